@@ -1,0 +1,173 @@
+"""The mapping that becomes a profile's YAML: compose, fit, judge, and say what went in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from profiler.public import sources
+from profiler.public.checks import splitwise_check
+from profiler.public.compose import Composer, Group, PassShape, Placement
+from profiler.public.fit import Fitted, Samples, errors_by_kind, fit_linear, fit_roofline
+from profiler.public.grid import FITTED, HELD_OUT, passes
+from profiler.public.recipes import ASSUMPTIONS, DRAFT_ENGINE, Artifact, Recipe
+from profiler.public.shapes import ModelShape
+from specsim.latency.forms import Roofline
+from specsim.latency.model import MEMORY_SHARE, PROFILE_VERSION
+from specsim.latency.profile import profile_from_mapping
+
+MS = 1e-3
+ARTIFACT_MEMORY_BYTES = 40 * 2**30
+ENGINE_STEPS = ("schedule", "sampler_e2e", "prepare_inputs_e2e", "process_model_outputs")
+DRAFT_STEPS = ("sampler_e2e", "prepare_inputs_e2e")
+
+
+def composed_profile(data: Path, recipe: Recipe) -> dict[str, Any]:
+    """Return the keys of a composed profile, in the order of its file."""
+    memory = recipe.target.gpu.memory_bytes * recipe.target.gpus
+    weights = recipe.target.shape.weights_bytes + recipe.draft.shape.weights_bytes
+    per_token = recipe.target.shape.kv_bytes_per_token + recipe.draft.shape.kv_bytes_per_token
+    capacity = (int(MEMORY_SHARE * memory) - weights) // per_token
+    overhead = engine_seconds(data, *recipe.engine, ENGINE_STEPS)
+    draft_overhead = engine_seconds(data, *DRAFT_ENGINE, DRAFT_STEPS)
+    mapping: dict[str, Any] = {
+        "name": recipe.name,
+        "profile_version": PROFILE_VERSION,
+        "description": recipe.description,
+        "hardware": recipe.target.gpu.name,
+        "gpus": recipe.target.gpus,
+        "memory_bytes": memory,
+        "form": "roofline",
+        "target": composed_model(data, recipe.target, overhead, capacity),
+        "draft": composed_model(data, recipe.draft, draft_overhead, capacity),
+    }
+    if recipe.splitwise:
+        profile = profile_from_mapping(mapping, recipe.name)
+        mapping["checks"] = splitwise_check(data, profile.target, recipe.splitwise)
+    mapping["provenance"] = provenance(data, used_by(recipe))
+    mapping["assumptions"] = [*recipe.notes, *ASSUMPTIONS]
+    return mapping
+
+
+def composed_model(data: Path, placement: Placement, overhead_s: float, capacity: int) -> dict[str, Any]:
+    """Return the keys of one model: sizes, fitted forms, their errors and the range behind them."""
+    composer = Composer(data, placement)
+    fitted_on = sampled(composer, passes(FITTED, capacity))
+    held_out = sampled(composer, passes(HELD_OUT, capacity))
+    fits: dict[str, Fitted] = {"roofline": fit_roofline(fitted_on), "linear": fit_linear(fitted_on)}
+    return {
+        **sizes(placement.shape, overhead_s),
+        "forms": {name: coefficients(fitted) for name, fitted in fits.items()},
+        "standard_errors": {name: fitted.standard_errors for name, fitted in fits.items()},
+        "held_out_error": {
+            name: {
+                kind: {"median": error.median, "p95": error.p95, "worst": error.worst}
+                for kind, error in errors_by_kind(fitted.form, held_out, overhead_s).items()
+            }
+            for name, fitted in fits.items()
+        },
+        "valid": {
+            "context_tokens": [int(fitted_on.context.min()), int(fitted_on.context.max())],
+            "batched_tokens": [int(fitted_on.batched.min()), int(fitted_on.batched.max())],
+        },
+    }
+
+
+def sizes(shape: ModelShape, overhead_s: float) -> dict[str, Any]:
+    """Return the keys of one model that are facts about it."""
+    return {
+        "name": shape.name,
+        "kv_bytes_per_token": shape.kv_bytes_per_token,
+        "weights_bytes": shape.weights_bytes,
+        "overhead_s": overhead_s,
+    }
+
+
+def sampled(composer: Composer, work: list[PassShape]) -> Samples:
+    """Compose every pass."""
+    return Samples(
+        np.array([each.kind for each in work]),
+        np.array([float(each.context_tokens) for each in work]),
+        np.array([float(each.batched_tokens) for each in work]),
+        np.array([each.attention_pairs for each in work]),
+        np.array([composer.seconds(each) for each in work]),
+    )
+
+
+def coefficients(fitted: Fitted) -> dict[str, float | int]:
+    """Return a form's coefficients in the order in which their errors stand."""
+    values: dict[str, float | int] = {name: getattr(fitted.form, name) for name in fitted.standard_errors}
+    if isinstance(fitted.form, Roofline):
+        values["tile_tokens"] = fitted.form.tile_tokens
+    return values
+
+
+def engine_seconds(data: Path, model: str, gpus: int, steps: tuple[str, ...]) -> float:
+    """Return the median CPU seconds per pass of an engine's steps at batch 8, the smallest measured."""
+    rows = sources.read(data, sources.CPU_OVERHEADS)
+    rows = rows[(rows["model_name"] == model) & (rows["tensor_parallel_degree"] == gpus)]
+    row = rows[rows["batch_size"] == 8].iloc[0]
+    return float(sum(row[f"{step}_median"] for step in steps)) * MS
+
+
+def used_by(recipe: Recipe) -> list[sources.Dataset]:
+    """Return the datasets behind a composed profile."""
+    used = [recipe.target.gpu.layers, sources.GEMM, sources.DECODE_ATTENTION, sources.CONTEXT_ATTENTION]
+    used += [sources.ALL_REDUCE] if recipe.target.gpus > 1 else []
+    used += [sources.CPU_OVERHEADS]
+    return used + ([sources.SPLITWISE] if recipe.splitwise else [])
+
+
+def provenance(data: Path, datasets: list[sources.Dataset]) -> list[dict[str, str]]:
+    """Return name, origin, licence and checksum of each dataset."""
+    return [
+        {"file": each.file, "origin": each.origin, "licence": each.licence, "sha256": sources.sha256(data, each)}
+        for each in datasets
+    ]
+
+
+def artifact_profile(data: Path, artifact: Artifact) -> dict[str, Any]:
+    """Return the keys of a profile made of the AdaServe authors' own table."""
+    text = sources.located(data, sources.ADASERVE).read_text(encoding="utf-8")
+    settings = json.loads(text)["models"][artifact.settings]
+    latency = settings["batch_size_to_latency_ms"]
+    tokens = sorted(int(each) for each in latency)
+    baseline_s = settings["baseline_latency_ms"] * MS
+    target = {
+        "batched_tokens": tokens,
+        "seconds_at": [latency[str(each)] * MS for each in tokens],
+        "floor_s": baseline_s,
+    }
+    composer = Composer(data, artifact.draft)
+    chunks = [256, 512, 1024, 2048]
+    draft = {
+        "batched_tokens": chunks,
+        "seconds_at": [composer.seconds(PassShape("prefill", (Group(1, 0, each),))) for each in chunks],
+        "floor_s": artifact.draft_floor_s,
+    }
+    used = [sources.ADASERVE, sources.GEMM, sources.LAYER_A100, sources.CONTEXT_ATTENTION]
+    valid = {"context_tokens": [0, settings["max_requests_per_batch"] * 2048], "batched_tokens": [1, tokens[-1]]}
+    return {
+        "name": artifact.name,
+        "profile_version": PROFILE_VERSION,
+        "description": artifact.description,
+        "hardware": "NVIDIA A100-SXM4-40GB",
+        "gpus": artifact.gpus,
+        "memory_bytes": ARTIFACT_MEMORY_BYTES * artifact.gpus,
+        "form": "table",
+        "baseline_s": baseline_s,
+        "target": {**sizes(artifact.target, 0.0), "forms": {"table": target}, "valid": valid},
+        "draft": {**sizes(artifact.draft.shape, 0.0), "forms": {"table": draft}, "valid": valid},
+        "provenance": provenance(data, used),
+        "assumptions": [
+            "the authors' table has no error figures and does not depend on context; beyond 1,024 tokens its "
+            "last slope goes on",
+            "floor: the artifact's baseline latency; no overhead is added, it is inside the authors' numbers",
+            f"draft floor: about {artifact.draft_floor_s / MS:.0f} ms a pass (paper, section 6.3)",
+            "draft passes above the floor: composed on one A100 from public kernels, since the authors give none",
+            "memory as in the artifact's scripts (40 GB cards); the paper itself used 80 GB cards",
+        ],
+    }

@@ -1,0 +1,160 @@
+"""Least squares of the linear and the roofline form, with no coefficient below zero, on relative errors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specsim.latency.forms import Linear, Roofline
+
+Floats = NDArray[np.float64]
+TILES = (64, 128)
+STAIRCASE_GAIN = 0.25
+KNEES = (48, 96, 128, 192, 256, 384, 512)
+ROUNDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Passes as columns: kind, the three token counts and the seconds to be fitted, each of one length."""
+
+    kinds: NDArray[np.str_]
+    context: Floats
+    batched: Floats
+    pairs: Floats
+    seconds: Floats
+
+    @property
+    def weights(self) -> Floats:
+        """1 / seconds, so that errors are relative, with every kind of pass as heavy as any other."""
+        _, kind, count = np.unique(self.kinds, return_inverse=True, return_counts=True)
+        return np.asarray(1.0 / (self.seconds * np.sqrt(count[kind])))
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A form, and the standard error of each coefficient (None for one held at zero)."""
+
+    form: Linear | Roofline
+    standard_errors: dict[str, float | None]
+    cost: float
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorStats:
+    """Relative errors |form - composed| / composed of one kind of pass."""
+
+    median: float
+    p95: float
+    worst: float
+
+
+def solve(columns: Floats, samples: Samples) -> tuple[Floats, list[float | None]]:
+    """Non-negative weighted least squares: coefficients and standard errors, both one per column.
+
+    The errors are those of the ordinary estimate on the columns not held at zero.
+    """
+    from scipy.optimize import nnls
+
+    design = columns * samples.weights[:, None]
+    wanted = samples.seconds * samples.weights
+    scale = np.maximum(np.linalg.norm(design, axis=0), 1e-300)
+    coefficients = nnls(design / scale, wanted, maxiter=1000)[0] / scale
+    free = np.flatnonzero(coefficients)
+    scaled = (design / scale)[:, free]
+    residual = wanted - design @ coefficients
+    variance = residual @ residual / max(len(wanted) - len(free), 1)
+    spread = np.sqrt(np.maximum(np.diag(np.linalg.pinv(scaled.T @ scaled)), 0.0) * variance) / scale[free]
+    errors: list[float | None] = [None] * columns.shape[1]
+    for column, error in zip(free, spread, strict=True):
+        errors[column] = float(error)
+    return coefficients, errors
+
+
+def fit_linear(samples: Samples) -> Fitted:
+    """Fit `Linear`."""
+    columns = np.column_stack([samples.context, samples.batched, np.ones_like(samples.batched)])
+    values, errors = solve(columns, samples)
+    form = Linear(*(float(value) for value in values))
+    names = ("alpha_s", "gamma_s", "delta_s")
+    return Fitted(form, dict(zip(names, errors, strict=True)), cost(form, samples))
+
+
+def fit_roofline(samples: Samples) -> Fitted:
+    """Fit `Roofline` from several starting knees.
+
+    The staircase of the kernels' tiles is taken only where it lowers the cost by a quarter, as it does where
+    the layer's exact shapes were measured at every 8 tokens: elsewhere it would describe the interpolation.
+    """
+    smooth = min((fit_from(samples, knee, 1) for knee in KNEES), key=lambda fitted: fitted.cost)
+    stepped = [fit_from(samples, knee, tile) for tile in TILES for knee in KNEES]
+    best = min(stepped, key=lambda fitted: fitted.cost)
+    return best if best.cost < (1 - STAIRCASE_GAIN) * smooth.cost else smooth
+
+
+def fit_from(samples: Samples, knee: float, tile: int) -> Fitted:
+    """Alternate between naming each sample's slower side and solving for the coefficients.
+
+    Given the sides the form is linear, so a fixed point is a stationary point of the true cost; the best
+    round is kept because the alternation may cycle.
+    """
+    names = ("delta_s", "gamma_s", "compute_delta_s", "compute_s", "alpha_s", "beta_s")
+    compute = samples.batched > knee
+    products = samples.pairs > 16 * samples.context
+    best: Fitted | None = None
+    for _ in range(ROUNDS):
+        values, errors = solve(roofline_columns(samples, compute, products, tile), samples)
+        form = Roofline(*(float(value) for value in values), tile_tokens=tile)
+        found = Fitted(form, dict(zip(names, errors, strict=True)), cost(form, samples))
+        best = found if best is None or found.cost < best.cost else best
+        now_compute, now_products = sides(form, samples)
+        if np.array_equal(now_compute, compute) and np.array_equal(now_products, products):
+            break
+        compute, products = now_compute, now_products
+    assert best is not None
+    return best
+
+
+def roofline_columns(
+    samples: Samples, compute: NDArray[np.bool_], products: NDArray[np.bool_], tile: int
+) -> Floats:
+    """Return the design matrix of `Roofline` once every sample's slower sides are known."""
+    tiles = -(-samples.batched // tile) * tile
+    return np.column_stack(
+        [
+            ~compute,
+            np.where(compute, 0.0, samples.batched),
+            compute,
+            np.where(compute, tiles, 0.0),
+            np.where(products, 0.0, samples.context),
+            np.where(products, samples.pairs, 0.0),
+        ]
+    )
+
+
+def sides(form: Roofline, samples: Samples) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return where compute, and where attention's products, are the slower side."""
+    tiles = -(-samples.batched // form.tile_tokens) * form.tile_tokens
+    memory = form.delta_s + form.gamma_s * samples.batched
+    compute = form.compute_delta_s + form.compute_s * tiles
+    return compute >= memory, form.beta_s * samples.pairs >= form.alpha_s * samples.context
+
+
+def cost(form: Linear | Roofline, samples: Samples) -> float:
+    """Return the sum of squared weighted residuals."""
+    residual = form.seconds_array(samples.context, samples.batched, samples.pairs) - samples.seconds
+    return float(np.sum((residual * samples.weights) ** 2))
+
+
+def errors_by_kind(form: Linear | Roofline, samples: Samples, added_s: float) -> dict[str, ErrorStats]:
+    """Return the relative error per kind of pass, of whole passes with `added_s` seconds of overhead each."""
+    guess = form.seconds_array(samples.context, samples.batched, samples.pairs)
+    relative = np.abs(guess - samples.seconds) / (samples.seconds + added_s)
+    stats = {}
+    for kind in dict.fromkeys(samples.kinds.tolist()):
+        of_kind = relative[samples.kinds == kind]
+        median, p95 = np.quantile(of_kind, [0.5, 0.95])
+        stats[str(kind)] = ErrorStats(float(median), float(p95), float(of_kind.max()))
+    return stats

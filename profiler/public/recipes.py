@@ -1,0 +1,150 @@
+"""Which profiles ship, and what each is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from profiler.public import shapes
+from profiler.public.compose import A100, H100, Placement
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A composed profile: two placed models, the engine whose CPU time the target is given, and notes.
+
+    `engine` is the measured model and its tensor parallelism in the CPU overhead table; `splitwise` the
+    hardware whose whole passes of the same architecture are the independent check, where there are any.
+    """
+
+    name: str
+    description: str
+    target: Placement
+    draft: Placement
+    engine: tuple[str, int]
+    notes: tuple[str, ...] = ()
+    splitwise: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """AdaServe's own table: its key in the artifact's settings, and what the paper says of the draft."""
+
+    name: str
+    description: str
+    settings: str
+    gpus: int
+    target: shapes.ModelShape
+    draft: Placement
+    draft_floor_s: float
+
+
+DRAFT_ENGINE = ("microsoft/phi-2", 1)
+ENGINE_70B = ("meta-llama/Llama-2-70b-hf", 4)
+ENGINE_7B = ("meta-llama/Llama-2-7b-hf", 1)
+ENGINE_34B = ("codellama/CodeLlama-34b-Instruct-hf", 2)
+
+EXACT = "target layers: kernels measured at the exact shapes of a model with the same layer, every 8 tokens"
+GRID = "target layers: no layer of this shape was measured; its four GEMMs are read off the GEMM grid"
+DRAFT_HEADS = "draft attention: 64-wide heads are taken as half as many of 128, the width measured"
+
+LLAMA_1B_A100 = Placement(shapes.LLAMA_1B, A100, 1, 16, 4)
+LLAMA_1B_H100 = Placement(shapes.LLAMA_1B, H100, 1, 16, 4)
+QWEN_05B_A100 = Placement(shapes.QWEN_05B, A100, 1, 8, 1)
+VICUNA_A100 = Placement(shapes.VICUNA_7B, A100, 1, 32, 32, "meta-llama/Llama-2-7b-hf")
+
+RECIPES = (
+    Recipe(
+        "llama70b_1b_4xa100",
+        "Llama-3.1-70B (TP4) + Llama-3.2-1B on 4 x A100-80GB",
+        Placement(shapes.LLAMA_70B, A100, 4, 16, 2, "meta-llama/Meta-Llama-3-70B"),
+        LLAMA_1B_A100,
+        ENGINE_70B,
+        (EXACT, DRAFT_HEADS),
+        "a100-80gb",
+    ),
+    Recipe(
+        "llama70b_1b_4xh100",
+        "Llama-3.1-70B (TP4) + Llama-3.2-1B on 4 x H100-80GB",
+        Placement(shapes.LLAMA_70B, H100, 4, 16, 2, "meta-llama/Llama-2-70b-hf"),
+        LLAMA_1B_H100,
+        ENGINE_70B,
+        (EXACT, DRAFT_HEADS, "CPU time per pass: measured on an A100 host, taken over"),
+        "h100-80gb-pcap",
+    ),
+    Recipe(
+        "qwen32b_05b_2xa100",
+        "Qwen2.5-32B (TP2) + Qwen2.5-0.5B on 2 x A100-80GB",
+        Placement(shapes.QWEN_32B, A100, 2, 16, 4),
+        QWEN_05B_A100,
+        ENGINE_34B,
+        (
+            GRID,
+            "target attention: 20 query and 4 KV heads per GPU read off 16/4, products scaled by 20/16",
+            f"{DRAFT_HEADS}: 7/1 read off 8/1, products scaled by 7/8",
+        ),
+    ),
+    Recipe(
+        "llama8b_1b_a100",
+        "Llama-3.1-8B + Llama-3.2-1B on 1 x A100-80GB",
+        Placement(shapes.LLAMA_8B, A100, 1, 32, 8, "meta-llama/Meta-Llama-3-8B"),
+        LLAMA_1B_A100,
+        ENGINE_7B,
+        (EXACT, DRAFT_HEADS),
+    ),
+    Recipe(
+        "llama8b_1b_h100",
+        "Llama-3.1-8B + Llama-3.2-1B on 1 x H100-80GB",
+        Placement(shapes.LLAMA_8B, H100, 1, 32, 8),
+        LLAMA_1B_H100,
+        ENGINE_7B,
+        (GRID, DRAFT_HEADS, "CPU time per pass: measured on an A100 host, taken over"),
+    ),
+    Recipe(
+        "vicuna7b_160m_a100",
+        "Vicuna-7B + Llama-160M on 1 x A100-80GB",
+        VICUNA_A100,
+        Placement(shapes.LLAMA_160M, A100, 1, 8, 8),
+        ENGINE_7B,
+        (EXACT, f"{DRAFT_HEADS}: 6/6 read off 8/8, products scaled by 6/8"),
+    ),
+    Recipe(
+        "vicuna7b_68m_a100",
+        "Vicuna-7B + Llama-68M on 1 x A100-80GB",
+        VICUNA_A100,
+        Placement(shapes.LLAMA_68M, A100, 1, 8, 8),
+        ENGINE_7B,
+        (EXACT, f"{DRAFT_HEADS}: 6/6 read off 8/8, products scaled by 6/8"),
+    ),
+)
+ARTIFACTS = (
+    Artifact(
+        "adaserve_artifact_llama70b",
+        "AdaServe's artifact: its own table for Llama-3.1-70B + 1B on 8 x A100-40GB",
+        "llama",
+        8,
+        shapes.LLAMA_70B,
+        LLAMA_1B_A100,
+        0.005,
+    ),
+    Artifact(
+        "adaserve_artifact_qwen32b",
+        "AdaServe's artifact: its own table for Qwen2.5-32B + 0.5B on 4 x A100-40GB",
+        "qwen",
+        4,
+        shapes.QWEN_32B,
+        QWEN_05B_A100,
+        0.004,
+    ),
+)
+ASSUMPTIONS = (
+    "GPU time is the sum of measured kernels: CUDA graphs, no gaps between kernels, nothing overlapped",
+    "a GEMM size between measured ones is interpolated in log n, log k, log m; beyond them it is proportional",
+    "elementwise kernels without an exact measurement: those of Llama-2-7B at as many values per GPU",
+    "tree attention: max(reading the cache once, all pairs at the rate of a 4,096-token prompt); none is measured",
+    "a chunk behind a cached context: the whole prompt's attention less the context's own",
+    "logits: of every tree node, else of one position per request",
+    "overhead_s: median CPU time per pass at batch 8, the smallest measured; it grows with the batch, this does not",
+    "draft overhead_s: sampling and input preparation only (Phi-2, TP1); drafting needs no round trip",
+    "the draft runs on one of the target's GPUs while the others wait",
+    "16-bit weights and cache; nothing is kept for activations beyond the 0.1 of memory left unused",
+)

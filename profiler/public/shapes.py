@@ -1,0 +1,53 @@
+"""The sizes of the models the shipped profiles speak of: facts from their published configurations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+BYTES_PER_VALUE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """A decoder-only transformer with gated MLP and RMSNorm, in 16-bit weights and cache."""
+
+    name: str
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    ffn: int
+    vocab: int
+    tied: bool = False
+    qkv_bias: bool = False
+
+    @property
+    def parameters(self) -> int:
+        """Number of weights, embeddings and norms included."""
+        qkv = (self.heads + 2 * self.kv_heads) * self.head_dim
+        attention = self.hidden * qkv + self.heads * self.head_dim * self.hidden
+        layer = attention + 3 * self.hidden * self.ffn + 2 * self.hidden + (qkv if self.qkv_bias else 0)
+        embeddings = self.vocab * self.hidden * (1 if self.tied else 2)
+        return self.layers * layer + embeddings + self.hidden
+
+    @property
+    def weights_bytes(self) -> int:
+        """Bytes of the weights, over all GPUs."""
+        return self.parameters * BYTES_PER_VALUE
+
+    @property
+    def kv_bytes_per_token(self) -> int:
+        """Bytes one token holds in the cache: keys and values of every layer, over all GPUs."""
+        return self.layers * self.kv_heads * self.head_dim * 2 * BYTES_PER_VALUE
+
+
+LLAMA_70B = ModelShape("Llama-3.1-70B", 80, 8192, 64, 8, 128, 28672, 128256)
+LLAMA_8B = ModelShape("Llama-3.1-8B", 32, 4096, 32, 8, 128, 14336, 128256)
+LLAMA_1B = ModelShape("Llama-3.2-1B", 16, 2048, 32, 8, 64, 8192, 128256, tied=True)
+QWEN_32B = ModelShape("Qwen2.5-32B", 64, 5120, 40, 8, 128, 27648, 152064, qkv_bias=True)
+QWEN_05B = ModelShape("Qwen2.5-0.5B", 24, 896, 14, 2, 64, 4864, 151936, tied=True, qkv_bias=True)
+VICUNA_7B = ModelShape("Vicuna-7B", 32, 4096, 32, 32, 128, 11008, 32000)
+LLAMA_160M = ModelShape("Llama-160M", 12, 768, 12, 12, 64, 3072, 32000)
+LLAMA_68M = ModelShape("Llama-68M", 2, 768, 12, 12, 64, 3072, 32000)
+CODELLAMA_34B = ModelShape("CodeLlama-34B", 48, 8192, 64, 8, 128, 22016, 32000)

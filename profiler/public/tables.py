@@ -1,0 +1,95 @@
+"""The tables of docs/profiles.md, from the shipped files and the independent measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from profiler.public.checks import attention_check, splitwise_rows, whole_pass_rows
+from profiler.public.recipes import RECIPES
+from specsim.latency.profile import Profile, load_profile
+
+MS = 1e-3
+CHUNK = 2048
+VERIFIED_TOKENS = (64, 128, 256, 512, 1024)
+DRAFTED_TOKENS = (1, 64, 192)
+CONTEXT = 512
+
+
+def markdown(data: Path, profiles: Path) -> str:
+    """Return every table as Markdown text."""
+    loaded = [load_profile(path) for path in sorted(profiles.glob("*.yaml"))]
+    tables = [
+        ("Profiles", table(SUMMARY_HEAD, map(summary, loaded))),
+        ("Held-out error of the roofline, median / p95 / worst, %", table(ERROR_HEAD, error_rows(loaded))),
+        ("Pass times, ms", table(TIMES_HEAD, map(times, loaded))),
+        ("Llama-2-70B TP4, whole passes (splitwise-sim)", table(SPLIT_HEAD, split_rows(data, loaded))),
+        ("CodeLlama-34B TP2 on A100, decode kernels (vidur)", table(WHOLE_HEAD, whole_pass_rows(data))),
+        ("Attention of a chunk behind a context (vidur)", table(ATTENTION_HEAD, [attention_check(data)])),
+    ]
+    return "\n".join(f"### {title}\n\n{text}" for title, text in tables)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return one Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+SUMMARY_HEAD = ("profile", "baseline, ms", "knee, tokens", "prefill at chunk 2,048, tokens/s", "KV pool, tokens")
+ERROR_HEAD = ("profile", "model", "decode", "verify", "prefill", "mixed")
+TIMES_HEAD = (
+    "profile",
+    *(f"verify {tokens}" for tokens in VERIFIED_TOKENS),
+    *(f"draft {tokens}" for tokens in DRAFTED_TOKENS),
+)
+SPLIT_HEAD = ("hardware", "prompt x batch", "prefill measured, ms", "predicted", "decode measured, ms", "predicted")
+WHOLE_HEAD = ("batch", "measured, ms", "composed, ms", "error")
+ATTENTION_HEAD = ("passes", "median ratio composed / measured", "p5", "p95")
+
+
+def prefill_tokens_per_s(profile: Profile) -> float:
+    """Return the target's rate over a first chunk of 2,048 tokens."""
+    return CHUNK / profile.target.seconds(0, CHUNK, CHUNK * (CHUNK + 1) / 2)
+
+
+def summary(profile: Profile) -> list[str]:
+    """Return a row of the first table."""
+    knee = profile.target.knee_tokens
+    return [
+        f"`{profile.name}`",
+        f"{profile.baseline_s / MS:.1f}",
+        "-" if knee is None else f"{knee:.0f}",
+        f"{prefill_tokens_per_s(profile):,.0f}",
+        f"{profile.usable_kv_tokens:,}",
+    ]
+
+
+def error_rows(profiles: Iterable[Profile]) -> Iterable[list[str]]:
+    """Yield a row per model that has error figures."""
+    for profile in profiles:
+        for role, model in (("target", profile.target), ("draft", profile.draft)):
+            if not model.fit_error:
+                continue
+            cells = [
+                " / ".join(f"{100 * error[each]:.1f}" for each in ("median", "p95", "worst"))
+                for error in model.fit_error.values()
+            ]
+            yield [f"`{profile.name}`", role, *cells]
+
+
+def times(profile: Profile) -> list[str]:
+    """Return a row of verification times (trees of 8 tokens) and draft times (one token each)."""
+    verify = [
+        profile.target.seconds(CONTEXT * n / 8, n, n * CONTEXT + n * 9 / 2) / MS for n in VERIFIED_TOKENS
+    ]
+    draft = [profile.draft.seconds(CONTEXT * n, n, n * CONTEXT + n) / MS for n in DRAFTED_TOKENS]
+    return [f"`{profile.name}`", *(f"{each:.1f}" for each in verify), *(f"{each:.2f}" for each in draft)]
+
+
+def split_rows(data: Path, profiles: Iterable[Profile]) -> Iterable[list[str]]:
+    """Yield the rows of the check against splitwise-sim's measurements."""
+    by_name = {profile.name: profile for profile in profiles}
+    for recipe in RECIPES:
+        if recipe.splitwise:
+            yield from splitwise_rows(data, by_name[recipe.name].target, recipe.splitwise)

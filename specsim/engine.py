@@ -1,0 +1,140 @@
+"""The event clock of one replica: ask the scheduler, run the pass, let its time go by, book it, repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+import simpy
+
+from specsim.forest import Forest
+from specsim.ledger import IllegalPass, Ledger
+from specsim.protocols import Backend, PassShape, Scheduler
+from specsim.request import Requests
+from specsim.view import LedgerView
+from specsim.work import Draft, Emitted, Pass
+
+Thinking = Callable[[Pass, Any], float]
+"""Seconds of the scheduler's own work before a pass, from the pass and the answer it was decided on."""
+Booking = Callable[[int, float, float, float, Pass, PassShape, Any, Any], None]
+"""Called per pass: replica, start, seconds, thinking seconds, pass, shape, answer, inter-token gaps (Verify only)."""
+
+
+class Stalled(Exception):
+    """A scheduler let requests wait for ever."""
+
+
+class Replica:
+    """One server: a ledger, a scheduler and a backend under one event clock.
+
+    Parameters
+    ----------
+    env : simpy environment; the only thing that advances time.
+    name : index of the replica.
+    ledger, view, scheduler, backend : its state, the scheduler's face of it, the policy and the hardware.
+    thinking : what the scheduler's own work costs. booking : told of every pass.
+    """
+
+    def __init__(
+        self,
+        env: simpy.Environment,
+        name: int,
+        ledger: Ledger,
+        view: LedgerView,
+        scheduler: Scheduler,
+        backend: Backend,
+        thinking: Thinking,
+        booking: Booking,
+    ) -> None:
+        self.env, self.name = env, name
+        self.ledger, self.view = ledger, view
+        self.scheduler, self.backend = scheduler, backend
+        self._thinking, self._booking = thinking, booking
+        self._bell = env.event()
+        self._closed = False
+
+    def arrive(self, request: int, told: Requests) -> None:
+        """Enter a request that arrives now and wake the replica if it sleeps."""
+        self.ledger.arrive(request, told)
+        self._ring()
+
+    def close(self) -> None:
+        """Say that no request will arrive any more."""
+        self._closed = True
+        self._ring()
+
+    def _ring(self) -> None:
+        if not self._bell.triggered:
+            self._bell.succeed()
+
+    def serve(self) -> Generator[simpy.Event, Any, None]:
+        """Run until every request has ended and none can come (a simpy process).
+
+        Raises
+        ------
+        IllegalPass
+            When the scheduler asks for what no server could run.
+        Stalled
+            When it runs nothing although requests wait and none will arrive.
+        """
+        while self.ledger.live or not self._closed:
+            ran = False
+            if self.ledger.live:
+                ran = yield from self._turn()
+            if not ran:
+                if self.ledger.live and self._closed:
+                    raise Stalled(
+                        f"scheduler {type(self.scheduler).__name__} runs nothing at {self.env.now:g} s "
+                        f"although {self.ledger.live} requests wait and none will arrive"
+                    )
+                if not self._closed:
+                    self._bell = self.env.event()
+                    yield self._bell
+
+    def _turn(self) -> Generator[simpy.Event, Any, bool]:
+        self.view.now_s = self.env.now
+        step = self.scheduler.step(self.view)
+        answer: Forest | Emitted | None = None
+        ran = False
+        while True:
+            try:
+                work = step.send(answer)
+            except StopIteration:
+                break
+            answer = yield from self._run(work, answer)
+            ran = True
+        self.ledger.end_step()
+        return ran
+
+    def _run(self, work: Pass, basis: Forest | Emitted | None) -> Generator[simpy.Event, Any, Forest | Emitted]:
+        start_s = self.env.now
+        thinking_s = self._thinking(work, basis)
+        try:
+            shape = self.ledger.check(work)
+        except IllegalPass as error:
+            raise IllegalPass(f"scheduler {type(self.scheduler).__name__} at {start_s:g} s: {error}") from None
+        answer: Forest | Emitted
+        gaps = None
+        if isinstance(work, Draft):
+            answer, seconds = self.backend.draft(work, shape)
+            yield self.env.timeout(thinking_s + seconds)
+            self.ledger.commit_draft(work, start_s)
+        else:
+            answer, seconds = self.backend.verify(work, shape)
+            yield self.env.timeout(thinking_s + seconds)
+            gaps = self.ledger.commit_verify(work, answer, start_s, self.env.now)
+        self.view.now_s = self.env.now
+        self._booking(self.name, start_s, seconds, thinking_s, work, shape, answer, gaps)
+        return answer
+
+
+def arrivals(
+    env: simpy.Environment, requests: Requests, replicas: list[Replica], route: Callable[[int], int]
+) -> Generator[simpy.Event, Any, None]:
+    """Deliver each request at its time to the replica that `route` names (a simpy process)."""
+    for request, arrival_s in enumerate(requests.arrival_s.tolist()):
+        if arrival_s > env.now:
+            yield env.timeout(arrival_s - env.now)
+        replicas[route(request)].arrive(request, requests)
+    for replica in replicas:
+        replica.close()

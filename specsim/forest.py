@@ -1,0 +1,152 @@
+"""The token trees of a whole batch as one struct of arrays, so that a beam step is a handful of array operations."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from specsim.request import Bools, Floats, Ints
+
+_ROW, _PARENT, _DEPTH, _TOKEN, _SLOT = range(5)
+_PROBABILITY, _PATH = range(2)
+
+
+class Forest:
+    """One token tree per row of a batch; nodes 0..rows-1 are the roots, and a parent stands before its children.
+
+    A root is the last token that the target has not seen yet (AdaServe, section 4.3). Forests never change:
+    `grow` and `subset` return new ones.
+
+    Attributes
+    ----------
+    rows : number of trees.
+    row, parent, depth, token, slot : (nodes,) int64. `parent` is a node, -1 at roots; `token` is what the drafter
+        calls it (simulated: its rank among the drafter's proposals); `slot` is the backend's own mark of the node.
+    probability, path_probability : (nodes,) float64, the drafter's confidence in the token given its path, and the
+        product of confidences along the path (AdaServe Eq. 7); 1 at roots.
+    """
+
+    __slots__ = ("_numbers", "_odds", "rows")
+
+    def __init__(self, rows: int, numbers: npt.NDArray[np.int64], odds: Floats) -> None:
+        self.rows = rows
+        self._numbers = numbers
+        self._odds = odds
+
+    @staticmethod
+    @lru_cache(maxsize=1024)
+    def roots(rows: int) -> Forest:
+        """Return a forest of `rows` trees that hold nothing but their roots."""
+        numbers = np.full((5, rows), -1, dtype=np.int64)
+        numbers[_ROW] = np.arange(rows)
+        numbers[_DEPTH] = 0
+        odds = np.ones((2, rows))
+        numbers.flags.writeable = odds.flags.writeable = False
+        return Forest(rows, numbers, odds)
+
+    def __len__(self) -> int:
+        return self._numbers.shape[1]
+
+    @property
+    def row(self) -> Ints:
+        """Tree of each node, (nodes,)."""
+        return self._numbers[_ROW]
+
+    @property
+    def parent(self) -> Ints:
+        """Parent node of each node, (nodes,), -1 at roots."""
+        return self._numbers[_PARENT]
+
+    @property
+    def depth(self) -> Ints:
+        """Distance from the root in tokens, (nodes,)."""
+        return self._numbers[_DEPTH]
+
+    @property
+    def token(self) -> Ints:
+        """Drafted token of each node, (nodes,), -1 at roots."""
+        return self._numbers[_TOKEN]
+
+    @property
+    def slot(self) -> Ints:
+        """The backend's mark of each node, (nodes,), -1 at roots."""
+        return self._numbers[_SLOT]
+
+    @property
+    def probability(self) -> Floats:
+        """Confidence in each node given its path, (nodes,)."""
+        return self._odds[_PROBABILITY]
+
+    @property
+    def path_probability(self) -> Floats:
+        """Product of confidences from the root to each node, (nodes,)."""
+        return self._odds[_PATH]
+
+    @property
+    def draft_nodes(self) -> int:
+        """Number of nodes that are not roots."""
+        return len(self) - self.rows
+
+    def tree_tokens(self) -> Ints:
+        """Return the number of drafted nodes of each tree, (rows,)."""
+        if not self.draft_nodes:
+            return np.zeros(self.rows, dtype=np.int64)
+        return np.bincount(self.row[self.rows :], minlength=self.rows)
+
+    def grow(self, parent: Ints, token: Ints, probability: Floats, path: Floats, slot: Ints) -> Forest:
+        """Return this forest with new nodes, all arrays (new,), behind the old ones; `path` is theirs already."""
+        old = len(self)
+        numbers = np.empty((5, old + len(parent)), dtype=np.int64)
+        numbers[:, :old] = self._numbers
+        numbers[_ROW, old:] = self.row[parent]
+        numbers[_PARENT, old:] = parent
+        numbers[_DEPTH, old:] = self.depth[parent] + 1
+        numbers[_TOKEN, old:] = token
+        numbers[_SLOT, old:] = slot
+        odds = np.empty((2, old + len(parent)))
+        odds[:, :old] = self._odds
+        odds[_PROBABILITY, old:] = probability
+        odds[_PATH, old:] = path
+        return Forest(self.rows, numbers, odds)
+
+    def subset(self, keep: Bools) -> Forest:
+        """Return the forest of the roots and of the drafted nodes that `keep` (nodes,) marks.
+
+        Raises
+        ------
+        ValueError
+            When a kept node's parent is not kept.
+        """
+        keep = keep.copy()
+        keep[: self.rows] = True
+        kept = np.flatnonzero(keep)
+        renamed = np.cumsum(keep) - 1
+        numbers = self._numbers.take(kept, axis=1)
+        parents = numbers[_PARENT, self.rows :]
+        if not keep[parents].all():
+            raise ValueError("a kept node's parent is not kept: the choice is not a tree")
+        numbers[_PARENT, self.rows :] = renamed[parents]
+        return Forest(self.rows, numbers, self._odds.take(kept, axis=1))
+
+
+def likeliest(row: Ints, score: Floats, count: int) -> Ints:
+    """Return the indices of each row's `count` highest scores, ties to the earlier entry, rows in order.
+
+    Parameters
+    ----------
+    row : (m,) non-decreasing row of each entry.
+    score : (m,) the higher the likelier.
+    """
+    first = int(np.searchsorted(row, row[0], side="right")) if len(row) else 0
+    groups, rest = divmod(len(row), first) if first else (0, 0)
+    starts = row[::first] if first else row
+    if first and not rest and (starts == row[first - 1 :: first]).all() and (starts[1:] > starts[:-1]).all():
+        best = np.argsort(-score.reshape(groups, first), axis=1, kind="stable")[:, :count]
+        chosen: Ints = (best + np.arange(0, len(row), first)[:, None]).ravel()
+        return chosen
+    order = np.lexsort((-score, row))
+    sorted_rows = row[order]
+    rank = np.arange(len(row)) - np.searchsorted(sorted_rows, sorted_rows, side="left")
+    return order[rank < count]

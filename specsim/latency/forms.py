@@ -1,0 +1,143 @@
+"""The forms a forward pass's time may take, as a function of three token counts.
+
+``context_tokens`` are the KV tokens cached before the pass, summed once per request whatever its tree;
+``batched_tokens`` all query tokens (roots, tree nodes, prefill chunk tokens); ``attention_pairs`` the keys
+attended to, summed over query tokens (decode: ``context + 1``; a chunk of c behind k: ``c*k + c*(c+1)/2``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Seconds: TypeAlias = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """T = alpha * context + gamma * batched + delta (SmartSpec Eq. 7, SpecServe Eq. 2).
+
+    It has no knee and no quadratic part: ``attention_pairs`` is ignored.
+    """
+
+    alpha_s: float
+    gamma_s: float
+    delta_s: float
+
+    @property
+    def knee_tokens(self) -> float | None:
+        """A line has no knee."""
+        return None
+
+    def seconds(self, context_tokens: float, batched_tokens: float, attention_pairs: float) -> float:
+        """Return the seconds of one pass."""
+        return self.alpha_s * context_tokens + self.gamma_s * batched_tokens + self.delta_s
+
+    def seconds_array(
+        self, context_tokens: ArrayLike, batched_tokens: ArrayLike, attention_pairs: ArrayLike
+    ) -> Seconds:
+        """Return `seconds` for broadcast arrays."""
+        context, batched, _ = np.broadcast_arrays(context_tokens, batched_tokens, attention_pairs)
+        return np.asarray(self.alpha_s * context + self.gamma_s * batched + self.delta_s, dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """The slower of memory and compute, for the weights and for attention each on its own.
+
+    T = max(delta + gamma * batched, compute_delta + compute * tiles) + max(alpha * context, beta * pairs)
+
+    ``tiles`` is ``batched`` rounded up to ``tile_tokens`` (1: no staircase), as a GEMM kernel pads its rows.
+    Taking the larger of ``alpha * context`` (the cache read once) and ``beta * pairs`` (the scores computed)
+    counts no key twice: a decode pass pays the read, a prefill chunk the products, a tree whichever is more.
+    Non-decreasing in all three arguments because no coefficient is negative.
+    """
+
+    delta_s: float
+    gamma_s: float
+    compute_delta_s: float
+    compute_s: float
+    alpha_s: float
+    beta_s: float
+    tile_tokens: int = 1
+
+    @property
+    def knee_tokens(self) -> float | None:
+        """The ridge of the roofline: batched tokens whose products alone take as long as the floor.
+
+        The two lines cross earlier where ``compute_delta_s`` is above zero: the bend is a soft one.
+        """
+        return self.delta_s / self.compute_s if self.compute_s else None
+
+    def seconds(self, context_tokens: float, batched_tokens: float, attention_pairs: float) -> float:
+        """Return the seconds of one pass."""
+        tile = self.tile_tokens
+        memory = self.delta_s + self.gamma_s * batched_tokens
+        compute = self.compute_delta_s + self.compute_s * (-(-batched_tokens // tile) * tile)
+        read = self.alpha_s * context_tokens
+        products = self.beta_s * attention_pairs
+        return (memory if memory > compute else compute) + (read if read > products else products)
+
+    def seconds_array(
+        self, context_tokens: ArrayLike, batched_tokens: ArrayLike, attention_pairs: ArrayLike
+    ) -> Seconds:
+        """Return `seconds` for broadcast arrays."""
+        batched = np.asarray(batched_tokens, dtype=np.float64)
+        tiles = -(-batched // self.tile_tokens) * self.tile_tokens
+        weights = np.maximum(
+            self.delta_s + self.gamma_s * batched, self.compute_delta_s + self.compute_s * tiles
+        )
+        read = self.alpha_s * np.asarray(context_tokens, dtype=np.float64)
+        products = self.beta_s * np.asarray(attention_pairs, dtype=np.float64)
+        return np.asarray(weights + np.maximum(read, products), dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Seconds read off a table of batched tokens: straight between rows, the last slope beyond, a floor below.
+
+    ``batched_tokens`` rises strictly and has as many entries as ``seconds_at``, at least two. Context and
+    attention pairs are ignored: AdaServe's artifact, for which this form is made, ignores them too.
+    """
+
+    batched_tokens: tuple[float, ...]
+    seconds_at: tuple[float, ...]
+    floor_s: float
+
+    @property
+    def knee_tokens(self) -> float | None:
+        """Batched tokens at which the table leaves its floor; None when it never does."""
+        rows = list(zip(self.batched_tokens, self.seconds_at, strict=True))
+        for (low, before), (high, after) in zip(rows, rows[1:], strict=False):
+            if after > self.floor_s >= before:
+                return low + (self.floor_s - before) * (high - low) / (after - before)
+        return None
+
+    def seconds(self, context_tokens: float, batched_tokens: float, attention_pairs: float) -> float:
+        """Return the seconds of one pass."""
+        tokens, times = self.batched_tokens, self.seconds_at
+        row = 1
+        last = len(tokens) - 1
+        while row < last and tokens[row] < batched_tokens:
+            row += 1
+        low, before = tokens[row - 1], times[row - 1]
+        slope = (times[row] - before) / (tokens[row] - low)
+        value = before + slope * (batched_tokens - low)
+        return value if value > self.floor_s else self.floor_s
+
+    def seconds_array(
+        self, context_tokens: ArrayLike, batched_tokens: ArrayLike, attention_pairs: ArrayLike
+    ) -> Seconds:
+        """Return `seconds` for broadcast arrays."""
+        _, batched, _ = np.broadcast_arrays(context_tokens, batched_tokens, attention_pairs)
+        tokens, times = np.asarray(self.batched_tokens), np.asarray(self.seconds_at)
+        row = np.clip(np.searchsorted(tokens, batched, side="left"), 1, len(tokens) - 1)
+        slope = (times[row] - times[row - 1]) / (tokens[row] - tokens[row - 1])
+        value = times[row - 1] + slope * (batched - tokens[row - 1])
+        return np.asarray(np.maximum(value, self.floor_s), dtype=np.float64)
+
+
+Form: TypeAlias = Linear | Roofline | Table

@@ -1,0 +1,102 @@
+"""A profile: what a pass of each model takes on a piece of hardware, and the memory that is left for KV."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from numpy.typing import ArrayLike
+
+from specsim.latency.forms import Form, Seconds
+
+PROFILE_VERSION = 1
+MEMORY_SHARE = 0.9
+BASELINE_CONTEXT_TOKENS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLatency:
+    """One model's pass time and sizes; bytes are of the whole model, over all the GPUs it lies on.
+
+    ``forms`` holds the fitted forms by name and ``form`` the name of the one in use. ``overhead_s`` is the
+    CPU and sampling time added to every pass. The ranges are those of the samples behind the forms.
+    ``fit_error`` is the held-out relative error of the form in use by kind of pass: median, p95 and worst.
+    """
+
+    name: str
+    forms: Mapping[str, Form]
+    form: str
+    kv_bytes_per_token: int
+    weights_bytes: int
+    overhead_s: float
+    context_range: tuple[float, float] = (0.0, float("inf"))
+    batched_range: tuple[float, float] = (0.0, float("inf"))
+    fit_error: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    chosen: Form = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "chosen", self.forms[self.form])
+
+    @property
+    def knee_tokens(self) -> float | None:
+        """Batched tokens at which compute takes over, where the form has such a point."""
+        return self.chosen.knee_tokens
+
+    def seconds(self, context_tokens: float, batched_tokens: float, attention_pairs: float) -> float:
+        """Return the seconds of one pass, overhead included (arguments: see `specsim.latency.forms`)."""
+        return self.chosen.seconds(context_tokens, batched_tokens, attention_pairs) + self.overhead_s
+
+    def seconds_array(
+        self, context_tokens: ArrayLike, batched_tokens: ArrayLike, attention_pairs: ArrayLike
+    ) -> Seconds:
+        """Return `seconds` for broadcast arrays."""
+        return self.chosen.seconds_array(context_tokens, batched_tokens, attention_pairs) + self.overhead_s
+
+    def extrapolates(self, context_tokens: float, batched_tokens: float) -> bool:
+        """Return whether a pass lies outside the range of the samples behind the forms."""
+        context_low, context_high = self.context_range
+        batched_low, batched_high = self.batched_range
+        inside = context_low <= context_tokens <= context_high and batched_low <= batched_tokens <= batched_high
+        return not inside
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A target and a draft model on one piece of hardware: the draft's weights and cache share the memory.
+
+    ``memory_bytes`` is the memory of all GPUs together. ``provenance`` names the datasets behind the numbers.
+    """
+
+    name: str
+    version: int
+    description: str
+    hardware: str
+    gpus: int
+    memory_bytes: int
+    target: ModelLatency
+    draft: ModelLatency
+    stated_baseline_s: float | None = None
+    stated_usable_kv_bytes: int | None = None
+    provenance: tuple[Mapping[str, str], ...] = ()
+    assumptions: tuple[str, ...] = ()
+
+    @property
+    def baseline_s(self) -> float:
+        """One target decode pass at batch 1 and context 512, overhead included, unless the file states it."""
+        if self.stated_baseline_s is not None:
+            return self.stated_baseline_s
+        context = BASELINE_CONTEXT_TOKENS
+        return self.target.seconds(context, 1, context + 1)
+
+    @property
+    def usable_kv_bytes(self) -> int:
+        """Bytes of the KV pool of both models: 0.9 x memory less both models' weights, unless stated."""
+        if self.stated_usable_kv_bytes is not None:
+            return self.stated_usable_kv_bytes
+        weights = self.target.weights_bytes + self.draft.weights_bytes
+        return int(MEMORY_SHARE * self.memory_bytes) - weights
+
+    @property
+    def usable_kv_tokens(self) -> int:
+        """Tokens that fit the pool when both models cache them."""
+        return self.usable_kv_bytes // (self.target.kv_bytes_per_token + self.draft.kv_bytes_per_token)

@@ -1,0 +1,281 @@
+"""The only mutable truth of a replica: who has arrived, what is cached, what was emitted; it refuses illegal passes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from sortedcontainers import SortedList
+
+from specsim.memory import DRAFT, TARGET, KvPool, Memory, OutOfMemory
+from specsim.protocols import PassShape
+from specsim.request import Floats, Ids, Ints, Requests
+from specsim.work import Draft, Emitted, Verify
+
+
+class IllegalPass(Exception):
+    """A scheduler asked for a pass that no server could run: a fault of the scheduler, not of the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What was told at arrival, (N,) each; a row is empty until its request has arrived."""
+
+    arrival_s: Floats
+    prompt_tokens: Ints
+    max_tokens: Ints
+    slo_class: Ints
+    tpot_slo_s: Floats
+    ttft_slo_s: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What has happened to each request, (N,) each: tokens, seconds (NaN until it happens) and counts."""
+
+    emitted_tokens: Ints
+    target_cached: Ints
+    draft_cached: Ints
+    first_token_s: Floats
+    first_decode_s: Floats
+    last_token_s: Floats
+    finish_s: Floats
+    draft_tokens: Ints
+    accepted_tokens: Ints
+    verifications: Ints
+    speculations: Ints
+    preemptions: Ints
+
+
+def _numbers(n: int) -> Ints:
+    return np.zeros(n, dtype=np.int64)
+
+
+def _times(n: int) -> Floats:
+    return np.full(n, np.nan)
+
+
+class Ledger:
+    """State of one replica; `check` a pass, let it run, then `commit` it.
+
+    Parameters
+    ----------
+    size : number of request ids, N.
+    memory : the replica's key-value pool.
+    """
+
+    def __init__(self, size: int, memory: Memory) -> None:
+        n = size
+        self.facts = Facts(_times(n), _numbers(n), _numbers(n), _numbers(n), _times(n), _times(n))
+        self.progress = Progress(
+            *(_numbers(n) for _ in range(3)), *(_times(n) for _ in range(4)), *(_numbers(n) for _ in range(5))
+        )
+        self.pool = KvPool(memory, n)
+        self.waiting: SortedList[int] = SortedList()
+        self.rejected: dict[int, str] = {}
+        self.finished = 0
+        self._resident: dict[int, None] = {}
+        self._resident_ids: Ids | None = None
+        self._live = np.zeros(n, dtype=np.bool_)
+        self._admitted = np.zeros(n, dtype=np.bool_)
+        self._drafted: Ids | None = None
+        self._draft_nodes = _numbers(n)
+        self._draft_depth = _numbers(n)
+        self._seat = _numbers(n)
+
+    @property
+    def resident(self) -> Ids:
+        """Requests that hold cache, in order of admission."""
+        if self._resident_ids is None:
+            self._resident_ids = np.fromiter(self._resident, dtype=np.int64, count=len(self._resident))
+            self._resident_ids.flags.writeable = False
+        return self._resident_ids
+
+    @property
+    def live(self) -> int:
+        """Number of requests that have arrived and are neither finished nor rejected."""
+        return len(self.waiting) + len(self._resident)
+
+    def arrive(self, request: int, told: Requests) -> None:
+        """Enter a request, or reject it when its prompt and `max_tokens` can never fit the pool of this replica."""
+        for name in Facts.__slots__:
+            getattr(self.facts, name)[request] = getattr(told, name)[request]
+        most = int(told.prompt_tokens[request] + told.max_tokens[request])
+        wanted = self.pool.memory.bytes_of(most, most)
+        if wanted > self.pool.memory.capacity_bytes:
+            self.rejected[request] = "kv_capacity"
+            return
+        self._live[request] = True
+        self.waiting.add(request)
+
+    def known(self, ids: Ids) -> Ints:
+        """Return the tokens of each request that exist: its prompt and what was emitted, (n,)."""
+        return self.facts.prompt_tokens[ids] + self.progress.emitted_tokens[ids]
+
+    # --- legality -------------------------------------------------------------------------------------------------
+
+    def check(self, work: Draft | Verify) -> PassShape:
+        """Take the cache slots that a pass needs and return its shape.
+
+        Raises
+        ------
+        IllegalPass
+            When a row is unknown, doubled or not due, a chunk is longer than what is pending, a tree hangs behind an
+            unfinished prefill, or the pool is too small.
+        """
+        ids = work.requests
+        if not len(ids) or len(work.chunks) != len(ids) or work.forest.rows != len(ids):
+            raise IllegalPass("a pass needs at least one row, and one chunk and one tree a row")
+        self._seat[ids] = np.arange(len(ids))
+        if not (self._seat[ids] == np.arange(len(ids))).all() or not self._live[ids].all():
+            raise IllegalPass("a pass names a request twice, or one that has not arrived, has finished or was rejected")
+        try:
+            return self._check_draft(work) if isinstance(work, Draft) else self._check_verify(work)
+        except OutOfMemory as error:
+            raise IllegalPass(str(error)) from None
+
+    def _check_verify(self, work: Verify) -> PassShape:
+        ids, chunks, forest = work.requests, work.chunks, work.forest
+        if len(work.evict):
+            self._evict(work.evict, ids)
+        cached = self.progress.target_cached[ids]
+        pending = self.known(ids) - cached
+        if (chunks < 1).any() or (chunks > pending).any():
+            raise IllegalPass("a chunk must hold between one and all of the pending tokens")
+        queries = chunks
+        if forest.draft_nodes:
+            tree = forest.tree_tokens()
+            if (tree[chunks < pending] > 0).any():
+                raise IllegalPass("a tree hangs behind a prefill that is not finished")
+            queries = chunks + tree
+        self.pool.hold(TARGET, ids, cached + queries)
+        decoding = (chunks == 1) & (self.progress.emitted_tokens[ids] > 0)
+        return _shape(cached, chunks, queries, int(chunks.sum() - decoding.sum()))
+
+    def _check_draft(self, work: Draft) -> PassShape:
+        ids, chunks, forest, leaves = work.requests, work.chunks, work.forest, work.leaves
+        cached = self.progress.draft_cached[ids]
+        pending = self.known(ids) - cached
+        if (chunks < 0).any() or (chunks > pending).any():
+            raise IllegalPass("a draft chunk must not be longer than what the drafter's cache lacks")
+        rows = forest.row[leaves]
+        if (pending[rows] > chunks[rows]).any():
+            raise IllegalPass("a leaf can only be extended where the drafter's cache has caught up")
+        inner = leaves[leaves >= forest.rows]
+        if not len(inner) and not chunks.any():
+            raise IllegalPass("a draft pass without tokens")
+        nodes = np.bincount(forest.row[inner], minlength=len(ids))
+        held = self._draft_nodes[ids] + nodes
+        self.pool.hold(DRAFT, ids, cached + chunks + held)
+        self._draft_nodes[ids] = held
+        prompts = cached < self.facts.prompt_tokens[ids]
+        return _shape(cached, chunks, chunks + nodes, int(chunks[prompts].sum()))
+
+    # --- commitment -----------------------------------------------------------------------------------------------
+
+    def commit_draft(self, work: Draft, start_s: float) -> None:
+        """Book a draft pass that started at `start_s`: its chunks are cached, its leaves hold slots until the end."""
+        ids = work.requests
+        self.progress.draft_cached[ids] += work.chunks
+        self._admit(ids)
+        self._drafted = ids if self._drafted is None else np.union1d(self._drafted, ids)
+        if len(work.leaves):
+            rows = work.forest.row[work.leaves]
+            np.maximum.at(self._draft_depth, ids[rows], work.forest.depth[work.leaves])
+            self._mark_decoding(ids[rows], start_s)
+
+    def commit_verify(self, work: Verify, answer: Emitted, start_s: float, now_s: float) -> Floats:
+        """Book a verification; return the gap since each emitting request's previous emission (inter-token latency).
+
+        Only the accepted path stays cached; finished requests free everything.
+        """
+        ids, progress = work.requests, self.progress
+        self._mark_decoding(ids, start_s)
+        before = progress.emitted_tokens[ids]
+        decoding = (work.chunks == 1) & (before > 0)
+        progress.target_cached[ids] += work.chunks + answer.matched
+        self._admit(ids)
+        if work.forest.draft_nodes:
+            tree = work.forest.tree_tokens()
+            progress.draft_tokens[ids] += tree
+            progress.speculations[ids] += tree > 0
+        progress.accepted_tokens[ids] += answer.accepted
+        progress.verifications[ids] += decoding
+        self._keep_drafted(ids, answer.matched)
+        progress.emitted_tokens[ids] = before + answer.tokens
+        self.pool.hold(TARGET, ids, progress.target_cached[ids])
+        gaps = self._stamp(ids, before, answer, now_s)
+        if answer.finished.any():
+            self._finish(ids[answer.finished], now_s)
+        return gaps
+
+    def end_step(self) -> None:
+        """Drop what was drafted in this step and never verified."""
+        if self._drafted is not None:
+            left = self._drafted[self._live[self._drafted]]
+            self._keep_drafted(left, np.zeros(len(left), dtype=np.int64))
+            self._drafted = None
+
+    def _mark_decoding(self, ids: Ids, start_s: float) -> None:
+        first = np.isnan(self.progress.first_decode_s[ids]) & (self.progress.emitted_tokens[ids] > 0)
+        if first.any():
+            self.progress.first_decode_s[ids[first]] = start_s
+
+    def _stamp(self, ids: Ids, before: Ints, answer: Emitted, now_s: float) -> Floats:
+        progress = self.progress
+        emitting = answer.tokens > 0
+        first = emitting & (before == 0)
+        if first.any():
+            progress.first_token_s[ids[first]] = now_s
+        later = ids[emitting & (before > 0)]
+        gaps: Floats = now_s - progress.last_token_s[later]
+        progress.last_token_s[ids[emitting]] = now_s
+        return gaps
+
+    def _keep_drafted(self, ids: Ids, matched: Ints) -> None:
+        """Keep of the drafter's cache what lies on the accepted path; `matched` (n,) draft tokens were right."""
+        nodes = self._draft_nodes[ids]
+        if self._drafted is None:
+            return
+        progress = self.progress
+        in_step = progress.draft_cached[ids] == self.known(ids)
+        progress.draft_cached[ids] += np.where(in_step, np.minimum(matched, self._draft_depth[ids]), 0)
+        self._draft_nodes[ids] -= nodes
+        self._draft_depth[ids] = 0
+        self.pool.hold(DRAFT, ids, progress.draft_cached[ids])
+
+    def _admit(self, ids: Ids) -> None:
+        new = ids[~self._admitted[ids]]
+        if len(new):
+            self._admitted[new] = True
+            self._resident_ids = None
+            for request in new.tolist():
+                self.waiting.remove(request)
+                self._resident[request] = None
+
+    def _leave(self, ids: Ids) -> None:
+        for request in ids.tolist():
+            del self._resident[request]
+        self._resident_ids = None
+        self._admitted[ids] = False
+        self.pool.release(ids)
+        self.progress.target_cached[ids] = self.progress.draft_cached[ids] = 0
+        self._draft_nodes[ids] = self._draft_depth[ids] = 0
+
+    def _finish(self, ids: Ids, now_s: float) -> None:
+        self._leave(ids)
+        self.progress.finish_s[ids] = now_s
+        self._live[ids] = False
+        self.finished += len(ids)
+
+    def _evict(self, ids: Ids, running: Ids) -> None:
+        if not self._admitted[ids].all() or np.isin(ids, running).any():
+            raise IllegalPass("only a request that holds cache and does not run in the pass can be evicted")
+        self._leave(ids)
+        self.progress.preemptions[ids] += 1
+        self.waiting.update(ids.tolist())
+
+
+def _shape(cached: Ints, chunks: Ints, queries: Ints, prefill_tokens: int) -> PassShape:
+    pairs = float(np.dot(queries, cached) + np.dot(chunks, chunks + 1) / 2 + np.dot(queries - chunks, chunks + 1))
+    return PassShape(int(cached.sum()), int(queries.sum()), pairs, prefill_tokens)

@@ -1,0 +1,86 @@
+"""The paged pool of key-value cache that target and draft model share on one replica."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from specsim.request import Ids, Ints
+
+TARGET, DRAFT = 0, 1
+
+
+class OutOfMemory(Exception):
+    """A pass would hold more cache than the pool has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Size of a replica's key-value pool: bytes of capacity, tokens per block, bytes per token of each model."""
+
+    capacity_bytes: int
+    block_tokens: int
+    target_token_bytes: int
+    draft_token_bytes: int
+
+    def bytes_of(self, target_tokens: int, draft_tokens: int) -> int:
+        """Return what one request occupies with so many cached tokens of each model, whole blocks counted."""
+        blocks = -(-target_tokens // self.block_tokens), -(-draft_tokens // self.block_tokens)
+        return self.block_tokens * (blocks[0] * self.target_token_bytes + blocks[1] * self.draft_token_bytes)
+
+
+class KvPool:
+    """Blocks held per request and model; never more than the capacity (PagedAttention, Kwon et al. 2023)."""
+
+    __slots__ = ("_block_bytes", "_blocks", "memory", "used_bytes")
+
+    def __init__(self, memory: Memory, requests: int) -> None:
+        self.memory = memory
+        self.used_bytes = 0
+        self._block_bytes = (
+            memory.block_tokens * memory.target_token_bytes,
+            memory.block_tokens * memory.draft_token_bytes,
+        )
+        self._blocks = np.zeros((2, requests), dtype=np.int64)
+
+    @property
+    def free_bytes(self) -> int:
+        """Bytes that nobody holds."""
+        return self.memory.capacity_bytes - self.used_bytes
+
+    def growth_bytes(self, ids: Ids, target_tokens: Ints, draft_tokens: Ints) -> Ints:
+        """Return the further bytes that each request needs to hold so many tokens of each model, (n,)."""
+        block = self.memory.block_tokens
+        target = np.maximum(-(-target_tokens // block) - self._blocks[TARGET, ids], 0)
+        draft = np.maximum(-(-draft_tokens // block) - self._blocks[DRAFT, ids], 0)
+        growth: Ints = target * self._block_bytes[TARGET] + draft * self._block_bytes[DRAFT]
+        return growth
+
+    def held_bytes(self, ids: Ids) -> Ints:
+        """Return the bytes that each request holds, (n,)."""
+        held: Ints = self._blocks[TARGET, ids] * self._block_bytes[TARGET]
+        return held + self._blocks[DRAFT, ids] * self._block_bytes[DRAFT]
+
+    def hold(self, model: int, ids: Ids, tokens: Ints) -> None:
+        """Make each request hold exactly the blocks of `tokens` (n,) cached tokens of one model.
+
+        Raises
+        ------
+        OutOfMemory
+            When the pool has too few; nothing is changed then.
+        """
+        blocks = -(-tokens // self.memory.block_tokens)
+        held = self._blocks[model]
+        used = self.used_bytes + int((blocks - held[ids]).sum()) * self._block_bytes[model]
+        if used > self.memory.capacity_bytes:
+            raise OutOfMemory(f"{used} bytes of cache wanted, {self.memory.capacity_bytes} there are")
+        held[ids] = blocks
+        self.used_bytes = used
+
+    def release(self, ids: Ids) -> None:
+        """Free everything that these requests hold."""
+        held = self._blocks[:, ids].sum(axis=1)
+        self.used_bytes -= int(held[TARGET]) * self._block_bytes[TARGET]
+        self.used_bytes -= int(held[DRAFT]) * self._block_bytes[DRAFT]
+        self._blocks[:, ids] = 0

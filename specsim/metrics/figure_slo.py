@@ -1,0 +1,141 @@
+"""Attainment and goodput by SLO class: of one run, and of several side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from specsim.metrics.figure_style import (
+    CHARACTER_IN,
+    GREY,
+    amount,
+    colours,
+    fits_level,
+    hatches,
+    legend_above,
+    name_ticks,
+    new_figure,
+    style,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+ALL = "all"
+MOST_LABEL_CHARACTERS = 36
+LABEL_ROOM_IN = 6.2
+# Numbers over bars stay readable where they cross a grid line.
+LABEL_BOX = {"facecolor": "white", "edgecolor": "none", "pad": 0.4}
+
+
+def slo_by_class(metrics: Mapping[str, Any]) -> Figure:
+    """Return two panels, attainment in % and goodput in tokens/s, one bar per class and one for all."""
+    block = metrics["specsim"]
+    parts = {**block["classes"], ALL: block}
+    with style():
+        figure = new_figure(2.5)
+        left, right = figure.subplots(1, 2)
+        shares = [100 * (part["slo_attainment"] or 0.0) for part in parts.values()]
+        rates = [part["slo_goodput_tokens_per_s"] or 0.0 for part in parts.values()]
+        has_tpot = any(part.get("slo_tpot_s") is not None for part in parts.values())
+        for axes, heights in ((left, shares), (right, rates)):
+            bars = axes.bar(range(len(parts)), heights, width=0.62, color=_bar_colours(parts))
+            axes.bar_label(bars, fmt=amount, padding=1.5, fontsize=7.5, bbox=LABEL_BOX)
+            name_ticks(axes, [_with_slo(name, part) for name, part in parts.items()], room_in=3.0)
+            axes.grid(axis="x", visible=False)
+            axes.set_xlabel("SLO class (TPOT SLO)" if has_tpot else "SLO class")
+        _percent_axis(left)
+        right.set_ylabel("SLO goodput (tokens/s)")
+        right.margins(y=0.12)
+        return figure
+
+
+def comparison(runs: Sequence[tuple[str, Mapping[str, Any]]]) -> Figure:
+    """Return two panels over the runs ``(label, metrics)``, one group of bars per run.
+
+    Above, attainment in % per class and of all; below, goodput in tokens/s, stacked by class.
+    """
+    blocks = [metrics["specsim"] for _, metrics in runs]
+    names = list(dict.fromkeys(name for block in blocks for name in block["classes"]))
+    labels = [_elide(label) for label, _ in runs]
+    level = fits_level(labels, LABEL_ROOM_IN)
+    with style():
+        # Slanted labels need height of their own: sin 35 degrees of their length.
+        figure = new_figure(4.0 if level else 3.9 + 0.57 * CHARACTER_IN * max(map(len, labels)))
+        above, below = figure.subplots(2, 1, sharex=True)
+        _group_attainment(above, blocks, names)
+        _stack_goodput(below, blocks, names)
+        name_ticks(below, labels, room_in=LABEL_ROOM_IN)
+        above.tick_params(axis="x", length=0)
+        below.set_xlabel("Run")
+        below.set_xlim(-0.6, len(runs) - 0.4)
+        legend_above(figure, above)
+        return figure
+
+
+def _elide(label: str) -> str:
+    kept = MOST_LABEL_CHARACTERS // 2 - 1
+    return label if len(label) <= MOST_LABEL_CHARACTERS else f"{label[:kept]}..{label[-kept:]}"
+
+
+def _group_attainment(axes: Axes, blocks: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
+    width = 0.8 / (len(names) + 1)
+    colour, hatch = colours(names) | {ALL: GREY}, hatches(names)
+    for place, name in enumerate([*names, ALL]):
+        parts = [block if name == ALL else block["classes"].get(name, {}) for block in blocks]
+        heights = [100 * (part.get("slo_attainment") or 0.0) for part in parts]
+        offset = (place - len(names) / 2) * width
+        centres = [run + offset for run in range(len(blocks))]
+        axes.bar(
+            centres,
+            heights,
+            width=0.92 * width,
+            color=colour[name],
+            hatch=hatch.get(name, ""),
+            edgecolor="white",
+            linewidth=0,
+            label=name,
+        )
+    axes.grid(axis="x", visible=False)
+    _percent_axis(axes)
+
+
+def _stack_goodput(axes: Axes, blocks: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
+    floor = [0.0] * len(blocks)
+    colour, hatch = colours(names), hatches(names)
+    for name in names:
+        rates = [block["classes"].get(name, {}).get("slo_goodput_tokens_per_s") or 0.0 for block in blocks]
+        axes.bar(
+            range(len(blocks)),
+            rates,
+            width=0.62,
+            bottom=floor,
+            color=colour[name],
+            hatch=hatch[name],
+            edgecolor="white",
+            linewidth=0,
+        )
+        floor = [low + rate for low, rate in zip(floor, rates, strict=True)]
+    for run, total in enumerate(floor):
+        axes.annotate(
+            amount(total), (run, total), (0, 1.5), textcoords="offset points", ha="center", fontsize=7
+        )
+    axes.grid(axis="x", visible=False)
+    axes.set_ylabel("SLO goodput (tokens/s)")
+    axes.margins(y=0.12)
+
+
+def _percent_axis(axes: Axes) -> None:
+    axes.set_ylabel("SLO attainment (%)")
+    axes.set_ylim(0, 112)
+    axes.set_yticks(range(0, 101, 20))
+
+
+def _bar_colours(parts: Mapping[str, Any]) -> list[str]:
+    return list((colours(name for name in parts if name != ALL) | {ALL: GREY}).values())
+
+
+def _with_slo(name: str, part: Mapping[str, Any]) -> str:
+    slo_s = part.get("slo_tpot_s")
+    return name if slo_s is None else f"{name}\n{1000 * slo_s:.3g} ms"

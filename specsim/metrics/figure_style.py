@@ -1,0 +1,114 @@
+"""What all figures share: sizes, a palette safe for colour-blind readers, and what a run must offer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Protocol
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
+
+WIDE_IN = 7.0
+DPI = 200
+# Mean width of a character of the tick labels, 7.5 points.
+CHARACTER_IN = 0.057
+GREY = "#555555"
+
+# Okabe and Ito (2008), without black (axes) and yellow (too faint for lines on white).
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
+HATCHES = ("", "//", "..", "xx", "--", "++")
+
+STYLE: Any = {
+    "font.family": "DejaVu Sans",
+    "font.size": 8,
+    "axes.labelsize": 8,
+    "axes.titlesize": 8,
+    "legend.fontsize": 7.5,
+    "xtick.labelsize": 7.5,
+    "ytick.labelsize": 7.5,
+    "axes.linewidth": 0.7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.linewidth": 0.4,
+    "grid.color": "#dddddd",
+    "lines.linewidth": 1.2,
+    "legend.frameon": False,
+    "hatch.linewidth": 0.5,
+    # Type 42 keeps text editable, and conference checkers refuse type 3.
+    "pdf.fonttype": 42,
+    "savefig.dpi": DPI,
+}
+
+
+class RunData(Protocol):
+    """What a figure reads: a `StoredRun`, or a run still in memory."""
+
+    @property
+    def metrics(self) -> Mapping[str, Any]:
+        """The content of ``metrics.json``."""
+
+    @property
+    def requests(self) -> DataFrame:
+        """The rows of ``requests.parquet``."""
+
+    @property
+    def passes(self) -> DataFrame | None:
+        """The rows of ``passes.parquet``, None where they were not recorded."""
+
+
+def style() -> AbstractContextManager[None]:
+    """Return the context in which figures are drawn and saved; it leaves the caller's settings untouched."""
+    return mpl.rc_context(STYLE)
+
+
+def new_figure(height_in: float, width_in: float = WIDE_IN) -> Figure:
+    """Return an empty figure outside pyplot, so that nothing is kept alive and no window is asked for."""
+    return Figure(figsize=(width_in, height_in), layout="constrained")
+
+
+def colours(names: Iterable[str]) -> dict[str, str]:
+    """Return a colour for each name, in order; they repeat after six."""
+    return {name: PALETTE[place % len(PALETTE)] for place, name in enumerate(names)}
+
+
+def hatches(names: Iterable[str]) -> dict[str, str]:
+    """Return a hatch for each name, in order, so that bars stay distinct in grey print."""
+    return {name: HATCHES[place % len(HATCHES)] for place, name in enumerate(names)}
+
+
+def legend_above(figure: Figure, axes: Axes, columns: int = 6) -> None:
+    """Put the legend of ``axes`` above the whole figure, where it covers no data."""
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(
+        handles, labels, loc="outside upper center", ncols=min(columns, max(len(labels), 1)), handlelength=1.8
+    )
+
+
+def name_ticks(axes: Axes, labels: Sequence[str], *, room_in: float) -> None:
+    """Name the ticks 0..n-1 of the x axis, slanted where neighbours would touch within ``room_in``."""
+    if fits_level(labels, room_in):
+        axes.set_xticks(range(len(labels)), labels)
+    else:
+        flat = [label.replace("\n", " ") for label in labels]
+        axes.set_xticks(range(len(flat)), flat, rotation=35, ha="right", rotation_mode="anchor")
+    axes.tick_params(axis="x", length=0)
+
+
+def fits_level(labels: Sequence[str], room_in: float) -> bool:
+    """Return whether tick labels stand side by side in ``room_in`` without touching."""
+    longest = [max(map(len, label.split("\n"))) for label in labels]
+    widest_in = max(((left + right) / 2 * CHARACTER_IN for left, right in pairwise(longest)), default=0.0)
+    return widest_in + CHARACTER_IN <= room_in / len(labels)
+
+
+def amount(value: float) -> str:
+    """Return a number over a bar: one decimal below 100."""
+    return f"{value:.1f}" if value < 100 else f"{value:.0f}"

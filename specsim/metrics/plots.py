@@ -1,0 +1,89 @@
+"""The figures of one run and of several, saved as files; import late, it loads matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from specsim.errors import SpecsimError, nearest
+from specsim.metrics.figure_latency import latency_cdf
+from specsim.metrics.figure_slo import comparison, slo_by_class
+from specsim.metrics.figure_style import RunData, style
+from specsim.metrics.figure_timeline import timeline
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Without dates and version strings the same run gives the same bytes.
+METADATA: dict[str, dict[str, Any]] = {
+    "png": {"Software": None},
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+    "svg": {"Date": None, "Creator": None},
+}
+
+
+def run_figures(run: RunData) -> dict[str, Figure]:
+    """Return the figures of one run by name; ``timeline`` only where its passes were recorded."""
+    figures = {
+        "slo_by_class": slo_by_class(run.metrics),
+        "latency_cdf": latency_cdf(run.metrics, run.requests),
+    }
+    passes = run.passes
+    if passes is not None:
+        figures["timeline"] = timeline(passes)
+    return figures
+
+
+def plot_run(run: RunData, folder: Path, formats: Sequence[str] = ("png", "pdf")) -> list[Path]:
+    """Save the figures of one run into ``folder`` and return the files.
+
+    Raises
+    ------
+    SpecsimError
+        When a format is not png, pdf or svg, or a file cannot be written.
+    """
+    return _save(run_figures(run), Path(folder), formats)
+
+
+def plot_comparison(
+    runs: Sequence[tuple[str, Mapping[str, Any]]], folder: Path, formats: Sequence[str] = ("png", "pdf")
+) -> list[Path]:
+    """Save one figure of several runs ``(label, metrics)`` into ``folder`` and return the files.
+
+    Raises
+    ------
+    SpecsimError
+        When there is no run, a format is not png, pdf or svg, or a file cannot be written.
+    """
+    if not runs:
+        raise SpecsimError("nothing to compare: expected at least one run folder")
+    return _save({"comparison": comparison(runs)}, Path(folder), formats)
+
+
+def _save(figures: Mapping[str, Figure], folder: Path, formats: Iterable[str]) -> list[Path]:
+    formats = list(formats)
+    for name in formats:
+        if name not in METADATA:
+            raise SpecsimError(f"figure format {name!r} is not one of those written{nearest(name, METADATA)}")
+    saved = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for stem, figure in figures.items():
+            for name in formats:
+                path = folder / f"{stem}.{name}"
+                _save_one(figure, path, name)
+                saved.append(path)
+    except OSError as error:
+        raise SpecsimError(f"cannot write figures into {str(folder)!r}: {error.strerror or error}") from error
+    return saved
+
+
+def _save_one(figure: Figure, path: Path, name: str) -> None:
+    staged = path.with_name(f".{path.name}.tmp")
+    try:
+        with style():
+            figure.savefig(staged, format=name, metadata=METADATA[name])
+        staged.replace(path)
+    finally:
+        staged.unlink(missing_ok=True)

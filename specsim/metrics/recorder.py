@@ -1,0 +1,126 @@
+"""Rows as they happen: one per pass on request, running totals always; nothing is aggregated further here."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from specsim.metrics.schema import RunTotals
+from specsim.protocols import PassShape
+from specsim.request import Floats
+from specsim.work import Draft, Pass
+
+PASS_COLUMNS = {
+    "start_s": "d",
+    "seconds": "d",
+    "kind": "b",
+    "replica": "i",
+    "requests": "i",
+    "batched_tokens": "q",
+    "context_tokens": "q",
+    "prefill_tokens": "q",
+    "draft_tokens": "q",
+    "depth": "i",
+    "emitted_tokens": "q",
+    "queued": "i",
+}
+
+
+class Recorder:
+    """Keeps what happened in every pass; hand `book` to the engine.
+
+    Parameters
+    ----------
+    keep_passes : keep one row per pass for `passes.parquet`.
+    queued : returns how many requests wait at a replica.
+    """
+
+    def __init__(self, keep_passes: bool, queued: Callable[[int], int]) -> None:
+        self._passes = {name: array(code) for name, code in PASS_COLUMNS.items()} if keep_passes else None
+        self._queued = queued
+        self._gaps = array("d")
+        self.iterations = 0
+        self.draft_passes = 0
+        self._seconds = {"prefill": 0.0, "draft": 0.0, "selection": 0.0, "verify": 0.0}
+        self.most_context_tokens = [0, 0]
+        self.most_batched_tokens = [0, 0]
+
+    def book(
+        self,
+        replica: int,
+        start_s: float,
+        seconds: float,
+        thinking_s: float,
+        work: Pass,
+        shape: PassShape,
+        answer: Any,
+        gaps: Floats | None,
+    ) -> None:
+        """Record one pass; see `specsim.engine.Booking`."""
+        prefill = seconds * shape.prefill_tokens / shape.batched_tokens
+        kind = int(gaps is not None)
+        self._seconds["prefill"] += prefill
+        self._seconds["verify" if kind else "draft"] += seconds - prefill
+        self._seconds["selection"] += thinking_s
+        self.most_context_tokens[kind] = max(self.most_context_tokens[kind], shape.context_tokens)
+        self.most_batched_tokens[kind] = max(self.most_batched_tokens[kind], shape.batched_tokens)
+        if gaps is None:
+            self.draft_passes += 1
+        else:
+            self.iterations += 1
+            self._gaps.frombytes(gaps.tobytes())
+        if self._passes is not None:
+            self._keep(replica, start_s, thinking_s + seconds, kind, work, shape, answer)
+
+    def _keep(
+        self,
+        replica: int,
+        start_s: float,
+        seconds: float,
+        kind: int,
+        work: Pass,
+        shape: PassShape,
+        answer: Any,
+    ) -> None:
+        forest = answer if isinstance(work, Draft) else work.forest
+        row = (
+            start_s,
+            seconds,
+            kind,
+            replica,
+            len(work.requests),
+            shape.batched_tokens,
+            shape.context_tokens,
+            shape.prefill_tokens,
+            forest.draft_nodes,
+            int(forest.depth.max()),
+            int(answer.tokens.sum()) if kind else 0,
+            self._queued(replica),
+        )
+        assert self._passes is not None
+        for column, value in zip(self._passes.values(), row, strict=True):
+            column.append(value)
+
+    def totals(self, duration_s: float, replicas: int) -> RunTotals:
+        """Return the totals of a run that lasted `duration_s` on so many replicas."""
+        busy_s = sum(self._seconds.values())
+        return RunTotals(
+            iterations=self.iterations,
+            draft_passes=self.draft_passes,
+            prefill_s=self._seconds["prefill"],
+            draft_s=self._seconds["draft"],
+            selection_s=self._seconds["selection"],
+            verify_s=self._seconds["verify"],
+            idle_s=max(duration_s * replicas - busy_s, 0.0),
+            itl_s=np.frombuffer(self._gaps, dtype=np.float64).copy(),
+        )
+
+    def passes(self) -> dict[str, npt.NDArray[Any]] | None:
+        """Return one array per column of `passes.parquet`, None when they were not kept."""
+        if self._passes is None:
+            return None
+        return {name: np.array(column) for name, column in self._passes.items()}

@@ -1,0 +1,247 @@
+"""The run folder on disk: written whole or not at all, read back with errors a person can act on."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from specsim.errors import SpecsimError, nearest
+from specsim.metrics.schema import PASS_COLUMNS, REQUEST_COLUMNS, SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from pandas import DataFrame
+
+METRICS_FILE = "metrics.json"
+REQUESTS_FILE = "requests.parquet"
+PASSES_FILE = "passes.parquet"
+CONFIG_FILE = "config.yaml"
+PROVENANCE_FILE = "provenance.json"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """A run folder: ``metrics`` in memory, everything else read from disk at each access.
+
+    Raises
+    ------
+    SpecsimError
+        From each property, when its file is missing, damaged or lacks a column.
+    """
+
+    folder: Path
+    metrics: dict[str, Any]
+
+    @property
+    def requests(self) -> DataFrame:
+        """The rows of ``requests.parquet``, one per arrived request."""
+        return _read_parquet(self.folder / REQUESTS_FILE, REQUEST_COLUMNS)
+
+    @property
+    def passes(self) -> DataFrame | None:
+        """The rows of ``passes.parquet``, one per forward pass; None where they were not recorded."""
+        path = self.folder / PASSES_FILE
+        return _read_parquet(path, PASS_COLUMNS) if path.exists() else None
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The resolved configuration."""
+        return _read_yaml(self.folder / CONFIG_FILE)
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """Wall-clock figures, dates, host and versions."""
+        return _read_json(self.folder / PROVENANCE_FILE)
+
+
+def write_run(
+    folder: Path,
+    *,
+    table: DataFrame,
+    metrics: Mapping[str, Any],
+    config: Mapping[str, Any],
+    provenance: Mapping[str, Any],
+    passes: Mapping[str, NDArray[np.generic]] | None = None,
+) -> None:
+    """Write a run folder; other files already in ``folder`` stay, an older run in it is replaced.
+
+    Every file is complete on disk before the first takes its place. Where ``folder`` exists, ``metrics.json``
+    is removed first and placed last: an interruption leaves the old run, or none, or the new one.
+
+    Raises
+    ------
+    SpecsimError
+        When the folder cannot be written, or a number in a JSON file is not finite.
+    """
+    folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise SpecsimError(f"run folder {str(folder)!r} is a file; expected a new name or a folder")
+    staging = (folder if folder.is_dir() else folder.parent) / f".{folder.name}.{os.getpid()}.tmp"
+    try:
+        shutil.rmtree(staging, ignore_errors=True)
+        staging.mkdir(parents=True)
+        _write_json(staging / PROVENANCE_FILE, provenance, sort_keys=True)
+        _write_yaml(staging / CONFIG_FILE, config)
+        _write_parquet(staging / REQUESTS_FILE, table, REQUEST_COLUMNS)
+        if passes is not None:
+            _write_parquet(staging / PASSES_FILE, passes, PASS_COLUMNS)
+        _write_json(staging / METRICS_FILE, metrics, sort_keys=False)
+        _place(staging, folder)
+    except OSError as error:
+        raise SpecsimError(f"cannot write run folder {str(folder)!r}: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def is_run(folder: Path) -> bool:
+    """Return whether ``folder`` holds a complete run."""
+    return all((Path(folder) / name).is_file() for name in (METRICS_FILE, REQUESTS_FILE))
+
+
+def read_run(folder: Path) -> StoredRun:
+    """Return the run in ``folder``.
+
+    Raises
+    ------
+    SpecsimError
+        When there is no such folder, it is not a run folder, its ``metrics.json`` is damaged, or it was
+        written by a newer schema than this version reads.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise SpecsimError(f"no run folder {str(folder)!r}{_near(folder)}")
+    if not is_run(folder):
+        raise SpecsimError(
+            f"{str(folder)!r} is no run folder: it lacks {METRICS_FILE} or {REQUESTS_FILE}{_inside(folder)}"
+        )
+    path = folder / METRICS_FILE
+    metrics = _read_json(path)
+    block = metrics.get("specsim")
+    version = block.get("schema_version") if isinstance(block, dict) else None
+    if not isinstance(version, int):
+        raise SpecsimError(f"{str(path)!r} has no specsim.schema_version; expected a file that specsim wrote")
+    if version > SCHEMA_VERSION:
+        raise SpecsimError(
+            f"{str(path)!r} has schema_version {version}; this specsim reads up to {SCHEMA_VERSION}: upgrade"
+        )
+    return StoredRun(folder, metrics)
+
+
+def _place(staging: Path, folder: Path) -> None:
+    if not folder.exists():
+        staging.replace(folder)
+        return
+    (folder / METRICS_FILE).unlink(missing_ok=True)
+    (folder / PASSES_FILE).unlink(missing_ok=True)
+    for path in sorted(staging.iterdir(), key=lambda staged: staged.name == METRICS_FILE):
+        path.replace(folder / path.name)
+
+
+def _write_json(path: Path, content: Mapping[str, Any], *, sort_keys: bool) -> None:
+    try:
+        text = json.dumps(content, indent=2, sort_keys=sort_keys, allow_nan=False, ensure_ascii=False)
+    except ValueError as error:
+        raise SpecsimError(f"{path.name} cannot hold NaN or infinity; expected null: {error}") from error
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def _write_yaml(path: Path, config: Mapping[str, Any]) -> None:
+    import yaml
+
+    text = yaml.safe_dump(dict(config), sort_keys=True, allow_unicode=True, default_flow_style=False)
+    path.write_text(text, encoding="utf-8")
+
+
+def _write_parquet(path: Path, columns: Any, types: Mapping[str, str]) -> None:
+    """Write ``columns[name]`` in the order of ``types``; no pandas metadata, so data alone sets the bytes."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = pa.schema(
+        [pa.field(name, _arrow_type(kind), nullable=False) for name, kind in types.items()],
+        metadata={"specsim_schema_version": str(SCHEMA_VERSION)},
+    )
+    arrays = [pa.array(np.asarray(columns[name]), _arrow_type(kind)) for name, kind in types.items()]
+    pq.write_table(pa.Table.from_arrays(arrays, schema=schema), path, compression="zstd")
+
+
+def _arrow_type(kind: str) -> Any:
+    import pyarrow as pa
+
+    return pa.type_for_alias(kind)
+
+
+def _read_parquet(path: Path, types: Mapping[str, str]) -> DataFrame:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        # A Parquet file of its own, not one of a hive-partitioned set: a folder named rps=2 is no column.
+        with path.open("rb") as file:
+            table = pq.read_table(file)
+    except FileNotFoundError:
+        raise SpecsimError(f"{str(path)!r} is missing; expected it beside {METRICS_FILE}") from None
+    except (pa.ArrowException, OSError) as error:
+        raise SpecsimError(f"{str(path)!r} is damaged: not a Parquet file ({_first_line(error)})") from error
+    missing = [name for name in types if name not in table.column_names]
+    if missing:
+        raise SpecsimError(
+            f"{str(path)!r} lacks the column {missing[0]!r}{nearest(missing[0], table.column_names)}"
+        )
+    frame: DataFrame = table.select(list(types)).to_pandas()
+    return frame
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SpecsimError(f"{str(path)!r} is missing; expected it beside {REQUESTS_FILE}") from None
+    except json.JSONDecodeError as error:
+        raise SpecsimError(f"{str(path)!r} line {error.lineno} is damaged: not JSON ({error.msg})") from error
+    except UnicodeDecodeError as error:
+        raise SpecsimError(f"{str(path)!r} byte {error.start} is damaged: not UTF-8 text") from error
+    if not isinstance(value, dict):
+        raise SpecsimError(f"{str(path)!r} holds {type(value).__name__}; expected a JSON object")
+    return value
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    import yaml
+
+    try:
+        value = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SpecsimError(f"{str(path)!r} is missing; expected it beside {METRICS_FILE}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SpecsimError(f"{str(path)!r} is damaged: not YAML ({_first_line(error)})") from error
+    if not isinstance(value, dict):
+        raise SpecsimError(f"{str(path)!r} holds {type(value).__name__}; expected a YAML mapping")
+    return value
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _near(folder: Path) -> str:
+    siblings = (
+        [path.name for path in folder.parent.glob("*") if path.is_dir()] if folder.parent.is_dir() else []
+    )
+    from difflib import get_close_matches
+
+    close = get_close_matches(folder.name, siblings, n=1, cutoff=0.5)
+    return f"; did you mean {str(folder.parent / close[0])!r}?" if close else ""
+
+
+def _inside(folder: Path) -> str:
+    """Name a run folder one level below, for whoever gave the folder of a sweep."""
+    below = sorted(path for path in folder.iterdir() if is_run(path))
+    return f"; did you mean {str(below[0])!r}?" if below else ""

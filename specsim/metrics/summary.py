@@ -1,0 +1,251 @@
+"""From rows to numbers: the request table and the aggregates of ``metrics.json`` (docs/metrics.md)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from specsim.errors import SpecsimError
+from specsim.metrics.schema import (
+    REQUEST_COLUMNS,
+    SCHEMA_VERSION,
+    FloatArray,
+    IntArray,
+    RequestColumns,
+    RunTotals,
+    TpotMeasure,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from pandas import DataFrame
+
+# Latencies are differences of clock readings: one that equals its SLO on paper may differ in the last bits.
+SLO_RELATIVE_TOLERANCE = 1e-9
+
+
+def request_table(columns: RequestColumns, tpot_measure: TpotMeasure) -> DataFrame:
+    """Return the rows of ``requests.parquet``: the columns of `REQUEST_COLUMNS`, one row per arrived request.
+
+    ``tpot_measure`` names the column that the TPOT SLO is held against.
+    """
+    import pandas as pd
+
+    c = columns
+    tpot_s = _divide(c.finish_s - c.first_token_s, c.output_tokens - 1)
+    decode_tpot_s = _divide(c.finish_s - c.first_decode_s, c.decoded_tokens)
+    ttft_s = c.first_token_s - c.arrival_s
+    judged_s = decode_tpot_s if tpot_measure == "decode_tpot_s" else tpot_s
+    tpot_ok = _meets(judged_s, c.tpot_slo_s) | (c.output_tokens <= 1)
+    values: dict[str, Any] = {
+        "slo_class": np.array(c.slo_class_names, dtype=object)[c.slo_class],
+        "ttft_s": ttft_s,
+        "tpot_s": tpot_s,
+        "decode_tpot_s": decode_tpot_s,
+        "e2el_s": c.finish_s - c.arrival_s,
+        "slo_tpot_s": c.tpot_slo_s,
+        "slo_ttft_s": c.ttft_slo_s,
+        "slo_tpot_measure": np.full(len(ttft_s), tpot_measure, dtype=object),
+        "slo_ok": (c.rejected_reason == 0) & tpot_ok & _meets(ttft_s, c.ttft_slo_s),
+        "rejected_reason": np.array(c.rejected_reason_names, dtype=object)[c.rejected_reason],
+    }
+    return pd.DataFrame(
+        {name: values[name] if name in values else getattr(c, name) for name in REQUEST_COLUMNS}
+    )
+
+
+def summarise(
+    table: DataFrame, totals: RunTotals, window: tuple[float, float] | None = None
+) -> dict[str, Any]:
+    """Return ``metrics.json``: the keys of ``vllm bench serve`` and a block ``specsim``; absent values: None.
+
+    ``window`` keeps the requests with ``window[0] <= arrival_s <= window[1]``; most totals stay the run's.
+
+    Raises
+    ------
+    SpecsimError
+        When the window selects no request.
+    """
+    itl_s: FloatArray = totals.itl_s
+    if window is not None:
+        table = _select(table, window)
+        itl_s = _select_itl(totals, table["request_id"].to_numpy())
+    done = table[table["rejected_reason"] == ""]
+    duration_s = _duration_s(table)
+    metrics = _throughput(table, done, duration_s)
+    for name, values in (
+        ("ttft", done["ttft_s"].to_numpy()),
+        ("tpot", done["tpot_s"].to_numpy()),
+        ("itl", itl_s),
+        ("e2el", done["e2el_s"].to_numpy()),
+    ):
+        metrics |= _statistics_ms(name, values)
+    metrics |= _acceptance(table)
+    metrics["specsim"] = {
+        "schema_version": SCHEMA_VERSION,
+        "window": None if window is None else [float(edge) for edge in window],
+        "arrived": len(table),
+        "completed": len(done),
+        "rejected": _count_reasons(table),
+        **_service(table, duration_s),
+        "mean_decode_tpot_s": _mean(done["decode_tpot_s"].to_numpy()),
+        "p99_decode_tpot_s": _percentile(done["decode_tpot_s"].to_numpy(), 99),
+        "preemptions": int(table["preemptions"].sum()),
+        **_engine(totals),
+        "classes": _classes(table, duration_s),
+    }
+    return metrics
+
+
+def _throughput(table: DataFrame, done: DataFrame, duration_s: float | None) -> dict[str, Any]:
+    input_tokens = int(done["prompt_tokens"].sum())
+    output_tokens = int(done["output_tokens"].sum())
+    has_slo = bool(table[["slo_tpot_s", "slo_ttft_s"]].notna().to_numpy().any())
+    return {
+        "duration": duration_s,
+        "completed": len(done),
+        "failed": len(table) - len(done),
+        "total_input_tokens": input_tokens,
+        "total_output_tokens": output_tokens,
+        "request_throughput": _ratio(len(done), duration_s),
+        "request_goodput": _ratio(int(done["slo_ok"].sum()), duration_s) if has_slo else None,
+        "output_throughput": _ratio(output_tokens, duration_s),
+        "total_token_throughput": _ratio(input_tokens + output_tokens, duration_s),
+        "max_concurrent_requests": _peak(done["arrival_s"].to_numpy(), done["finish_s"].to_numpy()),
+    }
+
+
+def _acceptance(table: DataFrame) -> dict[str, Any]:
+    drafts, nodes = int(table["speculations"].sum()), int(table["draft_tokens"].sum())
+    accepted = int(table["accepted_tokens"].sum())
+    return {
+        "spec_decode_acceptance_rate": 100 * accepted / nodes if nodes else None,
+        "spec_decode_acceptance_length": 1 + accepted / drafts if drafts else None,
+        "spec_decode_num_drafts": drafts,
+        "spec_decode_draft_tokens": nodes,
+        "spec_decode_accepted_tokens": accepted,
+    }
+
+
+def _service(table: DataFrame, duration_s: float | None) -> dict[str, Any]:
+    """Return what a whole run and each of its classes report alike."""
+    output_tokens = table["output_tokens"].to_numpy()
+    slo_ok: NDArray[np.bool_] = table["slo_ok"].to_numpy(dtype=bool)
+    return {
+        "slo_attainment": _ratio(int(slo_ok.sum()), len(table)),
+        "slo_goodput_tokens_per_s": _ratio(int(output_tokens[slo_ok].sum()), duration_s),
+        "generated_tokens_per_s": _ratio(int(output_tokens.sum()), duration_s),
+        "mean_tokens_per_verification": _ratio(
+            int(table["decoded_tokens"].sum()), int(table["verifications"].sum())
+        ),
+    }
+
+
+def _classes(table: DataFrame, duration_s: float | None) -> dict[str, Any]:
+    blocks: dict[str, Any] = {}
+    for name in sorted(set(table["slo_class"])):
+        part = table[table["slo_class"] == name]
+        done = part[part["rejected_reason"] == ""]
+        block = {
+            "requests": len(part),
+            "completed": len(done),
+            "rejected": len(part) - len(done),
+            **_service(part, duration_s),
+        }
+        for column in ("tpot_s", "decode_tpot_s", "ttft_s", "e2el_s"):
+            values = done[column].to_numpy()
+            block |= {f"mean_{column}": _mean(values), f"p99_{column}": _percentile(values, 99)}
+        for column in ("slo_tpot_s", "slo_ttft_s"):
+            distinct = np.unique(part[column].to_numpy())
+            block[column] = _plain(distinct[0]) if len(distinct) == 1 else None
+        block["slo_tpot_measure"] = str(part["slo_tpot_measure"].iloc[0])
+        blocks[str(name)] = block
+    return blocks
+
+
+def _engine(totals: RunTotals) -> dict[str, Any]:
+    parts = ("prefill", "draft", "selection", "verify", "idle")
+    seconds = {part: float(getattr(totals, f"{part}_s")) for part in parts}
+    whole = sum(seconds.values())
+    return {
+        "iterations": int(totals.iterations),
+        "draft_passes": int(totals.draft_passes),
+        "out_of_range_passes": int(totals.out_of_range_passes),
+        "time_s": seconds,
+        "time_shares": {part: _ratio(spent, whole) for part, spent in seconds.items()},
+    }
+
+
+def _select(table: DataFrame, window: tuple[float, float]) -> DataFrame:
+    arrival_s = table["arrival_s"].to_numpy()
+    inside = (arrival_s >= window[0]) & (arrival_s <= window[1])
+    if not inside.any():
+        span = f"{arrival_s.min():g} s to {arrival_s.max():g} s" if len(arrival_s) else "nothing"
+        raise SpecsimError(
+            f"metrics.window=[{window[0]:g},{window[1]:g}] selects no request; arrivals span {span}"
+        )
+    return table[inside]
+
+
+def _select_itl(totals: RunTotals, kept: IntArray) -> FloatArray:
+    if totals.itl_request_id is None:
+        return np.empty(0)
+    return totals.itl_s[np.isin(totals.itl_request_id, kept)]
+
+
+def _duration_s(table: DataFrame) -> float | None:
+    finish_s = table["finish_s"].to_numpy()
+    finish_s = finish_s[~np.isnan(finish_s)]
+    return float(finish_s.max() - table["arrival_s"].min()) if len(finish_s) else None
+
+
+def _statistics_ms(name: str, values_s: FloatArray) -> dict[str, float | None]:
+    values_ms = 1000 * values_s[~np.isnan(values_s)]
+    return {
+        f"mean_{name}_ms": _mean(values_ms),
+        f"median_{name}_ms": _percentile(values_ms, 50),
+        f"std_{name}_ms": float(np.std(values_ms)) if len(values_ms) else None,
+        f"p99_{name}_ms": _percentile(values_ms, 99),
+    }
+
+
+def _peak(start_s: FloatArray, end_s: FloatArray) -> int:
+    """Return the most half-open intervals ``[start, end)`` that overlap: a departure precedes an arrival."""
+    times = np.concatenate([end_s, start_s])
+    change = np.repeat([-1, 1], [len(end_s), len(start_s)])
+    order = np.argsort(times, kind="stable")
+    return int(np.cumsum(change[order]).max(initial=0))
+
+
+def _count_reasons(table: DataFrame) -> dict[str, int]:
+    reasons = [str(reason) for reason in table["rejected_reason"] if reason]
+    return {reason: reasons.count(reason) for reason in sorted(set(reasons))}
+
+
+def _meets(latency_s: FloatArray, slo_s: FloatArray) -> NDArray[np.bool_]:
+    return np.isnan(slo_s) | (latency_s <= slo_s * (1 + SLO_RELATIVE_TOLERANCE))
+
+
+def _divide(span_s: FloatArray, tokens: IntArray) -> FloatArray:
+    quotient = np.full(len(span_s), np.nan)
+    np.divide(span_s, tokens, out=quotient, where=tokens > 0)
+    return quotient
+
+
+def _mean(values: FloatArray) -> float | None:
+    values = values[~np.isnan(values)]
+    return float(np.mean(values)) if len(values) else None
+
+
+def _percentile(values: FloatArray, percent: float) -> float | None:
+    values = values[~np.isnan(values)]
+    return float(np.percentile(values, percent)) if len(values) else None
+
+
+def _ratio(part: float, whole: float | None) -> float | None:
+    return part / whole if whole else None
+
+
+def _plain(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)

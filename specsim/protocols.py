@@ -1,0 +1,136 @@
+"""The two seams: a scheduler decides passes, a backend runs them; neither knows the other."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from specsim.forest import Forest
+from specsim.request import Floats, Ids, Ints
+from specsim.work import Draft, Emitted, Pass, Verify
+
+
+class PassShape(NamedTuple):
+    """What a pass costs by: all a latency model may see of it.
+
+    Attributes
+    ----------
+    context_tokens : cached tokens read, once per request whatever its tree (SmartSpec's N_context).
+    batched_tokens : query tokens, roots and tree nodes included (SmartSpec's N_batched).
+    attention_pairs : sum over query tokens of the keys each attends to.
+    prefill_tokens : those of the batched tokens that belong to chunks of rows which are not decoding.
+    """
+
+    context_tokens: int
+    batched_tokens: int
+    attention_pairs: float
+    prefill_tokens: int
+
+
+class ModelBelief(Protocol):
+    """Seconds that one model's forward pass is believed to take."""
+
+    def seconds(self, context_tokens: float, batched_tokens: float, attention_pairs: float) -> float:
+        """Return the seconds of one pass, overhead of the step included."""
+        ...
+
+    def seconds_array(self, context_tokens: Any, batched_tokens: Any, attention_pairs: Any) -> Floats:
+        """Return the seconds of many passes, arguments broadcast together."""
+        ...
+
+
+class Belief(Protocol):
+    """What a scheduler believes of the hardware; equal to the truth unless a study separates them."""
+
+    @property
+    def target(self) -> ModelBelief:
+        """The target model."""
+        ...
+
+    @property
+    def draft(self) -> ModelBelief:
+        """The draft model."""
+        ...
+
+    @property
+    def baseline_s(self) -> float:
+        """Seconds of one target decode pass at batch 1, context 512."""
+        ...
+
+
+class View(Protocol):
+    """What a scheduler may know: facts given at arrival and what has happened since; read-only, indexed by request id.
+
+    Nothing of the future is in here: no output length, no token of the target, no later arrival.
+
+    Attributes
+    ----------
+    now_s : the event clock. belief : latency model. free_bytes : bytes of cache that nobody holds.
+    waiting : arrived requests without any cache, in order of arrival. resident : requests that hold cache, in order
+        of admission. arrival_s, prompt_tokens, max_tokens, slo_class, tpot_slo_s, ttft_slo_s : as in `Requests`.
+    emitted_tokens, target_cached, draft_cached : (N,) tokens. first_token_s, first_decode_s : (N,) seconds, NaN until
+        then; the second is the start of the first decoding pass.
+    """
+
+    now_s: float
+    belief: Belief
+    arrival_s: Floats
+    prompt_tokens: Ints
+    max_tokens: Ints
+    slo_class: Ints
+    tpot_slo_s: Floats
+    ttft_slo_s: Floats
+    emitted_tokens: Ints
+    target_cached: Ints
+    draft_cached: Ints
+    first_token_s: Floats
+    first_decode_s: Floats
+
+    @property
+    def waiting(self) -> Sequence[int]: ...  # noqa: D102
+    @property
+    def resident(self) -> Ids: ...  # noqa: D102
+    @property
+    def free_bytes(self) -> int: ...  # noqa: D102
+    @property
+    def capacity_bytes(self) -> int: ...  # noqa: D102
+
+    def pending(self, ids: Ids) -> Ints:
+        """Return the tokens that the target's cache still lacks, (n,): 1 when decoding."""
+        ...
+
+    def draft_pending(self, ids: Ids) -> Ints:
+        """Return the tokens that the drafter's cache still lacks, (n,)."""
+        ...
+
+    def growth_bytes(self, ids: Ids, target_tokens: Ints, draft_tokens: Ints) -> Ints:
+        """Return the further bytes each request needs to cache so many tokens in all of each model, (n,)."""
+        ...
+
+    def held_bytes(self, ids: Ids) -> Ints:
+        """Return the bytes of cache that each request holds, (n,)."""
+        ...
+
+
+Step = Generator[Pass, Any, None]
+"""One turn of the conversation: yields passes, is sent a Forest for each Draft and an Emitted for each Verify."""
+
+
+class Scheduler(Protocol):
+    """A policy: who runs, and how far it speculates."""
+
+    def step(self, view: View) -> Step:
+        """Yield the passes until the next scheduling point; a request not named in a pass does not run in it."""
+        ...
+
+
+class Backend(Protocol):
+    """What runs passes and knows how long they took."""
+
+    def draft(self, work: Draft, shape: PassShape) -> tuple[Forest, float]:
+        """Return the grown forest and the seconds it took."""
+        ...
+
+    def verify(self, work: Verify, shape: PassShape) -> tuple[Emitted, float]:
+        """Return what each row emitted and the seconds it took."""
+        ...

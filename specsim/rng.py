@@ -1,0 +1,38 @@
+"""Luck that belongs to (seed, row, position), never to the order of calls: counter-based hashing of 64-bit words."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Words = npt.NDArray[np.uint64]
+
+STRIDE = np.uint64(0x9E3779B97F4A7C15)
+"""The odd step between two neighbouring positions of one stream (2^64 / golden ratio)."""
+
+_S30, _S27, _S31, _S11 = (np.uint64(n) for n in (30, 27, 31, 11))
+_M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+
+
+def mix(words: Words) -> Words:
+    """Return the avalanche of each 64-bit word, same shape (finaliser of SplitMix64, Steele et al. 2014)."""
+    z = words ^ (words >> _S30)
+    z *= _M1
+    z ^= z >> _S27
+    z *= _M2
+    z ^= z >> _S31
+    return z
+
+
+def stream_keys(seed: int, purpose: str, rows: npt.ArrayLike) -> Words:
+    """Return one independent 64-bit key for each trace row, for one named purpose of one seed; shape of `rows`."""
+    name = np.frombuffer(purpose.encode().ljust(8 * (len(purpose.encode()) // 8 + 1), b"\0"), dtype=np.uint64)
+    key = mix(np.array([seed], dtype=np.uint64) + STRIDE)
+    for word in name:
+        key = mix((key ^ word) + STRIDE)
+    return mix(key + STRIDE * np.asarray(rows, dtype=np.uint64))
+
+
+def uniforms(words: Words) -> npt.NDArray[np.float64]:
+    """Return a uniform number in [0, 1) for each key, same shape."""
+    return (mix(words) >> _S11).astype(np.float64) * 2.0**-53

@@ -1,0 +1,96 @@
+"""Who runs: the admission and preemption rules that schedulers are made of; pure functions of the view."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+
+from specsim.protocols import View
+from specsim.request import Bools, Ids, Ints
+
+
+class Chunks(NamedTuple):
+    """Requests (n,) and the pending tokens (n,) that each feeds into its next pass."""
+
+    requests: Ids
+    tokens: Ints
+
+
+class Admission(NamedTuple):
+    """How far the waiting line is let in.
+
+    Attributes
+    ----------
+    most_requests : seats in the running batch, those taken included.
+    watermark : share of the pool left free while anybody is resident (vLLM's 1%).
+    drafting : whether the drafter will cache the prompt too.
+    """
+
+    most_requests: int
+    watermark: float = 0.01
+    drafting: bool = False
+
+    def candidates(self, view: View, free_bytes: float) -> Iterator[tuple[int, int]]:
+        """Yield (request, pending tokens) first come first served while seats and `free_bytes` of cache last."""
+        taken = len(view.resident)
+        if taken:
+            free_bytes -= self.watermark * view.capacity_bytes
+        for request in islice(view.waiting, max(self.most_requests - taken, 0)):
+            ids = np.array([request])
+            need = view.pending(ids)
+            free_bytes -= int(view.growth_bytes(ids, need + 1, (need + 1) * self.drafting)[0])
+            if free_bytes < 0:
+                return
+            yield request, int(need[0])
+
+
+def whole_prompts(view: View, admission: Admission, most_tokens: int) -> Chunks:
+    """Return the waiting prompts of one prefill pass of at most `most_tokens`; a longer prompt goes alone."""
+    chosen: list[tuple[int, int]] = []
+    left = most_tokens
+    for request, need in admission.candidates(view, view.free_bytes):
+        if chosen and need > left:
+            break
+        chosen.append((request, need))
+        left -= need
+    return _chunks(chosen)
+
+
+def prompt_chunks(view: View, admission: Admission, most_tokens: int, free_bytes: float) -> Chunks:
+    """Return the waiting prompts that start within `most_tokens`, the last one cut to fit (Sarathi-Serve)."""
+    chosen: list[tuple[int, int]] = []
+    left = most_tokens
+    if left > 0:
+        for request, need in admission.candidates(view, free_bytes):
+            chosen.append((request, min(need, left)))
+            left -= need
+            if left <= 0:
+                break
+    return _chunks(chosen)
+
+
+def _chunks(chosen: list[tuple[int, int]]) -> Chunks:
+    pairs = np.array(chosen, dtype=np.int64).reshape(-1, 2)
+    return Chunks(pairs[:, 0], pairs[:, 1])
+
+
+def seats(view: View, ids: Ids, target_growth: Ints) -> tuple[Bools, float]:
+    """Return who of the residents `ids` keeps its cache, (n,), when the youngest give way until the others can grow.
+
+    `target_growth` (n,) tokens are what each adds to the target's cache. Also returns the bytes left free then.
+    """
+    growth = view.growth_bytes(ids, view.target_cached[ids] + target_growth, view.draft_cached[ids])
+    keep = np.ones(len(ids), dtype=np.bool_)
+    left = float(view.free_bytes - growth.sum())
+    if left >= 0:
+        return keep, left
+    held = view.held_bytes(ids)
+    for youngest in np.argsort(-ids)[:-1].tolist():
+        keep[youngest] = False
+        left += int(growth[youngest]) + int(held[youngest])
+        if left >= 0:
+            break
+    return keep, left

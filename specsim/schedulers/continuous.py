@@ -1,0 +1,51 @@
+"""Continuous batching, whole prompts first.
+
+Paper: Orca (Yu et al., OSDI 2022), as vLLM 0.x schedules without chunked prefill (Kwon et al., SOSP 2023).
+Idea: requests join and leave between iterations; while a waiting prompt fits, it is prefilled and decodes wait.
+Deviations: a preempted request is recomputed (vLLM's default for single sequences), never swapped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from specsim.forest import Forest
+from specsim.protocols import Step, View
+from specsim.schedulers.batching import Admission, seats, whole_prompts
+from specsim.work import Verify
+
+
+@dataclass(frozen=True, slots=True)
+class Continuous:
+    """Prefill first, then decode everybody.
+
+    Parameters
+    ----------
+    max_requests : most requests that hold cache (vLLM's max_num_seqs).
+    prefill_tokens : most prompt tokens of one prefill pass; a longer prompt goes alone.
+    watermark : share of the cache left free on admission.
+    """
+
+    max_requests: int
+    prefill_tokens: int
+    watermark: float
+
+    def step(self, view: View) -> Step:
+        """Yield one pass: a prefill where possible, else one token for every resident request."""
+        if view.waiting:
+            prompts = whole_prompts(view, Admission(self.max_requests, self.watermark), self.prefill_tokens)
+            if len(prompts.requests):
+                yield Verify(prompts.requests, prompts.tokens, Forest.roots(len(prompts.requests)))
+                return
+        yield decode(view)
+
+
+def decode(view: View) -> Verify:
+    """Return one plain decoding pass of every resident request, the youngest preempted where memory is short."""
+    resident = view.resident
+    ones = np.ones_like(resident)
+    keep, _ = seats(view, resident, ones)
+    running = resident[keep]
+    return Verify(running, ones[: len(running)], Forest.roots(len(running)), resident[~keep])

@@ -1,0 +1,112 @@
+"""Which candidate nodes go to the target: AdaServe's two selections, as pure functions of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from specsim.forest import Forest
+from specsim.request import Bools, Floats, Ints
+
+Order = Callable[[Floats], Ints]
+"""Returns who is served first, (n,) row indices, from what each row needs, (n,)."""
+Cap = Callable[[Floats, int], Floats]
+"""Returns the expected tokens to aim at, (n,), from what each row needs, (n,), and the depth of its tree."""
+
+
+def neediest_first(need: Floats) -> Ints:
+    """Return rows by descending A(r) (AdaServe, section 4.3: slower requests first), ties in row order."""
+    return np.argsort(-need, kind="stable")
+
+
+def least_needy_first(need: Floats) -> Ints:
+    """Return rows by ascending A(r), as in the authors' public branch."""
+    return np.argsort(need, kind="stable")
+
+
+def at_most_the_tree(need: Floats, depth: int) -> Floats:
+    """Return A_cap(r) = min(A(r), d + 1) (AdaServe, section 4.3)."""
+    return np.minimum(need, depth + 1)
+
+
+def between_root_and_tree(need: Floats, depth: int) -> Floats:
+    """Return A(r) clamped to [1, d + 1], as in the authors' public branch."""
+    return np.clip(need, 1.0, depth + 1)
+
+
+class _Ranked:
+    """The drafted nodes of each tree, likeliest first: (rows, most nodes of a tree) matrices padded on the right."""
+
+    __slots__ = ("by_row", "path", "position", "sizes")
+
+    def __init__(self, forest: Forest) -> None:
+        row = forest.row[forest.rows :]
+        path = forest.path_probability[forest.rows :]
+        self.sizes = np.bincount(row, minlength=forest.rows)
+        self.by_row = np.lexsort((-path, row))
+        starts = np.cumsum(self.sizes) - self.sizes
+        self.position = np.arange(len(row)) - np.repeat(starts, self.sizes)
+        self.path = np.zeros((forest.rows, int(self.sizes.max(initial=0))))
+        self.path[row[self.by_row], self.position] = path[self.by_row]
+
+
+def select(forest: Forest, need: Floats, order: Ints, most_nodes: int, budget: int) -> Bools:
+    """Return which nodes of `forest` AdaServe verifies, (nodes,), roots included (Algorithm 2, lines 9-23).
+
+    First each request, in `order`, takes its likeliest nodes until 1 + their path probabilities reach `need`; then
+    the likeliest remaining nodes of all are taken. The budget is charged with the roots and never overdrawn: the
+    printed loops run while B >= 0, one node too many. Line 15 adds the conditional probability; the path's is meant.
+
+    Parameters
+    ----------
+    need : (rows,) expected tokens to reach, the root's own 1 included (A_cap).
+    order : (rows,) rows in the order they are served.
+    most_nodes : n_max, drafted nodes that a request may take for its SLO.
+    budget : B, nodes in all, at least the number of roots.
+    """
+    chosen = np.zeros(len(forest), dtype=np.bool_)
+    chosen[: forest.rows] = True
+    if not forest.draft_nodes:
+        return chosen
+    ranked = _Ranked(forest)
+    wanted = nodes_for_slo(ranked.path, need, np.minimum(ranked.sizes, most_nodes))
+    taken = within_budget(wanted, order, budget - forest.rows)
+    by_slo = ranked.position < np.repeat(taken, ranked.sizes)
+    nodes = ranked.by_row + forest.rows
+    chosen[nodes[by_slo]] = True
+    left = budget - forest.rows - int(taken.sum())
+    rest = nodes[~by_slo]
+    chosen[likeliest_of_all(rest, forest.path_probability[rest], left)] = True
+    return chosen
+
+
+def nodes_for_slo(path: Floats, need: Floats, most: Ints) -> Ints:
+    """Return how many of its likeliest nodes each row takes to reach `need`, (rows,), at most `most` (rows,).
+
+    `path` (rows, m) holds path probabilities in descending order, padded with zeros.
+    """
+    reached = 1.0 + np.cumsum(path, axis=1)
+    count = (need > 1.0) + (reached < need[:, None]).sum(axis=1)
+    return np.minimum(count, most)
+
+
+def within_budget(wanted: Ints, order: Ints, budget: int) -> Ints:
+    """Return what each row gets, (rows,), when rows take what they want in `order` until the budget is spent."""
+    queue = wanted[order]
+    before = np.cumsum(queue) - queue
+    taken = np.zeros_like(wanted)
+    taken[order] = np.clip(budget - before, 0, queue)
+    return taken
+
+
+def likeliest_of_all(nodes: Ints, path: Floats, count: int) -> Ints:
+    """Return the `count` of `nodes` (m,) with the highest `path` (m,); equals go to the lower node, parents first."""
+    if count >= len(nodes):
+        return nodes
+    if count <= 0:
+        return nodes[:0]
+    threshold = np.partition(path, len(path) - count)[len(path) - count]
+    above = nodes[path > threshold]
+    equal = np.sort(nodes[path == threshold])
+    return np.concatenate((above, equal[: count - len(above)]))

@@ -1,0 +1,66 @@
+"""How far to speculate: growing a batch's token trees by beam search."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import numpy as np
+
+from specsim.forest import Forest
+from specsim.protocols import View
+from specsim.request import Ids, Ints
+from specsim.work import Draft
+
+
+def grow_trees(
+    view: View, requests: Ids, chunks: Ints, growing: int, depth: int, width: int
+) -> Generator[Draft, Forest, Forest]:
+    """Yield `depth` draft passes and return the candidate trees: a layer a pass, a request's likeliest `width` nodes.
+
+    Width 1 gives chains (AdaServe, section 4.3, step 1). No tree grows deeper than its request may still emit.
+
+    Parameters
+    ----------
+    requests : (n,) rows of the coming verification; the first `growing` of them get a tree.
+    chunks : (n,) tokens for the drafter's cache, fed in the first pass.
+    """
+    forest = Forest.roots(len(requests))
+    leaves = np.arange(growing)
+    useful = useful_depth(view, requests)
+    shallowest = int(useful[:growing].min()) if growing else 0
+    for level in range(depth):
+        if level >= shallowest:
+            leaves = leaves[useful[forest.row[leaves]] > level]
+        if not len(leaves):
+            break
+        before = len(forest)
+        forest = yield Draft(requests, chunks, forest, leaves, width, beam=width)
+        leaves = np.arange(before, len(forest))
+        if level == 0:
+            chunks = np.zeros_like(chunks)
+    return forest
+
+
+def useful_depth(view: View, requests: Ids) -> Ints:
+    """Return how many draft tokens each request could still emit beside the bonus token, (n,)."""
+    return view.max_tokens[requests] - view.emitted_tokens[requests] - 1
+
+
+def trees_fit(view: View, requests: Ids, chunks: Ints, growing: int, nodes: int, fed: Ints) -> bool:
+    """Return whether the first `growing` rows can hold `nodes` tree tokens each in both caches during this step.
+
+    `chunks` (n,) are the target's, `fed` (n,) the drafter's.
+    """
+    tree = np.where(np.arange(len(requests)) < growing, nodes, 0)
+    need = view.growth_bytes(
+        requests, view.target_cached[requests] + chunks + tree, view.draft_cached[requests] + fed + tree
+    )
+    return int(need.sum()) <= view.free_bytes
+
+
+def believed_verify_s(view: View, requests: Ids, chunks: Ints, tree_tokens: int) -> float:
+    """Return the seconds that a verification of these rows and so many tree tokens is believed to take."""
+    cached = view.target_cached[requests]
+    context = int(cached.sum())
+    pairs = float(np.dot(chunks, cached) + np.dot(chunks, chunks + 1) / 2) + tree_tokens * context / len(cached)
+    return view.belief.target.seconds(context, int(chunks.sum()) + tree_tokens, pairs)

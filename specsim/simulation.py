@@ -1,0 +1,153 @@
+"""One run from typed parts: requests and world in, rows out. Knows nothing of files or configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import simpy
+
+from specsim.engine import Replica, arrivals
+from specsim.forest import Forest
+from specsim.ledger import Ledger
+from specsim.memory import Memory
+from specsim.metrics.recorder import Recorder
+from specsim.metrics.schema import RequestColumns, RunTotals
+from specsim.protocols import Belief, Scheduler
+from specsim.request import Requests
+from specsim.view import LedgerView
+from specsim.work import Pass, Verify
+from specsim.world.backend import SimulatedBackend, World
+
+Progress = Callable[[int], None]
+"""Called now and then with the number of requests that have ended so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """Everything a run needs.
+
+    Attributes
+    ----------
+    requests : what is told at arrival. world : what only the future knows.
+    truth, belief : the latency that passes take, and the latency that schedulers believe in.
+    memory : key-value pool of each replica.
+    scheduler : makes a fresh scheduler for a replica.
+    selection_token_s : seconds that a scheduler thinks per candidate token before a verification.
+    replicas : servers; requests are dealt to them round robin.
+    keep_passes : keep one row per pass.
+    """
+
+    requests: Requests
+    world: World
+    truth: Belief
+    belief: Belief
+    memory: Memory
+    scheduler: Callable[[], Scheduler]
+    selection_token_s: float = 0.0
+    replicas: int = 1
+    keep_passes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a run leaves: a row per request, totals, on request a row per pass, and the largest pass of each model."""
+
+    columns: RequestColumns
+    totals: RunTotals
+    passes: dict[str, npt.NDArray[Any]] | None
+    most_context_tokens: tuple[int, int]
+    most_batched_tokens: tuple[int, int]
+
+
+def run(simulation: Simulation, progress: Progress | None = None) -> Record:
+    """Simulate until every request has ended; `progress` hears how many have.
+
+    Raises
+    ------
+    specsim.ledger.IllegalPass, specsim.engine.Stalled
+        When the scheduler is at fault.
+    """
+    env = simpy.Environment()
+    replicas: list[Replica] = []
+    recorder = Recorder(simulation.keep_passes, lambda name: len(replicas[name].ledger.waiting))
+    replicas += [_replica(env, name, simulation, recorder) for name in range(simulation.replicas)]
+    for replica in replicas:
+        env.process(replica.serve())
+    env.process(arrivals(env, simulation.requests, replicas, lambda request: request % len(replicas)))
+    if progress is not None:
+        env.process(_report(env, replicas, len(simulation.requests), progress))
+    env.run()
+    return _record(simulation, [replica.ledger for replica in replicas], recorder)
+
+
+def _replica(env: simpy.Environment, name: int, simulation: Simulation, recorder: Recorder) -> Replica:
+    ledger = Ledger(len(simulation.requests), simulation.memory)
+    view = LedgerView(ledger, simulation.belief)
+    backend = SimulatedBackend(simulation.world, simulation.truth, view)
+
+    def thinking(work: Pass, basis: Any) -> float:
+        candidates = basis.draft_nodes if isinstance(work, Verify) and isinstance(basis, Forest) else 0
+        return simulation.selection_token_s * candidates
+
+    return Replica(env, name, ledger, view, simulation.scheduler(), backend, thinking, recorder.book)
+
+
+def _report(env: simpy.Environment, replicas: list[Replica], requests: int, progress: Progress) -> Any:
+    step_s = 1.0
+    while True:
+        ended = sum(replica.ledger.finished + len(replica.ledger.rejected) for replica in replicas)
+        progress(ended)
+        if ended == requests:
+            return
+        yield env.timeout(step_s)
+
+
+def _record(simulation: Simulation, ledgers: list[Ledger], recorder: Recorder) -> Record:
+    told, n = simulation.requests, len(simulation.requests)
+
+    def over_replicas(name: str) -> Any:
+        merged = getattr(ledgers[0].progress, name).copy()
+        for index, ledger in enumerate(ledgers):
+            merged[index :: len(ledgers)] = getattr(ledger.progress, name)[index :: len(ledgers)]
+        return merged
+
+    reasons = {request: why for ledger in ledgers for request, why in ledger.rejected.items()}
+    names = ("", *sorted(set(reasons.values())))
+    codes = np.zeros(n, dtype=np.int64)
+    for request, why in reasons.items():
+        codes[request] = names.index(why)
+    emitted, finish_s = over_replicas("emitted_tokens"), over_replicas("finish_s")
+    columns = RequestColumns(
+        request_id=np.arange(n),
+        slo_class=told.slo_class,
+        slo_class_names=told.class_names,
+        arrival_s=told.arrival_s,
+        first_token_s=over_replicas("first_token_s"),
+        finish_s=finish_s,
+        first_decode_s=over_replicas("first_decode_s"),
+        prompt_tokens=told.prompt_tokens,
+        output_tokens=emitted,
+        draft_tokens=over_replicas("draft_tokens"),
+        accepted_tokens=over_replicas("accepted_tokens"),
+        verifications=over_replicas("verifications"),
+        speculations=over_replicas("speculations"),
+        preemptions=over_replicas("preemptions"),
+        decoded_tokens=np.maximum(emitted - 1, 0),
+        tpot_slo_s=told.tpot_slo_s,
+        ttft_slo_s=told.ttft_slo_s,
+        rejected_reason=codes,
+        rejected_reason_names=names,
+    )
+    ended_s = finish_s[~np.isnan(finish_s)]
+    duration_s = float(ended_s.max() - told.arrival_s[0]) if len(ended_s) else 0.0
+    return Record(
+        columns,
+        recorder.totals(duration_s, len(ledgers)),
+        recorder.passes(),
+        (recorder.most_context_tokens[0], recorder.most_context_tokens[1]),
+        (recorder.most_batched_tokens[0], recorder.most_batched_tokens[1]),
+    )

@@ -1,0 +1,79 @@
+"""The read-only face of the ledger that a scheduler is given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from specsim.ledger import Ledger
+from specsim.protocols import Belief
+from specsim.request import Ids, Ints
+
+_Number = TypeVar("_Number", bound=np.generic)
+
+
+def _read_only(array: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+class LedgerView:
+    """`specsim.protocols.View` over one ledger; the engine moves `now_s` on."""
+
+    def __init__(self, ledger: Ledger, belief: Belief) -> None:
+        self.now_s = 0.0
+        self.belief = belief
+        facts, progress = ledger.facts, ledger.progress
+        self.arrival_s = _read_only(facts.arrival_s)
+        self.prompt_tokens = _read_only(facts.prompt_tokens)
+        self.max_tokens = _read_only(facts.max_tokens)
+        self.slo_class = _read_only(facts.slo_class)
+        self.tpot_slo_s = _read_only(facts.tpot_slo_s)
+        self.ttft_slo_s = _read_only(facts.ttft_slo_s)
+        self.emitted_tokens = _read_only(progress.emitted_tokens)
+        self.target_cached = _read_only(progress.target_cached)
+        self.draft_cached = _read_only(progress.draft_cached)
+        self.first_token_s = _read_only(progress.first_token_s)
+        self.first_decode_s = _read_only(progress.first_decode_s)
+        self._ledger = ledger
+
+    @property
+    def waiting(self) -> Sequence[int]:
+        """Arrived requests without cache, in order of arrival."""
+        waiting: Sequence[int] = self._ledger.waiting
+        return waiting
+
+    @property
+    def resident(self) -> Ids:
+        """Requests that hold cache, in order of admission."""
+        return self._ledger.resident
+
+    @property
+    def free_bytes(self) -> int:
+        """Bytes of cache that nobody holds."""
+        return self._ledger.pool.free_bytes
+
+    @property
+    def capacity_bytes(self) -> int:
+        """Bytes of cache in all."""
+        return self._ledger.pool.memory.capacity_bytes
+
+    def pending(self, ids: Ids) -> Ints:
+        """Return the tokens that the target's cache still lacks, (n,): 1 when decoding."""
+        return self._ledger.known(ids) - self.target_cached[ids]
+
+    def draft_pending(self, ids: Ids) -> Ints:
+        """Return the tokens that the drafter's cache still lacks, (n,)."""
+        return self._ledger.known(ids) - self.draft_cached[ids]
+
+    def growth_bytes(self, ids: Ids, target_tokens: Ints, draft_tokens: Ints) -> Ints:
+        """Return the further bytes each request needs to cache so many tokens in all of each model, (n,)."""
+        return self._ledger.pool.growth_bytes(ids, target_tokens, draft_tokens)
+
+    def held_bytes(self, ids: Ids) -> Ints:
+        """Return the bytes of cache that each request holds, (n,)."""
+        return self._ledger.pool.held_bytes(ids)

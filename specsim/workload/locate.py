@@ -1,0 +1,52 @@
+"""Where a published trace lies on this machine: by name and checksum, in $SPECSIM_DATA, then the user cache."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from specsim.errors import SpecsimError
+from specsim.workload.damage import content, sha256
+
+DATA_VARIABLE = "SPECSIM_DATA"
+
+
+class Found(NamedTuple):
+    """The file, if it was found, and files of its name that were passed over, as text for the user."""
+
+    file: Path | None
+    passed_over: tuple[str, ...]
+
+
+def data_folders() -> tuple[Path, ...]:
+    """Return the folders of $SPECSIM_DATA, colon separated, in order."""
+    return tuple(Path(part).expanduser() for part in os.environ.get(DATA_VARIABLE, "").split(":") if part)
+
+
+def user_cache() -> Path:
+    """Return the folder of downloaded files: $XDG_CACHE_HOME/specsim or ~/.cache/specsim."""
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "specsim"
+
+
+def locate(name: str, checksum: str) -> Found:
+    """Find the file ``name`` (or its ``.gz``) whose unpacked content has the SHA-256 ``checksum``."""
+    passed_over: list[str] = []
+    for file in _candidates(name):
+        try:
+            if sha256(content(file)) == checksum:
+                return Found(file, tuple(passed_over))
+            passed_over.append(f"{file} has another sha256 and is not used")
+        except SpecsimError as error:
+            passed_over.append(f"{error} and is not used")
+    return Found(None, tuple(passed_over))
+
+
+def _candidates(name: str) -> Iterator[Path]:
+    wanted = {name, f"{name}.gz"}
+    for top in (*data_folders(), user_cache()):
+        for folder, below, files in os.walk(top):
+            below.sort()
+            yield from (Path(folder) / file for file in sorted(wanted.intersection(files)))

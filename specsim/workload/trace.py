@@ -1,0 +1,147 @@
+"""A trace: when requests arrive and how long they are, as columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf, isfinite, nan
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specsim.errors import SpecsimError
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Origin = Literal["real", "twin", "toy", "synthetic", "file"]
+
+
+@dataclass(frozen=True, slots=True)
+class TraceSource:
+    """Where a trace comes from: what a run prints and keeps in its provenance."""
+
+    name: str
+    origin: Origin
+    file: str | None = None
+    sha256: str | None = None
+    note: str | None = None
+    licence: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """Requests in order of arrival, one entry of every column each.
+
+    Attributes
+    ----------
+    arrival_s : (N,) float64, seconds, the first 0, never falling
+    prompt_tokens, output_tokens : (N,) int64, at least 1
+    row : (N,) int64, row number in the source, counted from 0: the key of all luck
+    source : TraceSource
+    slo_class : (N,) int64 codes into ``slo_names``, or None
+    slo_names : names of the classes
+    tpot_slo_s : (N,) float64 seconds, NaN where none or a ratio is given, or None
+    tpot_slo_ratio : (N,) float64 multiples of the baseline latency, NaN where none or seconds are, or None
+    ttft_slo_s : (N,) float64 seconds, NaN where none is given, or None
+    """
+
+    arrival_s: Floats
+    prompt_tokens: Ints
+    output_tokens: Ints
+    row: Ints
+    source: TraceSource
+    slo_class: Ints | None = None
+    slo_names: tuple[str, ...] = ()
+    tpot_slo_s: Floats | None = None
+    tpot_slo_ratio: Floats | None = None
+    ttft_slo_s: Floats | None = None
+
+    def __post_init__(self) -> None:
+        count = len(self.arrival_s)
+        if count == 0:
+            raise SpecsimError(f"trace {self.source.name!r} holds no request")
+        columns = (self.prompt_tokens, self.output_tokens, self.row, *self._optional().values())
+        if any(column is not None and len(column) != count for column in columns):
+            raise SpecsimError(f"trace {self.source.name!r}: its columns differ in length")
+        if self.arrival_s[0] != 0 or not np.all(np.diff(self.arrival_s) >= 0):
+            raise SpecsimError(f"trace {self.source.name!r}: arrival_s must start at 0 and never fall")
+        if min(self.prompt_tokens.min(), self.output_tokens.min()) < 1:
+            raise SpecsimError(f"trace {self.source.name!r}: prompts and outputs hold at least 1 token")
+
+    def __len__(self) -> int:
+        return len(self.arrival_s)
+
+    @property
+    def rate_per_s(self) -> float:
+        """Mean rate (N - 1) / (last - first arrival), requests per second; NaN without a span."""
+        span_s = float(self.arrival_s[-1])
+        return (len(self) - 1) / span_s if span_s > 0 else nan
+
+    def head(self, n: int) -> Trace:
+        """Return the first ``n`` requests.
+
+        Raises
+        ------
+        SpecsimError
+            When the trace holds fewer, or ``n`` is below 1.
+        """
+        if not 1 <= n <= len(self):
+            raise SpecsimError(
+                f"requests={n}: {self._called} holds {len(self)} requests; expected 1..{len(self)}"
+            )
+        return self if n == len(self) else self._select(slice(0, n))
+
+    def window(self, start_s: float, stop_s: float = inf) -> Trace:
+        """Return the requests that arrive in [start_s, stop_s), the first of them moved to 0.
+
+        Raises
+        ------
+        SpecsimError
+            When the window is not a window, or nothing arrives in it.
+        """
+        shown = f"trace.window=[{start_s:g}, {stop_s:g}]"
+        if not 0 <= start_s < stop_s:
+            raise SpecsimError(f"{shown}: expected [start_s, stop_s] with 0 <= start_s < stop_s, in seconds")
+        first, last = np.searchsorted(self.arrival_s, (start_s, stop_s), side="left")
+        if first == last:
+            span_s = float(self.arrival_s[-1])
+            raise SpecsimError(f"{shown}: nothing arrives in it; {self._called} spans 0 to {span_s:g} s")
+        return self._select(slice(int(first), int(last)))
+
+    def at_rate(self, rps: float) -> Trace:
+        """Return the trace with time stretched so that ``rate_per_s`` is ``rps``.
+
+        Raises
+        ------
+        SpecsimError
+            When ``rps`` is not a positive number, or the trace has no span to stretch.
+        """
+        if not (rps > 0 and isfinite(rps)):
+            raise SpecsimError(f"rps={rps:g}: expected a rate above 0 requests/s")
+        span_s = float(self.arrival_s[-1])
+        if span_s <= 0:
+            raise SpecsimError(f"rps={rps:g}: {self._called} has no span in time that could be stretched")
+        # Dividing first keeps the last arrival at exactly (N - 1) / rps.
+        return replace(self, arrival_s=self.arrival_s / span_s * ((len(self) - 1) / rps))
+
+    @property
+    def _called(self) -> str:
+        shipped = f" (the shipped {self.source.origin})" if self.source.origin in ("twin", "toy") else ""
+        return f"trace {self.source.name!r}{shipped}"
+
+    def _optional(self) -> dict[str, Ints | Floats | None]:
+        names = ("slo_class", "tpot_slo_s", "tpot_slo_ratio", "ttft_slo_s")
+        return {name: getattr(self, name) for name in names}
+
+    def _select(self, rows: slice) -> Trace:
+        optional = {
+            name: None if column is None else column[rows] for name, column in self._optional().items()
+        }
+        return replace(
+            self,
+            arrival_s=self.arrival_s[rows] - self.arrival_s[rows.start],
+            prompt_tokens=self.prompt_tokens[rows],
+            output_tokens=self.output_tokens[rows],
+            row=self.row[rows],
+            **optional,  # type: ignore[arg-type]
+        )

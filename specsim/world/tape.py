@@ -1,0 +1,60 @@
+"""The acceptance tape: what the drafter would propose at each position of a text, and what the target will say there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from specsim.request import Bools, Floats, Ints
+from specsim.rng import STRIDE, Words, mix
+
+
+@dataclass(frozen=True, slots=True)
+class Tape:
+    """Rows of (top-K confidences, rank of the target's token), addressed by a key that only the text decides.
+
+    The text of a request is a walk through keys: one stride per position while on the target's path, a hash of
+    (the leaving position's key, ranks taken since) off it; so a row depends neither on the shape of a tree nor on
+    the order of calls.
+
+    Attributes
+    ----------
+    confidence : (rows, K) the drafter's top-K probabilities, descending.
+    rank : (rows,) rank of the target's token among them, K for a miss.
+    start, off_start : (N,) first row of the request's pool on and off the target's path.
+    pool_rows : rows of one pool, a power of two.
+    keys : (N,) uint64, the key of each request's position 0.
+    """
+
+    confidence: Floats
+    rank: Ints
+    start: Ints
+    off_start: Ints
+    pool_rows: int
+    keys: Words
+
+    @property
+    def width(self) -> int:
+        """K, the most proposals per position."""
+        return self.confidence.shape[1]
+
+    def on_path(self, requests: Ints, positions: Ints) -> Words:
+        """Return the keys of output positions on the target's path, (n,); positions go on past the output's end."""
+        return self.keys[requests] + STRIDE * positions.astype(np.uint64)
+
+    def next_keys(self, keys: Words, hashed: Words, right: Bools, tokens: Ints) -> Words:
+        """Return the keys one token further: a stride where it was right, a hash of (key, rank) where it was not.
+
+        All arguments (n,); `hashed` is ``mix(keys)``, `tokens` are ranks.
+        """
+        wrong = hashed + STRIDE * (2 * tokens + 3).astype(np.uint64)
+        return np.where(right, keys + STRIDE, wrong)
+
+    def rows(self, requests: Ints, hashed: Words, on: Bools) -> npt.NDArray[np.int64]:
+        """Return the row that each hashed key falls on, (n,)."""
+        starts = np.where(on, self.start[requests], self.off_start[requests])
+        offset = (hashed & np.uint64(self.pool_rows - 1)).astype(np.int64)
+        row: npt.NDArray[np.int64] = starts + offset
+        return row
