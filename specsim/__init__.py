@@ -1,0 +1,24 @@
+"""specsim: a discrete-event simulator of multi-SLO speculative LLM serving."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from specsim.api import Run, load_run, simulate, sweep
+    from specsim.errors import SpecsimError
+
+__all__ = ["Run", "SpecsimError", "load_run", "simulate", "sweep"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the public names on first use, so that ``specsim --help`` stays quick."""
+    if name == "SpecsimError":
+        from specsim.errors import SpecsimError
+
+        return SpecsimError
+    if name in __all__:
+        from specsim import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module 'specsim' has no attribute {name!r}")

@@ -124,7 +124,12 @@ def used_by(recipe: Recipe) -> list[sources.Dataset]:
 def provenance(data: Path, datasets: list[sources.Dataset]) -> list[dict[str, str]]:
     """Return name, origin, licence and checksum of each dataset."""
     return [
-        {"file": each.file, "origin": each.origin, "licence": each.licence, "sha256": sources.sha256(data, each)}
+        {
+            "file": each.file,
+            "origin": each.origin,
+            "licence": each.licence,
+            "sha256": sources.sha256(data, each),
+        }
         for each in datasets
     ]
 
@@ -149,7 +154,10 @@ def artifact_profile(data: Path, artifact: Artifact) -> dict[str, Any]:
         "floor_s": artifact.draft_floor_s,
     }
     used = [sources.ADASERVE, sources.GEMM, sources.LAYER_A100, sources.CONTEXT_ATTENTION]
-    valid = {"context_tokens": [0, settings["max_requests_per_batch"] * 2048], "batched_tokens": [1, tokens[-1]]}
+    valid = {
+        "context_tokens": [0, settings["max_requests_per_batch"] * 2048],
+        "batched_tokens": [1, tokens[-1]],
+    }
     return {
         "name": artifact.name,
         "profile_version": PROFILE_VERSION,
@@ -167,7 +175,7 @@ def artifact_profile(data: Path, artifact: Artifact) -> dict[str, Any]:
             "last slope goes on",
             "floor: the artifact's baseline latency; no overhead is added, it is inside the authors' numbers",
             f"draft floor: about {artifact.draft_floor_s / MS:.0f} ms a pass (paper, section 6.3)",
-            "draft passes above the floor: composed on one A100 from public kernels, since the authors give none",
+            "draft passes above the floor: composed on one A100 from public kernels; the authors give none",
             "memory as in the artifact's scripts (40 GB cards); the paper itself used 80 GB cards",
         ],
     }

@@ -77,7 +77,7 @@ def fit_linear(samples: Samples) -> Fitted:
     """Fit `Linear`."""
     columns = np.column_stack([samples.context, samples.batched, np.ones_like(samples.batched)])
     values, errors = solve(columns, samples)
-    form = Linear(*(float(value) for value in values))
+    form = Linear(*map(float, values))
     names = ("alpha_s", "gamma_s", "delta_s")
     return Fitted(form, dict(zip(names, errors, strict=True)), cost(form, samples))
 
@@ -106,7 +106,7 @@ def fit_from(samples: Samples, knee: float, tile: int) -> Fitted:
     best: Fitted | None = None
     for _ in range(ROUNDS):
         values, errors = solve(roofline_columns(samples, compute, products, tile), samples)
-        form = Roofline(*(float(value) for value in values), tile_tokens=tile)
+        form = Roofline(**dict(zip(names, map(float, values), strict=True)), tile_tokens=tile)
         found = Fitted(form, dict(zip(names, errors, strict=True)), cost(form, samples))
         best = found if best is None or found.cost < best.cost else best
         now_compute, now_products = sides(form, samples)

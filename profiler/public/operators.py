@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,12 +54,12 @@ class Gemm:
         """Read the grid of `system` (``a100_sxm``, ``h100_sxm``)."""
         rows = sources.read(data, sources.GEMM)
         rows = rows[(rows["system"] == system) & (rows["gemm_dtype"] == "float16")].sort_values("m")
-        times = {
-            (int(n), int(k)): group["latency_ms"].to_numpy(dtype=float) * MS
-            for (n, k), group in rows.groupby(["n", "k"])  # type: ignore[misc]
-        }
+        groups: Any = rows.groupby(["n", "k"])
+        times = {(int(n), int(k)): group["latency_ms"].to_numpy(dtype=float) * MS for (n, k), group in groups}
         m = np.unique(rows["m"]).astype(float)
-        return cls(m, np.unique(rows["k"]).astype(float), {k: v for k, v in times.items() if len(v) == len(m)})
+        return cls(
+            m, np.unique(rows["k"]).astype(float), {k: v for k, v in times.items() if len(v) == len(m)}
+        )
 
     def seconds(self, m: float, n: int, k: int) -> float:
         """Return the seconds of one product."""

@@ -138,12 +138,12 @@ ARTIFACTS = (
 )
 ASSUMPTIONS = (
     "GPU time is the sum of measured kernels: CUDA graphs, no gaps between kernels, nothing overlapped",
-    "a GEMM size between measured ones is interpolated in log n, log k, log m; beyond them it is proportional",
+    "a GEMM between measured sizes is interpolated in log n, log k, log m; beyond them in proportion",
     "elementwise kernels without an exact measurement: those of Llama-2-7B at as many values per GPU",
-    "tree attention: max(reading the cache once, all pairs at the rate of a 4,096-token prompt); none is measured",
+    "tree attention, not measured: max(reading the cache once, all pairs at a 4,096-token prompt's rate)",
     "a chunk behind a cached context: the whole prompt's attention less the context's own",
     "logits: of every tree node, else of one position per request",
-    "overhead_s: median CPU time per pass at batch 8, the smallest measured; it grows with the batch, this does not",
+    "overhead_s: median CPU time per pass at batch 8, the smallest measured; its growth is left out",
     "draft overhead_s: sampling and input preparation only (Phi-2, TP1); drafting needs no round trip",
     "the draft runs on one of the target's GPUs while the others wait",
     "16-bit weights and cache; nothing is kept for activations beyond the 0.1 of memory left unused",

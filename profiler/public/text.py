@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-INLINE_WIDTH = 110
+INLINE_WIDTH = 170
 
 
 def yaml_text(mapping: Mapping[str, Any], heading: str) -> str:

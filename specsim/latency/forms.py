@@ -8,6 +8,7 @@ attended to, summed over query tokens (decode: ``context + 1``; a chunk of c beh
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -97,7 +98,7 @@ class Roofline:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Seconds read off a table of batched tokens: straight between rows, the last slope beyond, a floor below.
+    """Seconds read off a table of batched tokens: straight between rows, then the last slope, above a floor.
 
     ``batched_tokens`` rises strictly and has as many entries as ``seconds_at``, at least two. Context and
     attention pairs are ignored: AdaServe's artifact, for which this form is made, ignores them too.
@@ -111,7 +112,7 @@ class Table:
     def knee_tokens(self) -> float | None:
         """Batched tokens at which the table leaves its floor; None when it never does."""
         rows = list(zip(self.batched_tokens, self.seconds_at, strict=True))
-        for (low, before), (high, after) in zip(rows, rows[1:], strict=False):
+        for (low, before), (high, after) in pairwise(rows):
             if after > self.floor_s >= before:
                 return low + (self.floor_s - before) * (high - low) / (after - before)
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -14,7 +15,17 @@ from specsim.latency.model import PROFILE_VERSION, ModelLatency, Profile
 
 __all__ = ["PROFILE_VERSION", "ModelLatency", "Profile", "load_profile", "profile_from_mapping"]
 
-TOP_KEYS = ("name", "profile_version", "description", "hardware", "gpus", "memory_bytes", "form", "target", "draft")
+TOP_KEYS = (
+    "name",
+    "profile_version",
+    "description",
+    "hardware",
+    "gpus",
+    "memory_bytes",
+    "form",
+    "target",
+    "draft",
+)
 TOP_OPTIONS = ("baseline_s", "usable_kv_bytes", "checks", "provenance", "assumptions")
 MODEL_KEYS = ("name", "kv_bytes_per_token", "weights_bytes", "overhead_s", "forms")
 MODEL_OPTIONS = ("standard_errors", "valid", "held_out_error")
@@ -46,7 +57,9 @@ class Node:
         known = (*needed, *optional)
         for name in self.values:
             if name not in known:
-                raise SpecsimError(f"{self.source}: {self.path(str(name))}: unknown key{nearest(str(name), known)}")
+                raise SpecsimError(
+                    f"{self.source}: {self.path(str(name))}: unknown key{nearest(str(name), known)}"
+                )
         for name in needed:
             if name not in self.values:
                 raise SpecsimError(f"{self.source}: {self.path(name)}: missing key")
@@ -132,7 +145,8 @@ def profile_from_mapping(mapping: Mapping[Any, Any], source: str) -> Profile:
     if mapping.get("profile_version", PROFILE_VERSION) != PROFILE_VERSION:
         top.fail("profile_version", f"{PROFILE_VERSION}, the version that this specsim reads")
     top.only(TOP_KEYS, TOP_OPTIONS)
-    wanted = _form_name(top)
+    target, draft = top.child("target"), top.child("draft")
+    wanted = _form_name(top, (_forms(target), _forms(draft)))
     profile = Profile(
         name=top.text("name"),
         version=top.whole("profile_version", PROFILE_VERSION),
@@ -140,8 +154,8 @@ def profile_from_mapping(mapping: Mapping[Any, Any], source: str) -> Profile:
         hardware=top.text("hardware"),
         gpus=top.whole("gpus", 1),
         memory_bytes=top.whole("memory_bytes", 1),
-        target=_model(top.child("target"), wanted),
-        draft=_model(top.child("draft"), wanted),
+        target=_model(target, wanted),
+        draft=_model(draft, wanted),
         stated_baseline_s=_stated_baseline(top),
         stated_usable_kv_bytes=top.whole("usable_kv_bytes", 1) if "usable_kv_bytes" in mapping else None,
         provenance=_provenance(top),
@@ -160,29 +174,27 @@ def _stated_baseline(top: Node) -> float | None:
     return top.number("baseline_s") or top.fail("baseline_s", "a finite number above 0")
 
 
-def _form_name(top: Node) -> str:
-    """Return the name of the form asked for; some model must hold it, and none of several hold others only."""
+def _form_name(top: Node, held: tuple[Node, Node]) -> str:
+    """Return the form asked for: some model holds it, and a model without it holds a single other."""
     wanted = top.text("form")
     if wanted not in _FORMS:
         raise SpecsimError(f"{top.source}: form: {wanted!r} is no form{nearest(wanted, _FORMS)}")
-    held = [tuple(top.child(model).child("forms").values) for model in ("target", "draft") if _has_forms(top, model)]
-    if held and (not any(wanted in names for names in held) or any(wanted not in n and len(n) != 1 for n in held)):
-        offered = sorted({str(name) for names in held for name in names})
-        raise SpecsimError(f"{top.source}: form: this profile holds no {wanted!r}; valid: {', '.join(offered)}")
+    names = [tuple(node.values) for node in held]
+    if wanted not in names[0] + names[1] or any(wanted not in each and len(each) > 1 for each in names):
+        offered = ", ".join(sorted({*names[0], *names[1]}))
+        raise SpecsimError(f"{top.source}: form: {wanted!r} is not in this profile; valid: {offered}")
     return wanted
 
 
-def _has_forms(top: Node, model: str) -> bool:
-    value = top.values.get(model)
-    return isinstance(value, Mapping) and isinstance(value.get("forms"), Mapping)
-
-
-def _model(node: Node, wanted: str) -> ModelLatency:
+def _forms(node: Node) -> Node:
     node.only(MODEL_KEYS, MODEL_OPTIONS)
     held = node.child("forms")
     held.only((), _FORMS)
-    if not held.values:
-        node.fail("forms", "a mapping of at least one form")
+    return held if held.values else node.fail("forms", "a mapping of at least one form")
+
+
+def _model(node: Node, wanted: str) -> ModelLatency:
+    held = node.child("forms")
     forms = {name: _FORMS[name](held.child(name)) for name in held.values}
     form = wanted if wanted in forms else next(iter(forms))
     return ModelLatency(
@@ -218,7 +230,9 @@ def _held_out_error(node: Node, form: str) -> dict[str, dict[str, float]]:
     by_form.only((), _FORMS)
     kinds = {name: by_form.child(name) for name in by_form.values}
     read = {
-        name: {kind: {each: of.child(kind).number(each) for each in of.child(kind).values} for kind in of.values}
+        name: {
+            kind: {each: of.child(kind).number(each) for each in of.child(kind).values} for kind in of.values
+        }
         for name, of in kinds.items()
     }
     return read.get(form, {})
@@ -252,11 +266,11 @@ def _roofline(node: Node) -> Roofline:
 def _table(node: Node) -> Table:
     node.only(TABLE_KEYS)
     tokens, seconds = node.numbers("batched_tokens", 2), node.numbers("seconds_at", 2)
-    if any(after <= before for before, after in zip(tokens, tokens[1:], strict=False)):
+    if any(after <= before for before, after in pairwise(tokens)):
         node.fail("batched_tokens", "strictly rising")
     if len(seconds) != len(tokens):
         node.fail("seconds_at", f"{len(tokens)} numbers, one for each of batched_tokens")
-    if any(after < before for before, after in zip(seconds, seconds[1:], strict=False)):
+    if any(after < before for before, after in pairwise(seconds)):
         node.fail("seconds_at", "rising: a larger pass takes no less time")
     return Table(tokens, seconds, node.number("floor_s"))
 

@@ -45,6 +45,8 @@ STYLE: Any = {
     # Type 42 keeps text editable, and conference checkers refuse type 3.
     "pdf.fonttype": 42,
     "savefig.dpi": DPI,
+    # Names inside an SVG are random unless salted.
+    "svg.hashsalt": "specsim",
 }
 
 

@@ -81,8 +81,17 @@ def _mean_per_span(verify: DataFrame, name: str, edges: FloatArray) -> FloatArra
 def _line(
     axes: Axes, edges: FloatArray, values: FloatArray, colour: str, label: str, dashes: str = "-"
 ) -> None:
+    # Unclipped: a line at zero, as the depth without speculation, lies on the frame and must still be seen.
     axes.stairs(
-        values, edges, baseline=None, color=colour, label=label or None, linestyle=dashes, linewidth=1.0
+        values,
+        edges,
+        baseline=None,
+        color=colour,
+        label=label or None,
+        linestyle=dashes,
+        linewidth=1.0,
+        clip_on=False,
+        zorder=3,
     )
 
 
@@ -96,6 +105,8 @@ def _stack(axes: Axes, edges: FloatArray, column: dict[str, FloatArray]) -> None
         (draft, "draft tokens verified", PALETTE[1]),
         (prefill, "prefill", PALETTE[5]),
     ):
+        if not np.nansum(values):
+            continue
         top = floor + np.nan_to_num(values)
         axes.stairs(top, edges, baseline=floor, fill=True, color=colour, label=label, linewidth=0)
         floor = top

@@ -1,7 +1,7 @@
 """AdaServe's own workloads (EuroSys '26, figures 8-11, 14, 15): the artifact's JSON, or all in one Parquet.
 
 Source: github.com/zikun-li/AdaServe-Artifact-Evaluation, ``exps/fig*/emission_*.json``. The authors give
-three classes by ``slo_ratio``: above 0 a multiple of the baseline latency, below 0 a TPOT SLO in milliseconds.
+three classes by ``slo_ratio``: above 0 a multiple of the baseline latency, below 0 milliseconds per token.
 """
 
 from __future__ import annotations

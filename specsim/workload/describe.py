@@ -25,6 +25,7 @@ class Shape:
     prompt_mean, output_mean : tokens
     prefill_dispersion_10s : variance / mean of the prompt tokens per 10 s, tokens
     prefill_cv_10s : standard deviation / mean of the same
+    decode_dispersion_10s : variance / mean of the output tokens of the requests that arrive per 10 s, tokens
     prompt_output_rank_correlation : Spearman's
     prompt_rank_lag1, output_rank_lag1 : rank correlation of neighbours in order of arrival
     """
@@ -41,6 +42,7 @@ class Shape:
     output_mean: float
     prefill_dispersion_10s: float
     prefill_cv_10s: float
+    decode_dispersion_10s: float
     prompt_output_rank_correlation: float
     prompt_rank_lag1: float
     output_rank_lag1: float
@@ -50,6 +52,7 @@ def describe(trace: Trace) -> Shape:
     """Return the statistics of a trace of at least three requests."""
     gaps_s = np.diff(trace.arrival_s)
     work = per_bin(trace.arrival_s, 10, trace.prompt_tokens)
+    decode = per_bin(trace.arrival_s, 10, trace.output_tokens)
     prompt, output = ranks(trace.prompt_tokens), ranks(trace.output_tokens)
     return Shape(
         requests=len(trace),
@@ -64,6 +67,7 @@ def describe(trace: Trace) -> Shape:
         output_mean=float(trace.output_tokens.mean()),
         prefill_dispersion_10s=float(work.var() / work.mean()),
         prefill_cv_10s=float(work.std() / work.mean()),
+        decode_dispersion_10s=float(decode.var() / decode.mean()),
         prompt_output_rank_correlation=_correlation(prompt, output),
         prompt_rank_lag1=_correlation(prompt[:-1], prompt[1:]),
         output_rank_lag1=_correlation(output[:-1], output[1:]),

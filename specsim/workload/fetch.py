@@ -70,7 +70,7 @@ def _download(item: Published, target: Path, progress: bool) -> None:
             raise SpecsimError(
                 f"{item.url}: the download has another sha256 than {item.sha256}; removed, try again"
             )
-        os.replace(part, target)
+        part.replace(target)
     except OSError as error:
         raise SpecsimError(f"{error.filename or target}: cannot be written ({error.strerror})") from None
 

@@ -88,7 +88,7 @@ def spread(stamp_s: Floats, tick_s: float) -> Floats:
 
 
 def csv_rows(file: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
-    """Return the header and the (line number, cells) of the rows of a CSV; empty lines at the end are none."""
+    """Return the header and the (line number, cells) of the rows of a CSV; empty last lines are none."""
     reader = csv.reader(StringIO(text(file), newline=""), strict=True)
     try:
         lines = [(reader.line_num, cells) for cells in reader]

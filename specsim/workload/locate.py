@@ -1,4 +1,4 @@
-"""Where a published trace lies on this machine: by name and checksum, in $SPECSIM_DATA, then the user cache."""
+"""Where a published trace lies: found by name and checksum, in $SPECSIM_DATA, then in the user cache."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Traces drawn at random: Poisson, gamma and on-off arrivals with drawn lengths.
 
 Every process is drawn at a rate of 1 and divided by ``rps`` at the end, so that a rate only rescales time;
-every column has a generator of its own, read in order of rows, so that a longer trace begins with a shorter one.
+every column has a generator of its own, read in order of rows: a longer trace begins with a shorter one.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def on_off(
 
     ``burst_requests`` is the mean number of requests of an on-period, ``on_share`` the share of time in it
     and ``off_rate_ratio`` the off-rate over the on-rate (0: silence between bursts). Periods are exponential
-    and the process starts in its steady state. Bursts count requests: seconds would change shape with the rate.
+    and the process starts in its steady state. Bursts count requests: in seconds, a rate would reshape them.
     """
     work_rng, state_rng = rng.spawn(2)
     on_rate = 1 / (on_share + (1 - on_share) * off_rate_ratio)
@@ -89,7 +89,7 @@ def lengths(spec: Lengths, n: int, rng: np.random.Generator) -> Ints:
     assert spec.cv is not None
     variance = np.log1p(spec.cv**2)
     drawn = np.exp(np.log(spec.mean) - variance / 2 + np.sqrt(variance) * rng.standard_normal(n))
-    return np.clip(np.rint(drawn), low, high).astype(np.int64)
+    return np.asarray(np.clip(np.rint(drawn), low, high), np.int64)
 
 
 def _from_gaps(gaps: Floats, rps: float) -> Floats:

@@ -1,0 +1,7 @@
+"""``python -m specsim``."""
+
+import sys
+
+from specsim.cli import main
+
+sys.exit(main())

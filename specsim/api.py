@@ -1,0 +1,307 @@
+"""The same three things from Python as from the command line: `simulate`, `load_run`, `sweep`."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from specsim.config import GROUPS, compose, points
+from specsim.errors import SpecsimError
+from specsim.experiment import Experiment, prepare
+from specsim.metrics.store import StoredRun, is_run, read_run, write_run
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+Watcher = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One finished run.
+
+    Attributes
+    ----------
+    metrics : what `metrics.json` holds (docs/metrics.md). config : the resolved configuration.
+    provenance : wall-clock figures, versions, where the trace came from. notes : lines worth reading.
+    requests : one row per request. passes : one row per forward pass, None unless ``passes=True``.
+    folder : where it is stored, None when it is only in memory.
+    """
+
+    metrics: dict[str, Any]
+    config: dict[str, Any]
+    provenance: dict[str, Any]
+    requests: DataFrame = field(repr=False)
+    passes: DataFrame | None = field(default=None, repr=False)
+    folder: Path | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def slo_attainment(self) -> float:
+        """Share of all arrived requests that met their objectives."""
+        return float(self.metrics["specsim"]["slo_attainment"])
+
+    def plot(self, folder: str | Path | None = None) -> list[Path]:
+        """Draw the run's figures into `folder`, by default ``figures`` in its own, and return their paths.
+
+        Raises
+        ------
+        SpecsimError
+            When the run is only in memory and no folder is given.
+        """
+        from specsim.metrics.plots import plot_run
+
+        where = Path(folder) if folder is not None else self.folder and self.folder / "figures"
+        if where is None:
+            raise SpecsimError("the run is only in memory; expected plot(folder)")
+        return plot_run(self, where)
+
+
+def simulate(
+    scheduler: str = "adaserve",
+    trace: str = "azure_code",
+    *,
+    out: str | Path | None = None,
+    progress: bool = False,
+    **settings: Any,
+) -> Run:
+    """Run one simulation; without `out` nothing is written.
+
+    Parameters
+    ----------
+    scheduler, trace : names as `specsim list` shows them, or paths.
+    out : run folder to write.
+    progress : draw a progress bar on a terminal.
+    **settings : any other key of a run: ``profile=, slo=, acceptance=, rps=, slo_scale=, requests=, seed=, passes=``;
+        a key below a group is written with two underscores: ``scheduler__verify_tokens=256``.
+
+    Raises
+    ------
+    SpecsimError
+        One line for any mistake in what was given.
+
+    Examples
+    --------
+    >>> run = simulate("continuous", "poisson", requests=50, profile="llama8b_1b_h100")
+    >>> run.metrics["completed"]
+    50
+    """
+    point = {"scheduler": scheduler, "trace": trace, **settings}
+    words = [f"{key.replace('__', '.')}={_word(value)}" for key, value in point.items()]
+    (plan,) = plans(points(words, sweep=False))
+    return execute(plan, None if out is None else Path(out), progress=progress)
+
+
+def load_run(folder: str | Path) -> StoredRun:
+    """Return a stored run; its tables are read when they are asked for.
+
+    Raises
+    ------
+    SpecsimError
+        When the folder is missing, damaged, or of a newer schema.
+    """
+    return read_run(Path(folder))
+
+
+def sweep(
+    axes: Mapping[str, Sequence[Any]], *, out: str | Path | None = None, progress: bool = False, **settings: Any
+) -> list[Run]:
+    """Run every combination of `axes`, the last one fastest; every point is checked before the first starts.
+
+    With `out` each run gets a folder of its own below it, and runs that are already there are not run again.
+
+    Examples
+    --------
+    >>> runs = sweep({"scheduler": ["fcfs", "continuous"], "rps": [2, 4]}, trace="poisson", requests=20)
+    >>> [run.config["rps"] for run in runs]
+    [2, 4, 2, 4]
+    """
+    words = [f"{key.replace('__', '.')}={_word(value)}" for key, value in settings.items()]
+    words += [f"{key.replace('__', '.')}={','.join(map(_word, values))}" for key, values in axes.items()]
+    chosen = points(words, sweep=True)
+    ready = plans(chosen)
+    places = [None] * len(chosen) if out is None else folders(Path(out), chosen)
+    return run_all(ready, places, progress=progress)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A point that has been checked: its resolved configuration, and the choice of each group as typed."""
+
+    config: Mapping[str, Any]
+    names: Mapping[str, str]
+
+
+def plans(chosen: Sequence[Mapping[str, str]]) -> list[Plan]:
+    """Compose and check every point, before any of them runs."""
+    ready = [Plan(compose(point), {group: point[group] for group in GROUPS if group in point}) for point in chosen]
+    for plan in ready:
+        prepare(plan.config, plan.names)
+    return ready
+
+
+def run_all(ready: Sequence[Plan], places: Sequence[Path | None], *, progress: bool = False) -> list[Run]:
+    """Execute plans one after the other; those whose folder holds them already are read back."""
+    runs = []
+    with _bar(len(ready), "run", progress) as watch:
+        for index, (plan, folder) in enumerate(zip(ready, places, strict=True)):
+            runs.append(execute(plan, folder, resume=True))
+            if watch is not None:
+                watch(index + 1)
+    return runs
+
+
+def folders(root: Path, chosen: Sequence[Mapping[str, str]]) -> list[Path | None]:
+    """Return one folder below `root` for each point, named by what differs."""
+    return [root / _folder_name(label(point, chosen)) for point in chosen]
+
+
+def label(point: Mapping[str, str], chosen: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Return the settings of a point in which the points of a sweep differ."""
+    return {key: value for key, value in point.items() if len({each[key] for each in chosen}) > 1}
+
+
+def execute(plan: Plan, folder: Path | None, *, progress: bool = False, resume: bool = False) -> Run:
+    """Run one plan and store it in `folder`.
+
+    A folder that holds this very run is read back instead when `resume` is set; one that holds another is refused.
+    """
+    from specsim.metrics.schema import PASS_COLUMNS
+    from specsim.metrics.summary import request_table, summarise
+    from specsim.simulation import run as run_simulation
+
+    config = {key: value for key, value in plan.config.items() if key != "out"}
+    if folder is not None and is_run(folder):
+        stored = read_run(folder)
+        if stored.config != config:
+            raise SpecsimError(f"out={folder}: holds a run with other settings; expected a new folder")
+        if resume:
+            return _from_store(stored)
+    experiment = prepare(plan.config, plan.names)
+    started, clock = datetime.now(UTC), time.perf_counter()
+    with _bar(len(experiment.simulation.requests), "request", progress) as watch:
+        record = run_simulation(experiment.simulation, watch)
+    loop_s = time.perf_counter() - clock
+    table = request_table(record.columns, experiment.tpot_measure)
+    metrics = summarise(table, record.totals, experiment.window)
+    notes = experiment.notes + _out_of_range(experiment, record.most_context_tokens, record.most_batched_tokens)
+    provenance = _provenance(experiment, notes, started, loop_s, record.totals.iterations)
+    if folder is not None:
+        write_run(folder, table=table, metrics=metrics, config=config, provenance=provenance, passes=record.passes)
+    passes = None
+    if record.passes is not None:
+        from pandas import DataFrame
+
+        passes = DataFrame({name: record.passes[name] for name in PASS_COLUMNS})
+    return Run(metrics, config, provenance, table, passes, folder, notes)
+
+
+def plot(runs: Sequence[StoredRun], out: Path | None = None) -> list[Path]:
+    """Draw one run's figures, or one comparison of several, and return the files.
+
+    `out` is by default ``figures`` in the first run's folder.
+    """
+    from specsim.metrics.plots import plot_comparison, plot_run
+
+    where = runs[0].folder / "figures" if out is None else out
+    if len(runs) == 1:
+        return plot_run(runs[0], where)
+    return plot_comparison([(run.folder.name, run.metrics) for run in runs], where)
+
+
+def fetch_trace(name: str, *, progress: bool = False) -> list[Path]:
+    """Download a public trace from its official home into the user cache and return its files.
+
+    Raises
+    ------
+    SpecsimError
+        When the name is unknown, the network fails (what came stays for the next try) or the checksum is wrong.
+    """
+    from specsim.workload.fetch import fetch
+
+    (point,) = points([f"trace={name}"], sweep=False)
+    return list(fetch(name, compose(point)["trace"], progress=progress))
+
+
+def _from_store(stored: StoredRun) -> Run:
+    provenance = stored.provenance
+    notes = tuple(provenance.get("notes", ()))
+    return Run(stored.metrics, stored.config, provenance, stored.requests, stored.passes, stored.folder, notes)
+
+
+def _word(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(_word, value))}]"
+    return str(value)
+
+
+def _folder_name(parts: Mapping[str, str]) -> str:
+    name = ",".join(f"{key}={value}" for key, value in parts.items()) or "run"
+    return "".join(each if each.isalnum() or each in "=,.-_" else "_" for each in name)
+
+
+@contextmanager
+def _bar(total: int, unit: str, progress: bool) -> Iterator[Watcher | None]:
+    """Yield what hears how many have ended; a bar on a terminal, None in a pipe."""
+    import sys
+
+    if not progress or not sys.stderr.isatty():
+        yield None
+        return
+    from tqdm import tqdm
+
+    with tqdm(total=total, unit=unit, leave=False) as bar:
+
+        def watch(ended: int) -> None:
+            bar.update(ended - bar.n)
+
+        yield watch
+
+
+def _out_of_range(experiment: Experiment, context: tuple[int, int], batched: tuple[int, int]) -> tuple[str, ...]:
+    models = (experiment.profile.draft, experiment.profile.target)
+    return tuple(
+        f"passes of {model.name} reached {batched[kind]} batched and {context[kind]} context tokens, "
+        f"outside the range the profile was fitted on: extrapolated"
+        for kind, model in enumerate(models)
+        if batched[kind] and model.extrapolates(context[kind], batched[kind])
+    )
+
+
+def _provenance(
+    experiment: Experiment, notes: tuple[str, ...], started: datetime, loop_s: float, iterations: int
+) -> dict[str, Any]:
+    from importlib.metadata import version
+
+    packages = ("specsim", "numpy", "scipy", "pandas", "pyarrow", "simpy", "hydra-core")
+    source = experiment.source
+    return {
+        "started": started.isoformat(timespec="seconds"),
+        "loop_wall_s": loop_s,
+        "iterations_per_wall_s": iterations / loop_s,
+        "host": {"machine": platform.machine(), "system": platform.system(), "python": platform.python_version()},
+        "versions": {name: version(name) for name in packages},
+        "trace": {
+            "name": source.name,
+            "origin": source.origin,
+            "file": source.file,
+            "sha256": source.sha256,
+            "licence": source.licence,
+        },
+        "profile": {
+            "name": experiment.profile.name,
+            "hardware": experiment.profile.hardware,
+            "provenance": [dict(each) for each in experiment.profile.provenance],
+        },
+        "notes": list(notes),
+    }

@@ -1,0 +1,164 @@
+"""The command line: a thin caller of `specsim.api`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from specsim.errors import SpecsimError, nearest
+
+GROUPS = {
+    "schedulers": "scheduler",
+    "traces": "trace",
+    "profiles": "profile",
+    "slo": "slo",
+    "acceptance": "acceptance",
+}
+
+RUN_HELP = """\
+settings (key=value; groups also as +scheduler=NAME):
+  scheduler=NAME    policy                    trace=NAME       requests to replay
+  profile=NAME      models and hardware       slo=NAME         classes and objectives
+  acceptance=NAME   how drafts are accepted   rps=X            stretch the trace to this mean rate
+  slo_scale=X       factor on TPOT SLOs       requests=N       only the first N requests
+  seed=S            luck                      replicas=N       servers
+  passes=true       keep a row per pass       out=DIR          run folder
+A value with a slash or a file suffix is a path: profile=./mine.yaml trace=./mine.csv
+With -m, values with commas are swept: rps=2,3,4 slo_scale=0.8,1.0,1.2
+Any key of a chosen file can be set: scheduler.verify_tokens=256
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; return 0, or 2 after a line about what was wrong."""
+    arguments = _parser().parse_args(argv)
+    try:
+        code: int = arguments.command(arguments)
+    except SpecsimError as error:
+        print(f"specsim: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    except KeyboardInterrupt:
+        print("specsim: interrupted; finished runs are kept", file=sys.stderr)
+        return 130
+    return code
+
+
+class _Parser(argparse.ArgumentParser):
+    """Argparse whose mistakes are one line."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        print(f"specsim: {message} (see {self.prog} --help)", file=sys.stderr)
+        raise SystemExit(2)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="specsim", description="Simulate multi-SLO speculative LLM serving.")
+    parser.add_argument("--version", action=_Version)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+    run = commands.add_parser(
+        "run", help="simulate", epilog=RUN_HELP, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    run.add_argument("-m", "--multirun", action="store_true", help="sweep values with commas")
+    run.add_argument("settings", nargs="*", metavar="KEY=VALUE")
+    run.set_defaults(command=_run)
+    listing = commands.add_parser("list", help="what can be chosen")
+    listing.add_argument("kind", nargs="?", metavar="{" + ",".join(GROUPS) + "}")
+    listing.set_defaults(command=_list)
+    plot = commands.add_parser("plot", help="draw figures of a run, or compare runs")
+    plot.add_argument("runs", nargs="+", type=Path, metavar="RUN")
+    plot.add_argument("--out", type=Path, help="folder for the figures")
+    plot.set_defaults(command=_plot)
+    trace = commands.add_parser("trace", help="fetch a public trace")
+    verbs = trace.add_subparsers(metavar="VERB", required=True, parser_class=_Parser)
+    fetch = verbs.add_parser("fetch", help="download a trace from its official home")
+    fetch.add_argument("name")
+    fetch.set_defaults(command=_fetch)
+    return parser
+
+
+class _Version(argparse.Action):
+    def __init__(self, option_strings: Sequence[str], dest: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, help="show the version")
+
+    def __call__(self, *_: object) -> None:
+        from importlib.metadata import version
+
+        print(f"specsim {version('specsim')}")
+        raise SystemExit(0)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from specsim import api
+    from specsim.config import points
+    from specsim.metrics.table import class_table, comparison_table
+
+    chosen = points(arguments.settings, sweep=arguments.multirun)
+    ready = api.plans(chosen)
+    out = ready[0].config["out"]
+    root = Path(str(out)) if out is not None else _default_folder(chosen[0], arguments.multirun)
+    if not arguments.multirun:
+        run = api.execute(ready[0], root, progress=True)
+        _say_notes([run.notes])
+        print(class_table(run.metrics))
+        print(root)
+        return 0
+    runs = api.run_all(ready, api.folders(root, chosen), progress=True)
+    _say_notes([run.notes for run in runs])
+    print(comparison_table([(api.label(p, chosen), run.metrics) for p, run in zip(chosen, runs, strict=True)]))
+    print(root)
+    return 0
+
+
+def _say_notes(notes: Sequence[Sequence[str]]) -> None:
+    for note in dict.fromkeys(note for each in notes for note in each):
+        print(f"note: {note}")
+
+
+def _default_folder(point: dict[str, str], many: bool) -> Path:
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+    name = "sweep" if many else "-".join(Path(point.get(key, "")).stem for key in ("scheduler", "trace"))
+    base = Path("results") / "runs" / f"{stamp}-{name}".rstrip("-")
+    folder, count = base, 1
+    while folder.exists():
+        count += 1
+        folder = base.with_name(f"{base.name}-{count}")
+    return folder
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    from specsim.config import choices
+
+    kinds = list(GROUPS) if arguments.kind is None else [arguments.kind]
+    for kind in kinds:
+        if kind not in GROUPS:
+            raise SpecsimError(f"list {kind}: unknown{nearest(kind, GROUPS)}")
+        names = choices(GROUPS[kind])
+        if len(kinds) > 1:
+            print(f"{kind}:")
+        wide = max(map(len, names))
+        for name, line in names.items():
+            print(f"{'  ' if len(kinds) > 1 else ''}{name:{wide}}  {line}")
+    return 0
+
+
+def _plot(arguments: argparse.Namespace) -> int:
+    from specsim import api
+
+    runs = [api.load_run(folder) for folder in arguments.runs]
+    for path in api.plot(runs, arguments.out):
+        print(path)
+    return 0
+
+
+def _fetch(arguments: argparse.Namespace) -> int:
+    from specsim import api
+
+    for path in api.fetch_trace(arguments.name, progress=True):
+        print(path)
+    return 0

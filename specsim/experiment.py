@@ -1,0 +1,155 @@
+"""From one resolved configuration to a simulation ready to run: the door at which everything is validated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from specsim.errors import SpecsimError
+from specsim.latency.profile import Profile, load_profile, profile_from_mapping
+from specsim.memory import Memory
+from specsim.paths import shipped
+from specsim.schedulers.loading import scheduler_factory
+from specsim.simulation import Simulation
+from specsim.workload.load import load_trace
+from specsim.workload.slo import TpotMeasure, mix_from_mapping, promise
+from specsim.workload.trace import TraceSource
+from specsim.world.backend import World
+from specsim.world.curves import acceptance_from_mapping, draw_tape
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """A simulation and what is said about it.
+
+    Attributes
+    ----------
+    simulation : ready for `specsim.simulation.run`.
+    config : the resolved configuration. names : the choice of each group, as typed.
+    profile : the true latency profile. tpot_measure : which TPOT the objectives are held against.
+    window : seconds of arrival that the metrics count. source : where the trace came from. notes : lines for the user.
+    """
+
+    simulation: Simulation
+    config: Mapping[str, Any]
+    names: Mapping[str, str]
+    profile: Profile
+    tpot_measure: TpotMeasure
+    window: tuple[float, float] | None
+    source: TraceSource
+    notes: tuple[str, ...]
+
+
+def prepare(config: Mapping[str, Any], names: Mapping[str, str]) -> Experiment:
+    """Check every value of a composed configuration and build the simulation.
+
+    Raises
+    ------
+    SpecsimError
+        One line naming the key, the value and what was expected.
+    """
+    seed = _whole(config, "seed", 0)
+    requests = None if config["requests"] is None else _whole(config, "requests", 1)
+    rps = None if config["rps"] is None else _number(config, "rps")
+    slo_scale = _number(config, "slo_scale")
+    truth = profile_from_mapping(config["profile"], _source("profile", names))
+    belief = truth if config["belief"] is None else _belief(str(config["belief"]))
+    mix = mix_from_mapping(config["slo"], _source("slo", names))
+    acceptance = acceptance_from_mapping(config["acceptance"], _source("acceptance", names))
+    factory = scheduler_factory(config["scheduler"], _source("scheduler", names), _plugins(config["plugins"]))
+    window = _window(config["metrics"])
+    trace = load_trace(config["trace"], seed=seed, requests=requests, rps=rps)
+    promised = promise(mix, trace, seed=seed, baseline_s=truth.baseline_s, slo_scale=slo_scale)
+    tape = draw_tape(acceptance, promised.acceptance, promised.requests.slo_class, trace.row, seed)
+    simulation = Simulation(
+        requests=promised.requests,
+        world=World(promised.output_tokens, tape),
+        truth=truth,
+        belief=belief,
+        memory=_memory(truth, _whole(config, "block_tokens", 1)),
+        scheduler=factory,
+        selection_token_s=_number(config, "selection_token_s", above=False),
+        replicas=_whole(config, "replicas", 1),
+        keep_passes=_flag(config, "passes"),
+    )
+    cut = int((trace.output_tokens > promised.output_tokens).sum())
+    notes = (
+        trace.source.note,
+        f"{cut} outputs are longer than their class's max_tokens and end there" if cut else None,
+    )
+    return Experiment(
+        simulation, config, names, truth, mix.tpot_measure, window, trace.source, tuple(note for note in notes if note)
+    )
+
+
+def _memory(profile: Profile, block_tokens: int) -> Memory:
+    return Memory(
+        int(profile.usable_kv_bytes),
+        block_tokens,
+        profile.target.kv_bytes_per_token,
+        profile.draft.kv_bytes_per_token,
+    )
+
+
+def _belief(name: str) -> Profile:
+    path = Path(name) if "/" in name or Path(name).suffix else shipped("conf") / "profile" / f"{name}.yaml"
+    if not path.is_file():
+        from specsim.config import choices
+        from specsim.errors import nearest
+
+        raise SpecsimError(f"belief={name}: unknown{nearest(name, choices('profile'))}")
+    return load_profile(path)
+
+
+def _source(group: str, names: Mapping[str, str]) -> str:
+    return f"{group}={names[group]}" if group in names else group
+
+
+def _plugins(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise SpecsimError(f"plugins: {value!r} is no list of module names")
+    return value
+
+
+def _window(metrics: Mapping[str, Any]) -> tuple[float, float] | None:
+    value = metrics["window"]
+    if value is None:
+        return None
+    numbers = isinstance(value, list) and len(value) == 2 and all(isinstance(each, int | float) for each in value)
+    if not numbers or not value[0] < value[1]:
+        raise SpecsimError(f"metrics.window: {value!r} is not [a, b] with seconds a < b")
+    return float(value[0]), float(value[1])
+
+
+def _whole(config: Mapping[str, Any], key: str, low: int) -> int:
+    value = config[key]
+    if isinstance(value, bool) or not isinstance(value, int) or value < low:
+        raise SpecsimError(f"{key}: {value!r} is not a whole number, at least {low}")
+    return value
+
+
+def _number(config: Mapping[str, Any], key: str, *, above: bool = True) -> float:
+    value = config[key]
+    right_kind = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    if not right_kind or value < 0 or (above and value == 0):
+        raise SpecsimError(f"{key}: {value!r} is not a number {'above' if above else 'at least'} 0")
+    return float(value)
+
+
+def _flag(config: Mapping[str, Any], key: str) -> bool:
+    value = config[key]
+    if not isinstance(value, bool):
+        raise SpecsimError(f"{key}: {value!r} is not true or false")
+    return value
+
+
+def top1_agreement(experiment: Experiment) -> float:
+    """Return the share of tape rows whose likeliest proposal is the target's token."""
+    return float(np.mean(experiment.simulation.world.tape.rank == 0))

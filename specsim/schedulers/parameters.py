@@ -1,0 +1,17 @@
+"""Checks that schedulers make of their parameters; a ValueError becomes the user's one line."""
+
+from __future__ import annotations
+
+
+def at_least(low: float, **values: float) -> None:
+    """Raise ValueError for the first of the named values that is below `low`."""
+    for name, value in values.items():
+        if value < low:
+            raise ValueError(f"{name}={value!r} is below {low:g}")
+
+
+def share(**values: float) -> None:
+    """Raise ValueError for the first of the named values that is no share in [0, 1)."""
+    for name, value in values.items():
+        if not 0 <= value < 1:
+            raise ValueError(f"{name}={value!r} is not in [0, 1)")

@@ -1,0 +1,180 @@
+"""SLO mixes: which class each request belongs to, what it was promised, and how its text is accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, Literal, NamedTuple, cast
+
+import numpy as np
+
+from specsim.errors import SpecsimError, nearest
+from specsim.request import Ints, Requests
+from specsim.rng import stream_keys, uniforms
+from specsim.workload.trace import Trace
+
+TpotMeasure = Literal["tpot_s", "decode_tpot_s"]
+MIX_KEYS = {"description", "source", "tpot_measure", "classes"}
+TRACE_KEYS = {"description", "source", "tpot_measure", "max_tokens"}
+CLASS_KEYS = {"share", "tpot_s", "tpot_ratio", "ttft_s", "max_tokens", "acceptance", "scaled"}
+
+
+@dataclass(frozen=True, slots=True)
+class SloClass:
+    """One class: its share of the requests and what they were promised.
+
+    `tpot_s` is absolute, `tpot_ratio` a multiple of the baseline latency; at most one is given. `acceptance` names
+    the category of the acceptance file, by default the class itself. `scaled`: `slo_scale` multiplies its TPOT.
+    """
+
+    name: str
+    share: float
+    tpot_s: float | None
+    tpot_ratio: float | None
+    ttft_s: float | None
+    max_tokens: int
+    acceptance: str
+    scaled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SloMix:
+    """Classes whose shares add up to one; empty `classes` means those of the trace, bounded by `max_tokens`."""
+
+    classes: tuple[SloClass, ...]
+    tpot_measure: TpotMeasure
+    max_tokens: int | None = None
+
+
+class Promised(NamedTuple):
+    """Requests as told at arrival, their true output lengths (N,), and the acceptance category of each class."""
+
+    requests: Requests
+    output_tokens: Ints
+    acceptance: tuple[str, ...]
+
+
+def mix_from_mapping(mapping: Mapping[str, Any], source: str) -> SloMix:
+    """Return the mix that a YAML describes.
+
+    Raises
+    ------
+    SpecsimError
+        One line naming `source` and the key.
+    """
+    of_trace = "classes" not in mapping
+    keys = TRACE_KEYS if of_trace else MIX_KEYS
+    _only(mapping, keys, source)
+    measure = mapping.get("tpot_measure", "tpot_s")
+    if measure not in ("tpot_s", "decode_tpot_s"):
+        raise SpecsimError(f"{source}: tpot_measure: {measure!r} is neither tpot_s nor decode_tpot_s")
+    if of_trace:
+        return SloMix((), measure, _whole(mapping.get("max_tokens"), f"{source}: max_tokens"))
+    given = mapping["classes"]
+    if not isinstance(given, Mapping) or not given:
+        raise SpecsimError(f"{source}: classes: expected at least one class by name")
+    classes = tuple(_class(str(name), body, f"{source}: classes.{name}") for name, body in given.items())
+    total = sum(each.share for each in classes)
+    if abs(total - 1.0) > 1e-9:
+        raise SpecsimError(f"{source}: classes: shares add up to {total:g}, expected 1")
+    return SloMix(classes, cast(TpotMeasure, measure))
+
+
+def promise(mix: SloMix, trace: Trace, *, seed: int, baseline_s: float, slo_scale: float) -> Promised:
+    """Give each request of `trace` its class and objectives; luck belongs to (seed, row of the trace).
+
+    Raises
+    ------
+    SpecsimError
+        When the mix takes its classes from a trace that has none.
+    """
+    classes = mix.classes or _classes_of(trace, mix.max_tokens or 1)
+    if mix.classes:
+        bounds = np.cumsum([each.share for each in classes])[:-1]
+        luck = uniforms(stream_keys(seed, "slo_class", trace.row))
+        codes = np.searchsorted(bounds, luck, side="right")
+        tpot_s = np.array([_tpot_s(each, baseline_s, slo_scale) for each in classes])[codes]
+        ttft_s = np.array([np.nan if each.ttft_s is None else each.ttft_s for each in classes])[codes]
+    else:
+        codes = np.zeros(len(trace), dtype=np.int64) if trace.slo_class is None else trace.slo_class
+        tpot_s = _own_tpot_s(trace, baseline_s, slo_scale)
+        ttft_s = np.full(len(trace), np.nan) if trace.ttft_slo_s is None else trace.ttft_slo_s
+    most = np.array([each.max_tokens for each in classes])[codes]
+    requests = Requests(
+        trace.arrival_s,
+        trace.prompt_tokens,
+        most,
+        codes,
+        tpot_s,
+        ttft_s,
+        tuple(each.name for each in classes),
+    )
+    return Promised(
+        requests, np.minimum(trace.output_tokens, most), tuple(each.acceptance for each in classes)
+    )
+
+
+def _tpot_s(each: SloClass, baseline_s: float, slo_scale: float) -> float:
+    tpot_s = each.tpot_s if each.tpot_ratio is None else each.tpot_ratio * baseline_s
+    if tpot_s is None:
+        return float("nan")
+    return tpot_s * slo_scale if each.scaled else tpot_s
+
+
+def _classes_of(trace: Trace, max_tokens: int) -> tuple[SloClass, ...]:
+    if trace.tpot_slo_s is None and trace.tpot_slo_ratio is None and trace.ttft_slo_s is None:
+        raise SpecsimError(
+            f"slo=trace: trace {trace.source.name!r} carries no objectives; expected a mix: slo=adaserve"
+        )
+    names = trace.slo_names or ("request",)
+    return tuple(SloClass(name, 0.0, None, None, None, max_tokens, name, False) for name in names)
+
+
+def _own_tpot_s(trace: Trace, baseline_s: float, slo_scale: float) -> Any:
+    """Resolve the trace's objectives; the scale falls on ratios where there are any, else on all."""
+    nothing = np.full(len(trace), np.nan)
+    ratio_s = nothing if trace.tpot_slo_ratio is None else trace.tpot_slo_ratio * baseline_s
+    absolute_s = nothing if trace.tpot_slo_s is None else trace.tpot_slo_s
+    if np.isnan(ratio_s).all():
+        return absolute_s * slo_scale
+    return np.where(np.isnan(ratio_s), absolute_s, ratio_s * slo_scale)
+
+
+def _class(name: str, body: Any, where: str) -> SloClass:
+    if not isinstance(body, Mapping):
+        raise SpecsimError(f"{where}: expected keys such as share, tpot_s, max_tokens")
+    _only(body, CLASS_KEYS, where)
+    tpot_s, ratio = _positive(body, "tpot_s", where), _positive(body, "tpot_ratio", where)
+    if tpot_s is not None and ratio is not None:
+        raise SpecsimError(f"{where}: tpot_s and tpot_ratio are both given; expected one of them")
+    share = _positive(body, "share", where)
+    if share is None:
+        raise SpecsimError(f"{where}.share: missing, expected the share of requests in (0, 1]")
+    scaled = body.get("scaled", False)
+    if not isinstance(scaled, bool):
+        raise SpecsimError(f"{where}.scaled: {scaled!r} is not true or false")
+    most = _whole(body.get("max_tokens"), f"{where}.max_tokens")
+    ttft_s = _positive(body, "ttft_s", where)
+    return SloClass(name, share, tpot_s, ratio, ttft_s, most, str(body.get("acceptance", name)), scaled)
+
+
+def _only(mapping: Mapping[str, Any], keys: set[str], where: str) -> None:
+    for key in mapping:
+        if key not in keys:
+            raise SpecsimError(f"{where}: unknown key {str(key)!r}{nearest(str(key), keys)}")
+
+
+def _positive(body: Mapping[str, Any], key: str, where: str) -> float | None:
+    value = body.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value <= 0:
+        raise SpecsimError(f"{where}.{key}: {value!r} is not a number above 0")
+    return float(value)
+
+
+def _whole(value: Any, where: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise SpecsimError(f"{where}: {value!r} is not a whole number, at least 1")
+    return value

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specsim.latency.forms import Form, Linear, Roofline, Table
+
+LINEAR = Linear(alpha_s=5e-8, gamma_s=2e-4, delta_s=0.03)
+SMOOTH = Roofline(0.03, 5e-5, 0.02, 2e-4, 5e-8, 4e-9)
+STEPPED = Roofline(0.03, 5e-5, 0.02, 2e-4, 5e-8, 4e-9, tile_tokens=64)
+TABLE = Table((0.0, 128.0, 256.0, 1024.0), (0.0, 0.055, 0.085, 0.205), 0.03)
+FORMS: dict[str, Form] = {"linear": LINEAR, "roofline": SMOOTH, "staircase": STEPPED, "table": TABLE}
+
+amounts = st.floats(0, 1e6, allow_nan=False)
+forms = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS.keys())
+
+
+@forms
+@given(context=amounts, batched=amounts, pairs=st.floats(0, 1e10))
+def test_scalar_and_array_agree(form: Form, context: float, batched: float, pairs: float) -> None:
+    scalar = form.seconds(context, batched, pairs)
+    array = form.seconds_array(np.array([context]), np.array([batched]), np.array([pairs]))
+    assert array.shape == (1,)
+    assert array[0] == pytest.approx(scalar, rel=1e-12)
+
+
+@forms
+def test_array_broadcasts_and_takes_whole_numbers(form: Form) -> None:
+    batched = np.arange(1, 2000)
+    grid = form.seconds_array(np.array([[0], [512], [4096]]), batched, 4096)
+    assert grid.shape == (3, 1999)
+    assert grid.dtype == np.float64
+    assert grid[1, 99] == pytest.approx(form.seconds(512, 100, 4096), rel=1e-12)
+
+
+@forms
+@given(
+    base=st.tuples(amounts, amounts, amounts),
+    more=st.tuples(st.floats(0, 1e5), st.floats(0, 1e5), st.floats(0, 1e5)),
+)
+def test_more_work_never_takes_less_time(
+    form: Form, base: tuple[float, float, float], more: tuple[float, float, float]
+) -> None:
+    larger = [before + added for before, added in zip(base, more, strict=True)]
+    assert form.seconds(*larger) >= form.seconds(*base) * (1 - 1e-12)
+
+
+def test_linear_is_equation_7() -> None:
+    assert LINEAR.seconds(10_000, 100, 1e9) == pytest.approx(5e-8 * 10_000 + 2e-4 * 100 + 0.03)
+    assert LINEAR.knee_tokens is None
+
+
+def test_roofline_is_memory_bound_below_and_compute_bound_above() -> None:
+    assert SMOOTH.seconds(0, 10, 0) == pytest.approx(0.03 + 5e-5 * 10)
+    assert SMOOTH.seconds(0, 1000, 0) == pytest.approx(0.02 + 2e-4 * 1000)
+    assert SMOOTH.knee_tokens == pytest.approx(150)
+
+
+def test_decode_pays_for_the_read_and_prefill_for_the_products() -> None:
+    context, chunk = 8192, 2048
+    decode = SMOOTH.seconds(context, 1, context + 1) - SMOOTH.seconds(0, 1, 0)
+    pairs = chunk * context + chunk * (chunk + 1) / 2
+    prefill = SMOOTH.seconds(context, chunk, pairs) - SMOOTH.seconds(0, chunk, 0)
+    assert decode == pytest.approx(5e-8 * context)
+    assert prefill == pytest.approx(4e-9 * pairs)
+
+
+def test_staircase_pads_to_whole_tiles() -> None:
+    assert STEPPED.seconds(0, 513, 0) == STEPPED.seconds(0, 576, 0)
+    assert STEPPED.seconds(0, 577, 0) - STEPPED.seconds(0, 576, 0) == pytest.approx(64 * 2e-4)
+    assert STEPPED.seconds(0, 576, 0) == SMOOTH.seconds(0, 576, 0)
+
+
+@pytest.mark.parametrize(
+    ("batched", "seconds"),
+    [(1, 0.03), (64, 0.03), (128, 0.055), (192, 0.07), (256, 0.085), (640, 0.145), (2048, 0.365)],
+)
+def test_table_interpolates_extrapolates_and_keeps_its_floor(batched: int, seconds: float) -> None:
+    assert TABLE.seconds(1e6, batched, 1e9) == pytest.approx(seconds)
+
+
+def test_table_knee_is_where_it_leaves_its_floor() -> None:
+    assert TABLE.knee_tokens == pytest.approx(128 * 30 / 55)
+    assert Table((1.0, 2.0), (0.01, 0.01), 0.02).knee_tokens is None

@@ -1,0 +1,279 @@
+"""Every definition of docs/metrics.md against numbers computed by hand."""
+
+import dataclasses
+import json
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from specsim.errors import SpecsimError
+from specsim.metrics.schema import PASS_COLUMNS, REQUEST_COLUMNS, RequestColumns, RunTotals
+from specsim.metrics.summary import request_table, summarise
+
+NAN = math.nan
+FLOATS = ("arrival_s", "first_token_s", "finish_s", "first_decode_s", "tpot_slo_s", "ttft_slo_s")
+
+# Request 0 meets its SLO exactly, 1 misses TPOT, 2 has one token, 3 is rejected, 4 misses only TTFT.
+BY_HAND = {
+    "request_id": [0, 1, 2, 3, 4],
+    "slo_class": [1, 1, 0, 0, 0],
+    "arrival_s": [0.0, 1.0, 2.0, 3.0, 4.0],
+    "first_token_s": [1.0, 2.0, 2.5, NAN, 6.0],
+    "finish_s": [3.0, 5.0, 2.5, NAN, 7.0],
+    "first_decode_s": [1.0, 2.25, NAN, NAN, 6.5],
+    "prompt_tokens": [10, 20, 30, 40, 50],
+    "output_tokens": [5, 4, 1, 0, 3],
+    "draft_tokens": [6, 2, 0, 0, 0],
+    "accepted_tokens": [2, 0, 0, 0, 0],
+    "verifications": [2, 3, 0, 0, 2],
+    "speculations": [2, 1, 0, 0, 0],
+    "preemptions": [0, 1, 0, 0, 0],
+    "decoded_tokens": [4, 3, 0, 0, 2],
+    "tpot_slo_s": [0.5, 0.5, 0.6, 0.6, 0.6],
+    "ttft_slo_s": [NAN, NAN, 0.5, 0.5, 0.5],
+    "rejected_reason": [0, 0, 0, 1, 0],
+}
+
+
+def columns(rows=None, **changes):
+    """The requests above, or only some of their rows, with columns changed."""
+    given = BY_HAND | changes
+    rows = list(range(5)) if rows is None else rows
+    arrays = {
+        name: np.array(values, dtype=np.float64 if name in FLOATS else np.int64)[rows]
+        for name, values in given.items()
+    }
+    return RequestColumns(
+        **arrays, slo_class_names=("chat", "code"), rejected_reason_names=("", "never fits in memory")
+    )
+
+
+def totals(**changes):
+    given = {
+        "iterations": 9,
+        "draft_passes": 4,
+        "prefill_s": 1.0,
+        "draft_s": 0.5,
+        "selection_s": 0.25,
+        "verify_s": 2.25,
+        "idle_s": 1.0,
+        "itl_s": np.array([1.0, 1.0, 1.0, 0.5, 0.5]),
+        "itl_request_id": np.array([0, 0, 1, 1, 4]),
+        "out_of_range_passes": 3,
+    }
+    return RunTotals(**(given | changes))
+
+
+@pytest.fixture
+def table():
+    return request_table(columns(), "tpot_s")
+
+
+@pytest.fixture
+def metrics(table):
+    return summarise(table, totals(), None)
+
+
+def same(actual, expected):
+    np.testing.assert_allclose(np.asarray(actual, dtype=float), expected, rtol=1e-12)
+
+
+def test_columns_are_those_of_the_issue_then_ours(table):
+    issue = (
+        "request_id, slo_class, arrival_s, first_token_s, finish_s, ttft_s, tpot_s, decode_tpot_s, e2el_s, "
+        "prompt_tokens, output_tokens, slo_tpot_s, slo_ok, draft_tokens, accepted_tokens, verifications, "
+        "preemptions, rejected_reason"
+    )
+    assert ", ".join(table.columns).startswith(f"{issue}, ")
+    assert list(table.columns) == list(REQUEST_COLUMNS)
+
+
+def test_latencies_of_requests(table):
+    same(table["ttft_s"], [1.0, 1.0, 0.5, NAN, 2.0])
+    same(table["tpot_s"], [0.5, 1.0, NAN, NAN, 0.5])
+    same(table["decode_tpot_s"], [0.5, 2.75 / 3, NAN, NAN, 0.25])
+    same(table["e2el_s"], [3.0, 4.0, 0.5, NAN, 3.0])
+
+
+def test_slo_ok_needs_all_slos(table):
+    assert table["slo_ok"].tolist() == [True, False, True, False, False]
+    assert table["slo_class"].tolist() == ["code", "code", "chat", "chat", "chat"]
+    assert table["rejected_reason"].tolist() == ["", "", "", "never fits in memory", ""]
+
+
+def test_slo_ok_against_the_measure_of_the_mix():
+    # Request 1 decodes at 0.9167 s per token, between its tpot_s of 1.0 and a tighter SLO.
+    changed = columns(tpot_slo_s=[0.5, 0.92, 0.6, 0.6, 0.6])
+    assert not request_table(changed, "tpot_s")["slo_ok"][1]
+    decode = request_table(changed, "decode_tpot_s")
+    assert decode["slo_ok"][1]
+    assert set(decode["slo_tpot_measure"]) == {"decode_tpot_s"}
+
+
+def test_exactly_at_the_slo_is_met_whatever_the_clock_lost():
+    start_s = 101_351.671
+    noisy = columns(
+        [0], first_token_s=[start_s] * 5, finish_s=[start_s + 2 * 0.036] * 5, tpot_slo_s=[0.036] * 5
+    )
+    noisy = dataclasses.replace(noisy, output_tokens=np.array([3]))
+    row = request_table(noisy, "tpot_s").iloc[0]
+    assert row["tpot_s"] > 0.036
+    assert row["slo_ok"]
+    clear = dataclasses.replace(noisy, tpot_slo_s=np.array([0.036 * (1 - 1e-6)]))
+    assert not request_table(clear, "tpot_s")["slo_ok"][0]
+
+
+def test_without_slos_completed_attains_and_rejected_misses():
+    free = request_table(columns(tpot_slo_s=[NAN] * 5, ttft_slo_s=[NAN] * 5), "tpot_s")
+    assert free["slo_ok"].tolist() == [True, True, True, False, True]
+    metrics = summarise(free, totals(), None)
+    assert metrics["request_goodput"] is None
+    assert metrics["specsim"]["slo_attainment"] == 0.8
+
+
+def test_throughput(metrics):
+    expected = {
+        "duration": 7.0,
+        "completed": 4,
+        "failed": 1,
+        "total_input_tokens": 110,
+        "total_output_tokens": 13,
+        "request_throughput": 4 / 7,
+        "request_goodput": 2 / 7,
+        "output_throughput": 13 / 7,
+        "total_token_throughput": 123 / 7,
+        "max_concurrent_requests": 3,
+    }
+    assert {name: metrics[name] for name in expected} == pytest.approx(expected, rel=1e-12)
+
+
+def test_statistics_in_milliseconds(metrics):
+    expected = {
+        "mean_ttft_ms": 1125.0,
+        "median_ttft_ms": 1000.0,
+        "mean_tpot_ms": 2000 / 3,
+        "median_tpot_ms": 500.0,
+        "std_tpot_ms": 1000 / math.sqrt(18),
+        "p99_tpot_ms": 990.0,
+        "mean_itl_ms": 800.0,
+        "median_itl_ms": 1000.0,
+        "mean_e2el_ms": 10500 / 4,
+    }
+    assert {name: metrics[name] for name in expected} == pytest.approx(expected, rel=1e-12)
+
+
+def test_speculation(metrics):
+    assert metrics["spec_decode_num_drafts"] == 3
+    assert metrics["spec_decode_acceptance_rate"] == 25.0
+    assert metrics["spec_decode_acceptance_length"] == pytest.approx(1 + 2 / 3)
+    assert metrics["specsim"]["mean_tokens_per_verification"] == pytest.approx(9 / 7)
+
+
+def test_specsim_block(metrics):
+    block = metrics["specsim"]
+    assert block["schema_version"] == 1
+    assert (block["arrived"], block["completed"], block["preemptions"]) == (5, 4, 1)
+    assert block["rejected"] == {"never fits in memory": 1}
+    assert block["slo_attainment"] == 0.4
+    assert block["slo_goodput_tokens_per_s"] == pytest.approx(6 / 7)
+    assert block["generated_tokens_per_s"] == pytest.approx(13 / 7)
+    assert block["mean_decode_tpot_s"] == pytest.approx((0.5 + 2.75 / 3 + 0.25) / 3)
+    assert (block["iterations"], block["draft_passes"], block["out_of_range_passes"]) == (9, 4, 3)
+    shares = {"prefill": 0.2, "draft": 0.1, "selection": 0.05, "verify": 0.45, "idle": 0.2}
+    assert block["time_shares"] == pytest.approx(shares)
+    assert sum(block["time_s"].values()) == 5.0
+
+
+def test_classes_share_the_duration_of_the_run(metrics):
+    classes = metrics["specsim"]["classes"]
+    assert list(classes) == ["chat", "code"]
+    chat, code = classes["chat"], classes["code"]
+    assert (chat["requests"], chat["completed"], chat["rejected"]) == (3, 2, 1)
+    assert chat["slo_attainment"] == pytest.approx(1 / 3)
+    assert chat["slo_goodput_tokens_per_s"] == pytest.approx(1 / 7)
+    assert (chat["slo_tpot_s"], chat["slo_ttft_s"]) == (0.6, 0.5)
+    assert (code["slo_tpot_s"], code["slo_ttft_s"]) == (0.5, None)
+    assert (code["mean_tpot_s"], code["mean_ttft_s"], code["mean_e2el_s"]) == (0.75, 1.0, 3.5)
+    assert code["p99_tpot_s"] == pytest.approx(0.995)
+    for name in ("slo_goodput_tokens_per_s", "generated_tokens_per_s"):
+        assert chat[name] + code[name] == pytest.approx(metrics["specsim"][name])
+
+
+def test_a_class_with_several_slos_reports_none():
+    mixed = request_table(columns(tpot_slo_s=[0.5, 0.7, 0.6, 0.6, 0.6]), "tpot_s")
+    assert summarise(mixed, totals(), None)["specsim"]["classes"]["code"]["slo_tpot_s"] is None
+
+
+def test_window_selects_by_arrival_and_both_ends_count(table):
+    metrics = summarise(table, totals(), (1.0, 4.0))
+    block = metrics["specsim"]
+    assert block["window"] == [1.0, 4.0]
+    assert (block["arrived"], metrics["completed"], metrics["duration"]) == (4, 3, 6.0)
+    assert block["slo_attainment"] == 0.25
+    assert metrics["mean_itl_ms"] == pytest.approx(2000 / 3)
+    assert block["iterations"] == 9
+
+
+def test_window_without_owners_of_the_latencies_leaves_itl_absent(table):
+    metrics = summarise(table, totals(itl_request_id=None), (1.0, 4.0))
+    assert metrics["mean_itl_ms"] is None
+    assert summarise(table, totals(itl_request_id=None), None)["mean_itl_ms"] == 800.0
+
+
+def test_empty_window_names_the_span_of_the_arrivals(table):
+    with pytest.raises(SpecsimError, match=r"metrics\.window=\[8,9\] selects no request.* 0 s to 4 s$"):
+        summarise(table, totals(), (8.0, 9.0))
+
+
+def test_one_request():
+    metrics = summarise(request_table(columns([1]), "tpot_s"), totals(), None)
+    assert metrics["duration"] == 4.0
+    assert metrics["std_ttft_ms"] == 0.0
+    assert metrics["p99_tpot_ms"] == metrics["median_tpot_ms"] == 1000.0
+    assert metrics["specsim"]["slo_attainment"] == 0.0
+    assert metrics["specsim"]["slo_goodput_tokens_per_s"] == 0.0
+    assert metrics["request_goodput"] == 0.0
+
+
+def test_nothing_completed_leaves_rates_absent():
+    metrics = summarise(request_table(columns([3]), "tpot_s"), totals(itl_s=np.empty(0)), None)
+    rates = ("duration", "request_throughput", "output_throughput", "mean_ttft_ms", "p99_itl_ms")
+    assert [metrics[name] for name in rates] == [None] * 5
+    block = metrics["specsim"]
+    assert (block["slo_attainment"], block["slo_goodput_tokens_per_s"]) == (0.0, None)
+    assert metrics["max_concurrent_requests"] == 0
+
+
+def test_only_one_token_outputs():
+    metrics = summarise(request_table(columns([2]), "tpot_s"), totals(itl_s=np.empty(0)), None)
+    assert metrics["mean_tpot_ms"] is None
+    assert metrics["spec_decode_acceptance_rate"] is None
+    assert metrics["spec_decode_acceptance_length"] is None
+    assert metrics["specsim"]["mean_tokens_per_verification"] is None
+    assert metrics["specsim"]["slo_attainment"] == 1.0
+
+
+def test_back_to_back_requests_do_not_overlap():
+    rows = columns([0, 1], arrival_s=[0.0, 3.0, 0, 0, 0], first_token_s=[1.0, 4.0, 0, 0, 0])
+    assert summarise(request_table(rows, "tpot_s"), totals(), None)["max_concurrent_requests"] == 1
+
+
+def test_metrics_are_plain_json(metrics):
+    assert json.loads(json.dumps(metrics, allow_nan=False)) == metrics
+
+
+def test_columns_of_unequal_length_are_refused():
+    with pytest.raises(ValueError, match=r"finish_s has shape \(2,\), expected \(5,\)"):
+        dataclasses.replace(columns(), finish_s=np.zeros(2))
+
+
+def test_docs_name_every_column_and_key(metrics):
+    page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(\w+)`", page))
+    keys = {*REQUEST_COLUMNS, *PASS_COLUMNS, *metrics, *metrics["specsim"]}
+    keys |= {*metrics["specsim"]["classes"]["chat"], *metrics["specsim"]["time_s"]}
+    bare = {re.sub(r"^(mean|median|std|p99)_(?=ttft|tpot|itl|e2el|decode)", "", key) for key in keys}
+    assert bare - named == set()

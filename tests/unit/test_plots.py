@@ -1,0 +1,253 @@
+"""The figures: what stands on their axes and what their curves and bars say; pixels are not compared."""
+
+import dataclasses
+import subprocess
+import sys
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from specsim.errors import SpecsimError
+from specsim.metrics.figure_latency import latency_cdf
+from specsim.metrics.figure_slo import comparison, slo_by_class
+from specsim.metrics.figure_style import fits_level
+from specsim.metrics.figure_timeline import timeline
+from specsim.metrics.plots import plot_comparison, plot_run, run_figures
+from specsim.metrics.schema import PASS_COLUMNS, RequestColumns, RunTotals
+from specsim.metrics.summary import request_table, summarise
+
+NAMES = ("chat", "coding", "summarization")
+
+
+@dataclasses.dataclass
+class MemoryRun:
+    metrics: dict
+    requests: pd.DataFrame
+    passes: pd.DataFrame | None = None
+
+
+def run(seed=0, rows=300, with_passes=False):
+    rng = np.random.default_rng(seed)
+    kind = rng.integers(0, 3, rows)
+    arrival_s = np.sort(rng.uniform(0, 100, rows))
+    output = rng.integers(1, 40, rows)
+    first_s = arrival_s + rng.lognormal(-1, 1, rows)
+    finish_s = first_s + (output - 1) * rng.lognormal(np.log(0.035), 0.3, rows)
+    rejected = np.zeros(rows, dtype=np.int64)
+    rejected[::50] = 1
+    gone = rejected == 1
+    columns = RequestColumns(
+        request_id=np.arange(rows),
+        slo_class=kind,
+        slo_class_names=NAMES,
+        arrival_s=arrival_s,
+        first_token_s=np.where(gone, np.nan, first_s),
+        finish_s=np.where(gone, np.nan, finish_s),
+        first_decode_s=np.where(gone | (output == 1), np.nan, first_s),
+        prompt_tokens=np.full(rows, 100),
+        output_tokens=np.where(gone, 0, output),
+        draft_tokens=np.full(rows, 4),
+        accepted_tokens=np.full(rows, 2),
+        verifications=np.full(rows, 2),
+        speculations=np.full(rows, 2),
+        preemptions=np.zeros(rows, dtype=np.int64),
+        decoded_tokens=np.where(gone, 0, output - 1),
+        tpot_slo_s=np.array([0.05, 0.036, 0.15])[kind],
+        ttft_slo_s=np.array([0.5, np.nan, np.nan])[kind],
+        rejected_reason=rejected,
+        rejected_reason_names=("", "never fits in memory"),
+    )
+    totals = RunTotals(10, 20, 1.0, 1.0, 0.1, 2.0, 1.0, itl_s=np.array([0.1]))
+    table = request_table(columns, "tpot_s")
+    return MemoryRun(summarise(table, totals), table, passes() if with_passes else None)
+
+
+def passes(rows=400):
+    frame = pd.DataFrame({name: np.zeros(rows) for name in PASS_COLUMNS})
+    frame["start_s"] = np.arange(rows) * 0.1
+    frame["seconds"] = 0.1
+    frame["kind"] = 1
+    frame["requests"] = 8
+    frame["prefill_tokens"] = 64
+    frame["draft_tokens"] = 24
+    frame["batched_tokens"] = 64 + 24 + 8
+    frame["depth"] = 3
+    frame["emitted_tokens"] = 16
+    return frame
+
+
+def axis_labels(figure):
+    return [(axes.get_xlabel(), axes.get_ylabel()) for axes in figure.axes]
+
+
+def legend_texts(figure):
+    return [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+
+
+def bar_heights(axes):
+    return [[bar.get_height() for bar in group] for group in axes.containers]
+
+
+def overlapping_ticks(figure):
+    """Pairs of neighbouring x tick labels whose boxes touch, once the layout has run."""
+    figure.draw_without_rendering()
+    pairs = []
+    for axes in figure.axes:
+        boxes = [label.get_window_extent() for label in axes.get_xticklabels() if label.get_visible()]
+        rotated = any(label.get_rotation() for label in axes.get_xticklabels())
+        if not rotated:
+            pairs += [1 for left, right in pairwise(boxes) if left.x1 > right.x0]
+    return pairs
+
+
+def test_files_of_one_run(tmp_path):
+    saved = plot_run(run(with_passes=True), tmp_path / "figures")
+    stems = ("slo_by_class", "latency_cdf", "timeline")
+    assert [path.name for path in saved] == [f"{stem}.{kind}" for stem in stems for kind in ("png", "pdf")]
+    for path in saved:
+        assert path.read_bytes().startswith({".png": b"\x89PNG", ".pdf": b"%PDF"}[path.suffix])
+    assert len(list((tmp_path / "figures").iterdir())) == 6
+
+
+def test_no_timeline_without_passes():
+    assert list(run_figures(run())) == ["slo_by_class", "latency_cdf"]
+
+
+def test_same_run_gives_same_bytes(tmp_path):
+    formats = ("png", "pdf", "svg")
+    first, second = (plot_run(run(), tmp_path / name, formats) for name in "ab")
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+
+
+def test_slo_bars_are_the_metrics():
+    given = run()
+    figure = slo_by_class(given.metrics)
+    assert [label for _, label in axis_labels(figure)] == ["SLO attainment (%)", "SLO goodput (tokens/s)"]
+    block = given.metrics["specsim"]
+    parts = [*block["classes"].values(), block]
+    left, right = figure.axes
+    assert bar_heights(left) == [[100 * part["slo_attainment"] for part in parts]]
+    assert bar_heights(right) == [[part["slo_goodput_tokens_per_s"] for part in parts]]
+    ticks = [label.get_text() for label in left.get_xticklabels()]
+    assert ticks == ["chat\n50 ms", "coding\n36 ms", "summarization\n150 ms", "all"]
+    assert overlapping_ticks(figure) == []
+
+
+def test_cdf_meets_its_slo_line_at_the_share_that_meets_it():
+    given = run()
+    figure = latency_cdf(given.metrics, given.requests)
+    assert axis_labels(figure) == [
+        ("Time per output token, TPOT (ms)", "Share of arrived requests (%)"),
+        ("Time to first token, TTFT (ms)", ""),
+    ]
+    assert legend_texts(figure) == [*NAMES, "SLO"]
+    left = figure.axes[0]
+    curves = {line.get_label(): line for line in left.lines}
+    for name, slo_ms in zip(NAMES, (50.0, 36.0, 150.0), strict=True):
+        part = given.requests[given.requests["slo_class"] == name]
+        met = (part["tpot_s"] <= slo_ms / 1000) | (part["output_tokens"] == 1)
+        x, y = curves[name].get_data()
+        assert y[np.searchsorted(x, slo_ms, side="right") - 1] == pytest.approx(100 * met.mean())
+    dashed = [line.get_xdata()[0] for line in left.lines if line.is_dashed() and len(line.get_xdata())]
+    assert sorted(dashed) == pytest.approx([36.0, 50.0, 150.0])
+    assert [line.get_xdata()[0] for line in figure.axes[1].lines if line.is_dashed()] == [500.0]
+
+
+def test_cdf_says_which_latency_the_slo_is_held_against():
+    given = run()
+    for part in given.metrics["specsim"]["classes"].values():
+        part["slo_tpot_measure"] = "decode_tpot_s"
+    table = given.requests.assign(slo_tpot_measure="decode_tpot_s", decode_tpot_s=0.02)
+    axes = latency_cdf(given.metrics, table).axes[0]
+    assert axes.get_xlabel() == "Decode latency per token (ms)"
+    assert axes.lines[0].get_xdata()[1] == pytest.approx(20.0)
+
+
+def test_timeline_panels():
+    figure = timeline(passes())
+    assert [label for _, label in axis_labels(figure)] == [
+        "Requests",
+        "Tokens per\ntarget pass",
+        "Depth of trees\n(tokens)",
+        "Emitted\n(tokens/s)",
+    ]
+    assert figure.axes[-1].get_xlabel() == "Simulated time (s)"
+    batch, tokens, depth, rate = ([patch.get_data() for patch in axes.patches] for axes in figure.axes)
+    np.testing.assert_allclose(batch[0].values, 8.0)
+    np.testing.assert_allclose(depth[0].values, 3.0)
+    assert [steps.values[0] for steps in tokens] == pytest.approx([8.0, 32.0, 96.0])
+    assert rate[0].values.mean() == pytest.approx(160.0)
+
+
+def test_timeline_weighs_passes_by_their_seconds_and_ignores_drafts():
+    frame = passes(3)
+    frame["start_s"], frame["seconds"] = [0.0, 1.0, 4.0], [1.0, 3.0, 1.0]
+    frame["requests"], frame["kind"] = [4, 8, 99], [1, 1, 0]
+    values = timeline(frame).axes[0].patches[0].get_data().values
+    assert values.tolist() == [7.0]
+
+
+@pytest.mark.parametrize("count", [1, 2, 8, 16])
+def test_comparison_has_one_group_per_run(count):
+    runs = [(f"policy_{place}", run(seed=place, rows=60).metrics) for place in range(count)]
+    figure = comparison(runs)
+    above, below = figure.axes
+    assert axis_labels(figure) == [("", "SLO attainment (%)"), ("Run", "SLO goodput (tokens/s)")]
+    assert [label.get_text() for label in below.get_xticklabels()] == [label for label, _ in runs]
+    assert legend_texts(figure) == [*NAMES, "all"]
+    assert [len(group) for group in above.containers] == [count] * 4
+    totals = np.sum(bar_heights(below), axis=0)
+    assert totals == pytest.approx([metrics["specsim"]["slo_goodput_tokens_per_s"] for _, metrics in runs])
+    assert overlapping_ticks(figure) == []
+
+
+def test_comparison_grows_for_long_labels():
+    short = [(f"p{place}", run(rows=60).metrics) for place in range(8)]
+    long = [(f"scheduler=policy_{place} rps={place}", metrics) for place, (_, metrics) in enumerate(short)]
+    assert comparison(long).get_figheight() > comparison(short).get_figheight()
+
+
+def test_comparison_of_runs_with_different_classes(tmp_path):
+    other = run().metrics
+    other["specsim"]["classes"] = {"chat": other["specsim"]["classes"]["chat"]}
+    (path,) = plot_comparison([("a", run().metrics), ("b", other)], tmp_path, formats=("png",))
+    assert path.name == "comparison.png"
+
+
+def test_labels_that_would_touch_do_not_fit():
+    assert fits_level(["one", "two"], 1.0)
+    assert not fits_level(["a long policy name", "another long one"], 1.0)
+
+
+def test_bad_requests_are_one_line(tmp_path):
+    with pytest.raises(SpecsimError, match=r"^figure format 'pgn' .*; did you mean 'png'\?$"):
+        plot_run(run(), tmp_path, formats=("pgn",))
+    with pytest.raises(SpecsimError, match="nothing to compare"):
+        plot_comparison([], tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SpecsimError, match="cannot write figures"):
+        plot_run(run(), tmp_path / "file")
+
+
+def test_drawing_leaves_pyplot_and_its_settings_alone():
+    script = (
+        "import matplotlib, sys; before = matplotlib.rcParams.copy(); import specsim.metrics.plots as plots; "
+        "from specsim.metrics.figure_slo import comparison; "
+        "part = {'slo_attainment': 1.0, 'slo_goodput_tokens_per_s': 1.0, 'classes': {}}; "
+        "comparison([('a', {'specsim': part})]); "
+        "assert 'matplotlib.pyplot' not in sys.modules; assert matplotlib.rcParams.copy() == before"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert done.returncode == 0
+
+
+def test_schema_summary_store_and_table_load_no_slow_package():
+    script = (
+        "import sys, specsim.metrics.schema, specsim.metrics.summary, specsim.metrics.store, "
+        "specsim.metrics.table; assert not {'pandas', 'pyarrow', 'matplotlib', 'scipy'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stderr == ""

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import copy
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specsim.errors import SpecsimError
+from specsim.latency.profile import load_profile, profile_from_mapping
+
+MODEL: dict[str, Any] = {
+    "name": "model",
+    "kv_bytes_per_token": 1000,
+    "weights_bytes": 10**9,
+    "overhead_s": 0.001,
+    "forms": {
+        "linear": {"alpha_s": 1e-8, "gamma_s": 1e-4, "delta_s": 0.02},
+        "roofline": {
+            "delta_s": 0.02,
+            "gamma_s": 1e-5,
+            "compute_delta_s": 0.001,
+            "compute_s": 1e-4,
+            "alpha_s": 1e-8,
+            "beta_s": 1e-9,
+        },
+    },
+}
+TABLE = {"batched_tokens": [1, 128, 256], "seconds_at": [0.01, 0.02, 0.03], "floor_s": 0.01}
+GOOD: dict[str, Any] = {
+    "name": "mine",
+    "profile_version": 1,
+    "description": "one line",
+    "hardware": "a card",
+    "gpus": 1,
+    "memory_bytes": 10**10,
+    "form": "roofline",
+    "target": MODEL,
+    "draft": copy.deepcopy(MODEL),
+}
+
+
+def changed(key: str, value: object) -> dict[str, Any]:
+    mapping = copy.deepcopy(GOOD)
+    *parents, last = key.split(".")
+    place = mapping
+    for parent in parents:
+        place = place[parent]
+    if value is None:
+        del place[last]
+    else:
+        place[last] = value
+    return mapping
+
+
+def refused(mapping: dict[str, Any]) -> str:
+    with pytest.raises(SpecsimError) as caught:
+        profile_from_mapping(mapping, "mine.yaml")
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.startswith("mine.yaml: ")
+    return message
+
+
+def test_the_good_one_is_good() -> None:
+    profile = profile_from_mapping(GOOD, "mine.yaml")
+    assert profile.baseline_s == pytest.approx(0.001 + 0.02 + 1e-5 + 512e-8)
+    assert profile.usable_kv_bytes == 9 * 10**9 - 2 * 10**9
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("target.forms.roofline.delta_s", math.nan, "a finite number of at least 0"),
+        ("target.forms.roofline.delta_s", math.inf, "a finite number of at least 0"),
+        ("target.forms.linear.gamma_s", -1e-4, "a finite number of at least 0"),
+        ("draft.overhead_s", "fast", "a finite number of at least 0"),
+        ("draft.overhead_s", True, "a finite number of at least 0"),
+        ("gpus", 0, "a whole number of at least 1"),
+        ("memory_bytes", 1e10, "a whole number of at least 1"),
+        ("target.kv_bytes_per_token", "327680", "a whole number of at least 1"),
+        ("target.forms.roofline.tile_tokens", 0, "a whole number of at least 1"),
+        ("name", "", "a line of text"),
+        ("target", [1], "a mapping"),
+        ("draft.forms", {}, "a mapping of at least one form"),
+        ("profile_version", 2, "the version that this specsim reads"),
+        ("baseline_s", 0, "a finite number above 0"),
+        ("baseline_s", math.nan, "a finite number of at least 0"),
+        ("memory_bytes", 10**9, "0.9 of it must exceed both models' weights_bytes"),
+        ("target.forms.table", {**TABLE, "batched_tokens": [1, 1, 2]}, "strictly rising"),
+        ("target.forms.table", {**TABLE, "seconds_at": [1, 2]}, "3 numbers"),
+        ("target.forms.table", {**TABLE, "seconds_at": [3, 2, 1]}, "takes no less time"),
+        ("target.forms.table", {**TABLE, "batched_tokens": "many"}, "a list of at least 2"),
+        ("target.valid", {"context_tokens": [0, 1], "batched_tokens": [9, 1]}, "a range [low, high]"),
+        ("provenance", "vidur", "a list of mappings"),
+        ("assumptions", [1], "a list of lines of text"),
+    ],
+)
+def test_bad_value_names_key_and_what_was_expected(key: str, value: object, expected: str) -> None:
+    message = refused(changed(key, value))
+    assert key in message
+    assert expected in message
+
+
+@pytest.mark.parametrize(
+    "key", ["profile_version", "target", "draft.forms", "target.overhead_s", "target.forms.linear.delta_s"]
+)
+def test_missing_key_is_named(key: str) -> None:
+    assert refused(changed(key, None)) == f"mine.yaml: {key}: missing key"
+
+
+@pytest.mark.parametrize(
+    ("key", "near"),
+    [
+        ("memory_byte", "memory_bytes"),
+        ("target.overheads_s", "overhead_s"),
+        ("target.forms.rooflin", "roofline"),
+        ("draft.forms.linear.alpha", "alpha_s"),
+    ],
+)
+def test_unknown_key_is_named_with_the_nearest(key: str, near: str) -> None:
+    message = refused(changed(key, 1))
+    assert message == f"mine.yaml: {key}: unknown key; did you mean {near!r}?"
+
+
+def test_form_is_chosen_by_name() -> None:
+    profile = profile_from_mapping(changed("form", "linear"), "mine.yaml")
+    assert profile.target.form == profile.draft.form == "linear"
+    assert profile.target.seconds(0, 1, 1) == pytest.approx(0.001 + 0.02 + 1e-4)
+
+
+def test_model_with_a_single_form_keeps_it() -> None:
+    mapping = changed("draft.forms", {"table": TABLE})
+    profile = profile_from_mapping(mapping, "mine.yaml")
+    assert (profile.target.form, profile.draft.form) == ("roofline", "table")
+
+
+def test_form_that_nobody_holds_or_that_is_ambiguous_is_refused() -> None:
+    assert refused(changed("form", "table")).endswith(
+        "form: 'table' is not in this profile; valid: linear, roofline"
+    )
+    assert "did you mean 'linear'?" in refused(changed("form", "liner"))
+    mapping = changed("draft.forms", {"table": TABLE, "linear": MODEL["forms"]["linear"]})
+    assert "'roofline' is not in this profile" in refused(mapping)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("name: [1,\n", "line 2: not YAML"),
+        ("a: 1\na: 2\n", "line 2: not YAML: found duplicate key a"),
+        ("- 1\n", "is not a mapping of profile keys"),
+        ("3\n", "cannot be read as YAML"),
+        ("", "name: missing key"),
+    ],
+)
+def test_broken_file_gives_one_line(tmp_path: Path, text: str, expected: str) -> None:
+    path = tmp_path / "broken.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(SpecsimError) as caught:
+        load_profile(path)
+    assert expected in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_absent_file_names_a_near_one(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("name: x\n", encoding="utf-8")
+    with pytest.raises(SpecsimError, match=r"no such profile file; did you mean 'mine.yaml'\?"):
+        load_profile(tmp_path / "mime.yaml")
+
+
+def test_exponents_without_a_point_are_numbers(tmp_path: Path) -> None:
+    text = yaml_of(GOOD).replace("beta_s: 1.0e-09", "beta_s: 1e-9")
+    assert "1e-9" in text
+    path = tmp_path / "mine.yaml"
+    path.write_text(text, encoding="utf-8")
+    assert load_profile(path).target.seconds(0, 1, 10**9) == pytest.approx(0.001 + 0.02 + 1e-5 + 1.0)
+
+
+def yaml_of(mapping: dict[str, Any]) -> str:
+    from profiler.public.text import yaml_text
+
+    return yaml_text(mapping, "a profile")

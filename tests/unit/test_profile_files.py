@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from specsim.latency.profile import Profile, load_profile
+from specsim.paths import shipped
+
+NAMES = {
+    "adaserve_artifact_llama70b",
+    "adaserve_artifact_qwen32b",
+    "llama70b_1b_4xa100",
+    "llama70b_1b_4xh100",
+    "llama8b_1b_a100",
+    "llama8b_1b_h100",
+    "qwen32b_05b_2xa100",
+    "vicuna7b_160m_a100",
+    "vicuna7b_68m_a100",
+}
+FILES = [shipped("conf") / "profile" / f"{name}.yaml" for name in sorted(NAMES)]
+COMPOSED = [path for path in FILES if not path.stem.startswith("adaserve_artifact")]
+
+
+def load(name: str) -> Profile:
+    return load_profile(shipped("conf") / "profile" / f"{name}.yaml")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_shipped_profile_loads_and_is_plausible(path: Path) -> None:
+    profile = load_profile(path)
+    assert profile.name == path.stem
+    assert "\n" not in profile.description
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 120
+    assert 0.001 < profile.draft.seconds(512, 1, 513) < profile.baseline_s < 0.1
+    assert profile.usable_kv_tokens > 50_000
+    assert profile.target.knee_tokens is not None
+    assert 50 < profile.target.knee_tokens < 600
+    assert all(len(entry["sha256"]) == 64 and entry["licence"] for entry in profile.provenance)
+    assert profile.assumptions
+
+
+@pytest.mark.parametrize("path", COMPOSED, ids=lambda path: path.stem)
+def test_held_out_errors_stand_for_every_kind_of_pass(path: Path) -> None:
+    profile = load_profile(path)
+    for model in (profile.target, profile.draft):
+        assert list(model.fit_error) == ["decode", "verify", "prefill", "mixed"]
+        for error in model.fit_error.values():
+            assert error["median"] <= error["p95"] <= error["worst"] < 0.25
+            assert error["median"] < 0.1
+
+
+@pytest.mark.parametrize("path", COMPOSED, ids=lambda path: path.stem)
+def test_other_form_stays_near(path: Path) -> None:
+    profile = load_profile(path)
+    linear = replace(profile.target, form="linear")
+    assert linear.seconds(512 * 32, 32, 513 * 32) == pytest.approx(
+        profile.target.seconds(512 * 32, 32, 513 * 32), rel=0.25
+    )
+
+
+def test_kv_bytes_of_llama_70b_by_hand() -> None:
+    profile = load("llama70b_1b_4xa100")
+    assert profile.target.kv_bytes_per_token == 80 * 8 * 128 * 2 * 2 == 327_680
+    assert profile.draft.kv_bytes_per_token == 16 * 8 * 64 * 2 * 2
+    weights = 2 * (70_553_706_496 + 1_235_814_400)
+    assert profile.usable_kv_bytes == int(0.9 * 4 * 80 * 2**30) - weights
+    assert profile.usable_kv_tokens == profile.usable_kv_bytes // (327_680 + 32_768)
+
+
+def test_baseline_is_a_decode_pass_at_512_with_overhead() -> None:
+    profile = load("llama70b_1b_4xa100")
+    assert profile.baseline_s == profile.target.seconds(512, 1, 513)
+    without = replace(profile.target, overhead_s=0.0).seconds(512, 1, 513)
+    assert profile.baseline_s == pytest.approx(without + profile.target.overhead_s)
+    assert profile.target.overhead_s > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "baseline_s", "at_512_s"), [("llama70b", 0.030, 0.125), ("qwen32b", 0.028, 0.104)]
+)
+def test_artifact_is_the_authors_table(name: str, baseline_s: float, at_512_s: float) -> None:
+    profile = load(f"adaserve_artifact_{name}")
+    assert profile.baseline_s == baseline_s
+    assert profile.target.seconds(100_000, 512, 1e8) == pytest.approx(at_512_s)
+    assert profile.target.seconds(0, 1, 1) == pytest.approx(baseline_s)
+    assert profile.draft.seconds(0, 64, 64) in (0.005, 0.004)
+
+
+def test_range_of_the_samples_is_known() -> None:
+    target = load("llama70b_1b_4xa100").target
+    assert not target.extrapolates(100_000, 512)
+    assert target.extrapolates(100_000, 5000)
+    assert target.extrapolates(1_000_000, 512)
+
+
+@pytest.mark.parametrize("name", ["llama70b_1b_4xh100", "llama8b_1b_a100", "qwen32b_05b_2xa100"])
+def test_profiles_said_to_carry_the_code_trace_do(name: str) -> None:
+    target = load(name).target
+    assert 2048 / target.seconds(0, 2048, 2048 * 2049 / 2) > 5300

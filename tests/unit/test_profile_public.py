@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from profiler.public import shapes
+from profiler.public.compose import A100, Composer, Group, PassShape, Placement
+from profiler.public.fit import Samples, errors_by_kind, fit_linear, fit_roofline
+from profiler.public.grid import FITTED, HELD_OUT, passes
+from profiler.public.operators import log_interp
+from profiler.public.text import number
+from specsim.latency.forms import Form, Linear, Roofline
+from specsim.paths import shipped
+
+
+def data_folder() -> Path | None:
+    for folder in filter(None, os.environ.get("SPECSIM_DATA", "").split(os.pathsep)):
+        if (Path(folder) / "perf").is_dir():
+            return Path(folder)
+    return None
+
+
+DATA = data_folder()
+needs_data = pytest.mark.skipif(DATA is None, reason="$SPECSIM_DATA is unset or lacks perf/")
+
+
+@pytest.mark.parametrize(
+    ("shape", "parameters"),
+    [
+        (shapes.LLAMA_70B, 70_553_706_496),
+        (shapes.LLAMA_8B, 8_030_261_248),
+        (shapes.LLAMA_1B, 1_235_814_400),
+        (shapes.QWEN_32B, 32_763_876_352),
+        (shapes.QWEN_05B, 494_032_768),
+        (shapes.VICUNA_7B, 6_738_415_616),
+        (shapes.LLAMA_160M, 162_417_408),
+        (shapes.LLAMA_68M, 68_030_208),
+    ],
+)
+def test_parameters_are_those_of_the_published_weights(shape: shapes.ModelShape, parameters: int) -> None:
+    assert shape.parameters == parameters
+
+
+def samples_of(form: Form) -> Samples:
+    work = passes(FITTED, 2**18)
+    context = np.array([float(each.context_tokens) for each in work])
+    batched = np.array([float(each.batched_tokens) for each in work])
+    pairs = np.array([each.attention_pairs for each in work])
+    kinds = np.array([each.kind for each in work])
+    return Samples(kinds, context, batched, pairs, form.seconds_array(context, batched, pairs))
+
+
+def test_linear_fit_recovers_its_own_coefficients() -> None:
+    truth = Linear(5e-8, 2e-4, 0.03)
+    fitted = fit_linear(samples_of(truth))
+    assert isinstance(fitted.form, Linear)
+    assert fitted.form.alpha_s == pytest.approx(5e-8, rel=1e-6)
+    assert fitted.form.delta_s == pytest.approx(0.03, rel=1e-6)
+
+
+@pytest.mark.parametrize("tile", [1, 128])
+def test_roofline_fit_recovers_its_own_coefficients(tile: int) -> None:
+    truth = Roofline(0.03, 2e-5, 0.004, 2e-4, 5e-8, 4e-9, tile_tokens=tile)
+    fitted = fit_roofline(samples_of(truth))
+    assert isinstance(fitted.form, Roofline)
+    assert fitted.form.tile_tokens == tile
+    for name in fitted.standard_errors:
+        assert getattr(fitted.form, name) == pytest.approx(getattr(truth, name), rel=1e-6)
+    errors = errors_by_kind(fitted.form, samples_of(truth), 0.0)
+    assert max(error.worst for error in errors.values()) < 1e-6
+
+
+def test_standard_errors_grow_with_noise() -> None:
+    truth = Linear(5e-8, 2e-4, 0.03)
+    clean = samples_of(truth)
+    noise = 1 + 0.05 * np.random.default_rng(0).standard_normal(len(clean.seconds))
+    noisy = Samples(clean.kinds, clean.context, clean.batched, clean.pairs, clean.seconds * noise)
+    fitted = fit_linear(noisy)
+    assert isinstance(fitted.form, Linear)
+    gamma_error = fitted.standard_errors["gamma_s"]
+    assert gamma_error is not None
+    assert 1e-7 < gamma_error < 1e-5
+    assert abs(fitted.form.gamma_s - 2e-4) < 4 * gamma_error
+
+
+def test_held_out_passes_share_no_size_with_the_fitted() -> None:
+    fitted = {(work.kind, work.groups) for work in passes(FITTED, 2**18)}
+    held_out = passes(HELD_OUT, 2**18)
+    assert {work.kind for work in held_out} == {"decode", "verify", "prefill", "mixed"}
+    assert not any((work.kind, work.groups) in fitted for work in held_out)
+    assert not set(FITTED.requests) & set(HELD_OUT.requests)
+    assert not set(FITTED.chunks) & set(HELD_OUT.chunks)
+
+
+def test_pass_shape_counts_tokens_as_the_forms_define_them() -> None:
+    mixed = PassShape("mixed", (Group(1, 100, 10), Group(4, 1000, 1)))
+    assert mixed.context_tokens == 100 + 4000
+    assert mixed.batched_tokens == 10 + 4
+    assert mixed.attention_pairs == 10 * 100 + 55 + 4 * 1001
+    assert mixed.logit_rows == 5
+    assert PassShape("verify", (Group(4, 1000, 8, tree=True),)).logit_rows == 32
+
+
+def test_log_interpolation_is_exact_on_powers_and_proportional_beyond() -> None:
+    axis = np.array([1.0, 10.0, 100.0])
+    assert log_interp(30.0, axis, axis**2) == pytest.approx(900.0)
+    assert log_interp(0.5, axis, axis**2) == pytest.approx(1.0)
+    assert log_interp(300.0, axis, axis**2) == pytest.approx(3 * 10**4)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(5e-8, "5.0e-08"), (0.0, "0.0"), (1234567.0, "1.23457e+06"), (0.1 + 0.2, "0.3")]
+)
+def test_numbers_have_six_digits_and_a_point(value: float, text: str) -> None:
+    assert number(value) == text
+
+
+@needs_data
+def test_committed_profiles_are_what_the_script_writes(tmp_path: Path) -> None:
+    from profiler.public.__main__ import main
+
+    assert main(["--data", str(DATA), "--out", str(tmp_path)]) == 0
+    written = sorted(tmp_path.iterdir())
+    assert len(written) == 9
+    for path in written:
+        assert path.read_bytes() == (shipped("conf") / "profile" / path.name).read_bytes(), path.name
+
+
+@needs_data
+def test_composed_decode_reads_the_weights_about_once() -> None:
+    """A bound from first principles: no faster than A100 memory (2.039 TB/s), no slower than 60% of it."""
+    assert DATA is not None
+    composer = Composer(DATA, Placement(shapes.LLAMA_8B, A100, 1, 32, 8, "meta-llama/Meta-Llama-3-8B"))
+    seconds = composer.seconds(PassShape("decode", (Group(1, 512, 1),)))
+    read = (shapes.LLAMA_8B.weights_bytes - shapes.LLAMA_8B.vocab * 4096 * 2) / 2.039e12
+    assert read < seconds < read / 0.6
+
+
+@needs_data
+def test_table_command_writes_the_tables_of_the_docs(capsys: pytest.CaptureFixture[str]) -> None:
+    from profiler.public.__main__ import main
+
+    out = shipped("conf") / "profile"
+    assert main(["--data", str(DATA), "--out", str(out), "--tables"]) == 0
+    tables = capsys.readouterr().out
+    docs = (out.parent.parent / "docs" / "profiles.md").read_text(encoding="utf-8")
+    assert tables.count("| `") > 20
+    assert tables in docs
+
+
+def test_missing_data_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from profiler.public.__main__ import main
+
+    assert main(["--data", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    assert "perf/vidur" in message

@@ -1,0 +1,229 @@
+"""The run folder: same bytes for same inputs, never half a run, and errors a person can act on."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from specsim.errors import SpecsimError
+from specsim.metrics import store
+from specsim.metrics.schema import PASS_COLUMNS, REQUEST_COLUMNS
+from specsim.metrics.store import is_run, read_run, write_run
+
+FILES = {"metrics.json", "requests.parquet", "config.yaml", "provenance.json"}
+
+
+def table(rows=3):
+    sample = {"int64": 7, "float64": 0.5, "string": "chat", "bool": True}
+    frame = pd.DataFrame({name: [sample[kind]] * rows for name, kind in REQUEST_COLUMNS.items()})
+    frame["request_id"] = np.arange(rows)
+    frame["tpot_s"] = [0.03, np.nan, 0.05][:rows]
+    return frame
+
+
+def passes(rows=4):
+    return {name: np.arange(rows) % 2 for name in PASS_COLUMNS}
+
+
+def parts(**changes):
+    given = {
+        "table": table(),
+        "metrics": {"completed": 3, "mean_tpot_ms": None, "specsim": {"schema_version": 1, "arrived": 3}},
+        "config": {"seed": 0, "scheduler": {"name": "adaserve"}},
+        "provenance": {"host": "here", "iterations_per_wall_s": 1234.5},
+        "passes": None,
+    }
+    return given | changes
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def run(tmp_path):
+    write_run(tmp_path / "run", **parts())
+    return tmp_path / "run"
+
+
+def only_line(folder):
+    with pytest.raises(SpecsimError) as raised:
+        read_run(folder)
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+def test_what_is_written_is_read(run):
+    stored = read_run(run)
+    assert stored.metrics == parts()["metrics"]
+    assert stored.config == parts()["config"]
+    assert stored.provenance == parts()["provenance"]
+    assert stored.passes is None
+    pd.testing.assert_frame_equal(stored.requests, table(), check_dtype=False)
+    assert {path.name for path in run.iterdir()} == FILES
+
+
+def test_types_on_disk_are_those_of_the_schema(tmp_path):
+    write_run(tmp_path / "run", **parts(passes=passes()))
+    for name, types in (("requests.parquet", REQUEST_COLUMNS), ("passes.parquet", PASS_COLUMNS)):
+        schema = pq.read_schema(tmp_path / "run" / name)
+        on_disk = {field.name: str(field.type).replace("double", "float64") for field in schema}
+        assert list(on_disk.items()) == list(types.items())
+        assert schema.metadata == {b"specsim_schema_version": b"1"}
+
+
+def test_same_inputs_give_same_bytes(tmp_path):
+    write_run(tmp_path / "a", **parts(passes=passes()))
+    reordered = {"scheduler": {"name": "adaserve"}, "seed": 0}
+    write_run(tmp_path / "b", **parts(passes=passes(), config=reordered))
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+
+
+def test_index_and_extra_columns_leave_no_trace(tmp_path, run):
+    frame = table().set_index(np.array([9, 8, 7])).assign(mine=1)
+    write_run(tmp_path / "b", **parts(table=frame))
+    assert contents(tmp_path / "b") == contents(run)
+
+
+def test_replacing_a_run_keeps_foreign_files_and_drops_old_passes(tmp_path):
+    folder = tmp_path / "run"
+    write_run(folder, **parts(passes=passes()))
+    (folder / "notes.txt").write_text("mine")
+    write_run(folder, **parts(table=table(2)))
+    assert {path.name for path in folder.iterdir()} == FILES | {"notes.txt"}
+    assert len(read_run(folder).requests) == 2
+
+
+@pytest.mark.parametrize("existing", [False, True])
+def test_failure_while_writing_changes_nothing(tmp_path, monkeypatch, existing):
+    folder = tmp_path / "run"
+    if existing:
+        write_run(folder, **parts())
+    before = contents(folder) if existing else None
+
+    def fail(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pq, "write_table", fail)
+    with pytest.raises(SpecsimError, match=r"cannot write run folder '.*run': No space left on device$"):
+        write_run(folder, **parts(metrics={"specsim": {"schema_version": 1}}))
+    assert (contents(folder) if existing else None) == before
+    assert [path.name for path in tmp_path.iterdir()] == (["run"] if existing else [])
+
+
+def test_interruption_while_replacing_leaves_no_mixture(run, monkeypatch):
+    replace = Path.replace
+    placed = []
+
+    def interrupted(self, target):
+        if placed:
+            raise KeyboardInterrupt
+        placed.append(target)
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_run(run, **parts(table=table(2)))
+    assert len(placed) == 1
+    assert not is_run(run)
+    assert not list(run.glob(".*"))
+
+
+def test_metrics_are_placed_last(run, monkeypatch):
+    replace = Path.replace
+    placed = []
+    monkeypatch.setattr(Path, "replace", lambda self, to: placed.append(to.name) or replace(self, to))
+    write_run(run, **parts())
+    assert placed[-1] == "metrics.json"
+    assert set(placed) == FILES
+
+
+def test_nan_in_json_is_refused(tmp_path):
+    with pytest.raises(SpecsimError, match=r"metrics\.json cannot hold NaN"):
+        write_run(tmp_path / "run", **parts(metrics={"completed": float("nan")}))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_file_in_the_way_is_named(tmp_path):
+    (tmp_path / "run").write_text("")
+    with pytest.raises(SpecsimError, match=r"run folder '.*run' is a file"):
+        write_run(tmp_path / "run", **parts())
+
+
+def test_missing_folder_names_the_nearest(run):
+    assert only_line(run.with_name("rum")) == f"no run folder '{run.with_name('rum')}'; did you mean '{run}'?"
+
+
+def test_folder_of_runs_names_one_inside(run):
+    line = only_line(run.parent)
+    assert "is no run folder" in line
+    assert line.endswith(f"did you mean '{run}'?")
+
+
+def test_damaged_json_names_file_and_line(run):
+    text = (run / "metrics.json").read_text()
+    (run / "metrics.json").write_text(text[: text.index("specsim")])
+    assert f"'{run / 'metrics.json'}' line 4 is damaged: not JSON" in only_line(run)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b"[1]", "holds list; expected a JSON object"),
+        (b"{}", "has no specsim.schema_version"),
+        (b'{"specsim": {"schema_version": 2}}', "has schema_version 2; this specsim reads up to 1"),
+        (b"\xff\xfe", "byte 0 is damaged: not UTF-8 text"),
+    ],
+)
+def test_metrics_of_something_else(run, text, expected):
+    (run / "metrics.json").write_bytes(text)
+    assert expected in only_line(run)
+
+
+def test_damaged_parquet_is_found_at_access(run):
+    path = run / "requests.parquet"
+    path.write_bytes(path.read_bytes()[:-100])
+    stored = read_run(run)
+    with pytest.raises(SpecsimError, match=r"requests\.parquet' is damaged: not a Parquet file") as raised:
+        _ = stored.requests
+    assert "\n" not in str(raised.value)
+
+
+def test_missing_column_is_named(run):
+    path = run / "requests.parquet"
+    pq.write_table(pq.read_table(path).drop_columns(["slo_class"]), path)
+    with pytest.raises(SpecsimError, match=r"lacks the column 'slo_class'"):
+        _ = read_run(run).requests
+
+
+def test_damaged_or_missing_config(run):
+    (run / "config.yaml").write_text("a: [1")
+    with pytest.raises(SpecsimError, match=r"config\.yaml' is damaged: not YAML") as raised:
+        _ = read_run(run).config
+    assert "\n" not in str(raised.value)
+    (run / "config.yaml").unlink()
+    with pytest.raises(SpecsimError, match=r"config\.yaml' is missing"):
+        _ = read_run(run).config
+
+
+def test_a_folder_named_like_a_sweep_adds_no_column(tmp_path):
+    folder = tmp_path / "scheduler=adaserve" / "rps=2"
+    write_run(folder, **parts())
+    assert list(read_run(folder).requests.columns) == list(REQUEST_COLUMNS)
+
+
+def test_is_run_needs_both_files(run):
+    assert is_run(run)
+    (run / "requests.parquet").unlink()
+    assert not is_run(run)
+    assert not is_run(run / "nothing")
+
+
+def test_json_is_readable_and_ends_with_a_newline(run):
+    text = (run / "provenance.json").read_text()
+    assert text.endswith("}\n")
+    assert list(json.loads(text)) == sorted(parts()["provenance"])
+    assert store.METRICS_FILE in {path.name for path in run.iterdir()}

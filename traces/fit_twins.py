@@ -1,0 +1,257 @@
+"""Make what ships under ``traces/`` from the real files: Azure's twins, the toys, the table of differences.
+
+    python traces/fit_twins.py --data DIR     # a folder that holds the real files, at any depth
+
+The same files give the same rows. A twin keeps the real count of requests in every second, redraws the rest:
+
+- *arrivals*: a second takes the spacings of another second of the same count (and like neighbours, idle or
+  busy), turned round, half of the time backwards, every spacing jittered; a count that occurs once keeps its
+  own spacings in another order. Bursts within milliseconds survive so, their moments do not.
+- *lengths*: windows of 10 s that are close in time and alike in load (requests; prompt and output tokens per
+  request) form a cell of about seven; pairs (prompt, output) are drawn from the cell's rank copula, jittered,
+  read off its smoothed quantile functions and strewn over the cell. Within a cell the order is random.
+
+Of ``DRAWS`` such twins the one whose worst statistic is nearest to the real one is kept.
+Tails are not made up: no length lies outside the range its cell has in the real trace.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from specsim.paths import shipped
+from specsim.workload.describe import QUANTILES, Shape, describe
+from specsim.workload.load import load_trace
+from specsim.workload.trace import Floats, Ints, Trace, TraceSource
+
+SEED, DRAWS = 2023, 24
+TWINS = ("azure_code", "azure_conv")
+TOYS = ("mooncake_conversation", "mooncake_synthetic")
+FIGURES = ("adaserve_fig8", "adaserve_fig10", "adaserve_fig11", "adaserve_fig14", "adaserve_fig15")
+TOY_ROWS = 300
+JITTER_GAP = 0.05
+JITTER_RANK = 0.02
+WINDOWS_PER_CELL = 7
+WINDOW_S = 10
+
+
+def draw_arrivals(real_s: Floats, rng: np.random.Generator) -> Floats:
+    """Return arrivals (N,) with the real count in every second, at a resolution of 1 us, the first at 0."""
+    second = real_s.astype(np.int64)
+    starts = np.flatnonzero(np.diff(second, prepend=-1))
+    offsets = np.split(real_s - second, starts[1:])
+    spacings = [np.diff(part, prepend=0.0, append=1.0) for part in offsets]
+    drawn = []
+    for pattern, own in _patterns(second[starts], spacings, rng):
+        inner = rng.permutation(pattern[1:-1]) if own else _turned(pattern[1:-1], rng)
+        parts = np.concatenate([pattern[:1], inner, pattern[-1:]])
+        parts = parts * np.exp(rng.normal(0, JITTER_GAP, len(parts)))
+        drawn.append(np.minimum(np.cumsum(parts[:-1]) / parts.sum(), 0.999999))
+    drawn[0] -= drawn[0][0]
+    return np.asarray(np.round(second + np.concatenate(drawn), 6), np.float64)
+
+
+def _patterns(
+    second: Ints, spacings: list[Floats], rng: np.random.Generator
+) -> Iterator[tuple[Floats, bool]]:
+    """Yield for every busy second the spacings of one of its kind, and whether it is that second itself."""
+    before = np.diff(second, prepend=-2) > 1
+    after = np.diff(second, append=second[-1] + 2) > 1
+    kinds = [(len(gaps), bool(b), bool(a)) for gaps, b, a in zip(spacings, before, after, strict=True)]
+    alike: dict[tuple[int, bool, bool], list[int]] = {}
+    same: dict[int, list[int]] = {}
+    for i, kind in enumerate(kinds):
+        alike.setdefault(kind, []).append(i)
+        same.setdefault(kind[0], []).append(i)
+    for i, kind in enumerate(kinds):
+        others = [j for j in alike[kind] if j != i] or [j for j in same[kind[0]] if j != i] or [i]
+        chosen = others[rng.integers(len(others))]
+        yield spacings[chosen], chosen == i
+
+
+def _turned(gaps: Floats, rng: np.random.Generator) -> Floats:
+    """Return the gaps from a random place on, round the end, half of the time backwards; neighbours stay."""
+    turned = np.roll(gaps, rng.integers(len(gaps))) if len(gaps) else gaps
+    return turned[::-1] if rng.random() < 0.5 else turned
+
+
+def load_cells(trace: Trace) -> Ints:
+    """Return the cell (N,) of every row: windows close in time, of similar requests, prompts and outputs."""
+    window = (trace.arrival_s / WINDOW_S).astype(np.int64)
+    busy, where = np.unique(window, return_inverse=True)
+    count = np.bincount(where)
+    prompt, output = (
+        np.bincount(where, weights=w) / count for w in (trace.prompt_tokens, trace.output_tokens)
+    )
+    eras = max(1, round(len(busy) / (8 * WINDOWS_PER_CELL)))
+    cell = np.zeros(len(busy), np.int64)
+    for values, bins in ((busy, eras), (count, 2), (prompt, 2), (output, 2)):
+        split = np.zeros(len(busy), np.int64)
+        for one in np.unique(cell):
+            mine = np.flatnonzero(cell == one)
+            order = np.argsort(np.argsort(values[mine], kind="stable"), kind="stable")
+            split[mine] = order * bins // len(mine)
+        cell = cell * bins + split
+    return np.asarray(cell[where], np.int64)
+
+
+def redrawn(values: Ints, rng: np.random.Generator) -> Ints:
+    """Return values (n,) of nearly the same ranks, read off the smoothed quantile function of ``values``."""
+    n = len(values)
+    rank = np.argsort(np.lexsort((rng.random(n), values)))
+    rank = np.argsort(np.argsort(rank + rng.normal(0, JITTER_RANK * n, n)))
+    drawn = np.interp(rank + rng.uniform(-0.5, 0.5, n), np.arange(n), np.sort(values))
+    return np.asarray(np.rint(drawn), np.int64)
+
+
+def draw_lengths(trace: Trace, cells: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    """Return prompt and output tokens (N,), drawn cell by cell."""
+    prompt, output = trace.prompt_tokens.copy(), trace.output_tokens.copy()
+    for cell in np.unique(cells):
+        mine = np.flatnonzero(cells == cell)
+        to = rng.permutation(mine)
+        prompt[to], output[to] = (
+            redrawn(trace.prompt_tokens[mine], rng),
+            redrawn(trace.output_tokens[mine], rng),
+        )
+    return prompt, output
+
+
+def twin_of(real: Trace) -> Trace:
+    """Return the nearest of ``DRAWS`` twins of a real trace; none of its rows is real to the millisecond."""
+    shape, cells = describe(real), load_cells(real)
+    drawn = [_twin(real, cells, np.random.default_rng((SEED, draw))) for draw in range(DRAWS)]
+    new = [twin for twin in drawn if not carried(real, twin, 0.001)]
+    if not new:
+        raise SystemExit(f"{real.source.name}: every draw carries a row over; choose another SEED")
+    return min(new, key=lambda twin: worst(shape, describe(twin)))
+
+
+def _twin(real: Trace, cells: Ints, rng: np.random.Generator) -> Trace:
+    arrival_rng, length_rng = rng.spawn(2)
+    arrival_s = draw_arrivals(real.arrival_s, arrival_rng)
+    prompt, output = draw_lengths(real, cells, length_rng)
+    return Trace(arrival_s, prompt, output, real.row, TraceSource(real.source.name, "twin"))
+
+
+def worst(real: Shape, twin: Shape) -> float:
+    """Return the largest relative difference of any statistic; rank correlations, near 0, are left out."""
+    return max(abs(b / a - 1) for name, a, b in compared(real, twin) if "rank" not in name)
+
+
+def carried(real: Trace, twin: Trace, width_s: float) -> int:
+    """Return how many rows of the twin share (arrival to ``width_s``, prompt, output) with a real row."""
+
+    def rows(trace: Trace) -> list[tuple[int, int, int]]:
+        tick = (trace.arrival_s / width_s).astype(np.int64)
+        return list(
+            zip(tick.tolist(), trace.prompt_tokens.tolist(), trace.output_tokens.tolist(), strict=True)
+        )
+
+    known = set(rows(real))
+    return sum(row in known for row in rows(twin))
+
+
+def write_csv(file: Path, trace: Trace) -> None:
+    """Write a trace as a user's file (docs/traces.md), gzip without a date, atomically."""
+    names = ["arrival_s", "prompt_tokens", "output_tokens"]
+    cells: list[list[str]] = [
+        [f"{value:.6f}" for value in trace.arrival_s],
+        [str(value) for value in trace.prompt_tokens],
+        [str(value) for value in trace.output_tokens],
+    ]
+    if trace.slo_class is not None:
+        names.append("slo_class")
+        cells.append([trace.slo_names[code] for code in trace.slo_class])
+    for name in ("tpot_slo_s", "tpot_slo_ratio"):
+        column = getattr(trace, name)
+        if column is not None:
+            names.append(name)
+            cells.append(["" if np.isnan(value) else f"{value:g}" for value in column])
+    lines = [",".join(row) for row in zip(*cells, strict=True)]
+    write(file, gzip.compress("\n".join([",".join(names), *lines, ""]).encode(), 9, mtime=0))
+
+
+def write(file: Path, content: bytes) -> None:
+    """Write a file atomically."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    part = file.with_name(file.name + ".tmp")
+    part.write_bytes(content)
+    part.replace(file)
+
+
+def entry(name: str, **changes: Any) -> dict[str, Any]:
+    """Return the shipped YAML of a trace with some keys changed."""
+    values = yaml.safe_load((shipped("conf") / "trace" / f"{name}.yaml").read_text())
+    return {**values, "twin": False, **changes}
+
+
+def compared(real: Shape, twin: Shape) -> Iterator[tuple[str, float, float]]:
+    """Yield (statistic, real, twin), quantiles one by one."""
+    theirs: Mapping[str, Any] = asdict(twin)
+    for name, value in asdict(real).items():
+        if isinstance(value, tuple):
+            for q, a, b in zip(QUANTILES, value, theirs[name], strict=True):
+                yield f"{name} {q:.0%}", a, b
+        else:
+            yield name, value, theirs[name]
+
+
+def table(pairs: dict[str, tuple[Trace, Trace]]) -> str:
+    """Return the Markdown table twin against real."""
+    text = [
+        "# Twin against real",
+        "",
+        "Written by `python traces/fit_twins.py --data DIR`; bins start at the first",
+    ]
+    text += ["arrival, dispersion = variance / mean, correlations are of ranks.", ""]
+    for name, (real, twin) in pairs.items():
+        text += [f"## {name}", "", "| statistic | real | twin | difference |", "|---|---|---|---|"]
+        for label, a, b in compared(describe(real), describe(twin)):
+            off = f"{b - a:+.3f}" if "rank" in label else f"{(b - a) / a:+.2%}"
+            text.append(f"| {label} | {a:.6g} | {b:.6g} | {off} |")
+        for width_s in (1.0, 0.001):
+            count = carried(real, twin, width_s)
+            text.append(f"| rows with a real (arrival to {width_s:g} s, prompt, output) | | {count} | |")
+        text.append("")
+    return "\n".join(text)
+
+
+def main() -> None:
+    """Write twins, toys, ``real_statistics.json`` and ``twins.md``."""
+    parser = argparse.ArgumentParser(description="Fit the shipped twins and cut the toys")
+    parser.add_argument("--data", required=True, help="folder that holds the real files, at any depth")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="where to write")
+    chosen = parser.parse_args()
+    os.environ["SPECSIM_DATA"] = str(Path(chosen.data).resolve())
+    pairs: dict[str, tuple[Trace, Trace]] = {}
+    for name in TWINS:
+        real = load_trace(entry(name), seed=0)
+        pairs[name] = (real, twin_of(real))
+        write_csv(chosen.out / f"{name}_twin.csv.gz", pairs[name][1])
+    for name in TOYS:
+        write_csv(chosen.out / f"{name}_toy.csv.gz", load_trace(entry(name), seed=0, requests=TOY_ROWS))
+    for name in FIGURES:
+        for point in [place["point"] for place in entry(name)["points"]]:
+            toy = load_trace(entry(name, point=point), seed=0, requests=TOY_ROWS)
+            write_csv(chosen.out / entry(name)["ships"].format(point=float(point)), toy)
+    figures = {name: asdict(describe(real)) for name, (real, _) in pairs.items()}
+    write(chosen.out / "real_statistics.json", (json.dumps(figures, indent=1) + "\n").encode())
+    write(chosen.out / "twins.md", table(pairs).encode())
+    logging.getLogger(__name__).info("written to %s", chosen.out)
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    main()
