@@ -1,0 +1,1 @@
+"""specsim profiler: the only room that may import torch."""

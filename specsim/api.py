@@ -19,6 +19,8 @@ from specsim.metrics.store import StoredRun, is_run, read_run, write_run
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from specsim.metrics.schema import RunTotals
+
 Watcher = Callable[[int], None]
 
 
@@ -110,7 +112,11 @@ def load_run(folder: str | Path) -> StoredRun:
 
 
 def sweep(
-    axes: Mapping[str, Sequence[Any]], *, out: str | Path | None = None, progress: bool = False, **settings: Any
+    axes: Mapping[str, Sequence[Any]],
+    *,
+    out: str | Path | None = None,
+    progress: bool = False,
+    **settings: Any,
 ) -> list[Run]:
     """Run every combination of `axes`, the last one fastest; every point is checked before the first starts.
 
@@ -190,7 +196,7 @@ def execute(plan: Plan, folder: Path | None, *, progress: bool = False, resume: 
     loop_s = time.perf_counter() - clock
     table = request_table(record.columns, experiment.tpot_measure)
     metrics = summarise(table, record.totals, experiment.window)
-    notes = experiment.notes + _out_of_range(experiment, record.most_context_tokens, record.most_batched_tokens)
+    notes = experiment.notes + _out_of_range(record.totals)
     provenance = _provenance(experiment, notes, started, loop_s, record.totals.iterations)
     if folder is not None:
         write_run(folder, table=table, metrics=metrics, config=config, provenance=provenance, passes=record.passes)
@@ -268,14 +274,11 @@ def _bar(total: int, unit: str, progress: bool) -> Iterator[Watcher | None]:
         yield watch
 
 
-def _out_of_range(experiment: Experiment, context: tuple[int, int], batched: tuple[int, int]) -> tuple[str, ...]:
-    models = (experiment.profile.draft, experiment.profile.target)
-    return tuple(
-        f"passes of {model.name} reached {batched[kind]} batched and {context[kind]} context tokens, "
-        f"outside the range the profile was fitted on: extrapolated"
-        for kind, model in enumerate(models)
-        if batched[kind] and model.extrapolates(context[kind], batched[kind])
-    )
+def _out_of_range(totals: RunTotals) -> tuple[str, ...]:
+    outside, passes = totals.out_of_range_passes, totals.iterations + totals.draft_passes
+    if not outside:
+        return ()
+    return (f"{outside} of {passes} passes lie outside the range the profile was fitted on: extrapolated",)
 
 
 def _provenance(
@@ -289,7 +292,11 @@ def _provenance(
         "started": started.isoformat(timespec="seconds"),
         "loop_wall_s": loop_s,
         "iterations_per_wall_s": iterations / loop_s,
-        "host": {"machine": platform.machine(), "system": platform.system(), "python": platform.python_version()},
+        "host": {
+            "machine": platform.machine(),
+            "system": platform.system(),
+            "python": platform.python_version(),
+        },
         "versions": {name: version(name) for name in packages},
         "trace": {
             "name": source.name,

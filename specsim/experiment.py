@@ -83,7 +83,14 @@ def prepare(config: Mapping[str, Any], names: Mapping[str, str]) -> Experiment:
         f"{cut} outputs are longer than their class's max_tokens and end there" if cut else None,
     )
     return Experiment(
-        simulation, config, names, truth, mix.tpot_measure, window, trace.source, tuple(note for note in notes if note)
+        simulation,
+        config,
+        names,
+        truth,
+        mix.tpot_measure,
+        window,
+        trace.source,
+        tuple(note for note in notes if note),
     )
 
 

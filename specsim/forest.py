@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
 from specsim.request import Bools, Floats, Ints
 
@@ -28,12 +27,34 @@ class Forest:
         product of confidences along the path (AdaServe Eq. 7); 1 at roots.
     """
 
-    __slots__ = ("_numbers", "_odds", "rows")
+    __slots__ = (
+        "_numbers",
+        "_odds",
+        "depth",
+        "parent",
+        "path_probability",
+        "probability",
+        "row",
+        "rows",
+        "slot",
+        "token",
+    )
 
-    def __init__(self, rows: int, numbers: npt.NDArray[np.int64], odds: Floats) -> None:
+    rows: int
+    row: Ints
+    parent: Ints
+    depth: Ints
+    token: Ints
+    slot: Ints
+    probability: Floats
+    path_probability: Floats
+
+    def __init__(self, rows: int, numbers: Ints, odds: Floats) -> None:
         self.rows = rows
         self._numbers = numbers
         self._odds = odds
+        self.row, self.parent, self.depth, self.token, self.slot = numbers
+        self.probability, self.path_probability = odds
 
     @staticmethod
     @lru_cache(maxsize=1024)
@@ -47,42 +68,7 @@ class Forest:
         return Forest(rows, numbers, odds)
 
     def __len__(self) -> int:
-        return self._numbers.shape[1]
-
-    @property
-    def row(self) -> Ints:
-        """Tree of each node, (nodes,)."""
-        return self._numbers[_ROW]
-
-    @property
-    def parent(self) -> Ints:
-        """Parent node of each node, (nodes,), -1 at roots."""
-        return self._numbers[_PARENT]
-
-    @property
-    def depth(self) -> Ints:
-        """Distance from the root in tokens, (nodes,)."""
-        return self._numbers[_DEPTH]
-
-    @property
-    def token(self) -> Ints:
-        """Drafted token of each node, (nodes,), -1 at roots."""
-        return self._numbers[_TOKEN]
-
-    @property
-    def slot(self) -> Ints:
-        """The backend's mark of each node, (nodes,), -1 at roots."""
-        return self._numbers[_SLOT]
-
-    @property
-    def probability(self) -> Floats:
-        """Confidence in each node given its path, (nodes,)."""
-        return self._odds[_PROBABILITY]
-
-    @property
-    def path_probability(self) -> Floats:
-        """Product of confidences from the root to each node, (nodes,)."""
-        return self._odds[_PATH]
+        return len(self.row)
 
     @property
     def draft_nodes(self) -> int:

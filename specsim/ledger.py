@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from sortedcontainers import SortedList
@@ -40,11 +41,26 @@ class Progress:
     first_decode_s: Floats
     last_token_s: Floats
     finish_s: Floats
+    decoded_tokens: Ints
     draft_tokens: Ints
     accepted_tokens: Ints
     verifications: Ints
     speculations: Ints
     preemptions: Ints
+
+
+class Gaps(NamedTuple):
+    """Inter-token latencies of one pass, (m,) each: the request, and the time since its previous emission."""
+
+    requests: Ids
+    seconds: Floats
+
+
+def _nothing_yet(n: int) -> Progress:
+    arrays: dict[str, Any] = {
+        name: _times(n) if name.endswith("_s") else _numbers(n) for name in Progress.__dataclass_fields__
+    }
+    return Progress(**arrays)
 
 
 def _numbers(n: int) -> Ints:
@@ -67,9 +83,7 @@ class Ledger:
     def __init__(self, size: int, memory: Memory) -> None:
         n = size
         self.facts = Facts(_times(n), _numbers(n), _numbers(n), _numbers(n), _times(n), _times(n))
-        self.progress = Progress(
-            *(_numbers(n) for _ in range(3)), *(_times(n) for _ in range(4)), *(_numbers(n) for _ in range(5))
-        )
+        self.progress = _nothing_yet(n)
         self.pool = KvPool(memory, n)
         self.waiting: SortedList[int] = SortedList()
         self.rejected: dict[int, str] = {}
@@ -184,7 +198,7 @@ class Ledger:
             np.maximum.at(self._draft_depth, ids[rows], work.forest.depth[work.leaves])
             self._mark_decoding(ids[rows], start_s)
 
-    def commit_verify(self, work: Verify, answer: Emitted, start_s: float, now_s: float) -> Floats:
+    def commit_verify(self, work: Verify, answer: Emitted, start_s: float, now_s: float) -> Gaps:
         """Book a verification; return the gap since each emitting request's previous emission (inter-token latency).
 
         Only the accepted path stays cached; finished requests free everything.
@@ -192,7 +206,7 @@ class Ledger:
         ids, progress = work.requests, self.progress
         self._mark_decoding(ids, start_s)
         before = progress.emitted_tokens[ids]
-        decoding = (work.chunks == 1) & (before > 0)
+        decoding = (before > 0) & (answer.tokens > 0)
         progress.target_cached[ids] += work.chunks + answer.matched
         self._admit(ids)
         if work.forest.draft_nodes:
@@ -201,6 +215,7 @@ class Ledger:
             progress.speculations[ids] += tree > 0
         progress.accepted_tokens[ids] += answer.accepted
         progress.verifications[ids] += decoding
+        progress.decoded_tokens[ids] += np.where(decoding, answer.tokens, 0)
         self._keep_drafted(ids, answer.matched)
         progress.emitted_tokens[ids] = before + answer.tokens
         self.pool.hold(TARGET, ids, progress.target_cached[ids])
@@ -221,14 +236,14 @@ class Ledger:
         if first.any():
             self.progress.first_decode_s[ids[first]] = start_s
 
-    def _stamp(self, ids: Ids, before: Ints, answer: Emitted, now_s: float) -> Floats:
+    def _stamp(self, ids: Ids, before: Ints, answer: Emitted, now_s: float) -> Gaps:
         progress = self.progress
         emitting = answer.tokens > 0
         first = emitting & (before == 0)
         if first.any():
             progress.first_token_s[ids[first]] = now_s
         later = ids[emitting & (before > 0)]
-        gaps: Floats = now_s - progress.last_token_s[later]
+        gaps = Gaps(later, now_s - progress.last_token_s[later])
         progress.last_token_s[ids[emitting]] = now_s
         return gaps
 

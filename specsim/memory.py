@@ -59,8 +59,9 @@ class KvPool:
 
     def held_bytes(self, ids: Ids) -> Ints:
         """Return the bytes that each request holds, (n,)."""
-        held: Ints = self._blocks[TARGET, ids] * self._block_bytes[TARGET]
-        return held + self._blocks[DRAFT, ids] * self._block_bytes[DRAFT]
+        target, draft = self._blocks[:, ids]
+        held: Ints = target * self._block_bytes[TARGET] + draft * self._block_bytes[DRAFT]
+        return held
 
     def hold(self, model: int, ids: Ids, tokens: Ints) -> None:
         """Make each request hold exactly the blocks of `tokens` (n,) cached tokens of one model.

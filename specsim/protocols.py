@@ -38,6 +38,10 @@ class ModelBelief(Protocol):
         """Return the seconds of many passes, arguments broadcast together."""
         ...
 
+    def extrapolates(self, context_tokens: float, batched_tokens: float) -> bool:
+        """Return whether a pass lies outside the range that the model was fitted on."""
+        ...
+
 
 class Belief(Protocol):
     """What a scheduler believes of the hardware; equal to the truth unless a study separates them."""

@@ -54,13 +54,11 @@ class Simulation:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a run leaves: a row per request, totals, on request a row per pass, and the largest pass of each model."""
+    """What a run leaves: a row per request, totals, on request a row per pass."""
 
     columns: RequestColumns
     totals: RunTotals
     passes: dict[str, npt.NDArray[Any]] | None
-    most_context_tokens: tuple[int, int]
-    most_batched_tokens: tuple[int, int]
 
 
 def run(simulation: Simulation, progress: Progress | None = None) -> Record:
@@ -73,7 +71,7 @@ def run(simulation: Simulation, progress: Progress | None = None) -> Record:
     """
     env = simpy.Environment()
     replicas: list[Replica] = []
-    recorder = Recorder(simulation.keep_passes, lambda name: len(replicas[name].ledger.waiting))
+    recorder = Recorder(simulation.keep_passes, simulation.truth, lambda name: len(replicas[name].ledger.waiting))
     replicas += [_replica(env, name, simulation, recorder) for name in range(simulation.replicas)]
     for replica in replicas:
         env.process(replica.serve())
@@ -136,7 +134,7 @@ def _record(simulation: Simulation, ledgers: list[Ledger], recorder: Recorder) -
         verifications=over_replicas("verifications"),
         speculations=over_replicas("speculations"),
         preemptions=over_replicas("preemptions"),
-        decoded_tokens=np.maximum(emitted - 1, 0),
+        decoded_tokens=over_replicas("decoded_tokens"),
         tpot_slo_s=told.tpot_slo_s,
         ttft_slo_s=told.ttft_slo_s,
         rejected_reason=codes,
@@ -148,6 +146,4 @@ def _record(simulation: Simulation, ledgers: list[Ledger], recorder: Recorder) -
         columns,
         recorder.totals(duration_s, len(ledgers)),
         recorder.passes(),
-        (recorder.most_context_tokens[0], recorder.most_context_tokens[1]),
-        (recorder.most_batched_tokens[0], recorder.most_batched_tokens[1]),
     )

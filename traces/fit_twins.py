@@ -62,9 +62,7 @@ def draw_arrivals(real_s: Floats, rng: np.random.Generator) -> Floats:
     return np.asarray(np.round(second + np.concatenate(drawn), 6), np.float64)
 
 
-def _patterns(
-    second: Ints, spacings: list[Floats], rng: np.random.Generator
-) -> Iterator[tuple[Floats, bool]]:
+def _patterns(second: Ints, spacings: list[Floats], rng: np.random.Generator) -> Iterator[tuple[Floats, bool]]:
     """Yield for every busy second the spacings of one of its kind, and whether it is that second itself."""
     before = np.diff(second, prepend=-2) > 1
     after = np.diff(second, append=second[-1] + 2) > 1
@@ -91,9 +89,7 @@ def load_cells(trace: Trace) -> Ints:
     window = (trace.arrival_s / WINDOW_S).astype(np.int64)
     busy, where = np.unique(window, return_inverse=True)
     count = np.bincount(where)
-    prompt, output = (
-        np.bincount(where, weights=w) / count for w in (trace.prompt_tokens, trace.output_tokens)
-    )
+    prompt, output = (np.bincount(where, weights=w) / count for w in (trace.prompt_tokens, trace.output_tokens))
     eras = max(1, round(len(busy) / (8 * WINDOWS_PER_CELL)))
     cell = np.zeros(len(busy), np.int64)
     for values, bins in ((busy, eras), (count, 2), (prompt, 2), (output, 2)):
@@ -155,9 +151,7 @@ def carried(real: Trace, twin: Trace, width_s: float) -> int:
 
     def rows(trace: Trace) -> list[tuple[int, int, int]]:
         tick = (trace.arrival_s / width_s).astype(np.int64)
-        return list(
-            zip(tick.tolist(), trace.prompt_tokens.tolist(), trace.output_tokens.tolist(), strict=True)
-        )
+        return list(zip(tick.tolist(), trace.prompt_tokens.tolist(), trace.output_tokens.tolist(), strict=True))
 
     known = set(rows(real))
     return sum(row in known for row in rows(twin))
@@ -194,6 +188,8 @@ def write(file: Path, content: bytes) -> None:
 def entry(name: str, **changes: Any) -> dict[str, Any]:
     """Return the shipped YAML of a trace with some keys changed."""
     values = yaml.safe_load((shipped("conf") / "trace" / f"{name}.yaml").read_text())
+    # Hydra's own key, which composing takes out.
+    values.pop("defaults", None)
     return {**values, "twin": False, **changes}
 
 
@@ -210,12 +206,9 @@ def compared(real: Shape, twin: Shape) -> Iterator[tuple[str, float, float]]:
 
 def table(pairs: dict[str, tuple[Trace, Trace]]) -> str:
     """Return the Markdown table twin against real."""
-    text = [
-        "# Twin against real",
-        "",
-        "Written by `python traces/fit_twins.py --data DIR`; bins start at the first",
-    ]
-    text += ["arrival, dispersion = variance / mean, correlations are of ranks.", ""]
+    text = ["# Twin against real", "", "Written by `python traces/fit_twins.py --data DIR`; the nearest of"]
+    text += [f"{DRAWS} draws. Bins start at the first arrival, dispersion = variance / mean,"]
+    text += ["correlations are of ranks and compared by difference.", ""]
     for name, (real, twin) in pairs.items():
         text += [f"## {name}", "", "| statistic | real | twin | difference |", "|---|---|---|---|"]
         for label, a, b in compared(describe(real), describe(twin)):

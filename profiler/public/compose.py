@@ -124,11 +124,7 @@ class Composer:
         wide = tokens if self.exact else self.equivalent(tokens)
         ffn = tokens if self.exact else tokens * self.shape.ffn / self.gpus / ELEMENTWISE_FFN
         norms = 2 * self.layer.seconds("norm", wide)
-        return (
-            norms
-            + sum(self.layer.seconds(name, wide) for name in ("rope", "add"))
-            + self.layer.seconds("act", ffn)
-        )
+        return norms + sum(self.layer.seconds(name, wide) for name in ("rope", "add")) + self.layer.seconds("act", ffn)
 
     def equivalent(self, tokens: int) -> float:
         """Tokens of the model measured for elementwise operators that hold as many values."""

@@ -117,9 +117,7 @@ def fit_from(samples: Samples, knee: float, tile: int) -> Fitted:
     return best
 
 
-def roofline_columns(
-    samples: Samples, compute: NDArray[np.bool_], products: NDArray[np.bool_], tile: int
-) -> Floats:
+def roofline_columns(samples: Samples, compute: NDArray[np.bool_], products: NDArray[np.bool_], tile: int) -> Floats:
     """Return the design matrix of `Roofline` once every sample's slower sides are known."""
     tiles = -(-samples.batched // tile) * tile
     return np.column_stack(

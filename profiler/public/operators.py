@@ -57,9 +57,7 @@ class Gemm:
         groups: Any = rows.groupby(["n", "k"])
         times = {(int(n), int(k)): group["latency_ms"].to_numpy(dtype=float) * MS for (n, k), group in groups}
         m = np.unique(rows["m"]).astype(float)
-        return cls(
-            m, np.unique(rows["k"]).astype(float), {k: v for k, v in times.items() if len(v) == len(m)}
-        )
+        return cls(m, np.unique(rows["k"]).astype(float), {k: v for k, v in times.items() if len(v) == len(m)})
 
     def seconds(self, m: float, n: int, k: int) -> float:
         """Return the seconds of one product."""
@@ -138,9 +136,7 @@ class Attention:
 
 def one_shape(rows: pd.DataFrame, system: str, heads: int, kv_heads: int) -> pd.DataFrame:
     """Return the rows of one GPU type and one count of heads; `ValueError` when there are none."""
-    chosen = rows[
-        (rows["system"] == system) & (rows["num_heads"] == heads) & (rows["num_key_value_heads"] == kv_heads)
-    ]
+    chosen = rows[(rows["system"] == system) & (rows["num_heads"] == heads) & (rows["num_key_value_heads"] == kv_heads)]
     if chosen.empty:
         raise ValueError(f"no attention measured with {heads}/{kv_heads} heads on {system}")
     return chosen
@@ -169,10 +165,7 @@ class Layer:
         rows = rows[(rows["model"] == model) & (rows["num_tensor_parallel_workers"] == gpus)]
         columns = [f"{name}.median_ms" for name in LAYER_OPS]
         medians = rows.groupby("num_tokens")[columns].median().sort_index()
-        times = {
-            short: medians[f"{name}.median_ms"].to_numpy(dtype=float) * MS
-            for name, short in LAYER_OPS.items()
-        }
+        times = {short: medians[f"{name}.median_ms"].to_numpy(dtype=float) * MS for name, short in LAYER_OPS.items()}
         return cls(medians.index.to_numpy(dtype=float), times)
 
     def seconds(self, operator: str, tokens: float) -> float:

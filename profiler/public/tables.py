@@ -96,9 +96,7 @@ def error_rows(profiles: Iterable[Profile]) -> Iterable[list[str]]:
 
 def times(profile: Profile) -> list[str]:
     """Return a row of verification times (trees of 8 tokens) and draft times (one token each)."""
-    verify = [
-        profile.target.seconds(CONTEXT * n / 8, n, n * CONTEXT + n * 9 / 2) / MS for n in VERIFIED_TOKENS
-    ]
+    verify = [profile.target.seconds(CONTEXT * n / 8, n, n * CONTEXT + n * 9 / 2) / MS for n in VERIFIED_TOKENS]
     draft = [profile.draft.seconds(CONTEXT * n, n, n * CONTEXT + n) / MS for n in DRAFTED_TOKENS]
     return [f"`{profile.name}`", *(f"{each:.1f}" for each in verify), *(f"{each:.2f}" for each in draft)]
 

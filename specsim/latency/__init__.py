@@ -1,1 +1,1 @@
-"""How long a forward pass takes: the forms of its time, and the profiles that hold their coefficients."""
+"""What a forward pass costs: the forms, and the profile files that hold them."""

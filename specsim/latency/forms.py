@@ -88,9 +88,7 @@ class Roofline:
         """Return `seconds` for broadcast arrays."""
         batched = np.asarray(batched_tokens, dtype=np.float64)
         tiles = -(-batched // self.tile_tokens) * self.tile_tokens
-        weights = np.maximum(
-            self.delta_s + self.gamma_s * batched, self.compute_delta_s + self.compute_s * tiles
-        )
+        weights = np.maximum(self.delta_s + self.gamma_s * batched, self.compute_delta_s + self.compute_s * tiles)
         read = self.alpha_s * np.asarray(context_tokens, dtype=np.float64)
         products = self.beta_s * np.asarray(attention_pairs, dtype=np.float64)
         return np.asarray(weights + np.maximum(read, products), dtype=np.float64)

@@ -56,9 +56,7 @@ class ModelLatency:
         """Return whether a pass lies outside the range of the samples behind the forms."""
         context_low, context_high = self.context_range
         batched_low, batched_high = self.batched_range
-        inside = (
-            context_low <= context_tokens <= context_high and batched_low <= batched_tokens <= batched_high
-        )
+        inside = context_low <= context_tokens <= context_high and batched_low <= batched_tokens <= batched_high
         return not inside
 
 

@@ -57,9 +57,7 @@ class Node:
         known = (*needed, *optional)
         for name in self.values:
             if name not in known:
-                raise SpecsimError(
-                    f"{self.source}: {self.path(str(name))}: unknown key{nearest(str(name), known)}"
-                )
+                raise SpecsimError(f"{self.source}: {self.path(str(name))}: unknown key{nearest(str(name), known)}")
         for name in needed:
             if name not in self.values:
                 raise SpecsimError(f"{self.source}: {self.path(name)}: missing key")
@@ -230,9 +228,7 @@ def _held_out_error(node: Node, form: str) -> dict[str, dict[str, float]]:
     by_form.only((), _FORMS)
     kinds = {name: by_form.child(name) for name in by_form.values}
     read = {
-        name: {
-            kind: {each: of.child(kind).number(each) for each in of.child(kind).values} for kind in of.values
-        }
+        name: {kind: {each: of.child(kind).number(each) for each in of.child(kind).values} for kind in of.values}
         for name, of in kinds.items()
     }
     return read.get(form, {})

@@ -118,9 +118,7 @@ def _stack_goodput(axes: Axes, blocks: Sequence[Mapping[str, Any]], names: Seque
         )
         floor = [low + rate for low, rate in zip(floor, rates, strict=True)]
     for run, total in enumerate(floor):
-        axes.annotate(
-            amount(total), (run, total), (0, 1.5), textcoords="offset points", ha="center", fontsize=7
-        )
+        axes.annotate(amount(total), (run, total), (0, 1.5), textcoords="offset points", ha="center", fontsize=7)
     axes.grid(axis="x", visible=False)
     axes.set_ylabel("SLO goodput (tokens/s)")
     axes.margins(y=0.12)

@@ -78,9 +78,7 @@ def _mean_per_span(verify: DataFrame, name: str, edges: FloatArray) -> FloatArra
     return mean
 
 
-def _line(
-    axes: Axes, edges: FloatArray, values: FloatArray, colour: str, label: str, dashes: str = "-"
-) -> None:
+def _line(axes: Axes, edges: FloatArray, values: FloatArray, colour: str, label: str, dashes: str = "-") -> None:
     # Unclipped: a line at zero, as the depth without speculation, lies on the frame and must still be seen.
     axes.stairs(
         values,

@@ -9,25 +9,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from specsim.metrics.schema import RunTotals
-from specsim.protocols import PassShape
-from specsim.request import Floats
+from specsim.ledger import Gaps
+from specsim.metrics.schema import DRAFT_PASS, PASS_COLUMNS, VERIFY_PASS, RunTotals
+from specsim.protocols import Belief, PassShape
 from specsim.work import Draft, Pass
 
-PASS_COLUMNS = {
-    "start_s": "d",
-    "seconds": "d",
-    "kind": "b",
-    "replica": "i",
-    "requests": "i",
-    "batched_tokens": "q",
-    "context_tokens": "q",
-    "prefill_tokens": "q",
-    "draft_tokens": "q",
-    "depth": "i",
-    "emitted_tokens": "q",
-    "queued": "i",
-}
+CODES = {"float64": "d", "int8": "b", "int32": "i", "int64": "q"}
+
+
+def _columns() -> dict[str, array[Any]]:
+    return {name: array(CODES[kind]) for name, kind in PASS_COLUMNS.items()}
 
 
 class Recorder:
@@ -36,18 +27,20 @@ class Recorder:
     Parameters
     ----------
     keep_passes : keep one row per pass for `passes.parquet`.
+    truth : the latency model, asked which passes lie outside its range.
     queued : returns how many requests wait at a replica.
     """
 
-    def __init__(self, keep_passes: bool, queued: Callable[[int], int]) -> None:
-        self._passes = {name: array(code) for name, code in PASS_COLUMNS.items()} if keep_passes else None
+    def __init__(self, keep_passes: bool, truth: Belief, queued: Callable[[int], int]) -> None:
+        self._passes = _columns() if keep_passes else None
+        self._models = (truth.draft, truth.target)
         self._queued = queued
         self._gaps = array("d")
+        self._gap_owners = array("q")
+        self._out_of_range = 0
         self.iterations = 0
         self.draft_passes = 0
         self._seconds = {"prefill": 0.0, "draft": 0.0, "selection": 0.0, "verify": 0.0}
-        self.most_context_tokens = [0, 0]
-        self.most_batched_tokens = [0, 0]
 
     def book(
         self,
@@ -58,21 +51,21 @@ class Recorder:
         work: Pass,
         shape: PassShape,
         answer: Any,
-        gaps: Floats | None,
+        gaps: Gaps | None,
     ) -> None:
         """Record one pass; see `specsim.engine.Booking`."""
         prefill = seconds * shape.prefill_tokens / shape.batched_tokens
-        kind = int(gaps is not None)
+        kind = DRAFT_PASS if gaps is None else VERIFY_PASS
         self._seconds["prefill"] += prefill
         self._seconds["verify" if kind else "draft"] += seconds - prefill
         self._seconds["selection"] += thinking_s
-        self.most_context_tokens[kind] = max(self.most_context_tokens[kind], shape.context_tokens)
-        self.most_batched_tokens[kind] = max(self.most_batched_tokens[kind], shape.batched_tokens)
+        self._out_of_range += self._models[kind].extrapolates(shape.context_tokens, shape.batched_tokens)
         if gaps is None:
             self.draft_passes += 1
         else:
             self.iterations += 1
-            self._gaps.frombytes(gaps.tobytes())
+            self._gaps.frombytes(gaps.seconds.tobytes())
+            self._gap_owners.frombytes(gaps.requests.tobytes())
         if self._passes is not None:
             self._keep(replica, start_s, thinking_s + seconds, kind, work, shape, answer)
 
@@ -116,7 +109,9 @@ class Recorder:
             selection_s=self._seconds["selection"],
             verify_s=self._seconds["verify"],
             idle_s=max(duration_s * replicas - busy_s, 0.0),
-            itl_s=np.frombuffer(self._gaps, dtype=np.float64).copy(),
+            itl_s=np.array(self._gaps, dtype=np.float64),
+            out_of_range_passes=self._out_of_range,
+            itl_request_id=np.array(self._gap_owners, dtype=np.int64),
         )
 
     def passes(self) -> dict[str, npt.NDArray[Any]] | None:

@@ -183,18 +183,15 @@ def _read_parquet(path: Path, types: Mapping[str, str]) -> DataFrame:
     import pyarrow.parquet as pq
 
     try:
-        # A Parquet file of its own, not one of a hive-partitioned set: a folder named rps=2 is no column.
-        with path.open("rb") as file:
-            table = pq.read_table(file)
+        # A folder of a sweep named rps=2 is not a partition.
+        table = pq.read_table(path, partitioning=None)
     except FileNotFoundError:
         raise SpecsimError(f"{str(path)!r} is missing; expected it beside {METRICS_FILE}") from None
     except (pa.ArrowException, OSError) as error:
         raise SpecsimError(f"{str(path)!r} is damaged: not a Parquet file ({_first_line(error)})") from error
     missing = [name for name in types if name not in table.column_names]
     if missing:
-        raise SpecsimError(
-            f"{str(path)!r} lacks the column {missing[0]!r}{nearest(missing[0], table.column_names)}"
-        )
+        raise SpecsimError(f"{str(path)!r} lacks the column {missing[0]!r}{nearest(missing[0], table.column_names)}")
     frame: DataFrame = table.select(list(types)).to_pandas()
     return frame
 
@@ -232,9 +229,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _near(folder: Path) -> str:
-    siblings = (
-        [path.name for path in folder.parent.glob("*") if path.is_dir()] if folder.parent.is_dir() else []
-    )
+    siblings = [path.name for path in folder.parent.glob("*") if path.is_dir()] if folder.parent.is_dir() else []
     from difflib import get_close_matches
 
     close = get_close_matches(folder.name, siblings, n=1, cutoff=0.5)

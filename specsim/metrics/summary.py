@@ -50,14 +50,10 @@ def request_table(columns: RequestColumns, tpot_measure: TpotMeasure) -> DataFra
         "slo_ok": (c.rejected_reason == 0) & tpot_ok & _meets(ttft_s, c.ttft_slo_s),
         "rejected_reason": np.array(c.rejected_reason_names, dtype=object)[c.rejected_reason],
     }
-    return pd.DataFrame(
-        {name: values[name] if name in values else getattr(c, name) for name in REQUEST_COLUMNS}
-    )
+    return pd.DataFrame({name: values[name] if name in values else getattr(c, name) for name in REQUEST_COLUMNS})
 
 
-def summarise(
-    table: DataFrame, totals: RunTotals, window: tuple[float, float] | None = None
-) -> dict[str, Any]:
+def summarise(table: DataFrame, totals: RunTotals, window: tuple[float, float] | None = None) -> dict[str, Any]:
     """Return ``metrics.json``: the keys of ``vllm bench serve`` and a block ``specsim``; absent values: None.
 
     ``window`` keeps the requests with ``window[0] <= arrival_s <= window[1]``; most totals stay the run's.
@@ -136,9 +132,7 @@ def _service(table: DataFrame, duration_s: float | None) -> dict[str, Any]:
         "slo_attainment": _ratio(int(slo_ok.sum()), len(table)),
         "slo_goodput_tokens_per_s": _ratio(int(output_tokens[slo_ok].sum()), duration_s),
         "generated_tokens_per_s": _ratio(int(output_tokens.sum()), duration_s),
-        "mean_tokens_per_verification": _ratio(
-            int(table["decoded_tokens"].sum()), int(table["verifications"].sum())
-        ),
+        "mean_tokens_per_verification": _ratio(int(table["decoded_tokens"].sum()), int(table["verifications"].sum())),
     }
 
 
@@ -182,9 +176,7 @@ def _select(table: DataFrame, window: tuple[float, float]) -> DataFrame:
     inside = (arrival_s >= window[0]) & (arrival_s <= window[1])
     if not inside.any():
         span = f"{arrival_s.min():g} s to {arrival_s.max():g} s" if len(arrival_s) else "nothing"
-        raise SpecsimError(
-            f"metrics.window=[{window[0]:g},{window[1]:g}] selects no request; arrivals span {span}"
-        )
+        raise SpecsimError(f"metrics.window=[{window[0]:g},{window[1]:g}] selects no request; arrivals span {span}")
     return table[inside]
 
 

@@ -1,1 +1,1 @@
-
+"""The policies, one file each, and the parts they are made of."""

@@ -1,4 +1,4 @@
-"""From a scheduler's YAML to the scheduler: `_target_` and constructor arguments, each checked against the signature."""
+"""From a YAML to the scheduler: `_target_` and constructor arguments, each checked against the signature."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ GROUP = "specsim.schedulers"
 EXTRA_KEYS = {"description", "clairvoyant"}
 
 
-def scheduler_factory(
-    mapping: Mapping[str, Any], source: str, plugins: Sequence[str] = ()
-) -> Callable[[], Scheduler]:
+def scheduler_factory(mapping: Mapping[str, Any], source: str, plugins: Sequence[str] = ()) -> Callable[[], Scheduler]:
     """Return a function that makes a fresh scheduler; one is made at once, so that mistakes show before a run.
 
     `_target_` may name something below `specsim.schedulers`, an entry point of the group of that name, or
@@ -36,7 +34,11 @@ def scheduler_factory(
         One line naming `source` and the key.
     """
     modules = [*(_plugin(name) for name in plugins)]
-    allowed = {OWN_PACKAGE, *(module.__name__ for module in modules), *(e.module for e in installed().values())}
+    allowed = {
+        OWN_PACKAGE,
+        *(module.__name__ for module in modules),
+        *(e.module for e in installed().values()),
+    }
     arguments = {key: value for key, value in mapping.items() if key not in EXTRA_KEYS}
 
     def make() -> Scheduler:
@@ -70,7 +72,8 @@ def _plugin(name: str) -> ModuleType:
         if path.suffix != ".py":
             return importlib.import_module(name)
         spec = importlib.util.spec_from_file_location(path.stem, path)
-        assert spec is not None and spec.loader is not None
+        assert spec is not None
+        assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[path.stem] = module
         spec.loader.exec_module(module)

@@ -88,7 +88,8 @@ def nodes_for_slo(path: Floats, need: Floats, most: Ints) -> Ints:
     """
     reached = 1.0 + np.cumsum(path, axis=1)
     count = (need > 1.0) + (reached < need[:, None]).sum(axis=1)
-    return np.minimum(count, most)
+    wanted: Ints = np.minimum(count, most)
+    return wanted
 
 
 def within_budget(wanted: Ints, order: Ints, budget: int) -> Ints:

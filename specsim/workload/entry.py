@@ -50,9 +50,7 @@ def check_keys(entry: Entry) -> None:
         known += PROCESSES[choice(entry, "process", PROCESSES)]
     for key in entry:
         if key not in known:
-            raise SpecsimError(
-                f"trace.{key}: no such key of trace {entry.get('name')!r}{nearest(str(key), known)}"
-            )
+            raise SpecsimError(f"trace.{key}: no such key of trace {entry.get('name')!r}{nearest(str(key), known)}")
     for key in known:
         if key not in entry or entry[key] == "???":
             raise SpecsimError(f"trace.{key}: trace {entry.get('name')!r} needs it and it is not given")
@@ -129,9 +127,7 @@ def lengths(entry: Entry, key: str) -> Lengths:
     wanted = LENGTHS[distribution]
     for part in parts[1:]:
         if part not in wanted and spec.get(part) is not None:
-            raise SpecsimError(
-                f"{where}.{part}={spec[part]!r} changes nothing for {distribution!r}; set it to null"
-            )
+            raise SpecsimError(f"{where}.{part}={spec[part]!r} changes nothing for {distribution!r}; set it to null")
         if part in wanted and spec.get(part) is None:
             raise SpecsimError(f"{where}.{part}: {distribution!r} needs it and it is not given")
     return _lengths(spec, distribution, where)
@@ -170,7 +166,5 @@ def point_of(entry: Entry) -> tuple[float, Published]:
     good = isinstance(value, int | float) and not isinstance(value, bool)
     if not good or float(value) not in valid:
         close = f"; nearest {min(valid, key=lambda v: abs(v - value)):g}" if good else ""
-        raise SpecsimError(
-            f"trace.point={value!r}: expected one of {', '.join(f'{v:g}' for v in valid)}{close}"
-        )
+        raise SpecsimError(f"trace.point={value!r}: expected one of {', '.join(f'{v:g}' for v in valid)}{close}")
     return float(value), published(entry)[valid[float(value)]]

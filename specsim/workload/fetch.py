@@ -20,9 +20,7 @@ TIMEOUT_S = 30.0
 CHUNK_BYTES = 1 << 16
 
 
-def fetch(
-    name: str, entry: Entry, destination: Path | None = None, progress: bool = True
-) -> tuple[Path, ...]:
+def fetch(name: str, entry: Entry, destination: Path | None = None, progress: bool = True) -> tuple[Path, ...]:
     """Download the file(s) of the trace ``name`` and return where they lie; what is there already is kept.
 
     Parameters
@@ -67,9 +65,7 @@ def _download(item: Published, target: Path, progress: bool) -> None:
         _transfer(item.url, part, progress)
         if not _intact(part, item.sha256):
             part.unlink()
-            raise SpecsimError(
-                f"{item.url}: the download has another sha256 than {item.sha256}; removed, try again"
-            )
+            raise SpecsimError(f"{item.url}: the download has another sha256 than {item.sha256}; removed, try again")
         part.replace(target)
     except OSError as error:
         raise SpecsimError(f"{error.filename or target}: cannot be written ({error.strerror})") from None

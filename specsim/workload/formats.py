@@ -35,9 +35,7 @@ def read_azure(file: Path, source: TraceSource) -> Trace:
     """
     header, lines = csv_rows(file)
     if header != AZURE_HEADER:
-        raise SpecsimError(
-            f"{file}: line 1: header {shown(','.join(header))}, expected {','.join(AZURE_HEADER)}"
-        )
+        raise SpecsimError(f"{file}: line 1: header {shown(','.join(header))}, expected {','.join(AZURE_HEADER)}")
     rows = Rows([line for line, _ in lines], Damage(file))
     cells = checked_width(lines, header, rows)
     ticks = [_azure_ticks(stamp, line, rows) for stamp, line in zip(cells[0], rows.numbers, strict=True)]
@@ -72,9 +70,7 @@ def read_mooncake(file: Path, source: TraceSource, *, tick_s: float) -> Trace:
     prompt = columns.tokens(cells[1], MOONCAKE_KEYS[1], rows)
     output = columns.tokens(cells[2], MOONCAKE_KEYS[2], rows)
     damage.check()
-    note = (
-        f"requests stamped alike are spread evenly over their tick of {tick_s:g} s" if tick_s >= 1 else None
-    )
+    note = f"requests stamped alike are spread evenly over their tick of {tick_s:g} s" if tick_s >= 1 else None
     return columns.trace(spread(stamp_s, tick_s), prompt, output, replace(source, note=note))
 
 

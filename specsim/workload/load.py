@@ -102,9 +102,7 @@ def _published(entry: Entry) -> Trace:
         checksum = sha256(content(found.file))
         source = TraceSource(name, "real", found.file.name, checksum, licence=keys.text(entry, "licence"))
         return _noted(_read(entry, found.file, source), None)
-    why = "; ".join(
-        [f"{wanted} was found neither in ${DATA_VARIABLE} nor in the user cache", *found.passed_over]
-    )
+    why = "; ".join([f"{wanted} was found neither in ${DATA_VARIABLE} nor in the user cache", *found.passed_over])
     cure = f"`specsim trace fetch {name}` downloads it"
     if not twin_allowed:
         raise SpecsimError(f"trace.twin=false, but {why}; {cure}")

@@ -110,9 +110,7 @@ def promise(mix: SloMix, trace: Trace, *, seed: int, baseline_s: float, slo_scal
         ttft_s,
         tuple(each.name for each in classes),
     )
-    return Promised(
-        requests, np.minimum(trace.output_tokens, most), tuple(each.acceptance for each in classes)
-    )
+    return Promised(requests, np.minimum(trace.output_tokens, most), tuple(each.acceptance for each in classes))
 
 
 def _tpot_s(each: SloClass, baseline_s: float, slo_scale: float) -> float:

@@ -86,9 +86,7 @@ class Trace:
             When the trace holds fewer, or ``n`` is below 1.
         """
         if not 1 <= n <= len(self):
-            raise SpecsimError(
-                f"requests={n}: {self._called} holds {len(self)} requests; expected 1..{len(self)}"
-            )
+            raise SpecsimError(f"requests={n}: {self._called} holds {len(self)} requests; expected 1..{len(self)}")
         return self if n == len(self) else self._select(slice(0, n))
 
     def window(self, start_s: float, stop_s: float = inf) -> Trace:
@@ -134,9 +132,7 @@ class Trace:
         return {name: getattr(self, name) for name in names}
 
     def _select(self, rows: slice) -> Trace:
-        optional = {
-            name: None if column is None else column[rows] for name, column in self._optional().items()
-        }
+        optional = {name: None if column is None else column[rows] for name, column in self._optional().items()}
         return replace(
             self,
             arrival_s=self.arrival_s[rows] - self.arrival_s[rows.start],

@@ -83,16 +83,12 @@ def _from_cells(cells: Mapping[str, Sequence[object]], rows: Rows, source: Trace
     arrival_s = columns.arrivals(cells["arrival_s"], "arrival_s", rows)
     prompt = columns.tokens(cells["prompt_tokens"], "prompt_tokens", rows)
     output = columns.tokens(cells["output_tokens"], "output_tokens", rows)
-    slo: dict[str, Floats] = {
-        name: columns.slos(cells[name], name, rows) for name in OPTIONAL[1:] if name in cells
-    }
+    slo: dict[str, Floats] = {name: columns.slos(cells[name], name, rows) for name in OPTIONAL[1:] if name in cells}
     if "tpot_slo_s" in slo and "tpot_slo_ratio" in slo:
         for i, both in enumerate((slo["tpot_slo_s"] > 0) & (slo["tpot_slo_ratio"] > 0)):
             if both:
                 rows.damage.add(rows.numbers[i], "tpot_slo_s and tpot_slo_ratio are both given")
-    code, names = (
-        columns.classes(cells["slo_class"], "slo_class", rows) if "slo_class" in cells else (None, ())
-    )
+    code, names = columns.classes(cells["slo_class"], "slo_class", rows) if "slo_class" in cells else (None, ())
     rows.damage.check()
     trace = columns.trace(arrival_s, prompt, output, source)
     return replace(

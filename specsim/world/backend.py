@@ -54,7 +54,8 @@ class _Proposals:
 
     def right(self, slot: Ints, token: Ints) -> Bools:
         """Return which drafted tokens, on the path so far, are the target's own."""
-        return self.on_path[slot] & (self.rank[slot] == token)
+        right: Bools = self.on_path[slot] & (self.rank[slot] == token)
+        return right
 
 
 class SimulatedBackend:

@@ -150,7 +150,9 @@ def _curve(body: Any, where: str) -> Curve:
     )
 
 
-def _exactly(mapping: Mapping[str, Any], keys: set[str], where: str, optional: frozenset[str] | set[str] = frozenset()) -> None:
+def _exactly(
+    mapping: Mapping[str, Any], keys: set[str], where: str, optional: frozenset[str] | set[str] = frozenset()
+) -> None:
     for key in mapping:
         if key not in keys:
             raise SpecsimError(f"{where}: unknown key {str(key)!r}{nearest(str(key), keys)}")
@@ -159,7 +161,14 @@ def _exactly(mapping: Mapping[str, Any], keys: set[str], where: str, optional: f
 
 
 def _number(
-    body: Mapping[str, Any], key: str, where: str, low: float, high: float, *, whole: bool = False, closed: bool = False
+    body: Mapping[str, Any],
+    key: str,
+    where: str,
+    low: float,
+    high: float,
+    *,
+    whole: bool = False,
+    closed: bool = False,
 ) -> float:
     value = body[key]
     right_kind = isinstance(value, int if whole else int | float) and not isinstance(value, bool)

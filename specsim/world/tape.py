@@ -1,14 +1,13 @@
-"""The acceptance tape: what the drafter would propose at each position of a text, and what the target will say there."""
+"""The acceptance tape: what the drafter would propose at each position of a text, and what the target says there."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from specsim.request import Bools, Floats, Ints
-from specsim.rng import STRIDE, Words, mix
+from specsim.rng import STRIDE, Words
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,8 @@ class Tape:
     @property
     def width(self) -> int:
         """K, the most proposals per position."""
-        return self.confidence.shape[1]
+        width: int = self.confidence.shape[1]
+        return width
 
     def on_path(self, requests: Ints, positions: Ints) -> Words:
         """Return the keys of output positions on the target's path, (n,); positions go on past the output's end."""
@@ -52,9 +52,8 @@ class Tape:
         wrong = hashed + STRIDE * (2 * tokens + 3).astype(np.uint64)
         return np.where(right, keys + STRIDE, wrong)
 
-    def rows(self, requests: Ints, hashed: Words, on: Bools) -> npt.NDArray[np.int64]:
+    def rows(self, requests: Ints, hashed: Words, on: Bools) -> Ints:
         """Return the row that each hashed key falls on, (n,)."""
         starts = np.where(on, self.start[requests], self.off_start[requests])
         offset = (hashed & np.uint64(self.pool_rows - 1)).astype(np.int64)
-        row: npt.NDArray[np.int64] = starts + offset
-        return row
+        return starts + offset

@@ -43,8 +43,7 @@ def columns(rows=None, **changes):
     given = BY_HAND | changes
     rows = list(range(5)) if rows is None else rows
     arrays = {
-        name: np.array(values, dtype=np.float64 if name in FLOATS else np.int64)[rows]
-        for name, values in given.items()
+        name: np.array(values, dtype=np.float64 if name in FLOATS else np.int64)[rows] for name, values in given.items()
     }
     return RequestColumns(
         **arrays, slo_class_names=("chat", "code"), rejected_reason_names=("", "never fits in memory")
@@ -115,9 +114,7 @@ def test_slo_ok_against_the_measure_of_the_mix():
 
 def test_exactly_at_the_slo_is_met_whatever_the_clock_lost():
     start_s = 101_351.671
-    noisy = columns(
-        [0], first_token_s=[start_s] * 5, finish_s=[start_s + 2 * 0.036] * 5, tpot_slo_s=[0.036] * 5
-    )
+    noisy = columns([0], first_token_s=[start_s] * 5, finish_s=[start_s + 2 * 0.036] * 5, tpot_slo_s=[0.036] * 5)
     noisy = dataclasses.replace(noisy, output_tokens=np.array([3]))
     row = request_table(noisy, "tpot_s").iloc[0]
     assert row["tpot_s"] > 0.036

@@ -137,9 +137,7 @@ def test_model_with_a_single_form_keeps_it() -> None:
 
 
 def test_form_that_nobody_holds_or_that_is_ambiguous_is_refused() -> None:
-    assert refused(changed("form", "table")).endswith(
-        "form: 'table' is not in this profile; valid: linear, roofline"
-    )
+    assert refused(changed("form", "table")).endswith("form: 'table' is not in this profile; valid: linear, roofline")
     assert "did you mean 'linear'?" in refused(changed("form", "liner"))
     mapping = changed("draft.forms", {"table": TABLE, "linear": MODEL["forms"]["linear"]})
     assert "'roofline' is not in this profile" in refused(mapping)

@@ -77,9 +77,7 @@ def test_baseline_is_a_decode_pass_at_512_with_overhead() -> None:
     assert profile.target.overhead_s > 0
 
 
-@pytest.mark.parametrize(
-    ("name", "baseline_s", "at_512_s"), [("llama70b", 0.030, 0.125), ("qwen32b", 0.028, 0.104)]
-)
+@pytest.mark.parametrize(("name", "baseline_s", "at_512_s"), [("llama70b", 0.030, 0.125), ("qwen32b", 0.028, 0.104)])
 def test_artifact_is_the_authors_table(name: str, baseline_s: float, at_512_s: float) -> None:
     profile = load(f"adaserve_artifact_{name}")
     assert profile.baseline_s == baseline_s

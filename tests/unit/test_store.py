@@ -210,9 +210,10 @@ def test_damaged_or_missing_config(run):
 
 
 def test_a_folder_named_like_a_sweep_adds_no_column(tmp_path):
-    folder = tmp_path / "scheduler=adaserve" / "rps=2"
+    folder = tmp_path / "scheduler=adaserve" / "request_id=2"
     write_run(folder, **parts())
     assert list(read_run(folder).requests.columns) == list(REQUEST_COLUMNS)
+    assert read_run(folder).requests["request_id"].tolist() == [0, 1, 2]
 
 
 def test_is_run_needs_both_files(run):

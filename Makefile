@@ -1,0 +1,52 @@
+# specsim: `make help` lists the targets. Needs Python 3.11-3.13, make and a package index.
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+INSTALL := $(PIP) install --constraint constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-all lint format bench profiles twins clean
+
+help:  ## show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
+
+$(VENV)/core: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "specsim needs Python 3.11 or newer; found $$($(PYTHON) --version)"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) --editable .
+	@touch $@
+
+$(VENV)/dev: $(VENV)/core
+	$(INSTALL) --editable ".[dev]"
+	@touch $@
+
+run: $(VENV)/core  ## the main job: AdaServe serves the Azure code trace
+	$(BIN)/specsim run +scheduler=adaserve trace=azure_code
+
+test: $(VENV)/dev  ## the core suite: no torch, under five minutes
+	$(BIN)/python -m pytest -m "not slow"
+
+test-all: $(VENV)/dev  ## everything: also the wheel, the README and the twins
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/dev  ## ruff and mypy --strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/dev  ## let ruff lay the code out
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/core  ## speed and memory, with the machine they were measured on
+	$(BIN)/python -m tests.bench
+
+profiles: $(VENV)/core  ## rebuild conf/profile from the public measurements in $$SPECSIM_DATA
+	$(BIN)/python -m profiler.public --data "$(SPECSIM_DATA)" --out conf/profile
+
+twins: $(VENV)/core  ## rebuild the twins in traces/ from the real traces in $$SPECSIM_DATA
+	$(BIN)/python traces/fit_twins.py --data "$(SPECSIM_DATA)"
+
+clean:  ## remove the environment and caches, keep results
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,170 @@
+import hashlib
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from specsim.errors import SpecsimError
+from specsim.workload import fetch as fetching
+from specsim.workload.fetch import fetch
+
+BODY = bytes(i * i % 251 for i in range(300_000))
+
+
+class Home(BaseHTTPRequestHandler):
+    """Serves BODY at /file.csv; `server.ranges`, `server.cut_after` and `server.lie` say how well."""
+
+    def do_GET(self):
+        asked = self.headers.get("Range")
+        self.server.asked.append(asked)
+        if self.path != "/file.csv":
+            self.send_error(404)
+            return
+        start = int(asked.removeprefix("bytes=").removesuffix("-")) if asked and self.server.ranges else 0
+        if start >= len(BODY):
+            self.send_error(416)
+            return
+        self.send_response(206 if start else 200)
+        self.send_header("Content-Length", str(len(BODY) - start))
+        if start:
+            self.send_header("Content-Range", f"bytes {start + self.server.lie}-{len(BODY) - 1}/{len(BODY)}")
+        self.end_headers()
+        self.wfile.write(BODY[start : self.server.cut_after])
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def home(monkeypatch):
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    server = HTTPServer(("127.0.0.1", 0), Home)
+    server.ranges, server.cut_after, server.lie, server.asked = True, None, 0, []
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def entry(home, path="/file.csv", sha256=None):
+    return {
+        "name": "made",
+        "description": "made",
+        "kind": "azure_csv",
+        "file": "file.csv",
+        "sha256": sha256 or hashlib.sha256(BODY).hexdigest(),
+        "url": f"http://127.0.0.1:{home.server_port}{path}",
+        "licence": "none",
+        "ships": "none",
+        "ships_as": "twin",
+        "twin": True,
+        "window": None,
+    }
+
+
+def refused(values, folder):
+    with pytest.raises(SpecsimError) as caught:
+        fetch("made", values, folder, progress=False)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_file_is_downloaded_checked_and_not_downloaded_again(home, tmp_path):
+    folder = tmp_path / "new" / "folder"
+    assert fetch("made", entry(home), folder) == (folder / "file.csv",)
+    assert (folder / "file.csv").read_bytes() == BODY
+    assert [file.name for file in folder.iterdir()] == ["file.csv"]
+    assert home.asked == [None]
+    fetch("made", entry(home), folder)
+    assert home.asked == [None]
+
+
+def test_the_user_cache_is_the_default_place(home, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert fetch("made", entry(home), progress=False) == (tmp_path / "specsim" / "file.csv",)
+
+
+def test_a_cut_connection_keeps_its_part_and_the_next_run_resumes(home, tmp_path):
+    home.cut_after = 100_000
+    message = refused(entry(home), tmp_path)
+    assert message.endswith("connection cut after 100000 of 300000 bytes; kept, run again to resume")
+    assert (tmp_path / "file.csv.part").stat().st_size == 100_000
+    home.cut_after = None
+    fetch("made", entry(home), tmp_path, progress=False)
+    assert home.asked == [None, "bytes=100000-"]
+    assert (tmp_path / "file.csv").read_bytes() == BODY
+    assert not (tmp_path / "file.csv.part").exists()
+
+
+def test_a_server_without_ranges_begins_again(home, tmp_path):
+    (tmp_path / "file.csv.part").write_bytes(BODY[:1000])
+    home.ranges = False
+    fetch("made", entry(home), tmp_path, progress=False)
+    assert home.asked == ["bytes=1000-"]
+    assert (tmp_path / "file.csv").read_bytes() == BODY
+
+
+def test_a_complete_part_is_only_checked(home, tmp_path):
+    (tmp_path / "file.csv.part").write_bytes(BODY)
+    fetch("made", entry(home), tmp_path, progress=False)
+    assert (tmp_path / "file.csv").read_bytes() == BODY
+
+
+@pytest.mark.parametrize("left", [b"", b"x" * 1000, b"x" * len(BODY)])
+def test_a_wrong_checksum_removes_the_part_and_leaves_no_file(home, tmp_path, left):
+    (tmp_path / "file.csv.part").write_bytes(left)
+    values = entry(home, sha256="0" * 64) if not left else entry(home)
+    assert "its sha256 is not" in refused(values, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_wrong_file_in_place_is_replaced(home, tmp_path):
+    (tmp_path / "file.csv").write_bytes(b"something else")
+    fetch("made", entry(home), tmp_path, progress=False)
+    assert (tmp_path / "file.csv").read_bytes() == BODY
+
+
+def test_a_server_that_resumes_elsewhere_is_not_believed(home, tmp_path):
+    (tmp_path / "file.csv.part").write_bytes(BODY[:1000])
+    home.lie = 5
+    assert "resumed at another place" in refused(entry(home), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_page_and_a_silent_port_are_one_line(home, tmp_path):
+    assert "the server answers 404" in refused(entry(home, "/none"), tmp_path)
+    values = entry(home)
+    values["url"] = "http://127.0.0.1:1/file.csv"
+    assert "cannot be reached" in refused(values, tmp_path)
+    values["url"] = "file:///etc/hosts"
+    assert "expected an address with http:// or https://" in refused(values, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_server_that_falls_silent_keeps_the_part(home, tmp_path, monkeypatch):
+    def silent(answer, *rest):
+        yield answer.read(5000)
+        raise TimeoutError
+
+    monkeypatch.setattr(fetching, "_chunks", silent)
+    assert "connection cut after 5000 bytes (TimeoutError); kept" in refused(entry(home), tmp_path)
+    assert (tmp_path / "file.csv.part").stat().st_size == 5000
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(home, tmp_path):
+    (tmp_path / "taken").write_text("")
+    assert "cannot be written" in refused(entry(home), tmp_path / "taken" / "below")
+
+
+def test_synthetic_traces_have_no_home():
+    with pytest.raises(SpecsimError, match="not published anywhere"):
+        fetch("file", {"name": "file", "description": "", "kind": "file", "path": "x", "window": None})
+
+
+def test_every_point_of_a_figure_is_fetched(home, tmp_path):
+    values = entry(home) | {"kind": "adaserve", "workload": "w", "point": 1.0}
+    values["url"] = values["url"].removesuffix("file.csv")
+    values["points"] = [{"point": 1.0, "file": "file.csv", "sha256": hashlib.sha256(BODY).hexdigest()}]
+    assert fetch("made", values, tmp_path, progress=False) == (tmp_path / "file.csv",)

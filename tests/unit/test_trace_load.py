@@ -1,0 +1,181 @@
+import gzip
+import hashlib
+
+import numpy as np
+import pytest
+import yaml
+
+from specsim.errors import SpecsimError
+from specsim.paths import shipped
+from specsim.workload.load import load_trace
+
+NAMES = sorted(file.stem for file in (shipped("conf") / "trace").glob("*.yaml"))
+DRAWN = ("poisson", "gamma", "bursts")
+PUBLISHED = [name for name in NAMES if name not in (*DRAWN, "file")]
+AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\r\n"
+
+
+def entry(name, **changes):
+    values = yaml.safe_load((shipped("conf") / "trace" / f"{name}.yaml").read_text())
+    values.pop("defaults", None)
+    return {**values, **changes}
+
+
+@pytest.fixture(autouse=True)
+def nothing_real(monkeypatch, tmp_path):
+    monkeypatch.setenv("SPECSIM_DATA", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def refused(values, said, **kwargs):
+    with pytest.raises(SpecsimError) as caught:
+        load_trace(values, seed=1, **kwargs)
+    assert "\n" not in str(caught.value)
+    assert said in str(caught.value)
+
+
+def azure_rows(n=3):
+    return (AZURE + "".join(f"2023-11-16 18:17:0{i},{i + 5},1\r\n" for i in range(n))).encode()
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_what_ships_stands_in_and_says_so(name):
+    trace = load_trace(entry(name), seed=1)
+    kind = "twin" if name.startswith("azure") else "toy"
+    assert trace.source.origin == kind
+    assert trace.source.note.startswith(f"{name}: using the shipped {kind} of {len(trace)} requests: ")
+    assert "$SPECSIM_DATA" in trace.source.note
+    assert f"`specsim trace fetch {name}`" in trace.source.note
+    assert trace.source.licence
+    assert "\n" not in trace.source.note
+    refused(entry(name, twin=False), "trace.twin=false, but ")
+
+
+def test_toys_of_adaserve_keep_classes_and_slos():
+    trace = load_trace(entry("adaserve_fig11", point=0.8), seed=1)
+    assert set(trace.slo_names) == {"coding", "chat", "summarization"}
+    coding = trace.slo_class == trace.slo_names.index("coding")
+    assert (trace.tpot_slo_ratio[coding] == 0.8).all()
+    assert set(trace.tpot_slo_s[~coding].tolist()) == {0.05, 0.15}
+
+
+def test_the_real_file_is_found_by_name_and_checksum_and_passed_over_by_checksum(monkeypatch, tmp_path):
+    good, bad = tmp_path / "b" / "deep" / "er", tmp_path / "a"
+    good.mkdir(parents=True)
+    bad.mkdir()
+    name = "AzureLLMInferenceTrace_code.csv"
+    (good / name).write_bytes(azure_rows())
+    (bad / name).write_bytes(azure_rows(2))
+    values = entry("azure_code", sha256=hashlib.sha256(azure_rows()).hexdigest())
+    monkeypatch.setenv("SPECSIM_DATA", f"{bad}:{tmp_path / 'none'}:{tmp_path / 'b'}")
+    trace = load_trace(values, seed=1)
+    assert (len(trace), trace.source.origin, trace.source.note) == (3, "real", None)
+    assert trace.source.sha256 == values["sha256"]
+    monkeypatch.setenv("SPECSIM_DATA", str(bad))
+    trace = load_trace(values, seed=1)
+    assert trace.source.origin == "twin"
+    assert f"{bad / name} has another sha256 and is not used" in trace.source.note
+    refused({**values, "twin": False}, "has another sha256")
+
+
+def test_a_gzip_of_the_original_counts_and_the_cache_is_looked_in(tmp_path):
+    cache = tmp_path / "cache" / "specsim"
+    cache.mkdir(parents=True)
+    (cache / "AzureLLMInferenceTrace_conv.csv.gz").write_bytes(gzip.compress(azure_rows()))
+    values = entry("azure_conv", sha256=hashlib.sha256(azure_rows()).hexdigest())
+    assert load_trace(values, seed=1).source.origin == "real"
+    (cache / "AzureLLMInferenceTrace_conv.csv.gz").write_bytes(gzip.compress(azure_rows())[:-9])
+    assert "truncated gzip" in load_trace(values, seed=1).source.note
+
+
+def test_an_artifact_json_is_read_where_the_parquet_is_not(monkeypatch, tmp_path):
+    row = '{"emission_time_ms": 0.0, "input_length": 3, "output_length": 2, "prompt": "p", "slo_ratio": 1.2}'
+    (tmp_path / "emission_rps3.6_ol128.json").write_text(f"[{row}]")
+    values = entry("adaserve_fig15")
+    values["points"] = [{**values["points"][0], "sha256": hashlib.sha256(f"[{row}]".encode()).hexdigest()}]
+    monkeypatch.setenv("SPECSIM_DATA", str(tmp_path))
+    trace = load_trace(values, seed=1)
+    assert (trace.source.origin, trace.source.file) == ("real", "emission_rps3.6_ol128.json")
+    assert trace.prompt_tokens.tolist() == [3]
+
+
+def test_window_then_limit_then_rate():
+    whole = load_trace(entry("azure_conv"), seed=1)
+    trace = load_trace(entry("azure_conv", window=[600, 1200]), seed=1, requests=500, rps=3.0)
+    start = np.searchsorted(whole.arrival_s, 600)
+    assert trace.row.tolist() == list(range(start, start + 500))
+    assert trace.rate_per_s == pytest.approx(3.0, rel=1e-14)
+    assert np.array_equal(trace.prompt_tokens, whole.prompt_tokens[start : start + 500])
+    refused(entry("mooncake_synthetic"), "(the shipped toy) holds 300 requests", requests=301)
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_synthetic_traces_are_prefixes_keyed_by_seed(name):
+    trace = load_trace(entry(name), seed=1)
+    assert len(trace) == 1000
+    longer = load_trace(entry(name), seed=1, requests=2000)
+    assert np.array_equal(longer.arrival_s[:1000], trace.arrival_s)
+    assert np.array_equal(longer.output_tokens[:1000], trace.output_tokens)
+    other = load_trace(entry(name), seed=2)
+    assert not np.array_equal(other.prompt_tokens, trace.prompt_tokens)
+    assert load_trace(entry(name), seed=1, rps=7.5).rate_per_s == pytest.approx(7.5, rel=1e-14)
+    assert trace.source.origin == "synthetic"
+
+
+def test_a_users_file_is_read_by_path(tmp_path):
+    file = tmp_path / "mine.csv"
+    file.write_text("arrival_s,prompt_tokens,output_tokens\n0,1,2\n3,4,5\n")
+    trace = load_trace(entry("file", path=str(file)), seed=1)
+    assert (trace.source.name, trace.source.origin, trace.source.file) == ("mine.csv", "file", "mine.csv")
+    assert trace.source.sha256 == hashlib.sha256(file.read_bytes()).hexdigest()
+    refused(entry("file"), "trace.path: trace 'file' needs it and it is not given")
+    refused(entry("file", path=str(tmp_path / "no.csv")), "no.csv: no such file")
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "said"),
+    [
+        ("azure_code", {"windw": 1}, "trace.windw: no such key of trace 'azure_code'; did you mean 'window'?"),
+        ("azure_code", {"kind": "azure"}, "trace.kind='azure': no such kind; did you mean 'azure_csv'?"),
+        ("azure_code", {"twin": "no"}, "trace.twin='no': expected true or false"),
+        ("azure_code", {"window": [5, 2]}, "trace.window=[5, 2]: expected [start_s, stop_s]"),
+        ("azure_code", {"window": 7}, "trace.window=7: expected [start_s, stop_s]"),
+        ("azure_code", {"window": [99999, 999999]}, "nothing arrives in it"),
+        ("adaserve_fig8", {"point": 4.1}, "trace.point=4.1: expected one of 2.4, 2.6, "),
+        ("adaserve_fig8", {"point": 4.13}, "; nearest 4.2"),
+        ("adaserve_fig8", {"point": "x"}, "trace.point='x': expected one of 2.4"),
+        ("mooncake_synthetic", {"tick_s": 1, "point": 1}, "trace.point: no such key"),
+        ("poisson", {"rps": 0}, "trace.rps=0: expected a number above 0"),
+        ("poisson", {"rps": float("nan")}, "trace.rps=nan: expected a number above 0"),
+        ("poisson", {"n": 1.5}, "trace.n=1.5: expected a whole number"),
+        ("poisson", {"cv": 2.0}, "trace.cv: no such key of trace 'poisson'"),
+        ("poisson", {"process": "poison"}, "no such process; did you mean 'poisson'?"),
+        ("gamma", {"cv": -1}, "trace.cv=-1: expected a number above 0"),
+        ("bursts", {"on_share": 1}, "trace.on_share=1: expected a share below 1"),
+        ("bursts", {"on_share": 1.5}, "trace.on_share=1.5: expected a number above 0 and at most 1"),
+        ("bursts", {"off_rate_ratio": -0.1}, "trace.off_rate_ratio=-0.1: expected"),
+        ("poisson", {"prompt_tokens": 5}, "trace.prompt_tokens=5: expected distribution"),
+        ("poisson", {"prompt_tokens": {"distribution": "zipf"}}, "distribution='zipf': no such distribution"),
+        ("poisson", {"prompt_tokens": {"distribution": "fixed", "mean": 3, "cv": 1}}, "cv=1 changes nothing"),
+        ("poisson", {"prompt_tokens": {"distribution": "fixed"}}, "mean: 'fixed' needs it"),
+        ("poisson", {"prompt_tokens": {"distribution": "fixed", "mean": 0}}, "mean=0: expected a whole"),
+        ("poisson", {"prompt_tokens": {"distribution": "uniform", "low": 9, "high": 3}}, "low=9 is above"),
+        ("poisson", {"output_tokens": {"men": 3}}, "trace.output_tokens.men: no such key; did you mean 'mean'?"),
+    ],
+)
+def test_a_bad_key_or_value_is_one_line(name, changes, said):
+    refused(entry(name, **changes), said)
+
+
+def test_a_missing_key_and_bad_limits_are_one_line():
+    values = entry("azure_code")
+    del values["window"]
+    refused(values, "trace.window: trace 'azure_code' needs it")
+    refused(entry("poisson"), "requests=0", requests=0)
+    refused(entry("azure_code"), "rps=-1: expected a rate above 0", rps=-1.0)
+
+
+def test_every_yaml_says_in_a_line_what_it_is():
+    for name in NAMES:
+        assert entry(name)["name"] == name
+        assert 10 < len(entry(name)["description"]) < 100
