@@ -118,20 +118,27 @@ class Forest:
 
 
 def likeliest(row: Ints, score: Floats, count: int) -> Ints:
-    """Return the indices of each row's `count` highest scores, ties to the earlier entry, rows in order.
+    """Return the flat indices into `score` of each row's `count` highest, ties to the earlier entry, rows in order.
 
     Parameters
     ----------
-    row : (m,) non-decreasing row of each entry.
-    score : (m,) the higher the likelier.
+    row : (leaves,) non-decreasing row of each leaf.
+    score : (leaves, width) of what stands behind each leaf.
     """
-    first = int(np.searchsorted(row, row[0], side="right")) if len(row) else 0
-    groups, rest = divmod(len(row), first) if first else (0, 0)
-    starts = row[::first] if first else row
-    if first and not rest and (starts == row[first - 1 :: first]).all() and (starts[1:] > starts[:-1]).all():
-        best = np.argsort(-score.reshape(groups, first), axis=1, kind="stable")[:, :count]
-        chosen: Ints = (best + np.arange(0, len(row), first)[:, None]).ravel()
-        return chosen
+    leaves, width = score.shape
+    per_row = int(row.searchsorted(row[0], side="right"))
+    starts, ends = row[::per_row], row[per_row - 1 :: per_row]
+    regular = len(starts) * per_row == leaves and not np.count_nonzero(starts != ends)
+    if not regular or np.count_nonzero(starts[1:] <= starts[:-1]):
+        return _likeliest_of_ragged(np.repeat(row, width), score.ravel(), count)
+    if per_row * width <= count:
+        return np.arange(leaves * width)
+    best = np.argsort(-score.reshape(len(starts), per_row * width), axis=1, kind="stable")[:, :count]
+    best += np.arange(0, leaves * width, per_row * width)[:, None]
+    return best.ravel()
+
+
+def _likeliest_of_ragged(row: Ints, score: Floats, count: int) -> Ints:
     order = np.lexsort((-score, row))
     sorted_rows = row[order]
     rank = np.arange(len(row)) - np.searchsorted(sorted_rows, sorted_rows, side="left")

@@ -92,7 +92,8 @@ class Ledger:
         self._resident_ids: Ids | None = None
         self._live = np.zeros(n, dtype=np.bool_)
         self._admitted = np.zeros(n, dtype=np.bool_)
-        self._drafted: Ids | None = None
+        self._drafted: list[Ids] = []
+        self._checked: Ids | None = None
         self._draft_nodes = _numbers(n)
         self._draft_depth = _numbers(n)
         self._seat = _numbers(n)
@@ -140,13 +141,21 @@ class Ledger:
         ids = work.requests
         if not len(ids) or len(work.chunks) != len(ids) or work.forest.rows != len(ids):
             raise IllegalPass("a pass needs at least one row, and one chunk and one tree a row")
-        self._seat[ids] = np.arange(len(ids))
-        if not (self._seat[ids] == np.arange(len(ids))).all() or not self._live[ids].all():
-            raise IllegalPass("a pass names a request twice, or one that has not arrived, has finished or was rejected")
+        if ids is not self._checked:
+            self._check_rows(ids)
         try:
             return self._check_draft(work) if isinstance(work, Draft) else self._check_verify(work)
         except OutOfMemory as error:
             raise IllegalPass(str(error)) from None
+
+    def _check_rows(self, ids: Ids) -> None:
+        """Refuse doubled and dead rows; the array is frozen, so that the next pass of the step may skip this."""
+        seats = np.arange(len(ids))
+        self._seat[ids] = seats
+        if np.count_nonzero(self._seat[ids] != seats) or not np.count_nonzero(self._live[ids]) == len(ids):
+            raise IllegalPass("a pass names a request twice, or one that has not arrived, has finished or was rejected")
+        ids.flags.writeable = False
+        self._checked = ids
 
     def _check_verify(self, work: Verify) -> PassShape:
         ids, chunks, forest = work.requests, work.chunks, work.forest
@@ -154,36 +163,36 @@ class Ledger:
             self._evict(work.evict, ids)
         cached = self.progress.target_cached[ids]
         pending = self.known(ids) - cached
-        if (chunks < 1).any() or (chunks > pending).any():
+        if np.count_nonzero((chunks < 1) | (chunks > pending)):
             raise IllegalPass("a chunk must hold between one and all of the pending tokens")
         queries = chunks
         if forest.draft_nodes:
             tree = forest.tree_tokens()
-            if (tree[chunks < pending] > 0).any():
+            if np.count_nonzero(tree[chunks < pending]):
                 raise IllegalPass("a tree hangs behind a prefill that is not finished")
             queries = chunks + tree
         self.pool.hold(TARGET, ids, cached + queries)
         decoding = (chunks == 1) & (self.progress.emitted_tokens[ids] > 0)
-        return _shape(cached, chunks, queries, int(chunks.sum() - decoding.sum()))
+        return _shape(cached, chunks, queries, int(np.add.reduce(chunks)) - int(np.count_nonzero(decoding)))
 
     def _check_draft(self, work: Draft) -> PassShape:
         ids, chunks, forest, leaves = work.requests, work.chunks, work.forest, work.leaves
         cached = self.progress.draft_cached[ids]
         pending = self.known(ids) - cached
-        if (chunks < 0).any() or (chunks > pending).any():
+        if np.count_nonzero((chunks < 0) | (chunks > pending)):
             raise IllegalPass("a draft chunk must not be longer than what the drafter's cache lacks")
         rows = forest.row[leaves]
-        if (pending[rows] > chunks[rows]).any():
+        if np.count_nonzero((pending > chunks)[rows]):
             raise IllegalPass("a leaf can only be extended where the drafter's cache has caught up")
-        inner = leaves[leaves >= forest.rows]
-        if not len(inner) and not chunks.any():
+        inner = rows[leaves >= forest.rows]
+        if not len(inner) and not np.count_nonzero(chunks):
             raise IllegalPass("a draft pass without tokens")
-        nodes = np.bincount(forest.row[inner], minlength=len(ids))
+        nodes = np.bincount(inner, minlength=len(ids))
         held = self._draft_nodes[ids] + nodes
         self.pool.hold(DRAFT, ids, cached + chunks + held)
         self._draft_nodes[ids] = held
-        prompts = cached < self.facts.prompt_tokens[ids]
-        return _shape(cached, chunks, chunks + nodes, int(chunks[prompts].sum()))
+        prompts = chunks[cached < self.facts.prompt_tokens[ids]]
+        return _shape(cached, chunks, chunks + nodes, int(np.add.reduce(prompts)))
 
     # --- commitment -----------------------------------------------------------------------------------------------
 
@@ -192,11 +201,12 @@ class Ledger:
         ids = work.requests
         self.progress.draft_cached[ids] += work.chunks
         self._admit(ids)
-        self._drafted = ids if self._drafted is None else np.union1d(self._drafted, ids)
+        if not self._drafted or self._drafted[-1] is not ids:
+            self._drafted.append(ids)
         if len(work.leaves):
-            rows = work.forest.row[work.leaves]
-            np.maximum.at(self._draft_depth, ids[rows], work.forest.depth[work.leaves])
-            self._mark_decoding(ids[rows], start_s)
+            extended = ids[work.forest.row[work.leaves]]
+            np.maximum.at(self._draft_depth, extended, work.forest.depth[work.leaves])
+            self._mark_decoding(extended, start_s)
 
     def commit_verify(self, work: Verify, answer: Emitted, start_s: float, now_s: float) -> Gaps:
         """Book a verification; return the gap since each emitting request's previous emission (inter-token latency).
@@ -220,27 +230,30 @@ class Ledger:
         progress.emitted_tokens[ids] = before + answer.tokens
         self.pool.hold(TARGET, ids, progress.target_cached[ids])
         gaps = self._stamp(ids, before, answer, now_s)
-        if answer.finished.any():
+        self._checked = None
+        if np.count_nonzero(answer.finished):
             self._finish(ids[answer.finished], now_s)
         return gaps
 
     def end_step(self) -> None:
         """Drop what was drafted in this step and never verified."""
-        if self._drafted is not None:
-            left = self._drafted[self._live[self._drafted]]
-            self._keep_drafted(left, np.zeros(len(left), dtype=np.int64))
-            self._drafted = None
+        for ids in self._drafted:
+            left = ids[self._draft_nodes[ids] > 0]
+            if len(left):
+                self._keep_drafted(left, np.zeros_like(left))
+        self._drafted.clear()
+        self._checked = None
 
     def _mark_decoding(self, ids: Ids, start_s: float) -> None:
         first = np.isnan(self.progress.first_decode_s[ids]) & (self.progress.emitted_tokens[ids] > 0)
-        if first.any():
+        if np.count_nonzero(first):
             self.progress.first_decode_s[ids[first]] = start_s
 
     def _stamp(self, ids: Ids, before: Ints, answer: Emitted, now_s: float) -> Gaps:
         progress = self.progress
         emitting = answer.tokens > 0
         first = emitting & (before == 0)
-        if first.any():
+        if np.count_nonzero(first):
             progress.first_token_s[ids[first]] = now_s
         later = ids[emitting & (before > 0)]
         gaps = Gaps(later, now_s - progress.last_token_s[later])
@@ -249,14 +262,12 @@ class Ledger:
 
     def _keep_drafted(self, ids: Ids, matched: Ints) -> None:
         """Keep of the drafter's cache what lies on the accepted path; `matched` (n,) draft tokens were right."""
-        nodes = self._draft_nodes[ids]
-        if self._drafted is None:
+        if not self._drafted:
             return
         progress = self.progress
         in_step = progress.draft_cached[ids] == self.known(ids)
         progress.draft_cached[ids] += np.where(in_step, np.minimum(matched, self._draft_depth[ids]), 0)
-        self._draft_nodes[ids] -= nodes
-        self._draft_depth[ids] = 0
+        self._draft_nodes[ids] = self._draft_depth[ids] = 0
         self.pool.hold(DRAFT, ids, progress.draft_cached[ids])
 
     def _admit(self, ids: Ids) -> None:
@@ -292,5 +303,5 @@ class Ledger:
 
 
 def _shape(cached: Ints, chunks: Ints, queries: Ints, prefill_tokens: int) -> PassShape:
-    pairs = float(np.dot(queries, cached) + np.dot(chunks, chunks + 1) / 2 + np.dot(queries - chunks, chunks + 1))
-    return PassShape(int(cached.sum()), int(queries.sum()), pairs, prefill_tokens)
+    pairs = float(np.dot(queries, cached + chunks + 1)) - float(np.dot(chunks, chunks + 1)) / 2
+    return PassShape(int(np.add.reduce(cached)), int(np.add.reduce(queries)), pairs, prefill_tokens)

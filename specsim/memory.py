@@ -73,7 +73,7 @@ class KvPool:
         """
         blocks = -(-tokens // self.memory.block_tokens)
         held = self._blocks[model]
-        used = self.used_bytes + int((blocks - held[ids]).sum()) * self._block_bytes[model]
+        used = self.used_bytes + int(np.add.reduce(blocks - held[ids])) * self._block_bytes[model]
         if used > self.memory.capacity_bytes:
             raise OutOfMemory(f"{used} bytes of cache wanted, {self.memory.capacity_bytes} there are")
         held[ids] = blocks

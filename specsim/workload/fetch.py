@@ -65,7 +65,7 @@ def _download(item: Published, target: Path, progress: bool) -> None:
         _transfer(item.url, part, progress)
         if not _intact(part, item.sha256):
             part.unlink()
-            raise SpecsimError(f"{item.url}: the download has another sha256 than {item.sha256}; removed, try again")
+            raise SpecsimError(f"{item.url}: its sha256 is not {item.sha256}; removed, try again")
         part.replace(target)
     except OSError as error:
         raise SpecsimError(f"{error.filename or target}: cannot be written ({error.strerror})") from None

@@ -84,12 +84,13 @@ class SimulatedBackend:
             raise SpecsimError(
                 f"tree width {work.width} exceeds the {tape.width} proposals per position of the acceptance tape"
             )
-        slots, requests = self._read(work.requests, forest, leaves)
-        rows = tape.rows(requests, self._proposals.hashed[slots], self._proposals.on_path[slots])
-        self._proposals.rank[slots] = tape.rank[rows]
-        confidence = tape.confidence[rows, : work.width]
+        rows, slots = self._read(work.requests, forest, leaves)
+        confidence = tape.confidence.take(rows, axis=0)[:, : work.width]
         path = confidence * forest.path_probability[leaves, None]
-        kept = self._survivors(work, path.ravel())
+        if work.beam is None:
+            kept = np.arange(path.size)
+        else:
+            kept = likeliest(forest.row[leaves], path, work.beam)
         parents = kept // work.width
         grown = forest.grow(
             leaves[parents], kept % work.width, confidence.ravel()[kept], path.ravel()[kept], slots[parents]
@@ -113,26 +114,21 @@ class SimulatedBackend:
         return Emitted(tokens, np.minimum(matched, tokens), matched, tokens == left), seconds
 
     def _read(self, ids: Ids, forest: Forest, leaves: Ints) -> tuple[Ints, Ints]:
-        """Read the tape behind each leaf; return its slot and its request, (leaves,) each."""
+        """Read the tape behind each leaf; return its row and where that is noted, (leaves,) each."""
         tape, proposals = self._world.tape, self._proposals
         requests = ids[forest.row[leaves]]
-        depth = forest.depth[leaves]
-        if not depth.any():
+        roots = leaves < forest.rows
+        root_count = int(np.count_nonzero(roots))
+        if root_count == len(leaves):
             keys = tape.on_path(requests, self._view.emitted_tokens[requests])
             on = np.ones(len(leaves), dtype=np.bool_)
         else:
             slot, token = forest.slot[leaves], forest.token[leaves]
             on = proposals.right(slot, token)
             keys = tape.next_keys(proposals.keys[slot], proposals.hashed[slot], on, token)
-            roots = depth == 0
-            if roots.any():
+            if root_count:
                 keys[roots] = tape.on_path(requests[roots], self._view.emitted_tokens[requests[roots]])
                 on[roots] = True
         hashed = mix(keys)
-        return proposals.add(keys, hashed, on, np.zeros(len(leaves), dtype=np.int64)), requests
-
-    @staticmethod
-    def _survivors(work: Draft, path: Floats) -> Ints:
-        if work.beam is None:
-            return np.arange(len(path))
-        return likeliest(np.repeat(work.forest.row[work.leaves], work.width), path, work.beam)
+        rows = tape.rows(requests, hashed, on)
+        return rows, proposals.add(keys, hashed, on, tape.rank[rows])

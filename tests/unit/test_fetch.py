@@ -40,7 +40,7 @@ def home(monkeypatch):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     server = HTTPServer(("127.0.0.1", 0), Home)
     server.ranges, server.cut_after, server.lie, server.asked = True, None, 0, []
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     yield server
     server.shutdown()

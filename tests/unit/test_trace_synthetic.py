@@ -50,12 +50,11 @@ def test_poisson_gaps_are_exponential():
 
 
 def test_bursts_hold_their_share_of_requests():
-    silent = {**BURSTS, "off_rate_ratio": 0.0}
-    gaps = np.diff(on_off(1.0, 200_000, rng(), **silent))
-    # Inside a burst the rate is 5/s; bursts of 40 requests are 200 s apart, 8 s of it on.
-    breaks = gaps > 4.0
-    assert breaks.sum() == pytest.approx(200_000 / 40, rel=0.05)
-    assert gaps[~breaks].mean() == pytest.approx(1 / 5, rel=0.05)
+    gaps = np.diff(on_off(1.0, 200_000, rng(), burst_requests=40.0, on_share=0.02, off_rate_ratio=0.0))
+    # On: 50/s for 0.8 s in the mean; off: 39.2 s. 1 burst in 41 is empty, 2.5% of the pauses last under 1 s.
+    breaks = gaps > 1.0
+    assert breaks.sum() == pytest.approx(200_000 / 40 * 40 / 41 * np.exp(-1 / 39.2), rel=0.03)
+    assert gaps[~breaks].mean() == pytest.approx(1 / 50, rel=0.08)
 
 
 @pytest.mark.parametrize("spec", SPECS)
