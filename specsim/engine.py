@@ -92,8 +92,10 @@ class Replica:
                     yield self._bell
 
     def _turn(self) -> Generator[simpy.Event, Any, bool]:
-        self.view.now_s = self.env.now
-        step = self.scheduler.step(self.view)
+        """Hold one conversation with the scheduler; return whether it ran anything."""
+        env, view, ledger = self.env, self.view, self.ledger
+        view.now_s = env.now
+        step = self.scheduler.step(view)
         answer: Forest | Emitted | None = None
         ran = False
         while True:
@@ -101,31 +103,29 @@ class Replica:
                 work = step.send(answer)
             except StopIteration:
                 break
-            answer = yield from self._run(work, answer)
             ran = True
-        self.ledger.end_step()
+            start_s, gaps = env.now, None
+            thinking_s = self._thinking(work, answer)
+            shape = self._checked(work)
+            if isinstance(work, Draft):
+                answer, seconds = self.backend.draft(work, shape)
+                yield env.timeout(thinking_s + seconds)
+                ledger.commit_draft(work, start_s)
+            else:
+                answer, seconds = self.backend.verify(work, shape)
+                yield env.timeout(thinking_s + seconds)
+                gaps = ledger.commit_verify(work, answer, start_s, env.now)
+            view.now_s = env.now
+            self._booking(self.name, start_s, seconds, thinking_s, work, shape, answer, gaps)
+        ledger.end_step()
         return ran
 
-    def _run(self, work: Pass, basis: Forest | Emitted | None) -> Generator[simpy.Event, Any, Forest | Emitted]:
-        start_s = self.env.now
-        thinking_s = self._thinking(work, basis)
+    def _checked(self, work: Pass) -> PassShape:
         try:
-            shape = self.ledger.check(work)
+            return self.ledger.check(work)
         except IllegalPass as error:
-            raise IllegalPass(f"scheduler {type(self.scheduler).__name__} at {start_s:g} s: {error}") from None
-        answer: Forest | Emitted
-        gaps = None
-        if isinstance(work, Draft):
-            answer, seconds = self.backend.draft(work, shape)
-            yield self.env.timeout(thinking_s + seconds)
-            self.ledger.commit_draft(work, start_s)
-        else:
-            answer, seconds = self.backend.verify(work, shape)
-            yield self.env.timeout(thinking_s + seconds)
-            gaps = self.ledger.commit_verify(work, answer, start_s, self.env.now)
-        self.view.now_s = self.env.now
-        self._booking(self.name, start_s, seconds, thinking_s, work, shape, answer, gaps)
-        return answer
+            name = type(self.scheduler).__name__
+            raise IllegalPass(f"scheduler {name} at {self.env.now:g} s: {error}") from None
 
 
 def arrivals(

@@ -126,16 +126,20 @@ def likeliest(row: Ints, score: Floats, count: int) -> Ints:
     score : (leaves, width) of what stands behind each leaf.
     """
     leaves, width = score.shape
-    per_row = int(row.searchsorted(row[0], side="right"))
-    starts, ends = row[::per_row], row[per_row - 1 :: per_row]
-    regular = len(starts) * per_row == leaves and not np.count_nonzero(starts != ends)
-    if not regular or np.count_nonzero(starts[1:] <= starts[:-1]):
+    rows = int(row[-1]) + 1
+    per_row, rest = divmod(leaves, rows)
+    if rest or np.count_nonzero(row != _even_rows(rows, per_row)):
         return _likeliest_of_ragged(np.repeat(row, width), score.ravel(), count)
     if per_row * width <= count:
         return np.arange(leaves * width)
-    best = np.argsort(-score.reshape(len(starts), per_row * width), axis=1, kind="stable")[:, :count]
+    best = np.argsort(-score.reshape(rows, per_row * width), axis=1, kind="stable")[:, :count]
     best += np.arange(0, leaves * width, per_row * width)[:, None]
     return best.ravel()
+
+
+@lru_cache(maxsize=1024)
+def _even_rows(rows: int, per_row: int) -> Ints:
+    return np.repeat(np.arange(rows), per_row)
 
 
 def _likeliest_of_ragged(row: Ints, score: Floats, count: int) -> Ints:

@@ -10,7 +10,7 @@ from sortedcontainers import SortedList
 
 from specsim.memory import DRAFT, TARGET, KvPool, Memory, OutOfMemory
 from specsim.protocols import PassShape
-from specsim.request import Floats, Ids, Ints, Requests
+from specsim.request import Bools, Floats, Ids, Ints, Requests
 from specsim.work import Draft, Emitted, Verify
 
 
@@ -139,7 +139,8 @@ class Ledger:
             unfinished prefill, or the pool is too small.
         """
         ids = work.requests
-        if not len(ids) or len(work.chunks) != len(ids) or work.forest.rows != len(ids):
+        unfed = isinstance(work, Draft) and not len(work.chunks)
+        if not len(ids) or not (unfed or len(work.chunks) == len(ids)) or work.forest.rows != len(ids):
             raise IllegalPass("a pass needs at least one row, and one chunk and one tree a row")
         if ids is not self._checked:
             self._check_rows(ids)
@@ -176,37 +177,47 @@ class Ledger:
         return _shape(cached, chunks, queries, int(np.add.reduce(chunks)) - int(np.count_nonzero(decoding)))
 
     def _check_draft(self, work: Draft) -> PassShape:
-        ids, chunks, forest, leaves = work.requests, work.chunks, work.forest, work.leaves
+        ids, forest, leaves = work.requests, work.forest, work.leaves
         cached = self.progress.draft_cached[ids]
-        pending = self.known(ids) - cached
+        inner = leaves[leaves >= forest.rows]
+        nodes = np.bincount(forest.row[inner], minlength=len(ids))
+        held = self._draft_nodes[ids] + nodes
+        if not len(work.chunks) and len(inner) == len(leaves):
+            self.pool.hold(DRAFT, ids, cached + held)
+            shape = PassShape(int(np.add.reduce(cached)), len(inner), float(np.dot(nodes, cached)) + len(inner), 0)
+        else:
+            chunks = work.chunks if len(work.chunks) else np.zeros_like(ids)
+            self._check_fed(work, cached, chunks)
+            self.pool.hold(DRAFT, ids, cached + chunks + held)
+            prompts = cached < self.facts.prompt_tokens[ids]
+            shape = _shape(cached, chunks, chunks + nodes, int(np.dot(chunks, prompts)))
+        if not shape.batched_tokens:
+            raise IllegalPass("a draft pass without tokens")
+        self._draft_nodes[ids] = held
+        return shape
+
+    def _check_fed(self, work: Draft, cached: Ints, chunks: Ints) -> None:
+        """Refuse chunks (n,) longer than what is lacking; whoever is extended must have caught up by then."""
+        pending = self.known(work.requests) - cached
         if np.count_nonzero((chunks < 0) | (chunks > pending)):
             raise IllegalPass("a draft chunk must not be longer than what the drafter's cache lacks")
-        rows = forest.row[leaves]
-        if np.count_nonzero((pending > chunks)[rows]):
+        if np.count_nonzero((pending > chunks)[work.forest.row[work.leaves]]):
             raise IllegalPass("a leaf can only be extended where the drafter's cache has caught up")
-        inner = rows[leaves >= forest.rows]
-        if not len(inner) and not np.count_nonzero(chunks):
-            raise IllegalPass("a draft pass without tokens")
-        nodes = np.bincount(inner, minlength=len(ids))
-        held = self._draft_nodes[ids] + nodes
-        self.pool.hold(DRAFT, ids, cached + chunks + held)
-        self._draft_nodes[ids] = held
-        prompts = chunks[cached < self.facts.prompt_tokens[ids]]
-        return _shape(cached, chunks, chunks + nodes, int(np.add.reduce(prompts)))
 
     # --- commitment -----------------------------------------------------------------------------------------------
 
     def commit_draft(self, work: Draft, start_s: float) -> None:
         """Book a draft pass that started at `start_s`: its chunks are cached, its leaves hold slots until the end."""
         ids = work.requests
-        self.progress.draft_cached[ids] += work.chunks
-        self._admit(ids)
+        if len(work.chunks):
+            self.progress.draft_cached[ids] += work.chunks
+            self._admit(ids)
+            self._mark_decoding(ids[work.forest.row[work.leaves]], start_s)
         if not self._drafted or self._drafted[-1] is not ids:
             self._drafted.append(ids)
         if len(work.leaves):
             extended = ids[work.forest.row[work.leaves]]
             np.maximum.at(self._draft_depth, extended, work.forest.depth[work.leaves])
-            self._mark_decoding(extended, start_s)
 
     def commit_verify(self, work: Verify, answer: Emitted, start_s: float, now_s: float) -> Gaps:
         """Book a verification; return the gap since each emitting request's previous emission (inter-token latency).
@@ -225,11 +236,11 @@ class Ledger:
             progress.speculations[ids] += tree > 0
         progress.accepted_tokens[ids] += answer.accepted
         progress.verifications[ids] += decoding
-        progress.decoded_tokens[ids] += np.where(decoding, answer.tokens, 0)
+        progress.decoded_tokens[ids] += decoding * answer.tokens
         self._keep_drafted(ids, answer.matched)
         progress.emitted_tokens[ids] = before + answer.tokens
         self.pool.hold(TARGET, ids, progress.target_cached[ids])
-        gaps = self._stamp(ids, before, answer, now_s)
+        gaps = self._stamp(ids, decoding, answer, now_s)
         self._checked = None
         if np.count_nonzero(answer.finished):
             self._finish(ids[answer.finished], now_s)
@@ -249,15 +260,15 @@ class Ledger:
         if np.count_nonzero(first):
             self.progress.first_decode_s[ids[first]] = start_s
 
-    def _stamp(self, ids: Ids, before: Ints, answer: Emitted, now_s: float) -> Gaps:
+    def _stamp(self, ids: Ids, decoding: Bools, answer: Emitted, now_s: float) -> Gaps:
+        """Note the time of this emission; `decoding` (n,) are those that have emitted before."""
         progress = self.progress
-        emitting = answer.tokens > 0
-        first = emitting & (before == 0)
-        if np.count_nonzero(first):
-            progress.first_token_s[ids[first]] = now_s
-        later = ids[emitting & (before > 0)]
+        later = ids
+        if np.count_nonzero(decoding) < len(ids):
+            progress.first_token_s[ids[(answer.tokens > 0) & ~decoding]] = now_s
+            later = ids[decoding]
         gaps = Gaps(later, now_s - progress.last_token_s[later])
-        progress.last_token_s[ids[emitting]] = now_s
+        progress.last_token_s[ids[answer.tokens > 0]] = now_s
         return gaps
 
     def _keep_drafted(self, ids: Ids, matched: Ints) -> None:

@@ -33,7 +33,7 @@ class Memory:
 class KvPool:
     """Blocks held per request and model; never more than the capacity (PagedAttention, Kwon et al. 2023)."""
 
-    __slots__ = ("_block_bytes", "_blocks", "memory", "used_bytes")
+    __slots__ = ("_block_bytes", "_block_tokens", "_blocks", "_round_up", "memory", "used_bytes")
 
     def __init__(self, memory: Memory, requests: int) -> None:
         self.memory = memory
@@ -43,6 +43,9 @@ class KvPool:
             memory.block_tokens * memory.draft_token_bytes,
         )
         self._blocks = np.zeros((2, requests), dtype=np.int64)
+        # Numpy integers: it takes twice as long to add a Python int to a short array.
+        self._block_tokens = np.int64(memory.block_tokens)
+        self._round_up = np.int64(memory.block_tokens - 1)
 
     @property
     def free_bytes(self) -> int:
@@ -51,9 +54,9 @@ class KvPool:
 
     def growth_bytes(self, ids: Ids, target_tokens: Ints, draft_tokens: Ints) -> Ints:
         """Return the further bytes that each request needs to hold so many tokens of each model, (n,)."""
-        block = self.memory.block_tokens
-        target = np.maximum(-(-target_tokens // block) - self._blocks[TARGET, ids], 0)
-        draft = np.maximum(-(-draft_tokens // block) - self._blocks[DRAFT, ids], 0)
+        block, up = self._block_tokens, self._round_up
+        target = np.maximum((target_tokens + up) // block - self._blocks[TARGET, ids], 0)
+        draft = np.maximum((draft_tokens + up) // block - self._blocks[DRAFT, ids], 0)
         growth: Ints = target * self._block_bytes[TARGET] + draft * self._block_bytes[DRAFT]
         return growth
 
@@ -71,7 +74,7 @@ class KvPool:
         OutOfMemory
             When the pool has too few; nothing is changed then.
         """
-        blocks = -(-tokens // self.memory.block_tokens)
+        blocks = (tokens + self._round_up) // self._block_tokens
         held = self._blocks[model]
         used = self.used_bytes + int(np.add.reduce(blocks - held[ids])) * self._block_bytes[model]
         if used > self.memory.capacity_bytes:

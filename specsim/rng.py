@@ -16,12 +16,9 @@ _M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 def mix(words: Words) -> Words:
     """Return the avalanche of each 64-bit word, same shape (finaliser of SplitMix64, Steele et al. 2014)."""
-    z = words ^ (words >> _S30)
-    z *= _M1
-    z ^= z >> _S27
-    z *= _M2
-    z ^= z >> _S31
-    return z
+    z: Words = (words ^ (words >> _S30)) * _M1
+    z = (z ^ (z >> _S27)) * _M2
+    return z ^ (z >> _S31)
 
 
 def stream_keys(seed: int, purpose: str, rows: npt.ArrayLike) -> Words:
@@ -35,4 +32,5 @@ def stream_keys(seed: int, purpose: str, rows: npt.ArrayLike) -> Words:
 
 def uniforms(words: Words) -> npt.NDArray[np.float64]:
     """Return a uniform number in [0, 1) for each key, same shape."""
-    return (mix(words) >> _S11).astype(np.float64) * 2.0**-53
+    unit: npt.NDArray[np.float64] = (mix(words) >> _S11).astype(np.float64) * 2.0**-53
+    return unit

@@ -19,7 +19,8 @@ class Draft(NamedTuple):
     Attributes
     ----------
     requests : (n,) request of each row.
-    chunks : (n,) tokens that each row first feeds into the drafter's cache: its prompt, or what was emitted since.
+    chunks : (n,) tokens that each row first feeds into the drafter's cache: its prompt, or what was emitted since;
+        empty when nobody feeds any, as in all but the first pass of a step.
     forest : n trees; `leaves` (m,) are the nodes to extend, grouped by row.
     width : likeliest tokens proposed behind each leaf; 0 asks for no proposals (draft prefill).
     beam : of a row's new nodes keep only this many, by path probability; None keeps all.

@@ -40,7 +40,8 @@ class Recorder:
         self._out_of_range = 0
         self.iterations = 0
         self.draft_passes = 0
-        self._seconds = {"prefill": 0.0, "draft": 0.0, "selection": 0.0, "verify": 0.0}
+        self._prefill_s = self._selection_s = 0.0
+        self._model_s = [0.0, 0.0]
 
     def book(
         self,
@@ -54,11 +55,14 @@ class Recorder:
         gaps: Gaps | None,
     ) -> None:
         """Record one pass; see `specsim.engine.Booking`."""
-        prefill = seconds * shape.prefill_tokens / shape.batched_tokens
         kind = DRAFT_PASS if gaps is None else VERIFY_PASS
-        self._seconds["prefill"] += prefill
-        self._seconds["verify" if kind else "draft"] += seconds - prefill
-        self._seconds["selection"] += thinking_s
+        if shape.prefill_tokens:
+            prefill_s = seconds * shape.prefill_tokens / shape.batched_tokens
+            self._prefill_s += prefill_s
+            self._model_s[kind] += seconds - prefill_s
+        else:
+            self._model_s[kind] += seconds
+        self._selection_s += thinking_s
         self._out_of_range += self._models[kind].extrapolates(shape.context_tokens, shape.batched_tokens)
         if gaps is None:
             self.draft_passes += 1
@@ -100,14 +104,15 @@ class Recorder:
 
     def totals(self, duration_s: float, replicas: int) -> RunTotals:
         """Return the totals of a run that lasted `duration_s` on so many replicas."""
-        busy_s = sum(self._seconds.values())
+        draft_s, verify_s = self._model_s
+        busy_s = self._prefill_s + self._selection_s + draft_s + verify_s
         return RunTotals(
             iterations=self.iterations,
             draft_passes=self.draft_passes,
-            prefill_s=self._seconds["prefill"],
-            draft_s=self._seconds["draft"],
-            selection_s=self._seconds["selection"],
-            verify_s=self._seconds["verify"],
+            prefill_s=self._prefill_s,
+            draft_s=draft_s,
+            selection_s=self._selection_s,
+            verify_s=verify_s,
             idle_s=max(duration_s * replicas - busy_s, 0.0),
             itl_s=np.array(self._gaps, dtype=np.float64),
             out_of_range_passes=self._out_of_range,

@@ -94,10 +94,11 @@ class AdaServe:
         decoding = view.pending(requests) == 1
         if self.prefill == "first" and not decoding.all():
             requests, chunks, decoding = requests[~decoding], chunks[~decoding], decoding[~decoding]
-        order = np.argsort(~decoding, kind="stable")
-        requests, chunks = requests[order], chunks[order]
-        lag = view.draft_pending(requests)
-        fed = np.where(decoding[order], lag, np.minimum(lag, chunks))
+        fed = view.draft_pending(requests)
+        if not decoding.all():
+            order = np.argsort(~decoding, kind="stable")
+            fed = np.where(decoding, fed, np.minimum(fed, chunks))[order]
+            requests, chunks = requests[order], chunks[order]
         return _Rows(requests, chunks, int(decoding.sum()), fed, resident[~keep])
 
     def _chosen(self, view: View, rows: _Rows, forest: Forest) -> Bools:

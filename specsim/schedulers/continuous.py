@@ -45,7 +45,7 @@ class Continuous:
 def decode(view: View) -> Verify:
     """Return one plain decoding pass of every resident request, the youngest preempted where memory is short."""
     resident = view.resident
-    ones = np.ones_like(resident)
+    ones = np.ones(len(resident), dtype=np.int64)
     keep, _ = seats(view, resident, ones)
     running = resident[keep]
     return Verify(running, ones[: len(running)], Forest.roots(len(running)), resident[~keep])

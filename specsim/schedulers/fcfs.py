@@ -28,7 +28,7 @@ class Fcfs:
         """Decode the batch; when it is empty, prefill the next."""
         batch = view.resident
         if len(batch):
-            yield Verify(batch, np.ones_like(batch), Forest.roots(len(batch)))
+            yield Verify(batch, np.ones(len(batch), dtype=np.int64), Forest.roots(len(batch)))
             return
         chosen: list[int] = []
         free_bytes = view.free_bytes

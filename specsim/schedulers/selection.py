@@ -35,22 +35,6 @@ def between_root_and_tree(need: Floats, depth: int) -> Floats:
     return np.clip(need, 1.0, depth + 1)
 
 
-class _Ranked:
-    """The drafted nodes of each tree, likeliest first: (rows, most nodes of a tree) matrices padded on the right."""
-
-    __slots__ = ("by_row", "path", "position", "sizes")
-
-    def __init__(self, forest: Forest) -> None:
-        row = forest.row[forest.rows :]
-        path = forest.path_probability[forest.rows :]
-        self.sizes = np.bincount(row, minlength=forest.rows)
-        self.by_row = np.lexsort((-path, row))
-        starts = np.cumsum(self.sizes) - self.sizes
-        self.position = np.arange(len(row)) - np.repeat(starts, self.sizes)
-        self.path = np.zeros((forest.rows, int(self.sizes.max(initial=0))))
-        self.path[row[self.by_row], self.position] = path[self.by_row]
-
-
 def select(forest: Forest, need: Floats, order: Ints, most_nodes: int, budget: int) -> Bools:
     """Return which nodes of `forest` AdaServe verifies, (nodes,), roots included (Algorithm 2, lines 9-23).
 
@@ -69,15 +53,20 @@ def select(forest: Forest, need: Floats, order: Ints, most_nodes: int, budget: i
     chosen[: forest.rows] = True
     if not forest.draft_nodes:
         return chosen
-    ranked = _Ranked(forest)
-    wanted = nodes_for_slo(ranked.path, need, np.minimum(ranked.sizes, most_nodes))
+    row, path = forest.row[forest.rows :], forest.path_probability[forest.rows :]
+    likeliest = np.argsort(-path, kind="stable")
+    by_row = likeliest[np.argsort(row[likeliest].astype(np.uint16), kind="stable")]
+    sizes = np.bincount(row, minlength=forest.rows)
+    columns = np.arange(int(sizes.max()))
+    filled = columns < sizes[:, None]
+    ranked = np.zeros(filled.shape)
+    ranked[filled] = path[by_row]
+    wanted = nodes_for_slo(ranked, need, np.minimum(sizes, most_nodes))
     taken = within_budget(wanted, order, budget - forest.rows)
-    by_slo = ranked.position < np.repeat(taken, ranked.sizes)
-    nodes = ranked.by_row + forest.rows
-    chosen[nodes[by_slo]] = True
+    chosen[forest.rows + by_row[(columns < taken[:, None])[filled]]] = True
     left = budget - forest.rows - int(taken.sum())
-    rest = nodes[~by_slo]
-    chosen[likeliest_of_all(rest, forest.path_probability[rest], left)] = True
+    likeliest += forest.rows
+    chosen[likeliest[~chosen[likeliest]][:left]] = True
     return chosen
 
 
@@ -97,17 +86,5 @@ def within_budget(wanted: Ints, order: Ints, budget: int) -> Ints:
     queue = wanted[order]
     before = np.cumsum(queue) - queue
     taken = np.zeros_like(wanted)
-    taken[order] = np.clip(budget - before, 0, queue)
+    taken[order] = np.minimum(np.maximum(budget - before, 0), queue)
     return taken
-
-
-def likeliest_of_all(nodes: Ints, path: Floats, count: int) -> Ints:
-    """Return the `count` of `nodes` (m,) with the highest `path` (m,); equals go to the lower node, parents first."""
-    if count >= len(nodes):
-        return nodes
-    if count <= 0:
-        return nodes[:0]
-    threshold = np.partition(path, len(path) - count)[len(path) - count]
-    above = nodes[path > threshold]
-    equal = np.sort(nodes[path == threshold])
-    return np.concatenate((above, equal[: count - len(above)]))

@@ -9,7 +9,7 @@ import numpy as np
 from specsim.forest import Forest
 from specsim.protocols import View
 from specsim.request import Ids, Ints
-from specsim.work import Draft
+from specsim.work import NOBODY, Draft
 
 
 def grow_trees(
@@ -34,10 +34,9 @@ def grow_trees(
         if not len(leaves):
             break
         before = len(forest)
-        forest = yield Draft(requests, chunks, forest, leaves, width, beam=width)
+        forest = yield Draft(requests, chunks, forest, leaves, width, beam=width if width > 1 else None)
         leaves = np.arange(before, len(forest))
-        if level == 0:
-            chunks = np.zeros_like(chunks)
+        chunks = NOBODY
     return forest
 
 
@@ -51,11 +50,11 @@ def trees_fit(view: View, requests: Ids, chunks: Ints, growing: int, nodes: int,
 
     `chunks` (n,) are the target's, `fed` (n,) the drafter's.
     """
-    tree = np.where(np.arange(len(requests)) < growing, nodes, 0)
+    tree = nodes if growing == len(requests) else np.where(np.arange(len(requests)) < growing, nodes, 0)
     need = view.growth_bytes(
         requests, view.target_cached[requests] + chunks + tree, view.draft_cached[requests] + fed + tree
     )
-    return int(need.sum()) <= view.free_bytes
+    return int(np.add.reduce(need)) <= view.free_bytes
 
 
 def believed_verify_s(view: View, requests: Ids, chunks: Ints, tree_tokens: int) -> float:

@@ -44,7 +44,7 @@ class VllmSpec:
                 yield from prefill(view, prompts, drafting=self.draft_tokens > 0)
                 return
         running = view.resident
-        ones, fed = np.ones_like(running), view.draft_pending(running)
+        ones, fed = np.ones(len(running), dtype=np.int64), view.draft_pending(running)
         if not self.draft_tokens or not trees_fit(view, running, ones, len(running), self.draft_tokens, fed):
             yield decode(view)
             return

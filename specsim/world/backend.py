@@ -9,7 +9,7 @@ import numpy as np
 from specsim.errors import SpecsimError
 from specsim.forest import Forest, likeliest
 from specsim.protocols import Belief, PassShape, View
-from specsim.request import Bools, Floats, Ids, Ints
+from specsim.request import Bools, Ids, Ints
 from specsim.rng import Words, mix
 from specsim.work import Draft, Emitted, Verify
 from specsim.world.tape import Tape
@@ -23,38 +23,38 @@ class World:
     tape: Tape
 
 
-@dataclass(slots=True)
+_OFF_PATH = np.int64(-1)
+
+
 class _Proposals:
-    """What was read from the tape behind each extended node of this step; `Forest.slot` points here."""
+    """What was read from the tape behind each extended node of this step; `Forest.slot` points here.
 
-    keys: Words
-    hashed: Words
-    on_path: Bools
-    rank: Ints
-    used: int = 0
+    `words` holds key and hashed key; `rank` is that of the target's token, -1 off its path, where nothing is right.
+    """
 
-    @staticmethod
-    def room(size: int) -> _Proposals:
-        words = np.zeros(size, dtype=np.uint64)
-        return _Proposals(words, words.copy(), np.zeros(size, dtype=np.bool_), np.zeros(size, dtype=np.int64))
+    __slots__ = ("rank", "used", "words")
 
-    def add(self, keys: Words, hashed: Words, on_path: Bools, rank: Ints) -> Ints:
-        """Store one row per extended node and return their slots."""
+    def __init__(self, size: int) -> None:
+        self.words = np.zeros((2, size), dtype=np.uint64)
+        self.rank = np.zeros(size, dtype=np.int64)
+        self.used = 0
+
+    def add(self, keys: Words, hashed: Words, rank: Ints) -> Ints:
+        """Note one row per extended node and return their slots."""
         first, last = self.used, self.used + len(keys)
-        if last > len(self.keys):
-            for name in ("keys", "hashed", "on_path", "rank"):
-                old = getattr(self, name)
-                setattr(self, name, np.concatenate((old, np.zeros(max(last, len(old)), dtype=old.dtype))))
-        self.keys[first:last] = keys
-        self.hashed[first:last] = hashed
-        self.on_path[first:last] = on_path
+        if last > len(self.rank):
+            more = max(last, len(self.rank))
+            self.words = np.concatenate((self.words, np.zeros((2, more), dtype=np.uint64)), axis=1)
+            self.rank = np.concatenate((self.rank, np.zeros(more, dtype=np.int64)))
+        self.words[0, first:last] = keys
+        self.words[1, first:last] = hashed
         self.rank[first:last] = rank
         self.used = last
         return np.arange(first, last)
 
     def right(self, slot: Ints, token: Ints) -> Bools:
-        """Return which drafted tokens, on the path so far, are the target's own."""
-        right: Bools = self.on_path[slot] & (self.rank[slot] == token)
+        """Return which drafted tokens, their path included, are the target's own."""
+        right: Bools = self.rank[slot] == token
         return right
 
 
@@ -72,7 +72,7 @@ class SimulatedBackend:
         self._world = world
         self._truth = truth
         self._view = view
-        self._proposals = _Proposals.room(4096)
+        self._proposals = _Proposals(4096)
 
     def draft(self, work: Draft, shape: PassShape) -> tuple[Forest, float]:
         """Return the forest grown by each leaf's likeliest tokens, and the seconds of one draft pass."""
@@ -85,15 +85,17 @@ class SimulatedBackend:
                 f"tree width {work.width} exceeds the {tape.width} proposals per position of the acceptance tape"
             )
         rows, slots = self._read(work.requests, forest, leaves)
-        confidence = tape.confidence.take(rows, axis=0)[:, : work.width]
-        path = confidence * forest.path_probability[leaves, None]
-        if work.beam is None:
-            kept = np.arange(path.size)
-        else:
-            kept = likeliest(forest.row[leaves], path, work.beam)
-        parents = kept // work.width
+        width = work.width
+        confidence = tape.confidence.take(rows, axis=0)[:, :width]
+        path = confidence * forest.path_probability.take(leaves)[:, None]
+        if width == 1 and work.beam is None:
+            return forest.grow(
+                leaves, np.zeros(len(leaves), dtype=np.int64), confidence[:, 0], path[:, 0], slots
+            ), seconds
+        kept = np.arange(path.size) if work.beam is None else likeliest(forest.row[leaves], path, work.beam)
+        parents = kept // width
         grown = forest.grow(
-            leaves[parents], kept % work.width, confidence.ravel()[kept], path.ravel()[kept], slots[parents]
+            leaves[parents], kept - parents * width, confidence.take(kept), path.take(kept), slots[parents]
         )
         return grown, seconds
 
@@ -125,10 +127,11 @@ class SimulatedBackend:
         else:
             slot, token = forest.slot[leaves], forest.token[leaves]
             on = proposals.right(slot, token)
-            keys = tape.next_keys(proposals.keys[slot], proposals.hashed[slot], on, token)
+            keys, hashed = proposals.words.take(slot, axis=1)
+            keys = tape.next_keys(keys, hashed, on, token)
             if root_count:
                 keys[roots] = tape.on_path(requests[roots], self._view.emitted_tokens[requests[roots]])
                 on[roots] = True
         hashed = mix(keys)
         rows = tape.rows(requests, hashed, on)
-        return rows, proposals.add(keys, hashed, on, tape.rank[rows])
+        return rows, proposals.add(keys, hashed, np.where(on, tape.rank[rows], _OFF_PATH))

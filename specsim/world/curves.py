@@ -12,7 +12,7 @@ import numpy as np
 from specsim.errors import SpecsimError, nearest
 from specsim.request import Floats, Ints
 from specsim.rng import stream_keys
-from specsim.world.tape import Tape
+from specsim.world.tape import MOST_PROPOSALS, Tape
 
 POOL_ROWS = 1 << 13
 GOLDEN = 0.6180339887498949
@@ -75,7 +75,7 @@ def acceptance_from_mapping(mapping: Mapping[str, Any], source: str) -> Acceptan
     if kind not in KEYS:
         raise SpecsimError(f"{source}: kind: {kind!r} is unknown{nearest(str(kind), KEYS)}")
     _exactly(mapping, KEYS[kind], source, optional={"description"})
-    width = _number(mapping, "width", source, 1, 64, whole=True)
+    width = _number(mapping, "width", source, 1, MOST_PROPOSALS, whole=True)
     if kind == "bernoulli":
         alpha = _number(mapping, "alpha", source, 0, 1)
         return Acceptance({"default": Curve(alpha, 0.0, 0.0, alpha)}, int(width), 1)

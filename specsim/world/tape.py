@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from specsim.request import Bools, Floats, Ints
 from specsim.rng import STRIDE, Words
+
+MOST_PROPOSALS = 64
+_WRONG_TURN = STRIDE * (2 * np.arange(MOST_PROPOSALS, dtype=np.uint64) + np.uint64(3))
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,10 @@ class Tape:
     off_start: Ints
     pool_rows: int
     keys: Words
+    _mask: np.uint64 = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_mask", np.uint64(self.pool_rows - 1))
 
     @property
     def width(self) -> int:
@@ -49,11 +56,12 @@ class Tape:
 
         All arguments (n,); `hashed` is ``mix(keys)``, `tokens` are ranks.
         """
-        wrong = hashed + STRIDE * (2 * tokens + 3).astype(np.uint64)
-        return np.where(right, keys + STRIDE, wrong)
+        return np.where(right, keys + STRIDE, hashed + _WRONG_TURN[tokens])
 
     def rows(self, requests: Ints, hashed: Words, on: Bools) -> Ints:
         """Return the row that each hashed key falls on, (n,)."""
-        starts = np.where(on, self.start[requests], self.off_start[requests])
-        offset = (hashed & np.uint64(self.pool_rows - 1)).astype(np.int64)
+        starts = self.start[requests]
+        if self.off_start is not self.start:
+            starts = np.where(on, starts, self.off_start[requests])
+        offset = (hashed & self._mask).view(np.int64)
         return starts + offset

@@ -1,0 +1,301 @@
+"""Every mistake in a setting: exit status 2, one line (two at most) that names it, nothing started, `-m` or not."""
+
+import pytest
+
+from specsim import simulation
+from specsim.cli import main
+
+HUGE = "9" * 24
+
+BASE = {
+    "scheduler": "continuous",
+    "trace": "poisson",
+    "requests": "5",
+    "acceptance": "bernoulli",
+    "profile": "llama8b_1b_h100",
+}
+
+MISSPELT = [
+    ("scheduler=adasrve", "scheduler=adasrve", "'adaserve'"),
+    ("+scheduler=adasrve", "scheduler=adasrve", "'adaserve'"),
+    ("trace=azure_cod", "trace=azure_cod", "'azure_code'"),
+    ("profile=llama8b_1b_h10", "profile=llama8b_1b_h10", "'llama8b_1b_h100'"),
+    ("slo=adaserv", "slo=adaserv", "'adaserve'"),
+    ("acceptance=bernouli", "acceptance=bernouli", "'bernoulli'"),
+    ("belief=llama8b_1b_h10", "belief=llama8b_1b_h10", "'llama8b_1b_h100'"),
+    ("scheduler=zzz", "scheduler=zzz", "valid: adaserve, continuous"),
+    ("scheduler=", "scheduler=", "valid: adaserve, continuous"),
+    ("scheduler=null", "scheduler=null", "continuous"),
+    ("scheduler=file", "scheduler=file", "continuous"),
+    ("schduler=fcfs", "schduler", "'scheduler'"),
+    ("rpss=2", "rpss", "'rps'"),
+    ("new=1", "new", "valid: acceptance"),
+    ("+new=1", "new", "valid: acceptance"),
+    ("++new=1", "new", "valid: acceptance"),
+    ("rps.x=1", "rps.x"),
+    ("metrics.windw=[0,1]", "metrics.windw", "'window'"),
+    ("scheduler.max_request=3", "scheduler.max_request", "'max_requests'"),
+    ("+scheduler.max_request=3", "scheduler.max_request", "'max_requests'"),
+    ("trace.rp=3", "trace.rp", "'rps'"),
+    ("slo.clases=1", "slo.clases", "'classes'"),
+    ("slo.classes.codng.share=0.5", "codng", "'coding'"),
+    ("acceptance.widht=2", "acceptance.widht", "'width'"),
+    ("profile.target.overhed_s=1", "overhed_s", "'overhead_s'"),
+    ("profile.form=linea", "linea", "'linear'"),
+    ("trace.process=posson", "posson", "'poisson'"),
+    ("trace=azure_code trace.twn=false", "trace.twn", "'twin'"),
+    ("trace=adaserve_fig8 slo.max_token=9", "slo.max_token", "'max_tokens'"),
+    ("scheduler=adaserve scheduler.prefill=fist", "fist", "'first'"),
+    ("scheduler=adaserve scheduler.shape.width_mx=2", "width_mx", "'width_max'"),
+]
+
+WORDS = [
+    ("rps", "'rps'", "key=value"),
+    ("=3", "'=3'", "key=value"),
+    ("~trace", "~trace"),
+    ("~trace=poisson", "~trace"),
+    ("trace@x=y", "trace@x", "'trace'"),
+    ("hydra.run.dir=x", "hydra.run.dir"),
+    ("hydra/launcher=joblib", "hydra/launcher"),
+    ("rps==3", "rps"),
+    ("rps=2,", "rps=2,"),
+    ("rps=interval(1,2)", "rps=interval(1,2)"),
+    ("rps=glob(*)", "rps=glob(*)"),
+    ("scheduler=glob(*)", "glob(*)"),
+    ("seed=???", "seed"),
+    ("seed=${nope}", "nope"),
+    ("seed=${oc.env:SPECSIM_NO_SUCH_VARIABLE}", "SPECSIM_NO_SUCH_VARIABLE"),
+    ("--cfg job", "--cfg"),
+    ("--config-name=x", "--config-name"),
+    ("-x", "-x"),
+]
+
+TWICE = [
+    ("seed=2 seed=3", "seed"),
+    ("seed=2 +seed=2", "seed"),
+    ("scheduler=fcfs +scheduler=continuous", "scheduler"),
+    ("acceptance.alpha=0.5 acceptance.alpha=0.6", "acceptance.alpha"),
+]
+
+VALUES = [
+    *((f"rps={value}", "rps") for value in ("-1", "0", "abc", "nan", "inf", "true", "[1]", "", "1e-320")),
+    *((f"slo_scale={value}", "slo_scale") for value in ("-1", "0", "x", "nan", "inf", "null")),
+    *((f"requests={value}", "requests") for value in ("0", "-4", "1.5", "abc", "true")),
+    ("trace=azure_code requests=8820", "requests=8820", "8819"),
+    *((f"seed={value}", "seed") for value in ("-1", "1.0", "null", "x", HUGE)),
+    *((f"replicas={value}", "replicas") for value in ("0", "2.0", "null")),
+    *((f"passes={value}", "passes") for value in ("3", "yes", "null")),
+    *((f"block_tokens={value}", "block_tokens") for value in ("0", "1.5", "null")),
+    *((f"selection_token_s={value}", "selection_token_s") for value in ("-1", "nan", "x")),
+    *((f"metrics.window={value}", "metrics.window") for value in ("[5,1]", "[1]", "5", "[a,b]", "[nan,5]", "[true,5]")),
+    ("metrics.window=[1e9,2e9]", "metrics.window", "no request"),
+    ("metrics.window=[0,inf]", "metrics.window"),
+    ("metrics=null", "metrics"),
+    ("metrics=5", "metrics"),
+    *((f"plugins={value}", "plugins") for value in ("5", "null", "[1]", "no_such_module_at_all", "[./nope.py]")),
+    *((f"out={value}", "out") for value in ("[a]", "true", "{a: 1}")),
+]
+
+SCHEDULERS = [
+    *((f"scheduler.max_requests={value}", "max_requests") for value in ("0", "-1", "1.5", "true", "abc", "null")),
+    *((f"scheduler.prefill_tokens={value}", "prefill_tokens") for value in ("0", "-1")),
+    *((f"scheduler.watermark={value}", "watermark") for value in ("2", "-1", "nan", "x")),
+    ("scheduler=fcfs scheduler.batch_requests=0", "batch_requests"),
+    ("scheduler=vllm_spec scheduler.draft_tokens=-1", "draft_tokens"),
+    ("scheduler=vllm_spec scheduler.max_requests=0", "max_requests"),
+    ("scheduler=sarathi scheduler.token_budget=0", "token_budget"),
+    ("scheduler=sarathi scheduler.max_requests=0", "max_requests"),
+    *(
+        (f"scheduler=adaserve scheduler.{key}={value}", key.split(".")[0] if "_" in key[-1] else key.split(".")[-1])
+        for key, value in (
+            ("shape", "5"),
+            ("shape", "null"),
+            ("order", "null"),
+            ("cap", "foo"),
+            ("verify_tokens", "0"),
+            ("max_requests", "600"),
+            ("slo_share", "nan"),
+            ("slo_share", "-1"),
+            ("time_margin", "-1"),
+            ("prefill_tokens", "0"),
+            ("shape.depth_min", "9"),
+            ("shape.width_max", "0"),
+            ("order._partial_", "false"),
+            ("order._target_", "specsim.schedulers.selection.select"),
+        )
+    ),
+    ("scheduler._target_=os.system", "'os.system'"),
+    ("scheduler._target_=specsim.ledger.Ledger", "'specsim.ledger.Ledger'"),
+    ("scheduler._target_=specsim.schedulers.continuous.Continuos", "'Continuos'", "'Continuous'"),
+    ("scheduler._target_=specsim.schedulers.contnuous.Continuous", "'specsim.schedulers.contnuous'"),
+    ("scheduler._target_=null", "_target_"),
+    ("scheduler=adaserve scheduler.order._target_=os.system", "'os.system'"),
+]
+
+WORLDS = [
+    *((f"acceptance.kind={value}", "kind") for value in ("[1]", "{a: 1}", "null", "curvs")),
+    *((f"acceptance.alpha={value}", "alpha") for value in ("0", "1", "nan", "x")),
+    *((f"acceptance.width={value}", "width") for value in ("0", "65", "2.5")),
+    *(
+        (f"acceptance=llama70b_1b acceptance.categories.default.{key}={value}", key)
+        for key, value in (("agreement", "1"), ("spread", "-1"), ("spread", "1000"), ("concentration", "inf"))
+    ),
+    ("acceptance=llama70b_1b acceptance.categories=5", "categories"),
+    *((f"slo.classes.coding.share={value}", "share") for value in ("0.5", "null", "-1", "nan")),
+    *((f"slo.classes.coding.max_tokens={value}", "max_tokens") for value in ("0", "null", "1e30", HUGE)),
+    *((f"slo.classes.chat.tpot_s={value}", "tpot_s") for value in ("-1", "0", "nan", "x")),
+    ("slo.classes.coding.scaled=1", "scaled"),
+    ("slo.tpot_measure=foo", "foo"),
+    ("slo=trace", "poisson", "slo="),
+    *((f"trace.rps={value}", "trace.rps") for value in ("0", "nan", "x")),
+    *((f"trace=gamma trace.cv={value}", "trace.cv") for value in ("0", "-1", "1e200", "1e-200")),
+    *((f"trace=bursts trace.on_share={value}", "trace.on_share") for value in ("0", "1", "2")),
+    ("trace.prompt_tokens=5", "trace.prompt_tokens"),
+    ("trace.prompt_tokens.distribution=normal", "normal", "'lognormal'"),
+    ("trace.prompt_tokens.low=9000", "low=9000", "high=8192"),
+    *((f"trace=azure_code trace.window={value}", "trace.window") for value in ("[5,1]", "[-1,5]", "[1e9,2e9]", "x")),
+    ("trace=azure_code trace.twin=0", "trace.twin"),
+    ("trace=adaserve_fig8 trace.point=9", "trace.point=9", "4.8"),
+    ("trace=adaserve_fig8 trace.points=5", "trace.points"),
+    ("trace=adaserve_fig8 trace.points=[]", "trace.points"),
+    ("profile.form=table", "'table'", "roofline"),
+    ("profile.memory_bytes=1", "memory_bytes"),
+    ("profile.profile_version=2", "profile_version"),
+    ("profile.target=5", "target"),
+]
+
+
+@pytest.fixture
+def refused(tmp_path, monkeypatch, capsys):
+    """Return a function that runs the command and holds that it was refused before anything ran."""
+    monkeypatch.delenv("SPECSIM_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+    def nothing_runs(*_):
+        raise AssertionError("a simulation started")
+
+    monkeypatch.setattr(simulation, "run", nothing_runs)
+
+    def check(words, *flags):
+        given = {word.lstrip("+").partition("=")[0] for word in words}
+        base = [f"{key}={value}" for key, value in BASE.items() if key not in given]
+        if "out" not in given:
+            base.append("out=here")
+        try:
+            code = main(["run", *flags, *base, *words])
+        except SystemExit as stop:
+            code = stop.code
+        said = capsys.readouterr()
+        lines = said.err.strip("\n").split("\n")
+        assert (code, said.out) == (2, "")
+        assert len(lines) <= 2
+        assert lines[0].startswith("specsim: ")
+        assert "Traceback" not in said.err
+        assert [path.name for path in tmp_path.iterdir()] == []
+        return said.err
+
+    return check
+
+
+@pytest.mark.parametrize("flags", [(), ("-m", "selection_token_s=0,1e-7")], ids=["one", "sweep"])
+@pytest.mark.parametrize(
+    "case",
+    [*MISSPELT, *WORDS, *TWICE, *VALUES, *SCHEDULERS, *WORLDS],
+    ids=lambda case: case[0],
+)
+def test_a_mistake_is_told_before_anything_runs(refused, case, flags):
+    words = case[0].split(" ") if "{" not in case[0] else [case[0]]
+    if any(word.startswith("selection_token_s") for word in words):
+        flags = flags and ("-m", "seed=0,1")
+    said = refused(words, *flags)
+    for part in case[1:]:
+        assert part in said
+
+
+@pytest.mark.parametrize("good_bad", ["rps=2,-1", "slo_scale=1,nan", "requests=5,0", "seed=0,-1", "passes=true,3"])
+def test_one_bad_point_stops_a_sweep_before_its_first_run(refused, good_bad):
+    assert good_bad.partition("=")[0] in refused([good_bad], "-m")
+
+
+@pytest.mark.parametrize(
+    ("swept", "named"),
+    [
+        ("scheduler=fcfs,contnuous", "'continuous'"),
+        ("trace=poisson,azure_cod", "'azure_code'"),
+        ("trace=poisson,./nope.csv", "nope.csv"),
+        ("profile=llama8b_1b_h100,./nope.yaml", "nope.yaml"),
+        ("acceptance.alpha=0.5,2", "alpha"),
+        ("scheduler.max_requests=8,0", "max_requests"),
+        ("metrics.window=[0,1],[1e9,2e9]", "metrics.window"),
+        ("seed=0," + HUGE, "seed"),
+    ],
+)
+def test_one_bad_choice_stops_a_sweep_before_its_first_run(refused, swept, named):
+    assert named in refused([swept], "-m")
+
+
+def test_commas_without_m_are_refused_and_m_is_named(refused):
+    for word in ("rps=1,2", "scheduler=fcfs,continuous", "rps=range(1,4)", "rps=choice(1,2)"):
+        said = refused([word])
+        assert word in said
+        assert "-m" in said
+
+
+def test_a_value_swept_twice_is_refused(refused):
+    assert "rps" in refused(["rps=2,2"], "-m")
+
+
+def test_the_run_folder_itself_cannot_be_swept(refused):
+    assert "out" in refused(["out=a,b"], "-m")
+
+
+def test_settings_may_stand_on_both_sides_of_m(refused):
+    """Argparse by itself calls what follows an option between settings an unknown argument."""
+    said = refused(["seed=0,1", "-m", "rps=-1"])
+    assert "rps" in said
+    assert "unrecognized" not in said
+
+
+def test_without_the_real_file_twin_false_is_refused(refused):
+    for flags in ((), ("-m",)):
+        said = refused(["trace=azure_code", "trace.twin=false"], *flags)
+        assert "AzureLLMInferenceTrace_code.csv" in said
+        assert "specsim trace fetch azure_code" in said
+
+
+@pytest.mark.parametrize("command", ["", "rn", "-x", "--hlp", "run --hlep", "list nope", "list schedulers traces"])
+def test_unknown_commands_and_flags(capsys, command):
+    try:
+        code = main(command.split())
+    except SystemExit as stop:
+        code = stop.code
+    said = capsys.readouterr()
+    assert (code, said.out) == (2, "")
+    assert 1 <= len(said.err.splitlines()) <= 2
+    assert said.err.startswith("specsim: ")
+
+
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        ("list scheduler", "'schedulers'"),
+        ("trace", "VERB"),
+        ("trace ftch x", "fetch"),
+        ("trace fetch", "name"),
+        ("trace fetch azure_cod", "'azure_code'"),
+        ("trace fetch nope", "valid: adaserve_fig10"),
+        ("trace fetch poisson", "not published"),
+        ("trace fetch azure_code,poisson", "azure_code,poisson"),
+        ("plot", "RUN"),
+    ],
+)
+def test_other_commands_name_what_is_wrong(capsys, command, named):
+    try:
+        code = main(command.split())
+    except SystemExit as stop:
+        code = stop.code
+    said = capsys.readouterr()
+    assert code == 2
+    assert len(said.err.splitlines()) <= 2
+    assert named in said.err

@@ -1,0 +1,176 @@
+"""Every scheduler YAML: it builds, lists all parameters, and takes each one's change; every mistake is one line."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from specsim.errors import SpecsimError
+from specsim.schedulers.loading import EXTRA_KEYS, scheduler_factory
+from tests.laws.subjects import NAMES, mapping_of
+
+every_scheduler = pytest.mark.parametrize("name", NAMES)
+
+
+def nodes(mapping: dict[str, Any], *above: str) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    """Yield the mapping and every part below that is an object of its own, with the keys that lead there."""
+    yield above, mapping
+    for key, value in mapping.items():
+        if isinstance(value, dict) and "_target_" in value:
+            yield from nodes(value, *above, key)
+
+
+def target_of(mapping: dict[str, Any]) -> Any:
+    module, _, attribute = mapping["_target_"].rpartition(".")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def parameters() -> list[tuple[str, tuple[str, ...]]]:
+    """Return every (scheduler, keys that lead to one plain parameter)."""
+    return [
+        (name, (*above, key))
+        for name in NAMES
+        for above, node in nodes(mapping_of(name))
+        for key, value in node.items()
+        if not key.startswith("_") and key not in EXTRA_KEYS and not isinstance(value, dict)
+    ]
+
+
+def changed(name: str, path: tuple[str, ...], value: Any) -> dict[str, Any]:
+    mapping = mapping_of(name)
+    place = mapping
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    return mapping
+
+
+def value_of(name: str, path: tuple[str, ...]) -> Any:
+    place: Any = mapping_of(name)
+    for key in path:
+        place = place[key]
+    return place
+
+
+def refused(mapping: dict[str, Any]) -> str:
+    with pytest.raises(SpecsimError) as caught:
+        scheduler_factory(mapping, "scheduler=made")
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.startswith("scheduler=made: ")
+    return message
+
+
+@every_scheduler
+def test_it_builds_and_every_call_makes_a_fresh_one(name: str) -> None:
+    make = scheduler_factory(mapping_of(name), name)
+    one, other = make(), make()
+    assert one is not other
+    assert callable(one.step)
+
+
+@every_scheduler
+def test_it_says_what_it_is_in_a_line(name: str) -> None:
+    description = mapping_of(name)["description"]
+    assert 20 < len(description) < 110
+    assert "\n" not in description
+
+
+@every_scheduler
+def test_keys_are_the_signature_no_more_and_no_less(name: str) -> None:
+    for above, node in nodes(mapping_of(name)):
+        if node.get("_partial_"):
+            continue
+        keys = {key for key in node if not key.startswith("_")} - (EXTRA_KEYS if not above else set())
+        assert keys == set(inspect.signature(target_of(node)).parameters), above
+
+
+@pytest.mark.parametrize(
+    ("name", "path"), parameters(), ids=lambda part: part if isinstance(part, str) else ".".join(part)
+)
+def test_a_change_arrives(name: str, path: tuple[str, ...]) -> None:
+    value = value_of(name, path)
+    other = "first" if value == "mixed" else not value if isinstance(value, bool) else None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        # Down by one, or by half: within what any other parameter bounds from above, except where it is 0 or 1.
+        other = value / 2 if isinstance(value, float) else value - 1 if value > 1 else value + 1
+        if path[-1] == "verify_tokens" or path[-1] == "depth_max":
+            other = value + 1
+    assert other is not None, f"say here what else {'.'.join(path)} can be"
+    built: Any = scheduler_factory(changed(name, path, other), name)()
+    for key in path:
+        built = getattr(built, key)
+    assert built == other
+
+
+@pytest.mark.parametrize(
+    ("name", "path"), parameters(), ids=lambda part: part if isinstance(part, str) else ".".join(part)
+)
+def test_a_missing_key_and_a_value_of_the_wrong_kind_are_named(name: str, path: tuple[str, ...]) -> None:
+    mapping = mapping_of(name)
+    place: Any = mapping
+    for key in path[:-1]:
+        place = place[key]
+    del place[path[-1]]
+    assert refused(mapping).endswith(f"missing key {path[-1]!r}")
+    wrong = ["twelve", True, None, [1], {"a": 1}] if not isinstance(value_of(name, path), str) else [12, None]
+    for value in wrong:
+        message = refused(changed(name, path, value))
+        assert f"{path[-1]}: {value!r} is" in message
+
+
+@every_scheduler
+def test_whole_numbers_are_not_rounded(name: str) -> None:
+    for path in [each for owner, each in parameters() if owner == name]:
+        if isinstance(value_of(name, path), int):
+            assert "is not a whole number" in refused(changed(name, path, 3.0))
+
+
+@every_scheduler
+def test_an_unknown_key_is_named_with_the_nearest(name: str) -> None:
+    for above, node in nodes(mapping_of(name)):
+        known = [key for key in node if not key.startswith("_") and key not in EXTRA_KEYS]
+        misspelt = f"{known[0]}x" if known else "nonsense"
+        message = refused(changed(name, (*above, misspelt), 3))
+        assert f"unknown key {misspelt!r}" in message
+        assert not known or f"did you mean {known[0]!r}" in message
+
+
+OUTSIDE = ["os.system", "subprocess.run", "specsim.api.simulate", "specsim.schedulersx.evil.Evil", "builtins.eval"]
+
+
+@pytest.mark.parametrize("target", OUTSIDE)
+def test_what_is_outside_is_never_imported(target: str, tmp_path: Any) -> None:
+    witness = tmp_path / "ran"
+    message = refused({"_target_": target, "command": f"touch {witness}"})
+    assert f"_target_: {target!r} is not allowed" in message
+    inside = deepcopy(mapping_of("adaserve"))
+    inside["order"] = {"_target_": target, "command": f"touch {witness}"}
+    assert f"order: _target_: {target!r} is not allowed" in refused(inside)
+    assert not witness.exists()
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("specsim.schedulers.fcfs.Fcfss", "has no 'Fcfss'; did you mean 'Fcfs'?"),
+        ("specsim.schedulers.nowhere.Fcfs", "there is no module 'specsim.schedulers.nowhere'"),
+        ("specsim.schedulers.fcfs.dataclass", "has no 'dataclass'"),
+        ("specsim.schedulers.loading.importlib.import_module", "there is no module"),
+        ("Fcfs", "'Fcfs' is not allowed"),
+        (None, "_target_: missing"),
+        (3, "_target_: missing"),
+    ],
+)
+def test_a_target_that_is_not_there_is_one_line(target: Any, said: str) -> None:
+    assert said in refused({"_target_": target, "batch_requests": 4})
+
+
+def test_what_has_no_step_is_no_scheduler() -> None:
+    message = refused({"_target_": "specsim.schedulers.tree_shape.Fixed", "depth": 2, "width": 2})
+    assert "has no step(view) method" in message

@@ -1,0 +1,197 @@
+"""Files that are missing, broken or hold the wrong thing: one line that names the file, the line or key, no run."""
+
+import shutil
+
+import pytest
+import yaml
+
+from specsim import simulation
+from specsim.cli import main
+from specsim.paths import shipped
+
+BASE = ["requests=2", "acceptance=bernoulli", "profile=llama8b_1b_h100", "scheduler=continuous", "trace=poisson"]
+HEADER = "arrival_s,prompt_tokens,output_tokens\n"
+PROFILE = yaml.safe_load((shipped("conf") / "profile" / "llama8b_1b_h100.yaml").read_text())
+
+
+def profile(**changes):
+    return yaml.safe_dump({**PROFILE, **changes})
+
+
+FILES = {
+    "missing.yaml": None,
+    "empty.yaml": "",
+    "broken.yaml": "a: [1\nb: 2\n",
+    "tab.yaml": "a:\n\t- 1\n",
+    "list.yaml": "- a\n- b\n",
+    "text.yaml": "hello",
+    "wrong.yaml": "foo: 1\n",
+    "bytes.yaml": b"\xff\xfe\x00\x01",
+    "two.yaml": "a: 1\n---\nb: 2\n",
+    "tagged.yaml": "a: !!python/object/apply:os.getcwd []\n",
+    "reference.yaml": "_target_: ${nowhere}\nkind: ${nowhere}\nname: ${nowhere}\ntpot_measure: ${nowhere}\n",
+}
+SPECIAL = [
+    ("profile", profile(profile_version=2), "profile_version"),
+    ("profile", profile(memory_bytes=float("nan")), "memory_bytes"),
+    ("profile", profile(memory_bytes="80 GB"), "memory_bytes"),
+    ("profile", profile(memori_bytes=1), "'memory_bytes'"),
+    ("profile", profile(form="linea"), "'linear'"),
+    ("profile", yaml.safe_dump({key: value for key, value in PROFILE.items() if key != "draft"}), "draft"),
+    ("slo", "classes: {}\n", "classes"),
+    ("slo", "classes: {a: {share: 1.0}}\n", "max_tokens"),
+    ("slo", "classes: {a: {shar: 1.0, max_tokens: 5}}\n", "'share'"),
+    ("slo", "classes: {a: {share: 0.5, max_tokens: 5}}\n", "0.5"),
+    ("slo", "classes: {a: {share: 1, max_tokens: 5, tpot_s: 1, tpot_ratio: 1}}\n", "tpot_ratio"),
+    ("slo", "classes: {a: {share: 1, max_tokens: 5, ttft_s: .nan}}\n", "ttft_s"),
+    ("slo", "classes: {a: null}\n", "classes.a"),
+    ("acceptance", "kind: bernouli\n", "'bernoulli'"),
+    ("acceptance", "kind: bernoulli\nwidth: 4\n", "alpha"),
+    ("acceptance", "kind: curves\nwidth: 4\nlevels: 2\ncategories: {a: {agreement: 0.5}}\n", "concentration"),
+    (
+        "acceptance",
+        "kind: curves\nwidth: 4\nlevels: 1\n"
+        "categories: {codng: {agreement: 0.5, concentration: 1, spread: 0, tail: 0.5}}\n",
+        "codng",
+    ),
+    ("scheduler", "_target_: os.system\ncommand: touch owned\n", "'os.system'"),
+    ("scheduler", "_target_: specsim.schedulers.loading._plugin\nname: ./evil.py\n", "_plugin"),
+    ("scheduler", "_target_: specsim.schedulers.loading.scheduler_factory\nmapping: {}\nsource: x\n", "_target_"),
+    ("scheduler", "_target_: specsim.schedulers.fcfs.Fcfs\n", "batch_requests"),
+    ("scheduler", "_target_: specsim.schedulers.fcfs.Fcfs\nbatch_request: 3\n", "'batch_requests'"),
+    ("scheduler", "_target_: specsim.schedulers.fcfs.Fcfs\nbatch_requests: many\n", "'many'"),
+    ("scheduler", "defaults: [fcfs]\nbatch_requests: 3\n", "defaults"),
+    ("trace", "", "empty"),
+    ("trace", HEADER, "no row"),
+    ("trace", "arrival_s,prompt,output_tokens\n0,1,1\n", "'prompt_tokens'"),
+    ("trace", "arrival_s,prompt_tokens\n0,1\n", "output_tokens"),
+    ("trace", HEADER + "0,5,5\nnan,5,5\n", "line 3"),
+    ("trace", HEADER + "0,5,5\n1,-5,5\n", "line 3"),
+    ("trace", HEADER + "0,5,5\n1,5\n", "line 3"),
+    ("trace", HEADER + "5,5,5\n1,5,5\n", "line 3"),
+    ("trace", HEADER + "0,5,5\n" + HEADER, "line 3"),
+    ("trace", b"\x1f\x8bnothing", "gzip"),
+    ("trace", HEADER + "0,5,5\n", "requests=2"),
+]
+
+
+@pytest.fixture
+def refused(tmp_path, monkeypatch, capsys):
+    """Return a function that runs the command and holds that it was refused and wrote nothing."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SPECSIM_DATA", raising=False)
+
+    def nothing_runs(*_):
+        raise AssertionError("a simulation started")
+
+    monkeypatch.setattr(simulation, "run", nothing_runs)
+
+    def check(*words):
+        before = sorted(tmp_path.rglob("*"))
+        given = {word.partition("=")[0] for word in words}
+        base = [word for word in (*BASE, "out=here") if word.partition("=")[0] not in given]
+        try:
+            code = main(["run", *words, *base])
+        except SystemExit as stop:
+            code = stop.code
+        said = capsys.readouterr()
+        assert (code, said.out) == (2, "")
+        assert len(said.err.splitlines()) <= 2
+        assert said.err.startswith("specsim: ")
+        assert sorted(tmp_path.rglob("*")) == before
+        return said.err
+
+    return check
+
+
+def write(path, content):
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+@pytest.mark.parametrize("flags", [(), ("-m", "seed=0,1")], ids=["one", "sweep"])
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("group", ["scheduler", "profile", "slo", "acceptance"])
+def test_a_file_that_is_no_file_of_the_group(refused, tmp_path, group, name, flags):
+    if FILES[name] is not None:
+        write(tmp_path / name, FILES[name])
+    said = refused(*flags, f"{group}=./{name}")
+    assert name in said
+    if name in ("broken.yaml", "tab.yaml"):
+        assert ":2" in said or "line 2" in said
+
+
+@pytest.mark.parametrize("group", ["scheduler", "profile", "slo", "acceptance", "trace"])
+def test_a_folder_is_no_file(refused, tmp_path, group):
+    (tmp_path / "folder").mkdir()
+    said = refused(f"{group}=./folder")
+    assert "folder" in said
+    assert "[Errno" not in said
+
+
+@pytest.mark.parametrize("group", ["scheduler", "profile", "slo", "acceptance", "trace"])
+def test_a_missing_file_names_the_nearest_one_beside_it(refused, tmp_path, group):
+    (tmp_path / "mine.yaml").write_text("")
+    said = refused(f"{group}=./mime.yaml")
+    assert "mime.yaml" in said
+    assert "mine.yaml" in said
+
+
+@pytest.mark.parametrize(("group", "content", "named"), SPECIAL)
+def test_a_file_with_a_mistake_names_it(refused, tmp_path, group, content, named):
+    name = "mine.csv" if group == "trace" else "mine.yaml"
+    write(tmp_path / name, content)
+    (tmp_path / "evil.py").write_text("from pathlib import Path\nPath('owned').write_text('')\n")
+    said = refused(f"{group}=./{name}")
+    assert named in said
+    if named != "codng":
+        assert name in said
+
+
+def test_a_bad_file_that_is_only_believed_in(refused, tmp_path):
+    (tmp_path / "mine.yaml").write_text(profile(profile_version=2))
+    assert "profile_version" in refused("belief=./mine.yaml")
+    assert "nope.yaml" in refused("belief=./nope.yaml")
+    assert "llama8b" in refused("belief=file")
+
+
+@pytest.mark.parametrize("where", ["a_file", "a_file/below", "/dev/null/x", "/proc/specsim-run"])
+def test_a_place_that_cannot_be_written_is_known_before_the_run(refused, tmp_path, where):
+    (tmp_path / "a_file").write_text("mine")
+    for flags in ((), ("-m", "seed=0,1")):
+        assert where in refused(*flags, f"out={where}")
+    assert (tmp_path / "a_file").read_text() == "mine"
+
+
+def test_a_folder_with_another_run_is_known_before_the_run(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", *BASE, "out=here"]) == 0
+    before = {path: path.read_bytes() for path in (tmp_path / "here").iterdir()}
+    capsys.readouterr()
+    monkeypatch.setattr(simulation, "run", None)
+    assert main(["run", *BASE, "seed=1", "out=here"]) == 2
+    said = capsys.readouterr().err
+    assert "here" in said
+    assert len(said.splitlines()) <= 2
+    assert {path: path.read_bytes() for path in (tmp_path / "here").iterdir()} == before
+
+
+def test_a_run_may_replace_itself_and_leaves_other_files_alone(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "notes.txt").write_text("mine")
+    for _ in range(2):
+        assert main(["run", *BASE, "out=here"]) == 0
+    assert (tmp_path / "here" / "notes.txt").read_text() == "mine"
+
+
+def test_a_damaged_run_in_the_folder_is_told(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", *BASE, "out=here"]) == 0
+    for name, content in (("config.yaml", "a: ["), ("metrics.json", "{")):
+        shutil.copytree("here", name)
+        (tmp_path / name / name).write_text(content)
+        capsys.readouterr()
+        assert main(["run", *BASE, f"out={name}"]) == 2
+        said = capsys.readouterr().err
+        assert name in said
+        assert len(said.splitlines()) <= 2

@@ -1,0 +1,129 @@
+"""A scheduler from outside that is broken: the user gets a line that names it and what it did, never our stack."""
+
+import bisect
+import sys
+
+import pytest
+
+from specsim.cli import main
+
+BASE = ["trace=poisson", "requests=5", "acceptance=bernoulli", "profile=llama8b_1b_h100", "out=here"]
+TOP = """
+import numpy as np
+from specsim.forest import Forest
+from specsim.work import Draft, Verify
+
+def verify(ids, chunks, **more):
+    ids = np.array(ids, dtype=np.int64)
+    return Verify(ids, np.array(chunks, dtype=np.int64), Forest.roots(len(ids)), **more)
+
+class Mine:
+    def step(self, view):
+"""
+BODIES = {
+    "raises": ("raise RuntimeError('boom\\nand more')\n        yield", "boom"),
+    "no generator": ("return None", "Mine"),
+    "yields no pass": ("yield 'pass'", "Mine"),
+    "runs nothing": ("return\n        yield", "Mine"),
+    "nobody": ("yield verify([], [])", "Mine"),
+    "unknown request": ("yield verify([99999], [1])", "Mine"),
+    "negative request": ("yield verify([-1], [1])", "Mine"),
+    "twice": ("r = view.waiting[0]; yield verify([r, r], [1, 1])", "Mine"),
+    "too long a chunk": ("r = view.waiting[0]; yield verify([r], [10**6])", "Mine"),
+    "empty chunk": ("r = view.waiting[0]; yield verify([r], [0])", "Mine"),
+    "evicts a stranger": ("r = view.waiting[0]; yield verify([r], [1], evict=np.array([r]))", "Mine"),
+    "writes into the view": ("view.arrival_s[0] = 3.0\n        yield", "read-only"),
+    "too wide a tree": (
+        "r = np.array(view.waiting[:1]); "
+        "yield Draft(r, view.draft_pending(r), Forest.roots(1), np.array([0]), width=99)",
+        "99",
+    ),
+}
+IMPORTS = {
+    "missing.py": (None, "missing.py"),
+    "needs.py": ("import no_such_module_at_all\n", "no_such_module_at_all"),
+    "syntax.py": ("x = 1\ndef f(:\n", "line 2"),
+    "raises.py": ("raise RuntimeError('boom\\nand more')\n", "boom"),
+    "exits.py": ("import sys\nsys.exit(0)\n", "exits.py"),
+}
+CONSTRUCTORS = {
+    "raise KeyError('k')": "k",
+    "raise RuntimeError('boom\\nand more')": "boom",
+    "raise ValueError('beta is below 0')": "beta is below 0",
+    "assert False, 'never'": "never",
+}
+
+
+@pytest.fixture
+def refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+
+    def check(*words):
+        try:
+            code = main(["run", *words, *BASE])
+        except SystemExit as stop:
+            code = stop.code
+        said = capsys.readouterr()
+        assert (code, said.out) == (2, "")
+        assert 1 <= len(said.err.splitlines()) <= 2
+        assert said.err.startswith("specsim: ")
+        assert not (tmp_path / "here").exists()
+        return said.err
+
+    return check
+
+
+def write(folder, source):
+    (folder / "theirs.py").write_text(source)
+    (folder / "theirs.yaml").write_text("_target_: theirs.Mine\n")
+    return "scheduler=./theirs.yaml", "plugins=[./theirs.py]"
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_a_scheduler_at_fault_is_named(refused, tmp_path, body):
+    source, named = BODIES[body]
+    assert named in refused(*write(tmp_path, TOP + f"        {source}\n"))
+
+
+@pytest.mark.parametrize("name", IMPORTS)
+@pytest.mark.parametrize("flags", [(), ("-m", "seed=0,1")], ids=["one", "sweep"])
+def test_a_plugin_that_cannot_be_imported_is_named(refused, tmp_path, name, flags):
+    source, named = IMPORTS[name]
+    if source is not None:
+        (tmp_path / name).write_text(source)
+    said = refused(*flags, f"plugins=[./{name}]", "scheduler=fcfs")
+    assert name in said
+    assert named in said
+
+
+@pytest.mark.parametrize("statement", CONSTRUCTORS)
+def test_a_constructor_that_raises_is_told(refused, tmp_path, statement):
+    source = f"class Mine:\n    def __init__(self):\n        {statement}\n    def step(self, view):\n        yield\n"
+    said = refused(*write(tmp_path, source))
+    assert "theirs.yaml" in said
+    assert CONSTRUCTORS[statement] in said
+
+
+def test_a_class_without_step_is_told(refused, tmp_path):
+    assert "step" in refused(*write(tmp_path, "class Mine:\n    pass\n"))
+
+
+def test_without_plugins_the_module_is_not_allowed(refused, tmp_path):
+    scheduler, _ = write(tmp_path, TOP + "        yield\n")
+    said = refused(scheduler)
+    assert "theirs.Mine" in said
+    assert "plugins=" in said
+
+
+def test_a_misspelt_class_of_a_plugin_names_the_nearest(refused, tmp_path):
+    words = write(tmp_path, TOP + "        yield\n")
+    (tmp_path / "theirs.yaml").write_text("_target_: theirs.Mina\n")
+    assert "'Mine'" in refused(*words)
+
+
+def test_a_plugin_named_like_a_module_in_use_does_not_replace_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "bisect", bisect)
+    (tmp_path / "bisect.py").write_text("broken = True\n")
+    main(["run", "plugins=[./bisect.py]", "scheduler=fcfs", *BASE])
+    assert sys.modules["bisect"] is bisect

@@ -1,0 +1,52 @@
+"""The one small run behind every golden file: bursts, tight memory, all classes, one-token outputs, a rejection."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from specsim.memory import Memory
+from specsim.simulation import Record, Simulation, run
+from specsim.world.curves import Acceptance, Curve, draw_tape
+from tests.laws.subjects import factory_of
+from tests.made import hardware, requests, simulation
+
+COUNT = 16
+
+
+def scene() -> Simulation:
+    """Return the simulation, without a scheduler. No luck: everything is arithmetic, but for the text."""
+    at = np.arange(COUNT)
+    arrival_s = np.where(at < 10, at // 5 * 0.02, 4.0 + (at - 10) * 0.045)
+    prompts, outputs = 3 + at * 7 % 29, 1 + at * 11 % 23
+    prompts[7] = 900
+    told = requests(arrival_s.tolist(), prompts.tolist(), (outputs + at % 3).tolist(), (at % 3).tolist())
+    acceptance = Acceptance({"default": Curve(0.75, 6.0, 0.5, 0.5)}, width=4, levels=4)
+    text = draw_tape(acceptance, ["default"] * 3, told.slo_class, at, seed=11)
+    pool = Memory(capacity_bytes=4 * 4 * 24, block_tokens=4, target_token_bytes=3, draft_token_bytes=1)
+    return simulation(
+        told, outputs.tolist(), pool=pool, truth=hardware(2e-6, 2e-4, 0.012), text=text, selection_token_s=1e-5
+    )
+
+
+def played(name: str) -> Record:
+    return run(replace(scene(), scheduler=factory_of(name)))
+
+
+def columns_of(record: Record) -> dict[str, dict[str, Any]]:
+    """Return all that a record holds, by part and column, as plain lists and numbers."""
+    parts = {"requests": record.columns, "totals": record.totals}
+    plain = {
+        part: {name: _plain(getattr(whole, name)) for name in type(whole).__dataclass_fields__}
+        for part, whole in parts.items()
+    }
+    assert record.passes is not None
+    return plain | {"passes": {name: _plain(column) for name, column in record.passes.items()}}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return [None if each != each else each for each in value.tolist()]
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,53 @@
+"""Settings that must change nothing, and settings that must never help."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from specsim.simulation import Simulation, run
+from tests.laws.every import assert_same_record
+from tests.laws.subjects import factory_of, mapping_of
+from tests.made import simulations
+
+profile = settings(max_examples=40, deadline=None, derandomize=True)
+
+
+@profile
+@given(simulated=simulations(), seats=st.integers(1, 12), prefill_tokens=st.integers(1, 64))
+def test_no_draft_tokens_is_no_speculation(simulated: Simulation, seats: int, prefill_tokens: int) -> None:
+    shared = {
+        "max_requests": seats,
+        "prefill_tokens": prefill_tokens,
+        "watermark": mapping_of("continuous")["watermark"],
+    }
+    plain = run(replace(simulated, scheduler=factory_of("continuous", **shared)))
+    none = run(replace(simulated, scheduler=factory_of("vllm_spec", draft_tokens=0, **shared)))
+    assert_same_record(plain, none)
+
+
+@profile
+@given(simulated=simulations(), factor=st.sampled_from((1.0, 1.1, 2.0, 30.0)))
+def test_slower_hardware_never_helps_fcfs_at_batch_1(simulated: Simulation, factor: float) -> None:
+    one_by_one = replace(simulated, scheduler=factory_of("fcfs", batch_requests=1))
+    fast = run(one_by_one).columns
+    slow = run(replace(one_by_one, truth=simulated.truth.slower(factor))).columns
+    for moment in ("first_token_s", "finish_s"):
+        early, late = getattr(fast, moment), getattr(slow, moment)
+        assert np.array_equal(np.isnan(early), np.isnan(late))
+        assert (late[~np.isnan(late)] >= early[~np.isnan(early)] * (1 - 1e-12)).all()
+    if factor > 1:
+        assert np.nansum(slow.finish_s) > np.nansum(fast.finish_s) or np.isnan(fast.finish_s).all()
+
+
+@profile
+@given(simulated=simulations())
+def test_what_is_believed_costs_nothing_to_who_does_not_look(simulated: Simulation) -> None:
+    """`continuous` decides by memory alone: another belief, and the text, leave its run as it is."""
+    plain = replace(simulated, scheduler=factory_of("continuous"))
+    text = simulated.world.tape
+    other_text = replace(simulated.world, tape=replace(text, rank=text.rank[::-1].copy()))
+    assert_same_record(run(plain), run(replace(plain, belief=simulated.truth.slower(7.0), world=other_text)))

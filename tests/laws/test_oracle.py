@@ -1,0 +1,204 @@
+"""The oracle law: what a scheduler decides depends on the past alone, and nothing it is given reaches the future."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from specsim.protocols import Scheduler, Step, View
+from specsim.simulation import Simulation
+from tests.laws.every import drawn
+from tests.laws.subjects import NAMES, factory_of, is_clairvoyant
+from tests.laws.watch import Heard, same, watched
+from tests.made import requests, simulation
+
+NOT_CLAIRVOYANT = [name for name in NAMES if not is_clairvoyant(name)]
+every_scheduler = pytest.mark.parametrize("name", NOT_CLAIRVOYANT)
+profile = settings(
+    max_examples=25,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+
+
+def assert_same_past(one: list[Heard], other: list[Heard], until_s: float = np.inf) -> None:
+    """Two conversations agree on every decision up to the first answer that differs, or the first at `until_s`."""
+    for mine, theirs in zip_longest(one, other):
+        if all(step is None or step.asked_s >= until_s for step in (mine, theirs)):
+            return
+        assert mine is not None, "only one of the two went on, although all answers were the same"
+        assert theirs is not None, "only one of the two went on, although all answers were the same"
+        assert mine.asked_s == theirs.asked_s
+        assert same(mine.work, theirs.work), f"decisions differ at {mine.asked_s} s before any answer does"
+        if not same(mine.answer, theirs.answer):
+            return
+
+
+def assert_blind(simulated: Simulation, otherwise: Simulation, until_s: float = np.inf) -> None:
+    for one, other in zip(watched(simulated).heard, watched(otherwise).heard, strict=True):
+        assert_same_past(one, other, until_s)
+
+
+def with_lengths(simulated: Simulation, output_tokens: Any) -> Simulation:
+    return replace(simulated, world=replace(simulated.world, output_tokens=output_tokens))
+
+
+def other_lengths(simulated: Simulation, seed: int) -> Simulation:
+    """Return the simulation with half of the outputs anywhere within what max_tokens allows."""
+    luck = np.random.default_rng(seed)
+    anywhere = luck.integers(1, simulated.requests.max_tokens, endpoint=True)
+    half = luck.random(len(anywhere)) < 0.5
+    return with_lengths(simulated, np.where(half, anywhere, simulated.world.output_tokens))
+
+
+@every_scheduler
+@profile
+@given(data=st.data())
+def test_other_lengths_change_no_decision_before_they_show(name: str, data: st.DataObject) -> None:
+    simulated = drawn(name, data)
+    assert_blind(simulated, other_lengths(simulated, data.draw(st.integers(0, 9))))
+
+
+@every_scheduler
+@profile
+@given(data=st.data())
+def test_other_target_tokens_change_no_decision_before_they_show(name: str, data: st.DataObject) -> None:
+    simulated = drawn(name, data)
+    text = simulated.world.tape
+    luck = np.random.default_rng(data.draw(st.integers(0, 9)))
+    changed = np.where(luck.random(len(text.rank)) < 0.1, luck.integers(0, text.width, len(text.rank)), text.rank)
+    assert_blind(simulated, replace(simulated, world=replace(simulated.world, tape=replace(text, rank=changed))))
+
+
+@every_scheduler
+@profile
+@given(data=st.data())
+def test_later_arrivals_change_no_earlier_decision(name: str, data: st.DataObject) -> None:
+    simulated = drawn(name, data)
+    told = simulated.requests
+    until_s = float(told.arrival_s[-1]) * (1 - 1e-12)
+    late = told.arrival_s >= until_s
+    others = replace(
+        told,
+        arrival_s=told.arrival_s + 3.0 * late,
+        prompt_tokens=np.where(late, 1, told.prompt_tokens),
+        slo_class=np.where(late, 0, told.slo_class),
+        tpot_slo_s=np.where(late, 1e-3, told.tpot_slo_s),
+    )
+    assert_blind(simulated, replace(simulated, requests=others), until_s)
+
+
+class Cheat:
+    """A scheduler that was slipped the output lengths, and lets the shortest decode alone."""
+
+    def __init__(self, inner: Scheduler, output_tokens: Any) -> None:
+        self.inner, self.output_tokens = inner, output_tokens
+
+    def step(self, view: View) -> Step:
+        for work in self.inner.step(view):
+            if len(view.resident) == len(work.requests) == 2:
+                first = np.argmin(self.output_tokens[work.requests])
+                work = work._replace(
+                    requests=work.requests[[first]], chunks=work.chunks[[first]], forest=type(work.forest).roots(1)
+                )
+            yield work
+
+
+def test_a_scheduler_that_knows_the_lengths_is_caught() -> None:
+    told = requests([0.0, 0.0], [4, 4], [20, 20])
+
+    def cheating(outputs: list[int]) -> Simulation:
+        return simulation(told, outputs, lambda: Cheat(factory_of("continuous")(), np.array(outputs)))
+
+    with pytest.raises(AssertionError, match="before any answer does"):
+        assert_blind(cheating([5, 9]), cheating([9, 5]))
+
+
+# --- nothing reaches the future ---------------------------------------------------------------------------------------
+
+LEAVES = (int, float, str, bytes, bool, type(None), type, np.generic)
+
+
+def reachable_arrays(thing: Any) -> list[np.ndarray[Any, Any]]:
+    """Return every array that attributes, public or private, slots and containers lead to."""
+    found: list[np.ndarray[Any, Any]] = []
+    seen: dict[int, Any] = {}
+    todo = [thing]
+    while todo:
+        each = todo.pop()
+        if id(each) in seen or isinstance(each, LEAVES):
+            continue
+        seen[id(each)] = each
+        if isinstance(each, np.ndarray):
+            found.append(each)
+            todo.append(each.base)
+            continue
+        if isinstance(each, dict):
+            todo += [*each, *each.values()]
+        elif isinstance(each, (list, tuple, set, frozenset)):
+            todo += each
+        todo += vars(each).values() if hasattr(each, "__dict__") else ()
+        slots = [name for kind in type(each).__mro__ for name in getattr(kind, "__slots__", ())]
+        todo += [getattr(each, name) for name in slots if hasattr(each, name)]
+        todo += [cell.cell_contents for cell in getattr(each, "__closure__", None) or ()]
+        todo += [getattr(each, "__self__", None), getattr(each, "__func__", None)]
+    return found
+
+
+def future_of(simulated: Simulation) -> list[np.ndarray[Any, Any]]:
+    text, told = simulated.world.tape, simulated.requests
+    arrays = [simulated.world.output_tokens, text.confidence, text.rank, text.keys, text.start, text.off_start]
+    return [*arrays, told.arrival_s, told.prompt_tokens, told.max_tokens, told.slo_class, told.tpot_slo_s]
+
+
+def test_the_walk_finds_what_is_there() -> None:
+    told = requests([0.0], [4], [9])
+    simulated = simulation(told, [3])
+    hidden = [lambda: simulated]
+    found = reachable_arrays(hidden)
+    assert all(any(each is one for one in found) for each in future_of(simulated))
+
+
+@every_scheduler
+def test_no_view_reaches_the_world_or_what_has_not_arrived(name: str) -> None:
+    arrival_s = [0.0, 0.0, 0.01, 0.2, 0.5, 9.0, 20.0]
+    count = len(arrival_s)
+    told = requests(arrival_s, [9] * count, [7] * count, [0, 1, 2, 0, 1, 2, 1])
+    simulated = simulation(told, [5, 1, 7, 3, 6, 2, 4], factory_of(name))
+    looks: list[float] = []
+
+    def spy(view: View) -> None:
+        looks.append(view.now_s)
+        arrays = reachable_arrays(view)
+        assert len(arrays) > 10
+        for each in arrays:
+            assert not any(np.shares_memory(each, one) for one in future_of(simulated))
+        later = told.arrival_s > view.now_s + 1e-9
+        for column in ("arrival_s", "prompt_tokens", "max_tokens", "slo_class", "tpot_slo_s", "ttft_slo_s"):
+            unknown = getattr(view, column)[later]
+            assert (np.isnan(unknown) | (unknown == 0)).all(), column
+
+    watched(simulated, spy)
+    assert looks[0] < told.arrival_s[-1] <= looks[-1]
+
+
+def test_a_view_cannot_be_written_to() -> None:
+    told = requests([0.0, 0.0], [4, 4], [9, 9])
+    checked: list[str] = []
+
+    def spy(view: View) -> None:
+        for name in (each for each in dir(view) if not each.startswith("_")):
+            value = getattr(view, name)
+            if isinstance(value, np.ndarray):
+                checked.append(name)
+                assert not value.flags.writeable, name
+
+    watched(simulation(told, [3, 2], factory_of("vllm_spec")), spy)
+    assert set(checked) >= {"emitted_tokens", "target_cached", "draft_cached", "arrival_s", "max_tokens", "resident"}

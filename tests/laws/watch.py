@@ -1,0 +1,108 @@
+"""A run with somebody watching: what every replica's scheduler asked and was answered, and what its pool held."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import numpy as np
+
+import specsim.simulation
+from specsim.forest import Forest
+from specsim.protocols import PassShape, Scheduler, Step, View
+from specsim.simulation import Record, Simulation
+from specsim.view import LedgerView
+from specsim.work import Draft, Emitted, Pass, Verify
+from specsim.world.backend import SimulatedBackend, World
+
+
+class Heard(NamedTuple):
+    """One exchange: when the scheduler asked, what for, and the answer."""
+
+    asked_s: float
+    work: Pass
+    answer: Forest | Emitted
+
+
+class Listener:
+    """A scheduler that passes on what another one says, and keeps it in `heard`."""
+
+    def __init__(self, inner: Scheduler, spy: Callable[[View], None] | None = None) -> None:
+        self.inner = inner
+        self.heard: list[Heard] = []
+        self._spy = spy
+
+    def step(self, view: View) -> Step:
+        step = self.inner.step(view)
+        answer: Any = None
+        while True:
+            if self._spy is not None:
+                self._spy(view)
+            asked_s = view.now_s
+            try:
+                work = step.send(answer)
+            except StopIteration:
+                return
+            answer = yield work
+            self.heard.append(Heard(asked_s, work, answer))
+
+
+class Watched(NamedTuple):
+    """A record, and per replica what was heard and the view that its scheduler had."""
+
+    record: Record
+    heard: list[list[Heard]]
+    views: list[LedgerView]
+
+
+Inspect = Callable[[LedgerView, Pass], None]
+"""Called while a pass runs: its slots are taken and nothing of it is booked."""
+
+
+def watched(
+    simulation: Simulation, spy: Callable[[View], None] | None = None, inspect: Inspect | None = None
+) -> Watched:
+    """Run with every scheduler wrapped; `spy` sees each view before each decision."""
+    listeners: list[Listener] = []
+    views: list[LedgerView] = []
+
+    def scheduler() -> Scheduler:
+        listeners.append(Listener(simulation.scheduler(), spy))
+        return listeners[-1]
+
+    class Inspected(SimulatedBackend):
+        def __init__(self, world: World, truth: Any, view: Any) -> None:
+            super().__init__(world, truth, view)
+            views.append(view)
+            self._seen = view
+
+        def draft(self, work: Draft, shape: PassShape) -> tuple[Forest, float]:
+            if inspect is not None:
+                inspect(self._seen, work)
+            return super().draft(work, shape)
+
+        def verify(self, work: Verify, shape: PassShape) -> tuple[Emitted, float]:
+            if inspect is not None:
+                inspect(self._seen, work)
+            return super().verify(work, shape)
+
+    with patch.object(specsim.simulation, "SimulatedBackend", Inspected):
+        record = specsim.simulation.run(replace(simulation, scheduler=scheduler))
+    return Watched(record, [each.heard for each in listeners], views)
+
+
+TREE = ("row", "parent", "depth", "token", "probability", "path_probability")
+"""What a forest says; `slot` is the backend's own mark."""
+
+
+def same(one: Any, other: Any) -> bool:
+    """Return whether two passes, or two answers, say exactly the same."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, Forest):
+        return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in TREE)
+    if isinstance(one, tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    return bool(np.array_equal(one, other))

@@ -1,0 +1,191 @@
+"""Small made-up hardware, requests, tapes and simulations that the tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from specsim.forest import Forest
+from specsim.ledger import Ledger
+from specsim.memory import Memory
+from specsim.protocols import Scheduler
+from specsim.request import Floats, Requests
+from specsim.rng import stream_keys
+from specsim.simulation import Simulation
+from specsim.view import LedgerView
+from specsim.world.backend import World
+from specsim.world.tape import Tape
+
+WIDTH = 4
+"""Proposals per position of every made tape."""
+CLASSES = ("urgent", "chat", "batch")
+TPOT_SLO_S = np.array([0.03, 0.2, np.nan])
+TTFT_SLO_S = np.array([np.nan, 1.0, np.nan])
+
+
+@dataclass(frozen=True)
+class Linear:
+    """T = alpha * context + gamma * batched + delta."""
+
+    alpha: float
+    gamma: float
+    delta: float
+
+    def seconds(self, context_tokens: float, batched_tokens: float, attention_pairs: float) -> float:
+        return self.alpha * context_tokens + self.gamma * batched_tokens + self.delta
+
+    def seconds_array(self, context_tokens: Any, batched_tokens: Any, attention_pairs: Any) -> Floats:
+        return np.asarray(self.alpha * context_tokens + self.gamma * batched_tokens + self.delta)
+
+    def extrapolates(self, context_tokens: float, batched_tokens: float) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """A belief, or the truth: a target, and a draft model."""
+
+    target: Linear
+    draft: Linear
+
+    @property
+    def baseline_s(self) -> float:
+        return self.target.seconds(512, 1, 513)
+
+    def slower(self, factor: float) -> Hardware:
+        return Hardware(*(Linear(m.alpha * factor, m.gamma * factor, m.delta * factor) for m in _models(self)))
+
+
+def _models(hardware: Hardware) -> tuple[Linear, Linear]:
+    return hardware.target, hardware.draft
+
+
+def hardware(alpha: float = 1e-6, gamma: float = 1e-4, delta: float = 0.02) -> Hardware:
+    """Return hardware whose drafter costs a tenth of its target."""
+    return Hardware(Linear(alpha, gamma, delta), Linear(alpha / 10, gamma / 10, delta / 10))
+
+
+def requests(
+    arrival_s: Sequence[float],
+    prompt_tokens: Sequence[int],
+    max_tokens: Sequence[int],
+    slo_class: Sequence[int] | None = None,
+) -> Requests:
+    """Return requests of the three made classes: a TPOT objective, both objectives, none."""
+    kinds = np.zeros(len(arrival_s), dtype=np.int64) if slo_class is None else np.array(slo_class, dtype=np.int64)
+    return Requests(
+        np.array(arrival_s, dtype=np.float64),
+        np.array(prompt_tokens, dtype=np.int64),
+        np.array(max_tokens, dtype=np.int64),
+        kinds,
+        TPOT_SLO_S[kinds],
+        TTFT_SLO_S[kinds],
+        CLASSES,
+    )
+
+
+@lru_cache(maxsize=16)
+def _pool(agreement: float, rows: int) -> tuple[Any, Any]:
+    """Return confidences that fall with rank, and the target's ranks drawn from them, for one pool."""
+    luck = np.random.default_rng(int(agreement * 1000))
+    top = luck.beta(8 * agreement, 8 * (1 - agreement), rows)[:, None]
+    confidence = np.sort(np.concatenate((top, (1 - top) * 0.6 * 0.4 ** np.arange(WIDTH - 1)), axis=1))[:, ::-1].copy()
+    rank = (luck.random(rows)[:, None] >= np.cumsum(confidence, axis=1)).sum(axis=1)
+    confidence.flags.writeable = rank.flags.writeable = False
+    return confidence, rank
+
+
+def tape(count: int, agreement: float = 0.7, seed: int = 0, pool_rows: int = 256) -> Tape:
+    """Return a tape for requests 0..count-1 of a small pool with mixed confidences."""
+    confidence, rank = _pool(agreement, pool_rows)
+    start = np.zeros(count, dtype=np.int64)
+    return Tape(confidence, rank, start, start, pool_rows, stream_keys(seed, "text", np.arange(count)))
+
+
+def memory(told: Requests, factor: float = 100.0, block_tokens: int = 4) -> Memory:
+    """Return a pool of `factor` times what the largest of these requests may ever hold."""
+    one = Memory(0, block_tokens, 3, 1)
+    largest = max(one.bytes_of(most, most) for most in (told.prompt_tokens + told.max_tokens).tolist())
+    return replace(one, capacity_bytes=int(largest * factor))
+
+
+def no_scheduler() -> Scheduler:
+    raise AssertionError("the test puts its own scheduler here")
+
+
+def simulation(
+    told: Requests,
+    output_tokens: Sequence[int],
+    scheduler: Callable[[], Scheduler] = no_scheduler,
+    *,
+    pool: Memory | None = None,
+    truth: Hardware | None = None,
+    text: Tape | None = None,
+    **more: Any,
+) -> Simulation:
+    """Return a simulation with passes kept; roomy memory, ordinary hardware and text unless given."""
+    true = truth or hardware()
+    return Simulation(
+        requests=told,
+        world=World(np.array(output_tokens, dtype=np.int64), text or tape(len(told))),
+        truth=true,
+        belief=more.pop("belief", true),
+        memory=pool or memory(told),
+        scheduler=scheduler,
+        keep_passes=more.pop("keep_passes", True),
+        **more,
+    )
+
+
+def grown(forest: Forest, parents: Any, sure: Any, tokens: Sequence[int] | None = None) -> Forest:
+    """Return `forest` with a node of confidence `sure` behind each of `parents`; ranks are 0 unless given."""
+    parent, confidence = np.array(parents, dtype=np.int64), np.array(sure, dtype=np.float64)
+    rank = np.zeros_like(parent) if tokens is None else np.array(tokens, dtype=np.int64)
+    return forest.grow(parent, rank, confidence, confidence * forest.path_probability[parent], np.zeros_like(parent))
+
+
+def ledger_and_view(told: Requests, pool: Memory | None = None) -> tuple[Ledger, LedgerView]:
+    """Return the state of one replica at which all of `told` have arrived."""
+    ledger = Ledger(len(told), pool or memory(told))
+    view = LedgerView(ledger, hardware())
+    for request in range(len(told)):
+        ledger.arrive(request, told)
+    return ledger, view
+
+
+GAPS_S = st.sampled_from((0.0, 0.0, 0.0, 0.001, 0.02, 0.3, 5.0))
+"""Bursts and pauses: passes take about 0.001 to 0.1 s."""
+LENGTHS = st.sampled_from((1, 2, 3, 5, 8, 11, 17, 24, 30))
+ROW = st.tuples(GAPS_S, LENGTHS, LENGTHS, st.sampled_from((0, 0, 1, 6)), st.integers(0, 2))
+"""Gap before the arrival, prompt, output, what max_tokens allows beyond it, class."""
+
+
+@st.composite
+def simulations(draw: st.DrawFn, most_requests: int = 40) -> Simulation:
+    """Draw a simulation without a scheduler: workload, memory, hardware, text, replicas."""
+    count = draw(st.integers(1, most_requests))
+    rows = draw(st.lists(ROW, min_size=count, max_size=count))
+    gaps, prompts, outputs, slack, kinds = (np.array(column) for column in zip(*rows, strict=True))
+    told = requests(np.cumsum(gaps) - gaps[0], prompts, outputs + slack, kinds)
+    truth = hardware(
+        draw(st.sampled_from((0.0, 1e-6, 1e-4))),
+        draw(st.sampled_from((1e-5, 1e-3))),
+        draw(st.sampled_from((1e-3, 2e-2))),
+    )
+    return simulation(
+        told,
+        outputs,
+        pool=memory(
+            told, draw(st.sampled_from((1.0, 1.2, 1.5, 2.0, 3.0, 100.0, 0.6))), draw(st.sampled_from((1, 4, 16)))
+        ),
+        truth=truth,
+        text=tape(len(told), draw(st.sampled_from((0.1, 0.5, 0.9))), draw(st.integers(0, 3))),
+        belief=truth.slower(draw(st.sampled_from((1.0, 1.0, 0.3, 4.0)))),
+        selection_token_s=draw(st.sampled_from((0.0, 1e-5))),
+        replicas=draw(st.sampled_from((1, 1, 2, 3))),
+    )

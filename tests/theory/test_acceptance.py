@@ -1,0 +1,211 @@
+"""Geometric acceptance, and what a drawn tape promises: calibrated, and luck that no schedule moves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from specsim.config import choices, compose
+from specsim.forest import Forest
+from specsim.protocols import PassShape
+from specsim.rng import mix
+from specsim.work import NOBODY, Draft, Emitted, Verify
+from specsim.world.backend import SimulatedBackend, World
+from specsim.world.curves import Acceptance, acceptance_from_mapping, draw_tape
+from specsim.world.tape import Tape
+from tests.laws.subjects import factory_of
+from tests.laws.watch import watched
+from tests.made import hardware, ledger_and_view, requests, simulation
+
+SHAPE = PassShape(1, 1, 1.0, 0)
+
+
+def bernoulli(alpha: float, count: int, seed: int = 0) -> Tape:
+    acceptance = acceptance_from_mapping({"kind": "bernoulli", "alpha": alpha, "width": 4}, "acceptance")
+    return draw_tape(acceptance, ["text"], np.zeros(count, dtype=np.int64), np.arange(count), seed)
+
+
+@pytest.mark.parametrize("alpha", [0.3, 0.8])
+@pytest.mark.parametrize("k", range(1, 9))
+def test_a_chain_emits_a_geometric_sum(alpha: float, k: int) -> None:
+    """Mean tokens of a verification are (1 - a^(k+1)) / (1 - a), within 4 standard errors."""
+    count, length = 24, 200
+    told = requests([0.0] * count, [3] * count, [length] * count)
+    spec = factory_of("vllm_spec", draft_tokens=k)
+    heard = watched(simulation(told, [length] * count, spec, text=bernoulli(alpha, count))).heard[0]
+    # Verifications near the end may be cut, or carry fewer than k: only those far from it are counted.
+    emitted, samples = np.ones(count, dtype=int), []
+    for step in heard:
+        if isinstance(step.work, Verify) and step.work.forest.draft_nodes:
+            ids = step.work.requests
+            samples.append(step.answer.tokens[emitted[ids] + k + 1 < length])
+            emitted[ids] += step.answer.tokens
+    tokens = np.concatenate(samples)
+    expected = (1 - alpha ** (k + 1)) / (1 - alpha)
+    assert len(tokens) > 500
+    assert abs(tokens.mean() - expected) < 4 * tokens.std(ddof=1) / np.sqrt(len(tokens))
+
+
+@pytest.mark.parametrize("width", [1, 2, 4])
+def test_a_wide_layer_is_right_unless_all_its_tokens_are_wrong(width: int) -> None:
+    """Bernoulli's law of ranks: P(rank j) = a (1 - a)^j, so one layer of w is right with 1 - (1 - a)^w."""
+    alpha, count = 0.4, 6_000
+    world = Script(bernoulli(alpha, count), count)
+    right = world.verify(world.grow([width])).matched
+    expected = 1 - (1 - alpha) ** width
+    assert abs(right.mean() - expected) < 4 * np.sqrt(expected * (1 - expected) / count)
+
+
+class Script:
+    """A simulated backend asked directly, at `emitted` tokens of each request."""
+
+    def __init__(self, text: Tape, count: int, emitted: int = 1) -> None:
+        told = requests([0.0] * count, [3] * count, [1_000] * count)
+        self.ledger, view = ledger_and_view(told)
+        self.ledger.progress.emitted_tokens[:] = emitted
+        self.ledger.progress.target_cached[:] = 3 + emitted - 1
+        self.count = count
+        self.backend = SimulatedBackend(World(np.full(count, 999), text), hardware(), view)
+
+    def grow(self, widths: list[int], ids: Any = None, beam: int | None = None) -> Forest:
+        ids = np.arange(self.count) if ids is None else np.array(ids)
+        forest, leaves = Forest.roots(len(ids)), np.arange(len(ids))
+        for width in widths:
+            before = len(forest)
+            forest, _ = self.backend.draft(Draft(ids, NOBODY, forest, leaves, width, beam), SHAPE)
+            leaves = np.arange(before, len(forest))
+        return forest
+
+    def verify(self, forest: Forest) -> Emitted:
+        ids = np.arange(self.count)
+        return self.backend.verify(Verify(ids, np.ones_like(ids), forest), SHAPE)[0]
+
+
+Told = dict[tuple[int, tuple[int, ...]], float]
+
+
+def told_by(forest: Forest, ids: Any) -> Told:
+    """Return the confidence of each node, by request and ranks taken from the root."""
+    ranks: list[tuple[int, ...]] = [()] * len(forest)
+    told: Told = {}
+    for node in range(forest.rows, len(forest)):
+        ranks[node] = (*ranks[forest.parent[node]], int(forest.token[node]))
+        told[int(ids[forest.row[node]]), ranks[node]] = float(forest.probability[node])
+    return told
+
+
+CURVED = Acceptance({"default": acceptance_from_mapping(
+    {"kind": "curves", "width": 4, "levels": 8,
+     "categories": {"default": {"agreement": 0.6, "concentration": 3.0, "spread": 0.5, "tail": 0.5}}},
+    "acceptance",
+).curve("default")}, 4, 8)  # fmt: skip
+
+
+def curved(count: int, seed: int = 0) -> Tape:
+    return draw_tape(CURVED, ["text"], np.zeros(count, dtype=np.int64), np.arange(count), seed)
+
+
+def test_what_a_drafter_says_does_not_depend_on_the_shape_of_the_tree_or_on_who_else_is_drafted() -> None:
+    text, count = curved(6), 6
+    whole = told_by(Script(text, count).grow([4, 4, 4, 4]), range(count))
+    assert len(whole) == count * (4 + 16 + 64 + 256)
+    assert len(set(whole.values())) > 0.4 * len(whole), "the tape says the same thing everywhere"
+    for widths, beam in (([1] * 4, None), ([2, 3, 1, 4], None), ([4] * 4, 2), ([3] * 4, 3), ([2], None)):
+        for ids in ([0, 1, 2, 3, 4, 5], [5, 3, 0], [4]):
+            part = told_by(Script(text, count).grow(widths, ids, beam), ids)
+            assert part
+            assert all(whole[key] == sure for key, sure in part.items())
+
+
+def test_asking_again_or_in_parts_says_the_same() -> None:
+    """Calls before, between and in another order leave every answer as it is."""
+    text, count = curved(4), 4
+    whole = told_by(Script(text, count).grow([3, 3, 3]), range(count))
+    script = Script(text, count)
+    script.grow([4, 4])
+    script.grow([1], [3])
+    ids, forest = np.arange(count), Forest.roots(count)
+    for layer in range(3):
+        leaves = np.flatnonzero(forest.depth == layer)
+        for some in (leaves[::-1][: len(leaves) // 2][::-1], leaves[: len(leaves) - len(leaves) // 2]):
+            forest, _ = script.backend.draft(Draft(ids, NOBODY, forest, some, 3), SHAPE)
+    assert told_by(forest, ids) == whole
+
+
+def test_the_right_continuation_is_found_again_one_position_later() -> None:
+    """A tree that is right d tokens deep says there what a fresh tree says d positions on."""
+    text, count = curved(40), 40
+    deep, later = Script(text, count, 1).grow([4, 4, 4]), Script(text, count, 2).grow([4, 4])
+    first = text.rank[text.rows(np.arange(count), mix(text.on_path(np.arange(count), np.full(count, 1))), np.True_)]
+    behind, fresh = told_by(deep, range(count)), told_by(later, range(count))
+    compared = 0
+    for request in range(count):
+        if first[request] < 4:
+            for (who, ranks), sure in fresh.items():
+                if who == request:
+                    assert behind[request, (int(first[request]), *ranks)] == sure
+                    compared += 1
+    assert compared > 300
+
+
+def test_off_the_path_every_way_of_being_wrong_is_another_text() -> None:
+    """Siblings, their order, the position and the request all make a difference, or luck would repeat itself."""
+    text, count = curved(200), 200
+    told = told_by(Script(text, count).grow([4, 2, 1]), range(count))
+    later = told_by(Script(text, count, emitted=2).grow([4, 2, 1]), range(count))
+    siblings = [(told[r, (a, 0)], told[r, (b, 0)]) for r in range(count) for a in range(4) for b in range(a)]
+    swapped = [(told[r, (0, 1, 0)], told[r, (1, 0, 0)]) for r in range(count)]
+    moved = [(told[r, (3, 0)], later[r, (3, 0)]) for r in range(count)]
+    others = [(told[r, (3, 0)], told[r - 1, (3, 0)]) for r in range(1, count)]
+    for pairs in (siblings, swapped, moved, others):
+        equal = np.mean([one == other for one, other in pairs])
+        assert equal < 0.03, equal
+
+
+def test_seeds_are_different_texts() -> None:
+    one, other = (told_by(Script(curved(50, seed), 50).grow([1]), range(50)) for seed in (0, 1))
+    assert np.mean([one[key] == other[key] for key in one]) < 0.05
+
+
+def shipped_tapes() -> list[tuple[str, Acceptance]]:
+    names = sorted(choices("acceptance"))
+    return [(name, acceptance_from_mapping(compose({"acceptance": name})["acceptance"], name)) for name in names]
+
+
+@pytest.mark.parametrize(("name", "acceptance"), shipped_tapes(), ids=sorted(choices("acceptance")))
+def test_confidence_is_calibrated(name: str, acceptance: Acceptance) -> None:
+    """At every rank, and in every tenth of the confidences, the mean confidence is the share that is right.
+
+    Over all within a thousandth (the pools are a lattice), in a tenth within 4 binomial standard errors.
+    """
+    for category in acceptance.curves:
+        text = draw_tape(acceptance, [category], np.zeros(2, dtype=np.int64), np.arange(2), 0)
+        for rank in range(acceptance.width):
+            sure, right = text.confidence[:, rank], text.rank == rank
+            order = np.argsort(sure, kind="stable")
+            assert abs(right.mean() - sure.mean()) < 1e-3
+            for part in np.array_split(order, 10):
+                expected = sure[part].mean()
+                error = np.sqrt(max(expected * (1 - expected), 1e-6) / len(part))
+                assert abs(right[part].mean() - expected) < 4 * error, (name, category, rank)
+
+
+@pytest.mark.parametrize(("name", "acceptance"), shipped_tapes(), ids=sorted(choices("acceptance")))
+def test_proposals_fall_with_rank_and_are_probabilities(name: str, acceptance: Acceptance) -> None:
+    for category, curve in acceptance.curves.items():
+        text = draw_tape(acceptance, [category], np.zeros(2, dtype=np.int64), np.arange(2), 0)
+        assert (text.confidence.sum(axis=1) <= 1 + 1e-9).all()
+        assert (text.confidence >= 0).all()
+        assert (np.diff(text.confidence, axis=1) <= 1e-12).all(), (name, category)
+        assert text.confidence[:, 0].mean() == pytest.approx(curve.agreement, abs=2e-3), (name, category)
+        assert text.rank.max() <= text.width
+
+
+def test_confidences_do_not_betray_the_end() -> None:
+    """Rows go on past the output: a tree that hangs over the end looks like any other."""
+    text, count = curved(30), 30
+    script = Script(text, count)
+    script.backend._world.output_tokens[:] = 2
+    assert told_by(script.grow([2, 2, 2]), range(count)) == told_by(Script(text, count).grow([2, 2, 2]), range(count))

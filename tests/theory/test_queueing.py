@@ -1,0 +1,101 @@
+"""What queueing theory says exactly: M/D/1 waiting, Lindley's recursion, Little's law."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+import simpy
+
+import specsim.simulation
+from specsim.ledger import Ledger
+from specsim.simulation import Simulation, run
+from tests.laws.subjects import NAMES, factory_of
+from tests.made import Floats, Hardware, Linear, memory, requests, simulation
+
+SERVICE_S = 0.05
+CONSTANT = Hardware(Linear(0.0, 0.0, SERVICE_S), Linear(0.0, 0.0, SERVICE_S))
+
+
+def waits_s(load: float, seed: int, customers: int) -> tuple[Floats, Floats]:
+    """Return arrivals and waiting times of Poisson customers at one server with constant service."""
+    gaps_s = np.random.default_rng(seed).exponential(SERVICE_S / load, customers)
+    arrival_s = np.cumsum(gaps_s) - gaps_s[0]
+    told = requests(arrival_s.tolist(), [3] * customers, [1] * customers)
+    single = simulation(told, [1] * customers, factory_of("fcfs", batch_requests=1), truth=CONSTANT, keep_passes=False)
+    return arrival_s, run(single).columns.finish_s - arrival_s - SERVICE_S
+
+
+@pytest.mark.parametrize("load", [0.3, 0.7])
+def test_waiting_time_of_m_d_1(load: float) -> None:
+    """Pollaczek-Khinchine: E[W] = load * service / (2 (1 - load)), within the 99.9% t-interval of 20 independent runs.
+
+    The first 300 customers of each run, who find the server emptier than it will be, are left out.
+    """
+    t_999 = 3.883  # two-sided 99.9% quantile of Student's t with 19 degrees of freedom
+    means_s = np.array([waits_s(load, seed, 1_300)[1][300:].mean() for seed in range(20)])
+    expected_s = load * SERVICE_S / (2 * (1 - load))
+    error_s = t_999 * means_s.std(ddof=1) / np.sqrt(len(means_s))
+    assert error_s < 0.25 * expected_s, "too wide an interval to tell anything"
+    assert abs(means_s.mean() - expected_s) < error_s
+
+
+def test_each_wait_follows_from_the_one_before() -> None:
+    """Lindley: W' = max(0, W + service - gap), for every customer."""
+    arrival_s, waited_s = waits_s(0.8, 0, 2_000)
+    expected_s = np.zeros(len(arrival_s))
+    for each in range(1, len(arrival_s)):
+        gap_s = arrival_s[each] - arrival_s[each - 1]
+        expected_s[each] = max(0.0, expected_s[each - 1] + SERVICE_S - gap_s)
+    assert np.abs(waited_s - expected_s).max() < 1e-9
+
+
+class Surveyor(simpy.Environment):
+    """An event clock that adds up live requests times seconds, from the ledgers."""
+
+    def __init__(self, ledgers: list[Ledger]) -> None:
+        super().__init__()
+        self.area = 0.0
+        self._ledgers = ledgers
+
+    def step(self) -> None:
+        before_s, live = self.now, sum(ledger.live for ledger in self._ledgers)
+        super().step()
+        self.area += live * (self.now - before_s)
+
+
+def surveyed(simulated: Simulation) -> tuple[Any, float]:
+    """Return the columns of a run, and the area under its curve of live requests."""
+    ledgers: list[Ledger] = []
+
+    def kept(*arguments: Any) -> Ledger:
+        ledgers.append(Ledger(*arguments))
+        return ledgers[-1]
+
+    clock = Surveyor(ledgers)
+    room: Callable[..., Any] = patch.multiple
+    with room(specsim.simulation, Ledger=kept), patch.object(specsim.simulation.simpy, "Environment", lambda: clock):
+        return run(simulated).columns, clock.area
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+@pytest.mark.parametrize("name", NAMES)
+def test_littles_law(name: str, replicas: int) -> None:
+    """L = lambda W without statistics: live requests integrated over time are the sum of all sojourns."""
+    luck = np.random.default_rng(5)
+    count = 60
+    told = requests(
+        np.sort(luck.uniform(0, 3, count)).tolist(),
+        luck.integers(1, 40, count).tolist(),
+        [25] * count,
+        luck.integers(0, 3, count).tolist(),
+    )
+    simulated = simulation(told, luck.integers(1, 26, count).tolist(), factory_of(name), pool=memory(told, 3.0))
+    columns, area = surveyed(replace(simulated, replicas=replicas))
+    sojourns_s = (columns.finish_s - columns.arrival_s).sum()
+    assert area == pytest.approx(sojourns_s, rel=1e-9)
+    assert area > 5

@@ -1,0 +1,212 @@
+"""AdaServe played by hand: beam search, budget, catch-up, prompts that ride along, and plain steps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from specsim.schedulers.adaserve import AdaServe, tokens_needed
+from specsim.schedulers.selection import at_most_the_tree, between_root_and_tree, least_needy_first, neediest_first
+from specsim.schedulers.tree_shape import Fixed, LoadAdaptive, TreeShape
+from specsim.work import Draft, Verify
+from tests.made import ledger_and_view, memory, requests
+from tests.unit.hand import Hand, fed, sizes
+
+
+def adaserve(**changed: Any) -> AdaServe:
+    given = {
+        "verify_tokens": 9,
+        "shape": Fixed(2, 2),
+        "order": neediest_first,
+        "cap": at_most_the_tree,
+        "slo_share": 1.2,
+        "time_margin": 1.0,
+        "prefill": "mixed",
+        "prefill_tokens": 64,
+        "max_requests": 4,
+        "watermark": 0.0,
+    }
+    return AdaServe(**(given | changed))
+
+
+def play(rows: int = 2, prompt: int = 6, most: int = 30, **changed: Any) -> Hand:
+    told = requests([0.0] * rows, [prompt] * rows, [most] * rows, [2] * rows)
+    return Hand(adaserve(**changed), told, memory(told, 9.0, block_tokens=1))
+
+
+def prefilled(hand: Hand) -> Hand:
+    hand.begin()
+    hand.propose()
+    hand.emit([1] * len(hand.work.requests))
+    return hand
+
+
+def trees(hand: Hand, *sure: float) -> Verify:
+    work = hand.begin()
+    while isinstance(work, Draft):
+        work = hand.propose(*sure)
+    assert isinstance(work, Verify)
+    return work
+
+
+def test_prompts_go_to_both_models_in_one_step() -> None:
+    hand = play()
+    work = hand.begin()
+    assert isinstance(work, Draft)
+    assert (fed(work), work.width) == ([6, 6], 0)
+    work = hand.propose()
+    assert isinstance(work, Verify)
+    assert (work.chunks.tolist(), sizes(work)) == ([6, 6], [0, 0])
+
+
+def test_a_step_grows_layers_by_beam_and_verifies_the_likeliest_within_the_budget() -> None:
+    hand = prefilled(play())
+    asked = []
+    work = hand.begin()
+    while isinstance(work, Draft):
+        asked.append((fed(work), len(work.leaves), work.width, work.beam))
+        work = hand.propose(0.8, 0.1)
+    assert asked == [([1, 1], 2, 2, 2), ([0, 0], 4, 2, 2)]
+    # Paths per row: 0.8, 0.1; then 0.64 behind the first, and of 0.08 twice the beam keeps one. B = 9: 7 nodes.
+    assert len(work.forest) == 9
+    taken = np.sort(work.forest.path_probability[2:])[::-1]
+    assert np.allclose(taken, [0.8, 0.8, 0.64, 0.64, 0.1, 0.1, 0.08])
+
+
+def test_the_drafter_lacks_two_tokens_after_full_acceptance_and_one_otherwise() -> None:
+    hand = prefilled(play(rows=3, verify_tokens=32))
+    assert sizes(trees(hand, 0.8, 0.1)) == [4, 4, 4]
+    hand.emit([3, 2, 1], [2, 1, 0])
+    assert fed(hand.begin()) == [2, 1, 1]
+
+
+def test_no_tree_is_deeper_than_what_may_still_be_emitted() -> None:
+    told = requests([0.0] * 3, [6] * 3, [30, 3, 2], [2] * 3)
+    hand = prefilled(Hand(adaserve(verify_tokens=64), told, memory(told, 9.0)))
+    work = trees(hand, 0.8, 0.1)
+    assert sizes(work) == [4, 2, 0]
+    assert [int(work.forest.depth[work.forest.row == row].max()) for row in range(3)] == [2, 1, 0]
+
+
+def test_a_budget_of_roots_alone_verifies_no_node() -> None:
+    hand = prefilled(play(verify_tokens=2, max_requests=2))
+    assert sizes(trees(hand, 0.8, 0.1)) == [0, 0]
+
+
+def late(prompt: int, **changed: Any) -> Hand:
+    """Return two decoding requests and a third that has just arrived."""
+    told = requests([0.0] * 3, [6, 6, prompt], [30] * 3, [2] * 3)
+    hand = Hand(adaserve(), told, memory(told, 9.0, block_tokens=1))
+    hand.ledger.waiting.remove(2)
+    prefilled(hand)
+    hand.ledger.waiting.add(2)
+    hand.scheduler = adaserve(**changed)
+    return hand
+
+
+def test_a_prompt_rides_on_the_verification_in_chunks() -> None:
+    hand = late(prompt=10, prefill_tokens=7, verify_tokens=64)
+    work = hand.begin()
+    assert isinstance(work, Draft)
+    assert (work.requests.tolist(), fed(work), work.leaves.tolist()) == ([0, 1, 2], [1, 1, 7], [0, 1])
+    work = hand.propose(0.8, 0.1)
+    assert fed(work) == [0, 0, 0]
+    work = hand.propose(0.8, 0.1)
+    assert (work.chunks.tolist(), sizes(work)) == ([1, 1, 7], [4, 4, 0])
+    hand.emit([1, 1, 0])
+    work = trees(hand, 0.8, 0.1)
+    assert (work.chunks.tolist(), sizes(work)) == ([1, 1, 3], [4, 4, 0])
+    hand.emit([1, 1, 1])
+    assert fed(hand.begin()) == [1, 1, 1], "the third decodes as well now"
+
+
+def test_the_rest_of_a_prompt_is_a_prompt_even_if_it_is_one_token() -> None:
+    """Nobody who has emitted nothing decodes, so nobody who has emitted nothing gets a tree."""
+    hand = late(prompt=8, prefill_tokens=7, verify_tokens=64)
+    trees(hand, 0.8, 0.1)
+    hand.emit([1, 1, 0])
+    work = trees(hand, 0.8, 0.1)
+    assert (work.requests.tolist(), work.chunks.tolist(), sizes(work)) == ([0, 1, 2], [1, 1, 1], [4, 4, 0])
+
+
+def test_prompts_first_lets_decodes_wait() -> None:
+    hand = late(prompt=10, prefill="first")
+    work = hand.begin()
+    assert isinstance(work, Draft)
+    assert (work.requests.tolist(), fed(work)) == ([2], [10])
+    work = hand.propose()
+    assert (work.requests.tolist(), work.chunks.tolist(), sizes(work)) == ([2], [10], [0])
+
+
+def test_roots_of_prompts_are_not_charged_to_the_budget() -> None:
+    hand = late(prompt=10, prefill_tokens=7, verify_tokens=5)
+    work = trees(hand, 0.8, 0.1)
+    assert len(work.forest) - 1 == 5, "two roots and three nodes; the prompt's row is not counted"
+
+
+def test_where_memory_is_short_the_step_decodes_plainly() -> None:
+    told = requests([0.0] * 2, [6] * 2, [14] * 2, [2] * 2)
+    pool = replace(memory(told, 1.0, block_tokens=1), capacity_bytes=2 * 4 * 10)
+    hand = Hand(adaserve(verify_tokens=64), told, pool)
+    prefilled(hand)
+    work = hand.begin()
+    assert isinstance(work, Verify), "6 cached; 1 + 4 more of each model are 11 tokens, 10 there are"
+    assert (work.chunks.tolist(), sizes(work)) == ([1, 1], [0, 0])
+    hand.emit([1, 1], ends=[1])
+    assert fed(hand.begin()) == [2], "the drafter was left out of the plain step"
+
+
+def test_who_is_behind_its_objective_gets_the_nodes() -> None:
+    """Row 1 has an objective it misses, row 0 has none: with room for one node only, it is row 1's."""
+    told = requests([0.0] * 2, [6] * 2, [30] * 2, [2, 0])
+    hand = prefilled(Hand(adaserve(verify_tokens=3, max_requests=2, slo_share=1.2), told, memory(told, 9.0)))
+    hand.view.now_s = 5.0
+    assert sizes(trees(hand, 0.8, 0.1)) == [0, 1]
+
+
+# --- formulas by hand -------------------------------------------------------------------------------------------------
+
+
+def test_tokens_needed_is_equation_5() -> None:
+    """A(r) = (l + t_spec) / t_TPOT - o: 0.15 s since decoding began, 4 tokens since, 0.06 s to come, 30 ms: 3."""
+    told = requests([0.0] * 4, [6] * 4, [30] * 4, [0, 1, 2, 0])
+    ledger, view = ledger_and_view(told)
+    ledger.progress.emitted_tokens[:] = [5, 5, 5, 1]
+    ledger.progress.first_decode_s[:] = [1.0, 1.0, 1.0, np.nan]
+    view.now_s = 1.15
+    need = tokens_needed(view, np.arange(4), 0.06)
+    assert need[0] == pytest.approx(0.21 / 0.03 - 4)
+    assert need[1] == pytest.approx(0.21 / 0.2 - 4)
+    assert need[2] == -np.inf, "no objective"
+    assert need[3] == pytest.approx(0.06 / 0.03 - 0), "decoding begins now"
+
+
+@pytest.mark.parametrize(
+    ("requests_", "depth", "width"),
+    [(1, 8, 3), (32, 8, 3), (33, 8, 2), (48, 8, 2), (49, 8, 1), (57, 7, 1), (64, 7, 1), (100, 4, 1), (512, 4, 1)],
+)
+def test_depth_and_width_are_equations_8_and_9(requests_: int, depth: int, width: int) -> None:
+    """With B1 = 512, B2 = 96, D in 4..8, W to 3: 512 // 57 - 1 = 7 and 96 // 33 = 2, say."""
+    assert LoadAdaptive(4, 8, 3, 512, 96, 0, 0)(requests_) == TreeShape(depth, width)
+
+
+def test_offsets_shift_the_load_and_the_width() -> None:
+    """d = 60 // (10 + 5) - 1 = 3 and w = 30 // 10 + 2 = 5."""
+    assert LoadAdaptive(1, 9, 9, 60, 30, 5, 2)(10) == TreeShape(3, 5)
+    assert LoadAdaptive(1, 9, 9, 60, 30, 0, -4)(10) == TreeShape(5, 1)
+
+
+def test_orders_and_caps() -> None:
+    need = np.array([1.5, 9.0, -np.inf, 1.5])
+    assert neediest_first(need).tolist() == [1, 0, 3, 2]
+    assert least_needy_first(need).tolist() == [2, 0, 3, 1]
+    assert at_most_the_tree(need, 4).tolist() == [1.5, 5.0, -np.inf, 1.5]
+    assert between_root_and_tree(need, 4).tolist() == [1.5, 5.0, 1.0, 1.5]
+
+
+def test_more_requests_than_budget_is_refused() -> None:
+    with pytest.raises(ValueError, match="max_requests=9 exceeds verify_tokens=8"):
+        adaserve(verify_tokens=8, max_requests=9)

@@ -1,0 +1,175 @@
+"""The ledger's books after each kind of pass: caches, stamps, counts, evictions, and what a step leaves behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from specsim.forest import Forest
+from specsim.ledger import Gaps, Ledger
+from specsim.protocols import PassShape
+from specsim.work import NOBODY, Draft, Emitted, Pass, Verify
+from tests.made import grown, ledger_and_view, memory, requests
+
+PROMPT = 6
+
+
+def ints(*values: int) -> Any:
+    return np.array(values, dtype=np.int64)
+
+
+def begin(rows: int = 2) -> Ledger:
+    told = requests([0.0] * rows, [PROMPT] * rows, [30] * rows)
+    return ledger_and_view(told, memory(told, 9.0, block_tokens=1))[0]
+
+
+def does(ledger: Ledger, work: Pass, start_s: float, tokens: Any = (), right: Any = (), ends: Any = ()) -> PassShape:
+    shape = ledger.check(work)
+    if isinstance(work, Draft):
+        ledger.commit_draft(work, start_s)
+        return shape
+    rows = len(work.requests)
+    matched = np.array(right or [0] * rows)
+    answer = Emitted(np.array(tokens), np.minimum(matched, tokens), matched, np.isin(np.arange(rows), ends))
+    does.gaps = ledger.commit_verify(work, answer, start_s, start_s + 1.0)  # type: ignore[attr-defined]
+    return shape
+
+
+def gaps() -> Gaps:
+    return does.gaps  # type: ignore[attr-defined, no-any-return]
+
+
+def prefilled(rows: int = 2, drafter: bool = False) -> Ledger:
+    ledger = begin(rows)
+    ids, roots = np.arange(rows), Forest.roots(rows)
+    if drafter:
+        does(ledger, Draft(ids, np.full(rows, PROMPT), roots), 0.0)
+    does(ledger, Verify(ids, np.full(rows, PROMPT), roots), 0.0, [1] * rows)
+    ledger.end_step()
+    return ledger
+
+
+def test_a_prompt_in_two_chunks() -> None:
+    ledger = begin(1)
+    assert does(ledger, Verify(ints(0), ints(4), Forest.roots(1)), 0.0, [0]) == PassShape(0, 4, 10.0, 4)
+    assert ledger.resident.tolist() == [0]
+    assert list(ledger.waiting) == []
+    assert np.isnan(ledger.progress.first_token_s[0])
+    # Two tokens on four cached: each sees those, itself and who is before it in the chunk: 5 + 6 pairs.
+    assert does(ledger, Verify(ints(0), ints(2), Forest.roots(1)), 1.0, [1]) == PassShape(4, 2, 11.0, 2)
+    progress = ledger.progress
+    assert (progress.target_cached[0], progress.emitted_tokens[0], progress.first_token_s[0]) == (6, 1, 2.0)
+    assert (progress.verifications[0], progress.decoded_tokens[0]) == (0, 0), "a prompt is not decoding"
+    assert np.isnan(progress.first_decode_s[0])
+    assert len(gaps().requests) == 0
+
+
+def test_decoding_counts_and_gaps() -> None:
+    ledger = prefilled()
+    shape = does(ledger, Verify(ints(0, 1), ints(1, 1), Forest.roots(2)), 3.0, [1, 1])
+    assert shape == PassShape(12, 2, 14.0, 0)
+    progress = ledger.progress
+    assert progress.first_decode_s.tolist() == [3.0, 3.0]
+    assert progress.verifications.tolist() == [1, 1]
+    assert progress.decoded_tokens.tolist() == [1, 1]
+    assert progress.speculations.tolist() == [0, 0]
+    assert gaps().requests.tolist() == [0, 1]
+    assert gaps().seconds.tolist() == [3.0, 3.0], "from the first token at 1 s to 4 s"
+
+
+def speculate(ledger: Ledger, depth: int, start_s: float = 5.0) -> Forest:
+    """Draft a chain of `depth` for every resident."""
+    ids = ledger.resident
+    rows = len(ids)
+    lacks = ledger.known(ids) - ledger.progress.draft_cached[ids]
+    forest, leaves, chunks = Forest.roots(rows), np.arange(rows), lacks
+    for _ in range(depth):
+        does(ledger, Draft(ids, chunks, forest, leaves, 1), start_s)
+        before = len(forest)
+        forest = grown(forest, leaves, [0.5] * len(leaves))
+        leaves, chunks = np.arange(before, len(forest)), NOBODY
+    return forest
+
+
+def test_speculation_keeps_the_accepted_path_in_both_caches() -> None:
+    ledger = prefilled(3, drafter=True)
+    forest = speculate(ledger, 3)
+    assert ledger.progress.first_decode_s.tolist() == [5.0] * 3, "decoding began with the first draft pass"
+    assert ledger.pool.held_bytes(ints(0)).tolist() == [6 * 3 + (7 + 2) * 1], "the chunk, and two nodes were fed"
+    shape = does(ledger, Verify(ints(0, 1, 2), ints(1, 1, 1), forest), 6.0, [4, 2, 1], [3, 1, 0])
+    # Each root sees 6 + itself; each node the same and itself: 7 + 3 * 8, three times.
+    assert shape == PassShape(18, 12, 93.0, 0)
+    progress = ledger.progress
+    assert progress.emitted_tokens.tolist() == [5, 3, 2]
+    assert progress.target_cached.tolist() == [10, 8, 7]
+    assert progress.draft_cached.tolist() == [9, 8, 7], "its own last proposal was never fed to the drafter"
+    assert progress.draft_tokens.tolist() == [3, 3, 3]
+    assert progress.accepted_tokens.tolist() == [3, 1, 0]
+    assert progress.decoded_tokens.tolist() == [4, 2, 1]
+    assert ledger.pool.held_bytes(ints(0, 1, 2)).tolist() == [39, 32, 28], "the wrong nodes' slots are free again"
+
+
+def test_accepted_tokens_behind_the_end_are_not_counted() -> None:
+    ledger = prefilled(1, drafter=True)
+    forest = speculate(ledger, 3)
+    does(ledger, Verify(ints(0), ints(1), forest), 6.0, [2], [3], ends=[0])
+    progress = ledger.progress
+    assert (progress.accepted_tokens[0], progress.emitted_tokens[0], progress.finish_s[0]) == (2, 3, 7.0)
+    assert ledger.live == 0
+    assert ledger.finished == 1
+    assert ledger.pool.used_bytes == 0
+
+
+def test_what_was_drafted_and_not_verified_is_dropped_at_the_end_of_the_step() -> None:
+    ledger = prefilled(2, drafter=True)
+    speculate(ledger, 3)
+    before = ledger.pool.used_bytes
+    ledger.end_step()
+    assert ledger.pool.used_bytes == before - 2 * 2
+    assert ledger.progress.draft_cached.tolist() == [7, 7]
+
+
+def test_who_runs_without_its_tree_loses_it() -> None:
+    ledger = prefilled(2, drafter=True)
+    speculate(ledger, 2)
+    does(ledger, Verify(ints(1, 0), ints(1, 1), Forest.roots(2)), 6.0, [1, 1])
+    ledger.end_step()
+    assert ledger.progress.draft_cached.tolist() == [7, 7]
+    assert ledger.pool.used_bytes == 2 * (7 * 3 + 7)
+
+
+def test_an_evicted_request_starts_again_and_keeps_what_it_emitted() -> None:
+    ledger = prefilled(2, drafter=True)
+    does(ledger, Verify(ints(0), ints(1), Forest.roots(1), ints(1)), 2.0, [1])
+    progress = ledger.progress
+    assert list(ledger.waiting) == [1]
+    assert ledger.resident.tolist() == [0]
+    assert ledger.live == 2
+    assert (progress.target_cached[1], progress.draft_cached[1], progress.emitted_tokens[1]) == (0, 0, 1)
+    assert progress.preemptions.tolist() == [0, 1]
+    assert ledger.pool.held_bytes(ints(1)).tolist() == [0]
+    shape = does(ledger, Verify(ints(1), ints(7), Forest.roots(1)), 3.0, [1])
+    assert shape == PassShape(0, 7, 28.0, 7), "the prompt and the token are computed again"
+    assert progress.verifications.tolist() == [1, 1], "the end of a recompute emits beyond the first token"
+    assert progress.first_token_s[1] == 1.0
+    assert gaps().seconds.tolist() == [3.0]
+
+
+def test_the_line_is_in_order_of_arrival_and_residents_in_order_of_admission() -> None:
+    ledger = begin(4)
+    does(ledger, Verify(ints(2), ints(6), Forest.roots(1)), 0.0, [1])
+    does(ledger, Verify(ints(3, 0), ints(6, 6), Forest.roots(2)), 0.0, [1, 1])
+    assert ledger.resident.tolist() == [2, 3, 0]
+    does(ledger, Verify(ints(2), ints(1), Forest.roots(1), ints(3, 0)), 0.0, [1])
+    assert list(ledger.waiting) == [0, 1, 3]
+
+
+def test_emitted_tokens_of_a_finished_request_stay() -> None:
+    ledger = prefilled()
+    does(ledger, Verify(ints(0), ints(1), Forest.roots(1)), 2.0, [1], ends=[0])
+    assert ledger.progress.emitted_tokens.tolist() == [2, 1]
+    assert ledger.progress.finish_s[0] == pytest.approx(3.0)
+    assert np.isnan(ledger.progress.finish_s[1])
+    assert ledger.resident.tolist() == [1]

@@ -1,0 +1,77 @@
+"""The paged pool against a recount: whole blocks, all or nothing, everything back at the end."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from specsim.memory import DRAFT, TARGET, KvPool, Memory, OutOfMemory
+
+SHAPE = Memory(capacity_bytes=400, block_tokens=4, target_token_bytes=3, draft_token_bytes=1)
+
+
+def ids(*values: int) -> np.ndarray:
+    return np.array(values, dtype=np.int64)
+
+
+@pytest.mark.parametrize(
+    ("target", "draft", "size"), [(0, 0, 0), (1, 0, 12), (4, 0, 12), (5, 0, 24), (0, 4, 4), (0, 5, 8), (9, 1, 40)]
+)
+def test_blocks_are_whole(target: int, draft: int, size: int) -> None:
+    assert SHAPE.bytes_of(target, draft) == size
+    pool = KvPool(SHAPE, 2)
+    assert pool.growth_bytes(ids(1), ids(target), ids(draft)).tolist() == [size]
+    pool.hold(TARGET, ids(1), ids(target))
+    pool.hold(DRAFT, ids(1), ids(draft))
+    assert pool.used_bytes == size
+    assert pool.held_bytes(ids(0, 1)).tolist() == [0, size]
+
+
+def test_growth_counts_only_what_is_not_held_and_never_below_nothing() -> None:
+    pool = KvPool(SHAPE, 1)
+    pool.hold(TARGET, ids(0), ids(8))
+    assert pool.growth_bytes(ids(0), ids(9), ids(1)).tolist() == [12 + 4]
+    assert pool.growth_bytes(ids(0), ids(8), ids(0)).tolist() == [0]
+    assert pool.growth_bytes(ids(0), ids(1), ids(0)).tolist() == [0]
+
+
+def test_the_last_byte_may_be_used_and_no_more() -> None:
+    pool = KvPool(Memory(24, 4, 3, 1), 2)
+    pool.hold(TARGET, ids(0, 1), ids(4, 4))
+    assert pool.free_bytes == 0
+    with pytest.raises(OutOfMemory, match="36 bytes of cache wanted, 24 there are"):
+        pool.hold(TARGET, ids(0, 1), ids(8, 4))
+    assert pool.used_bytes == 24
+    assert pool.held_bytes(ids(0, 1)).tolist() == [12, 12]
+    pool.hold(TARGET, ids(0, 1), ids(8, 0))
+    assert pool.held_bytes(ids(0, 1)).tolist() == [24, 0]
+
+
+HOLD = st.tuples(st.sampled_from((TARGET, DRAFT)), st.integers(0, 3), st.integers(0, 30))
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(acts=st.lists(st.one_of(HOLD, st.integers(0, 3)), max_size=30))
+def test_the_books_match_a_recount(acts: list[tuple[int, int, int] | int]) -> None:
+    pool, tokens = KvPool(SHAPE, 4), np.zeros((2, 4), dtype=int)
+    for act in acts:
+        if isinstance(act, int):
+            pool.release(ids(act))
+            tokens[:, act] = 0
+            continue
+        model, request, count = act
+        wanted = tokens.copy()
+        wanted[model, request] = count
+        total = sum(SHAPE.bytes_of(*pair) for pair in wanted.T.tolist())
+        if total > SHAPE.capacity_bytes:
+            with pytest.raises(OutOfMemory):
+                pool.hold(model, ids(request), ids(count))
+        else:
+            pool.hold(model, ids(request), ids(count))
+            tokens = wanted
+        assert pool.used_bytes == sum(SHAPE.bytes_of(*pair) for pair in tokens.T.tolist())
+        assert pool.used_bytes + pool.free_bytes == SHAPE.capacity_bytes
+    pool.release(np.arange(4))
+    assert pool.used_bytes == 0

@@ -1,0 +1,257 @@
+"""SLO mixes: seeded shares, objectives absolute or relative, scaling where it is meant, the cut, every error line."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from specsim.errors import SpecsimError
+from specsim.workload.slo import mix_from_mapping, promise
+from specsim.workload.trace import Trace, TraceSource
+from specsim.world.curves import acceptance_from_mapping, draw_tape
+
+BASELINE_S = 0.02
+THREE = {
+    "tpot_measure": "decode_tpot_s",
+    "classes": {
+        "coding": {"share": 0.6, "tpot_ratio": 1.2, "max_tokens": 50, "acceptance": "code", "scaled": True},
+        "chat": {"share": 0.2, "tpot_s": 0.05, "ttft_s": 1.5, "max_tokens": 20},
+        "batch": {"share": 0.2, "max_tokens": 9999},
+    },
+}
+
+
+def trace(n=4000, **columns):
+    rows = np.arange(n)
+    return Trace(rows * 0.1, rows % 7 + 1, rows % 90 + 1, rows, TraceSource("made", "file"), **columns)
+
+
+def promised(mapping=THREE, given=None, seed=0, slo_scale=1.0):
+    mix = mix_from_mapping(mapping, "slo=mine")
+    given = trace() if given is None else given
+    return promise(mix, given, seed=seed, baseline_s=BASELINE_S, slo_scale=slo_scale)
+
+
+def edited(**changes):
+    return {**THREE, "classes": {**THREE["classes"], "chat": {**THREE["classes"]["chat"], **changes}}}
+
+
+def test_shares_are_met_by_seeded_draws():
+    counts = np.bincount(promised().requests.slo_class, minlength=3)
+    expected = 4000 * np.array([0.6, 0.2, 0.2])
+    # Pearson's statistic with 2 degrees of freedom exceeds 13.8 once in a thousand seeds.
+    assert ((counts - expected) ** 2 / expected).sum() < 13.8
+
+
+def test_a_class_belongs_to_the_seed_and_the_row():
+    whole = promised().requests.slo_class
+    assert np.array_equal(whole, promised().requests.slo_class)
+    assert np.array_equal(whole[:100], promised(given=trace().head(100)).requests.slo_class)
+    assert np.array_equal(whole[100:200], promised(given=trace().window(10.0, 20.0)).requests.slo_class)
+    assert np.array_equal(whole, promised(given=trace().at_rate(3.0)).requests.slo_class)
+    assert np.array_equal(whole, promised(slo_scale=2.0).requests.slo_class)
+    assert not np.array_equal(whole, promised(seed=1).requests.slo_class)
+
+
+def test_objectives_are_absolute_or_a_ratio_of_the_baseline():
+    requests = promised().requests
+    expected = np.array([1.2 * BASELINE_S, 0.05, np.nan])[requests.slo_class]
+    assert np.array_equal(requests.tpot_slo_s, expected, equal_nan=True)
+    expected = np.array([np.nan, 1.5, np.nan])[requests.slo_class]
+    assert np.array_equal(requests.ttft_slo_s, expected, equal_nan=True)
+    assert requests.class_names == ("coding", "chat", "batch")
+
+
+def test_the_scale_falls_on_scaled_classes_and_never_on_ttft():
+    requests = promised(slo_scale=0.5).requests
+    expected = np.array([0.6 * BASELINE_S, 0.05, np.nan])[requests.slo_class]
+    assert np.array_equal(requests.tpot_slo_s, expected, equal_nan=True)
+    assert np.array_equal(requests.ttft_slo_s, promised().requests.ttft_slo_s, equal_nan=True)
+
+
+def test_a_scale_that_scales_nothing_is_refused():
+    """The design: a setting that changes nothing is an error."""
+    nothing_scaled = {"classes": {"chat": {"share": 1.0, "tpot_s": 0.05, "max_tokens": 20}}}
+    with pytest.raises(SpecsimError, match="slo_scale"):
+        promised(nothing_scaled, slo_scale=0.5)
+    assert promised(nothing_scaled, slo_scale=1.0)
+
+
+def test_outputs_end_at_the_class_bound_which_is_all_that_is_told():
+    given = trace()
+    found = promised(given=given)
+    bound = np.array([50, 20, 9999])[found.requests.slo_class]
+    assert np.array_equal(found.requests.max_tokens, bound)
+    assert np.array_equal(found.output_tokens, np.minimum(given.output_tokens, bound))
+    assert (found.output_tokens < given.output_tokens).any()
+
+
+def test_a_class_names_its_category_of_acceptance_or_is_one():
+    assert promised().acceptance == ("code", "chat", "batch")
+
+
+def test_arrivals_and_prompts_are_the_trace_s():
+    given = trace()
+    requests = promised(given=given).requests
+    assert np.array_equal(requests.arrival_s, given.arrival_s)
+    assert np.array_equal(requests.prompt_tokens, given.prompt_tokens)
+
+
+OWN = {"tpot_measure": "tpot_s", "max_tokens": 30}
+
+
+def test_the_trace_s_own_classes_and_objectives():
+    codes = np.arange(6) % 2
+    given = trace(
+        6,
+        slo_class=codes,
+        slo_names=("a", "b"),
+        tpot_slo_s=np.where(codes == 1, 0.05, np.nan),
+        tpot_slo_ratio=np.where(codes == 0, 1.5, np.nan),
+        ttft_slo_s=np.full(6, 0.3),
+    )
+    found = promised(OWN, given, slo_scale=2.0)
+    assert found.requests.class_names == found.acceptance == ("a", "b")
+    assert np.array_equal(found.requests.slo_class, codes)
+    assert found.requests.tpot_slo_s.tolist() == [2 * 1.5 * BASELINE_S, 0.05] * 3
+    assert found.requests.ttft_slo_s.tolist() == [0.3] * 6
+    assert found.requests.max_tokens.tolist() == [30] * 6
+
+
+def test_without_ratios_the_scale_falls_on_all_of_the_trace_s_objectives():
+    found = promised(OWN, trace(3, tpot_slo_s=np.array([0.05, np.nan, 0.1])), slo_scale=0.5)
+    assert np.array_equal(found.requests.tpot_slo_s, [0.025, np.nan, 0.05], equal_nan=True)
+    assert found.requests.class_names == ("request",)
+    assert np.isnan(found.requests.ttft_slo_s).all()
+
+
+def test_a_trace_without_objectives_cannot_bring_the_mix():
+    with pytest.raises(SpecsimError, match=r"slo=trace.*'made'.*slo=adaserve"):
+        promised(OWN)
+    with pytest.raises(SpecsimError, match="slo=trace"):
+        promised(OWN, trace(2, slo_class=np.array([0, 1]), slo_names=("a", "b")))
+
+
+def test_the_measure_defaults_to_tpot():
+    assert mix_from_mapping(THREE, "x").tpot_measure == "decode_tpot_s"
+    assert mix_from_mapping({"classes": THREE["classes"]}, "x").tpot_measure == "tpot_s"
+
+
+@pytest.mark.parametrize(
+    ("mapping", "named"),
+    [
+        ({**THREE, "clases": 1}, "unknown key 'clases'.*'classes'"),
+        ({**OWN, "max_token": 1}, "unknown key 'max_token'.*'max_tokens'"),
+        ({**THREE, "max_tokens": 5}, "unknown key 'max_tokens'"),
+        ({**THREE, "tpot_measure": "mean"}, "tpot_measure: 'mean'"),
+        ({"max_tokens": 0}, "max_tokens: 0"),
+        ({"max_tokens": None}, "max_tokens: None"),
+        ({"max_tokens": True}, "max_tokens: True"),
+        ({"max_tokens": 1.5}, r"max_tokens: 1\.5"),
+        ({"max_tokens": 10**24}, "max_tokens"),
+        ({"classes": {}}, "classes: expected at least one"),
+        ({"classes": None}, "classes: expected at least one"),
+        ({"classes": 5}, "classes: expected at least one"),
+        ({"classes": {"a": None}}, r"classes\.a: expected"),
+        (edited(shar=1), "chat: unknown key 'shar'.*'share'"),
+        (edited(tpot_ratio=1.0), "chat: tpot_s and tpot_ratio are both given"),
+        (edited(share=None), r"chat\.share: missing"),
+        (edited(share=0), r"chat\.share: 0"),
+        (edited(share=-0.2), r"chat\.share: -0\.2"),
+        (edited(share="a"), r"chat\.share: 'a'"),
+        (edited(share=0.3), r"classes: shares add up to 1\.1"),
+        (edited(tpot_s=float("nan")), r"chat\.tpot_s: nan"),
+        (edited(tpot_s=float("inf")), r"chat\.tpot_s: inf"),
+        (edited(tpot_s=True), r"chat\.tpot_s: True"),
+        (edited(ttft_s=0), r"chat\.ttft_s: 0"),
+        (edited(max_tokens=None), r"chat\.max_tokens: None"),
+        (edited(max_tokens=2.0), r"chat\.max_tokens: 2\.0"),
+        (edited(scaled="yes"), r"chat\.scaled: 'yes'"),
+        (edited(scaled=None), r"chat\.scaled: None"),
+        (edited(acceptance=5), r"chat\.acceptance: 5"),
+        (edited(acceptance=["a"]), r"chat\.acceptance: \['a'\]"),
+        (edited(scaled=True, tpot_s=None), "chat.*scaled"),
+    ],
+)
+def test_a_mistake_names_its_source_and_key(mapping, named):
+    with pytest.raises(SpecsimError, match=f"slo=mine: .*{named}") as raised:
+        mix_from_mapping(mapping, "slo=mine")
+    assert "\n" not in str(raised.value)
+
+
+def test_shares_that_round_to_one_are_one():
+    thirds = {name: {"share": 1 / 3, "max_tokens": 5} for name in "abc"}
+    assert len(mix_from_mapping({"classes": thirds}, "x").classes) == 3
+    tenths = {str(name): {"share": 0.1, "max_tokens": 5} for name in range(10)}
+    assert sum(each.share for each in mix_from_mapping({"classes": tenths}, "x").classes) == pytest.approx(1)
+
+
+def test_a_class_is_a_fact():
+    (chat,) = (each for each in mix_from_mapping(THREE, "x").classes if each.name == "chat")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        chat.share = 1.0
+
+
+BERNOULLI = {"kind": "bernoulli", "alpha": 0.7, "width": 4}
+CURVE = {"agreement": 0.8, "concentration": 1.0, "spread": 0.5, "tail": 0.5}
+CURVES = {"kind": "curves", "width": 4, "levels": 4, "categories": {"chat": CURVE}}
+
+
+def curved(**changes):
+    return {**CURVES, "categories": {"chat": {**CURVE, **changes}}}
+
+
+@pytest.mark.parametrize(
+    ("mapping", "named"),
+    [
+        ({}, "kind: None"),
+        ({**BERNOULLI, "kind": "bernouli"}, "kind: 'bernouli'.*'bernoulli'"),
+        ({**BERNOULLI, "kind": ["bernoulli"]}, "kind"),
+        ({**BERNOULLI, "kind": {}}, "kind"),
+        ({**BERNOULLI, "alhpa": 1}, "unknown key 'alhpa'.*'alpha'"),
+        ({**BERNOULLI, "levels": 1}, "unknown key 'levels'"),
+        ({"kind": "bernoulli", "width": 4}, "missing key 'alpha'"),
+        ({"kind": "bernoulli", "alpha": 0.5}, "missing key 'width'"),
+        *(({**BERNOULLI, "alpha": value}, "alpha: ") for value in (0, 1, -0.1, float("nan"), "x", True, None)),
+        *(({**BERNOULLI, "width": value}, "width: ") for value in (0, 65, 2.0, "x", True, None)),
+        *(({**CURVES, "levels": value}, "levels: ") for value in (0, 257, 2.0, None)),
+        *(({**CURVES, "categories": value}, "categories: ") for value in (None, {}, 5, [])),
+        ({**CURVES, "categories": {"chat": None}}, r"categories\.chat: expected agreement"),
+        (curved(tale=1), r"categories\.chat: unknown key 'tale'.*'tail'"),
+        ({**CURVES, "categories": {"chat": {"agreement": 0.5}}}, r"categories\.chat: missing key 'concentration'"),
+        *((curved(agreement=value), "chat: agreement: ") for value in (0, 1, float("nan"), None)),
+        *((curved(concentration=value), "chat: concentration: ") for value in (-1, float("inf"), "x")),
+        *((curved(spread=value), "chat: spread: ") for value in (-1, float("inf"), 1000, None)),
+        *((curved(tail=value), "chat: tail: ") for value in (0, 1, None)),
+    ],
+)
+def test_a_mistake_in_an_acceptance_names_its_source_and_key(mapping, named):
+    with pytest.raises(SpecsimError, match=f"acceptance=mine: .*{named}") as raised:
+        acceptance_from_mapping(mapping, "acceptance=mine")
+    assert "\n" not in str(raised.value)
+
+
+def test_a_category_falls_back_on_the_default_and_only_on_it():
+    with_default = {**CURVES, "categories": {"default": CURVE, "chat": {**CURVE, "agreement": 0.6}}}
+    acceptance = acceptance_from_mapping(with_default, "x")
+    assert acceptance.curve("chat").agreement == 0.6
+    assert acceptance.curve("coding").agreement == 0.8
+    with pytest.raises(SpecsimError, match=r"'cha'.*'chat'"):
+        acceptance_from_mapping(CURVES, "x").curve("cha")
+
+
+def test_bernoulli_confidences_are_the_probabilities():
+    tape = draw_tape(acceptance_from_mapping(BERNOULLI, "x"), ("chat",), np.zeros(5, np.int64), np.arange(5), 0)
+    assert tape.width == 4
+    assert tape.confidence[0].tolist() == pytest.approx([0.7 * 0.3**rank for rank in range(4)])
+    shares = np.bincount(tape.rank, minlength=5) / len(tape.rank)
+    assert shares[:4].tolist() == pytest.approx([0.7 * 0.3**rank for rank in range(4)], abs=2 / len(tape.rank))
+
+
+@pytest.mark.parametrize("tail", [0.2, 0.5, 0.9])
+def test_the_top_token_agrees_as_often_as_the_curve_says_and_confidences_fall(tail):
+    acceptance = acceptance_from_mapping(curved(tail=tail), "x")
+    tape = draw_tape(acceptance, ("chat",), np.zeros(5, np.int64), np.arange(5), 0)
+    assert np.mean(tape.rank == 0) == pytest.approx(0.8, abs=1e-3)
+    assert (np.diff(tape.confidence, axis=1) <= 0).all()
+    assert (tape.confidence.sum(axis=1) <= 1 + 1e-12).all()

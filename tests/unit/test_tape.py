@@ -1,0 +1,93 @@
+"""A tape's addresses: strides on the path, a pool of its own off it, hashes that say where one went wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from specsim.errors import SpecsimError
+from specsim.forest import Forest
+from specsim.protocols import PassShape
+from specsim.rng import mix, stream_keys, uniforms
+from specsim.work import NOBODY, Draft
+from specsim.world.backend import SimulatedBackend, World
+from specsim.world.tape import Tape
+from tests.made import WIDTH, hardware, ledger_and_view, requests, tape
+
+
+def two_pools(count: int = 40) -> Tape:
+    """Return a tape that is sure (0.9) on the path and unsure (0.1) off it."""
+    confidence = np.repeat(np.array([[0.9, 0.05], [0.1, 0.05]]), 8, axis=0)
+    keys = stream_keys(3, "text", np.arange(count))
+    start = np.zeros(count, dtype=np.int64)
+    return Tape(confidence, np.zeros(16, dtype=np.int64), start, start + 8, 8, keys)
+
+
+def backend(text: Tape, count: int) -> SimulatedBackend:
+    _, view = ledger_and_view(requests([0.0] * count, [3] * count, [9] * count))
+    return SimulatedBackend(World(np.full(count, 5), text), hardware(), view)
+
+
+def drafted(text: Tape, widths: list[int], count: int = 40) -> Forest:
+    asked, ids = backend(text, count), np.arange(count)
+    forest, leaves = Forest.roots(count), ids
+    for width in widths:
+        before = len(forest)
+        forest, _ = asked.draft(Draft(ids, NOBODY, forest, leaves, width), PassShape(0, count, 0.0, 0))
+        leaves = np.arange(before, len(forest))
+    return forest
+
+
+def test_a_tree_reads_the_path_while_it_is_right_and_the_other_pool_once_it_is_wrong() -> None:
+    forest = drafted(two_pools(), [2, 1, 1])
+    right = {node: True for node in range(forest.rows)}
+    for node in range(forest.rows, len(forest)):
+        above = int(forest.parent[node])
+        sure = 0.9 if right[above] else 0.1
+        assert forest.probability[node] == (sure if forest.token[node] == 0 else 0.05)
+        right[node] = right[above] and forest.token[node] == 0
+    assert sum(right.values()) == 4 * 40
+
+
+def test_a_stride_is_a_position() -> None:
+    text, ids = tape(5), np.arange(5)
+    here, there = text.on_path(ids, np.full(5, 7)), text.on_path(ids, np.full(5, 8))
+    assert np.array_equal(text.next_keys(here, mix(here), np.ones(5, dtype=bool), np.zeros(5, dtype=int)), there)
+
+
+def test_each_wrong_rank_leads_elsewhere() -> None:
+    text = tape(1)
+    key = text.on_path(np.zeros(64, dtype=int), np.full(64, 7))
+    wrong = text.next_keys(key, mix(key), np.zeros(64, dtype=bool), np.arange(64))
+    assert len(set(wrong.tolist())) == 64
+    on = {int(text.on_path(np.array([0]), np.array([each]))[0]) for each in range(1_000)}
+    assert not on & set(wrong.tolist())
+
+
+def test_rows_stay_in_their_pool_and_fill_it_evenly() -> None:
+    text = tape(1, pool_rows=64)
+    keys = text.on_path(np.zeros(64_000, dtype=int), np.arange(64_000))
+    rows = text.rows(np.zeros(64_000, dtype=int), mix(keys), np.ones(64_000, dtype=bool))
+    counts = np.bincount(rows, minlength=64)
+    assert len(counts) == 64
+    assert ((counts - 1_000) ** 2 / 1_000).sum() < 130, "chi-square with 63 degrees of freedom: 1 in 10^6"
+
+
+def test_a_wider_tree_than_the_tape_is_refused() -> None:
+    with pytest.raises(SpecsimError, match=f"tree width {WIDTH + 1} exceeds the {WIDTH} proposals"):
+        drafted(tape(1), [WIDTH + 1], 1)
+
+
+def test_streams_differ_by_seed_purpose_and_row() -> None:
+    rows = np.arange(50)
+    streams = [stream_keys(seed, purpose, rows) for seed in (0, 1) for purpose in ("text", "slo_class", "a long name")]
+    assert len({int(key) for stream in streams for key in stream}) == 6 * 50
+    assert np.array_equal(stream_keys(1, "text", rows[7:9]), stream_keys(1, "text", rows)[7:9])
+
+
+def test_uniforms_are_uniform() -> None:
+    numbers = np.sort(uniforms(stream_keys(0, "test", np.arange(20_000))))
+    assert numbers[0] >= 0
+    assert numbers[-1] < 1
+    gap = np.abs(numbers - (np.arange(20_000) + 0.5) / 20_000).max()
+    assert gap < 1.95 / np.sqrt(20_000), "Kolmogorov-Smirnov at 0.1%"
