@@ -1,0 +1,136 @@
+"""docs/your-scheduler.md, run as it stands: as a plugin, from Python, and as an installed package."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from specsim import load_run
+
+PAGE = Path(__file__).parents[2] / "docs" / "your-scheduler.md"
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+
+
+def block(kind, holding):
+    (found,) = [text for name, text in BLOCKS if name == kind and holding in text]
+    return found
+
+
+def shell(commands, cwd, **variables):
+    environment = {key: value for key, value in os.environ.items() if key != "SPECSIM_DATA"} | variables
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+    done = subprocess.run(
+        ["bash", "-euc", commands], cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """Write the two files of the page, and run its first commands."""
+    folder = tmp_path_factory.mktemp("mine")
+    (folder / "shortest_first.py").write_text(block("python", "class ShortestFirst"))
+    (folder / "shortest_first.yaml").write_text(block("yaml", "_target_"))
+    shell(block("sh", "plugins="), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """Lay out what pip would: the module and its dist-info, on the path."""
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "shortest_first.py").write_text(block("python", "class ShortestFirst"))
+    points = tomllib.loads(block("toml", "entry-points"))["project"]["entry-points"]
+    info = folder / "shortest_first-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shortest-first\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "".join(f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in each.items()) for group, each in points.items())
+    )
+    return folder
+
+
+def test_the_scheduler_is_forty_lines():
+    assert len(block("python", "class ShortestFirst").splitlines()) <= 40
+
+
+def test_the_page_has_no_block_that_is_not_run():
+    assert [name for name, _ in BLOCKS] == ["python", "yaml", "sh", "python", "toml", "sh"]
+
+
+def test_as_a_plugin_every_request_ends(written):
+    for folder in (written / "one", *(written / "three").iterdir()):
+        metrics = load_run(folder).metrics
+        assert metrics["completed"] + metrics["failed"] == metrics["specsim"]["arrived"] == 100
+        assert metrics["completed"] == 100
+    assert len(list((written / "three").iterdir())) == 3
+
+
+def test_it_speculates_as_far_as_it_is_told(written):
+    per_pass = {}
+    for k in (0, 2, 4):
+        run = load_run(written / "three" / f"scheduler.draft_tokens={k}")
+        requests = run.requests
+        assert (requests["draft_tokens"] <= k * requests["speculations"]).all()
+        per_pass[k] = run.metrics["specsim"]["mean_tokens_per_verification"]
+    assert per_pass[0] == 1
+    assert 1 < per_pass[2] < per_pass[4]
+
+
+def test_the_shortest_of_those_who_wait_goes_first(written, tmp_path):
+    rows = [(0.0, 500)] + [(0.001 * (i + 1), tokens) for i, tokens in enumerate((300, 100, 200))]
+    lines = [f"{at},{prompt},8" for at, prompt in rows]
+    (tmp_path / "mine.csv").write_text("\n".join(["arrival_s,prompt_tokens,output_tokens", *lines]) + "\n")
+    words = "'plugins=[./shortest_first.py]' scheduler=./shortest_first.yaml scheduler.batch_requests=1"
+    shell(f"specsim run {words} trace={tmp_path}/mine.csv out={tmp_path}/run", written)
+    first_token_s = load_run(tmp_path / "run").requests["first_token_s"]
+    assert first_token_s.sort_values().index.tolist() == [0, 2, 3, 1]
+
+
+def test_from_python(written):
+    code = block("python", "simulate(")
+    done = subprocess.run([sys.executable, "-c", code], cwd=written, capture_output=True, text=True, check=True)
+    assert float(done.stdout) == pytest.approx(load_run(written / "one").metrics["specsim"]["slo_attainment"], abs=0)
+
+
+def test_as_an_installed_package(installed, written, tmp_path):
+    said = shell(block("sh", "specsim list schedulers"), tmp_path, PYTHONPATH=str(installed))
+    assert re.search(r"^shortest_first +installed by shortest_first$", said, re.MULTILINE)
+    mine, plugin = load_run(tmp_path / "installed"), load_run(written / "one")
+    assert mine.metrics == plugin.metrics
+    assert mine.config["scheduler"]["draft_tokens"] == 2
+
+
+def test_an_installed_scheduler_needs_what_has_no_default(installed, tmp_path):
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    for words, named in (
+        (["scheduler=shortest_first"], "batch_requests"),
+        (["scheduler=shortest_first", "scheduler.batch_request=3"], "'batch_requests'"),
+        (["scheduler=shortest_firs"], "'shortest_first'"),
+    ):
+        command = [sys.executable, "-m", "specsim", "run", *words, "trace=poisson", "requests=3", "out=here"]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert len(done.stderr.splitlines()) <= 2
+        assert named in done.stderr
+        assert not (tmp_path / "here").exists()
+
+
+def test_a_broken_package_of_somebody_else_is_told_only_when_it_is_chosen(installed, tmp_path):
+    info = tmp_path / "broken-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[specsim.schedulers]\nbroken = no_such_module_at_all:Mine\n")
+    shell("specsim run scheduler=fcfs trace=poisson requests=3 out=fine", tmp_path, PYTHONPATH=str(tmp_path))
+    command = [sys.executable, "-m", "specsim", "run", "scheduler=broken", "trace=poisson", "requests=3", "out=here"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) <= 2
+    assert "no_such_module_at_all" in done.stderr

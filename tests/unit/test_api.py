@@ -1,0 +1,201 @@
+"""The same from Python: what the docstrings promise, typed settings, nothing written unless asked, one error type."""
+
+import doctest
+import inspect
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pandas.testing import assert_frame_equal
+
+import specsim
+from specsim import SpecsimError, api, load_run, simulate, sweep
+
+SMALL = {"trace": "poisson", "requests": 8, "acceptance": "bernoulli", "profile": "llama8b_1b_h100"}
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SPECSIM_DATA", raising=False)
+
+
+@pytest.mark.parametrize("function", [simulate, sweep])
+def test_the_examples_in_the_docstrings_run(function, tmp_path):
+    finder, runner = doctest.DocTestFinder(recurse=False), doctest.DocTestRunner()
+    (example,) = finder.find(function, function.__name__, globs={function.__name__: function})
+    assert len(example.examples) >= 2
+    told: list[str] = []
+    assert runner.run(example, out=told.append).failed == 0, "".join(told)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_public_names_are_offered_and_documented():
+    assert set(specsim.__all__) == {"Run", "SpecsimError", "load_run", "simulate", "sweep"}
+    for name in specsim.__all__:
+        assert inspect.getdoc(getattr(specsim, name))
+    with pytest.raises(AttributeError, match="simulat"):
+        _ = specsim.simulat
+
+
+def test_without_out_nothing_is_written(tmp_path):
+    run = simulate("continuous", passes=True, **SMALL)
+    sweep({"rps": [2, 4]}, scheduler="continuous", **SMALL)
+    assert run.folder is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_in_memory_is_the_run_on_disk(tmp_path):
+    run = simulate("vllm_spec", out=tmp_path / "run", passes=True, **SMALL)
+    stored = load_run(tmp_path / "run")
+    assert run.folder == stored.folder == tmp_path / "run"
+    assert json.dumps(run.metrics) == json.dumps(stored.metrics)
+    assert run.config == stored.config
+    assert run.provenance == stored.provenance
+    for mine, theirs in ((run.requests, stored.requests), (run.passes, stored.passes)):
+        assert_frame_equal(mine, theirs, check_exact=True, check_dtype=False)
+
+
+def test_load_run_takes_text_or_path(tmp_path):
+    simulate("continuous", out="run", **SMALL)
+    assert load_run("run").metrics == load_run(tmp_path / "run").metrics
+
+
+def test_passes_only_on_request():
+    assert simulate("continuous", **SMALL).passes is None
+    run = simulate("continuous", passes=True, **SMALL)
+    assert len(run.passes) == run.metrics["specsim"]["iterations"]
+
+
+def test_attainment_is_that_of_the_requests():
+    run = simulate("continuous", slo_scale=0.8, **SMALL)
+    assert run.slo_attainment == run.requests["slo_ok"].mean() == run.metrics["specsim"]["slo_attainment"]
+
+
+def test_two_underscores_reach_below_a_group():
+    run = simulate(
+        "adaserve", scheduler__verify_tokens=256, scheduler__shape__depth_max=5, metrics__window=[0, 2], **SMALL
+    )
+    assert run.config["scheduler"]["verify_tokens"] == 256
+    assert run.config["scheduler"]["shape"]["depth_max"] == 5
+    assert run.config["metrics"]["window"] == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("value", "stored"),
+    [(2, 2), (2.5, 2.5), (np.int64(3), 3), (np.float64(2.5), 2.5), (None, None), (1e-7 + 2, 2.0000001)],
+)
+def test_values_keep_their_type(value, stored):
+    assert simulate("continuous", rps=value, **SMALL).config["rps"] == stored
+
+
+def test_paths_are_taken_as_text_or_path(tmp_path):
+    (tmp_path / "my trace, v2.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,5,2\n1,6,2\n")
+    settings = {key: SMALL[key] for key in ("acceptance", "profile")}
+    for trace in (tmp_path / "my trace, v2.csv", "./my trace, v2.csv"):
+        run = simulate("continuous", trace, **settings)
+        assert run.requests["prompt_tokens"].tolist() == [5, 6]
+
+
+def test_a_sweep_is_the_product_with_the_last_axis_fastest(tmp_path):
+    runs = sweep({"scheduler": ["fcfs", "continuous"], "rps": [2, 4]}, out=tmp_path / "all", **SMALL)
+    found = [(run.config["scheduler"]["_target_"].rpartition(".")[2], run.config["rps"]) for run in runs]
+    assert found == [("Fcfs", 2), ("Fcfs", 4), ("Continuous", 2), ("Continuous", 4)]
+    assert [run.folder.name for run in runs] == [
+        f"scheduler={scheduler},rps={rps}" for scheduler in ("fcfs", "continuous") for rps in (2, 4)
+    ]
+
+
+def test_a_sweep_over_keys_below_a_group_and_over_lists():
+    runs = sweep(
+        {"scheduler__draft_tokens": [0, 2], "metrics__window": [[0, 1], [0, 2]]}, scheduler="vllm_spec", **SMALL
+    )
+    assert [(run.config["scheduler"]["draft_tokens"], run.config["metrics"]["window"][1]) for run in runs] == [
+        (0, 1),
+        (0, 2),
+        (2, 1),
+        (2, 2),
+    ]
+
+
+def test_a_sweep_without_axes_is_one_run():
+    (run,) = sweep({}, scheduler="continuous", **SMALL)
+    assert run.metrics["completed"] == 8
+
+
+def test_a_run_read_back_by_a_sweep_equals_the_one_that_ran(tmp_path):
+    settings = {"scheduler": "continuous", "out": tmp_path / "all", **SMALL}
+    first, second = (sweep({"rps": [2, 4]}, **settings) for _ in range(2))
+    for ran, read in zip(first, second, strict=True):
+        assert json.dumps(ran.metrics) == json.dumps(read.metrics)
+        assert ran.config == read.config
+        assert ran.notes == read.notes
+        assert ran.requests["finish_s"].tolist() == read.requests["finish_s"].tolist()
+
+
+def test_plot_saves_below_the_run_or_where_it_is_told(tmp_path):
+    run = simulate("continuous", out="run", **SMALL)
+    assert {path.parent for path in run.plot()} == {Path("run") / "figures"}
+    assert {path.parent for path in run.plot(tmp_path / "mine")} == {tmp_path / "mine"}
+    assert all(path.stat().st_size > 1000 for path in (tmp_path / "mine").iterdir())
+
+
+def test_a_run_in_memory_must_be_told_where_to_plot(tmp_path):
+    run = simulate("continuous", **SMALL)
+    with pytest.raises(SpecsimError, match="folder"):
+        run.plot()
+    assert run.plot("here")
+
+
+def test_notes_are_those_of_the_provenance():
+    run = simulate("continuous", **{**SMALL, "trace": "azure_code"})
+    assert any("twin" in note for note in run.notes)
+    assert list(run.notes) == run.provenance["notes"]
+
+
+MISTAKES = [
+    (lambda: simulate("continuos"), "'continuous'"),
+    (lambda: simulate(schedulr="fcfs"), "'scheduler'"),
+    (lambda: simulate("fcfs", **{**SMALL, "requests": 0}), "requests"),
+    (lambda: simulate("fcfs", rps=[1, 2], **SMALL), "rps"),
+    (lambda: simulate("fcfs", rps="2,3", **SMALL), "rps"),
+    (lambda: simulate("fcfs", scheduler__batch_request=2, **SMALL), "'batch_requests'"),
+    (lambda: simulate("fcfs", out="file", **SMALL), "file"),
+    (lambda: load_run("nope"), "nope"),
+    (lambda: load_run("."), "run folder"),
+    (lambda: sweep({"rps": [2, -1]}, scheduler="fcfs", **SMALL), "rps"),
+    (lambda: sweep({"rps": []}, scheduler="fcfs", **SMALL), "rps"),
+    (lambda: sweep({"rps": 2}, scheduler="fcfs", **SMALL), "rps"),
+    (lambda: sweep({"scheduler": "fcfs"}, **SMALL), "scheduler"),
+    (lambda: sweep({"rps": [2, 3]}, rps=4, scheduler="fcfs", **SMALL), "rps"),
+    (lambda: sweep({"rps": [2, 2]}, scheduler="fcfs", **SMALL), "rps"),
+    (lambda: sweep({"rps": [2, 3]}, out="file", scheduler="fcfs", **SMALL), "file"),
+]
+
+
+@pytest.mark.parametrize(("call", "named"), MISTAKES, ids=range(len(MISTAKES)))
+def test_a_mistake_is_one_line_and_starts_nothing(call, named, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("mine")
+
+    def nothing_runs(*_):
+        raise AssertionError("a simulation started")
+
+    monkeypatch.setattr("specsim.simulation.run", nothing_runs)
+    with pytest.raises(SpecsimError) as raised:
+        call()
+    assert named in str(raised.value)
+    assert len(str(raised.value).splitlines()) <= 2
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_folder_holds_one_run(tmp_path):
+    simulate("fcfs", out="run", **SMALL)
+    with pytest.raises(SpecsimError, match="run"):
+        simulate("continuous", out="run", **SMALL)
+    assert simulate("fcfs", out="run", **SMALL).metrics["completed"] == 8
+
+
+def test_choices_as_typed_are_kept_beside_the_configuration():
+    (plan,) = api.plans([{"scheduler": "fcfs", **{key: str(value) for key, value in SMALL.items()}}])
+    assert plan.names == {"scheduler": "fcfs", **{key: value for key, value in SMALL.items() if key != "requests"}}
