@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specsim.config import GROUPS, compose, points
+from specsim.config import compose, points
 from specsim.errors import SpecsimError
 from specsim.experiment import Experiment, prepare
 from specsim.metrics.store import StoredRun, is_run, read_run, write_run
@@ -96,8 +96,8 @@ def simulate(
     """
     point = {"scheduler": scheduler, "trace": trace, **settings}
     words = [f"{key.replace('__', '.')}={_word(value)}" for key, value in point.items()]
-    (plan,) = plans(points(words, sweep=False))
-    return execute(plan, None if out is None else Path(out), progress=progress)
+    (config,) = configs(points(words, sweep=False))
+    return execute(config, None if out is None else Path(out), progress=progress)
 
 
 def load_run(folder: str | Path) -> StoredRun:
@@ -131,33 +131,25 @@ def sweep(
     words = [f"{key.replace('__', '.')}={_word(value)}" for key, value in settings.items()]
     words += [f"{key.replace('__', '.')}={','.join(map(_word, values))}" for key, values in axes.items()]
     chosen = points(words, sweep=True)
-    ready = plans(chosen)
+    ready = configs(chosen)
     places = [None] * len(chosen) if out is None else folders(Path(out), chosen)
     return run_all(ready, places, progress=progress)
 
 
-@dataclass(frozen=True)
-class Plan:
-    """A point that has been checked: its resolved configuration, and the choice of each group as typed."""
-
-    config: Mapping[str, Any]
-    names: Mapping[str, str]
-
-
-def plans(chosen: Sequence[Mapping[str, str]]) -> list[Plan]:
+def configs(chosen: Sequence[Mapping[str, str]]) -> list[dict[str, Any]]:
     """Compose and check every point, before any of them runs."""
-    ready = [Plan(compose(point), {group: point[group] for group in GROUPS if group in point}) for point in chosen]
-    for plan in ready:
-        prepare(plan.config, plan.names)
+    ready = [compose(point) for point in chosen]
+    for config in ready:
+        prepare(config)
     return ready
 
 
-def run_all(ready: Sequence[Plan], places: Sequence[Path | None], *, progress: bool = False) -> list[Run]:
-    """Execute plans one after the other; those whose folder holds them already are read back."""
+def run_all(ready: Sequence[Mapping[str, Any]], places: Sequence[Path | None], *, progress: bool = False) -> list[Run]:
+    """Execute configurations one after the other; those whose folder holds them already are read back."""
     runs = []
     with _bar(len(ready), "run", progress) as watch:
-        for index, (plan, folder) in enumerate(zip(ready, places, strict=True)):
-            runs.append(execute(plan, folder, resume=True))
+        for index, (config, folder) in enumerate(zip(ready, places, strict=True)):
+            runs.append(execute(config, folder, resume=True))
             if watch is not None:
                 watch(index + 1)
     return runs
@@ -173,29 +165,32 @@ def label(point: Mapping[str, str], chosen: Sequence[Mapping[str, str]]) -> dict
     return {key: value for key, value in point.items() if len({each[key] for each in chosen}) > 1}
 
 
-def execute(plan: Plan, folder: Path | None, *, progress: bool = False, resume: bool = False) -> Run:
-    """Run one plan and store it in `folder`.
+def execute(config: Mapping[str, Any], folder: Path | None, *, progress: bool = False, resume: bool = False) -> Run:
+    """Run one resolved configuration and store it in `folder`.
 
     A folder that holds this very run is read back instead when `resume` is set; one that holds another is refused.
     """
     from specsim.metrics.schema import PASS_COLUMNS
     from specsim.metrics.summary import request_table, summarise
     from specsim.simulation import run as run_simulation
+    from specsim.world.calibration import calibration
 
-    config = {key: value for key, value in plan.config.items() if key != "out"}
+    config = {key: value for key, value in config.items() if key != "out"}
     if folder is not None and is_run(folder):
         stored = read_run(folder)
         if stored.config != config:
             raise SpecsimError(f"out={folder}: holds a run with other settings; expected a new folder")
         if resume:
             return _from_store(stored)
-    experiment = prepare(plan.config, plan.names)
+    experiment = prepare(config)
     started, clock = datetime.now(UTC), time.perf_counter()
     with _bar(len(experiment.simulation.requests), "request", progress) as watch:
         record = run_simulation(experiment.simulation, watch)
     loop_s = time.perf_counter() - clock
     table = request_table(record.columns, experiment.tpot_measure)
     metrics = summarise(table, record.totals, experiment.window)
+    requests, tape = experiment.simulation.requests, experiment.simulation.world.tape
+    metrics["specsim"]["acceptance"] = calibration(tape, requests.slo_class, requests.class_names)
     notes = experiment.notes + _out_of_range(record.totals)
     provenance = _provenance(experiment, notes, started, loop_s, record.totals.iterations)
     if folder is not None:

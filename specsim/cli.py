@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -99,9 +99,9 @@ def _run(arguments: argparse.Namespace) -> int:
     from specsim.metrics.table import class_table, comparison_table
 
     chosen = points(arguments.settings, sweep=arguments.multirun)
-    ready = api.plans(chosen)
-    out = ready[0].config["out"]
-    root = Path(str(out)) if out is not None else _default_folder(chosen[0], arguments.multirun)
+    ready = api.configs(chosen)
+    out = ready[0]["out"]
+    root = Path(str(out)) if out is not None else _default_folder(ready[0]["choices"], arguments.multirun)
     if not arguments.multirun:
         run = api.execute(ready[0], root, progress=True)
         _say_notes([run.notes])
@@ -120,10 +120,10 @@ def _say_notes(notes: Sequence[Sequence[str]]) -> None:
         print(f"note: {note}")
 
 
-def _default_folder(point: dict[str, str], many: bool) -> Path:
+def _default_folder(choices: Mapping[str, str], many: bool) -> Path:
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-    name = "sweep" if many else "-".join(Path(point.get(key, "")).stem for key in ("scheduler", "trace"))
-    base = Path("results") / "runs" / f"{stamp}-{name}".rstrip("-")
+    name = "sweep" if many else "-".join(Path(choices[key]).stem for key in ("scheduler", "trace"))
+    base = Path("results") / "runs" / f"{stamp}-{name}"
     folder, count = base, 1
     while folder.exists():
         count += 1

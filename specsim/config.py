@@ -57,7 +57,7 @@ def points(words: Sequence[str], *, sweep: bool) -> list[dict[str, str]]:
 
 
 def compose(point: Mapping[str, str]) -> dict[str, Any]:
-    """Return the configuration of one point as plain values, every key present.
+    """Return the configuration of one point as plain values, every key present; `choices` names each group's.
 
     Files named by path are read in place of their group.
 
@@ -75,7 +75,10 @@ def compose(point: Mapping[str, str]) -> dict[str, Any]:
     words = [word for key, value in point.items() for word in _hydra_words(key, value, point)]
     try:
         with initialize_config_dir(str(shipped("conf")), version_base="1.3"):
-            config = hydra_compose("config", overrides=words)
+            config = hydra_compose("config", overrides=words, return_hydra_config=True)
+        chosen = config.hydra.runtime.choices
+        OmegaConf.set_struct(config, False)
+        config.pop("hydra")
         plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     except (HydraException, OmegaConfBaseException) as error:
         raise SpecsimError(_one_line(error, point)) from None
@@ -83,6 +86,7 @@ def compose(point: Mapping[str, str]) -> dict[str, Any]:
     resolved: dict[str, Any] = {str(key): value for key, value in plain.items()}
     for group in GROUPS:
         resolved[group] = _from_path(group, resolved[group], point)
+    resolved["choices"] = {group: point.get(group, str(chosen[group])) for group in GROUPS}
     return resolved
 
 

@@ -8,8 +8,6 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from specsim.errors import SpecsimError
 from specsim.latency.profile import Profile, load_profile, profile_from_mapping
 from specsim.memory import Memory
@@ -30,14 +28,11 @@ class Experiment:
     Attributes
     ----------
     simulation : ready for `specsim.simulation.run`.
-    config : the resolved configuration. names : the choice of each group, as typed.
     profile : the true latency profile. tpot_measure : which TPOT the objectives are held against.
     window : seconds of arrival that the metrics count. source : where the trace came from. notes : lines for the user.
     """
 
     simulation: Simulation
-    config: Mapping[str, Any]
-    names: Mapping[str, str]
     profile: Profile
     tpot_measure: TpotMeasure
     window: tuple[float, float] | None
@@ -45,7 +40,7 @@ class Experiment:
     notes: tuple[str, ...]
 
 
-def prepare(config: Mapping[str, Any], names: Mapping[str, str]) -> Experiment:
+def prepare(config: Mapping[str, Any]) -> Experiment:
     """Check every value of a composed configuration and build the simulation.
 
     Raises
@@ -53,6 +48,7 @@ def prepare(config: Mapping[str, Any], names: Mapping[str, str]) -> Experiment:
     SpecsimError
         One line naming the key, the value and what was expected.
     """
+    names = config["choices"]
     seed = _whole(config, "seed", 0)
     requests = None if config["requests"] is None else _whole(config, "requests", 1)
     rps = None if config["rps"] is None else _number(config, "rps")
@@ -84,8 +80,6 @@ def prepare(config: Mapping[str, Any], names: Mapping[str, str]) -> Experiment:
     )
     return Experiment(
         simulation,
-        config,
-        names,
         truth,
         mix.tpot_measure,
         window,
@@ -114,7 +108,7 @@ def _belief(name: str) -> Profile:
 
 
 def _source(group: str, names: Mapping[str, str]) -> str:
-    return f"{group}={names[group]}" if group in names else group
+    return f"{group}={names[group]}"
 
 
 def _plugins(value: Any) -> list[str]:
@@ -155,8 +149,3 @@ def _flag(config: Mapping[str, Any], key: str) -> bool:
     if not isinstance(value, bool):
         raise SpecsimError(f"{key}: {value!r} is not true or false")
     return value
-
-
-def top1_agreement(experiment: Experiment) -> float:
-    """Return the share of tape rows whose likeliest proposal is the target's token."""
-    return float(np.mean(experiment.simulation.world.tape.rank == 0))

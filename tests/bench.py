@@ -73,12 +73,12 @@ def _loops(steady: str) -> tuple[Loop, ...]:
 
 
 def _time_loop(loop: Loop) -> None:
-    from specsim.api import plans
+    from specsim.api import configs
     from specsim.config import points
     from specsim.experiment import prepare
 
-    (plan,) = plans(points(loop.words, sweep=False))
-    experiment = prepare(plan.config, plan.names)
+    (config,) = configs(points(loop.words, sweep=False))
+    experiment = prepare(config)
     timed = [_one_loop(experiment) for _ in range(REPEATS)]
     iterations, seconds = timed[0][0], min(each[1] for each in timed)
     rate = f"{iterations / seconds:>9,.0f}{loop.target_per_s:>9,.0f}"

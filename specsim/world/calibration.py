@@ -1,0 +1,35 @@
+"""How far a tape's confidences can be believed: reported with every run."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from specsim.request import Ints
+from specsim.world.tape import Tape
+
+BINS = 10
+
+
+def calibration(tape: Tape, slo_class: Ints, names: tuple[str, ...]) -> dict[str, dict[str, float]]:
+    """Return for each class's on-path pools the top-1 agreement, mean confidence and expected calibration error.
+
+    The last is the mean over ten equal bins of confidence, weighted by their rows, of the distance between mean
+    confidence and acceptance (Guo et al. 2017, Eq. 3).
+    """
+    return {
+        name: _of_rows(tape, np.unique(tape.start[slo_class == code]))
+        for code, name in enumerate(names)
+        if (slo_class == code).any()
+    }
+
+
+def _of_rows(tape: Tape, starts: Ints) -> dict[str, float]:
+    rows = (starts[:, None] + np.arange(tape.pool_rows)).ravel()
+    confidence, right = tape.confidence[rows, 0], tape.rank[rows] == 0
+    which = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
+    gap = np.bincount(which, weights=confidence - right, minlength=BINS)
+    return {
+        "top1_agreement": float(right.mean()),
+        "mean_confidence": float(confidence.mean()),
+        "calibration_error": float(np.abs(gap).sum() / len(rows)),
+    }

@@ -1,0 +1,51 @@
+"""The README's commands do what it says, as written."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text()
+COMMANDS = [
+    line[2:]
+    for block in re.findall(r"```console\n(.*?)```", README, re.S)
+    for line in block.splitlines()
+    if line[:2] == "$ "
+]
+SPECSIM = [line for line in COMMANDS if line.startswith("specsim ")]
+
+
+def test_the_make_targets_it_names_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    named = set(re.findall(r"make ([a-z-]+)", README))
+    assert named
+    assert named <= targets
+
+
+def test_the_files_it_links_exist() -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", README)
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+@pytest.mark.slow
+def test_its_commands_run_in_their_order(tmp_path: Path) -> None:
+    assert len(SPECSIM) >= 6
+    for line in SPECSIM:
+        done = subprocess.run(
+            [sys.executable, "-m", *shlex.split(line)], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"{line}: {done.stderr}"
+    assert (tmp_path / "results/runs/first/figures/timeline.png").stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_its_python_runs(tmp_path: Path) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.S)
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert re.match(r"[01]\.\d+ \d+", done.stdout)
