@@ -23,7 +23,7 @@ class World:
     tape: Tape
 
 
-_OFF_PATH = np.int64(-1)
+_OFF_PATH = -1
 
 
 class _Proposals:
@@ -134,4 +134,6 @@ class SimulatedBackend:
                 on[roots] = True
         hashed = mix(keys)
         rows = tape.rows(requests, hashed, on)
-        return rows, proposals.add(keys, hashed, np.where(on, tape.rank[rows], _OFF_PATH))
+        rank = tape.rank[rows]
+        rank[~on] = _OFF_PATH
+        return rows, proposals.add(keys, hashed, rank)

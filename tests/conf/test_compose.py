@@ -34,9 +34,25 @@ def plain(*words):
     return compose(point)
 
 
+def meant(*words):
+    """Return the configuration without what was typed to choose it."""
+    return {key: value for key, value in plain(*words).items() if key != "choices"}
+
+
 def test_points_are_the_product_with_the_last_axis_fastest():
     found = points(["rps=2,3", "seed=1", "slo_scale=0.8,1.2"], sweep=True)
     assert found == [{"rps": rps, "seed": "1", "slo_scale": scale} for rps in ("2", "3") for scale in ("0.8", "1.2")]
+
+
+def test_choices_are_kept_as_typed_and_the_rest_by_default(made):
+    config = plain("scheduler=./scheduler.yaml", "trace=adaserve_fig8")
+    assert config["choices"] == {
+        "scheduler": "./scheduler.yaml",
+        "trace": "adaserve_fig8",
+        "slo": "trace",
+        "acceptance": "llama70b_1b",
+        "profile": "llama70b_1b_4xh100",
+    }
 
 
 def test_a_list_is_one_value():
@@ -49,7 +65,7 @@ def test_nothing_said_gives_the_defaults():
     base.pop("defaults")
     config = plain()
     assert {key: config[key] for key in base} == base
-    assert set(config) == {*base, *GROUPS}
+    assert set(config) == {*base, *GROUPS, "choices"}
 
 
 @pytest.mark.parametrize("group", GROUPS)
@@ -60,8 +76,9 @@ def test_both_spellings_of_a_group_are_the_same(group):
 
 @pytest.mark.parametrize("group", ORIGINALS)
 def test_a_file_by_path_is_the_group_by_name(made, group):
-    assert plain(f"{group}=./{group}.yaml") == plain(f"{group}={ORIGINALS[group]}")
-    assert plain(f"{group}={made / group}.yaml") == plain(f"{group}={group}.yaml")
+    by_name = meant(f"{group}={ORIGINALS[group]}")
+    for path in (f"./{group}.yaml", f"{group}.yaml", f"{made / group}.yaml"):
+        assert meant(f"{group}={path}") == by_name
 
 
 @pytest.mark.parametrize(
@@ -82,12 +99,12 @@ def test_a_file_by_path_is_the_group_by_name(made, group):
 )
 def test_a_key_below_a_path_means_what_it_means_below_a_name(made, word):
     group = word.partition(".")[0]
-    assert plain(f"{group}=./{group}.yaml", word) == plain(f"{group}={ORIGINALS[group]}", word)
+    assert meant(f"{group}=./{group}.yaml", word) == meant(f"{group}={ORIGINALS[group]}", word)
 
 
 def test_all_five_by_path_at_once_run_as_given(made):
     words = [f"{group}=./{group}.yaml" for group in ORIGINALS] + ["trace=./trace.csv", "scheduler.max_requests=2"]
-    experiment = prepare(plain(*words), {})
+    experiment = prepare(plain(*words))
     assert experiment.simulation.requests.prompt_tokens.tolist() == [10, 20, 30]
     assert experiment.simulation.scheduler().max_requests == 2
     assert experiment.source.origin == "file"
@@ -100,7 +117,7 @@ def test_all_five_by_path_at_once_run_as_given(made):
 def test_a_path_may_hold_what_file_names_hold(made, name):
     (made / "sub").mkdir()
     (made / "trace.csv").rename(made / "sub" / name)
-    experiment = prepare(plain(f"trace=./sub/{name}", "profile=llama8b_1b_h100"), {})
+    experiment = prepare(plain(f"trace=./sub/{name}", "profile=llama8b_1b_h100"))
     assert len(experiment.simulation.requests) == 3
 
 
@@ -108,7 +125,7 @@ def test_a_swept_path_may_hold_a_space(made):
     for name in ("my first.csv", "my second.csv"):
         shutil.copy(made / "trace.csv", made / name)
     for point in points(["trace=./my first.csv,./my second.csv"], sweep=True):
-        assert len(prepare(compose(point), {}).simulation.requests) == 3
+        assert len(prepare(compose(point)).simulation.requests) == 3
 
 
 def test_a_file_may_write_numbers_as_the_shipped_ones_do(made):
@@ -122,8 +139,8 @@ def test_a_file_may_write_numbers_as_the_shipped_ones_do(made):
 def test_a_home_folder_is_expanded(made, monkeypatch):
     monkeypatch.setenv("HOME", str(made))
     monkeypatch.chdir("/")
-    assert plain("profile=~/profile.yaml") == plain("profile=llama8b_1b_h100")
-    assert len(prepare(plain("trace=~/trace.csv"), {}).simulation.requests) == 3
+    assert meant("profile=~/profile.yaml") == meant("profile=llama8b_1b_h100")
+    assert len(prepare(plain("trace=~/trace.csv")).simulation.requests) == 3
 
 
 def test_what_is_a_path():

@@ -32,7 +32,7 @@ def test_every_file_composes_and_prepares_a_run(group, name):
     point = {**SMALL, group: name}
     if (group, name) == ("slo", "trace"):
         point["trace"] = "adaserve_fig8"
-    experiment = prepare(compose(point), point)
+    experiment = prepare(compose(point))
     assert len(experiment.simulation.requests) == 3
     assert callable(experiment.simulation.scheduler().step)
 

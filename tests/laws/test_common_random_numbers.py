@@ -10,6 +10,7 @@ import pytest
 
 from specsim.config import compose
 from specsim.experiment import prepare
+from specsim.rng import mix
 from specsim.simulation import Simulation
 from specsim.workload.slo import mix_from_mapping, promise
 from specsim.workload.trace import Trace, TraceSource
@@ -45,8 +46,6 @@ def world_of(part: Trace, seed: int = 0, slo_scale: float = 1.0) -> tuple[Any, T
 def luck(tape: Tape, count: int) -> tuple[Any, Any]:
     """Return the rows that the first `count` requests read at their first 9 positions."""
     ids, positions = np.repeat(np.arange(count), 9), np.tile(np.arange(9), count)
-    from specsim.rng import mix
-
     rows = tape.rows(ids, mix(tape.on_path(ids, positions)), np.ones(len(ids), dtype=np.bool_))
     return tape.confidence[rows], tape.rank[rows]
 
@@ -109,7 +108,7 @@ def test_what_the_command_line_changes_redraws_nothing() -> None:
 
 
 def _prepared(words: dict[str, str]) -> Simulation:
-    return prepare(compose(words), words).simulation
+    return prepare(compose(words)).simulation
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -69,7 +69,7 @@ ILLEGAL: dict[str, tuple[Draft | Verify, str]] = {
     "evicts beyond the last id": (Verify(ints(DECODING), ints(1), ROOT, ints(5)), "."),
     "verifies more than the pool holds": (Verify(ints(DECODING), ints(1), trees(1, *[0] * 200)), "bytes of cache"),
     "drafts more than the pool holds": (
-        Draft(ints(DECODING), NOBODY, trees(1, *[0] * 200), np.arange(1, 201), 1),
+        Draft(ints(DECODING), ints(1), trees(1, *[0] * 200), np.arange(1, 201), 1),
         "bytes of cache",
     ),
     "a draft of nobody": (Draft(NOBODY, NOBODY, Forest.roots(0)), "at least one row"),

@@ -10,7 +10,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 import specsim
-from specsim import SpecsimError, api, load_run, simulate, sweep
+from specsim import SpecsimError, load_run, simulate, sweep
 
 SMALL = {"trace": "poisson", "requests": 8, "acceptance": "bernoulli", "profile": "llama8b_1b_h100"}
 
@@ -194,8 +194,3 @@ def test_a_folder_holds_one_run(tmp_path):
     with pytest.raises(SpecsimError, match="run"):
         simulate("continuous", out="run", **SMALL)
     assert simulate("fcfs", out="run", **SMALL).metrics["completed"] == 8
-
-
-def test_choices_as_typed_are_kept_beside_the_configuration():
-    (plan,) = api.plans([{"scheduler": "fcfs", **{key: str(value) for key, value in SMALL.items()}}])
-    assert plan.names == {"scheduler": "fcfs", **{key: value for key, value in SMALL.items() if key != "requests"}}
