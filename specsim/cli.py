@@ -1,4 +1,4 @@
-"""The command line: a thin caller of `specsim.api`."""
+"""The command line: a thin caller of what `specsim.api` calls."""
 
 from __future__ import annotations
 
@@ -34,7 +34,12 @@ Any key of a chosen file can be set: scheduler.verify_tokens=256
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return 0, or 2 after a line about what was wrong."""
-    arguments = _parser().parse_args(argv)
+    parser = _parser()
+    arguments, rest = parser.parse_known_args(argv)
+    if rest and hasattr(arguments, "settings") and not any(word.startswith("-") for word in rest):
+        arguments.settings += rest
+    elif rest:
+        parser.error(f"unrecognized argument {rest[0]}")
     try:
         code: int = arguments.command(arguments)
     except SpecsimError as error:
@@ -94,23 +99,24 @@ class _Version(argparse.Action):
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from specsim import api
+    from specsim import execution
     from specsim.config import points
     from specsim.metrics.table import class_table, comparison_table
 
     chosen = points(arguments.settings, sweep=arguments.multirun)
-    ready = api.configs(chosen)
+    ready = execution.configs(chosen)
     out = ready[0]["out"]
-    root = Path(str(out)) if out is not None else _default_folder(ready[0]["choices"], arguments.multirun)
+    root = Path(out) if out is not None else _default_folder(ready[0]["choices"], arguments.multirun)
     if not arguments.multirun:
-        run = api.execute(ready[0], root, progress=True)
+        execution.check_places(ready, [root])
+        run = execution.execute(ready[0], root, progress=True)
         _say_notes([run.notes])
         print(class_table(run.metrics))
         print(root)
         return 0
-    runs = api.run_all(ready, api.folders(root, chosen), progress=True)
+    runs = execution.run_all(ready, execution.folders(root, chosen), progress=True)
     _say_notes([run.notes for run in runs])
-    print(comparison_table([(api.label(p, chosen), run.metrics) for p, run in zip(chosen, runs, strict=True)]))
+    print(comparison_table([(execution.label(p, chosen), run.metrics) for p, run in zip(chosen, runs, strict=True)]))
     print(root)
     return 0
 
@@ -148,17 +154,18 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _plot(arguments: argparse.Namespace) -> int:
-    from specsim import api
+    from specsim import execution
+    from specsim.api import load_run
 
-    runs = [api.load_run(folder) for folder in arguments.runs]
-    for path in api.plot(runs, arguments.out):
+    runs = [load_run(folder) for folder in arguments.runs]
+    for path in execution.plot(runs, arguments.out):
         print(path)
     return 0
 
 
 def _fetch(arguments: argparse.Namespace) -> int:
-    from specsim import api
+    from specsim.execution import fetch_trace
 
-    for path in api.fetch_trace(arguments.name, progress=True):
+    for path in fetch_trace(arguments.name, progress=True):
         print(path)
     return 0

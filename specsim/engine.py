@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Generator
+from pathlib import Path
 from typing import Any
 
 import simpy
 
+from specsim.errors import SchedulerFault, SpecsimError
 from specsim.forest import Forest
 from specsim.ledger import IllegalPass, Ledger
-from specsim.protocols import Backend, PassShape, Scheduler
+from specsim.protocols import Backend, PassShape, Scheduler, Step
 from specsim.request import Requests
 from specsim.view import LedgerView
-from specsim.work import Draft, Emitted, Pass
+from specsim.work import Draft, Emitted, Pass, Verify
 
 Thinking = Callable[[Pass, Any], float]
 """Seconds of the scheduler's own work before a pass, from the pass and the answer it was decided on."""
@@ -20,7 +23,7 @@ Booking = Callable[[int, float, float, float, Pass, PassShape, Any, Any], None]
 """Called per pass: replica, start, seconds, thinking seconds, pass, shape, answer, inter-token gaps (Verify only)."""
 
 
-class Stalled(Exception):
+class Stalled(SchedulerFault):
     """A scheduler let requests wait for ever."""
 
 
@@ -95,14 +98,19 @@ class Replica:
         """Hold one conversation with the scheduler; return whether it ran anything."""
         env, view, ledger = self.env, self.view, self.ledger
         view.now_s = env.now
-        step = self.scheduler.step(view)
+        step: Step | None = None
         answer: Forest | Emitted | None = None
         ran = False
         while True:
             try:
+                step = step or self.scheduler.step(view)
                 work = step.send(answer)
             except StopIteration:
                 break
+            except SpecsimError:
+                raise
+            except Exception as error:
+                raise self._fault(f"{type(error).__name__}: {error}", error) from error
             ran = True
             start_s, gaps = env.now, None
             thinking_s = self._thinking(work, answer)
@@ -121,11 +129,22 @@ class Replica:
         return ran
 
     def _checked(self, work: Pass) -> PassShape:
+        if not isinstance(work, Draft | Verify):
+            raise self._fault(f"step yielded {work!r}; expected a Draft or a Verify")
         try:
             return self.ledger.check(work)
         except IllegalPass as error:
-            name = type(self.scheduler).__name__
-            raise IllegalPass(f"scheduler {name} at {self.env.now:g} s: {error}") from None
+            raise IllegalPass(str(self._fault(str(error)))) from None
+        except (AttributeError, IndexError, TypeError, ValueError) as error:
+            raise self._fault(f"malformed {type(work).__name__}: {error}", error) from error
+
+    def _fault(self, what: str, error: Exception | None = None) -> SchedulerFault:
+        where = ""
+        if error is not None and error.__traceback__ is not None:
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            where = f" ({Path(last.filename).name}:{last.lineno})"
+        line = " ".join(what.split())
+        return SchedulerFault(f"scheduler {type(self.scheduler).__name__} at {self.env.now:g} s: {line}{where}")
 
 
 def arrivals(

@@ -1,12 +1,17 @@
-"""The one error a user is meant to see."""
+"""The errors a user is meant to see: one line each."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class SpecsimError(Exception):
     """A mistake in what the user gave: one line that names the value, where it stands and what was expected."""
+
+
+class SchedulerFault(SpecsimError):
+    """A scheduler did what no server could run, or failed: one line that names it and the simulated time."""
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:
@@ -15,4 +20,16 @@ def nearest(name: str, valid: Iterable[str]) -> str:
 
     names = sorted(valid)
     close = get_close_matches(name, names, n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else f"; valid: {', '.join(names)}"
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; valid: {', '.join(names)}" if names else ""
+
+
+def beside(path: Path) -> str:
+    """Return the hint at a file of a similar name in the same folder, empty where there is none."""
+    from difflib import get_close_matches
+
+    folder = path.parent
+    there: Iterable[Path] = folder.iterdir() if folder.is_dir() else ()
+    close = get_close_matches(path.name, [each.name for each in there], n=1)
+    return f"; did you mean {str(folder / close[0])!r}?" if close else ""

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
-from pathlib import Path
 from typing import Any
 
 from specsim.errors import SpecsimError
-from specsim.latency.profile import Profile, load_profile, profile_from_mapping
+from specsim.latency.profile import Profile, profile_from_mapping
 from specsim.memory import Memory
-from specsim.paths import shipped
 from specsim.schedulers.loading import scheduler_factory
 from specsim.simulation import Simulation
 from specsim.workload.load import load_trace
@@ -19,6 +17,8 @@ from specsim.workload.slo import TpotMeasure, mix_from_mapping, promise
 from specsim.workload.trace import TraceSource
 from specsim.world.backend import World
 from specsim.world.curves import acceptance_from_mapping, draw_tape
+
+SMALLEST, LARGEST = 1e-12, 1e12
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +48,29 @@ def prepare(config: Mapping[str, Any]) -> Experiment:
     SpecsimError
         One line naming the key, the value and what was expected.
     """
-    names = config["choices"]
-    seed = _whole(config, "seed", 0)
+    chosen = config["choices"]
+    seed = _whole(config, "seed", 0, 2**63 - 1)
     requests = None if config["requests"] is None else _whole(config, "requests", 1)
     rps = None if config["rps"] is None else _number(config, "rps")
     slo_scale = _number(config, "slo_scale")
-    truth = profile_from_mapping(config["profile"], _source("profile", names))
-    belief = truth if config["belief"] is None else _belief(str(config["belief"]))
-    mix = mix_from_mapping(config["slo"], _source("slo", names))
-    acceptance = acceptance_from_mapping(config["acceptance"], _source("acceptance", names))
-    factory = scheduler_factory(config["scheduler"], _source("scheduler", names), _plugins(config["plugins"]))
+    truth = profile_from_mapping(config["profile"], _source("profile", chosen))
+    belief = truth if config["belief"] is None else profile_from_mapping(config["belief"], "belief")
+    mix = mix_from_mapping(config["slo"], _source("slo", chosen))
+    acceptance = acceptance_from_mapping(config["acceptance"], _source("acceptance", chosen))
+    factory = scheduler_factory(config["scheduler"], _source("scheduler", chosen), _plugins(config["plugins"]))
     window = _window(config["metrics"])
     trace = load_trace(config["trace"], seed=seed, requests=requests, rps=rps)
+    if window is not None and not ((trace.arrival_s >= window[0]) & (trace.arrival_s <= window[1])).any():
+        last = f"{trace.arrival_s[-1]:g}"
+        raise SpecsimError(f"metrics.window: no request arrives in {list(window)}; the last one arrives at {last} s")
     promised = promise(mix, trace, seed=seed, baseline_s=truth.baseline_s, slo_scale=slo_scale)
     tape = draw_tape(acceptance, promised.acceptance, promised.requests.slo_class, trace.row, seed)
+    widest = getattr(factory(), "widest", 1)
+    if widest > tape.width:
+        raise SpecsimError(
+            f"{_source('scheduler', chosen)}: trees of width {widest} are wider than the {tape.width} proposals of "
+            f"{_source('acceptance', chosen)}; expected acceptance.width={widest}"
+        )
     simulation = Simulation(
         requests=promised.requests,
         world=World(promised.output_tokens, tape),
@@ -97,18 +106,8 @@ def _memory(profile: Profile, block_tokens: int) -> Memory:
     )
 
 
-def _belief(name: str) -> Profile:
-    path = Path(name) if "/" in name or Path(name).suffix else shipped("conf") / "profile" / f"{name}.yaml"
-    if not path.is_file():
-        from specsim.config import choices
-        from specsim.errors import nearest
-
-        raise SpecsimError(f"belief={name}: unknown{nearest(name, choices('profile'))}")
-    return load_profile(path)
-
-
-def _source(group: str, names: Mapping[str, str]) -> str:
-    return f"{group}={names[group]}"
+def _source(group: str, chosen: Mapping[str, str]) -> str:
+    return f"{group}={chosen[group]}"
 
 
 def _plugins(value: Any) -> list[str]:
@@ -123,23 +122,24 @@ def _window(metrics: Mapping[str, Any]) -> tuple[float, float] | None:
     value = metrics["window"]
     if value is None:
         return None
-    numbers = isinstance(value, list) and len(value) == 2 and all(isinstance(each, int | float) for each in value)
+    pair = value if isinstance(value, list) and len(value) == 2 else []
+    numbers = pair and all(isinstance(each, int | float) and type(each) is not bool and isfinite(each) for each in pair)
     if not numbers or not value[0] < value[1]:
         raise SpecsimError(f"metrics.window: {value!r} is not [a, b] with seconds a < b")
     return float(value[0]), float(value[1])
 
 
-def _whole(config: Mapping[str, Any], key: str, low: int) -> int:
+def _whole(config: Mapping[str, Any], key: str, low: int, high: int = 10**9) -> int:
     value = config[key]
-    if isinstance(value, bool) or not isinstance(value, int) or value < low:
-        raise SpecsimError(f"{key}: {value!r} is not a whole number, at least {low}")
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise SpecsimError(f"{key}: {value!r} is not a whole number between {low} and {high}")
     return value
 
 
 def _number(config: Mapping[str, Any], key: str, *, above: bool = True) -> float:
     value = config[key]
     right_kind = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
-    if not right_kind or value < 0 or (above and value == 0):
+    if not right_kind or not (SMALLEST <= value <= LARGEST or (value == 0 and not above)):
         raise SpecsimError(f"{key}: {value!r} is not a number {'above' if above else 'at least'} 0")
     return float(value)
 

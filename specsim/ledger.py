@@ -8,14 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from sortedcontainers import SortedList
 
+from specsim.errors import SchedulerFault
 from specsim.memory import DRAFT, TARGET, KvPool, Memory, OutOfMemory
 from specsim.protocols import PassShape
 from specsim.request import Bools, Floats, Ids, Ints, Requests
 from specsim.work import Draft, Emitted, Verify
 
 
-class IllegalPass(Exception):
-    """A scheduler asked for a pass that no server could run: a fault of the scheduler, not of the user."""
+class IllegalPass(SchedulerFault):
+    """A scheduler asked for a pass that no server could run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +152,8 @@ class Ledger:
 
     def _check_rows(self, ids: Ids) -> None:
         """Refuse doubled and dead rows; the array is frozen, so that the next pass of the step may skip this."""
+        if ids.min() < 0 or ids.max() >= len(self._live):
+            raise IllegalPass("a pass names a request that does not exist")
         seats = np.arange(len(ids))
         self._seat[ids] = seats
         if np.count_nonzero(self._seat[ids] != seats) or not np.count_nonzero(self._live[ids]) == len(ids):

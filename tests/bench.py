@@ -73,8 +73,8 @@ def _loops(steady: str) -> tuple[Loop, ...]:
 
 
 def _time_loop(loop: Loop) -> None:
-    from specsim.api import configs
     from specsim.config import points
+    from specsim.execution import configs
     from specsim.experiment import prepare
 
     (config,) = configs(points(loop.words, sweep=False))

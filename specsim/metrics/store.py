@@ -124,13 +124,22 @@ def read_run(folder: Path) -> StoredRun:
     metrics = _read_json(path)
     block = metrics.get("specsim")
     version = block.get("schema_version") if isinstance(block, dict) else None
-    if not isinstance(version, int):
+    if not isinstance(block, dict) or not isinstance(version, int):
         raise SpecsimError(f"{str(path)!r} has no specsim.schema_version; expected a file that specsim wrote")
     if version > SCHEMA_VERSION:
         raise SpecsimError(
             f"{str(path)!r} has schema_version {version}; this specsim reads up to {SCHEMA_VERSION}: upgrade"
         )
+    _check_classes(path, block.get("classes"))
     return StoredRun(folder, metrics)
+
+
+def _check_classes(path: Path, classes: Any) -> None:
+    if not isinstance(classes, dict):
+        raise SpecsimError(f"{str(path)!r} is damaged: specsim.classes is {classes!r}; expected one block a class")
+    for name, block in classes.items():
+        if not isinstance(block, dict) or "slo_attainment" not in block:
+            raise SpecsimError(f"{str(path)!r} is damaged: specsim.classes.{name} has no slo_attainment")
 
 
 def _place(staging: Path, folder: Path) -> None:
@@ -192,6 +201,10 @@ def _read_parquet(path: Path, types: Mapping[str, str]) -> DataFrame:
     missing = [name for name in types if name not in table.column_names]
     if missing:
         raise SpecsimError(f"{str(path)!r} lacks the column {missing[0]!r}{nearest(missing[0], table.column_names)}")
+    for name, kind in types.items():
+        if table.schema.field(name).type != _arrow_type(kind):
+            found = table.schema.field(name).type
+            raise SpecsimError(f"{str(path)!r} is damaged: column {name!r} holds {found}, expected {kind}")
     frame: DataFrame = table.select(list(types)).to_pandas()
     return frame
 

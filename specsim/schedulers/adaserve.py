@@ -24,7 +24,8 @@ import numpy as np
 from specsim.forest import Forest
 from specsim.protocols import Step, View
 from specsim.request import Bools, Floats, Ids, Ints
-from specsim.schedulers.batching import Admission, prompt_chunks, seats
+from specsim.schedulers.batching import Admission, decoding, prompt_chunks, seats
+from specsim.schedulers.parameters import at_least, share
 from specsim.schedulers.sarathi import chunk_sizes
 from specsim.schedulers.selection import Cap, Order, select
 from specsim.schedulers.speculation import believed_verify_s, grow_trees, trees_fit
@@ -58,8 +59,16 @@ class AdaServe:
     watermark: float
 
     def __post_init__(self) -> None:
+        at_least(1, max_requests=self.max_requests, prefill_tokens=self.prefill_tokens)
+        at_least(0, slo_share=self.slo_share, time_margin=self.time_margin)
+        share(watermark=self.watermark)
         if self.max_requests > self.verify_tokens:
             raise ValueError(f"max_requests={self.max_requests} exceeds verify_tokens={self.verify_tokens}")
+
+    @property
+    def widest(self) -> int:
+        """The most children of one node that a draft pass is ever asked for."""
+        return self.shape.widest
 
     def step(self, view: View) -> Step:
         """Yield d draft passes, select, and yield one verification."""
@@ -79,9 +88,9 @@ class AdaServe:
 
     def _rows(self, view: View) -> _Rows:
         resident = view.resident
-        pending = view.pending(resident)
-        decoders = int((pending == 1).sum())
-        sizes = chunk_sizes(pending, decoders + self.prefill_tokens)
+        decodes = decoding(view, resident)
+        decoders = int(np.count_nonzero(decodes))
+        sizes = chunk_sizes(view.pending(resident), decodes, decoders + self.prefill_tokens)
         keep, free_bytes = seats(view, resident, sizes)
         running = keep & (sizes > 0)
         requests, chunks = resident[running], sizes[running]
@@ -91,15 +100,15 @@ class AdaServe:
             prompts = prompt_chunks(view, admission, left, free_bytes)
             requests = np.concatenate((requests, prompts.requests))
             chunks = np.concatenate((chunks, prompts.tokens))
-        decoding = view.pending(requests) == 1
-        if self.prefill == "first" and not decoding.all():
-            requests, chunks, decoding = requests[~decoding], chunks[~decoding], decoding[~decoding]
+        decodes = decoding(view, requests)
+        if self.prefill == "first" and not decodes.all():
+            requests, chunks, decodes = requests[~decodes], chunks[~decodes], decodes[~decodes]
         fed = view.draft_pending(requests)
-        if not decoding.all():
-            order = np.argsort(~decoding, kind="stable")
-            fed = np.where(decoding, fed, np.minimum(fed, chunks))[order]
+        if not decodes.all():
+            order = np.argsort(~decodes, kind="stable")
+            fed = np.where(decodes, fed, np.minimum(fed, chunks))[order]
             requests, chunks = requests[order], chunks[order]
-        return _Rows(requests, chunks, int(decoding.sum()), fed, resident[~keep])
+        return _Rows(requests, chunks, int(np.count_nonzero(decodes)), fed, resident[~keep])
 
     def _chosen(self, view: View, rows: _Rows, forest: Forest) -> Bools:
         n = rows.decoding

@@ -47,6 +47,12 @@ class Admission(NamedTuple):
             yield request, int(need[0])
 
 
+def decoding(view: View, ids: Ids) -> Bools:
+    """Return who has emitted and lacks only its last token, (n,); the rest of a prompt is no decode, however short."""
+    lacking_one: Bools = (view.pending(ids) == 1) & (view.emitted_tokens[ids] > 0)
+    return lacking_one
+
+
 def whole_prompts(view: View, admission: Admission, most_tokens: int) -> Chunks:
     """Return the waiting prompts of one prefill pass of at most `most_tokens`; a longer prompt goes alone."""
     chosen: list[tuple[int, int]] = []

@@ -14,6 +14,7 @@ import numpy as np
 from specsim.forest import Forest
 from specsim.protocols import Step, View
 from specsim.schedulers.batching import Admission, seats, whole_prompts
+from specsim.schedulers.parameters import at_least, share
 from specsim.work import Verify
 
 
@@ -31,6 +32,10 @@ class Continuous:
     max_requests: int
     prefill_tokens: int
     watermark: float
+
+    def __post_init__(self) -> None:
+        at_least(1, max_requests=self.max_requests, prefill_tokens=self.prefill_tokens)
+        share(watermark=self.watermark)
 
     def step(self, view: View) -> Step:
         """Yield one pass: a prefill where possible, else one token for every resident request."""

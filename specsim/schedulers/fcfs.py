@@ -15,6 +15,7 @@ import numpy as np
 
 from specsim.forest import Forest
 from specsim.protocols import Step, View
+from specsim.schedulers.parameters import at_least
 from specsim.work import Verify
 
 
@@ -23,6 +24,9 @@ class Fcfs:
     """Static batches of at most `batch_requests`."""
 
     batch_requests: int
+
+    def __post_init__(self) -> None:
+        at_least(1, batch_requests=self.batch_requests)
 
     def step(self, view: View) -> Step:
         """Decode the batch; when it is empty, prefill the next."""

@@ -10,6 +10,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
+from math import isfinite
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,6 +20,7 @@ from specsim.protocols import Scheduler
 
 OWN_PACKAGE = "specsim.schedulers"
 GROUP = "specsim.schedulers"
+PLUGIN_MARK = "__specsim_plugin__"
 EXTRA_KEYS = {"description", "clairvoyant"}
 
 
@@ -33,7 +35,7 @@ def scheduler_factory(mapping: Mapping[str, Any], source: str, plugins: Sequence
     SpecsimError
         One line naming `source` and the key.
     """
-    modules = [*(_plugin(name) for name in plugins)]
+    modules = [_plugin(name) for name in plugins]
     allowed = {
         OWN_PACKAGE,
         *(module.__name__ for module in modules),
@@ -58,7 +60,10 @@ def installed() -> dict[str, EntryPoint]:
 
 def defaults_of(entry: EntryPoint) -> dict[str, Any]:
     """Return what a YAML of an entry point would hold: its target and its parameters' defaults, '???' where none."""
-    target = entry.load()
+    try:
+        target = entry.load()
+    except Exception as error:
+        raise SpecsimError(f"scheduler={entry.name}: {entry.value} cannot be loaded: {_line(error)}") from None
     given = {
         name: "???" if parameter.default is inspect.Parameter.empty else parameter.default
         for name, parameter in inspect.signature(target).parameters.items()
@@ -67,20 +72,36 @@ def defaults_of(entry: EntryPoint) -> dict[str, Any]:
 
 
 def _plugin(name: str) -> ModuleType:
-    path = Path(name)
+    """Import a module by dotted name or path; a file takes the place of another plugin, never of any other module."""
     try:
-        if path.suffix != ".py":
-            return importlib.import_module(name)
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[path.stem] = module
+        return _module_of_file(Path(name)) if name.endswith(".py") else importlib.import_module(name)
+    except SpecsimError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise SpecsimError(f"plugins: {name!r} cannot be imported: {_line(error)}") from None
+
+
+def _module_of_file(path: Path) -> ModuleType:
+    path = path.expanduser().resolve()
+    name = path.stem
+    if name in sys.modules and not hasattr(sys.modules[name], PLUGIN_MARK):
+        raise SpecsimError(f"plugins: {path.name!r} has the name of a module that is loaded; expected another name")
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise FileNotFoundError("no such file")
+    module = importlib.util.module_from_spec(spec)
+    setattr(module, PLUGIN_MARK, True)
+    sys.modules[name] = module
+    try:
         spec.loader.exec_module(module)
-    except Exception as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise SpecsimError(f"plugins: {name!r} cannot be imported: {reason}") from None
+    except BaseException:
+        del sys.modules[name]
+        raise
     return module
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def _build(mapping: Mapping[str, Any], where: str, allowed: set[str]) -> Any:
@@ -93,28 +114,40 @@ def _build(mapping: Mapping[str, Any], where: str, allowed: set[str]) -> Any:
         key: _build(value, f"{where}: {key}", allowed) if isinstance(value, Mapping) and "_target_" in value else value
         for key, value in given.items()
     }
-    as_function = bool(mapping.get("_partial_", False))
+    as_function = mapping.get("_partial_", False)
+    if not isinstance(as_function, bool):
+        raise SpecsimError(f"{where}: _partial_: {as_function!r} is not true or false")
     _check(target, arguments, where, complete=not as_function)
     if as_function:
         return partial(target, **arguments) if arguments else target
     try:
         return target(**arguments)
-    except (ValueError, TypeError) as error:
-        raise SpecsimError(f"{where}: {error}") from None
+    except Exception as error:
+        raise SpecsimError(f"{where}: {_line(error)}") from None
 
 
 def _resolve(name: str, where: str, allowed: set[str]) -> Any:
     module_name, _, attribute = name.rpartition(".")
-    if not any(module_name == each or module_name.startswith(f"{each}.") for each in allowed):
+    if (
+        module_name == __name__
+        or attribute.startswith("_")
+        or not any(module_name == each or module_name.startswith(f"{each}.") for each in allowed)
+    ):
         raise SpecsimError(
             f"{where}: _target_: {name!r} is not allowed; expected {OWN_PACKAGE}.*, an installed entry point "
             "or a module named in plugins="
         )
     try:
         module = importlib.import_module(module_name)
-    except ImportError:
+    except ModuleNotFoundError:
         raise SpecsimError(f"{where}: _target_: there is no module {module_name!r}") from None
-    names = [each for each, value in vars(module).items() if getattr(value, "__module__", None) == module_name]
+    except Exception as error:
+        raise SpecsimError(f"{where}: _target_: {module_name} cannot be imported: {_line(error)}") from None
+    names = [
+        each
+        for each, value in vars(module).items()
+        if getattr(value, "__module__", None) == module_name and not each.startswith("_") and callable(value)
+    ]
     if attribute not in names:
         raise SpecsimError(f"{where}: _target_: {module_name} has no {attribute!r}{nearest(attribute, names)}")
     return getattr(module, attribute)
@@ -135,13 +168,38 @@ def _check(target: Any, arguments: Mapping[str, Any], where: str, *, complete: b
 
 
 def _check_type(hint: Any, value: Any, where: str) -> None:
-    """Refuse a plain value of another kind than the annotation names; nothing is ever coerced."""
-    if typing.get_origin(hint) is typing.Literal:
+    """Refuse a value of another kind than the annotation names; nothing is ever coerced."""
+    origin = typing.get_origin(hint)
+    if origin is typing.Literal:
         choices = typing.get_args(hint)
         if value not in choices:
             raise SpecsimError(f"{where}: {value!r} is unknown{nearest(str(value), map(str, choices))}")
-        return
-    kinds: dict[Any, tuple[type, ...]] = {int: (int,), float: (int, float), str: (str,), bool: (bool,)}
-    if hint in kinds and (not isinstance(value, kinds[hint]) or (isinstance(value, bool) and hint is not bool)):
-        names = {int: "a whole number", float: "a number", str: "a name", bool: "true or false"}
-        raise SpecsimError(f"{where}: {value!r} is not {names[hint]}")
+    elif origin is Callable:
+        _check_callable(typing.get_args(hint)[0], value, where)
+    elif getattr(hint, "_is_protocol", False) and not callable(value):
+        raise SpecsimError(f"{where}: {value!r} is no {hint.__name__}; expected a _target_ and its arguments")
+    elif hint in _KINDS:
+        kinds, expected = _KINDS[hint]
+        if not isinstance(value, kinds) or (isinstance(value, bool) and hint is not bool):
+            raise SpecsimError(f"{where}: {value!r} is not {expected}")
+        if isinstance(value, float) and not isfinite(value):
+            raise SpecsimError(f"{where}: {value!r} is not {expected}")
+
+
+_KINDS: dict[Any, tuple[tuple[type, ...], str]] = {
+    int: ((int,), "a whole number"),
+    float: ((int, float), "a number"),
+    str: ((str,), "a name"),
+    bool: ((bool,), "true or false"),
+}
+
+
+def _check_callable(arguments: Any, value: Any, where: str) -> None:
+    if not callable(value):
+        raise SpecsimError(f"{where}: {value!r} is no function; expected a _target_ and its arguments")
+    try:
+        inspect.signature(value).bind(*arguments)
+    except TypeError:
+        raise SpecsimError(
+            f"{where}: _target_ names a function that does not take {len(arguments)} arguments"
+        ) from None

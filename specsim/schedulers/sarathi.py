@@ -14,7 +14,8 @@ import numpy as np
 from specsim.forest import Forest
 from specsim.protocols import Step, View
 from specsim.request import Bools, Ints
-from specsim.schedulers.batching import Admission, prompt_chunks, seats
+from specsim.schedulers.batching import Admission, decoding, prompt_chunks, seats
+from specsim.schedulers.parameters import at_least, share
 from specsim.work import Verify
 
 
@@ -33,10 +34,14 @@ class Sarathi:
     token_budget: int
     watermark: float
 
+    def __post_init__(self) -> None:
+        at_least(1, max_requests=self.max_requests, token_budget=self.token_budget)
+        share(watermark=self.watermark)
+
     def step(self, view: View) -> Step:
         """Yield one mixed pass."""
         resident = view.resident
-        sizes = chunk_sizes(view.pending(resident), self.token_budget)
+        sizes = chunk_sizes(view.pending(resident), decoding(view, resident), self.token_budget)
         keep, free_bytes = seats(view, resident, sizes)
         running = keep & (sizes > 0)
         requests, tokens = resident[running], sizes[running]
@@ -48,14 +53,13 @@ class Sarathi:
         yield Verify(requests, tokens, Forest.roots(len(requests)), resident[~keep])
 
 
-def chunk_sizes(pending: Ints, budget: int) -> Ints:
-    """Return the tokens (n,) that each resident feeds: decodes one each first, then prompts in order, within budget."""
-    decoding: Bools = pending == 1
-    left = budget - int(decoding.sum())
-    if decoding.all() and left >= 0:
+def chunk_sizes(pending: Ints, decodes: Bools, budget: int) -> Ints:
+    """Return the tokens (n,) that each resident feeds: `decodes` one each first, then prompts in order, within budget."""
+    left = budget - int(np.count_nonzero(decodes))
+    if left >= 0 and decodes.all():
         return pending
-    sizes = np.where(decoding, 0, pending)
+    sizes = np.where(decodes, 0, pending)
     before = np.cumsum(sizes) - sizes
     sizes = np.clip(left - before, 0, sizes)
-    seated = np.cumsum(decoding) <= budget
-    return np.where(decoding, seated.astype(np.int64), sizes)
+    seated = np.cumsum(decodes) <= budget
+    return np.where(decodes, seated.astype(np.int64), sizes)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
+
+from specsim.schedulers.parameters import at_least
 
 
 class TreeShape(NamedTuple):
@@ -14,7 +15,13 @@ class TreeShape(NamedTuple):
     width: int
 
 
-ShapeRule = Callable[[int], TreeShape]
+class ShapeRule(Protocol):
+    """Gives the shape for a number of speculating requests, and the largest width it ever gives."""
+
+    @property
+    def widest(self) -> int: ...  # noqa: D102
+
+    def __call__(self, requests: int) -> TreeShape: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +43,17 @@ class LoadAdaptive:
     depth_offset: int
     width_offset: int
 
+    def __post_init__(self) -> None:
+        at_least(0, depth_min=self.depth_min)
+        at_least(1, width_max=self.width_max, verify_tokens=self.verify_tokens, draft_tokens=self.draft_tokens)
+        if self.depth_min > self.depth_max:
+            raise ValueError(f"depth_min={self.depth_min} exceeds depth_max={self.depth_max}")
+
+    @property
+    def widest(self) -> int:
+        """The largest width it ever returns."""
+        return self.width_max
+
     def __call__(self, requests: int) -> TreeShape:
         """Return the shape for a batch of `requests` speculating requests."""
         depth = self.verify_tokens // max(requests + self.depth_offset, 1) - 1
@@ -52,6 +70,15 @@ class Fixed:
 
     depth: int
     width: int
+
+    def __post_init__(self) -> None:
+        at_least(0, depth=self.depth)
+        at_least(1, width=self.width)
+
+    @property
+    def widest(self) -> int:
+        """The width it always returns."""
+        return self.width
 
     def __call__(self, requests: int) -> TreeShape:
         """Return the shape; `requests` is not looked at."""

@@ -16,6 +16,7 @@ from specsim.forest import Forest
 from specsim.protocols import Step, View
 from specsim.schedulers.batching import Admission, Chunks, whole_prompts
 from specsim.schedulers.continuous import decode
+from specsim.schedulers.parameters import at_least, share
 from specsim.schedulers.speculation import grow_trees, trees_fit
 from specsim.work import Draft, Verify
 
@@ -34,6 +35,11 @@ class VllmSpec:
     max_requests: int
     prefill_tokens: int
     watermark: float
+
+    def __post_init__(self) -> None:
+        at_least(0, draft_tokens=self.draft_tokens)
+        at_least(1, max_requests=self.max_requests, prefill_tokens=self.prefill_tokens)
+        share(watermark=self.watermark)
 
     def step(self, view: View) -> Step:
         """Yield a prefill of both models where possible, else k draft passes and a verification."""

@@ -33,6 +33,9 @@ LENGTHS: dict[str, tuple[str, ...]] = {
 }
 
 
+MOST = 10**9
+
+
 @dataclass(frozen=True, slots=True)
 class Published:
     """A file at its official home: name, SHA-256 of its unpacked content, address."""
@@ -93,8 +96,8 @@ def number(entry: Entry, key: str, low: float = 0.0, high: float = inf, where: s
 def whole(entry: Entry, key: str, where: str = "trace") -> int:
     """Return the whole number under a key, at least 1."""
     value = entry[key]
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise SpecsimError(f"{where}.{key}={value!r}: expected a whole number, at least 1")
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST:
+        raise SpecsimError(f"{where}.{key}={value!r}: expected a whole number between 1 and {MOST}")
     return value
 
 
@@ -144,8 +147,8 @@ def _lengths(spec: Entry, distribution: str, where: str) -> Lengths:
         return Lengths("uniform", low=low, high=high)
     return Lengths(
         "lognormal",
-        mean=number(spec, "mean", where=where),
-        cv=number(spec, "cv", where=where),
+        mean=number(spec, "mean", high=MOST, where=where),
+        cv=number(spec, "cv", high=100, where=where),
         low=low,
         high=high,
     )
@@ -156,11 +159,13 @@ def published(entry: Entry) -> tuple[Published, ...]:
     if entry["kind"] != "adaserve":
         return (Published(text(entry, "file"), text(entry, "sha256"), text(entry, "url")),)
     base = text(entry, "url")
+    _check_points(entry)
     return tuple(Published(p["file"], p["sha256"], base + p["file"]) for p in entry["points"])
 
 
 def point_of(entry: Entry) -> tuple[float, Published]:
     """Return the chosen point of an AdaServe figure and its file; a wrong one names the nearest."""
+    _check_points(entry)
     valid = {float(p["point"]): place for place, p in enumerate(entry["points"])}
     value = entry["point"]
     good = isinstance(value, int | float) and not isinstance(value, bool)
@@ -168,3 +173,10 @@ def point_of(entry: Entry) -> tuple[float, Published]:
         close = f"; nearest {min(valid, key=lambda v: abs(v - value)):g}" if good else ""
         raise SpecsimError(f"trace.point={value!r}: expected one of {', '.join(f'{v:g}' for v in valid)}{close}")
     return float(value), published(entry)[valid[float(value)]]
+
+
+def _check_points(entry: Entry) -> None:
+    points = entry["points"]
+    keys = {"point", "file", "sha256"}
+    if not isinstance(points, list) or not points or not all(isinstance(p, Mapping) and set(p) == keys for p in points):
+        raise SpecsimError(f"trace.points={points!r}: expected a list of point, file and sha256")

@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from specsim.errors import SpecsimError
+from specsim.errors import SpecsimError, beside
 from specsim.paths import shipped
 from specsim.workload import entry as keys
 from specsim.workload import synthetic
@@ -62,7 +62,7 @@ def _synthetic(entry: Entry, seed: int, requests: int | None) -> Trace:
     if process == "poisson":
         arrival_s = synthetic.poisson(rps, n, arrival)
     elif process == "gamma":
-        arrival_s = synthetic.gamma(rps, n, arrival, cv=keys.number(entry, "cv"))
+        arrival_s = synthetic.gamma(rps, n, arrival, cv=keys.number(entry, "cv", 0.01, 100))
     else:
         arrival_s = synthetic.on_off(rps, n, arrival, **_bursts(entry))
     return Trace(
@@ -82,7 +82,7 @@ def _bursts(entry: Entry) -> dict[str, float]:
     if ratio != 0:
         ratio = keys.number(entry, "off_rate_ratio", 0, 1)
     return {
-        "burst_requests": keys.number(entry, "burst_requests"),
+        "burst_requests": keys.number(entry, "burst_requests", 0.1),
         "on_share": share,
         "off_rate_ratio": float(ratio),
     }
@@ -90,6 +90,8 @@ def _bursts(entry: Entry) -> dict[str, float]:
 
 def _user_file(entry: Entry) -> Trace:
     file = Path(keys.text(entry, "path")).expanduser()
+    if not file.exists():
+        raise SpecsimError(f"{file}: no such file{beside(file)}")
     checksum = sha256(content(file))
     return read_user_file(file, TraceSource(file.name, "file", file.name, checksum))
 

@@ -17,6 +17,7 @@ from specsim.workload.trace import Trace
 TpotMeasure = Literal["tpot_s", "decode_tpot_s"]
 MIX_KEYS = {"description", "source", "tpot_measure", "classes"}
 TRACE_KEYS = {"description", "source", "tpot_measure", "max_tokens"}
+MOST_TOKENS = 10**9
 CLASS_KEYS = {"share", "tpot_s", "tpot_ratio", "ttft_s", "max_tokens", "acceptance", "scaled"}
 
 
@@ -90,6 +91,8 @@ def promise(mix: SloMix, trace: Trace, *, seed: int, baseline_s: float, slo_scal
         When the mix takes its classes from a trace that has none.
     """
     classes = mix.classes or _classes_of(trace, mix.max_tokens or 1)
+    if slo_scale != 1 and mix.classes and not any(each.scaled for each in classes):
+        raise SpecsimError(f"slo_scale={slo_scale:g} changes nothing: no class of the mix is marked scaled")
     if mix.classes:
         bounds = np.cumsum([each.share for each in classes])[:-1]
         luck = uniforms(stream_keys(seed, "slo_class", trace.row))
@@ -153,8 +156,12 @@ def _class(name: str, body: Any, where: str) -> SloClass:
     if not isinstance(scaled, bool):
         raise SpecsimError(f"{where}.scaled: {scaled!r} is not true or false")
     most = _whole(body.get("max_tokens"), f"{where}.max_tokens")
-    ttft_s = _positive(body, "ttft_s", where)
-    return SloClass(name, share, tpot_s, ratio, ttft_s, most, str(body.get("acceptance", name)), scaled)
+    if scaled and tpot_s is None and ratio is None:
+        raise SpecsimError(f"{where}.scaled: true, but the class has no TPOT objective to scale")
+    acceptance = body.get("acceptance", name)
+    if not isinstance(acceptance, str):
+        raise SpecsimError(f"{where}.acceptance: {acceptance!r} is not the name of a category")
+    return SloClass(name, share, tpot_s, ratio, _positive(body, "ttft_s", where), most, acceptance, scaled)
 
 
 def _only(mapping: Mapping[str, Any], keys: set[str], where: str) -> None:
@@ -173,6 +180,6 @@ def _positive(body: Mapping[str, Any], key: str, where: str) -> float | None:
 
 
 def _whole(value: Any, where: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise SpecsimError(f"{where}: {value!r} is not a whole number, at least 1")
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_TOKENS:
+        raise SpecsimError(f"{where}: {value!r} is not a whole number between 1 and {MOST_TOKENS}")
     return value

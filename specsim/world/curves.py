@@ -32,7 +32,8 @@ class Curve:
     agreement : mean probability that the target's token is the drafter's likeliest, in (0, 1).
     concentration : of the Beta law of top-1 confidences; 0 makes every confidence equal `agreement`.
     spread : standard deviation between requests of the mean confidence's logit.
-    tail : share of the remaining probability that each next rank takes.
+    tail : share of the remaining probability that each next rank takes; less where the second rank would otherwise
+        be likelier than the first.
     """
 
     agreement: float
@@ -72,7 +73,7 @@ def acceptance_from_mapping(mapping: Mapping[str, Any], source: str) -> Acceptan
         One line naming `source` and the key.
     """
     kind = mapping.get("kind")
-    if kind not in KEYS:
+    if not isinstance(kind, str) or kind not in KEYS:
         raise SpecsimError(f"{source}: kind: {kind!r} is unknown{nearest(str(kind), KEYS)}")
     _exactly(mapping, KEYS[kind], source, optional={"description"})
     width = _number(mapping, "width", source, 1, MOST_PROPOSALS, whole=True)
@@ -110,8 +111,11 @@ def _pools(curve: Curve, width: int, levels: int) -> tuple[Floats, Ints]:
     tops = [_top(curve, mean, quantile) for mean in _level_means(curve, levels)]
     pools = []
     for top in tops:
-        behind = curve.tail * (1 - curve.tail) ** np.arange(width - 1)
+        # No later rank may be likelier than the first: an unsure drafter's rest falls off more slowly.
+        tail = np.minimum(curve.tail, top / (1 - top))[:, None]
+        behind = tail * (1 - tail) ** np.arange(width - 1)
         confidence = np.concatenate((top[:, None], (1 - top)[:, None] * behind), axis=1)
+        confidence = np.minimum.accumulate(confidence, axis=1)
         pools.append((confidence, (luck[:, None] >= np.cumsum(confidence, axis=1)).sum(axis=1)))
     return np.concatenate([each[0] for each in pools]), np.concatenate([each[1] for each in pools])
 
@@ -144,8 +148,8 @@ def _curve(body: Any, where: str) -> Curve:
     _exactly(body, {"agreement", "concentration", "spread", "tail"}, where)
     return Curve(
         _number(body, "agreement", where, 0, 1),
-        _number(body, "concentration", where, 0, float("inf"), closed=True),
-        _number(body, "spread", where, 0, float("inf"), closed=True),
+        _number(body, "concentration", where, 0, 1e6, closed=True),
+        _number(body, "spread", where, 0, 20, closed=True),
         _number(body, "tail", where, 0, 1),
     )
 

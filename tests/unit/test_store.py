@@ -31,7 +31,11 @@ def passes(rows=4):
 def parts(**changes):
     given = {
         "table": table(),
-        "metrics": {"completed": 3, "mean_tpot_ms": None, "specsim": {"schema_version": 1, "arrived": 3}},
+        "metrics": {
+            "completed": 3,
+            "mean_tpot_ms": None,
+            "specsim": {"schema_version": 1, "arrived": 3, "classes": {}},
+        },
         "config": {"seed": 0, "scheduler": {"name": "adaserve"}},
         "provenance": {"host": "here", "iterations_per_wall_s": 1234.5},
         "passes": None,
@@ -109,7 +113,7 @@ def test_failure_while_writing_changes_nothing(tmp_path, monkeypatch, existing):
 
     monkeypatch.setattr(pq, "write_table", fail)
     with pytest.raises(SpecsimError, match=r"cannot write run folder '.*run': No space left on device$"):
-        write_run(folder, **parts(metrics={"specsim": {"schema_version": 1}}))
+        write_run(folder, **parts(metrics={"specsim": {"schema_version": 1, "classes": {}}}))
     assert (contents(folder) if existing else None) == before
     assert [path.name for path in tmp_path.iterdir()] == (["run"] if existing else [])
 
