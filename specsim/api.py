@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from specsim.config import check_key, product
 from specsim.errors import SpecsimError
 from specsim.execution import Run, check_places, configs, execute, folders, run_all
 from specsim.metrics.store import StoredRun, read_run
+from specsim.points import check_key, product
 
 __all__ = ["Run", "load_run", "simulate", "sweep"]
 

@@ -100,8 +100,8 @@ class _Version(argparse.Action):
 
 def _run(arguments: argparse.Namespace) -> int:
     from specsim import execution
-    from specsim.config import points
     from specsim.metrics.table import class_table, comparison_table
+    from specsim.points import points
 
     chosen = points(arguments.settings, sweep=arguments.multirun)
     ready = execution.configs(chosen)

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from specsim.errors import SpecsimError, beside, nearest
+from specsim.errors import SpecsimError, beside, first_line, nearest
 from specsim.paths import shipped
+from specsim.points import GROUPS, TEXTS, Point, is_path
 
-GROUPS = ("scheduler", "trace", "slo", "acceptance", "profile")
-TEXTS = ("belief", "out")
-"""Keys whose values are names or paths and never pass through Hydra's grammar, as those of the groups."""
 FILE_OPTION = "file"
-
-Point = Mapping[str, str]
-"""Key to value, as typed."""
 
 
 def names(group: str) -> list[str]:
@@ -35,69 +29,6 @@ def choices(group: str) -> dict[str, str]:
             str(_yaml(path).get("description", "")) if path.is_file() else f"installed by {_installed()[name].module}"
         )
     return lines
-
-
-def points(words: Sequence[str], *, sweep: bool) -> list[dict[str, str]]:
-    """Return the points that the words span, one without commas; the last word runs fastest.
-
-    Raises
-    ------
-    SpecsimError
-        For a word that is no ``key=value``, an unknown key, a key given twice, and several values when `sweep` is
-        False.
-    """
-    axes: dict[str, list[str]] = {}
-    for word in words:
-        key, equals, value = word.removeprefix("+").partition("=")
-        if not equals or not key:
-            raise SpecsimError(f"{word!r} is no setting; expected key=value")
-        if key in axes:
-            raise SpecsimError(f"{key}: given twice; expected one value, or -m {key}=a,b for a sweep")
-        check_key(key)
-        axes[key] = _values(key, value, word, sweep)
-    return product(axes)
-
-
-def product(axes: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
-    """Return every combination of the values of each key, the last key fastest.
-
-    Raises
-    ------
-    SpecsimError
-        When a key has no value, or one value twice.
-    """
-    for key, values in axes.items():
-        if len(set(values)) < len(values):
-            twice = next(value for value in values if list(values).count(value) > 1)
-            raise SpecsimError(f"{key}={twice}: stands twice in the sweep")
-        if not values:
-            raise SpecsimError(f"{key}: expected at least one value")
-    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
-
-
-def _values(key: str, value: str, word: str, sweep: bool) -> list[str]:
-    if key == "out" and ((sweep and "," in value) or value[:1] in ("[", "{") or value in ("true", "false", "")):
-        raise SpecsimError(f"{word!r}: expected one folder")
-    if key in GROUPS or key in TEXTS:
-        several = value.split(",") if key != "out" and (sweep or not is_path(value)) else [value]
-        if len(several) == 1:
-            return several
-    else:
-        several = _parsed(word, key, value)
-    if len(several) > 1 and not sweep:
-        raise SpecsimError(f"{word!r} holds {len(several)} values; expected one, or -m for a sweep")
-    return several
-
-
-def _parsed(word: str, key: str, value: str) -> list[str]:
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.errors import HydraException
-
-    try:
-        override = OverridesParser.create().parse_override(f"{key}={value}")
-        return list(override.sweep_string_iterator()) if override.is_sweep_override() else [value]
-    except (HydraException, ValueError, TypeError, NotImplementedError) as error:
-        raise SpecsimError(f"{word!r} cannot be read: {_first_line(error)}") from None
 
 
 def compose(point: Point) -> dict[str, Any]:
@@ -155,14 +86,9 @@ def _composed(words: Sequence[str]) -> dict[str, Any]:
         config.pop("hydra")
         plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     except (HydraException, OmegaConfBaseException) as error:
-        raise _Refused(_first_line(error)) from None
+        raise _Refused(first_line(error)) from None
     assert isinstance(plain, dict)
     return {**{str(key): value for key, value in plain.items()}, "choices": {each: chosen[each] for each in GROUPS}}
-
-
-def is_path(value: str) -> bool:
-    """Return whether a group's value means a file: it has a slash or a suffix."""
-    return "/" in value or bool(Path(value).suffix)
 
 
 def _hydra_words(key: str, point: Point) -> Iterator[str]:
@@ -220,7 +146,7 @@ def _merged(given: Mapping[str, Any], below: Mapping[str, str], source: str, gro
             OmegaConf.update(config, dotted, OverridesParser.create().parse_override(f"x={value}").value(), merge=True)
         plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
-        raise SpecsimError(f"{source}: {_first_line(error)}") from None
+        raise SpecsimError(f"{source}: {first_line(error)}") from None
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
 
@@ -231,30 +157,6 @@ def _check_below(node: Any, setting: str, dotted: str, source: str) -> None:
             known = map(str, node) if isinstance(node, Mapping) else ()
             raise SpecsimError(f"{setting}: {source} has no such key{nearest(name, known)}")
         node = node[name]
-
-
-def check_key(key: str) -> None:
-    """Refuse a key that no run has.
-
-    Raises
-    ------
-    SpecsimError
-        One line with the nearest valid key.
-    """
-    known = _known_keys()
-    head, *rest = key.split(".")
-    if head not in known:
-        raise SpecsimError(f"{key}: unknown key{nearest(head, known)}")
-    if head not in GROUPS and (rest or known[head]) and rest not in [[each] for each in known[head]]:
-        raise SpecsimError(f"{key}: unknown key{nearest('.'.join(rest), known[head])}")
-
-
-@cache
-def _known_keys() -> dict[str, tuple[str, ...]]:
-    base = _yaml(shipped("conf") / "config.yaml")
-    base.pop("defaults")
-    known = {key: tuple(value) if isinstance(value, dict) else () for key, value in base.items()}
-    return known | dict.fromkeys(GROUPS, ())
 
 
 @cache
@@ -280,11 +182,11 @@ def _yaml(path: Path) -> dict[str, Any]:
     except IsADirectoryError:
         raise SpecsimError(f"{path}: is a folder; expected a YAML file") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise SpecsimError(f"{path}: cannot be read: {_first_line(error)}") from None
+        raise SpecsimError(f"{path}: cannot be read: {first_line(error)}") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
-        raise SpecsimError(f"{path}{line}: no YAML: {getattr(error, 'problem', None) or _first_line(error)}") from None
+        raise SpecsimError(f"{path}{line}: no YAML: {getattr(error, 'problem', None) or first_line(error)}") from None
     if not isinstance(loaded, dict):
         raise SpecsimError(f"{path}: expected keys and values")
     return loaded
@@ -299,7 +201,3 @@ def _said(message: str, point: Point) -> str:
         if group in GROUPS and below and not _elsewhere(group, point):
             _check_below(base[group], f"{key}={value}", below, str(base["choices"][group]))
     return message
-
-
-def _first_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -33,3 +33,8 @@ def beside(path: Path) -> str:
     there: Iterable[Path] = folder.iterdir() if folder.is_dir() else ()
     close = get_close_matches(path.name, [each.name for each in there], n=1)
     return f"; did you mean {str(folder / close[0])!r}?" if close else ""
+
+
+def first_line(error: BaseException) -> str:
+    """Return what an error says as one line of at most 200 characters, its kind where it says nothing."""
+    return " ".join(str(error).split())[:200] or type(error).__name__

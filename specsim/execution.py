@@ -14,10 +14,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specsim.config import compose, points
+from specsim.config import compose
 from specsim.errors import SpecsimError
 from specsim.experiment import Experiment, prepare
 from specsim.metrics.store import StoredRun, is_run, read_run, write_run
+from specsim.points import points
 from specsim.workload.trace import TraceSource
 
 if TYPE_CHECKING:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from sortedcontainers import SortedList
@@ -12,6 +11,7 @@ from specsim.errors import SchedulerFault
 from specsim.memory import DRAFT, TARGET, KvPool, Memory, OutOfMemory
 from specsim.protocols import PassShape
 from specsim.request import Bools, Floats, Ids, Ints, Requests
+from specsim.state import Facts, no_facts, no_progress
 from specsim.work import Draft, Emitted, Verify
 
 
@@ -19,57 +19,11 @@ class IllegalPass(SchedulerFault):
     """A scheduler asked for a pass that no server could run."""
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What was told at arrival, (N,) each; a row is empty until its request has arrived."""
-
-    arrival_s: Floats
-    prompt_tokens: Ints
-    max_tokens: Ints
-    slo_class: Ints
-    tpot_slo_s: Floats
-    ttft_slo_s: Floats
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """What has happened to each request, (N,) each: tokens, seconds (NaN until it happens) and counts."""
-
-    emitted_tokens: Ints
-    target_cached: Ints
-    draft_cached: Ints
-    first_token_s: Floats
-    first_decode_s: Floats
-    last_token_s: Floats
-    finish_s: Floats
-    decoded_tokens: Ints
-    draft_tokens: Ints
-    accepted_tokens: Ints
-    verifications: Ints
-    speculations: Ints
-    preemptions: Ints
-
-
 class Gaps(NamedTuple):
     """Inter-token latencies of one pass, (m,) each: the request, and the time since its previous emission."""
 
     requests: Ids
     seconds: Floats
-
-
-def _nothing_yet(n: int) -> Progress:
-    arrays: dict[str, Any] = {
-        name: _times(n) if name.endswith("_s") else _numbers(n) for name in Progress.__dataclass_fields__
-    }
-    return Progress(**arrays)
-
-
-def _numbers(n: int) -> Ints:
-    return np.zeros(n, dtype=np.int64)
-
-
-def _times(n: int) -> Floats:
-    return np.full(n, np.nan)
 
 
 class Ledger:
@@ -83,8 +37,8 @@ class Ledger:
 
     def __init__(self, size: int, memory: Memory) -> None:
         n = size
-        self.facts = Facts(_times(n), _numbers(n), _numbers(n), _numbers(n), _times(n), _times(n))
-        self.progress = _nothing_yet(n)
+        self.facts = no_facts(n)
+        self.progress = no_progress(n)
         self.pool = KvPool(memory, n)
         self.waiting: SortedList[int] = SortedList()
         self.rejected: dict[int, str] = {}
@@ -95,9 +49,9 @@ class Ledger:
         self._admitted = np.zeros(n, dtype=np.bool_)
         self._drafted: list[Ids] = []
         self._checked: Ids | None = None
-        self._draft_nodes = _numbers(n)
-        self._draft_depth = _numbers(n)
-        self._seat = _numbers(n)
+        self._draft_nodes = np.zeros(n, dtype=np.int64)
+        self._draft_depth = np.zeros(n, dtype=np.int64)
+        self._seat = np.zeros(n, dtype=np.int64)
 
     @property
     def resident(self) -> Ids:

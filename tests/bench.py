@@ -73,9 +73,9 @@ def _loops(steady: str) -> tuple[Loop, ...]:
 
 
 def _time_loop(loop: Loop) -> None:
-    from specsim.config import points
     from specsim.execution import configs
     from specsim.experiment import prepare
+    from specsim.points import points
 
     (config,) = configs(points(loop.words, sweep=False))
     experiment = prepare(config)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specsim.errors import SpecsimError, nearest
+from specsim.errors import SpecsimError, beside, first_line, nearest
 from specsim.metrics.schema import PASS_COLUMNS, REQUEST_COLUMNS, SCHEMA_VERSION
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def read_run(folder: Path) -> StoredRun:
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise SpecsimError(f"no run folder {str(folder)!r}{_near(folder)}")
+        raise SpecsimError(f"no run folder {str(folder)!r}{beside(folder)}")
     if not is_run(folder):
         raise SpecsimError(
             f"{str(folder)!r} is no run folder: it lacks {METRICS_FILE} or {REQUESTS_FILE}{_inside(folder)}"
@@ -197,7 +197,7 @@ def _read_parquet(path: Path, types: Mapping[str, str]) -> DataFrame:
     except FileNotFoundError:
         raise SpecsimError(f"{str(path)!r} is missing; expected it beside {METRICS_FILE}") from None
     except (pa.ArrowException, OSError) as error:
-        raise SpecsimError(f"{str(path)!r} is damaged: not a Parquet file ({_first_line(error)})") from error
+        raise SpecsimError(f"{str(path)!r} is damaged: not a Parquet file ({first_line(error)})") from error
     missing = [name for name in types if name not in table.column_names]
     if missing:
         raise SpecsimError(f"{str(path)!r} lacks the column {missing[0]!r}{nearest(missing[0], table.column_names)}")
@@ -231,22 +231,10 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise SpecsimError(f"{str(path)!r} is missing; expected it beside {METRICS_FILE}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SpecsimError(f"{str(path)!r} is damaged: not YAML ({_first_line(error)})") from error
+        raise SpecsimError(f"{str(path)!r} is damaged: not YAML ({first_line(error)})") from error
     if not isinstance(value, dict):
         raise SpecsimError(f"{str(path)!r} holds {type(value).__name__}; expected a YAML mapping")
     return value
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
-
-
-def _near(folder: Path) -> str:
-    siblings = [path.name for path in folder.parent.glob("*") if path.is_dir()] if folder.parent.is_dir() else []
-    from difflib import get_close_matches
-
-    close = get_close_matches(folder.name, siblings, n=1, cutoff=0.5)
-    return f"; did you mean {str(folder.parent / close[0])!r}?" if close else ""
 
 
 def _inside(folder: Path) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from specsim.errors import SpecsimError, nearest
+from specsim.errors import SpecsimError, first_line, nearest
 from specsim.protocols import Scheduler
 
 OWN_PACKAGE = "specsim.schedulers"
@@ -63,7 +63,7 @@ def defaults_of(entry: EntryPoint) -> dict[str, Any]:
     try:
         target = entry.load()
     except Exception as error:
-        raise SpecsimError(f"scheduler={entry.name}: {entry.value} cannot be loaded: {_line(error)}") from None
+        raise SpecsimError(f"scheduler={entry.name}: {entry.value} cannot be loaded: {first_line(error)}") from None
     given = {
         name: "???" if parameter.default is inspect.Parameter.empty else parameter.default
         for name, parameter in inspect.signature(target).parameters.items()
@@ -78,7 +78,7 @@ def _plugin(name: str) -> ModuleType:
     except SpecsimError:
         raise
     except (Exception, SystemExit) as error:
-        raise SpecsimError(f"plugins: {name!r} cannot be imported: {_line(error)}") from None
+        raise SpecsimError(f"plugins: {name!r} cannot be imported: {first_line(error)}") from None
 
 
 def _module_of_file(path: Path) -> ModuleType:
@@ -100,10 +100,6 @@ def _module_of_file(path: Path) -> ModuleType:
     return module
 
 
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__
-
-
 def _build(mapping: Mapping[str, Any], where: str, allowed: set[str]) -> Any:
     target_name = mapping.get("_target_")
     if not isinstance(target_name, str):
@@ -123,7 +119,7 @@ def _build(mapping: Mapping[str, Any], where: str, allowed: set[str]) -> Any:
     try:
         return target(**arguments)
     except Exception as error:
-        raise SpecsimError(f"{where}: {_line(error)}") from None
+        raise SpecsimError(f"{where}: {first_line(error)}") from None
 
 
 def _resolve(name: str, where: str, allowed: set[str]) -> Any:
@@ -142,7 +138,7 @@ def _resolve(name: str, where: str, allowed: set[str]) -> Any:
     except ModuleNotFoundError:
         raise SpecsimError(f"{where}: _target_: there is no module {module_name!r}") from None
     except Exception as error:
-        raise SpecsimError(f"{where}: _target_: {module_name} cannot be imported: {_line(error)}") from None
+        raise SpecsimError(f"{where}: _target_: {module_name} cannot be imported: {first_line(error)}") from None
     names = [
         each
         for each, value in vars(module).items()

@@ -54,7 +54,7 @@ class Sarathi:
 
 
 def chunk_sizes(pending: Ints, decodes: Bools, budget: int) -> Ints:
-    """Return the tokens (n,) that each resident feeds: `decodes` one each first, then prompts in order, within budget."""
+    """Return the tokens (n,) that each resident feeds within `budget`: `decodes` (n,) one each, then the prompts."""
     left = budget - int(np.count_nonzero(decodes))
     if left >= 0 and decodes.all():
         return pending

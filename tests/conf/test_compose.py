@@ -5,10 +5,11 @@ import shutil
 import pytest
 import yaml
 
-from specsim.config import GROUPS, compose, is_path, points
+from specsim.config import compose
 from specsim.errors import SpecsimError
 from specsim.experiment import prepare
 from specsim.paths import shipped
+from specsim.points import GROUPS, is_path, points
 
 ORIGINALS = {
     "scheduler": "continuous",

@@ -7,9 +7,10 @@ import pytest
 import yaml
 
 from specsim.cli import main
-from specsim.config import GROUPS, choices, compose
+from specsim.config import choices, compose
 from specsim.experiment import prepare
 from specsim.paths import shipped
+from specsim.points import GROUPS
 from specsim.schedulers.loading import EXTRA_KEYS, scheduler_factory
 
 NAMES = {group: sorted(path.stem for path in (shipped("conf") / group).glob("*.yaml")) for group in GROUPS}

@@ -85,7 +85,7 @@ def test_the_core_arrows_are_all_there():
 
 def test_the_ledger_rests_on_the_core_and_the_memory():
     assert "specsim.protocols" in ours("specsim.ledger")
-    assert ours("specsim.ledger", late=True) <= {*CORE, "specsim.memory", "specsim.errors"}
+    assert ours("specsim.ledger", late=True) <= {*CORE, "specsim.memory", "specsim.errors", "specsim.state"}
     assert ours("specsim.memory", late=True) <= {"specsim.request"}
 
 
@@ -125,7 +125,7 @@ LEVELS = [
     {"specsim.engine"},
     {"specsim.simulation"},
     {"specsim.experiment"},
-    {"specsim.config"},
+    {"specsim.config", "specsim.points"},
     {"specsim.execution"},
     {"specsim.api"},
     {"specsim.cli"},

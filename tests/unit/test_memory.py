@@ -43,6 +43,8 @@ def test_the_last_byte_may_be_used_and_no_more() -> None:
     assert pool.free_bytes == 0
     with pytest.raises(OutOfMemory, match="36 bytes of cache wanted, 24 there are"):
         pool.hold(TARGET, ids(0, 1), ids(8, 4))
+    with pytest.raises(OutOfMemory, match="28 bytes of cache wanted"):
+        pool.hold(DRAFT, ids(0), ids(1))
     assert pool.used_bytes == 24
     assert pool.held_bytes(ids(0, 1)).tolist() == [12, 12]
     pool.hold(TARGET, ids(0, 1), ids(8, 0))
