@@ -139,7 +139,8 @@ class Ledger:
         inner = leaves[leaves >= forest.rows]
         nodes = np.bincount(forest.row[inner], minlength=len(ids))
         held = self._draft_nodes[ids] + nodes
-        if not len(work.chunks) and len(inner) == len(leaves):
+        caught_up = bool(self._drafted) and self._drafted[-1] is ids
+        if caught_up and not len(work.chunks) and len(inner) == len(leaves):
             self.pool.hold(DRAFT, ids, cached + held)
             shape = PassShape(int(np.add.reduce(cached)), len(inner), float(np.dot(nodes, cached)) + len(inner), 0)
         else:
@@ -263,7 +264,8 @@ class Ledger:
         self.finished += len(ids)
 
     def _evict(self, ids: Ids, running: Ids) -> None:
-        if not self._admitted[ids].all() or np.isin(ids, running).any():
+        known = ids.min() >= 0 and ids.max() < len(self._live) and len(np.unique(ids)) == len(ids)
+        if not known or not self._admitted[ids].all() or np.isin(ids, running).any():
             raise IllegalPass("only a request that holds cache and does not run in the pass can be evicted")
         self._leave(ids)
         self.progress.preemptions[ids] += 1
