@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,24 @@ def _read_only(array: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+class _Line(Sequence[int]):
+    """A line of requests that can be looked at, not changed."""
+
+    __slots__ = ("_requests",)
+
+    def __init__(self, requests: Any) -> None:
+        self._requests = requests
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._requests)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._requests[place]
 
 
 class LedgerView:
@@ -40,12 +58,12 @@ class LedgerView:
         self.first_token_s = _read_only(progress.first_token_s)
         self.first_decode_s = _read_only(progress.first_decode_s)
         self._ledger = ledger
+        self._waiting = _Line(ledger.waiting)
 
     @property
     def waiting(self) -> Sequence[int]:
         """Arrived requests without cache, in order of arrival."""
-        waiting: Sequence[int] = self._ledger.waiting
-        return waiting
+        return self._waiting
 
     @property
     def resident(self) -> Ids:

@@ -61,6 +61,8 @@ class _Proposals:
 class SimulatedBackend:
     """Answers passes from the world, in the time that the true latency model gives.
 
+    A forest lives until trees are grown from roots again after a verification; then its slots are used anew.
+
     Parameters
     ----------
     world : what the future holds.
@@ -73,6 +75,7 @@ class SimulatedBackend:
         self._truth = truth
         self._view = view
         self._proposals = _Proposals(4096)
+        self._verified = False
 
     def draft(self, work: Draft, shape: PassShape) -> tuple[Forest, float]:
         """Return the forest grown by each leaf's likeliest tokens, and the seconds of one draft pass."""
@@ -110,7 +113,7 @@ class SimulatedBackend:
             nodes = slice(forest.rows, None)
             right = self._proposals.right(forest.slot[nodes], forest.token[nodes])
             matched = np.bincount(forest.row[nodes][right], minlength=len(ids))
-            self._proposals.used = 0
+        self._verified = True
         left = self._world.output_tokens[ids] - emitted
         tokens = np.where(complete, np.minimum(matched + 1, left), 0)
         return Emitted(tokens, np.minimum(matched, tokens), matched, tokens == left), seconds
@@ -122,6 +125,8 @@ class SimulatedBackend:
         roots = leaves < forest.rows
         root_count = int(np.count_nonzero(roots))
         if root_count == len(leaves):
+            if self._verified:
+                self._verified, proposals.used = False, 0
             keys = tape.on_path(requests, self._view.emitted_tokens[requests])
             on = np.ones(len(leaves), dtype=np.bool_)
         else:
