@@ -16,21 +16,72 @@ Deviations:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
 from specsim.forest import Forest
 from specsim.protocols import Step, View
-from specsim.request import Bools, Floats, Ids, Ints
-from specsim.schedulers.batching import Admission, decoding, prompt_chunks, seats
-from specsim.schedulers.parameters import at_least, share
-from specsim.schedulers.sarathi import chunk_sizes
+from specsim.request import Bools, Floats, Ids
+from specsim.schedulers.composed import Composed
+from specsim.schedulers.parameters import at_least
+from specsim.schedulers.parts import Growing, Rows
+from specsim.schedulers.sarathi import Chunked
 from specsim.schedulers.selection import Cap, Order, select
-from specsim.schedulers.speculation import believed_verify_s, grow_trees, trees_fit
+from specsim.schedulers.speculation import believed_verify_s, grow_trees
 from specsim.schedulers.tree_shape import ShapeRule
-from specsim.work import Draft, Verify
+from specsim.work import Emitted
+
+
+@dataclass(frozen=True, slots=True)
+class SloTrees:
+    """The speculation part of `AdaServe`, with the parameters of the same names."""
+
+    verify_tokens: int
+    shape: ShapeRule
+    order: Order
+    cap: Cap
+    slo_share: float
+    time_margin: float
+
+    def __post_init__(self) -> None:
+        at_least(1, verify_tokens=self.verify_tokens)
+        at_least(0, slo_share=self.slo_share, time_margin=self.time_margin)
+
+    @property
+    def drafts(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def widest(self) -> int:
+        """The most children of one node that a draft pass is ever asked for."""
+        return self.shape.widest
+
+    def most_nodes(self, requests: int) -> int:
+        """Return the size of a candidate tree in a step with so many decoding requests."""
+        depth, width = self.shape(requests)
+        return depth * width
+
+    def grow(self, view: View, rows: Rows) -> Growing:
+        """Yield d draft passes and return the selected trees."""
+        depth, width = self.shape(rows.decoding)
+        forest = yield from grow_trees(view, rows.requests, rows.fed, rows.decoding, depth, width)
+        return forest.subset(self._chosen(view, rows, forest)) if forest.draft_nodes else forest
+
+    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+        """Keep nothing."""
+
+    def _chosen(self, view: View, rows: Rows, forest: Forest) -> Bools:
+        n = rows.decoding
+        tree_tokens = min(max(self.verify_tokens - n, 0), forest.draft_nodes)
+        step_s = self.time_margin * believed_verify_s(view, rows.requests, rows.chunks, tree_tokens)
+        need = np.zeros(len(rows.requests))
+        need[:n] = self.cap(tokens_needed(view, rows.requests[:n], step_s), int(forest.depth[-1]))
+        most_nodes = int(self.slo_share * self.verify_tokens / n)
+        prompts = len(rows.requests) - n
+        return select(forest, need, self.order(need), most_nodes, max(self.verify_tokens, n) + prompts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +108,14 @@ class AdaServe:
     prefill_tokens: int
     max_requests: int
     watermark: float
+    _parts: Composed = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        at_least(1, max_requests=self.max_requests, prefill_tokens=self.prefill_tokens)
-        at_least(0, slo_share=self.slo_share, time_margin=self.time_margin)
-        share(watermark=self.watermark)
         if self.max_requests > self.verify_tokens:
             raise ValueError(f"max_requests={self.max_requests} exceeds verify_tokens={self.verify_tokens}")
+        batching = Chunked(self.max_requests, self.prefill_tokens, self.prefill, self.watermark)
+        trees = SloTrees(self.verify_tokens, self.shape, self.order, self.cap, self.slo_share, self.time_margin)
+        object.__setattr__(self, "_parts", Composed(batching, trees))
 
     @property
     def widest(self) -> int:
@@ -72,66 +124,7 @@ class AdaServe:
 
     def step(self, view: View) -> Step:
         """Yield d draft passes, select, and yield one verification."""
-        rows = self._rows(view)
-        if not len(rows.requests):
-            return
-        depth, width = self.shape(rows.decoding)
-        if len(rows.evicted) or not trees_fit(view, *rows.passes, rows.decoding, depth * width, rows.fed):
-            yield Verify(*rows.passes, Forest.roots(len(rows.requests)), rows.evicted)
-            return
-        if not rows.decoding and rows.fed.any():
-            yield Draft(rows.requests, rows.fed, Forest.roots(len(rows.requests)))
-        forest = yield from grow_trees(view, rows.requests, rows.fed, rows.decoding, depth, width)
-        if forest.draft_nodes:
-            forest = forest.subset(self._chosen(view, rows, forest))
-        yield Verify(*rows.passes, forest)
-
-    def _rows(self, view: View) -> _Rows:
-        resident = view.resident
-        decodes = decoding(view, resident)
-        decoders = int(np.count_nonzero(decodes))
-        sizes = chunk_sizes(view.pending(resident), decodes, decoders + self.prefill_tokens)
-        keep, free_bytes = seats(view, resident, sizes)
-        running = keep & (sizes > 0)
-        requests, chunks = resident[running], sizes[running]
-        if view.waiting and keep.all():
-            admission = Admission(self.max_requests, self.watermark, drafting=True)
-            left = self.prefill_tokens + decoders - int(chunks.sum())
-            prompts = prompt_chunks(view, admission, left, free_bytes)
-            requests = np.concatenate((requests, prompts.requests))
-            chunks = np.concatenate((chunks, prompts.tokens))
-        decodes = decoding(view, requests)
-        if self.prefill == "first" and not decodes.all():
-            requests, chunks, decodes = requests[~decodes], chunks[~decodes], decodes[~decodes]
-        fed = view.draft_pending(requests)
-        if not decodes.all():
-            order = np.argsort(~decodes, kind="stable")
-            fed = np.where(decodes, fed, np.minimum(fed, chunks))[order]
-            requests, chunks = requests[order], chunks[order]
-        return _Rows(requests, chunks, int(np.count_nonzero(decodes)), fed, resident[~keep])
-
-    def _chosen(self, view: View, rows: _Rows, forest: Forest) -> Bools:
-        n = rows.decoding
-        tree_tokens = min(self.verify_tokens - n, forest.draft_nodes)
-        step_s = self.time_margin * believed_verify_s(view, *rows.passes, tree_tokens)
-        need = np.zeros(len(rows.requests))
-        need[:n] = self.cap(tokens_needed(view, rows.requests[:n], step_s), int(forest.depth[-1]))
-        most_nodes = int(self.slo_share * self.verify_tokens / n)
-        return select(forest, need, self.order(need), most_nodes, self.verify_tokens + len(need) - n)
-
-
-class _Rows(NamedTuple):
-    """Rows of the coming verification, the `decoding` ones first; `fed` (n,) tokens for the drafter's cache."""
-
-    requests: Ids
-    chunks: Ints
-    decoding: int
-    fed: Ints
-    evicted: Ids
-
-    @property
-    def passes(self) -> tuple[Ids, Ints]:
-        return self.requests, self.chunks
+        return self._parts.step(view)
 
 
 def tokens_needed(view: View, requests: Ids, step_s: float) -> Floats:

@@ -15,7 +15,8 @@ from specsim.forest import Forest
 from specsim.protocols import Step, View
 from specsim.schedulers.batching import Admission, seats, whole_prompts
 from specsim.schedulers.parameters import at_least, share
-from specsim.work import Verify
+from specsim.schedulers.parts import Rows
+from specsim.work import Emitted, Verify
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,31 @@ class Continuous:
                 yield Verify(prompts.requests, prompts.tokens, Forest.roots(len(prompts.requests)))
                 return
         yield decode(view)
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillFirst:
+    """The batching part of `Continuous`, with the same parameters."""
+
+    max_requests: int
+    prefill_tokens: int
+    watermark: float
+
+    def __post_init__(self) -> None:
+        at_least(1, max_requests=self.max_requests, prefill_tokens=self.prefill_tokens)
+        share(watermark=self.watermark)
+
+    def rows(self, view: View, drafting: bool) -> Rows:
+        """Return waiting prompts where some fit, else everybody who decodes."""
+        if view.waiting:
+            prompts = whole_prompts(view, Admission(self.max_requests, self.watermark, drafting), self.prefill_tokens)
+            if len(prompts.requests):
+                return Rows(*prompts, 0, view.draft_pending(prompts.requests))
+        plain = decode(view)
+        return Rows(plain.requests, plain.chunks, len(plain.requests), view.draft_pending(plain.requests), plain.evict)
+
+    def learn(self, view: View, rows: Rows, answer: Emitted, start_s: float) -> None:
+        """Keep nothing."""
 
 
 def decode(view: View) -> Verify:

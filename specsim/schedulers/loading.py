@@ -172,8 +172,10 @@ def _check_type(hint: Any, value: Any, where: str) -> None:
             raise SpecsimError(f"{where}: {value!r} is unknown{nearest(str(value), map(str, choices))}")
     elif origin is Callable:
         _check_callable(typing.get_args(hint)[0], value, where)
-    elif getattr(hint, "_is_protocol", False) and not callable(value):
-        raise SpecsimError(f"{where}: {value!r} is no {hint.__name__}; expected a _target_ and its arguments")
+    elif getattr(hint, "_is_protocol", False):
+        wanted = [name for name in vars(hint) if name == "__call__" or not name.startswith("_")]
+        if not all(hasattr(value, name) for name in wanted):
+            raise SpecsimError(f"{where}: {value!r} is no {hint.__name__}; expected a _target_ and its arguments")
     elif hint in _KINDS:
         kinds, expected = _KINDS[hint]
         if not isinstance(value, kinds) or (isinstance(value, bool) and hint is not bool):

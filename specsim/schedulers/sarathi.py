@@ -8,6 +8,7 @@ Deviations: none known.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -16,7 +17,8 @@ from specsim.protocols import Step, View
 from specsim.request import Bools, Ints
 from specsim.schedulers.batching import Admission, decoding, prompt_chunks, seats
 from specsim.schedulers.parameters import at_least, share
-from specsim.work import Verify
+from specsim.schedulers.parts import Rows, rows_of
+from specsim.work import Emitted, Verify
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,46 @@ class Sarathi:
             requests = np.concatenate((requests, prompts.requests))
             tokens = np.concatenate((tokens, prompts.tokens))
         yield Verify(requests, tokens, Forest.roots(len(requests)), resident[~keep])
+
+
+@dataclass(frozen=True, slots=True)
+class Chunked:
+    """A batching part: all decodes, and prompt chunks beside or before them.
+
+    Parameters
+    ----------
+    max_requests : most requests that hold cache. watermark : share of the cache left free on admission.
+    prefill_tokens : prompt tokens of a pass.
+    prefill : "mixed" puts chunks beside the decodes, "first" lets them run alone first.
+    """
+
+    max_requests: int
+    prefill_tokens: int
+    prefill: Literal["mixed", "first"]
+    watermark: float
+
+    def __post_init__(self) -> None:
+        at_least(1, max_requests=self.max_requests, prefill_tokens=self.prefill_tokens)
+        share(watermark=self.watermark)
+
+    def rows(self, view: View, drafting: bool) -> Rows:
+        """Return decodes and prompt chunks; new prompts only where nobody has to be preempted."""
+        resident = view.resident
+        decodes = decoding(view, resident)
+        budget = int(np.count_nonzero(decodes)) + self.prefill_tokens
+        sizes = chunk_sizes(view.pending(resident), decodes, budget)
+        keep, free_bytes = seats(view, resident, sizes)
+        running = keep & (sizes > 0)
+        requests, chunks = resident[running], sizes[running]
+        if view.waiting and keep.all():
+            admission = Admission(self.max_requests, self.watermark, drafting)
+            prompts = prompt_chunks(view, admission, budget - int(chunks.sum()), free_bytes)
+            requests = np.concatenate((requests, prompts.requests))
+            chunks = np.concatenate((chunks, prompts.tokens))
+        return rows_of(view, requests, chunks, resident[~keep], first=self.prefill == "first")
+
+    def learn(self, view: View, rows: Rows, answer: Emitted, start_s: float) -> None:
+        """Keep nothing."""
 
 
 def chunk_sizes(pending: Ints, decodes: Bools, budget: int) -> Ints:

@@ -17,8 +17,9 @@ from specsim.protocols import Step, View
 from specsim.schedulers.batching import Admission, Chunks, whole_prompts
 from specsim.schedulers.continuous import decode
 from specsim.schedulers.parameters import at_least, share
+from specsim.schedulers.parts import Growing, Rows
 from specsim.schedulers.speculation import grow_trees, trees_fit
-from specsim.work import Draft, Verify
+from specsim.work import Draft, Emitted, Verify
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,37 @@ class VllmSpec:
             return
         forest = yield from grow_trees(view, running, fed, len(running), self.draft_tokens, width=1)
         yield Verify(running, ones, forest)
+
+
+@dataclass(frozen=True, slots=True)
+class FixedChains:
+    """A speculation part: chains of `draft_tokens` for everybody, always; 0 never drafts."""
+
+    draft_tokens: int
+
+    def __post_init__(self) -> None:
+        at_least(0, draft_tokens=self.draft_tokens)
+
+    @property
+    def drafts(self) -> bool:
+        """Unless the chains are empty."""
+        return self.draft_tokens > 0
+
+    @property
+    def widest(self) -> int:
+        """One child a node."""
+        return 1
+
+    def most_nodes(self, requests: int) -> int:
+        """Return the length of a chain."""
+        return self.draft_tokens
+
+    def grow(self, view: View, rows: Rows) -> Growing:
+        """Yield a draft pass per token and return the chains."""
+        return grow_trees(view, rows.requests, rows.fed, rows.decoding, self.draft_tokens, width=1)
+
+    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+        """Keep nothing."""
 
 
 def prefill(view: View, prompts: Chunks, drafting: bool) -> Step:

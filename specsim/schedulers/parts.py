@@ -1,0 +1,86 @@
+"""The two parts that a composed scheduler is made of: who runs (batching) and how far it speculates (speculation)."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from specsim.forest import Forest
+from specsim.protocols import View
+from specsim.request import Bools, Ids, Ints
+from specsim.schedulers.batching import decoding
+from specsim.work import NOBODY, Draft, Emitted
+
+
+class Rows(NamedTuple):
+    """Rows of the coming verification, those that decode first.
+
+    Attributes
+    ----------
+    requests, chunks : (n,) as in `Verify`.
+    decoding : number of rows that decode; the others read prompts.
+    fed : (n,) tokens that the drafter's cache lacks and would be fed along.
+    evicted : (m,) requests that give up their cache.
+    """
+
+    requests: Ids
+    chunks: Ints
+    decoding: int
+    fed: Ints
+    evicted: Ids = NOBODY
+
+
+Growing = Generator[Draft, Forest, Forest]
+"""Yields draft passes, is sent their forests, returns the forest to verify."""
+
+
+class Batching(Protocol):
+    """Who runs."""
+
+    def rows(self, view: View, drafting: bool) -> Rows:
+        """Return the rows of the next verification; `drafting` says whether the drafter caches prompts too."""
+        ...
+
+    def learn(self, view: View, rows: Rows, answer: Emitted, start_s: float) -> None:
+        """Hear how a verification whose step began at `start_s` went; `view.now_s` is when it ended."""
+        ...
+
+
+class Speculation(Protocol):
+    """How far to speculate for the rows that decode."""
+
+    @property
+    def drafts(self) -> bool:
+        """Whether it ever drafts; then the drafter's cache is kept for prompts too."""
+        ...
+
+    @property
+    def widest(self) -> int:
+        """The most children of one node that it ever asks for."""
+        ...
+
+    def most_nodes(self, requests: int) -> int:
+        """Return the most tree nodes of one request in a step with so many decoding ones."""
+        ...
+
+    def grow(self, view: View, rows: Rows) -> Growing:
+        """Yield draft passes, the first of which feeds `rows.fed`, and return the forest to verify."""
+        ...
+
+    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+        """Hear what was accepted of `forest`."""
+        ...
+
+
+def rows_of(view: View, requests: Ids, chunks: Ints, evicted: Ids = NOBODY, *, first: bool = False) -> Rows:
+    """Return rows with the decoding ones in front; with `first`, prompts run alone where there are any."""
+    decodes = decoding(view, requests)
+    fed = view.draft_pending(requests)
+    if decodes.all():
+        return Rows(requests, chunks, len(requests), fed, evicted)
+    fed = np.where(decodes, fed, np.minimum(fed, chunks))
+    order: Bools | Ints = ~decodes if first else np.argsort(~decodes, kind="stable")
+    count = 0 if first else int(np.count_nonzero(decodes))
+    return Rows(requests[order], chunks[order], count, fed[order], evicted)
