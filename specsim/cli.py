@@ -116,8 +116,9 @@ def _run(arguments: argparse.Namespace) -> int:
         return 0
     runs = execution.run_all(ready, execution.folders(root, chosen), progress=True)
     _say_notes([run.notes for run in runs])
-    print(comparison_table([(execution.label(p, chosen), run.metrics) for p, run in zip(chosen, runs, strict=True)]))
-    print(root)
+    labels = [execution.label(point, chosen) for point in chosen]
+    print(comparison_table([(named, run.metrics) for named, run in zip(labels, runs, strict=True)]))
+    print(execution.write_table(root, labels, runs))
     return 0
 
 
@@ -158,6 +159,8 @@ def _plot(arguments: argparse.Namespace) -> int:
     from specsim.api import load_run
 
     runs = [load_run(folder) for folder in arguments.runs]
+    if len(runs) == 1 and runs[0].passes is None:
+        print("note: no timeline; a run with passes=true keeps what it needs")
     for path in execution.plot(runs, arguments.out):
         print(path)
     return 0

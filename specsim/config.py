@@ -61,7 +61,7 @@ def _belief(chosen: str | None) -> dict[str, Any] | None:
     if chosen is None:
         return None
     if is_path(chosen):
-        return _yaml(Path(chosen).expanduser())
+        return _yaml(Path(chosen).expanduser(), "belief=")
     if chosen not in names("profile"):
         raise SpecsimError(f"belief={chosen}: unknown{nearest(chosen, names('profile'))}")
     return _yaml(shipped("conf") / "profile" / f"{chosen}.yaml")
@@ -127,7 +127,7 @@ def _from_elsewhere(group: str, node: Any, point: Point) -> Any:
 
         given = defaults_of(_installed()[chosen])
     else:
-        given = _yaml(Path(chosen).expanduser())
+        given = _yaml(Path(chosen).expanduser(), f"{group}=")
         if "defaults" in given:
             raise SpecsimError(f"{chosen}: defaults: expected every key in this one file")
     below = {key.partition(".")[2]: value for key, value in point.items() if key.startswith(f"{group}.")}
@@ -171,24 +171,26 @@ def _shipped_schedulers() -> frozenset[str]:
     return frozenset(path.stem for path in (shipped("conf") / "scheduler").glob("*.yaml"))
 
 
-def _yaml(path: Path) -> dict[str, Any]:
+def _yaml(path: Path, key: str = "") -> dict[str, Any]:
     import yaml
     from omegaconf._utils import get_yaml_loader
 
     try:
         loaded = yaml.load(path.read_text(encoding="utf-8"), Loader=get_yaml_loader())
     except FileNotFoundError:
-        raise SpecsimError(f"{path}: no such file{beside(path)}") from None
+        raise SpecsimError(f"{key}{path}: no such file{beside(path)}") from None
     except IsADirectoryError:
-        raise SpecsimError(f"{path}: is a folder; expected a YAML file") from None
+        raise SpecsimError(f"{key}{path}: is a folder; expected a YAML file") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise SpecsimError(f"{path}: cannot be read: {first_line(error)}") from None
+        raise SpecsimError(f"{key}{path}: cannot be read: {first_line(error)}") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
-        raise SpecsimError(f"{path}{line}: no YAML: {getattr(error, 'problem', None) or first_line(error)}") from None
+        raise SpecsimError(
+            f"{key}{path}{line}: no YAML: {getattr(error, 'problem', None) or first_line(error)}"
+        ) from None
     if not isinstance(loaded, dict):
-        raise SpecsimError(f"{path}: expected keys and values")
+        raise SpecsimError(f"{key}{path}: expected keys and values")
     return loaded
 
 

@@ -167,7 +167,7 @@ def execute(config: Mapping[str, Any], folder: Path | None, *, progress: bool = 
     metrics = summarise(table, record.totals, experiment.window)
     requests, tape = experiment.simulation.requests, experiment.simulation.world.tape
     metrics["specsim"]["acceptance"] = calibration(tape, requests.slo_class, requests.class_names)
-    notes = experiment.notes + _out_of_range(record.totals)
+    notes = experiment.notes + _out_of_range(record.totals) + _rejected(metrics)
     provenance = _provenance(experiment, notes, started, loop_s, record.totals.iterations)
     if folder is not None:
         write_run(folder, table=table, metrics=metrics, config=config, provenance=provenance, passes=record.passes)
@@ -177,6 +177,17 @@ def execute(config: Mapping[str, Any], folder: Path | None, *, progress: bool = 
 
         passes = DataFrame({name: record.passes[name] for name in PASS_COLUMNS})
     return Run(metrics, config, provenance, table, passes, folder, notes)
+
+
+def write_table(root: Path, labels: Sequence[Mapping[str, str]], runs: Sequence[Run]) -> Path:
+    """Write ``table.csv`` of a sweep below `root`: what differs, then every number of each run's metrics."""
+    from pandas import json_normalize
+
+    rows = [{**named, **run.metrics} for named, run in zip(labels, runs, strict=True)]
+    path = root / "table.csv"
+    partial = path.with_suffix(".tmp")
+    json_normalize(rows).to_csv(partial, index=False)
+    return partial.replace(path)
 
 
 def plot(runs: Sequence[StoredRun], out: Path | None = None) -> list[Path]:
@@ -239,6 +250,13 @@ def _out_of_range(totals: RunTotals) -> tuple[str, ...]:
     if not outside:
         return ()
     return (f"{outside} of {passes} passes lie outside the range the profile was fitted on: extrapolated",)
+
+
+def _rejected(metrics: Mapping[str, Any]) -> tuple[str, ...]:
+    count = sum(metrics["specsim"]["rejected"].values())
+    if not count:
+        return ()
+    return (f"{count} requests rejected: prompt and max_tokens exceed the cache of both models on one replica",)
 
 
 def _trace_facts(source: TraceSource) -> dict[str, Any]:

@@ -63,7 +63,8 @@ def prepare(config: Mapping[str, Any]) -> Experiment:
     if window is not None and not ((trace.arrival_s >= window[0]) & (trace.arrival_s <= window[1])).any():
         last = f"{trace.arrival_s[-1]:g}"
         raise SpecsimError(f"metrics.window: no request arrives in {list(window)}; the last one arrives at {last} s")
-    promised = promise(mix, trace, seed=seed, baseline_s=truth.baseline_s, slo_scale=slo_scale)
+    baseline_s, baseline_note = _baseline_s(config["trace"], truth)
+    promised = promise(mix, trace, seed=seed, baseline_s=baseline_s, slo_scale=slo_scale)
     tape = draw_tape(acceptance, promised.acceptance, promised.requests.slo_class, trace.row, seed)
     widest = getattr(factory(), "widest", 1)
     if widest > tape.width:
@@ -78,6 +79,7 @@ def prepare(config: Mapping[str, Any]) -> Experiment:
         belief=belief,
         memory=_memory(truth, _whole(config, "block_tokens", 1)),
         scheduler=factory,
+        selection_s=_number(config, "selection_s", above=False),
         selection_token_s=_number(config, "selection_token_s", above=False),
         replicas=_whole(config, "replicas", 1),
         keep_passes=_flag(config, "passes"),
@@ -85,6 +87,7 @@ def prepare(config: Mapping[str, Any]) -> Experiment:
     cut = int((trace.output_tokens > promised.output_tokens).sum())
     notes = (
         trace.source.note,
+        baseline_note,
         f"{cut} outputs are longer than their class's max_tokens and end there" if cut else None,
     )
     return Experiment(
@@ -94,6 +97,19 @@ def prepare(config: Mapping[str, Any]) -> Experiment:
         window,
         trace.source,
         tuple(note for note in notes if note),
+    )
+
+
+def _baseline_s(trace: Mapping[str, Any], truth: Profile) -> tuple[float, str | None]:
+    """Return the baseline latency that ratios are multiples of: the trace's own for this model, else the profile's."""
+    stated: Mapping[str, float] = trace.get("baselines_s") or {}
+    if not stated:
+        return truth.baseline_s, None
+    if truth.target.name in stated:
+        return float(stated[truth.target.name]), None
+    return truth.baseline_s, (
+        f"the trace states no baseline latency for {truth.target.name}: its ratios are multiples of the profile's "
+        f"{truth.baseline_s * 1000:.1f} ms"
     )
 
 
@@ -140,7 +156,8 @@ def _number(config: Mapping[str, Any], key: str, *, above: bool = True) -> float
     value = config[key]
     right_kind = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
     if not right_kind or not (SMALLEST <= value <= LARGEST or (value == 0 and not above)):
-        raise SpecsimError(f"{key}: {value!r} is not a number {'above' if above else 'at least'} 0")
+        low = f"{SMALLEST:g}" if above else "0"
+        raise SpecsimError(f"{key}: {value!r} is not a number between {low} and {LARGEST:g}")
     return float(value)
 
 

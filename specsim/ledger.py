@@ -142,7 +142,8 @@ class Ledger:
         caught_up = bool(self._drafted) and self._drafted[-1] is ids
         if caught_up and not len(work.chunks) and len(inner) == len(leaves):
             self.pool.hold(DRAFT, ids, cached + held)
-            shape = PassShape(int(np.add.reduce(cached)), len(inner), float(np.dot(nodes, cached)) + len(inner), 0)
+            context = int(np.dot(cached, nodes > 0))
+            shape = PassShape(context, len(inner), float(np.dot(nodes, cached)) + len(inner), 0)
         else:
             chunks = work.chunks if len(work.chunks) else np.zeros_like(ids)
             self._check_fed(work, cached, chunks)
@@ -274,4 +275,4 @@ class Ledger:
 
 def _shape(cached: Ints, chunks: Ints, queries: Ints, prefill_tokens: int) -> PassShape:
     pairs = float(np.dot(queries, cached + chunks + 1)) - float(np.dot(chunks, chunks + 1)) / 2
-    return PassShape(int(np.add.reduce(cached)), int(np.add.reduce(queries)), pairs, prefill_tokens)
+    return PassShape(int(np.dot(cached, queries > 0)), int(np.add.reduce(queries)), pairs, prefill_tokens)

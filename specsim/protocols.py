@@ -17,7 +17,8 @@ class PassShape(NamedTuple):
     ----------
     context_tokens : cached tokens read, once per request whatever its tree (SmartSpec's N_context).
     batched_tokens : query tokens, roots and tree nodes included (SmartSpec's N_batched).
-    attention_pairs : sum over query tokens of the keys each attends to.
+    attention_pairs : sum over query tokens of the keys each attends to; of its own tree, a node is taken to see itself
+        alone, which leaves out a fraction of depth / context.
     prefill_tokens : those of the batched tokens that belong to chunks of rows which are not decoding.
     """
 

@@ -36,7 +36,8 @@ class Simulation:
     truth, belief : the latency that passes take, and the latency that schedulers believe in.
     memory : key-value pool of each replica.
     scheduler : makes a fresh scheduler for a replica.
-    selection_token_s : seconds that a scheduler thinks per candidate token before a verification.
+    selection_s, selection_token_s : seconds that a scheduler thinks, and seconds more per candidate token, before it
+        verifies another forest than the one it was last drafted.
     replicas : servers; requests are dealt to them round robin.
     keep_passes : keep one row per pass.
     """
@@ -47,6 +48,7 @@ class Simulation:
     belief: Belief
     memory: Memory
     scheduler: Callable[[], Scheduler]
+    selection_s: float = 0.0
     selection_token_s: float = 0.0
     replicas: int = 1
     keep_passes: bool = False
@@ -77,8 +79,10 @@ def run(simulation: Simulation, progress: Progress | None = None) -> Record:
         env.process(replica.serve())
     env.process(arrivals(env, simulation.requests, replicas, lambda request: request % len(replicas)))
     if progress is not None:
-        env.process(_report(env, replicas, len(simulation.requests), progress))
+        recorder.watch = lambda: progress(sum(each.ledger.finished + len(each.ledger.rejected) for each in replicas))
     env.run()
+    if progress is not None:
+        progress(len(simulation.requests))
     return _record(simulation, [replica.ledger for replica in replicas], recorder)
 
 
@@ -88,20 +92,11 @@ def _replica(env: simpy.Environment, name: int, simulation: Simulation, recorder
     backend = SimulatedBackend(simulation.world, simulation.truth, view)
 
     def thinking(work: Pass, basis: Any) -> float:
-        candidates = basis.draft_nodes if isinstance(work, Verify) and isinstance(basis, Forest) else 0
-        return simulation.selection_token_s * candidates
+        if not isinstance(work, Verify) or not isinstance(basis, Forest) or work.forest is basis:
+            return 0.0
+        return simulation.selection_s + simulation.selection_token_s * basis.draft_nodes
 
     return Replica(env, name, ledger, view, simulation.scheduler(), backend, thinking, recorder.book)
-
-
-def _report(env: simpy.Environment, replicas: list[Replica], requests: int, progress: Progress) -> Any:
-    step_s = 1.0
-    while True:
-        ended = sum(replica.ledger.finished + len(replica.ledger.rejected) for replica in replicas)
-        progress(ended)
-        if ended == requests:
-            return
-        yield env.timeout(step_s)
 
 
 def _record(simulation: Simulation, ledgers: list[Ledger], recorder: Recorder) -> Record:

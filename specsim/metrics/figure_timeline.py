@@ -21,7 +21,7 @@ MOST_SPANS = 240
 
 
 def timeline(passes: DataFrame) -> Figure:
-    """Return four panels over seconds: requests, tokens per target pass, depth, emitted tokens per s.
+    """Return five panels over seconds: requests in a pass, waiting, tokens per pass, depth, emitted tokens per second.
 
     Each value is the mean of the target passes that start within one of at most `MOST_SPANS` equal spans of
     time, weighted by their seconds.
@@ -34,11 +34,12 @@ def timeline(passes: DataFrame) -> Figure:
     }
     emitted = np.histogram(verify["start_s"], edges, weights=verify["emitted_tokens"])[0] / np.diff(edges)
     with style():
-        figure = new_figure(5.4)
-        batch, tokens, depth, rate = figure.subplots(4, 1, sharex=True)
-        _line(batch, edges, column["requests"], PALETTE[0], "in the pass")
-        _line(batch, edges, column["queued"], PALETTE[4], "waiting", "--")
-        batch.set_ylabel("Requests")
+        figure = new_figure(6.4)
+        batch, waiting, tokens, depth, rate = figure.subplots(5, 1, sharex=True)
+        _line(batch, edges, column["requests"], PALETTE[0], "")
+        batch.set_ylabel("Requests\nin the pass")
+        _line(waiting, edges, column["queued"], PALETTE[4], "")
+        waiting.set_ylabel("Requests\nwaiting")
         _stack(tokens, edges, column)
         tokens.set_ylabel("Tokens per\ntarget pass")
         _line(depth, edges, column["depth"], PALETTE[2], "")
@@ -47,9 +48,8 @@ def timeline(passes: DataFrame) -> Figure:
         rate.set_ylabel("Emitted\n(tokens/s)")
         rate.set_xlabel("Simulated time (s)")
         depth.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
-        for axes in (batch, tokens):
-            axes.legend(loc="lower left", bbox_to_anchor=(0.0, 0.97), ncols=3, borderaxespad=0.2)
-        for axes in (batch, tokens, depth, rate):
+        tokens.legend(loc="lower left", bbox_to_anchor=(0.0, 0.97), ncols=3, borderaxespad=0.2)
+        for axes in (batch, waiting, tokens, depth, rate):
             axes.set_ylim(0, 1.08 * axes.dataLim.y1 or 1)
             axes.set_xlim(edges[0], edges[-1])
         figure.align_ylabels()

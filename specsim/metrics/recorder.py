@@ -14,6 +14,7 @@ from specsim.metrics.schema import DRAFT_PASS, PASS_COLUMNS, VERIFY_PASS, RunTot
 from specsim.protocols import Belief, PassShape
 from specsim.work import Draft, Pass
 
+WATCHED_EVERY = 64
 CODES = {"float64": "d", "int8": "b", "int32": "i", "int64": "q"}
 
 
@@ -22,7 +23,7 @@ def _columns() -> dict[str, array[Any]]:
 
 
 class Recorder:
-    """Keeps what happened in every pass; hand `book` to the engine.
+    """Keeps what happened in every pass; hand `book` to the engine. `watch` is called every so many iterations.
 
     Parameters
     ----------
@@ -38,6 +39,7 @@ class Recorder:
         self._gaps = array("d")
         self._gap_owners = array("q")
         self._out_of_range = 0
+        self.watch: Callable[[], None] | None = None
         self.iterations = 0
         self.draft_passes = 0
         self._prefill_s = self._selection_s = 0.0
@@ -68,6 +70,8 @@ class Recorder:
             self.draft_passes += 1
         else:
             self.iterations += 1
+            if self.watch is not None and self.iterations % WATCHED_EVERY == 0:
+                self.watch()
             self._gaps.frombytes(gaps.seconds.tobytes())
             self._gap_owners.frombytes(gaps.requests.tobytes())
         if self._passes is not None:

@@ -114,6 +114,8 @@ def read_run(folder: Path) -> StoredRun:
         written by a newer schema than this version reads.
     """
     folder = Path(folder)
+    if folder.is_file():
+        raise SpecsimError(f"{str(folder)!r} is a file; expected a run folder")
     if not folder.is_dir():
         raise SpecsimError(f"no run folder {str(folder)!r}{beside(folder)}")
     if not is_run(folder):

@@ -11,7 +11,8 @@ Deviations:
 - The paper does not say how prompts are read: here chunks of at most `prefill_tokens` ride on the verification
   (`prefill: mixed`), or passes of their own go first (`prefill: first`).
 - n > B is not treated: no more than `max_requests` <= B are admitted.
-- Where memory is short for trees, the step decodes plainly.
+- Where memory is short, the candidate trees are narrowed, then shortened, until they fit both caches; a step in which
+  somebody has to be preempted decodes plainly.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from specsim.schedulers.parameters import at_least
 from specsim.schedulers.parts import Growing, Rows
 from specsim.schedulers.sarathi import Chunked
 from specsim.schedulers.selection import Cap, Order, select
-from specsim.schedulers.speculation import believed_verify_s, grow_trees
-from specsim.schedulers.tree_shape import ShapeRule
+from specsim.schedulers.speculation import believed_verify_s, fitting_shape, grow_trees
+from specsim.schedulers.tree_shape import ShapeRule, TreeShape
 from specsim.work import Emitted
 
 
@@ -51,22 +52,18 @@ class SloTrees:
 
     @property
     def drafts(self) -> bool:
-        """Always."""
-        return True
+        """Unless trees have no depth."""
+        return self.shape.deepest > 0
 
     @property
     def widest(self) -> int:
         """The most children of one node that a draft pass is ever asked for."""
         return self.shape.widest
 
-    def most_nodes(self, requests: int) -> int:
-        """Return the size of a candidate tree in a step with so many decoding requests."""
-        depth, width = self.shape(requests)
-        return depth * width
-
     def grow(self, view: View, rows: Rows) -> Growing:
-        """Yield d draft passes and return the selected trees."""
-        depth, width = self.shape(rows.decoding)
+        """Yield d draft passes and return the selected trees; none where the roots are all the budget."""
+        shape = self.shape(rows.decoding)
+        depth, width = fitting_shape(view, rows, shape) if rows.decoding < self.verify_tokens else TreeShape(0, 1)
         forest = yield from grow_trees(view, rows.requests, rows.fed, rows.decoding, depth, width)
         return forest.subset(self._chosen(view, rows, forest)) if forest.draft_nodes else forest
 
@@ -75,13 +72,13 @@ class SloTrees:
 
     def _chosen(self, view: View, rows: Rows, forest: Forest) -> Bools:
         n = rows.decoding
-        tree_tokens = min(max(self.verify_tokens - n, 0), forest.draft_nodes)
+        tree_tokens = min(self.verify_tokens - n, forest.draft_nodes)
         step_s = self.time_margin * believed_verify_s(view, rows.requests, rows.chunks, tree_tokens)
-        need = np.zeros(len(rows.requests))
-        need[:n] = self.cap(tokens_needed(view, rows.requests[:n], step_s), int(forest.depth[-1]))
-        most_nodes = int(self.slo_share * self.verify_tokens / n)
-        prompts = len(rows.requests) - n
-        return select(forest, need, self.order(need), most_nodes, max(self.verify_tokens, n) + prompts)
+        need = tokens_needed(view, rows.requests[:n], step_s)
+        capped = self.cap(need, int(forest.depth[-1]))
+        return select(
+            forest, capped, self.order(need), int(self.slo_share * self.verify_tokens / n), self.verify_tokens
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,13 @@ def decoding(view: View, ids: Ids) -> Bools:
     return lacking_one
 
 
+def lag(view: View, ids: Ids) -> Ints:
+    """Return the tokens that the drafter's cache lacks, (n,), none for those that could not use a draft any more."""
+    useful = view.max_tokens[ids] - view.emitted_tokens[ids] > 1
+    lacking: Ints = useful * view.draft_pending(ids)
+    return lacking
+
+
 def whole_prompts(view: View, admission: Admission, most_tokens: int) -> Chunks:
     """Return the waiting prompts of one prefill pass of at most `most_tokens`; a longer prompt goes alone."""
     chosen: list[tuple[int, int]] = []

@@ -2,7 +2,7 @@
 
 Paper: none; the parts are those of the papers' schedulers (docs/schedulers.md).
 Idea: who runs and how far it speculates are two decisions, and every pair of them is a scheduler.
-Deviations: where memory is short for trees, or somebody has to be preempted, the step decodes plainly.
+Deviations: where somebody has to be preempted, the step decodes plainly.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 from specsim.forest import Forest
 from specsim.protocols import Step, View
-from specsim.schedulers.parts import Batching, Rows, Speculation
-from specsim.schedulers.speculation import trees_fit
-from specsim.work import Draft, Verify
+from specsim.schedulers.parts import Batching, Speculation
+from specsim.work import Verify
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +34,8 @@ class Composed:
         if not len(rows.requests):
             return
         forest = Forest.roots(len(rows.requests))
-        if self._may_draft(view, rows):
-            if rows.decoding:
-                forest = yield from self.speculation.grow(view, rows)
-            elif rows.fed.any():
-                yield Draft(rows.requests, rows.fed, forest)
+        if self.speculation.drafts and not len(rows.evicted):
+            forest = yield from self.speculation.grow(view, rows)
         answer = yield Verify(rows.requests, rows.chunks, forest, rows.evicted)
         self.speculation.learn(view, rows, forest, answer)
         self.batching.learn(view, rows, answer, start_s)
-
-    def _may_draft(self, view: View, rows: Rows) -> bool:
-        if not self.speculation.drafts or len(rows.evicted):
-            return False
-        nodes = self.speculation.most_nodes(rows.decoding) if rows.decoding else 0
-        return trees_fit(view, rows.requests, rows.chunks, rows.decoding, nodes, rows.fed)

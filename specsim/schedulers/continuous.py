@@ -2,7 +2,8 @@
 
 Paper: Orca (Yu et al., OSDI 2022), as vLLM 0.x schedules without chunked prefill (Kwon et al., SOSP 2023).
 Idea: requests join and leave between iterations; while a waiting prompt fits, it is prefilled and decodes wait.
-Deviations: a preempted request is recomputed (vLLM's default for single sequences), never swapped.
+Deviations: a preempted request is recomputed (vLLM's default for single sequences), never swapped; a prompt longer
+than a pass goes alone, where vLLM 0.x refuses it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 
 from specsim.forest import Forest
 from specsim.protocols import Step, View
-from specsim.schedulers.batching import Admission, seats, whole_prompts
+from specsim.schedulers.batching import Admission, lag, seats, whole_prompts
 from specsim.schedulers.parameters import at_least, share
 from specsim.schedulers.parts import Rows
 from specsim.work import Emitted, Verify
@@ -65,9 +66,9 @@ class PrefillFirst:
         if view.waiting:
             prompts = whole_prompts(view, Admission(self.max_requests, self.watermark, drafting), self.prefill_tokens)
             if len(prompts.requests):
-                return Rows(*prompts, 0, view.draft_pending(prompts.requests))
+                return Rows(*prompts, 0, lag(view, prompts.requests))
         plain = decode(view)
-        return Rows(plain.requests, plain.chunks, len(plain.requests), view.draft_pending(plain.requests), plain.evict)
+        return Rows(plain.requests, plain.chunks, len(plain.requests), lag(view, plain.requests), plain.evict)
 
     def learn(self, view: View, rows: Rows, answer: Emitted, start_s: float) -> None:
         """Keep nothing."""

@@ -2,8 +2,9 @@
 
 Paper: the baseline that Orca (Yu et al. 2022) and vLLM (Kwon et al. 2023) argue against.
 Idea: fill a batch from the head of the line, prefill it, decode until its last request ends, then fill the next.
-Deviations: none is written down to deviate from; memory for `max_tokens` is reserved, so nothing is preempted. In
-LAPS-SD "FCFS" is an order only, in AdaServe v1 it is SLO-aware: neither is this.
+Deviations: none is written down to deviate from. The prompts of a batch run as one pass of any size; memory for
+`max_tokens` is reserved, so nothing is preempted. In LAPS-SD "FCFS" is an order only, in AdaServe v1 it is SLO-aware:
+neither is this.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import numpy as np
 from specsim.forest import Forest
 from specsim.protocols import View
 from specsim.request import Bools, Ids, Ints
-from specsim.schedulers.batching import decoding
+from specsim.schedulers.batching import decoding, lag
 from specsim.work import NOBODY, Draft, Emitted
 
 
@@ -61,12 +61,8 @@ class Speculation(Protocol):
         """The most children of one node that it ever asks for."""
         ...
 
-    def most_nodes(self, requests: int) -> int:
-        """Return the most tree nodes of one request in a step with so many decoding ones."""
-        ...
-
     def grow(self, view: View, rows: Rows) -> Growing:
-        """Yield draft passes, the first of which feeds `rows.fed`, and return the forest to verify."""
+        """Yield draft passes, the first of which feeds `rows.fed`, and return a forest that fits the memory."""
         ...
 
     def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
@@ -77,7 +73,7 @@ class Speculation(Protocol):
 def rows_of(view: View, requests: Ids, chunks: Ints, evicted: Ids = NOBODY, *, first: bool = False) -> Rows:
     """Return rows with the decoding ones in front; with `first`, prompts run alone where there are any."""
     decodes = decoding(view, requests)
-    fed = view.draft_pending(requests)
+    fed = lag(view, requests)
     if decodes.all():
         return Rows(requests, chunks, len(requests), fed, evicted)
     fed = np.where(decodes, fed, np.minimum(fed, chunks))

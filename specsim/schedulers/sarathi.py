@@ -2,7 +2,7 @@
 
 Paper: Sarathi-Serve (Agrawal et al., OSDI 2024); vLLM's chunked prefill.
 Idea: every pass carries all decodes and fills what is left of a token budget with prompt chunks, so no decode waits.
-Deviations: none known.
+Deviations: a prompt is admitted when all of it fits, but claims its cache chunk by chunk.
 """
 
 from __future__ import annotations

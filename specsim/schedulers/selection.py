@@ -44,11 +44,13 @@ def select(forest: Forest, need: Floats, order: Ints, most_nodes: int, budget: i
 
     Parameters
     ----------
-    need : (rows,) expected tokens to reach, the root's own 1 included (A_cap).
-    order : (rows,) rows in the order they are served.
+    need : (n,) expected tokens to reach, the root's own 1 included (A_cap), for the first n rows; the others have no
+        drafted nodes and are not charged.
+    order : (n,) those rows in the order they are served.
     most_nodes : n_max, drafted nodes that a request may take for its SLO.
-    budget : B, nodes in all, at least the number of roots.
+    budget : B, nodes in all, at least n.
     """
+    rows = len(need)
     chosen = np.zeros(len(forest), dtype=np.bool_)
     chosen[: forest.rows] = True
     if not forest.draft_nodes:
@@ -56,15 +58,15 @@ def select(forest: Forest, need: Floats, order: Ints, most_nodes: int, budget: i
     row, path = forest.row[forest.rows :], forest.path_probability[forest.rows :]
     likeliest = np.argsort(-path, kind="stable")
     by_row = likeliest[np.argsort(row[likeliest].astype(np.uint16), kind="stable")]
-    sizes = np.bincount(row, minlength=forest.rows)
+    sizes = np.bincount(row, minlength=rows)
     columns = np.arange(int(sizes.max()))
     filled = columns < sizes[:, None]
     ranked = np.zeros(filled.shape)
     ranked[filled] = path[by_row]
     wanted = nodes_for_slo(ranked, need, np.minimum(sizes, most_nodes))
-    taken = within_budget(wanted, order, budget - forest.rows)
+    taken = within_budget(wanted, order, budget - rows)
     chosen[forest.rows + by_row[(columns < taken[:, None])[filled]]] = True
-    left = budget - forest.rows - int(taken.sum())
+    left = budget - rows - int(taken.sum())
     likeliest += forest.rows
     chosen[likeliest[~chosen[likeliest]][:left]] = True
     return chosen

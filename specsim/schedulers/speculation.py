@@ -9,6 +9,8 @@ import numpy as np
 from specsim.forest import Forest
 from specsim.protocols import View
 from specsim.request import Ids, Ints
+from specsim.schedulers.parts import Rows
+from specsim.schedulers.tree_shape import TreeShape
 from specsim.work import NOBODY, Draft
 
 
@@ -22,14 +24,18 @@ def grow_trees(
     Parameters
     ----------
     requests : (n,) rows of the coming verification; the first `growing` of them get a tree.
-    chunks : (n,) tokens for the drafter's cache, fed in the first pass.
+    chunks : (n,) tokens for the drafter's cache, fed in the first pass; by a pass of their own where no tree grows.
     """
     forest = Forest.roots(len(requests))
-    leaves = np.arange(growing)
     useful = useful_depth(view, requests)
     shallowest = int(useful[:growing].min()) if growing else 0
+    leaves = np.arange(growing)
+    if depth and not shallowest:
+        leaves = leaves[useful[:growing] > 0]
+        if not len(leaves) and chunks.any():
+            yield Draft(requests, chunks, forest)
     for level in range(depth):
-        if level >= shallowest:
+        if level and level >= shallowest:
             leaves = leaves[useful[forest.row[leaves]] > level]
         if not len(leaves):
             break
@@ -55,6 +61,14 @@ def trees_fit(view: View, requests: Ids, chunks: Ints, growing: int, nodes: int,
         requests, view.target_cached[requests] + chunks + tree, view.draft_cached[requests] + fed + tree
     )
     return int(np.add.reduce(need)) <= view.free_bytes
+
+
+def fitting_shape(view: View, rows: Rows, shape: TreeShape) -> TreeShape:
+    """Return the largest shape, narrowed first and then shortened, whose trees fit the free memory; depth 0 if none."""
+    depth, width = shape
+    while depth and not trees_fit(view, rows.requests, rows.chunks, rows.decoding, depth * width, rows.fed):
+        depth, width = (depth, width - 1) if width > 1 else (depth - 1, width)
+    return TreeShape(depth, width)
 
 
 def believed_verify_s(view: View, requests: Ids, chunks: Ints, tree_tokens: int) -> float:

@@ -16,7 +16,10 @@ class TreeShape(NamedTuple):
 
 
 class ShapeRule(Protocol):
-    """Gives the shape for a number of speculating requests, and the largest width it ever gives."""
+    """Gives the shape for a number of speculating requests, and the largest depth and width it ever gives."""
+
+    @property
+    def deepest(self) -> int: ...  # noqa: D102
 
     @property
     def widest(self) -> int: ...  # noqa: D102
@@ -50,6 +53,11 @@ class LoadAdaptive:
             raise ValueError(f"depth_min={self.depth_min} exceeds depth_max={self.depth_max}")
 
     @property
+    def deepest(self) -> int:
+        """The largest depth it ever returns."""
+        return self.depth_max
+
+    @property
     def widest(self) -> int:
         """The largest width it ever returns."""
         return self.width_max
@@ -74,6 +82,11 @@ class Fixed:
     def __post_init__(self) -> None:
         at_least(0, depth=self.depth)
         at_least(1, width=self.width)
+
+    @property
+    def deepest(self) -> int:
+        """The depth it always returns."""
+        return self.depth
 
     @property
     def widest(self) -> int:

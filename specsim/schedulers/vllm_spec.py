@@ -14,7 +14,7 @@ import numpy as np
 
 from specsim.forest import Forest
 from specsim.protocols import Step, View
-from specsim.schedulers.batching import Admission, Chunks, whole_prompts
+from specsim.schedulers.batching import Admission, Chunks, lag, whole_prompts
 from specsim.schedulers.continuous import decode
 from specsim.schedulers.parameters import at_least, share
 from specsim.schedulers.parts import Growing, Rows
@@ -51,7 +51,7 @@ class VllmSpec:
                 yield from prefill(view, prompts, drafting=self.draft_tokens > 0)
                 return
         running = view.resident
-        ones, fed = np.ones(len(running), dtype=np.int64), view.draft_pending(running)
+        ones, fed = np.ones(len(running), dtype=np.int64), lag(view, running)
         if not self.draft_tokens or not trees_fit(view, running, ones, len(running), self.draft_tokens, fed):
             yield decode(view)
             return
@@ -78,13 +78,12 @@ class FixedChains:
         """One child a node."""
         return 1
 
-    def most_nodes(self, requests: int) -> int:
-        """Return the length of a chain."""
-        return self.draft_tokens
-
     def grow(self, view: View, rows: Rows) -> Growing:
-        """Yield a draft pass per token and return the chains."""
-        return grow_trees(view, rows.requests, rows.fed, rows.decoding, self.draft_tokens, width=1)
+        """Yield a draft pass per token and return the chains; none where they do not all fit."""
+        depth = self.draft_tokens
+        if not trees_fit(view, rows.requests, rows.chunks, rows.decoding, depth, rows.fed):
+            depth = 0
+        return grow_trees(view, rows.requests, rows.fed, rows.decoding, depth, width=1)
 
     def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
         """Keep nothing."""
@@ -93,6 +92,7 @@ class FixedChains:
 def prefill(view: View, prompts: Chunks, drafting: bool) -> Step:
     """Yield the drafter's and the target's prefill of whole prompts."""
     roots = Forest.roots(len(prompts.requests))
-    if drafting:
-        yield Draft(prompts.requests, view.draft_pending(prompts.requests), roots)
+    fed = lag(view, prompts.requests)
+    if drafting and fed.any():
+        yield Draft(prompts.requests, fed, roots)
     yield Verify(prompts.requests, prompts.tokens, roots)

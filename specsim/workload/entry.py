@@ -17,7 +17,7 @@ PUBLISHED = ("file", "sha256", "url", "licence", "ships", "ships_as", "twin", "w
 KEYS: dict[str, tuple[str, ...]] = {
     "azure_csv": PUBLISHED,
     "mooncake_jsonl": (*PUBLISHED, "tick_s"),
-    "adaserve": (*PUBLISHED, "workload", "point", "points"),
+    "adaserve": (*PUBLISHED, "workload", "point", "points", "baselines_s"),
     "file": ("path", "window"),
     "synthetic": ("process", "rps", "n", "prompt_tokens", "output_tokens"),
 }
@@ -176,6 +176,11 @@ def point_of(entry: Entry) -> tuple[float, Published]:
 
 
 def _check_points(entry: Entry) -> None:
+    baselines = entry["baselines_s"]
+    if not isinstance(baselines, Mapping):
+        raise SpecsimError(f"trace.baselines_s={baselines!r}: expected seconds by the name of a target model")
+    for model in baselines:
+        number(baselines, model, where="trace.baselines_s")
     points = entry["points"]
     keys = {"point", "file", "sha256"}
     if not isinstance(points, list) or not points or not all(isinstance(p, Mapping) and set(p) == keys for p in points):

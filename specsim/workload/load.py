@@ -91,7 +91,7 @@ def _bursts(entry: Entry) -> dict[str, float]:
 def _user_file(entry: Entry) -> Trace:
     file = Path(keys.text(entry, "path")).expanduser()
     if not file.exists():
-        raise SpecsimError(f"{file}: no such file{beside(file)}")
+        raise SpecsimError(f"trace={file}: no such file{beside(file)}")
     checksum = sha256(content(file))
     return read_user_file(file, TraceSource(file.name, "file", file.name, checksum))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import isfinite
 from typing import Any
 
@@ -104,6 +105,7 @@ def draw_tape(acceptance: Acceptance, category: Sequence[str], slo_class: Ints, 
     return Tape(confidence, rank, start, start, POOL_ROWS, stream_keys(seed, "text", rows))
 
 
+@lru_cache(maxsize=64)
 def _pools(curve: Curve, width: int, levels: int) -> tuple[Floats, Ints]:
     """Return confidences (levels * POOL_ROWS, width) and the target's ranks, one pool after the other."""
     index = np.arange(POOL_ROWS)

@@ -147,13 +147,24 @@ def test_roots_of_prompts_are_not_charged_to_the_budget() -> None:
     assert len(work.forest) - 1 == 5, "two roots and three nodes; the prompt's row is not counted"
 
 
-def test_where_memory_is_short_the_step_decodes_plainly() -> None:
+def test_where_memory_is_short_trees_are_shortened() -> None:
     told = requests([0.0] * 2, [6] * 2, [14] * 2, [2] * 2)
     pool = replace(memory(told, 1.0, block_tokens=1), capacity_bytes=2 * 4 * 10)
+    hand = prefilled(Hand(adaserve(verify_tokens=64), told, pool))
+    passes, work = 0, hand.begin()
+    while isinstance(work, Draft):
+        passes, work = passes + 1, hand.propose(0.9)
+    assert passes == 3, "6 cached; 1 + 3 more of each model are the 10 tokens there are, 1 + 4 are not"
+    assert sizes(work) == [3, 3]
+
+
+def test_where_memory_has_no_room_for_a_node_the_step_decodes_plainly() -> None:
+    told = requests([0.0] * 2, [6] * 2, [14] * 2, [2] * 2)
+    pool = replace(memory(told, 1.0, block_tokens=1), capacity_bytes=2 * 4 * 7)
     hand = Hand(adaserve(verify_tokens=64), told, pool)
     prefilled(hand)
     work = hand.begin()
-    assert isinstance(work, Verify), "6 cached; 1 + 4 more of each model are 11 tokens, 10 there are"
+    assert isinstance(work, Verify), "6 cached; 1 + 1 more of each model are 8 tokens, 7 there are"
     assert (work.chunks.tolist(), sizes(work)) == ([1, 1], [0, 0])
     hand.emit([1, 1], ends=[1])
     assert fed(hand.begin()) == [2], "the drafter was left out of the plain step"

@@ -168,13 +168,14 @@ def test_cdf_says_which_latency_the_slo_is_held_against():
 def test_timeline_panels():
     figure = timeline(passes())
     assert [label for _, label in axis_labels(figure)] == [
-        "Requests",
+        "Requests\nin the pass",
+        "Requests\nwaiting",
         "Tokens per\ntarget pass",
         "Depth of trees\n(tokens)",
         "Emitted\n(tokens/s)",
     ]
     assert figure.axes[-1].get_xlabel() == "Simulated time (s)"
-    batch, tokens, depth, rate = ([patch.get_data() for patch in axes.patches] for axes in figure.axes)
+    batch, _, tokens, depth, rate = ([patch.get_data() for patch in axes.patches] for axes in figure.axes)
     np.testing.assert_allclose(batch[0].values, 8.0)
     np.testing.assert_allclose(depth[0].values, 3.0)
     assert [steps.values[0] for steps in tokens] == pytest.approx([8.0, 32.0, 96.0])
