@@ -118,7 +118,8 @@ def _run(arguments: argparse.Namespace) -> int:
     _say_notes([run.notes for run in runs])
     labels = [execution.label(point, chosen) for point in chosen]
     print(comparison_table([(named, run.metrics) for named, run in zip(labels, runs, strict=True)]))
-    print(execution.write_table(root, labels, runs))
+    execution.write_table(root, labels, runs)
+    print(root)
     return 0
 
 

@@ -154,13 +154,13 @@ def test_where_memory_is_short_trees_are_shortened() -> None:
     passes, work = 0, hand.begin()
     while isinstance(work, Draft):
         passes, work = passes + 1, hand.propose(0.9)
-    assert passes == 3, "6 cached; 1 + 3 more of each model are the 10 tokens there are, 1 + 4 are not"
-    assert sizes(work) == [3, 3]
+    assert passes == 2, "6 cached; 1 + 2 x 2 more of each model are 11 tokens, 10 there are: one wide, still two deep"
+    assert sizes(work) == [2, 2]
 
 
 def test_where_memory_has_no_room_for_a_node_the_step_decodes_plainly() -> None:
-    told = requests([0.0] * 2, [6] * 2, [14] * 2, [2] * 2)
-    pool = replace(memory(told, 1.0, block_tokens=1), capacity_bytes=2 * 4 * 7)
+    told = requests([0.0] * 2, [6] * 2, [8] * 2, [2] * 2)
+    pool = replace(memory(told, 1.0, block_tokens=1), capacity_bytes=2 * 4 * 7 + 1)
     hand = Hand(adaserve(verify_tokens=64), told, pool)
     prefilled(hand)
     work = hand.begin()
