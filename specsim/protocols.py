@@ -6,7 +6,7 @@ from collections.abc import Generator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from specsim.forest import Forest
-from specsim.request import Floats, Ids, Ints
+from specsim.request import Bools, Floats, Ids, Ints
 from specsim.work import Draft, Emitted, Pass, Verify
 
 
@@ -126,6 +126,18 @@ class Scheduler(Protocol):
 
     def step(self, view: View) -> Step:
         """Yield the passes until the next scheduling point; a request not named in a pass does not run in it."""
+        ...
+
+
+class Foresight(Protocol):
+    """What only the future knows, handed to clairvoyant schedulers alone, through their ``foresee(foresight)``."""
+
+    def output_tokens(self, ids: Ids) -> Ints:
+        """Return how many tokens each request will emit in all, (n,)."""
+        ...
+
+    def right(self, forest: Forest) -> Bools:
+        """Return which nodes of a forest drafted in this step are the target's own, roots included, (nodes,)."""
         ...
 
 

@@ -96,7 +96,10 @@ def _replica(env: simpy.Environment, name: int, simulation: Simulation, recorder
             return 0.0
         return simulation.selection_s + simulation.selection_token_s * basis.draft_nodes
 
-    return Replica(env, name, ledger, view, simulation.scheduler(), backend, thinking, recorder.book)
+    scheduler = simulation.scheduler()
+    if hasattr(scheduler, "foresee"):
+        scheduler.foresee(backend)
+    return Replica(env, name, ledger, view, scheduler, backend, thinking, recorder.book)
 
 
 def _record(simulation: Simulation, ledgers: list[Ledger], recorder: Recorder) -> Record:

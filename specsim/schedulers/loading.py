@@ -47,6 +47,8 @@ def scheduler_factory(mapping: Mapping[str, Any], source: str, plugins: Sequence
         scheduler: Scheduler = _build(arguments, source, allowed)
         if not callable(getattr(scheduler, "step", None)):
             raise SpecsimError(f"{source}: _target_: {mapping.get('_target_')!r} has no step(view) method")
+        if hasattr(scheduler, "foresee") != (mapping.get("clairvoyant", False) is True):
+            raise SpecsimError(f"{source}: clairvoyant: expected true exactly where the scheduler has a foresee method")
         return scheduler
 
     make()

@@ -118,6 +118,17 @@ class SimulatedBackend:
         tokens = np.where(complete, np.minimum(matched + 1, left), 0)
         return Emitted(tokens, np.minimum(matched, tokens), matched, tokens == left), seconds
 
+    def output_tokens(self, ids: Ids) -> Ints:
+        """Return how many tokens each request will emit in all, (n,); see `specsim.protocols.Foresight`."""
+        return self._world.output_tokens[ids]
+
+    def right(self, forest: Forest) -> Bools:
+        """Return which nodes of a forest drafted in this step are the target's own, roots included, (nodes,)."""
+        right = np.ones(len(forest), dtype=np.bool_)
+        nodes = slice(forest.rows, None)
+        right[nodes] = self._proposals.right(forest.slot[nodes], forest.token[nodes])
+        return right
+
     def _read(self, ids: Ids, forest: Forest, leaves: Ints) -> tuple[Ints, Ints]:
         """Read the tape behind each leaf; return its row and where that is noted, (leaves,) each."""
         tape, proposals = self._world.tape, self._proposals
