@@ -97,6 +97,10 @@ class Forest:
         odds[_PATH, old:] = path
         return Forest(self.rows, numbers, odds)
 
+    def with_path(self, path: Floats) -> Forest:
+        """Return the same trees with other path probabilities (nodes,)."""
+        return Forest(self.rows, self._numbers, np.stack((self.probability, path)))
+
     def subset(self, keep: Bools) -> Forest:
         """Return the forest of the roots and of the drafted nodes that `keep` (nodes,) marks.
 

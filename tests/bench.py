@@ -28,6 +28,8 @@ shape: {_target_: specsim.schedulers.tree_shape.Fixed, depth: 8, width: 3}
 order: {_target_: specsim.schedulers.selection.neediest_first, _partial_: true}
 cap: {_target_: specsim.schedulers.selection.at_most_the_tree, _partial_: true}
 slo_share: 1.2
+slo_below: null
+fill: true
 time_margin: 1.0
 prefill: mixed
 prefill_tokens: 16384

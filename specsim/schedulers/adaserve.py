@@ -44,11 +44,14 @@ class SloTrees:
     order: Order
     cap: Cap
     slo_share: float
+    slo_below: float | None
+    fill: bool
     time_margin: float
 
     def __post_init__(self) -> None:
         at_least(1, verify_tokens=self.verify_tokens)
         at_least(0, slo_share=self.slo_share, time_margin=self.time_margin)
+        at_least(0, slo_below=self.slo_below or 0)
 
     @property
     def drafts(self) -> bool:
@@ -61,24 +64,31 @@ class SloTrees:
         return self.shape.widest
 
     def grow(self, view: View, rows: Rows) -> Growing:
-        """Yield d draft passes and return the selected trees; none where the roots are all the budget."""
+        """Yield d draft passes and return the selected trees."""
+        forest = yield from self.candidates(view, rows)
+        return forest.subset(self.chosen(view, rows, forest)) if forest.draft_nodes else forest
+
+    def candidates(self, view: View, rows: Rows) -> Growing:
+        """Yield d draft passes and return the candidate trees; none where the roots are all the budget."""
         shape = self.shape(rows.decoding)
         depth, width = fitting_shape(view, rows, shape) if rows.decoding < self.verify_tokens else TreeShape(0, 1)
-        forest = yield from grow_trees(view, rows.requests, rows.fed, rows.decoding, depth, width)
-        return forest.subset(self._chosen(view, rows, forest)) if forest.draft_nodes else forest
+        return grow_trees(view, rows.requests, rows.fed, rows.decoding, depth, width)
 
     def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
         """Keep nothing."""
 
-    def _chosen(self, view: View, rows: Rows, forest: Forest) -> Bools:
+    def chosen(self, view: View, rows: Rows, forest: Forest) -> Bools:
+        """Return which nodes of the candidate trees are verified, (nodes,)."""
         n = rows.decoding
         tree_tokens = min(self.verify_tokens - n, forest.draft_nodes)
         step_s = self.time_margin * believed_verify_s(view, rows.requests, rows.chunks, tree_tokens)
         need = tokens_needed(view, rows.requests[:n], step_s)
         capped = self.cap(need, int(forest.depth[-1]))
-        return select(
-            forest, capped, self.order(need), int(self.slo_share * self.verify_tokens / n), self.verify_tokens
-        )
+        if self.slo_below is not None:
+            loose = view.tpot_slo_s[rows.requests[:n]] >= self.slo_below * view.belief.baseline_s
+            capped = np.where(loose, 0.0, capped)
+        most_nodes = int(self.slo_share * self.verify_tokens / n)
+        return select(forest, capped, self.order(need), most_nodes, self.verify_tokens, fill=self.fill)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +101,8 @@ class AdaServe:
     shape : depth and width of the candidate trees (Eq. 8, 9).
     order : who selects first. cap : A(r) to A_cap(r).
     slo_share : n_max as a multiple of B / n. time_margin : factor on the believed t_spec.
+    slo_below : only requests with a TPOT objective below so many baseline latencies select for it; null: all.
+    fill : spend what is left of the budget on the likeliest nodes of all.
     prefill : "mixed" or "first". prefill_tokens : prompt tokens of a pass.
     max_requests : most requests that hold cache, at most B. watermark : share of the cache left free on admission.
     """
@@ -100,6 +112,8 @@ class AdaServe:
     order: Order
     cap: Cap
     slo_share: float
+    slo_below: float | None
+    fill: bool
     time_margin: float
     prefill: Literal["mixed", "first"]
     prefill_tokens: int
@@ -111,7 +125,16 @@ class AdaServe:
         if self.max_requests > self.verify_tokens:
             raise ValueError(f"max_requests={self.max_requests} exceeds verify_tokens={self.verify_tokens}")
         batching = Chunked(self.max_requests, self.prefill_tokens, self.prefill, self.watermark)
-        trees = SloTrees(self.verify_tokens, self.shape, self.order, self.cap, self.slo_share, self.time_margin)
+        trees = SloTrees(
+            self.verify_tokens,
+            self.shape,
+            self.order,
+            self.cap,
+            self.slo_share,
+            self.slo_below,
+            self.fill,
+            self.time_margin,
+        )
         object.__setattr__(self, "_parts", Composed(batching, trees))
 
     @property

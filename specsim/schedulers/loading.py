@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
+import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -167,6 +168,14 @@ def _check(target: Any, arguments: Mapping[str, Any], where: str, *, complete: b
 
 def _check_type(hint: Any, value: Any, where: str) -> None:
     """Refuse a value of another kind than the annotation names; nothing is ever coerced."""
+    if typing.get_origin(hint) is types.UnionType:
+        if value is None and type(None) in typing.get_args(hint):
+            return
+        hint = next(each for each in typing.get_args(hint) if each is not type(None))
+    _check_kind(hint, value, where)
+
+
+def _check_kind(hint: Any, value: Any, where: str) -> None:
     origin = typing.get_origin(hint)
     if origin is typing.Literal:
         choices = typing.get_args(hint)

@@ -25,17 +25,17 @@ def least_needy_first(need: Floats) -> Ints:
     return np.argsort(need, kind="stable")
 
 
+def nothing(need: Floats, depth: int) -> Floats:
+    """Return 0 for everybody: no node is taken for an objective, all go to the likeliest (v1's GlobalGreedy)."""
+    return np.zeros_like(need)
+
+
 def at_most_the_tree(need: Floats, depth: int) -> Floats:
     """Return A_cap(r) = min(A(r), d + 1) (AdaServe, section 4.3)."""
     return np.minimum(need, depth + 1)
 
 
-def between_root_and_tree(need: Floats, depth: int) -> Floats:
-    """Return A(r) clamped to [1, d + 1], as in the authors' public branch."""
-    return np.clip(need, 1.0, depth + 1)
-
-
-def select(forest: Forest, need: Floats, order: Ints, most_nodes: int, budget: int) -> Bools:
+def select(forest: Forest, need: Floats, order: Ints, most_nodes: int, budget: int, *, fill: bool = True) -> Bools:
     """Return which nodes of `forest` AdaServe verifies, (nodes,), roots included (Algorithm 2, lines 9-23).
 
     First each request, in `order`, takes its likeliest nodes until 1 + their path probabilities reach `need`; then
@@ -49,6 +49,7 @@ def select(forest: Forest, need: Floats, order: Ints, most_nodes: int, budget: i
     order : (n,) those rows in the order they are served.
     most_nodes : n_max, drafted nodes that a request may take for its SLO.
     budget : B, nodes in all, at least n.
+    fill : whether the second selection runs.
     """
     rows = len(need)
     chosen = np.zeros(len(forest), dtype=np.bool_)
@@ -66,6 +67,8 @@ def select(forest: Forest, need: Floats, order: Ints, most_nodes: int, budget: i
     wanted = nodes_for_slo(ranked, need, np.minimum(sizes, most_nodes))
     taken = within_budget(wanted, order, budget - rows)
     chosen[forest.rows + by_row[(columns < taken[:, None])[filled]]] = True
+    if not fill:
+        return chosen
     left = budget - rows - int(taken.sum())
     likeliest += forest.rows
     chosen[likeliest[~chosen[likeliest]][:left]] = True

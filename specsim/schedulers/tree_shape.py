@@ -73,6 +73,43 @@ class LoadAdaptive:
 
 
 @dataclass(frozen=True, slots=True)
+class BudgetShare:
+    """AdaServe v1 (arXiv 2025): d = max(1, min(D_max, ceil(B / n))), w = max(1, min(W_max, B2 // n)).
+
+    Parameters
+    ----------
+    depth_max, width_max : D_max, W_max.
+    verify_tokens : B of the depth. draft_tokens : B2 of the width; v1 uses B for both, the authors' public branch
+        the tokens of a draft pass.
+    """
+
+    depth_max: int
+    width_max: int
+    verify_tokens: int
+    draft_tokens: int
+
+    def __post_init__(self) -> None:
+        at_least(1, depth_max=self.depth_max, width_max=self.width_max)
+        at_least(1, verify_tokens=self.verify_tokens, draft_tokens=self.draft_tokens)
+
+    @property
+    def deepest(self) -> int:
+        """The largest depth it ever returns."""
+        return self.depth_max
+
+    @property
+    def widest(self) -> int:
+        """The largest width it ever returns."""
+        return self.width_max
+
+    def __call__(self, requests: int) -> TreeShape:
+        """Return the shape for a batch of `requests` speculating requests."""
+        n = max(requests, 1)
+        depth, width = -(-self.verify_tokens // n), self.draft_tokens // n
+        return TreeShape(max(1, min(self.depth_max, depth)), max(1, min(self.width_max, width)))
+
+
+@dataclass(frozen=True, slots=True)
 class Fixed:
     """The same depth and width whatever the load."""
 

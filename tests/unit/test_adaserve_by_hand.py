@@ -23,6 +23,8 @@ def adaserve(**changed: Any) -> AdaServe:
         "order": neediest_first,
         "cap": at_most_the_tree,
         "slo_share": 1.2,
+        "slo_below": None,
+        "fill": True,
         "time_margin": 1.0,
         "prefill": "mixed",
         "prefill_tokens": 64,

@@ -1,0 +1,119 @@
+"""What AdaServe's selection is worth: an ablation below it and a bound above it.
+
+Paper: AdaServe (EuroSys '26), section 6 (ablation: equal shares); the bound is ours.
+Idea: the same candidate trees, selected without looking at objectives, or with knowledge of what will be accepted.
+Deviations: EqualGreedy gives each request B // n nodes, its root among them; what the division leaves over is unspent.
+The bound knows the future of a step only: it verifies the accepted path of every tree and nothing else, and still
+drafts with the confidences it has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from specsim.forest import Forest, likeliest
+from specsim.protocols import Foresight, Step, View
+from specsim.request import Bools
+from specsim.schedulers.adaserve import SloTrees
+from specsim.schedulers.composed import Composed
+from specsim.schedulers.parameters import at_least
+from specsim.schedulers.parts import Batching, Growing, Rows
+from specsim.schedulers.speculation import fitting_shape, grow_trees
+from specsim.schedulers.tree_shape import ShapeRule, TreeShape
+from specsim.work import Emitted
+
+
+@dataclass(frozen=True, slots=True)
+class EqualTrees:
+    """A speculation part: every request verifies its B // n - 1 likeliest candidates; parameters as in `SloTrees`."""
+
+    verify_tokens: int
+    shape: ShapeRule
+
+    def __post_init__(self) -> None:
+        at_least(1, verify_tokens=self.verify_tokens)
+
+    @property
+    def drafts(self) -> bool:
+        """Unless trees have no depth."""
+        return self.shape.deepest > 0
+
+    @property
+    def widest(self) -> int:
+        """The most children of one node that a draft pass is ever asked for."""
+        return self.shape.widest
+
+    def grow(self, view: View, rows: Rows) -> Growing:
+        """Yield d draft passes and return each request's likeliest nodes."""
+        most = self.verify_tokens // max(rows.decoding, 1) - 1
+        depth, width = fitting_shape(view, rows, self.shape(rows.decoding)) if most > 0 else TreeShape(0, 1)
+        forest = yield from grow_trees(view, rows.requests, rows.fed, rows.decoding, depth, width)
+        return forest.subset(_likeliest_each(forest, most)) if forest.draft_nodes else forest
+
+    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+        """Keep nothing."""
+
+
+def _likeliest_each(forest: Forest, most: int) -> Bools:
+    by_row = forest.rows + np.argsort(forest.row[forest.rows :], kind="stable")
+    best = likeliest(forest.row[by_row], forest.path_probability[by_row, None], most)
+    chosen = np.arange(len(forest)) < forest.rows
+    chosen[by_row[best]] = True
+    return chosen
+
+
+@dataclass(slots=True)
+class ForeseenTrees:
+    """A speculation part: `trees` that selects by what will be accepted, and verifies nothing else."""
+
+    trees: SloTrees
+    foresight: Foresight | None = None
+
+    @property
+    def drafts(self) -> bool:
+        """As `trees`."""
+        return self.trees.drafts
+
+    @property
+    def widest(self) -> int:
+        """As `trees`."""
+        return self.trees.widest
+
+    def grow(self, view: View, rows: Rows) -> Growing:
+        """Yield the draft passes of `trees` and return the accepted paths that its selection reaches."""
+        forest = yield from self.trees.candidates(view, rows)
+        if not forest.draft_nodes or self.foresight is None:
+            return forest
+        right = self.foresight.right(forest)
+        foreseen = forest.with_path(right.astype(np.float64))
+        return forest.subset(self.trees.chosen(view, rows, foreseen) & right)
+
+    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+        """Keep nothing."""
+
+
+@dataclass(slots=True)
+class Clairvoyant:
+    """Any batching part with AdaServe's trees, selected by the target's own tokens."""
+
+    batching: Batching
+    trees: SloTrees
+    _parts: Composed = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._parts = Composed(self.batching, ForeseenTrees(self.trees))
+
+    @property
+    def widest(self) -> int:
+        """The most children of one node that a draft pass is ever asked for."""
+        return self.trees.widest
+
+    def foresee(self, foresight: Foresight) -> None:
+        """Take what only the future knows."""
+        self._parts = Composed(self.batching, ForeseenTrees(self.trees, foresight))
+
+    def step(self, view: View) -> Step:
+        """Yield d draft passes and one verification."""
+        return self._parts.step(view)

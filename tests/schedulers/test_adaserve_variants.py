@@ -1,0 +1,114 @@
+"""AdaServe's other YAMLs: shapes by hand, what each leaves out, and that every parameter matters."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from specsim.api import Run, simulate
+from specsim.forest import Forest
+from specsim.schedulers.adaserve_bounds import _likeliest_each
+from specsim.schedulers.tree_shape import BudgetShare
+
+# Busy enough that objectives are missed and budgets bind, small enough to take a second.
+BUSY = {
+    "trace": "poisson",
+    "requests": 40,
+    "rps": 40,
+    "profile": "llama70b_1b_4xa100",
+    "trace__output_tokens__mean": 48,
+}
+
+
+def outcome(scheduler: str, **settings: Any) -> Run:
+    return simulate(scheduler, **{**BUSY, **settings})
+
+
+@pytest.mark.parametrize(
+    ("requests", "shape"), [(1, (8, 3)), (64, (8, 3)), (100, (6, 3)), (200, (3, 2)), (512, (1, 1)), (900, (1, 1))]
+)
+def test_the_first_versions_shape(requests: int, shape: tuple[int, int]) -> None:
+    """d = max(1, min(8, ceil(512 / n))), w = max(1, min(3, 512 // n)) (v1, Eq. 8, 9)."""
+    assert tuple(BudgetShare(8, 3, 512, 512)(requests)) == shape
+
+
+def test_equal_shares_are_each_requests_likeliest() -> None:
+    forest = Forest.roots(2)
+    path = np.array([0.5, 0.6, 0.9, 0.2, 0.1, 0.8])
+    parents = np.array([0, 1, 0, 1, 0, 1])
+    forest = forest.grow(parents, np.arange(6), path, path, np.arange(6))
+    chosen = _likeliest_each(forest, 2)
+    assert chosen.tolist() == [True, True, True, True, True, False, False, True]
+
+
+def test_no_node_for_an_objective_is_selected_by_global_greedy() -> None:
+    """Without objectives the greedy choice is AdaServe's own."""
+    free = {"slo__classes__coding__tpot_ratio": None, "slo__classes__chat__tpot_s": None}
+    free |= {"slo__classes__summarization__tpot_s": None, "slo__classes__coding__scaled": False}
+    one, other = outcome("global_greedy", **free), outcome("adaserve", **free)
+    assert one.metrics == other.metrics
+
+
+def test_unspent_budget_shows() -> None:
+    whole, part = outcome("adaserve"), outcome("adaserve_slo_only")
+    assert part.requests["draft_tokens"].sum() < whole.requests["draft_tokens"].sum()
+
+
+def test_knowing_the_target_wastes_no_verification() -> None:
+    run = outcome("adaserve_clairvoyant")
+    cut = run.requests["output_tokens"].sum()
+    assert 0 <= run.requests["draft_tokens"].sum() - run.requests["accepted_tokens"].sum() < 8 * len(run.requests)
+    assert run.slo_attainment >= outcome("adaserve").slo_attainment
+    assert cut == outcome("adaserve").requests["output_tokens"].sum()
+
+
+CHANGES = [
+    ("adaserve", "verify_tokens", 100),
+    ("adaserve", "shape__depth_min", 8),
+    ("adaserve", "shape__depth_max", 5),
+    ("adaserve", "shape__width_max", 1),
+    ("adaserve", "shape__verify_tokens", 64),
+    ("adaserve", "shape__draft_tokens", 20),
+    ("adaserve", "shape__depth_offset", 200),
+    ("adaserve", "shape__width_offset", -2),
+    ("adaserve", "slo_share", 0.2),
+    ("adaserve", "slo_below", 1.5),
+    ("adaserve", "fill", False),
+    ("adaserve", "time_margin", 5.0),
+    ("adaserve", "prefill", "first"),
+    ("adaserve", "prefill_tokens", 300),
+    ("adaserve", "max_requests", 8),
+    ("adaserve", "watermark", 0.9),
+    ("adaserve_v1", "shape__depth_max", 4),
+    ("adaserve_v1", "shape__width_max", 1),
+    ("adaserve_v1", "shape__verify_tokens", 60),
+    ("adaserve_v1", "shape__draft_tokens", 30),
+    ("equal_greedy", "speculation__verify_tokens", 100),
+    ("equal_greedy", "batching__prefill_tokens", 300),
+    ("adaserve_clairvoyant", "trees__verify_tokens", 60),
+    ("adaserve_clairvoyant", "trees__time_margin", 9.0),
+    ("adaserve_clairvoyant", "batching__max_requests", 8),
+]
+# A binding budget, for what only decides who gets it; little memory, for what is kept free of it.
+TIGHT = {"scheduler__verify_tokens": 100}
+SETTINGS = {
+    "slo_share": TIGHT,
+    "slo_below": TIGHT,
+    "time_margin": TIGHT,
+    "shape__depth_min": {"scheduler__shape__verify_tokens": 64},
+    "watermark": {"profile__memory_bytes": 202_000_000_000},
+    "trees__time_margin": {"scheduler__trees__verify_tokens": 44},
+}
+
+
+@pytest.mark.parametrize(("scheduler", "parameter", "value"), CHANGES)
+def test_every_parameter_changes_something(scheduler: str, parameter: str, value: Any) -> None:
+    around = SETTINGS.get(parameter, {})
+    before, after = outcome(scheduler, **around), outcome(scheduler, **around, **{f"scheduler__{parameter}": value})
+    assert before.metrics != after.metrics
+
+
+@pytest.mark.parametrize(("parameter", "value"), [("order", "least_needy_first"), ("cap", "nothing")])
+def test_the_rules_of_the_branch_change_something(parameter: str, value: str) -> None:
+    target = {f"scheduler__{parameter}___target_": f"specsim.schedulers.selection.{value}"}
+    assert outcome("adaserve", **TIGHT).metrics != outcome("adaserve", **TIGHT, **target).metrics
