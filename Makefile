@@ -25,10 +25,10 @@ run: $(VENV)/core  ## the main job: AdaServe serves the Azure code trace
 	$(BIN)/specsim run +scheduler=adaserve trace=azure_code
 
 test: $(VENV)/dev  ## the core suite: no torch, under five minutes
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest --numprocesses auto -m "not slow"
 
 test-all: $(VENV)/dev  ## everything: also the wheel, the README and the twins
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto
 
 lint: $(VENV)/dev  ## ruff and mypy --strict
 	$(BIN)/ruff check .
