@@ -21,13 +21,17 @@ $(VENV)/dev: $(VENV)/core
 	$(INSTALL) --editable ".[dev]"
 	@touch $@
 
+$(VENV)/all: $(VENV)/dev
+	$(INSTALL) --editable ".[dev,notebooks]"
+	@touch $@
+
 run: $(VENV)/core  ## the main job: AdaServe serves the Azure code trace
 	$(BIN)/specsim run +scheduler=adaserve trace=azure_code
 
 test: $(VENV)/dev  ## the core suite: no torch, under five minutes
 	$(BIN)/python -m pytest --numprocesses auto -m "not slow"
 
-test-all: $(VENV)/dev  ## everything: also the wheel, the README and the twins
+test-all: $(VENV)/all  ## everything: also the wheel, the README, the twins and the notebooks
 	$(BIN)/python -m pytest --numprocesses auto
 
 lint: $(VENV)/dev  ## ruff and mypy --strict

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from specsim.errors import SpecsimError
 from specsim.execution import Run, check_places, configs, execute, folders, run_all
 from specsim.metrics.store import StoredRun, read_run
 from specsim.points import check_key, product
 
-__all__ = ["Run", "load_run", "simulate", "sweep"]
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["Run", "load_run", "load_sweep", "simulate", "sweep"]
 
 
 def simulate(
@@ -59,6 +62,19 @@ def load_run(folder: str | Path) -> StoredRun:
         When the folder is missing, damaged, or of a newer schema.
     """
     return read_run(Path(folder))
+
+
+def load_sweep(folder: str | Path) -> DataFrame:
+    """Return one row per run below `folder` and class: choices, settings, and what the class attained.
+
+    Raises
+    ------
+    SpecsimError
+        When the folder holds no run, or one is damaged.
+    """
+    from specsim.metrics.sweeps import read_sweep
+
+    return read_sweep(Path(folder))
 
 
 def sweep(
