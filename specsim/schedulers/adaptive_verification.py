@@ -1,0 +1,59 @@
+"""Verify as many of everybody's draft tokens, the likeliest first, as bring the most accepted tokens per second.
+
+Paper: none; vLLM documents it (features/speculative_decoding/adaptive_verification, vllm-project/vllm PR 47808).
+Idea: a token survives with the product of its path's confidences; those of all requests compete in one ranking, and
+the budget is the length at which (requests + sum of survival) / (drafting + verification) peaks.
+Deviations:
+- vLLM sizes the budget from the confidences of the step before, so as not to wait for the GPU, and spends it by those
+  of this step; here both are this step's. It smooths or calibrates confidences; here they are the drafter's own.
+- vLLM prices a step by tables over captured graph sizes at one context length; here by the belief, at the real one.
+- The budget is the highest peak, as vLLM's argmax takes it, not the first one: they differ where cost is a staircase.
+- Where memory is short, everybody's chains are shortened until they fit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from specsim.forest import Forest
+from specsim.protocols import View
+from specsim.schedulers.parameters import at_least
+from specsim.schedulers.parts import Growing, Rows
+from specsim.schedulers.specinfer import everybody
+from specsim.schedulers.specserve import estimate_of, first_kept
+from specsim.schedulers.threshold import fitting_chain, grow_layers
+from specsim.work import Emitted
+
+
+@dataclass(frozen=True, slots=True)
+class AdaptiveVerification:
+    """A speculation part: chains of `draft_tokens` for everybody, of which the best are verified."""
+
+    draft_tokens: int
+
+    def __post_init__(self) -> None:
+        at_least(0, draft_tokens=self.draft_tokens)
+
+    @property
+    def drafts(self) -> bool:
+        """Unless the chains are empty."""
+        return self.draft_tokens > 0
+
+    @property
+    def widest(self) -> int:
+        """One child a node."""
+        return 1
+
+    def grow(self, view: View, rows: Rows) -> Growing:
+        """Yield a draft pass per token and return the likeliest tokens of all, as many as pay."""
+        estimate = estimate_of(view, rows)
+        forest = yield from grow_layers(view, rows, fitting_chain(view, rows, self.draft_tokens), everybody)
+        if not forest.draft_nodes:
+            return forest
+        ranked, throughput = estimate.by_kept(forest)
+        return forest.subset(first_kept(forest, ranked, int(np.argmax(throughput))))
+
+    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+        """Keep nothing."""

@@ -1,0 +1,65 @@
+"""Token trees of one fixed shape.
+
+Paper: SpecInfer (Miao et al., ASPLOS 2024), as AdaServe v1 batches it (section 6.1): <1,1,3,1,1,1,1,1>, 20 nodes.
+Idea: every decoding step drafts the same expansion for everybody and verifies all of it, whatever the load.
+Deviations:
+- One drafter; SpecInfer can merge the trees of several.
+- Where memory is short, everybody's trees lose their last layers until they fit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from specsim.forest import Forest
+from specsim.protocols import View
+from specsim.request import Ints
+from specsim.schedulers.parts import Growing, Rows
+from specsim.schedulers.speculation import trees_fit
+from specsim.schedulers.threshold import grow_layers
+from specsim.work import Emitted
+
+
+@dataclass(frozen=True, slots=True)
+class FixedTrees:
+    """A speculation part: trees whose nodes of depth i - 1 have `expansion[i]` children each; empty never drafts."""
+
+    expansion: list[int]
+
+    def __post_init__(self) -> None:
+        given = self.expansion
+        whole = isinstance(given, list) and all(isinstance(k, int) and not isinstance(k, bool) for k in given)
+        if not whole or any(k < 1 for k in given):
+            raise ValueError(f"expansion: {given!r} is no list of whole numbers of at least 1")
+
+    @property
+    def drafts(self) -> bool:
+        """Unless the expansion is empty."""
+        return len(self.expansion) > 0
+
+    @property
+    def widest(self) -> int:
+        """The most children of a node."""
+        return max(self.expansion, default=1)
+
+    def grow(self, view: View, rows: Rows) -> Growing:
+        """Yield a draft pass per layer and return all of the trees."""
+        widths = self.expansion
+        while widths and not trees_fit(view, rows.requests, rows.chunks, rows.decoding, nodes_of(widths), rows.fed):
+            widths = widths[:-1]
+        return grow_layers(view, rows, widths, everybody)
+
+    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+        """Keep nothing."""
+
+
+def nodes_of(expansion: list[int]) -> int:
+    """Return the drafted nodes of a tree: the sum over layers of the product of the widths so far."""
+    return int(np.cumprod(expansion).sum())
+
+
+def everybody(forest: Forest, leaves: Ints) -> Ints:
+    """Return all leaves."""
+    return leaves

@@ -1,0 +1,198 @@
+"""Speculation as far as it raises the step's throughput, and no further than the strictest TPOT objective allows.
+
+Paper: SpecServe (arXiv 2025), Algorithms 1-3, Eq. 7 and 8.
+Idea: before each draft pass predict from past confidences whether it raises throughput, run it, correct with the real
+ones; then drop draft tokens, the unlikeliest first, while that raises throughput.
+Deviations:
+- Algorithm 1 as printed appends the bare historical confidence and starts from -1, so that one pass always runs; here
+  it is multiplied by the last path probability, and drafting starts from the throughput of a step without drafts, as
+  section 7.4 has it. The price: with no pass there are no new confidences, and the mean stands still.
+- Algorithm 3's nat lacks the bonus tokens of Eq. 7, and its time the draft lengths: both are counted. Time spent on
+  drafting is read off the clock; Eq. 6's context, charged SL + 1 times, is read once.
+- The paper has one TPOT objective; here the strictest among those who decode binds. The server's own selection time is
+  in no belief, so that a step may exceed the objective by it.
+- The mean is over the last `history_steps` steps that drafted and begins as `first_confidence`; drafts end at
+  `max_length`. The paper gives no values.
+- One pool for both models instead of two halves; where memory is short, everybody's chains are shortened.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from specsim.forest import Forest
+from specsim.protocols import View
+from specsim.request import Bools, Floats, Ints
+from specsim.schedulers.parameters import at_least
+from specsim.schedulers.parts import Growing, Rows
+from specsim.schedulers.threshold import fitting_chain, grow_layers
+from specsim.work import NOBODY, Emitted
+
+
+class StepEstimate(NamedTuple):
+    """What a step is believed to bring, and by when; it begins when this is made, by `estimate_of`.
+
+    Attributes
+    ----------
+    start_s : when the step began. limit_s : seconds beyond which its throughput counts as -1.
+    context_tokens, batched_tokens, attention_pairs : of a verification of these rows without drafts.
+    node_pairs : (n,) keys that a tree node of each row attends to.
+    """
+
+    view: View
+    rows: Rows
+    start_s: float
+    limit_s: float
+    context_tokens: int
+    batched_tokens: int
+    attention_pairs: float
+    node_pairs: Ints
+
+    def throughput(self, forest: Forest) -> float:
+        """Return expected tokens/s of verifying all of `forest` now (Eq. 7, Algorithm 3)."""
+        nodes = slice(forest.rows, None)
+        pairs = float(self.node_pairs[forest.row[nodes]].sum())
+        return self._rate(float(forest.path_probability[nodes].sum()), forest.draft_nodes, pairs, 0.0)
+
+    def throughput_after(self, forest: Forest, leaves: Ints, confidence: float) -> float:
+        """Return the same after one more pass behind `leaves` that brings tokens of this confidence."""
+        rows = np.concatenate((forest.row[forest.rows :], forest.row[leaves]))
+        drafted = forest.path_probability[forest.rows :].sum() + confidence * forest.path_probability[leaves].sum()
+        return self._rate(float(drafted), len(rows), float(self.node_pairs[rows].sum()), self._pass_s(forest, leaves))
+
+    def by_kept(self, forest: Forest) -> tuple[Ints, Floats]:
+        """Return the drafted nodes, the likeliest first, and the tokens/s of verifying the first 0..N of them now.
+
+        Ties go to the shallower node: as no node is likelier than its parent, the first of them are trees.
+        """
+        path = forest.path_probability[forest.rows :]
+        ranked = np.lexsort((forest.depth[forest.rows :], -path))
+        tokens = self.rows.decoding + _sums(path[ranked])
+        pairs = _sums(self.node_pairs[forest.row[forest.rows + ranked]])
+        batched = self.batched_tokens + np.arange(len(ranked) + 1)
+        verify_s = self.view.belief.target.seconds_array(self.context_tokens, batched, self.attention_pairs + pairs)
+        seconds = self.view.now_s - self.start_s + verify_s
+        return forest.rows + ranked, np.where(seconds > self.limit_s, -1.0, tokens / seconds)
+
+    def _rate(self, drafted: float, nodes: int, pairs: float, more_s: float) -> float:
+        verify_s = self.view.belief.target.seconds(
+            self.context_tokens, self.batched_tokens + nodes, self.attention_pairs + pairs
+        )
+        seconds = self.view.now_s - self.start_s + more_s + verify_s
+        return -1.0 if seconds > self.limit_s else (self.rows.decoding + drafted) / seconds
+
+    def _pass_s(self, forest: Forest, leaves: Ints) -> float:
+        """Return what a draft pass behind `leaves` is believed to take; the first one of a step feeds `rows.fed`."""
+        ids, fed = self.rows.requests, self.rows.fed
+        cached = self.view.draft_cached[ids]
+        if leaves[0] < forest.rows:
+            pairs = float(np.dot(fed, cached)) + float(np.dot(fed, fed + 1)) / 2
+            return self.view.belief.draft.seconds(int(np.dot(cached, fed > 0)), int(fed.sum()), pairs)
+        context = int(cached[forest.row[leaves]].sum())
+        return self.view.belief.draft.seconds(context, len(leaves), context + len(leaves))
+
+
+def estimate_of(view: View, rows: Rows, limit_s: float = np.inf) -> StepEstimate:
+    """Return the estimate of a step over these rows that begins now."""
+    cached, chunks = view.target_cached[rows.requests], rows.chunks
+    pairs = float(np.dot(chunks, cached)) + float(np.dot(chunks, chunks + 1)) / 2
+    node_pairs = cached + chunks + 1
+    return StepEstimate(view, rows, view.now_s, limit_s, int(cached.sum()), int(chunks.sum()), pairs, node_pairs)
+
+
+@dataclass(slots=True)
+class SpecServe:
+    """A speculation part: predict, execute, correct; then drop what does not pay.
+
+    Parameters
+    ----------
+    max_length : most draft tokens of a chain.
+    verifier : whether tokens are dropped before the verification (SpecServe), or none (SpecServe-minus).
+    history_steps : steps that drafted whose confidences are averaged.
+    first_confidence : what the mean begins as, with the weight of one token for each of those steps.
+    """
+
+    max_length: int
+    verifier: bool
+    history_steps: int
+    first_confidence: float
+    _confidences: Floats = field(init=False, repr=False)
+    _drafted: Floats = field(init=False, repr=False)
+    _steps: int = field(init=False, repr=False, default=0)
+
+    def __post_init__(self) -> None:
+        at_least(0, max_length=self.max_length, first_confidence=self.first_confidence)
+        at_least(1, history_steps=self.history_steps)
+        if self.first_confidence > 1:
+            raise ValueError(f"first_confidence={self.first_confidence!r} is above 1")
+        self._confidences = np.full(self.history_steps, float(self.first_confidence))
+        self._drafted = np.ones(self.history_steps)
+
+    @property
+    def drafts(self) -> bool:
+        """Unless chains have no length."""
+        return self.max_length > 0
+
+    @property
+    def widest(self) -> int:
+        """One child a node."""
+        return 1
+
+    @property
+    def mean_confidence(self) -> float:
+        """Average confidence of the tokens drafted in the last `history_steps` steps that drafted."""
+        return float(self._confidences.sum() / self._drafted.sum())
+
+    def grow(self, view: View, rows: Rows) -> Growing:
+        """Yield draft passes while they promise more throughput and return the tokens worth verifying."""
+        estimate = estimate_of(view, rows, strictest_s(view, rows))
+        confidence = self.mean_confidence
+
+        def worth_it(forest: Forest, leaves: Ints) -> Ints:
+            predicted = estimate.throughput_after(forest, leaves, confidence)
+            return leaves if predicted > estimate.throughput(forest) else NOBODY
+
+        forest = yield from grow_layers(view, rows, fitting_chain(view, rows, self.max_length), worth_it)
+        if not forest.draft_nodes:
+            return forest
+        self._remember(forest.probability[forest.rows :])
+        return forest.subset(worth_keeping(estimate, forest)) if self.verifier else forest
+
+    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+        """Keep nothing: what it learns from are confidences, not answers."""
+
+    def _remember(self, confidences: Floats) -> None:
+        oldest = self._steps % self.history_steps
+        self._confidences[oldest], self._drafted[oldest] = confidences.sum(), len(confidences)
+        self._steps += 1
+
+
+def strictest_s(view: View, rows: Rows) -> float:
+    """Return the strictest TPOT objective of those who decode, infinite where nobody has one."""
+    return float(np.fmin.reduce(view.tpot_slo_s[rows.requests[: rows.decoding]], initial=np.inf))
+
+
+def worth_keeping(estimate: StepEstimate, forest: Forest) -> Bools:
+    """Return which nodes are verified, (nodes,), roots included: the unlikeliest go while that pays (Algorithm 2).
+
+    Like the paper it stops at the first token whose loss does not raise throughput, whatever lies beyond.
+    """
+    ranked, throughput = estimate.by_kept(forest)
+    no_gain = np.flatnonzero(throughput[:-1] <= throughput[1:])
+    return first_kept(forest, ranked, int(no_gain[-1]) + 1 if len(no_gain) else 0)
+
+
+def first_kept(forest: Forest, ranked: Ints, count: int) -> Bools:
+    """Return a mark for each node, (nodes,): the roots, and the first `count` of the `ranked` drafted nodes."""
+    keep = np.zeros(len(forest), dtype=np.bool_)
+    keep[: forest.rows] = True
+    keep[ranked[:count]] = True
+    return keep
+
+
+def _sums(each: Any) -> Any:
+    """Return the sums of the first 0, 1, ... N entries, (N + 1,)."""
+    return np.concatenate((np.zeros(1, dtype=each.dtype), np.cumsum(each)))

@@ -1,0 +1,100 @@
+"""A number of draft tokens that a table gives for each batch size.
+
+Paper: none; vLLM's dynamic speculative decoding (features/speculative_decoding/dynamic_speculative_decoding,
+vllm-project/vllm PR 32374), whose configuration is read as it stands.
+Idea: fewer draft tokens the more requests decode, none past a critical batch.
+Deviations:
+- Gaps as in vLLM: ranges are inclusive, a batch size between two ranges or past the last one takes the k of the range
+  before it, the first range begins at 1, and no k exceeds `num_speculative_tokens`.
+- vLLM's batch size counts all requests scheduled in a step; a step here that only reads prompts says nothing of the
+  load, and the drafter reads them along.
+- Entries of five numbers (k by batch size and context) are refused.
+- Where memory is short for k tokens the step decodes plainly.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from specsim.forest import Forest
+from specsim.protocols import View
+from specsim.schedulers.parameters import at_least
+from specsim.schedulers.parts import Growing, Rows
+from specsim.schedulers.vllm_spec import FixedChains
+from specsim.work import Emitted
+
+
+@dataclass(frozen=True, slots=True)
+class ByBatchSize:
+    """A speculation part: chains of as many tokens as a table of [first, last, k] gives for the batch size.
+
+    Parameters
+    ----------
+    num_speculative_tokens : the most draft tokens of a chain.
+    num_speculative_tokens_per_batch_size : ranges of batch sizes, ends included, and their k.
+    """
+
+    num_speculative_tokens: int
+    num_speculative_tokens_per_batch_size: list[list[int]]
+    _firsts: list[int] = field(init=False, repr=False)
+    _chains: list[FixedChains] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        at_least(0, num_speculative_tokens=self.num_speculative_tokens)
+        table = checked_ranges(self.num_speculative_tokens_per_batch_size)
+        chains = [FixedChains(min(k, self.num_speculative_tokens)) for _, _, k in table]
+        object.__setattr__(self, "_firsts", [first for first, _, _ in table])
+        object.__setattr__(self, "_chains", chains)
+
+    @property
+    def drafts(self) -> bool:
+        """Unless no batch size has draft tokens."""
+        return any(each.drafts for each in self._chains)
+
+    @property
+    def widest(self) -> int:
+        """One child a node."""
+        return 1
+
+    def chains(self, batch_size: int) -> FixedChains:
+        """Return the chains of a batch size: those of the last range that begins at or below it."""
+        return self._chains[bisect_right(self._firsts, batch_size) - 1]
+
+    def grow(self, view: View, rows: Rows) -> Growing:
+        """Yield a draft pass per token of the table's k and return the chains."""
+        if not rows.decoding:
+            return FixedChains(1).grow(view, rows)
+        return self.chains(len(rows.requests)).grow(view, rows)
+
+    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+        """Keep nothing."""
+
+
+def checked_ranges(given: list[list[int]]) -> list[list[int]]:
+    """Return the ranges in order.
+
+    Raises
+    ------
+    ValueError
+        When they are no list of [first, last, k], overlap, or do not begin at 1.
+    """
+    name = "num_speculative_tokens_per_batch_size"
+    if not isinstance(given, list) or not given or not all(map(_is_range, given)):
+        raise ValueError(f"{name}: {given!r} is no list of [first, last, k] with 1 <= first <= last and k >= 0")
+    table = sorted(given)
+    if table[0][0] != 1:
+        raise ValueError(f"{name}: {given!r} is not defined from batch size 1 on")
+    if any(after[0] <= before[1] for before, after in pairwise(table)):
+        raise ValueError(f"{name}: {given!r} is ambiguous: its ranges overlap")
+    return table
+
+
+def _is_range(entry: object) -> bool:
+    if not isinstance(entry, list) or len(entry) != 3:
+        return False
+    if not all(isinstance(each, int) and not isinstance(each, bool) for each in entry):
+        return False
+    first, last, k = entry
+    return bool(1 <= first <= last and k >= 0)

@@ -1,0 +1,119 @@
+"""SpecServe on random runs: no step exceeds the strictest objective, and what is estimated is what runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from specsim.simulation import Simulation, run
+from specsim.work import Draft
+from tests.laws.subjects import factories, factory_of
+from tests.laws.watch import watched
+from tests.made import Hardware, Linear, hardware, memory, requests, simulation, simulations
+
+
+def steps_of(simulated: Simulation) -> list[tuple[float, float, float, int]]:
+    """Return (seconds, seconds without drafts, strictest objective, draft passes) of every decoding step."""
+    seen, steps = watched(simulated), []
+    passes = seen.record.passes
+    assert passes is not None
+    for replica, heard in enumerate(seen.heard):
+        mine = {name: column[passes["replica"] == replica] for name, column in passes.items()}
+        drafted, start_s = 0, 0.0
+        for place, step in enumerate(heard):
+            start_s = mine["start_s"][place] if not drafted else start_s
+            if isinstance(step.work, Draft):
+                drafted += 1
+                continue
+            if not mine["prefill_tokens"][place]:
+                seconds = mine["start_s"][place] + mine["seconds"][place] - start_s
+                plain_s = simulated.truth.target.seconds(
+                    int(mine["context_tokens"][place]), len(step.work.requests), 0.0
+                )
+                objectives = simulated.requests.tpot_slo_s[step.work.requests]
+                steps.append((seconds, plain_s, float(np.fmin.reduce(objectives, initial=np.inf)), drafted))
+            drafted = 0
+    return steps
+
+
+@pytest.mark.parametrize("name", ["specserve", "specserve_minus"])
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_no_step_exceeds_the_strictest_objective_where_one_without_drafts_would_not(
+    name: str, data: st.DataObject
+) -> None:
+    """Passes take what they are believed to take, and thinking takes nothing."""
+    simulated = data.draw(simulations())
+    simulated = replace(simulated, belief=simulated.truth, selection_token_s=0.0, scheduler=data.draw(factories(name)))
+    for seconds, plain_s, objective_s, drafted in steps_of(simulated):
+        if plain_s <= objective_s:
+            assert seconds <= objective_s * (1 + 1e-9)
+        else:
+            assert not drafted
+
+
+def busy(**more: Any) -> Simulation:
+    """Return a burst with tight memory, on hardware on which a token costs."""
+    at = np.arange(24)
+    told = requests(
+        (at // 8 * 0.3).tolist(), (5 + at * 7 % 26).tolist(), (6 + at * 11 % 23).tolist(), (at % 3).tolist()
+    )
+    pool = memory(told, more.pop("factor", 5.0))
+    truth = more.pop("truth", hardware(1e-6, 5e-4, 0.008))
+    return simulation(told, (5 + at * 11 % 23).tolist(), pool=pool, truth=truth, **more)
+
+
+def test_the_objective_does_bind_in_such_runs() -> None:
+    """Else the law above would say nothing: the same chains without an eye on the objective break it."""
+    blind = steps_of(replace(busy(), scheduler=factory_of("threshold")))
+    assert any(seconds > objective_s > plain_s for seconds, plain_s, objective_s, _ in blind)
+    heedful = steps_of(replace(busy(), scheduler=factory_of("specserve")))
+    assert not any(seconds > objective_s * (1 + 1e-9) > plain_s for seconds, plain_s, objective_s, _ in heedful)
+    assert any(drafted for *_, drafted in heedful)
+
+
+@dataclass(frozen=True)
+class Noted:
+    """A model that keeps every shape it is asked about."""
+
+    inner: Linear
+    asked: set[tuple[float, float, float]]
+
+    def seconds(self, context_tokens: float, batched_tokens: float, attention_pairs: float) -> float:
+        self.asked.add((context_tokens, batched_tokens, attention_pairs))
+        return self.inner.seconds(context_tokens, batched_tokens, attention_pairs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+def test_what_it_estimates_are_the_shapes_that_run() -> None:
+    """Context, batched tokens and attention pairs of every pass of a step, but for those that read the prompts.
+
+    No chain ends for its length or for want of tokens to emit, so that each has been weighed before it is verified.
+    """
+    ran: dict[str, set[Any]] = {"target": set(), "draft": set()}
+    priced: dict[str, set[Any]] = {"target": set(), "draft": set()}
+
+    def noting(asked: dict[str, set[Any]]) -> Any:
+        model: Any = hardware()
+        return Hardware(Noted(model.target, asked["target"]), Noted(model.draft, asked["draft"]))  # type: ignore[arg-type]
+
+    told = requests([0.0] * 6, [5, 9, 2, 7, 4, 3], [200] * 6, [2] * 6)
+    record = run(
+        simulation(
+            told,
+            [60, 50, 40, 44, 33, 20],
+            factory_of("specserve_minus"),
+            truth=noting(ran),
+            belief=noting(priced),
+        )
+    )
+    assert record.passes is not None
+    assert 1 < record.passes["depth"].max() < 8
+    assert {model: [each[1] for each in ran[model] - priced[model]] for model in ran} == {"target": [30], "draft": [30]}
