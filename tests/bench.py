@@ -61,6 +61,12 @@ def main() -> None:
         steady.write_text(STEADY)
         for loop in _loops(str(steady)):
             _time_loop(loop)
+    print(
+        f"\n{'every scheduler, first 2,000 of azure_conv, 8B':52}{'iterations':>11}{'it/s':>9}{'target':>9}{'us/it':>8}"
+    )
+    for name in _schedulers():
+        _time_loop(Loop(name, (f"scheduler={name}", *CONV), 1_500), repeats=1)
+    _time_selection()
 
 
 def _loops(steady: str) -> tuple[Loop, ...]:
@@ -74,14 +80,46 @@ def _loops(steady: str) -> tuple[Loop, ...]:
     )
 
 
-def _time_loop(loop: Loop) -> None:
+def _schedulers() -> list[str]:
+    from specsim.config import names
+
+    return names("scheduler")
+
+
+def _time_selection() -> None:
+    """Print how AdaServe's selection grows with requests: candidates of depth 8 and width 3, half of them selected."""
+    import numpy as np
+
+    from specsim.forest import Forest
+    from specsim.schedulers.selection import neediest_first, select
+
+    print(f"\n{'AdaServe selection, 8 x 3 candidates a request':52}{'nodes':>11}{'us':>9}{'ns / n log2 n':>17}")
+    luck = np.random.default_rng(0)
+    for requests in (16, 32, 64, 128, 256, 512):
+        forest = Forest.roots(requests)
+        leaves = np.arange(requests)
+        for _ in range(8):
+            parents = np.repeat(leaves, 3) if len(leaves) == requests else leaves
+            sure = luck.random(len(parents))
+            path = sure * forest.path_probability[parents]
+            leaves = np.arange(len(forest), len(forest) + len(parents))
+            forest = forest.grow(parents, np.zeros_like(parents), sure, path, np.zeros_like(parents))
+        need = luck.uniform(0, 6, requests)
+        start = time.perf_counter()
+        for _ in range(100):
+            select(forest, need, neediest_first(need), 12, requests * 13)
+        micros, nodes = (time.perf_counter() - start) * 1e4, forest.draft_nodes
+        print(f"{requests:<52}{nodes:>11,}{micros:>9.0f}{micros * 1e3 / (nodes * np.log2(nodes)):>17.2f}")
+
+
+def _time_loop(loop: Loop, repeats: int = REPEATS) -> None:
     from specsim.execution import configs
     from specsim.experiment import prepare
     from specsim.points import points
 
     (config,) = configs(points(loop.words, sweep=False))
     experiment = prepare(config)
-    timed = [_one_loop(experiment) for _ in range(REPEATS)]
+    timed = [_one_loop(experiment) for _ in range(repeats)]
     iterations, seconds = timed[0][0], min(each[1] for each in timed)
     rate = f"{iterations / seconds:>9,.0f}{loop.target_per_s:>9,.0f}"
     print(f"{loop.name:52}{iterations:>11,}{rate}{seconds / iterations * 1e6:>8.0f}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import typing
 from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
@@ -92,8 +93,15 @@ def test_keys_are_the_signature_no_more_and_no_less(name: str) -> None:
 
 NULLED: dict[str, Any] = {"slo_below": 1.5}
 """What a parameter whose YAML says null can be as well."""
-WORDS = {"mixed": "first"}
-"""What else a parameter can be whose YAML holds this word."""
+
+
+def another_word(name: str, path: tuple[str, ...]) -> Any:
+    """Return another choice of a parameter whose annotation is a Literal."""
+    owner = mapping_of(name)
+    for key in path[:-1]:
+        owner = owner[key]
+    hint = typing.get_type_hints(target_of(owner).__init__)[path[-1]]
+    return next((each for each in typing.get_args(hint) if each != owner[path[-1]]), None)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +109,7 @@ WORDS = {"mixed": "first"}
 )
 def test_a_change_arrives(name: str, path: tuple[str, ...]) -> None:
     value = value_of(name, path)
-    other = NULLED.get(path[-1]) if value is None else WORDS.get(value) if isinstance(value, str) else None
+    other = NULLED.get(path[-1]) if value is None else another_word(name, path) if isinstance(value, str) else None
     other = not value if isinstance(value, bool) else value[:-1] if isinstance(value, list) else other
     if isinstance(value, int | float) and not isinstance(value, bool):
         # Down by one, or by half: within what any other parameter bounds from above, except where it is 0 or 1.
