@@ -34,6 +34,12 @@ class Listener:
         self.heard: list[Heard] = []
         self._spy = spy
 
+    def __getattr__(self, name: str) -> Any:
+        """Offer `foresee` exactly where the scheduler does."""
+        if name == "foresee":
+            return getattr(self.inner, name)
+        raise AttributeError(name)
+
     def step(self, view: View) -> Step:
         step = self.inner.step(view)
         answer: Any = None

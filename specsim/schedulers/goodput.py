@@ -1,0 +1,154 @@
+"""Goodput of a step before it is run, as pure functions of arrays (SmartSpec, sections 4.1 to 4.4).
+
+Every table has a row per proposed length k = 0..V and a column per FCFS prefix of 1..n requests, so that all
+(prefix, k) pairs cost one call of the latency model each for draft and target. A model of the form `linear` is the
+paper's Eq. 7; any other form of the belief is priced just the same.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from specsim.protocols import Belief, ModelBelief, View
+from specsim.request import Bools, Floats, Ids, Ints
+
+
+class Batch(NamedTuple):
+    """Decoding requests, first come first, (n,) each.
+
+    Attributes
+    ----------
+    requests : ids. chunks : pending tokens of each, 1 when decoding.
+    target_cached, draft_cached : tokens in either cache. fed : tokens that the drafter's cache lacks.
+    longest : most draft tokens each may be given, at most V.
+    """
+
+    requests: Ids
+    chunks: Ints
+    target_cached: Ints
+    draft_cached: Ints
+    fed: Ints
+    longest: Ints
+
+
+def expected_length(acceptance: Floats, lengths: Ints) -> Floats:
+    """Return l = (1 - a^(k+1)) / (1 - a), k + 1 at a = 1, the bonus token included, broadcast (Eq. 8)."""
+    failing = 1.0 - acceptance
+    certain = failing <= 0
+    powers = np.power(acceptance, lengths + 1)
+    return np.where(certain, lengths + 1.0, (1.0 - powers) / np.where(certain, 1.0, failing))
+
+
+def lengths_of(batch: Batch, most: int) -> Ints:
+    """Return the draft tokens of each request when k are proposed, (most + 1, n): none gets more than `longest`."""
+    return np.minimum(np.arange(most + 1)[:, None], batch.longest)
+
+
+def pass_shapes(batch: Batch, passes: int) -> tuple[Ints, Ints, Floats]:
+    """Return what each request adds to draft pass 1, 2, ..., (passes, n) each: context, batched tokens, pairs.
+
+    Pass i holds those with k >= i. The first also reads what the drafter's cache lacks, which is more than one token
+    after a step in which everything was accepted, or nothing was drafted.
+    """
+    level = np.arange(passes)[:, None]
+    active = batch.longest > level
+    fed = batch.fed
+    read = batch.draft_cached + np.where(level > 0, fed, 0)
+    queries = np.where(level > 0, 1, fed)
+    pairs = np.where(level > 0, read + 1.0, fed * (batch.draft_cached + (fed + 1) / 2))
+    return np.where(active, read, 0), np.where(active, queries, 0), np.where(active, pairs, 0.0)
+
+
+def draft_seconds(model: ModelBelief, batch: Batch, most: int) -> Floats:
+    """Return the seconds of the first 0..most draft passes of each prefix, (most + 1, n) (Eq. 5)."""
+    context, batched, pairs = (each.cumsum(axis=1) for each in pass_shapes(batch, most))
+    seconds = np.where(batched > 0, model.seconds_array(context, batched, pairs), 0.0)
+    return np.concatenate((np.zeros((1, len(batch.requests))), seconds.cumsum(axis=0)))
+
+
+def target_seconds(model: ModelBelief, batch: Batch, tree_tokens: Ints | Floats) -> Floats:
+    """Return the seconds of verifying each prefix, (rows, n), with `tree_tokens` (rows, n) behind each root.
+
+    Batched tokens are the sum of k_i + 1, as in section 7.2.2; 4.3 forgets the roots.
+    """
+    queries = batch.chunks + tree_tokens
+    pairs = queries * (batch.target_cached + batch.chunks + 1) - batch.chunks * (batch.chunks + 1) / 2
+    context = np.broadcast_to(batch.target_cached.cumsum(), queries.shape)
+    return model.seconds_array(context, queries.cumsum(axis=1), pairs.cumsum(axis=1))
+
+
+def goodput(belief: Belief, batch: Batch, acceptance: Floats, most: int) -> Floats:
+    """Return generated tokens per second of each (k, prefix), (most + 1, n) (Eq. 3, 4, 9); `acceptance` (n,).
+
+    Algorithm 1 line 4 multiplies the generated tokens by n twice; here each request counts once.
+    """
+    lengths = lengths_of(batch, most)
+    tokens = expected_length(acceptance, lengths).cumsum(axis=1)
+    seconds = draft_seconds(belief.draft, batch, most) + target_seconds(belief.target, batch, lengths)
+    return tokens / seconds
+
+
+def fitting(view: View, batch: Batch, tree_tokens: Ints) -> Bools:
+    """Return for which (row, prefix) the cache has slots, (rows, n), with `tree_tokens` (rows, n) in both caches."""
+    drafted = np.where(tree_tokens > 0, batch.fed + tree_tokens, 0)
+    growth = view.growth_bytes(
+        batch.requests, batch.target_cached + batch.chunks + tree_tokens, batch.draft_cached + drafted
+    )
+    fits: Bools = growth.cumsum(axis=1) <= view.free_bytes
+    return fits
+
+
+def best(table: Floats, fits: Bools) -> tuple[int, int]:
+    """Return (requests of the prefix, row) of the highest entry that fits; (0, 0) where none does.
+
+    Equal ones go to the longer prefix, so that nobody waits for nothing, and then to the earlier row.
+    """
+    by_prefix = np.where(fits, table, -np.inf)[:, ::-1].T
+    place = int(np.argmax(by_prefix))
+    prefix, row = divmod(place, by_prefix.shape[1])
+    return (by_prefix.shape[0] - prefix, row) if by_prefix[prefix, row] > -np.inf else (0, 0)
+
+
+def longest_fitting(fits: Bools) -> tuple[int, int]:
+    """Return (requests of the longest prefix that fits with row 0, last row up to which that prefix fits)."""
+    prefix = int(np.count_nonzero(fits[0]))
+    return (prefix, int(np.count_nonzero(fits[:, prefix - 1])) - 1) if prefix else (0, 0)
+
+
+def longest_by_survival(belief: Belief, batch: Batch, acceptance: Floats, most: int) -> Ints:
+    """Return k_1..k_n of at most `most`, (n,), for the goodput of the whole batch, `acceptance` (n,) one each.
+
+    All lengths at once are too many to try (section 5 gives no method). Drafted tokens are ranked by the probability
+    a_i^j that they are accepted, and every number of likeliest ones is tried with every number of draft passes: of
+    as many tokens in as many passes, no other choice is expected to generate more.
+    """
+    if not batch.longest.any():
+        return batch.longest
+    level, request = np.nonzero(np.arange(most)[:, None] < batch.longest)
+    survival = acceptance[request] ** (level + 1)
+    order = np.argsort(-survival, kind="stable")
+    level, request, survival = level[order], request[order], survival[order]
+    # Rows: so many of the likeliest tokens. Columns: pass by pass, then passes up to that one.
+    here, within = level[:, None] == np.arange(most), level[:, None] <= np.arange(most)
+    shapes = (np.cumsum(here * each[level, request][:, None], axis=0) for each in pass_shapes(batch, most))
+    context, batched, pairs = shapes
+    seconds = np.where(batched > 0, belief.draft.seconds_array(context, batched, pairs), 0.0).cumsum(axis=1)
+    tokens = len(batch.requests) + np.cumsum(within * survival[:, None], axis=0)
+    seconds += _verification(belief.target, batch, request, within)
+    plain = target_seconds(belief.target, batch, np.zeros((1, len(batch.requests)), dtype=np.int64))[0, -1]
+    table = tokens / seconds
+    count, last = divmod(int(np.argmax(table)), most)
+    if table[count, last] <= len(batch.requests) / plain:
+        return np.zeros_like(batch.longest)
+    return np.bincount(request[: count + 1][level[: count + 1] <= last], minlength=len(batch.requests))
+
+
+def _verification(model: ModelBelief, batch: Batch, request: Ints, within: Bools) -> Floats:
+    """Return the seconds of verifying the first tokens of the ranking, (tokens, passes), those `within` the passes."""
+    root = batch.target_cached + batch.chunks
+    pairs = float((batch.chunks * (batch.target_cached + (batch.chunks + 1) / 2)).sum())
+    pairs_up_to = pairs + np.cumsum(within * (root + 1)[request][:, None], axis=0)
+    queries = int(batch.chunks.sum()) + np.cumsum(within, axis=0)
+    return model.seconds_array(np.full(queries.shape, batch.target_cached.sum()), queries, pairs_up_to)

@@ -1,0 +1,148 @@
+"""Speculation as long as goodput says, step by step.
+
+Paper: SmartSpec, "Optimizing Speculative Decoding for Serving LLMs Using Goodput" (Liu et al. 2024), Algorithms 1, 2.
+Idea: before each step, run the first-come prefix and the proposed length k = 0..V with the most generated tokens
+(accepted and bonus) per believed second among those that the cache has slots for.
+Deviations:
+- Slips of the text, built as meant: Algorithm 1 multiplies by n once, a verification batches sum k_i + 1 tokens,
+  Algorithm 2 remembers which prefix won (see goodput.py).
+- The step time is that of the belief, whatever its form; `profile.form=linear` is the paper's Eq. 7. The first draft
+  pass is charged for all that the drafter's cache lacks: it falls behind while nothing is proposed and catches up
+  when something is, where vLLM keeps it in step.
+- The window starts full of `first_acceptance`, a request's own full of the global average; the paper has no word on
+  that. Rates are conditional: accepted / (accepted + the one that failed). While k = 0 nothing is learnt, as there.
+- With `acceptance: per_request` lengths follow the survival ranking of `goodput.longest_by_survival`; the paper names
+  this granularity and gives no method.
+- No request is given more tokens than its `max_tokens` leaves room for. A step in which not even the oldest request
+  has a slot decodes plainly and preempts the youngest.
+- Draft and target take equal slots for drafted tokens, but share one pool instead of halves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from specsim.forest import Forest
+from specsim.protocols import Step, View
+from specsim.request import Floats, Ints
+from specsim.schedulers.goodput import Batch, best, fitting, goodput, lengths_of, longest_by_survival
+from specsim.schedulers.parameters import at_least
+from specsim.schedulers.parts import Growing, Rows
+from specsim.schedulers.smartspec_acceptance import AcceptanceAverage, Granularity
+from specsim.schedulers.smartspec_serving import Proposal, Proposing, Serving, grow_levels
+from specsim.schedulers.speculation import trees_fit, useful_depth
+from specsim.work import Draft, Emitted
+
+
+@dataclass(slots=True)
+class GoodputChains:
+    """Chains of the length with the best goodput; the variant behind `SmartSpec`, and a speculation part.
+
+    As a part it runs all rows and chooses k alone; the drafter then reads every prompt, and prompt chunks beside the
+    decodes are not priced.
+    """
+
+    longest: int
+    acceptance: Granularity
+    window: int
+    first_acceptance: float
+    average: AcceptanceAverage = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        at_least(0, longest=self.longest)
+        self.average = AcceptanceAverage(self.acceptance, self.window, self.first_acceptance)
+
+    @property
+    def drafts(self) -> bool:
+        """Unless the longest chain is empty."""
+        return self.longest > 0
+
+    @property
+    def widest(self) -> int:
+        """One child a node."""
+        return 1
+
+    def choose(self, view: View, batch: Batch) -> tuple[int, Ints]:
+        """Return the requests of the best prefix, 0 where none fits, and the draft tokens of each, (prefix,)."""
+        batch, table = self._table(view, batch)
+        lengths = lengths_of(batch, self.longest)
+        prefix, k = best(table, fitting(view, batch, lengths))
+        return prefix, lengths[k, :prefix]
+
+    def propose(self, view: View, batch: Batch) -> Proposing:
+        """Yield draft passes and return the chains of the best prefix."""
+        prefix, lengths = self.choose(view, batch)
+        return (yield from propose_chains(batch, prefix, lengths))
+
+    def grow(self, view: View, rows: Rows) -> Growing:
+        """Yield draft passes and return chains of the best length that fits for the rows that decode."""
+        n, requests = rows.decoding, rows.requests
+        depths = np.zeros(len(requests), dtype=np.int64)
+        if n:
+            decoding = requests[:n]
+            cached = view.target_cached[decoding], view.draft_cached[decoding]
+            most = np.clip(useful_depth(view, decoding), 0, self.longest)
+            batch, table = self._table(view, Batch(decoding, rows.chunks[:n], *cached, rows.fed[:n], most))
+            for k in np.argsort(-table[:, -1], kind="stable").tolist():
+                if trees_fit(view, requests, rows.chunks, n, k, rows.fed):
+                    depths[:n] = np.minimum(batch.longest, k)
+                    break
+        fed = np.where((depths > 0) | (np.arange(len(requests)) >= n), rows.fed, 0)
+        if not depths.any() and fed.any() and trees_fit(view, requests, rows.chunks, n, 0, fed):
+            yield Draft(requests, fed, Forest.roots(len(requests)))
+        return (yield from grow_levels(requests, fed, depths))
+
+    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+        """Note the acceptance of this step."""
+        self.average.learn(view, rows.requests, forest.tree_tokens(), answer.matched)
+
+    def _table(self, view: View, batch: Batch) -> tuple[Batch, Floats]:
+        """Return the batch, its lengths bounded where each has its own, and the goodput of each (k, prefix)."""
+        acceptance = self.average.of(batch.requests)
+        if self.acceptance == "per_request":
+            most = longest_by_survival(view.belief, batch, acceptance, self.longest)
+            batch = batch._replace(longest=most)
+        return batch, goodput(view.belief, batch, acceptance, self.longest)
+
+
+@dataclass(slots=True)
+class SmartSpec:
+    """The goodput argmax over prefixes and proposed lengths.
+
+    Parameters
+    ----------
+    longest : V, the most draft tokens a request, below 10 in the paper.
+    acceptance : one average for all ("global"), or one each with a length each ("per_request").
+    window : past steps in the moving average. first_acceptance : what it starts full of.
+    prefill_threshold : share of past decode steps without a proposal above which new prompts are kept from the drafter
+        and their requests never speculated on; 1 never.
+    max_requests, prefill_tokens, watermark : as in `Continuous`.
+    """
+
+    longest: int
+    acceptance: Granularity
+    window: int
+    first_acceptance: float
+    prefill_threshold: float
+    max_requests: int
+    prefill_tokens: int
+    watermark: float
+    _serving: Serving = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        chains = GoodputChains(self.longest, self.acceptance, self.window, self.first_acceptance)
+        room = self.prefill_threshold, self.max_requests, self.prefill_tokens, self.watermark
+        self._serving = Serving(chains, *room)
+
+    def step(self, view: View) -> Step:
+        """Yield a prefill, or k draft passes and one verification of the best prefix."""
+        return self._serving.step(view)
+
+
+def propose_chains(batch: Batch, prefix: int, lengths: Ints) -> Proposing:
+    """Yield draft passes and return chains of `lengths` (prefix,) for the first requests of the batch."""
+    fed = np.where(lengths > 0, batch.fed[:prefix], 0)
+    forest = yield from grow_levels(batch.requests[:prefix], fed, lengths)
+    return Proposal(forest, int(lengths.sum()))

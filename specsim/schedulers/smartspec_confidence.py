@@ -1,0 +1,101 @@
+"""Speculation while the drafter is confident, then a verified length by goodput.
+
+Paper: SmartSpec (Liu et al. 2024), appendix, Algorithm 3.
+Idea: a request drafts on while its last token's confidence exceeds T; afterwards all verify the one length that has
+the most generated tokens per believed second.
+Deviations, beside those of smartspec.py:
+- The loop as printed runs P + 1 passes and overwrites R with those who are still drafting; here it runs P, and all of
+  R are verified.
+- The appendix names no expected length for its argmax: a token above T counts as accepted, one below as rejected, as
+  its text predicts. The seconds already spent on drafting stand in the denominator.
+- Everybody always drafts once, so for the feedback on draft prefills a step that verifies no draft proposed nothing.
+- All requests that have a slot are run: the argmax comes after the drafting, too late to choose a prefix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from specsim.forest import Forest
+from specsim.protocols import Step, View
+from specsim.request import Ints
+from specsim.schedulers.goodput import Batch, fitting, lengths_of, longest_fitting, target_seconds
+from specsim.schedulers.parameters import at_least
+from specsim.schedulers.parts import Rows
+from specsim.schedulers.smartspec_serving import Proposal, Proposing, Serving
+from specsim.work import NOBODY, Draft, Emitted
+
+
+@dataclass(slots=True)
+class ConfidentChains:
+    """The variant behind `SmartSpecConfidence`, with its parameters."""
+
+    longest: int
+    threshold: float
+
+    def __post_init__(self) -> None:
+        at_least(0, longest=self.longest, threshold=self.threshold)
+
+    def propose(self, view: View, batch: Batch) -> Proposing:
+        """Yield at most P draft passes and return the chains, cut at the length with the best goodput."""
+        start_s = view.now_s
+        prefix, most = longest_fitting(fitting(view, batch, lengths_of(batch, self.longest)))
+        batch = Batch(*(column[:prefix] for column in batch))
+        forest = Forest.roots(prefix)
+        leaves, chunks = np.flatnonzero(batch.longest > 0), np.where(batch.longest > 0, batch.fed, 0)
+        for level in range(most):
+            leaves = leaves[(forest.probability[leaves] > self.threshold) | (level == 0)]
+            leaves = leaves[batch.longest[forest.row[leaves]] > level]
+            if not len(leaves):
+                break
+            before = len(forest)
+            forest = yield Draft(batch.requests, chunks, forest, leaves, width=1)
+            leaves, chunks = np.arange(before, len(forest)), NOBODY
+        if forest.draft_nodes:
+            k = self.verified_length(view, batch, forest, view.now_s - start_s)
+            forest = forest.subset(forest.depth <= k)
+        return Proposal(forest, forest.draft_nodes)
+
+    def verified_length(self, view: View, batch: Batch, forest: Forest, spent_s: float) -> int:
+        """Return the length at which to cut all chains; of equal ones the shortest."""
+        lengths = np.arange(int(forest.depth[-1]) + 1)[:, None]
+        drafted = np.minimum(lengths, forest.tree_tokens())
+        sure = (forest.probability > self.threshold) & (forest.depth > 0)
+        confident: Ints = np.bincount(forest.row[sure], minlength=forest.rows)
+        tokens = (1 + np.minimum(lengths, confident)).sum(axis=1)
+        seconds = spent_s + target_seconds(view.belief.target, batch, drafted)[:, -1]
+        return int(np.argmax(tokens / seconds))
+
+    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+        """Keep nothing."""
+
+
+@dataclass(slots=True)
+class SmartSpecConfidence:
+    """Draft while confident, verify by goodput.
+
+    Parameters
+    ----------
+    longest : P, the most draft passes of a step.
+    threshold : T; a request drafts on while its last token's confidence exceeds it.
+    prefill_threshold, max_requests, prefill_tokens, watermark : as in `SmartSpec`.
+    """
+
+    longest: int
+    threshold: float
+    prefill_threshold: float
+    max_requests: int
+    prefill_tokens: int
+    watermark: float
+    _serving: Serving = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        chains = ConfidentChains(self.longest, self.threshold)
+        room = self.prefill_threshold, self.max_requests, self.prefill_tokens, self.watermark
+        self._serving = Serving(chains, *room)
+
+    def step(self, view: View) -> Step:
+        """Yield a prefill, or draft passes and one verification."""
+        return self._serving.step(view)

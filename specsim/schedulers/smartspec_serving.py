@@ -1,0 +1,157 @@
+"""What all SmartSpec variants share: whole prompts first, draft prefill by feedback, one chosen prefix a step.
+
+Paper: SmartSpec (Liu et al. 2024), Algorithm 2 and section 5, "Prefill disabling".
+Idea: a variant says which prefix runs and what is drafted for it; everything around that is the same.
+Deviations: see smartspec.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from specsim.forest import Forest
+from specsim.protocols import Step, View
+from specsim.request import Bools, Ids, Ints
+from specsim.schedulers.batching import Admission, lag, whole_prompts
+from specsim.schedulers.continuous import decode
+from specsim.schedulers.goodput import Batch
+from specsim.schedulers.parameters import at_least, share
+from specsim.schedulers.parts import Rows
+from specsim.schedulers.speculation import useful_depth
+from specsim.schedulers.vllm_spec import prefill
+from specsim.work import NOBODY, Draft, Emitted, Verify
+
+
+class Proposal(NamedTuple):
+    """Trees of the first `forest.rows` requests of the batch, and how many tokens count as proposed."""
+
+    forest: Forest
+    proposed: int
+
+
+Proposing = Generator[Draft, Forest, Proposal]
+"""Yields draft passes, is sent their forests, returns what to verify; no rows where the cache has slots for nobody."""
+
+
+class Variant(Protocol):
+    """Which FCFS prefix of a batch runs, and with what trees."""
+
+    @property
+    def longest(self) -> int:
+        """V, the most draft passes of a step; 0 never drafts."""
+        ...
+
+    def propose(self, view: View, batch: Batch) -> Proposing:
+        """Yield draft passes and return the trees of a prefix."""
+        ...
+
+    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+        """Hear what was accepted of `forest`."""
+        ...
+
+
+@dataclass(slots=True)
+class PrefillFeedback:
+    """Draft prefill, switched off while more than `threshold` of the past decode steps proposed nothing (section 5).
+
+    A request prefilled meanwhile is never speculated on: its steps then propose nothing either, which raises the share.
+    A preempted one is asked about anew when its prompt is read again.
+    """
+
+    threshold: float
+    steps: int = field(default=0, init=False)
+    idle: int = field(default=0, init=False)
+    _plain: Bools = field(default_factory=lambda: np.zeros(0, dtype=np.bool_), init=False)
+
+    @property
+    def drafting(self) -> bool:
+        """Whether a prompt read now is read by the drafter too."""
+        return not self.steps or self.idle / self.steps <= self.threshold
+
+    def admit(self, view: View, requests: Ids, drafting: bool) -> None:
+        """Note whether requests, whose prompts are read now, may be speculated on."""
+        if not len(self._plain):
+            self._plain = np.zeros(len(view.arrival_s), dtype=np.bool_)
+        self._plain[requests] = not drafting
+
+    def plain(self, requests: Ids) -> Bools:
+        """Return who is never speculated on, (n,)."""
+        return self._plain[requests]
+
+    def learn(self, proposed: int) -> None:
+        """Count a decode step in which so many tokens were proposed."""
+        self.steps += 1
+        self.idle += not proposed
+
+
+@dataclass(slots=True)
+class Serving:
+    """The loop around a variant; parameters as in `SmartSpec`."""
+
+    variant: Variant
+    prefill_threshold: float
+    max_requests: int
+    prefill_tokens: int
+    watermark: float
+    feedback: PrefillFeedback = field(init=False)
+
+    def __post_init__(self) -> None:
+        at_least(1, max_requests=self.max_requests, prefill_tokens=self.prefill_tokens)
+        at_least(0, prefill_threshold=self.prefill_threshold)
+        share(watermark=self.watermark)
+        self.feedback = PrefillFeedback(self.prefill_threshold)
+
+    def step(self, view: View) -> Step:
+        """Yield a prefill of both models where possible, else draft passes and one verification of a prefix."""
+        if view.waiting:
+            drafting = self.variant.longest > 0 and self.feedback.drafting
+            admission = Admission(self.max_requests, self.watermark, drafting)
+            prompts = whole_prompts(view, admission, self.prefill_tokens)
+            if len(prompts.requests):
+                self.feedback.admit(view, prompts.requests, drafting)
+                yield from prefill(view, prompts, drafting)
+                return
+        batch = self._batch(view)
+        forest, proposed = yield from self.variant.propose(view, batch)
+        self.feedback.learn(proposed)
+        if not forest.rows:
+            yield decode(view)
+            return
+        n = forest.rows
+        rows = Rows(batch.requests[:n], batch.chunks[:n], n, batch.fed[:n])
+        answer = yield Verify(rows.requests, rows.chunks, forest)
+        self.variant.learn(view, rows, forest, answer)
+
+    def _batch(self, view: View) -> Batch:
+        """Return all residents, who all decode, by age: one let in again after a preemption keeps its place."""
+        requests = np.sort(view.resident)
+        longest = np.clip(useful_depth(view, requests), 0, self.variant.longest)
+        longest[self.feedback.plain(requests)] = 0
+        return Batch(
+            requests,
+            np.ones(len(requests), dtype=np.int64),
+            view.target_cached[requests],
+            view.draft_cached[requests],
+            lag(view, requests),
+            longest,
+        )
+
+
+def grow_levels(requests: Ids, fed: Ints, depths: Ints, widths: Sequence[int] = ()) -> Generator[Draft, Forest, Forest]:
+    """Yield draft passes and return full trees: row i has `depths[i]` levels, level j `widths[j]` nodes a parent (1).
+
+    `fed` (n,) goes into the drafter's cache in the first pass. `grow_trees` takes one depth for all rows and keeps a
+    beam; here each row has its own depth, and every node is kept.
+    """
+    forest, chunks = Forest.roots(len(requests)), fed
+    leaves = np.flatnonzero(depths > 0)
+    for level in range(int(depths.max(initial=0))):
+        leaves = leaves[depths[forest.row[leaves]] > level]
+        before = len(forest)
+        forest = yield Draft(requests, chunks, forest, leaves, widths[level] if widths else 1)
+        leaves, chunks = np.arange(before, len(forest)), NOBODY
+    return forest

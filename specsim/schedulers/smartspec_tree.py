@@ -1,0 +1,195 @@
+"""Token trees whose shape goodput chooses: how many of the likeliest tokens at each level.
+
+Paper: SmartSpec (Liu et al. 2024), sections 4.3, 4.4 (Eq. 10), 7.2.2, on trees like Medusa's.
+Idea: as smartspec.py, but the argmax runs over the top-k of each head instead of the length of a chain.
+Deviations, beside those of smartspec.py:
+- Eq. 10 as printed forgets that nothing may be accepted, and takes head i + 1 to fail with 1 - a where its k tokens
+  fail with (1 - a)^k; `tree_length` is exact under the paper's own assumptions (1.776 printed, 2.176 exact at 0.6 and
+  one token a head).
+- Medusa's heads propose all levels in one pass of the target. Here the draft model grows the tree, a pass a level, and
+  those passes are priced; so "no draft at all" is among the shapes, and a head may be left out from the end.
+- Every shape of at most `tree_tokens` nodes is tried. The rate of a head is what, at the window's mean k, gives its
+  observed share of success; a head that was never reached is believed to be as good as `first_acceptance`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from specsim.forest import Forest
+from specsim.protocols import Step, View
+from specsim.request import Floats, Ints
+from specsim.schedulers.goodput import Batch, best, fitting, target_seconds
+from specsim.schedulers.parameters import at_least
+from specsim.schedulers.parts import Rows
+from specsim.schedulers.smartspec_serving import Proposal, Proposing, Serving, grow_levels
+from specsim.work import Emitted
+
+
+def shapes(heads: int, width: int, tree_tokens: int) -> Ints:
+    """Return every choice of top-k per head with at most `tree_tokens` nodes, (shapes, heads), 0 behind the last."""
+    found = [
+        top + (0,) * (heads - depth)
+        for depth in range(heads + 1)
+        for top in product(range(1, width + 1), repeat=depth)
+        if np.cumprod(top).sum() <= tree_tokens
+    ]
+    return np.array(found, dtype=np.int64).reshape(-1, heads)
+
+
+def tree_length(acceptance: Floats, top: Ints) -> Floats:
+    """Return 1 + sum_i prod_{j<=i} (1 - (1 - a_j)^k_j) for each depth cut, (shapes, heads + 1), bonus included.
+
+    Column d is the expected length of the first d heads; `acceptance` (heads,), `top` (shapes, heads).
+    """
+    reached = np.cumprod(1.0 - (1.0 - acceptance) ** top, axis=1)
+    length: Floats = 1.0 + _behind_zero(np.cumsum(reached, axis=1))
+    return length
+
+
+def tree_nodes(top: Ints) -> Ints:
+    """Return the nodes of each full tree, sum_h prod_{i<=h} k_i, cut at each depth, (shapes, heads + 1) (4.3)."""
+    nodes: Ints = _behind_zero(np.cumsum(np.cumprod(top, axis=1), axis=1))
+    return nodes
+
+
+def _behind_zero(columns: Any) -> Any:
+    return np.concatenate((np.zeros_like(columns[:, :1]), columns), axis=1)
+
+
+def tree_goodput(view: View, batch: Batch, acceptance: Floats, top: Ints) -> Floats:
+    """Return generated tokens per believed second of each (shape, prefix), (shapes, n)."""
+    depth = np.minimum(np.count_nonzero(top, axis=1)[:, None], batch.longest)
+    nodes = np.take_along_axis(tree_nodes(top), depth, axis=1)
+    tokens = np.take_along_axis(tree_length(acceptance, top), depth, axis=1).cumsum(axis=1)
+    model = view.belief.draft
+    seconds = target_seconds(view.belief.target, batch, nodes)
+    leaves = np.cumprod(top, axis=1)
+    for level in range(int(depth.max(initial=0))):
+        # Leaves that are extended: the roots first, which come with what the drafter lacks, then a whole level.
+        queries = batch.fed if not level else leaves[:, level - 1, None]
+        read = batch.draft_cached + (batch.fed if level else 0)
+        pairs = queries * (read + 1.0) + (queries * (queries - 1) / 2 if not level else 0)
+        grows = depth > level
+        context, batched, attended = (np.cumsum(grows * each, axis=1) for each in (read, queries, pairs))
+        seconds += np.where(batched > 0, model.seconds_array(context, batched, attended), 0.0)
+    return tokens / seconds
+
+
+@dataclass(slots=True)
+class HeadAverage:
+    """Acceptance of one token at each head, (heads,), from the last `window` steps that reached the head."""
+
+    heads: int
+    window: int
+    first: float
+    _steps: Floats = field(init=False, repr=False)
+    _seen: Ints = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        at_least(1, heads=self.heads, window=self.window)
+        if not 0 <= self.first <= 1:
+            raise ValueError(f"first_acceptance={self.first!r} is not in [0, 1]")
+        self._steps = np.zeros((3, self.heads, self.window))
+        self._seen = np.zeros(self.heads, dtype=np.int64)
+
+    def rates(self) -> Floats:
+        """Return 1 - (1 - successes / trials)^(1 / mean k) of each head, (heads,)."""
+        right, tried, asked = self._steps.sum(axis=2)
+        some = tried > 0
+        tries = np.where(some, tried, 1.0)
+        rate = 1.0 - (1.0 - right / tries) ** (tries / np.where(some, asked, 1.0))
+        return np.where(some, rate, self.first)
+
+    def learn(self, top: Ints, depths: Ints, matched: Ints) -> None:
+        """Note a step with `top` (heads,) tokens a head: trees `depths` (n,) deep, `matched` (n,) levels right."""
+        head = np.arange(self.heads)[:, None]
+        tried = ((matched >= head) & (depths > head)).sum(axis=1)
+        right = ((matched > head) & (depths > head)).sum(axis=1)
+        some = np.flatnonzero(tried)
+        place = self._seen[some] % self.window
+        self._steps[:, some, place] = np.stack((right, tried, tried * top))[:, some]
+        self._seen[some] += 1
+
+
+@dataclass(slots=True)
+class GoodputTrees:
+    """The variant behind `SmartSpecTree`, with its parameters."""
+
+    heads: int
+    width: int
+    tree_tokens: int
+    window: int
+    first_acceptance: float
+    average: HeadAverage = field(init=False, repr=False)
+    _shapes: Ints = field(init=False, repr=False)
+    _top: Ints = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        at_least(1, width=self.width, tree_tokens=self.tree_tokens)
+        self.average = HeadAverage(self.heads, self.window, self.first_acceptance)
+        self._shapes = shapes(self.heads, self.width, self.tree_tokens)
+        self._top = self._shapes[0]
+
+    @property
+    def longest(self) -> int:
+        """A draft pass a head."""
+        return self.heads
+
+    def propose(self, view: View, batch: Batch) -> Proposing:
+        """Yield draft passes and return the trees of the best prefix."""
+        depth = np.minimum(np.count_nonzero(self._shapes, axis=1)[:, None], batch.longest)
+        nodes = np.take_along_axis(tree_nodes(self._shapes), depth, axis=1)
+        table = tree_goodput(view, batch, self.average.rates(), self._shapes)
+        prefix, shape = best(table, fitting(view, batch, nodes))
+        self._top = self._shapes[shape]
+        depths = depth[shape, :prefix]
+        fed = np.where(depths > 0, batch.fed[:prefix], 0)
+        forest = yield from grow_levels(batch.requests[:prefix], fed, depths, self._top.tolist())
+        return Proposal(forest, forest.draft_nodes)
+
+    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+        """Note how far each tree was right."""
+        depths = np.zeros(forest.rows, dtype=np.int64)
+        np.maximum.at(depths, forest.row, forest.depth)
+        self.average.learn(self._top, depths, answer.matched)
+
+
+@dataclass(slots=True)
+class SmartSpecTree:
+    """The goodput argmax over prefixes and top-k per head.
+
+    Parameters
+    ----------
+    heads : most levels of a tree. width : largest top-k of a head. tree_tokens : most nodes of a tree.
+    window, first_acceptance, prefill_threshold, max_requests, prefill_tokens, watermark : as in `SmartSpec`.
+    """
+
+    heads: int
+    width: int
+    tree_tokens: int
+    window: int
+    first_acceptance: float
+    prefill_threshold: float
+    max_requests: int
+    prefill_tokens: int
+    watermark: float
+    _serving: Serving = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        trees = GoodputTrees(self.heads, self.width, self.tree_tokens, self.window, self.first_acceptance)
+        room = self.prefill_threshold, self.max_requests, self.prefill_tokens, self.watermark
+        self._serving = Serving(trees, *room)
+
+    @property
+    def widest(self) -> int:
+        """The most children of one node that a draft pass is ever asked for."""
+        return self.width
+
+    def step(self, view: View) -> Step:
+        """Yield a prefill, or a draft pass per head and one verification of the best prefix."""
+        return self._serving.step(view)

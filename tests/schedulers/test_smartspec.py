@@ -1,0 +1,124 @@
+"""SmartSpec's YAMLs in small whole runs: what load does to the length, and that every parameter matters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from specsim.api import Run, simulate
+from specsim.schedulers.composed import Composed
+from specsim.schedulers.sarathi import Chunked
+from specsim.schedulers.smartspec import GoodputChains
+from specsim.simulation import run
+from tests.golden.scene import scene
+from tests.laws.subjects import NAMES, mapping_of
+
+SETTINGS: dict[str, Any] = {
+    "trace": "poisson",
+    "requests": 40,
+    "rps": 8,
+    "profile": "llama8b_1b_h100",
+    "trace__output_tokens__mean": 48,
+}
+MINE = [name for name in NAMES if name.startswith("smartspec")]
+
+
+def outcome(scheduler: str, **settings: Any) -> Run:
+    return simulate(scheduler, **{**SETTINGS, **settings})
+
+
+def mean_length(run: Run) -> float:
+    """Return the draft tokens of a verification."""
+    return float(run.requests["draft_tokens"].sum() / run.requests["verifications"].sum())
+
+
+DRAFT = 0
+"""The kind of a draft pass in passes.parquet."""
+BUSY = {"rps": 400, "requests": 120}
+TIGHT = {"rps": 1000, "requests": 60, "trace__prompt_tokens__mean": 3000}
+LONELY = {"rps": 1, "requests": 20, "trace__output_tokens__mean": 300}
+"""A request that is alone proposes nothing for the last token that it may emit."""
+HOPELESS = {"acceptance": "bernoulli", "acceptance__alpha": 0.02}
+"""No draft is right: after a step or two none is proposed any more."""
+
+COMMON: list[tuple[str, Any, dict[str, Any]]] = [
+    ("max_requests", 3, BUSY),
+    ("prefill_tokens", 64, BUSY),
+    ("watermark", 0.9, TIGHT),
+]
+FEEDBACK: tuple[str, Any, dict[str, Any]] = ("prefill_threshold", 1.0, HOPELESS)
+AVERAGED: list[tuple[str, Any, dict[str, Any]]] = [("window", 1, {}), ("first_acceptance", 0.01, {}), FEEDBACK]
+OWN: dict[str, list[tuple[str, Any, dict[str, Any]]]] = {
+    "smartspec": [("longest", 1, {}), ("acceptance", "per_request", {}), *AVERAGED],
+    "smartspec_per_request": [("longest", 1, {}), ("acceptance", "global", {}), *AVERAGED],
+    "smartspec_tree": [("heads", 1, {}), ("width", 1, {}), ("tree_tokens", 3, {}), *AVERAGED],
+    "smartspec_confidence": [("longest", 1, {}), ("threshold", 0.9, {}), FEEDBACK],
+    "smartspec_oracle": [("longest", 1, {}), *AVERAGED],
+    "smartspec_random": [("longest", 1, {}), ("seed", 1, {}), ("prefill_threshold", 1e-9, LONELY)],
+}
+TABLE = [(name, *row) for name in OWN for row in OWN[name] + COMMON]
+
+
+@pytest.mark.parametrize(("name", "parameter", "value", "settings"), TABLE, ids=lambda part: str(part)[:24])
+def test_every_parameter_matters(name: str, parameter: str, value: Any, settings: dict[str, Any]) -> None:
+    one, other = outcome(name, **settings), outcome(name, **settings, **{f"scheduler__{parameter}": value})
+    assert not np.array_equal(one.requests["finish_s"], other.requests["finish_s"])
+
+
+@pytest.mark.parametrize("name", ["smartspec", "smartspec_per_request", "smartspec_tree", "smartspec_oracle"])
+def test_where_no_draft_is_right_the_drafter_stops_reading_prompts(name: str) -> None:
+    def kinds(threshold: float) -> Any:
+        return outcome(name, passes=True, **HOPELESS, scheduler__prefill_threshold=threshold).passes["kind"]
+
+    kept, dropped = kinds(1.0), kinds(0.7)
+    assert np.count_nonzero(dropped == DRAFT) < np.count_nonzero(kept == DRAFT) / 2
+
+
+def test_the_table_misses_no_parameter() -> None:
+    assert set(OWN) == set(MINE)
+    for name in MINE:
+        listed = {key for key in mapping_of(name) if key not in ("description", "clairvoyant") and key[0] != "_"}
+        assert listed == {row[1] for row in TABLE if row[0] == name}
+
+
+@pytest.mark.parametrize("name", ["smartspec", "smartspec_per_request", "smartspec_tree", "smartspec_oracle"])
+def test_load_shortens_what_is_proposed(name: str) -> None:
+    calm, busy = outcome(name, rps=1, requests=20), outcome(name, rps=2000, requests=300)
+    assert mean_length(calm) > mean_length(busy)
+
+
+def test_medusa_falls_back_to_fewer_candidates_under_load() -> None:
+    """Section 7.2.2: nodes a step fall towards one a head."""
+    calm, busy = outcome("smartspec_tree", rps=1, requests=20), outcome("smartspec_tree", rps=2000, requests=300)
+    assert mean_length(calm) > 3
+    assert mean_length(busy) <= 3
+
+
+def test_the_oracle_verifies_nothing_wrong() -> None:
+    run = outcome("smartspec_oracle")
+    wasted = run.requests["draft_tokens"] - run.requests["accepted_tokens"]
+    # Only what is right behind the end of an output may be cut.
+    assert (wasted >= 0).all()
+    assert (wasted <= 8).all()
+
+
+@pytest.mark.parametrize("form", ["linear", "roofline"])
+def test_the_scheduler_takes_whatever_form_the_belief_has(form: str) -> None:
+    assert outcome("smartspec", profile__form=form).metrics["completed"] == SETTINGS["requests"]
+
+
+@pytest.mark.parametrize("prefill", ["mixed", "first"])
+def test_as_a_part_it_speculates_beside_chunked_prompts(prefill: Any) -> None:
+    """The same scene serves everybody; with length 0 nothing is drafted."""
+
+    def played(longest: int) -> Any:
+        parts = Composed(Chunked(8, 16, prefill, 0.01), GoodputChains(longest, "global", 8, 0.7))
+        return run(replace(scene(), scheduler=lambda: parts)).columns
+
+    speculating, plain = played(4), played(0)
+    assert speculating.accepted_tokens.sum() > 10
+    assert plain.draft_tokens.sum() == 0
+    assert speculating.output_tokens.tolist() == plain.output_tokens.tolist()

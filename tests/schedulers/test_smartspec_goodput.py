@@ -1,0 +1,252 @@
+"""SmartSpec's goodput by hand: generated lengths, the seconds of a step, the surface, and which entry wins."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from specsim.latency.profile import profile_from_mapping
+from specsim.paths import shipped
+from specsim.schedulers.goodput import (
+    Batch,
+    best,
+    draft_seconds,
+    expected_length,
+    goodput,
+    longest_by_survival,
+    longest_fitting,
+    target_seconds,
+)
+from specsim.schedulers.smartspec_tree import HeadAverage, shapes, tree_length, tree_nodes
+from tests.made import Hardware, Linear, hardware
+
+
+def batch_of(n: int, context: int = 256, longest: Any = 8, fed: int = 1) -> Batch:
+    full = np.full(n, 1)
+    most = np.broadcast_to(np.array(longest), n)
+    return Batch(np.arange(n), full, full * context, full * context, full * fed, most)
+
+
+def alike(n: int, acceptance: float = 0.7) -> Any:
+    return np.full(n, acceptance)
+
+
+# --- generated tokens -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("acceptance", [0.0, 0.1, 0.6, 0.999, 1.0])
+def test_a_chains_length_is_one_and_the_chances_of_each_draft(acceptance: float) -> None:
+    """l(a, k) = 1 + a + ... + a^k; k + 1 where nothing fails (Eq. 8)."""
+    k = np.arange(10)
+    summed = [sum(acceptance**j for j in range(each + 1)) for each in range(10)]
+    assert expected_length(np.array(acceptance), k) == pytest.approx(summed)
+
+
+def test_lengths_of_the_paper() -> None:
+    assert expected_length(np.array([0.7, 0.5, 1.0]), np.array([3, 1, 4])) == pytest.approx([2.533, 1.5, 5.0])
+
+
+def test_a_trees_length_is_exact_where_the_paper_prints_another() -> None:
+    """0.6 and one token a head: printed 1.776, exact 1 + 0.6 + 0.36 + 0.216 = 2.176, the chain's own."""
+    found = tree_length(np.full(3, 0.6), np.array([[1, 1, 1]]))
+    assert found.tolist()[0] == pytest.approx([1.0, 1.6, 1.96, 2.176])
+    assert found[0, 3] == pytest.approx(expected_length(np.array(0.6), np.array(3)))
+
+
+@pytest.mark.parametrize("top", [(3, 2, 3), (2, 2, 0), (1, 3, 2)])
+def test_a_trees_length_is_the_mean_over_all_luck(top: tuple[int, ...]) -> None:
+    """Every candidate of head i right with a_i, on its own; a level counts while all before it hold one right."""
+    rates, mean = (0.6, 0.4, 0.8), 0.0
+    for luck in product(*(range(2) for _ in range(sum(top)))):
+        chance, length, place, alive = 1.0, 1, 0, True
+        for head, count in enumerate(top):
+            mine = luck[place : place + count]
+            place += count
+            chance *= float(np.prod([rates[head] if each else 1 - rates[head] for each in mine]))
+            alive = alive and any(mine)
+            length += alive
+        mean += chance * length
+    assert tree_length(np.array(rates), np.array([top]))[0, -1] == pytest.approx(mean)
+
+
+def test_a_full_tree_of_the_paper_has_27_nodes() -> None:
+    """Fig. 8: 3 + 3 x 2 + 3 x 2 x 3 = 27; section 7.2.2: 3, 2, 2 add 21."""
+    assert tree_nodes(np.array([[3, 2, 3], [3, 2, 2]]))[:, -1].tolist() == [27, 21]
+
+
+def test_every_shape_within_the_bound_is_tried_once() -> None:
+    found = [tuple(each) for each in shapes(3, 3, 39).tolist()]
+    assert len(found) == len(set(found)) == 1 + 3 + 9 + 27
+    assert (0, 0, 0) in found
+    assert not any(0 in each and each[each.index(0) :] != (0,) * (3 - each.index(0)) for each in found)
+    assert [tuple(each) for each in shapes(2, 3, 4).tolist()] == [
+        (0, 0),
+        (1, 0),
+        (2, 0),
+        (3, 0),
+        (1, 1),
+        (1, 2),
+        (1, 3),
+        (2, 1),
+    ]
+
+
+def test_a_heads_rate_is_found_again_from_what_a_wide_head_gets_right() -> None:
+    """Three tokens at 0.4 each hold a right one with 1 - 0.6^3 = 0.784."""
+    average = HeadAverage(heads=2, window=5, first=0.9)
+    for _ in range(5):
+        average.learn(np.array([3, 1]), np.full(1000, 2), np.repeat([0, 1, 2], [216, 392, 392]))
+    assert average.rates() == pytest.approx([0.4, 0.5])
+
+
+def test_a_heads_window_forgets_and_an_unreached_head_stays_as_believed() -> None:
+    average = HeadAverage(heads=2, window=2, first=0.9)
+    for right in (0, 1, 1):
+        average.learn(np.array([1, 0]), np.ones(1, dtype=np.int64), np.array([right]))
+    assert average.rates() == pytest.approx([1.0, 0.9])
+
+
+# --- seconds ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_steps_seconds_by_hand() -> None:
+    """Two requests, 100 and 200 cached, the second with room for one draft; the drafter lacks 1 and 3 tokens."""
+    batch = Batch(
+        np.arange(2), np.array([1, 1]), np.array([100, 200]), np.array([90, 180]), np.array([1, 3]), np.array([2, 1])
+    )
+    draft = draft_seconds(Linear(1e-3, 1.0, 100.0), batch, 2)
+    # Pass 1 reads what is lacking: 1, 1 + 3 tokens over 90, 90 + 180; pass 2 holds the first request alone.
+    first, second = (100 + 1 + 0.09, 100 + 4 + 0.27), 100 + 1 + 0.091
+    assert draft == pytest.approx(np.array([[0, 0], first, [first[0] + second, first[1] + second]]))
+    target = target_seconds(Linear(1e-3, 1.0, 100.0), batch, np.array([[0, 0], [1, 1], [2, 1]]))
+    assert target == pytest.approx(100 + np.array([[1.1, 2.3], [2.1, 4.3], [3.1, 5.3]])), "sum of k_i + 1, roots too"
+
+
+class Shapes:
+    """A model that costs the attention pairs and nothing else."""
+
+    def seconds(self, context: float, batched: float, pairs: float) -> float:
+        return pairs
+
+    def seconds_array(self, context: Any, batched: Any, pairs: Any) -> Any:
+        return pairs
+
+    def extrapolates(self, context: float, batched: float) -> bool:
+        return False
+
+
+def test_pairs_are_those_the_engine_counts() -> None:
+    """1 + k queries over 100 cached and the root: the root sees 101 keys, each draft 102, itself included."""
+    batch = batch_of(1, 100)
+    assert target_seconds(Shapes(), batch, np.array([[0], [2]])).ravel().tolist() == [101, 101 + 2 * 102]
+    lacking = batch_of(1, 100, fed=2)
+    assert draft_seconds(Shapes(), lacking, 2).ravel().tolist() == [0, 101 + 102, 101 + 102 + 103]
+
+
+# --- the surface ------------------------------------------------------------------------------------------------------
+
+
+def best_lengths(belief: Any, sizes: list[int], acceptance: float = 0.7) -> list[int]:
+    """Return the best k of the whole batch, for each batch size."""
+    return [int(np.argmax(goodput(belief, batch_of(n), alike(n, acceptance), 8)[:, -1])) for n in sizes]
+
+
+def test_one_entry_of_the_surface_by_hand() -> None:
+    """3 requests, k = 2, a = 0.5: 3 x 1.75 tokens in two draft passes of 3 tokens and one of 9."""
+    made = hardware(alpha=0.0, gamma=1e-3, delta=0.02)
+    surface = goodput(made, batch_of(3), alike(3, 0.5), 4)
+    assert surface.shape == (5, 3)
+    assert surface[2, 2] == pytest.approx(3 * 1.75 / (2 * (0.002 + 3e-4) + 0.02 + 9e-3))
+    assert surface[0, 0] == pytest.approx(1 / 0.021)
+
+
+def test_best_length_falls_to_none_as_the_batch_grows() -> None:
+    """Fig. 5, with made linear coefficients: gamma a fiftieth of delta, so 50 tokens cost as much as the weights."""
+    lengths = best_lengths(hardware(alpha=0.0, gamma=4e-4, delta=0.02), [1, 2, 4, 8, 16, 32, 64, 128, 256, 512])
+    assert lengths == sorted(lengths, reverse=True)
+    assert lengths[0] >= 4
+    assert lengths[-1] == 0
+    assert len(set(lengths)) >= 4
+
+
+@pytest.mark.parametrize("form", ["linear", "roofline"])
+def test_best_length_falls_on_a_real_profile(form: str) -> None:
+    """8B on one H100, acceptance 0.5: some drafts for few, none for many."""
+    belief = h100(form)
+    lengths = best_lengths(belief, [1, 8, 64, 256, 512, 1024, 2048], 0.5)
+    assert lengths == sorted(lengths, reverse=True)
+    assert lengths[0] >= 1
+    assert lengths[-1] == 0
+
+
+def h100(form: str) -> Any:
+    mapping = yaml.safe_load((shipped("conf") / "profile" / "llama8b_1b_h100.yaml").read_text())
+    return profile_from_mapping(mapping | {"form": form}, "h100")
+
+
+def test_a_surer_drafter_drafts_further() -> None:
+    made = hardware(alpha=0.0, gamma=4e-4, delta=0.02)
+    lengths = [best_lengths(made, [8], a)[0] for a in (0.0, 0.3, 0.6, 0.9, 1.0)]
+    assert lengths == sorted(lengths)
+    assert (lengths[0], lengths[-1]) == (0, 8)
+
+
+def test_a_prefix_leaves_out_a_request_whose_context_costs_more_than_its_token() -> None:
+    """1 s a 1,000 cached tokens and 1 s a pass: 2 tokens in 1.2 s are better than 3 in 10 s."""
+    made = Hardware(Linear(1e-3, 0.0, 1.0), Linear(0.0, 0.0, 10.0))
+    batch = batch_of(3)._replace(target_cached=np.array([100, 100, 9000]))
+    surface = goodput(made, batch, alike(3), 2)
+    assert best(surface, np.ones(surface.shape, dtype=bool)) == (2, 0)
+
+
+def test_the_best_is_the_best_that_fits_and_ties_go_to_the_longer_prefix() -> None:
+    table = np.array([[1.0, 2.0, 2.0], [1.0, 3.0, 4.0]])
+    assert best(table, np.ones((2, 3), dtype=bool)) == (3, 1)
+    assert best(table, np.array([[True, True, True], [True, True, False]])) == (2, 1)
+    assert best(table, np.array([[True, True, True], [True, False, False]])) == (3, 0)
+    assert best(table, np.zeros((2, 3), dtype=bool)) == (0, 0)
+
+
+def test_the_longest_prefix_that_fits_and_how_far_it_may_draft() -> None:
+    assert longest_fitting(np.array([[True, True, False], [True, True, False], [True, False, False]])) == (2, 1)
+    assert longest_fitting(np.zeros((2, 3), dtype=bool)) == (0, 0)
+
+
+# --- lengths of each request's own ------------------------------------------------------------------------------------
+
+
+def goodput_of(belief: Hardware, batch: Batch, acceptance: Any, lengths: tuple[int, ...]) -> float:
+    """Return the goodput of the whole batch with these lengths, pass by pass."""
+    k, n = np.array(lengths), len(lengths)
+    seconds = belief.target.seconds(batch.target_cached.sum(), n + k.sum(), 0)
+    for level in range(1, max(lengths) + 1):
+        on = k >= level
+        read = batch.draft_cached + (batch.fed if level > 1 else 0)
+        queries = (batch.fed if level == 1 else np.ones(n))[on].sum()
+        seconds += belief.draft.seconds(read[on].sum(), queries, 0)
+    return float(sum(acceptance[i] ** j for i in range(n) for j in range(lengths[i] + 1)) / seconds)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_own_lengths_are_the_best_of_all_that_there_are(seed: int) -> None:
+    """Against every k_1..k_3 up to 4, contexts alike: the survival ranking misses nothing."""
+    luck = np.random.default_rng(seed)
+    acceptance = luck.uniform(0.1, 0.95, 3)
+    made = hardware(alpha=0.0, gamma=float(luck.choice([1e-4, 2e-3, 8e-3])), delta=0.02)
+    batch = batch_of(3, longest=[4, 2, 4])
+    found = tuple(longest_by_survival(made, batch, acceptance, 4).tolist())
+    everything = product(range(5), range(3), range(5))
+    highest = max(goodput_of(made, batch, acceptance, each) for each in everything)
+    # A pass that holds one token may be worth less than one more token elsewhere: no more than that is lost.
+    assert goodput_of(made, batch, acceptance, found) == pytest.approx(highest, rel=0.03)
+
+
+def test_own_lengths_are_the_common_one_where_all_are_alike() -> None:
+    for n in (1, 7, 40):
+        made, batch = hardware(alpha=0.0, gamma=4e-4, delta=0.02), batch_of(n)
+        common = int(np.argmax(goodput(made, batch, alike(n), 8)[:, -1]))
+        assert longest_by_survival(made, batch, alike(n), 8).tolist() == [common] * n
