@@ -1,0 +1,124 @@
+"""Least attained service: skip-join multi-level feedback queues (FastServe), and the bare policy (LAS).
+
+Paper: FastServe (Wu et al. 2023), as a baseline of AdaServe (EuroSys '26), Figure 1; LAS as a baseline of LAPS-SD.
+Idea: who has used up the quantum of its queue sinks to the next; as a long prompt's first pass would use up more than
+one quantum, a request joins the first queue whose quantum covers it, without passing through those above.
+Deviations: FastServe moves the caches of the preempted to the host ahead of time; that is not in the engine: they are
+kept while memory lasts, or recomputed. The time of the first pass is believed, not profiled. Quanta are counted at the
+end of a pass, a whole pass to everybody in it. Queues are in order of entry. Who has not run for `starvation_s` returns
+to the top queue with a fresh quantum. LAS counts in whole quanta of `quantum_s`, earliest first among equals: 0, pure
+LAS, switches between equals at every pass; it is not said in LAPS-SD how its own does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from specsim.protocols import View
+from specsim.request import Floats, Ids
+from specsim.schedulers.parameters import at_least
+from specsim.schedulers.parts import Rows
+from specsim.schedulers.queues import Seats, live, queue_limits, with_rows, within_reach
+from specsim.work import Emitted
+
+_NEW = -1.0
+
+
+def _none() -> Floats:
+    return np.zeros(0)
+
+
+@dataclass(slots=True)
+class SkipJoin:
+    """A batching part: FastServe's queues.
+
+    Parameters
+    ----------
+    seats : the batch. queues : at least 1. first_quantum_s, quantum_ratio : quantum j is first * ratio^(j-1) seconds.
+    starvation_s : seconds without service after which a request returns to the first queue.
+
+    Attributes
+    ----------
+    level : (N,) queue of each request, 0 the first, -1 before it has joined. spent_s : (N,) of its queue's quantum.
+    """
+
+    seats: Seats
+    queues: int
+    first_quantum_s: float
+    quantum_ratio: float
+    starvation_s: float
+    level: Floats = field(init=False, default_factory=_none)
+    spent_s: Floats = field(init=False, default_factory=_none)
+    _entered_s: Floats = field(init=False, default_factory=_none)
+    _served_s: Floats = field(init=False, default_factory=_none)
+
+    def __post_init__(self) -> None:
+        at_least(1, queues=self.queues, quantum_ratio=self.quantum_ratio)
+        at_least(0, first_quantum_s=self.first_quantum_s, starvation_s=self.starvation_s)
+
+    def rows(self, view: View, drafting: bool) -> Rows:
+        """Return those of the highest queues that the seats allow, each queue in order of entry."""
+        self.level = with_rows(self.level, view, _NEW)
+        self.spent_s, self._entered_s, self._served_s = (
+            with_rows(each, view) for each in (self.spent_s, self._entered_s, self._served_s)
+        )
+        ids = live(view)
+        new = ids[self.level[ids] == _NEW]
+        if len(new):
+            self._join(view, new)
+        self._rescue(ids, view.now_s)
+        order = ids[np.lexsort((ids, self._entered_s[ids], self.level[ids]))]
+        return self.seats.rows(view, order, drafting)
+
+    def learn(self, view: View, rows: Rows, answer: Emitted, start_s: float) -> None:
+        """Charge the step to everybody in it; who has used up its quantum sinks to the end of the next queue."""
+        ids = rows.requests
+        self.spent_s[ids] += view.now_s - start_s
+        self._served_s[ids] = view.now_s
+        quanta = queue_limits(self.queues, self.first_quantum_s, self.quantum_ratio)
+        upper = ids[self.level[ids] < len(quanta)]
+        sunk = upper[self.spent_s[upper] >= quanta[self.level[upper].astype(np.int64)]]
+        self.level[sunk] += 1
+        self.spent_s[sunk] = 0.0
+        self._entered_s[sunk] = view.now_s
+
+    def _join(self, view: View, ids: Ids) -> None:
+        """Let newcomers into the first queue whose quantum covers their believed first pass."""
+        prompts = view.prompt_tokens[ids]
+        first_s = view.belief.target.seconds_array(0, prompts, prompts * (prompts + 1) / 2)
+        quanta = queue_limits(self.queues, self.first_quantum_s, self.quantum_ratio)
+        self.level[ids] = np.searchsorted(quanta, first_s, side="left")
+        self._entered_s[ids] = self._served_s[ids] = view.arrival_s[ids]
+
+    def _rescue(self, ids: Ids, now_s: float) -> None:
+        starved = ids[(self.level[ids] > 0) & (now_s - self._served_s[ids] > self.starvation_s)]
+        self.level[starved] = self.spent_s[starved] = 0.0
+        self._entered_s[starved] = self._served_s[starved] = now_s
+
+
+@dataclass(slots=True)
+class LeastAttained:
+    """A batching part: least attained service first, preemptive; `attained_s` (N,) counts in quanta of `quantum_s`."""
+
+    seats: Seats
+    quantum_s: float
+    attained_s: Floats = field(init=False, default_factory=_none)
+
+    def __post_init__(self) -> None:
+        at_least(0, quantum_s=self.quantum_s)
+
+    def rows(self, view: View, drafting: bool) -> Rows:
+        """Return those who have attained the fewest quanta, the earliest first among equals."""
+        self.attained_s = with_rows(self.attained_s, view)
+        ids = live(view)
+        ids = within_reach(ids, self.attained_s[ids] == 0, self.seats.max_requests)
+        attained = self.attained_s[ids]
+        if self.quantum_s:
+            attained = attained // self.quantum_s
+        return self.seats.rows(view, ids[np.lexsort((ids, attained))], drafting)
+
+    def learn(self, view: View, rows: Rows, answer: Emitted, start_s: float) -> None:
+        """Book the step's seconds to everybody who ran in it."""
+        self.attained_s[rows.requests] += view.now_s - start_s

@@ -1,0 +1,191 @@
+"""Least-attained or perceived service (LAPS-SD), and its baseline that knows lengths alone (LP-SJF).
+
+Paper: LAPS-SD (Semi-Clairvoyant Scheduling of Speculative Decoding Requests), Algorithm 1, sections 4.2, 4.3, Eq. 6.
+Idea: while a request's acceptance rate is unsteady it sinks through queues by the service it has attained; once the
+rate is steady its time follows from a predicted output length, and it goes shortest first.
+Deviations:
+- M, S_1, gamma, delta and n have no values in the paper; ours stand in the YAML. The length predictor is the true
+  length with a stated error, hence clairvoyant; the paper's is a fine-tuned model.
+- Open in the paper: Eq. 6 as total or remaining time is `estimate`; the newly perceptible stay in their queue and sink
+  like others. The text before Eq. 6 swaps T_SSM and T_LLM, the equation is right; n is a request's own mean: drafted
+  tokens a round beside A, draft passes a round beside T_SSM. Both are n for chains, but trees may use it too.
+- Demotion is by the limit S_j, since S^down has no formula. Service is every pass that a request ran in, prompts
+  included; in a batch each attains the whole step. A_i is settled once, and rounds without drafts do not count for it.
+- Within a queue the perceptible go first; of one kind those with a seat, then the shortest or the earliest. So only the
+  perceptible preempt within their queue, and only others.
+- Switching is free while memory lasts (`keep`) or costs recomputation (`recompute`). The paper's transfer of the cache
+  is not in the engine, nor is memory in the paper: see `queues`. LP-SJF never preempts, unless memory is short.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from specsim.protocols import Foresight, Step, View
+from specsim.request import Floats, Ids, Ints
+from specsim.schedulers.composed import Composed
+from specsim.schedulers.parameters import at_least
+from specsim.schedulers.parts import Rows, Speculation
+from specsim.schedulers.perception import AcceptanceMonitor, LengthPredictor, Monitored
+from specsim.schedulers.queues import Seats, live, queue_limits, with_rows, within_reach
+from specsim.work import NOBODY, Emitted
+
+
+@dataclass(slots=True)
+class LapsQueues:
+    """The batching part of `LapsSd`, with the parameters of the same names."""
+
+    seats: Seats
+    acceptance: AcceptanceMonitor
+    lengths: LengthPredictor
+    queues: int
+    first_limit_s: float
+    limit_ratio: float
+    estimate: Literal["remaining", "total"]
+    attained_s: Floats = field(init=False, default_factory=lambda: np.zeros(0))
+    _seated: Ids = field(init=False, default_factory=lambda: NOBODY)
+
+    def __post_init__(self) -> None:
+        at_least(1, queues=self.queues, limit_ratio=self.limit_ratio)
+        at_least(0, first_limit_s=self.first_limit_s)
+
+    def rows(self, view: View, drafting: bool) -> Rows:
+        """Return those who come first: by queue, then the perceptible, then the seated, then shortest or earliest."""
+        if not len(self.attained_s):
+            self.attained_s = with_rows(self.attained_s, view)
+            self.acceptance.start(len(view.arrival_s))
+        ids = live(view)
+        fresh = (self.attained_s[ids] == 0) & np.isnan(self.acceptance.rate[ids])
+        near = within_reach(ids, fresh, self.seats.max_requests)
+        seated = self.seats.seat(view, self.order(view, near), drafting)
+        self._seated = seated.requests
+        return self.seats.running(view, seated)
+
+    def order(self, view: View, ids: Ids) -> Ids:
+        """Return `ids` (n,) in the order of Algorithm 1."""
+        unsteady = np.isnan(self.acceptance.rate[ids])
+        key = ids.astype(np.float64)
+        if not unsteady.all():
+            key[~unsteady] = self.service_s(view, ids[~unsteady])
+        return ids[np.lexsort((key, ~np.isin(ids, self._seated), unsteady, self.level(ids)))]
+
+    def level(self, ids: Ids) -> Ints:
+        """Return the queue of each request, (n,), 0 the first: nobody has attained more than its limit."""
+        limits = queue_limits(self.queues, self.first_limit_s, self.limit_ratio)
+        return np.searchsorted(limits, self.attained_s[ids], side="left")
+
+    def service_s(self, view: View, ids: Ids) -> Floats:
+        """Return the believed seconds of perceptible requests alone on the server, (n,): Eq. 6; at least a token's."""
+        rounds, drafted, passes, _ = self.acceptance.totals[:, ids]
+        nodes, depth = drafted / rounds, passes / rounds
+        context = view.prompt_tokens[ids] + view.emitted_tokens[ids]
+        draft_s = view.belief.draft.seconds_array(context, 1, context + 1)
+        target_s = view.belief.target.seconds_array(context, nodes + 1, (nodes + 1) * (context + 1))
+        left = self.lengths.tokens(ids) - (view.emitted_tokens[ids] if self.estimate == "remaining" else 0)
+        return eq_6(np.maximum(left, 1), nodes, self.acceptance.rate[ids], depth * draft_s + target_s)
+
+    def learn(self, view: View, rows: Rows, answer: Emitted, start_s: float) -> None:
+        """Book the step's seconds to everybody who ran in it."""
+        self.attained_s[rows.requests] += view.now_s - start_s
+
+
+def eq_6(length: Floats, drafted: Floats, rate: Floats, round_s: Floats) -> Floats:
+    """Return L / (n A + 1) rounds of n T_SSM + T_LLM seconds each, (n,) (LAPS-SD Eq. 6)."""
+    return length / (drafted * rate + 1) * round_s
+
+
+@dataclass(slots=True)
+class LapsSd:
+    """LAPS-SD over any speculation part.
+
+    Parameters
+    ----------
+    speculation : how far to speculate; the paper drafts chains of n tokens.
+    seats : the batch (1 in the paper), prompts, preemption and its cost.
+    acceptance : gamma (`window`) and delta (`spread`). lengths : the predictor and its error.
+    queues : K. first_limit_s : S_1, seconds. limit_ratio : M, at least 1.
+    estimate : Eq. 6 of what is left of a request ("remaining") or of all of it ("total").
+    """
+
+    speculation: Speculation
+    seats: Seats
+    acceptance: AcceptanceMonitor
+    lengths: LengthPredictor
+    queues: int
+    first_limit_s: float
+    limit_ratio: float
+    estimate: Literal["remaining", "total"]
+    _parts: Composed = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        batching = LapsQueues(
+            self.seats,
+            self.acceptance,
+            self.lengths,
+            self.queues,
+            self.first_limit_s,
+            self.limit_ratio,
+            self.estimate,
+        )
+        self._parts = Composed(batching, Monitored(self.speculation, self.acceptance))
+
+    @property
+    def widest(self) -> int:
+        """The most children of one node that a draft pass is ever asked for."""
+        return self.speculation.widest
+
+    def foresee(self, foresight: Foresight) -> None:
+        """Take the true output lengths for the predictor."""
+        self.lengths.foresee(foresight)
+
+    def step(self, view: View) -> Step:
+        """Yield the drafter's passes and one verification."""
+        return self._parts.step(view)
+
+
+@dataclass(frozen=True, slots=True)
+class ShortestPredicted:
+    """The batching part of `LpSjf`: who is in stays in, then the shortest predicted output first."""
+
+    seats: Seats
+    lengths: LengthPredictor
+
+    def rows(self, view: View, drafting: bool) -> Rows:
+        """Return residents in order of admission, and the shortest of the waiting line."""
+        ids = live(view)
+        inside = len(view.resident)
+        waiting = ids[inside:]
+        shortest = waiting[np.argsort(self.lengths.tokens(waiting), kind="stable")]
+        return self.seats.rows(view, np.concatenate((ids[:inside], shortest)), drafting)
+
+    def learn(self, view: View, rows: Rows, answer: Emitted, start_s: float) -> None:
+        """Keep nothing."""
+
+
+@dataclass(slots=True)
+class LpSjf:
+    """Length-prediction-based shortest job first, never preemptive: LAPS-SD's baseline; parameters as in `LapsSd`."""
+
+    speculation: Speculation
+    seats: Seats
+    lengths: LengthPredictor
+    _parts: Composed = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._parts = Composed(ShortestPredicted(self.seats, self.lengths), self.speculation)
+
+    @property
+    def widest(self) -> int:
+        """The most children of one node that a draft pass is ever asked for."""
+        return self.speculation.widest
+
+    def foresee(self, foresight: Foresight) -> None:
+        """Take the true output lengths for the predictor."""
+        self.lengths.foresee(foresight)
+
+    def step(self, view: View) -> Step:
+        """Yield the drafter's passes and one verification."""
+        return self._parts.step(view)

@@ -1,0 +1,115 @@
+"""What LAPS-SD perceives of a request: how steadily its drafts are accepted, how long its output is predicted to be.
+
+Paper: LAPS-SD, section 4.3; its choices are told in `laps_sd`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from specsim.forest import Forest
+from specsim.protocols import Foresight, View
+from specsim.request import Floats, Ids, Ints
+from specsim.rng import stream_keys, uniforms
+from specsim.schedulers.parameters import at_least
+from specsim.schedulers.parts import Growing, Rows, Speculation
+from specsim.work import Emitted
+
+
+@dataclass(slots=True)
+class LengthPredictor:
+    """Predicts output lengths: the true ones, times a lognormal error whose logarithm has `prediction_error` as sigma.
+
+    The luck of a request belongs to it and to `prediction_seed`, whenever it is asked for.
+    """
+
+    prediction_error: float
+    prediction_seed: int
+    _foresight: Foresight | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        at_least(0, prediction_error=self.prediction_error, prediction_seed=self.prediction_seed)
+
+    def foresee(self, foresight: Foresight) -> None:
+        """Hear who knows the true lengths."""
+        self._foresight = foresight
+
+    def tokens(self, ids: Ids) -> Floats:
+        """Return the predicted output lengths in tokens, (n,)."""
+        if self._foresight is None:
+            raise ValueError("output lengths are predicted from the true ones: use a clairvoyant scheduler")
+        true = self._foresight.output_tokens(ids).astype(np.float64)
+        return true * np.exp(self.prediction_error * self._luck(ids)) if self.prediction_error else true
+
+    def _luck(self, ids: Ids) -> Floats:
+        """Return a standard normal number for each request (Box-Muller)."""
+        radius, angle = (uniforms(stream_keys(self.prediction_seed, f"length {part}", ids)) for part in ("r", "phi"))
+        luck: Floats = np.sqrt(-2 * np.log1p(-radius)) * np.cos(2 * np.pi * angle)
+        return luck
+
+
+@dataclass(slots=True)
+class AcceptanceMonitor:
+    """Watches each request's accepted / drafted tokens so far: steady when `window` rounds lie within `spread`."""
+
+    window: int
+    spread: float
+    totals: Floats = field(init=False, default_factory=lambda: np.zeros((4, 0)))
+    rate: Floats = field(init=False, default_factory=lambda: np.zeros(0))
+    _recent: Floats = field(init=False, default_factory=lambda: np.zeros((0, 0)))
+
+    def __post_init__(self) -> None:
+        at_least(1, window=self.window)
+        at_least(0, spread=self.spread)
+
+    def start(self, requests: int) -> None:
+        """Make room for so many requests: `totals` (4, N) rounds, drafted, passes, accepted; `rate` (N,) A_i or NaN."""
+        self.totals = np.zeros((4, requests))
+        self.rate = np.full(requests, np.nan)
+        self._recent = np.zeros((requests, self.window))
+
+    def hear(self, ids: Ids, forest: Forest, accepted: Ints) -> None:
+        """Note one round: the trees (n,) that were verified, and how many of their tokens were accepted (n,)."""
+        drafted = forest.tree_tokens()
+        deepest = np.zeros(forest.rows, dtype=np.int64)
+        np.maximum.at(deepest, forest.row, forest.depth)
+        told = drafted > 0
+        ids = ids[told]
+        self.totals[:, ids] += np.stack((told, drafted, deepest, accepted))[:, told].astype(np.float64)
+        rounds, processed, _, right = self.totals[:, ids]
+        self._recent[ids, rounds.astype(np.int64) % self.window] = right / processed
+        due = ids[(rounds >= self.window) & np.isnan(self.rate[ids])]
+        if len(due):
+            recent = self._recent[due]
+            steady = np.ptp(recent, axis=1) < self.spread
+            self.rate[due[steady]] = recent[steady].mean(axis=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Monitored:
+    """A speculation part that another one does the work of; `acceptance` hears how each round went."""
+
+    speculation: Speculation
+    acceptance: AcceptanceMonitor
+
+    @property
+    def drafts(self) -> bool:
+        """As the other."""
+        return self.speculation.drafts
+
+    @property
+    def widest(self) -> int:
+        """As the other."""
+        return self.speculation.widest
+
+    def grow(self, view: View, rows: Rows) -> Growing:
+        """Let the other grow its trees."""
+        return self.speculation.grow(view, rows)
+
+    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+        """Tell both."""
+        self.speculation.learn(view, rows, forest, answer)
+        if forest.draft_nodes:
+            self.acceptance.hear(rows.requests, forest, answer.accepted)

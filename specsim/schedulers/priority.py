@@ -1,0 +1,36 @@
+"""Priority by objective, preemptive: the classes with the tightest TPOT objective run first.
+
+Paper: vLLM+Priority, a baseline of AdaServe (EuroSys '26), Figure 1: it "attempts to address urgent requests by
+constraining batch sizes and preempting non-urgent requests during decoding".
+Idea: at every pass the batch holds the most urgent requests; the others pause.
+Deviations: the paper gives no batch size: `seats.max_requests` is the constraint, whoever is there. Within a class
+first come, first served; without an objective last. vLLM preempts by recompute (`switching: recompute`); `keep` is
+kinder.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from specsim.protocols import View
+from specsim.schedulers.parts import Rows
+from specsim.schedulers.queues import Seats, live
+from specsim.work import Emitted
+
+
+@dataclass(frozen=True, slots=True)
+class TightestFirst:
+    """A batching part: the tightest TPOT objective first, then the earliest."""
+
+    seats: Seats
+
+    def rows(self, view: View, drafting: bool) -> Rows:
+        """Return the most urgent that the seats allow."""
+        ids = live(view)
+        # NaN, no objective, sorts last.
+        return self.seats.rows(view, ids[np.lexsort((ids, view.tpot_slo_s[ids]))], drafting)
+
+    def learn(self, view: View, rows: Rows, answer: Emitted, start_s: float) -> None:
+        """Keep nothing."""

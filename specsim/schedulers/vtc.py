@@ -1,0 +1,107 @@
+"""Virtual token counters: fair shares of the server between tenants.
+
+Paper: VTC (Sheng et al., OSDI 2024), Algorithm 2; a baseline of AdaServe (EuroSys '26), Figure 1, which calls the
+tenants services: here a tenant is a class of requests.
+Idea: count what each tenant has been served, in weighted input and output tokens; let in the earliest request of the
+tenant with the smallest counter, and lift the counter of one that comes back from idling: no credit is saved up.
+Deviations: arrivals during a pass are lifted after its tokens are charged, in order of arrival; the paper's monitor
+runs beside the execution. Several tokens of one speculation are charged like as many decodes. Who is preempted for
+memory, the last admitted first, waits in its tenant's line again, and its prompt is charged once; the paper preempts
+nobody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from specsim.protocols import View
+from specsim.request import Bools, Ids
+from specsim.schedulers.parameters import at_least
+from specsim.schedulers.parts import Rows
+from specsim.schedulers.queues import Seats, live
+from specsim.work import Emitted
+
+
+@dataclass(slots=True)
+class VirtualCounters:
+    """A batching part: the waiting tenant with the smallest counter is let in.
+
+    Parameters
+    ----------
+    seats : the batch. input_weight, output_weight : w_p and w_q, per prompt and per emitted token.
+
+    Attributes
+    ----------
+    served : tenant to its counter.
+    """
+
+    seats: Seats
+    input_weight: float
+    output_weight: float
+    served: dict[int, float] = field(init=False, default_factory=dict)
+    _newest: int = field(init=False, default=-1)
+    _last_out: int | None = field(init=False, default=None)
+    _charged: Bools = field(init=False, default_factory=lambda: np.zeros(0, dtype=np.bool_))
+
+    def __post_init__(self) -> None:
+        at_least(0, input_weight=self.input_weight, output_weight=self.output_weight)
+
+    def rows(self, view: View, drafting: bool) -> Rows:
+        """Return residents in order of admission, and those let in by the counters."""
+        if not len(self._charged):
+            self._charged = np.zeros(len(view.arrival_s), dtype=np.bool_)
+        ids = live(view)
+        inside, waiting = ids[: len(view.resident)], ids[len(view.resident) :]
+        self._lift(view, waiting)
+        chosen = self._chosen(view, waiting, self.seats.max_requests - len(inside))
+        rows = self.seats.rows(view, np.concatenate((inside, chosen)), drafting)
+        let_in = chosen[np.isin(chosen, rows.requests)]
+        if len(let_in):
+            self._last_out = int(view.slo_class[let_in[-1]])
+            self._charge(view, let_in[~self._charged[let_in]])
+            self._charged[let_in] = True
+        return rows
+
+    def learn(self, view: View, rows: Rows, answer: Emitted, start_s: float) -> None:
+        """Charge what was emitted."""
+        tenants = view.slo_class[rows.requests]
+        for tenant in np.unique(tenants).tolist():
+            self.served[tenant] += self.output_weight * int(answer.tokens[tenants == tenant].sum())
+
+    def _lift(self, view: View, waiting: Ids) -> None:
+        """Lift the counters of tenants that had nobody waiting when a request of theirs arrived (lines 6 to 13)."""
+        arrived = waiting > self._newest
+        if not arrived.any():
+            return
+        in_line = set(view.slo_class[waiting[~arrived]].tolist())
+        for tenant in view.slo_class[waiting[arrived]].tolist():
+            if tenant not in in_line:
+                others = [self.served[each] for each in in_line]
+                last = self.served[self._last_out] if self._last_out is not None else 0.0
+                self.served[tenant] = max(self.served.get(tenant, 0.0), min(others) if others else last)
+                in_line.add(tenant)
+        self._newest = int(waiting[-1])
+
+    def _chosen(self, view: View, waiting: Ids, free: int) -> Ids:
+        """Return who would be let in, the smallest counter first, each charged its prompt, up to a pass of prompts."""
+        tenants = view.slo_class[waiting]
+        lines = {tenant: waiting[tenants == tenant].tolist()[::-1] for tenant in np.unique(tenants).tolist()}
+        counters = {tenant: self.served[tenant] for tenant in lines}
+        chosen: list[int] = []
+        tokens = 0
+        while lines and len(chosen) < free and tokens < self.seats.prefill_tokens:
+            tenant = min(lines, key=lambda each: (counters[each], each))
+            request = lines[tenant].pop()
+            chosen.append(request)
+            prompt = int(view.prompt_tokens[request])
+            tokens += prompt
+            counters[tenant] += self.input_weight * prompt * (not self._charged[request])
+            if not lines[tenant]:
+                del lines[tenant]
+        return np.array(chosen, dtype=np.int64)
+
+    def _charge(self, view: View, ids: Ids) -> None:
+        for tenant, prompt in zip(view.slo_class[ids].tolist(), view.prompt_tokens[ids].tolist(), strict=True):
+            self.served[tenant] += self.input_weight * prompt

@@ -1,0 +1,117 @@
+"""FastServe's skip-join queues, and LAS, by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from specsim.schedulers.composed import Composed
+from specsim.schedulers.fastserve import LeastAttained, SkipJoin
+from specsim.schedulers.queues import Seats
+from specsim.schedulers.vllm_spec import FixedChains
+from tests.made import Hardware, Linear, requests
+from tests.schedulers.changes import assert_changed
+from tests.unit.hand import Hand
+
+ONE = Seats(1, 512, "mixed", 0.0, "keep")
+BELIEF = Hardware(Linear(0.0, 0.001, 0.0), Linear(0.0, 0.0, 0.001))
+"""A prompt of n tokens takes n ms."""
+
+
+def joined(prompts: list[int], starvation_s: float = 100.0) -> tuple[SkipJoin, Hand]:
+    """Return queues of 12, 24, 48 ms and no limit, and requests that have all arrived."""
+    part = SkipJoin(ONE, 4, 0.012, 2.0, starvation_s)
+    count = len(prompts)
+    hand = Hand(Composed(part, FixedChains(0)), requests([0.0] * count, prompts, [30] * count, [2] * count))
+    hand.view.belief = BELIEF
+    return part, hand
+
+
+def ran(hand: Hand, times: int) -> list[int]:
+    who = []
+    for _ in range(times):
+        who.append(int(hand.begin().requests[0]))
+        hand.emit([1])
+    return who
+
+
+def test_a_long_prompt_skips_the_queues_whose_quantum_is_too_short() -> None:
+    part, hand = joined([12, 13, 24, 40, 49, 500])
+    hand.begin()
+    assert part.level.tolist() == [0, 1, 1, 2, 3, 3]
+
+
+def test_who_has_used_its_quantum_sinks_to_the_end_of_the_next_queue() -> None:
+    """A pass takes 10 ms: two use up 12 ms, three 24 ms, five 48 ms; nobody sinks from the last queue."""
+    part, hand = joined([5, 5])
+    assert ran(hand, 4) == [0, 0, 1, 1]
+    assert part.level.tolist() == [1, 1]
+    assert part.spent_s.tolist() == [0, 0]
+    assert ran(hand, 6) == [0, 0, 0, 1, 1, 1]
+    assert part.level.tolist() == [2, 2]
+    assert ran(hand, 10) == [0] * 5 + [1] * 5
+    assert part.level.tolist() == [3, 3]
+    assert ran(hand, 3) == [0, 0, 0]
+    assert part.level.tolist() == [3, 3]
+
+
+def test_the_short_pass_the_long_by() -> None:
+    part, hand = joined([100, 5])
+    assert ran(hand, 5 + 5) == [1] * 10
+    assert ran(hand, 1) == [0], "both are in the last queue, which 0 has entered first"
+    assert part.level.tolist() == [3, 3]
+
+
+def test_the_starved_return_to_the_first_queue() -> None:
+    part, hand = joined([100, 5], starvation_s=0.045)
+    assert ran(hand, 5) == [1] * 5
+    assert ran(hand, 2) == [0, 0], "after 50 ms without service 0 has a first quantum again"
+    assert part.level[0] == 1
+    assert ran(hand, 1) == [1] or part.level[1] > 1
+
+
+def test_least_attained_first() -> None:
+    part = LeastAttained(ONE, 0.008)
+    hand = Hand(Composed(part, FixedChains(0)), requests([0.0] * 3, [5] * 3, [30] * 3))
+    assert ran(hand, 7) == [0, 1, 2, 0, 1, 2, 0]
+    assert part.attained_s == pytest.approx([0.03, 0.02, 0.02])
+
+
+def test_a_quantum_is_attained_in_one_piece() -> None:
+    part = LeastAttained(ONE, 0.026)
+    hand = Hand(Composed(part, FixedChains(0)), requests([0.0] * 2, [5] * 2, [30] * 2))
+    assert ran(hand, 10) == [0, 0, 0, 1, 1, 1, 0, 0, 0, 1]
+
+
+def test_everybody_attains_the_whole_step() -> None:
+    part = LeastAttained(Seats(3, 512, "mixed", 0.0, "keep"), 0.0)
+    hand = Hand(Composed(part, FixedChains(0)), requests([0.0] * 3, [5] * 3, [30] * 3))
+    hand.begin()
+    hand.emit([1, 1, 1])
+    assert np.allclose(part.attained_s, 0.01)
+
+
+SEATS = [
+    ("batching.seats.prefill_tokens", 8),
+    ("batching.seats.prefill", "first"),
+    ("batching.seats.watermark", 0.8),
+    ("batching.seats.switching", "recompute"),
+    ("speculation.draft_tokens", 2),
+]
+OWN = [
+    ("fastserve", "batching.seats.max_requests", 2),
+    ("fastserve", "batching.queues", 2),
+    ("fastserve", "batching.first_quantum_s", 0.4),
+    ("fastserve", "batching.quantum_ratio", 1.2),
+    ("fastserve", "batching.starvation_s", 0.2),
+    ("las", "batching.seats.max_requests", 3),
+    ("las", "batching.quantum_s", 0.05),
+]
+CHANGES = [*((name, *each) for name in ("fastserve", "las") for each in SEATS), *OWN]
+SEVERAL = {"batching.seats.max_requests": 4}
+
+
+@pytest.mark.parametrize(("name", "path", "value"), CHANGES)
+def test_every_parameter_changes_a_run(name: str, path: str, value: object) -> None:
+    """With four seats: prompts beside decodes, and admission beside others, need several."""
+    assert_changed(name, path, value, SEVERAL)

@@ -1,0 +1,139 @@
+"""LAPS-SD: Figure 1 exactly, queues, the stability window, Eq. 6, the order within a queue; LP-SJF."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import simpy
+
+from specsim.engine import Replica, arrivals
+from specsim.ledger import Ledger
+from specsim.protocols import PassShape
+from specsim.request import Floats, Ids, Ints
+from specsim.schedulers.laps_sd import LapsQueues, LapsSd, LpSjf
+from specsim.schedulers.perception import AcceptanceMonitor, LengthPredictor
+from specsim.schedulers.queues import Seats
+from specsim.schedulers.vllm_spec import FixedChains
+from specsim.view import LedgerView
+from specsim.work import Draft, Emitted, Verify
+from tests.made import hardware, ledger_and_view, memory, requests
+from tests.schedulers.test_perception import Known
+from tests.unit.hand import Hand
+
+ONE = Seats(1, 512, "mixed", 0.0, "keep")
+OUTPUTS = np.array([10, 5, 12])
+RATES = np.array([0.5, 0.1, 0.8])
+
+
+class Figure1:
+    """A backend at which a token of request i takes 10 ms / acceptance rate of i, and which foresees the outputs."""
+
+    def __init__(self, view: LedgerView) -> None:
+        self._view = view
+
+    def draft(self, work: Draft, shape: PassShape) -> Any:
+        raise AssertionError("nothing is drafted in Figure 1")
+
+    def verify(self, work: Verify, shape: PassShape) -> tuple[Emitted, float]:
+        (request,) = work.requests
+        one, none = np.ones(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
+        last = self._view.emitted_tokens[work.requests] + 1 == OUTPUTS[request]
+        return Emitted(one, none, none, last), 0.01 / float(RATES[request])
+
+    def output_tokens(self, ids: Ids) -> Ints:
+        return OUTPUTS[ids]
+
+    def right(self, forest: Any) -> Any:
+        raise AssertionError("nothing is drafted in Figure 1")
+
+
+class Told(AcceptanceMonitor):
+    """A monitor to which every rate is known from the start, for chains of 4."""
+
+    def start(self, requests: int) -> None:
+        AcceptanceMonitor.start(self, requests)
+        self.totals[:] = np.array([1, 4, 4, 0])[:, None]
+        self.rate[:] = RATES
+
+
+def latencies_ms(scheduler: LapsSd | LpSjf) -> Floats:
+    told = requests([0.0] * 3, [1] * 3, [20] * 3)
+    env = simpy.Environment()
+    ledger = Ledger(3, memory(told))
+    view = LedgerView(ledger, hardware())
+    backend = Figure1(view)
+    scheduler.foresee(backend)
+    replica = Replica(env, 0, ledger, view, scheduler, backend, lambda work, basis: 0.0, lambda *told: None)
+    env.process(replica.serve())
+    env.process(arrivals(env, told, [replica], lambda request: 0))
+    env.run()
+    return 1e3 * ledger.progress.finish_s
+
+
+def laps(acceptance: AcceptanceMonitor | None = None, seats: Seats = ONE, queues: int = 1) -> LapsSd:
+    watch = acceptance or AcceptanceMonitor(5, 0.05)
+    return LapsSd(FixedChains(0), seats, watch, LengthPredictor(0.0, 0), queues, 0.025, 2.0, "remaining")
+
+
+def test_figure_1_first_come_first_served() -> None:
+    """One queue in which nobody is perceptible is FCFS: 200, 700, 850 ms."""
+    finish_ms = latencies_ms(laps())
+    assert finish_ms == pytest.approx([200, 700, 850])
+    assert finish_ms.mean() == pytest.approx(583.333, abs=1e-3)
+
+
+def test_figure_1_shortest_output_first() -> None:
+    finish_ms = latencies_ms(LpSjf(FixedChains(0), ONE, LengthPredictor(0.0, 0)))
+    assert finish_ms == pytest.approx([700, 500, 850])
+    assert finish_ms.mean() == pytest.approx(683.333, abs=1e-3)
+
+
+def test_figure_1_shortest_time_first() -> None:
+    """Where the rates are known, Eq. 6 orders as the true times do: R3, R1, R2."""
+    finish_ms = latencies_ms(laps(Told(5, 0.05)))
+    assert finish_ms == pytest.approx([350, 850, 150])
+    assert finish_ms.mean() == pytest.approx(450)
+
+
+# --- queues -----------------------------------------------------------------------------------------------------------
+
+
+def queues_of(
+    monitor: AcceptanceMonitor | None = None, *, seats: Seats = ONE, estimate: Any = "remaining"
+) -> LapsQueues:
+    return LapsQueues(seats, monitor or AcceptanceMonitor(2, 0.1), LengthPredictor(0.0, 0), 4, 0.1, 2.0, estimate)
+
+
+def test_limits_grow_by_m_and_a_request_sinks_above_its_limit_only() -> None:
+    """S_1 = 0.1 s, M = 2, K = 4: 0.1, 0.2, 0.4 s, and the last queue has none."""
+    part = queues_of()
+    part.attained_s = np.array([0.0, 0.1, 0.1001, 0.2, 0.2001, 0.4, 0.4001, 1e6])
+    assert part.level(np.arange(8)).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+def test_demotion_after_a_round_lets_the_newcomer_run() -> None:
+    """A pass takes 10 ms and S_1 is 25 ms: after three the next one has its turn, at last in order of arrival."""
+    hand = Hand(laps(queues=2), requests([0.0] * 2, [4] * 2, [30] * 2))
+    ran = []
+    for _ in range(8):
+        ran.append(int(hand.begin().requests[0]))
+        hand.emit([1])
+    assert ran == [0, 0, 0, 1, 1, 1, 1, 1], "in the last queue, 1 has the seat: nobody preempts within a queue"
+
+
+def test_the_order_of_algorithm_1() -> None:
+    """By queue; the perceptible, shortest first; the others, first come; of either kind those with a seat in front."""
+    _, view = ledger_and_view(requests([0.0] * 7, [4] * 7, [30] * 7))
+    part = queues_of()
+    part.acceptance.start(7)
+    part.attained_s = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.15, 0.15])
+    part.acceptance.totals[:] = np.array([1, 4, 4, 0])[:, None]
+    part.acceptance.rate[[2, 3, 6]] = 0.5
+    lengths = np.array([9, 9, 20, 10, 9, 9, 1])
+
+    part.lengths.foresee(Known(lengths))
+    assert part.order(view, np.arange(7)).tolist() == [3, 2, 0, 1, 4, 6, 5]
+    part._seated = np.array([2, 4, 5])
+    assert part.order(view, np.arange(7)).tolist() == [2, 3, 4, 0, 1, 6, 5]

@@ -1,0 +1,129 @@
+"""Batches that meet the tightest objective (AdaServe v1, Fig. 7), and priority by objective, by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from specsim.request import Requests
+from specsim.schedulers.composed import Composed
+from specsim.schedulers.queues import Seats
+from specsim.schedulers.slo_batching import SloLimited, closest_to_violation, first_come
+from specsim.schedulers.vllm_spec import FixedChains
+from tests.laws.subjects import mapping_of
+from tests.made import Hardware, Linear, ledger_and_view, requests, simulation
+from tests.schedulers.changes import assert_changed, played, with_value
+from tests.unit.hand import Hand
+
+SEATS = Seats(max_requests=8, prefill_tokens=64, prefill="mixed", watermark=0.0, switching="keep")
+COUNT = 6
+BELIEF = Hardware(Linear(0.0, 0.008, 0.002), Linear(0.0, 0.001, 0.001))
+"""A step of n decodes takes 2 + 8 n ms: 30 ms carry 3, 200 ms carry 24."""
+
+
+def limited(tightest: str, order: object = first_come) -> SloLimited:
+    return SloLimited(SEATS, order, tightest)  # type: ignore[arg-type]
+
+
+def limit_of(part: SloLimited, kinds: list[int]) -> int:
+    _, view = ledger_and_view(requests([0.0] * len(kinds), [4] * len(kinds), [9] * len(kinds), kinds))
+    view.belief = BELIEF
+    return part.limit(view, np.arange(len(kinds)))
+
+
+URGENT, CHAT, FREE = 0, 1, 2
+
+
+@pytest.mark.parametrize(
+    ("kinds", "batch", "live"),
+    [
+        ([URGENT] * COUNT, 3, 3),
+        ([CHAT] * COUNT, COUNT, COUNT),
+        ([FREE] * COUNT, COUNT, COUNT),
+        ([CHAT, CHAT, CHAT, CHAT, URGENT, CHAT], 4, 3),
+        ([CHAT, URGENT, CHAT, CHAT, CHAT, CHAT], 3, 3),
+        ([FREE, FREE, FREE, FREE, FREE, URGENT], 5, 3),
+    ],
+)
+def test_the_limit_is_the_longest_head_that_meets_the_objective(kinds: list[int], batch: int, live: int) -> None:
+    assert limit_of(limited("batch"), kinds) == batch
+    assert limit_of(limited("live"), kinds) == live
+
+
+def test_a_batch_of_one_runs_even_where_it_is_too_slow() -> None:
+    slow = Hardware(Linear(0.0, 0.0, 1.0), Linear(0.0, 0.0, 1.0))
+    _, view = ledger_and_view(requests([0.0] * 3, [4] * 3, [9] * 3, [URGENT] * 3))
+    view.belief = slow
+    assert limited("batch").limit(view, np.arange(3)) == 1
+
+
+def test_context_counts_towards_the_step() -> None:
+    _, view = ledger_and_view(requests([0.0] * 4, [1000] * 4, [9] * 4, [URGENT] * 4))
+    view.belief = Hardware(Linear(1e-5, 0.0, 0.005), Linear(0.0, 0.0, 1.0))
+    # 5 ms and 10 ms a thousand tokens: two are 25 ms, three 35 ms.
+    assert limited("batch").limit(view, np.arange(4)) == 2
+
+
+def told() -> Requests:
+    return requests([0.0] * 3, [2, 2, 2], [9, 9, 9], [CHAT, URGENT, FREE])
+
+
+def test_time_left_until_violation() -> None:
+    hand = Hand(Composed(limited("batch"), FixedChains(0)), told())
+    ids = np.arange(3)
+    assert closest_to_violation(hand.view, ids) == pytest.approx([0.2, 0.03, np.inf])
+    hand.begin()
+    assert hand.emit([1, 1, 1]) is None
+    hand.begin()
+    assert hand.emit([1, 1, 1]) is None
+    # One token decoded in 10 ms: (1 + 1) objectives less those.
+    assert closest_to_violation(hand.view, ids) == pytest.approx([0.39, 0.05, np.inf])
+
+
+@pytest.mark.parametrize(("order", "first"), [(first_come, [0, 1]), (closest_to_violation, [1, 0])])
+def test_who_does_not_fit_pauses_and_keeps_its_cache(order: object, first: list[int]) -> None:
+    seats = Seats(2, 64, "mixed", 0.0, "keep")
+    hand = Hand(Composed(SloLimited(seats, order, "batch"), FixedChains(0)), told())  # type: ignore[arg-type]
+    hand.view.belief = BELIEF
+    work = hand.begin()
+    assert work.requests.tolist() == first
+    hand.emit([1, 1])
+    assert hand.view.resident.tolist() == first
+
+
+CHANGES = [
+    ("fcfs_slo", "batching.tightest", "live"),
+    ("fcfs_slo", "batching.order._target_", "specsim.schedulers.slo_batching.closest_to_violation"),
+    ("fcfs_slo", "batching.seats.max_requests", 2),
+    ("fcfs_slo", "batching.seats.prefill_tokens", 8),
+    ("fcfs_slo", "batching.seats.prefill", "first"),
+    ("fcfs_slo", "batching.seats.watermark", 0.8),
+    ("fcfs_slo", "speculation.draft_tokens", 2),
+    ("stta", "batching.order._target_", "specsim.schedulers.slo_batching.first_come"),
+    ("stta", "batching.seats.max_requests", 2),
+    ("stta", "batching.seats.prefill_tokens", 8),
+    ("stta", "batching.seats.prefill", "first"),
+    ("stta", "batching.seats.watermark", 0.8),
+    ("stta", "batching.seats.switching", "recompute"),
+    ("stta", "speculation.draft_tokens", 2),
+]
+
+
+@pytest.mark.parametrize(("name", "path", "value"), CHANGES)
+def test_every_parameter_changes_a_run(name: str, path: str, value: object) -> None:
+    assert_changed(name, path, value)
+
+
+def test_the_first_come_pause_where_the_urgent_shrink_the_batch() -> None:
+    assert_changed("fcfs_slo", "batching.seats.switching", "recompute", {"batching.tightest": "live"}, room=1.6)
+
+
+def test_late_chats_fill_the_batch_before_an_urgent_request_unless_it_shrinks_the_batch_already() -> None:
+    """A long prompt without an objective makes eight chats late; a step of eight is too slow for the urgent one."""
+    late = requests([0.0] * 8 + [0.2, 1.0], [2] * 8 + [700, 2], [30] * 10, [CHAT] * 8 + [FREE, URGENT])
+    truth = Hardware(Linear(0.0, 0.006, 0.006), Linear(0.0, 0.001, 0.001))
+    scene = simulation(late, [30] * 10, truth=truth)
+    mapping = mapping_of("stta")
+    free = played(mapping, scene).columns.finish_s
+    shrunk = played(with_value(mapping, "batching.tightest", "live"), scene).columns.finish_s
+    assert (free[:8] < shrunk[:8]).all()

@@ -1,0 +1,115 @@
+"""VTC: counters by hand, and the bound on what backlogged tenants are served apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from specsim.schedulers.composed import Composed
+from specsim.schedulers.queues import Seats
+from specsim.schedulers.vllm_spec import FixedChains
+from specsim.schedulers.vtc import VirtualCounters
+from specsim.simulation import run
+from tests.made import memory, requests, simulation
+from tests.schedulers.changes import assert_changed
+from tests.unit.hand import Hand
+
+A, B = 0, 1
+SEATS = Seats(1, 64, "mixed", 0.0, "keep")
+
+
+def hand_of(prompts: list[int], kinds: list[int], seats: Seats = SEATS) -> tuple[VirtualCounters, Hand]:
+    part = VirtualCounters(seats, 1.0, 2.0)
+    count = len(prompts)
+    return part, Hand(Composed(part, FixedChains(0)), requests([0.0] * count, prompts, [9] * count, kinds))
+
+
+def test_the_smallest_counter_is_let_in_and_charged() -> None:
+    """1 a prompt token, 2 an emitted one, each request emits one token: 4 + 2, 10 + 2, 4 + 2, 4 + 2."""
+    part, hand = hand_of([4, 4, 4, 10], [A, A, A, B])
+    ran, counters = [], []
+    while hand.ledger.live:
+        ran.append(hand.begin().requests.tolist())
+        hand.emit([1], ends=[0])
+        counters.append((part.served[A], part.served[B]))
+    assert ran == [[0], [3], [1], [2]]
+    assert counters == [(6, 0), (6, 12), (12, 12), (18, 12)]
+
+
+def test_prompts_are_charged_while_several_are_let_in() -> None:
+    part, hand = hand_of([8, 8, 3, 3, 3], [A, A, B, B, B], Seats(4, 64, "mixed", 0.0, "keep"))
+    assert sorted(hand.begin().requests.tolist()) == [0, 2, 3, 4], "8 against 3, 6, 9: all of B before A's second"
+    assert part.served == {A: 8.0, B: 9.0}
+
+
+def test_who_comes_back_from_idling_is_lifted() -> None:
+    """B arrives while A's line is not empty: to A's counter; A again, to an empty line, to the last one out."""
+    part, hand = hand_of([4, 4, 4, 4], [A, A, B, A])
+    hand.ledger.waiting.remove(2)
+    hand.ledger.waiting.remove(3)
+    hand.begin()
+    hand.emit([1], ends=[0])
+    assert part.served == {A: 6.0}
+    hand.ledger.waiting.add(2)
+    part.served[A] = 50.0
+    hand.begin()
+    assert part.served[B] == 50.0
+    hand.emit([1], ends=[0])
+    hand.begin()
+    hand.emit([1], ends=[0])
+    last = part.served[part._last_out]  # type: ignore[index]
+    part.served[A] = min(part.served.values()) - 20
+    hand.ledger.waiting.add(3)
+    hand.begin()
+    assert part.served[A] == max(last, part.served[A] - 4) + 4
+
+
+@pytest.mark.parametrize("seats", [1, 4, 16])
+def test_backlogged_tenants_are_served_alike(seats: int) -> None:
+    """Theorem 4.4 of the paper: |W_a - W_b| <= 2 max(w_p L_input, w_q M), M tokens of output in a batch.
+
+    Tenant A brings three times the requests, all at once; while both have requests waiting, they are served alike.
+    """
+    luck = np.random.default_rng(3)
+    count = 120
+    kinds = np.where(np.arange(count) % 4 == 0, B, A)
+    prompts, outputs = luck.integers(4, 30, count), luck.integers(1, 25, count)
+    told = requests([0.0] * count, prompts.tolist(), [25] * count, kinds.tolist())
+    part = VirtualCounters(Seats(seats, 256, "mixed", 0.0, "keep"), 1.0, 2.0)
+    gaps: list[float] = []
+    lines: list[Any] = []
+
+    class Watching:
+        def step(self, view: Any) -> Any:
+            yield from Composed(part, FixedChains(0)).step(view)
+            waiting = np.array(view.waiting, dtype=np.int64)
+            lines.append({*view.slo_class[waiting].tolist()})
+            if lines[-1] == {A, B}:
+                gaps.append(part.served[A] - part.served[B])
+
+    run(replace(simulation(told, outputs.tolist(), pool=memory(told, 100.0)), scheduler=Watching))
+    assert len(gaps) > 50 / seats
+    assert max(map(abs, gaps)) <= 2 * max(1.0 * prompts.max(), 2.0 * seats * 25)
+    # The bound would not be met by first come, first served: A brings thrice as much.
+    fair = sum(part.served.values())
+    assert part.served[A] - part.served[B] > fair / 4
+
+
+CHANGES = [
+    ("batching.seats.max_requests", 3),
+    ("batching.seats.prefill_tokens", 8),
+    ("batching.seats.prefill", "first"),
+    ("batching.seats.watermark", 0.8),
+    ("batching.seats.switching", "recompute"),
+    ("batching.input_weight", 9.0),
+    ("batching.output_weight", 9.0),
+    ("speculation.draft_tokens", 2),
+]
+
+
+@pytest.mark.parametrize(("path", "value"), CHANGES)
+def test_every_parameter_changes_a_run(path: str, value: object) -> None:
+    assert_changed("vtc", path, value)
