@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from specsim.schedulers.adaserve import AdaServe, tokens_needed
-from specsim.schedulers.selection import at_most_the_tree, between_root_and_tree, least_needy_first, neediest_first
+from specsim.schedulers.selection import at_most_the_tree, least_needy_first, neediest_first
 from specsim.schedulers.tree_shape import Fixed, LoadAdaptive, TreeShape
 from specsim.work import Draft, Verify
 from tests.made import ledger_and_view, memory, requests
@@ -217,7 +217,6 @@ def test_orders_and_caps() -> None:
     assert neediest_first(need).tolist() == [1, 0, 3, 2]
     assert least_needy_first(need).tolist() == [2, 0, 3, 1]
     assert at_most_the_tree(need, 4).tolist() == [1.5, 5.0, -np.inf, 1.5]
-    assert between_root_and_tree(need, 4).tolist() == [1.5, 5.0, 1.0, 1.5]
 
 
 def test_more_requests_than_budget_is_refused() -> None:

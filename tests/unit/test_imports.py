@@ -89,7 +89,7 @@ def test_the_ledger_rests_on_the_core_and_the_memory():
     assert ours("specsim.memory", late=True) <= {"specsim.request"}
 
 
-SCHEDULER_MAY = {*CORE, "specsim.errors", *below("specsim.schedulers")}
+SCHEDULER_MAY = {*CORE, "specsim.errors", "specsim.rng", *below("specsim.schedulers")}
 
 
 @pytest.mark.parametrize("module", below("specsim.schedulers"))
