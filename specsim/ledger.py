@@ -142,8 +142,9 @@ class Ledger:
         caught_up = bool(self._drafted) and self._drafted[-1] is ids
         if caught_up and not len(work.chunks) and len(inner) == len(leaves):
             self.pool.hold(DRAFT, ids, cached + held)
-            context = int(np.dot(cached, nodes > 0))
-            shape = PassShape(context, len(inner), float(np.dot(nodes, cached)) + len(inner), 0)
+            seen = int(np.dot(nodes, cached))
+            context = seen if np.count_nonzero(nodes) == len(inner) else int(np.dot(cached, nodes > 0))
+            shape = PassShape(context, len(inner), float(seen + len(inner)), 0)
         else:
             chunks = work.chunks if len(work.chunks) else np.zeros_like(ids)
             self._check_fed(work, cached, chunks)

@@ -60,6 +60,12 @@ class KvPool:
         growth: Ints = target * self._block_bytes[TARGET] + draft * self._block_bytes[DRAFT]
         return growth
 
+    def surely_fits(self, requests: int, target_tokens: int, draft_tokens: int) -> bool:
+        """Return True only if so many more tokens of so many requests fit, whatever blocks they fall into: quick."""
+        slack = requests * (self.memory.block_tokens - 1)
+        target_bytes = (target_tokens + slack) * self.memory.target_token_bytes
+        return target_bytes + (draft_tokens + slack) * self.memory.draft_token_bytes <= self.free_bytes
+
     def held_bytes(self, ids: Ids) -> Ints:
         """Return the bytes that each request holds, (n,)."""
         target, draft = self._blocks[:, ids]

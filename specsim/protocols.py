@@ -112,6 +112,10 @@ class View(Protocol):
         """Return the further bytes each request needs to cache so many tokens in all of each model, (n,)."""
         ...
 
+    def surely_fits(self, requests: int, target_tokens: int, draft_tokens: int) -> bool:
+        """Return True only if so many more tokens of so many requests fit, whatever blocks they fall into: quick."""
+        ...
+
     def held_bytes(self, ids: Ids) -> Ints:
         """Return the bytes of cache that each request holds, (n,)."""
         ...

@@ -92,6 +92,10 @@ class LedgerView:
         """Return the further bytes each request needs to cache so many tokens in all of each model, (n,)."""
         return self._ledger.pool.growth_bytes(ids, target_tokens, draft_tokens)
 
+    def surely_fits(self, requests: int, target_tokens: int, draft_tokens: int) -> bool:
+        """Return True only if so many more tokens of so many requests fit, whatever blocks they fall into: quick."""
+        return self._ledger.pool.surely_fits(requests, target_tokens, draft_tokens)
+
     def held_bytes(self, ids: Ids) -> Ints:
         """Return the bytes of cache that each request holds, (n,)."""
         return self._ledger.pool.held_bytes(ids)

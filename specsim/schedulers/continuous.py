@@ -78,6 +78,8 @@ def decode(view: View) -> Verify:
     """Return one plain decoding pass of every resident request, the youngest preempted where memory is short."""
     resident = view.resident
     ones = np.ones(len(resident), dtype=np.int64)
+    if view.surely_fits(len(resident), len(resident), 0):
+        return Verify(resident, ones, Forest.roots(len(resident)))
     keep, _ = seats(view, resident, ones)
     running = resident[keep]
     return Verify(running, ones[: len(running)], Forest.roots(len(running)), resident[~keep])

@@ -56,6 +56,9 @@ def trees_fit(view: View, requests: Ids, chunks: Ints, growing: int, nodes: int,
 
     `chunks` (n,) are the target's, `fed` (n,) the drafter's.
     """
+    fresh, trees = int(np.add.reduce(chunks)), growing * nodes
+    if view.surely_fits(len(requests), fresh + trees, int(np.add.reduce(fed)) + trees):
+        return True
     tree = nodes if growing == len(requests) else np.where(np.arange(len(requests)) < growing, nodes, 0)
     need = view.growth_bytes(
         requests, view.target_cached[requests] + chunks + tree, view.draft_cached[requests] + fed + tree

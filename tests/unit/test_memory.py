@@ -77,3 +77,24 @@ def test_the_books_match_a_recount(acts: list[tuple[int, int, int] | int]) -> No
         assert pool.used_bytes + pool.free_bytes == SHAPE.capacity_bytes
     pool.release(np.arange(4))
     assert pool.used_bytes == 0
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(
+    held=st.lists(st.integers(0, 40), min_size=1, max_size=6),
+    more=st.lists(st.integers(0, 40), min_size=6, max_size=6),
+    spare=st.integers(0, 400),
+    block=st.sampled_from((1, 4, 16)),
+)
+def test_what_surely_fits_fits(held: list[int], more: list[int], spare: int, block: int) -> None:
+    """The quick check never says yes to what exact counting refuses."""
+    ids = np.arange(len(held))
+    now, grown = np.array(held), np.array(held) + np.array(more[: len(held)])
+    size = sum(Memory(0, block, 3, 1).bytes_of(each, each) for each in held) + spare
+    pool = KvPool(Memory(size, block, 3, 1), len(held))
+    pool.hold(TARGET, ids, now)
+    pool.hold(DRAFT, ids, now)
+    added = int((grown - now).sum())
+    if pool.surely_fits(len(held), added, added):
+        assert int(pool.growth_bytes(ids, grown, grown).sum()) <= pool.free_bytes
+    assert pool.surely_fits(len(held), 0, 0) or spare < 4 * len(held) * block
