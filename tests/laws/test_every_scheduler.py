@@ -24,7 +24,7 @@ def test_law(law: Law, name: str, data: st.DataObject) -> None:
 @pytest.mark.slow
 @every_law
 @every_scheduler
-@settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_law_thoroughly(law: Law, name: str, data: st.DataObject) -> None:
     law(name, data)
