@@ -15,7 +15,7 @@ every_scheduler = pytest.mark.parametrize("name", NAMES)
 
 @every_law
 @every_scheduler
-@settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_law(law: Law, name: str, data: st.DataObject) -> None:
     law(name, data)
