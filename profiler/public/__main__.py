@@ -10,7 +10,7 @@ from pathlib import Path
 from profiler.public.build import artifact_profile, composed_profile
 from profiler.public.recipes import ARTIFACTS, RECIPES
 from profiler.public.tables import markdown
-from profiler.public.text import write, yaml_text
+from profiler.text import write, yaml_text
 from specsim.errors import SpecsimError
 
 HEADING = "Written by `python -m profiler.public`; docs/profiles.md says how. Seconds, bytes and tokens."

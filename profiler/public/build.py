@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from profiler.fit import Fitted, Samples, errors_by_kind, fit_linear, fit_roofline
 from profiler.public import sources
 from profiler.public.checks import splitwise_check
 from profiler.public.compose import Composer, Group, PassShape, Placement
-from profiler.public.fit import Fitted, Samples, errors_by_kind, fit_linear, fit_roofline
 from profiler.public.grid import FITTED, HELD_OUT, passes
 from profiler.public.recipes import ASSUMPTIONS, DRAFT_ENGINE, Artifact, Recipe
-from profiler.public.shapes import ModelShape
+from profiler.shapes import ModelShape
 from specsim.latency.forms import Roofline
 from specsim.latency.model import MEMORY_SHARE, PROFILE_VERSION
 from specsim.latency.profile import profile_from_mapping

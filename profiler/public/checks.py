@@ -11,7 +11,7 @@ import numpy as np
 from profiler.public import sources
 from profiler.public.compose import A100, Composer, Group, PassShape, Placement
 from profiler.public.operators import Attention
-from profiler.public.shapes import CODELLAMA_34B
+from profiler.shapes import CODELLAMA_34B
 from specsim.latency.model import ModelLatency
 
 MS = 1e-3

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from profiler.public import sources
 from profiler.public.operators import AllReduce, Attention, Gemm, Layer
-from profiler.public.shapes import ModelShape
+from profiler.shapes import ModelShape
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from profiler.public import shapes
+from profiler import shapes
 from profiler.public.compose import A100, H100, Placement
 
 

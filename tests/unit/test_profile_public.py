@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from profiler.public import shapes
+from profiler import shapes
+from profiler.fit import Samples, errors_by_kind, fit_linear, fit_roofline
 from profiler.public.compose import A100, Composer, Group, PassShape, Placement
-from profiler.public.fit import Samples, errors_by_kind, fit_linear, fit_roofline
 from profiler.public.grid import FITTED, HELD_OUT, passes
 from profiler.public.operators import log_interp
-from profiler.public.text import number
+from profiler.text import number
 from specsim.latency.forms import Form, Linear, Roofline
 from specsim.paths import shipped
 
