@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from specsim.errors import SpecsimError, nearest
 
 BYTES_PER_VALUE = 2
 
@@ -51,3 +53,34 @@ VICUNA_7B = ModelShape("Vicuna-7B", 32, 4096, 32, 32, 128, 11008, 32000)
 LLAMA_160M = ModelShape("Llama-160M", 12, 768, 12, 12, 64, 3072, 32000)
 LLAMA_68M = ModelShape("Llama-68M", 2, 768, 12, 12, 64, 3072, 32000)
 CODELLAMA_34B = ModelShape("CodeLlama-34B", 48, 8192, 64, 8, 128, 22016, 32000)
+SMOLLM2_135M = ModelShape("SmolLM2-135M", 30, 576, 9, 3, 64, 1536, 49152, tied=True)
+TINY_LLAMA = ModelShape("tiny-llama", 2, 64, 4, 2, 16, 128, 512, tied=True)
+
+BY_NAME = {
+    "llama-3.1-70b": LLAMA_70B,
+    "llama-3.1-8b": LLAMA_8B,
+    "llama-3.2-1b": LLAMA_1B,
+    "qwen2.5-32b": QWEN_32B,
+    "qwen2.5-0.5b": QWEN_05B,
+    "smollm2-135m": SMOLLM2_135M,
+    "tiny-llama": TINY_LLAMA,
+}
+
+
+def named_shape(name: str) -> ModelShape:
+    """Return the shape of that name; ``NAME-skipN`` is the same with N layers left out, to draft for itself.
+
+    Raises
+    ------
+    SpecsimError
+        When there is none.
+    """
+    base, _, skipped = name.partition("-skip")
+    if base not in BY_NAME:
+        raise SpecsimError(f"random weights {name!r}: unknown shape{nearest(base, BY_NAME)}")
+    shape = BY_NAME[base]
+    if not skipped:
+        return shape
+    if not skipped.isdigit() or not 0 < int(skipped) < shape.layers:
+        raise SpecsimError(f"random weights {name!r}: expected -skipN with N from 1 to {shape.layers - 1} layers")
+    return replace(shape, name=f"{shape.name} less {skipped} layers", layers=shape.layers - int(skipped))

@@ -1,0 +1,103 @@
+"""Attention of a packed batch over a paged cache, plugged into transformers' models.
+
+A model whose attention implementation is `PAGED` calls `attend` in every layer with the pools of `PagedCache` and
+the pass's `Plan`, which came in as a keyword of the model's forward call.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any, Protocol
+
+import torch
+
+from profiler.packing import Packed, Work
+from profiler.pages import CacheShape, Tables
+from specsim.errors import SpecsimError, nearest
+
+PAGED = "specsim_paged"
+KERNELS = ("auto", "flashinfer", "flex", "sdpa")
+SMALL_PAGE_TOKENS = 16
+
+
+class Plan(Protocol):
+    """How one pass attends; made once, used by every layer."""
+
+    def __call__(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scaling: float) -> torch.Tensor:
+        """Return (T, heads, head_dim) for a query of that shape over pools of (slots, kv_heads, head_dim)."""
+        ...
+
+    def load(self, other: Any) -> None:
+        """Take over another plan of equal sizes, in place, so that a captured graph reads it."""
+        ...
+
+
+class Planner(Protocol):
+    """An attention kernel: makes the plan of each pass."""
+
+    name: str
+    page_tokens: int
+
+    def plan(self, work: Work, packed: Packed, tables: Tables, size: int) -> Plan:
+        """Return the plan of a pass whose T queries are padded to `size`."""
+        ...
+
+
+def attend(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float,
+    plan: Plan,
+    **_: Any,
+) -> tuple[torch.Tensor, None]:
+    """Attend for one layer; the signature is that of transformers' attention functions."""
+    return plan(query[0].transpose(0, 1), key, value, scaling)[None], None
+
+
+def register() -> None:
+    """Make `PAGED` known to transformers; again does no harm."""
+    from transformers import AttentionInterface
+
+    AttentionInterface.register(PAGED, attend)
+
+
+def planner(kernel: str, shape: CacheShape, heads: int, *, device: torch.device, dtype: torch.dtype) -> Planner:
+    """Return the attention kernel of that name; ``auto`` is the best that this machine has.
+
+    Raises
+    ------
+    SpecsimError
+        When it is unknown, or not here.
+    """
+    name = best_kernel(device) if kernel == "auto" else kernel
+    if name not in KERNELS:
+        raise SpecsimError(f"attention {kernel!r} is unknown{nearest(kernel, KERNELS)}")
+    if name == "flashinfer":
+        from profiler.attention_flashinfer import FlashInfer
+
+        return FlashInfer(shape, heads, device=device, dtype=dtype)
+    if name == "flex":
+        from profiler.attention_flex import Flex
+
+        return Flex(shape, compiled=device.type == "cuda", device=device)
+    from profiler.attention_sdpa import Sdpa
+
+    return Sdpa(heads // shape.kv_heads, device=device, dtype=dtype)
+
+
+def best_kernel(device: torch.device) -> str:
+    """Return the fastest kernel that is installed for the device."""
+    if device.type != "cuda":
+        return "sdpa"
+    return "flashinfer" if find_spec("flashinfer") else "flex"
+
+
+def page_tokens(kernel: str, device: torch.device) -> int:
+    """Return the page size that a kernel works in: FlexAttention's own block on a GPU, else 16."""
+    from profiler.attention_flex import BLOCK_TOKENS
+
+    name = best_kernel(device) if kernel == "auto" else kernel
+    return BLOCK_TOKENS if name == "flex" and device.type == "cuda" else SMALL_PAGE_TOKENS

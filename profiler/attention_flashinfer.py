@@ -1,0 +1,125 @@
+"""FlashInfer's prefill over pages with a custom mask, where it is installed: ragged, nothing padded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from profiler.attention_sdpa import visible
+from profiler.packing import Ints, Packed, Work
+from profiler.pages import CacheShape, Tables, pages_needed
+from specsim.errors import SpecsimError
+
+WORKSPACE_BYTES = 256 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Ragged:
+    """A pass as FlashInfer's `plan` wants it: offsets of queries and pages, and who sees what, row after row."""
+
+    query_start: torch.Tensor
+    page_start: torch.Tensor
+    pages: torch.Tensor
+    last_page: torch.Tensor
+    mask: torch.Tensor
+
+
+class FlashInferPlan:
+    """One planned wrapper; planning again is how it takes over another pass's pages."""
+
+    def __init__(self, owner: FlashInfer, wrapper: Any, ragged: Ragged, size: int) -> None:
+        self._owner = owner
+        self._wrapper = wrapper
+        self._ragged = ragged
+        self._size = size
+        owner.ready(wrapper, ragged)
+
+    def __call__(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scaling: float) -> torch.Tensor:
+        """Attend; shapes as in `profiler.attention.Plan`. FlashInfer's own scale is the one models use."""
+        del scaling
+        real = query[: int(self._ragged.query_start[-1])]
+        pages = (-1, self._owner.page_tokens, *keys.shape[1:])
+        out: torch.Tensor = self._wrapper.run(real, (keys.view(pages), values.view(pages)))
+        missing = self._size - len(out)
+        return torch.cat([out, out.new_zeros((missing, *out.shape[1:]))]) if missing else out
+
+    def load(self, other: FlashInferPlan) -> None:
+        """Take over another plan of equal sizes."""
+        self._owner.ready(self._wrapper, other._ragged)
+
+
+class FlashInfer:
+    """The planner.
+
+    Raises
+    ------
+    SpecsimError
+        When FlashInfer is not installed.
+    """
+
+    name = "flashinfer"
+
+    def __init__(self, shape: CacheShape, heads: int, *, device: torch.device, dtype: torch.dtype) -> None:
+        try:
+            import flashinfer
+        except ImportError:
+            raise SpecsimError("attention 'flashinfer' is not installed; expected flex, or sdpa") from None
+        self._make = flashinfer.BatchPrefillWithPagedKVCacheWrapper
+        self.page_tokens = shape.page_tokens
+        self._shape, self._heads, self._device, self._dtype = shape, heads, device, dtype
+        self._workspace = torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=device)
+
+    def plan(self, work: Work, packed: Packed, tables: Tables, size: int) -> FlashInferPlan:
+        """Return the plan of a pass; see `profiler.attention.Planner`."""
+        ragged = self._ragged(work, packed, tables)
+        wrapper = self._make(
+            self._workspace,
+            "NHD",
+            use_cuda_graph=True,
+            qo_indptr_buf=torch.empty_like(ragged.query_start),
+            paged_kv_indptr_buf=torch.empty_like(ragged.page_start),
+            paged_kv_indices_buf=torch.empty_like(ragged.pages),
+            paged_kv_last_page_len_buf=torch.empty_like(ragged.last_page),
+            custom_mask_buf=torch.empty(len(ragged.mask) // 8 + work.rows + 1, dtype=torch.uint8, device=self._device),
+            mask_indptr_buf=torch.empty_like(ragged.query_start),
+        )
+        return FlashInferPlan(self, wrapper, ragged, size)
+
+    def ready(self, wrapper: Any, ragged: Ragged) -> None:
+        """Plan a wrapper for a pass."""
+        wrapper.plan(
+            ragged.query_start,
+            ragged.page_start,
+            ragged.pages,
+            ragged.last_page,
+            self._heads,
+            self._shape.kv_heads,
+            self._shape.head_dim,
+            self.page_tokens,
+            custom_mask=ragged.mask,
+            q_data_type=self._dtype,
+            kv_data_type=self._dtype,
+        )
+
+    def _ragged(self, work: Work, packed: Packed, tables: Tables) -> Ragged:
+        needed = pages_needed(work, self.page_tokens)
+        last = work.key_tokens - (needed - 1) * self.page_tokens
+        held = tables.pages[tables.pages >= 0]
+        numbers = (packed.start, np.r_[0, np.cumsum(needed)], held, last)
+        offsets = [torch.from_numpy(each.astype(np.int32)).to(self._device) for each in numbers]
+        offsets.append(torch.from_numpy(row_masks(work, packed)).to(self._device))
+        return Ragged(*offsets)
+
+
+def row_masks(work: Work, packed: Packed) -> Any:
+    """Return which keys each query sees, flattened, queries of a row by its keys, row after row; bool."""
+    pieces = [np.zeros(0, np.bool_)]
+    for row in range(work.rows):
+        queries: Ints = np.arange(packed.start[row], packed.start[row + 1])[None]
+        key: Ints = np.arange(work.key_tokens[row])
+        if queries.size:
+            pieces.append(visible(np.array([row]), work, packed, queries, key).ravel())
+    return np.concatenate(pieces)

@@ -1,0 +1,233 @@
+"""FlexAttention with a tree mask over pages: one compiled kernel for queries of all trees of all requests.
+
+Rows stand along the batch dimension and share one pool of keys; the block mask names each row's pages, those of the
+cached context as blocks that need no mask, and the mask itself holds a node to its ancestors. Rows are taken in
+groups whose query counts share a power of two, one kernel call each: a decode or verify pass is one call.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import torch
+
+from profiler.attention_sdpa import grouped
+from profiler.packing import EVERYWHERE, Ints, Packed, Work
+from profiler.pages import CacheShape, Tables
+
+BLOCK_TOKENS = 128
+QUERY_BLOCK = 128
+MANY_SHAPES = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Rows of one kernel call as tensors of fixed sizes, so that a captured graph can be given others.
+
+    b rows, q queries each (padded to a power of two), w keys behind the cached context (likewise).
+
+    Attributes
+    ----------
+    queries : (b * q,) packed query of each place, any where there is none.
+    point : (b, q) what it looks up; -1 where there is none.
+    row, context, tail : (b,) the row's number, its cached tokens, its keys behind them.
+    opens, closes : (b, w) intervals of those keys.
+    owner, first : (pages,) the row that holds each page (-1: none), and the place of its first key there.
+    partial_count, partial, full_count, full : blocks to visit, as FlexAttention's BlockMask wants them.
+    """
+
+    queries: torch.Tensor
+    point: torch.Tensor
+    row: torch.Tensor
+    context: torch.Tensor
+    tail: torch.Tensor
+    opens: torch.Tensor
+    closes: torch.Tensor
+    owner: torch.Tensor
+    first: torch.Tensor
+    partial_count: torch.Tensor
+    partial: torch.Tensor
+    full_count: torch.Tensor
+    full: torch.Tensor
+
+    def load(self, other: Group) -> None:
+        """Take over another group's numbers."""
+        for each in fields(self):
+            getattr(self, each.name).copy_(getattr(other, each.name))
+
+
+class FlexPlan:
+    """The groups of a pass with their block masks, and where in the joint output each packed query lies."""
+
+    def __init__(
+        self, groups: list[Group], inverse: torch.Tensor, page_tokens: int, kernel: Callable[..., Any]
+    ) -> None:
+        self._groups = groups
+        self._inverse = inverse
+        self._kernel = kernel
+        self._masks = [block_mask(group, page_tokens) for group in groups]
+
+    def __call__(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scaling: float) -> torch.Tensor:
+        """Attend group by group; shapes as in `profiler.attention.Plan`."""
+        heads, width = query.shape[1:]
+        k, v = keys.transpose(0, 1)[None], values.transpose(0, 1)[None]
+        shared = heads != k.shape[1]
+        outputs = []
+        for group, mask in zip(self._groups, self._masks, strict=True):
+            asked = query.index_select(0, group.queries).view(*group.point.shape, heads, width).transpose(1, 2)
+            out = self._kernel(asked, k, v, block_mask=mask, scale=scaling, enable_gqa=shared)
+            outputs.append(out.transpose(1, 2).reshape(-1, heads, width))
+        return torch.cat(outputs).index_select(0, self._inverse)
+
+    def load(self, other: FlexPlan) -> None:
+        """Take over another plan of equal sizes."""
+        self._inverse.copy_(other._inverse)
+        for mine, its in zip(self._groups, other._groups, strict=True):
+            mine.load(its)
+
+
+def block_mask(group: Group, page_tokens: int) -> Any:
+    """Return the BlockMask of a group; its mask alone is right too, where a kernel visits every block."""
+    from torch.nn.attention.flex_attention import BlockMask
+
+    point, row, context, tail = group.point, group.row, group.context, group.tail
+    opens, closes, owner, first = group.opens, group.closes, group.owner, group.first
+    last = opens.shape[1] - 1
+
+    def sees(b: torch.Tensor, _: torch.Tensor, q: torch.Tensor, slot: torch.Tensor) -> torch.Tensor:
+        page = slot // page_tokens
+        behind = first[page] + slot % page_tokens - context[b]
+        entry = torch.clamp(behind, 0, last)
+        at = point[b, q]
+        inside = (behind < tail[b]) & (opens[b, entry] <= at) & (at < closes[b, entry])
+        return (owner[page] == row[b]) & ((behind < 0) | inside)
+
+    return BlockMask(
+        seq_lengths=(point.shape[1], len(owner) * page_tokens),
+        kv_num_blocks=group.partial_count,
+        kv_indices=group.partial,
+        full_kv_num_blocks=group.full_count,
+        full_kv_indices=group.full,
+        q_num_blocks=None,
+        q_indices=None,
+        full_q_num_blocks=None,
+        full_q_indices=None,
+        BLOCK_SIZE=(QUERY_BLOCK, page_tokens),
+        mask_mod=sees,
+    )
+
+
+@functools.cache
+def _compiled() -> Callable[..., Any]:
+    """Return the compiled kernel: every shape its own, the batch dimension must not become a symbol."""
+    import torch._dynamo
+    from torch.nn.attention.flex_attention import flex_attention
+
+    torch._dynamo.config.recompile_limit = MANY_SHAPES
+    torch._dynamo.config.accumulated_recompile_limit = MANY_SHAPES
+    compiled: Callable[..., Any] = torch.compile(flex_attention, dynamic=False)
+    return compiled
+
+
+def _plain(*tensors: torch.Tensor, **options: Any) -> Any:
+    """Return attention computed without fusing, over every slot of the pool: the kernel's own reference."""
+    from torch.nn.attention.flex_attention import flex_attention
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")
+        return flex_attention(*tensors, **options)
+
+
+class Flex:
+    """The planner; `compiled=False` runs the plain reference, which visits every slot of the pool."""
+
+    name = "flex"
+
+    def __init__(self, shape: CacheShape, *, compiled: bool, device: torch.device) -> None:
+        self.page_tokens = shape.page_tokens
+        self._pages = shape.pages
+        self._device = device
+        self._kernel: Callable[..., Any] = _compiled() if compiled else _plain
+
+    def plan(self, work: Work, packed: Packed, tables: Tables, size: int) -> FlexPlan:
+        """Return the plan of a pass; see `profiler.attention.Planner`."""
+        owner, first = self._ownership(tables)
+        groups, order = [], []
+        for rows in grouped(work.new_tokens, work.key_tokens, limit=2**62):
+            arrays, queries = group_arrays(rows, work, packed, tables, self._pages)
+            parts = {name: torch.from_numpy(each).to(self._device) for name, each in arrays.items()}
+            groups.append(Group(**parts, owner=owner, first=first))
+            order.append(queries)
+        flat = np.concatenate(order)
+        inverse = np.zeros(size, np.int64)
+        inverse[flat[flat >= 0]] = np.flatnonzero(flat >= 0)
+        return FlexPlan(groups, torch.from_numpy(inverse).to(self._device), self.page_tokens, self._kernel)
+
+    def _ownership(self, tables: Tables) -> tuple[torch.Tensor, torch.Tensor]:
+        row, place = np.nonzero(tables.pages >= 0)
+        held = tables.pages[row, place]
+        owner, first = np.full(self._pages, -1, np.int32), np.zeros(self._pages, np.int32)
+        owner[held], first[held] = row, place * self.page_tokens
+        return torch.from_numpy(owner).to(self._device), torch.from_numpy(first).to(self._device)
+
+
+def group_arrays(rows: Ints, work: Work, packed: Packed, tables: Tables, pages: int) -> tuple[dict[str, Any], Ints]:
+    """Return the arrays of a `Group` but its pages' owners, and the packed query of each place (-1: none)."""
+    counts = work.new_tokens[rows]
+    tails = packed.tail_start[rows + 1] - packed.tail_start[rows]
+    place = np.arange(_power_of_two(int(counts.max())))
+    real = place < counts[:, None]
+    queries = packed.start[rows][:, None] + np.where(real, place, 0)
+    behind = np.arange(_power_of_two(int(tails.max())))
+    there = behind < tails[:, None]
+    entry = packed.tail_start[rows][:, None] + np.where(there, behind, 0)
+    point = np.where(real, packed.point[queries], -1)
+    arrays = {
+        "queries": queries.ravel(),
+        "point": point.astype(np.int32),
+        "row": rows.astype(np.int32),
+        "context": work.context[rows].astype(np.int32),
+        "tail": tails.astype(np.int32),
+        "opens": np.where(there, packed.opens[entry], EVERYWHERE).astype(np.int32),
+        "closes": np.where(there, packed.closes[entry], 0).astype(np.int32),
+        **_blocks(rows, work, packed, tables, np.where(real, queries, -1), pages),
+    }
+    places: Ints = np.where(real, queries, -1).ravel()
+    return arrays, places
+
+
+def _blocks(rows: Ints, work: Work, packed: Packed, tables: Tables, queries: Ints, pages: int) -> dict[str, Any]:
+    """Return the pages that each block of 128 queries visits, whole context pages apart from the others.
+
+    A block ends its visit at the last key that any query of it may see. The tables are as wide as the pool has
+    pages, which is what the kernel takes them to be, and what keeps their size the same from pass to pass.
+    """
+    size = tables.page_tokens
+    held = np.zeros((len(rows), 1, pages), np.int64)
+    held[:, 0, : tables.pages.shape[1]] = np.maximum(tables.pages[rows], 0)
+    blocks = -(-queries.shape[1] // QUERY_BLOCK)
+    full = np.repeat((work.context[rows] // size)[:, None], blocks, axis=1)
+    furthest = np.where(queries >= 0, packed.key[queries], -1)
+    padded = np.full((len(rows), blocks * QUERY_BLOCK), -1, np.int64)
+    padded[:, : queries.shape[1]] = furthest
+    reach = padded.reshape(len(rows), blocks, QUERY_BLOCK).max(axis=2) + 1
+    full = np.where(reach > 0, full, 0)
+    partial = np.maximum(-(-reach // size) - full, 0)
+    table = np.broadcast_to(held, (len(rows), blocks, pages))
+    shifted = np.take_along_axis(table, np.minimum(np.arange(pages) + full[:, :, None], pages - 1), axis=2)
+    counts_and_pages = {
+        "partial_count": partial,
+        "partial": shifted,
+        "full_count": full,
+        "full": table,
+    }
+    return {name: np.ascontiguousarray(each[:, None], dtype=np.int32) for name, each in counts_and_pages.items()}
+
+
+def _power_of_two(count: int) -> int:
+    return 1 << max(count - 1, 0).bit_length()

@@ -1,0 +1,87 @@
+"""One packed forward pass of a transformers model over a paged cache."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from profiler.attention import PAGED, Plan, page_tokens, planner, register
+from profiler.packing import Ints, Work, pack
+from profiler.pages import CacheShape, PagedCache, Tables
+from profiler.shapes import ModelShape
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+class Inputs:
+    """What one pass reads, on the device: tokens and positions (1, size), slots (size,), logit rows, a plan.
+
+    Sizes depend on the `Work` alone, so that another pass of the same work can be loaded in place.
+    """
+
+    def __init__(
+        self, tokens: torch.Tensor, positions: torch.Tensor, slots: torch.Tensor, logits: torch.Tensor, plan: Plan
+    ) -> None:
+        self.tokens = tokens
+        self.positions = positions
+        self.slots = slots
+        self.logits = logits
+        self.plan = plan
+
+    def load(self, other: Inputs) -> None:
+        """Take over another pass of equal sizes."""
+        self.tokens.copy_(other.tokens)
+        self.positions.copy_(other.positions)
+        self.slots.copy_(other.slots)
+        self.logits.copy_(other.logits)
+        self.plan.load(other.plan)
+
+
+class Forward:
+    """A model, its cache and the kernel of its attention."""
+
+    def __init__(self, model: PreTrainedModel, shape: ModelShape, pages: int, kernel: str = "auto") -> None:
+        weight = next(model.parameters())
+        self.device, self.dtype = weight.device, weight.dtype
+        self.shape = shape
+        held = page_tokens(kernel, self.device)
+        cache = CacheShape(shape.layers, shape.kv_heads, shape.head_dim, pages, held)
+        self.cache = PagedCache(cache, device=self.device, dtype=self.dtype)
+        self.planner = planner(kernel, cache, shape.heads, device=self.device, dtype=self.dtype)
+        register()
+        model.config._attn_implementation = PAGED
+        self.model = model
+
+    def inputs(self, work: Work, tables: Tables, tokens: Ints, size: int | None = None) -> Inputs:
+        """Lay out a pass of (T,) tokens, padded to `size` of them; a padding token writes to nobody's page."""
+        packed = pack(work)
+        padded = len(packed.row) if size is None else size
+        return Inputs(
+            self._placed(tokens, padded, 0)[None],
+            self._placed(packed.position, padded, 0)[None],
+            self._placed(tables.query_slots(packed), padded, self.cache.shape.padding_slot),
+            torch.from_numpy(packed.logits).to(self.device),
+            self.planner.plan(work, packed, tables, padded),
+        )
+
+    def _placed(self, values: Ints, size: int, padding: int) -> torch.Tensor:
+        whole = np.full(size, padding, dtype=np.int64)
+        whole[: len(values)] = values
+        return torch.from_numpy(whole).to(self.device)
+
+    @torch.inference_mode()
+    def run(self, inputs: Inputs) -> torch.Tensor:
+        """Run a pass; return the logits (l, vocabulary) of the queries that `profiler.packing.Packed` names."""
+        self.cache.slots = inputs.slots
+        cache: Any = self.cache
+        out: torch.Tensor = self.model(
+            input_ids=inputs.tokens,
+            position_ids=inputs.positions,
+            past_key_values=cache,
+            logits_to_keep=inputs.logits,
+            plan=inputs.plan,
+        ).logits
+        return out[0]

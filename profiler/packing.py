@@ -1,0 +1,186 @@
+"""Many requests' tokens as one ragged batch: which row each belongs to, where it stands, and what it may see.
+
+Every key of a row carries an interval and every query a point, and a query sees the keys whose interval holds it:
+cached context holds every point, a chunk's token all points from its own on, and a tree's nodes are numbered in
+preorder, so that a node's interval is its subtree. A chain is a tree; a prompt's chunk is a chain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Ints: TypeAlias = NDArray[np.int64]
+Bools: TypeAlias = NDArray[np.bool_]
+EVERYWHERE = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One pass over n rows: cached tokens, then a chunk of new ones, then a tree behind the chunk's last token.
+
+    Attributes
+    ----------
+    context : (n,) tokens of the row whose keys are cached.
+    chunk : (n,) new tokens in a line, 0 where there are none.
+    node_row : (m,) row of each tree node, ascending.
+    node_parent : (m,) its parent's place among the m nodes, earlier than itself; -1 behind the chunk.
+    node_cached : (m,) whether the node's keys are in the cache from an earlier pass, so that it is no query.
+    """
+
+    context: Ints
+    chunk: Ints
+    node_row: Ints
+    node_parent: Ints
+    node_cached: Bools
+
+    @classmethod
+    def of(
+        cls,
+        context: ArrayLike,
+        chunk: ArrayLike,
+        node_row: ArrayLike = (),
+        node_parent: ArrayLike = (),
+        node_cached: ArrayLike | None = None,
+    ) -> Work:
+        """Build from anything that makes arrays; without `node_cached` every node is a query."""
+        row = np.asarray(node_row, dtype=np.int64)
+        cached = np.zeros(len(row), np.bool_) if node_cached is None else np.asarray(node_cached, np.bool_)
+        parent = np.asarray(node_parent, dtype=np.int64)
+        return cls(np.asarray(context, np.int64), np.asarray(chunk, np.int64), row, parent, cached)
+
+    @property
+    def rows(self) -> int:
+        """Number of requests."""
+        return len(self.context)
+
+    @property
+    def new_tokens(self) -> Ints:
+        """Query tokens of each row, (n,)."""
+        queries = np.bincount(self.node_row[~self.node_cached], minlength=self.rows)
+        return np.asarray(self.chunk + queries, dtype=np.int64)
+
+    @property
+    def key_tokens(self) -> Ints:
+        """Keys of each row once the pass is done, (n,)."""
+        nodes = np.bincount(self.node_row, minlength=self.rows)
+        return np.asarray(self.context + self.chunk + nodes, dtype=np.int64)
+
+    @property
+    def context_tokens(self) -> int:
+        """Cached tokens, once per row."""
+        return int(self.context.sum())
+
+    @property
+    def batched_tokens(self) -> int:
+        """All query tokens."""
+        return int(self.new_tokens.sum())
+
+    @property
+    def attention_pairs(self) -> int:
+        """Keys attended to, summed over queries; of its own tree a node is taken to see itself alone."""
+        chunks = self.chunk * self.context + self.chunk * (self.chunk + 1) // 2
+        row = self.node_row[~self.node_cached]
+        return int(chunks.sum() + (self.context[row] + self.chunk[row] + 1).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """The T query tokens of a `Work`, row after row, and the keys' intervals.
+
+    Attributes
+    ----------
+    start : (n + 1,) first query of each row.
+    row : (T,) row of each query.
+    position : (T,) distance from the row's first token, along the tree for a node.
+    key : (T,) place of the query's own key among its row's keys.
+    point : (T,) what the query is looked up by in the intervals.
+    tail_start : (n + 1,) first entry of each row in `opens` and `closes`.
+    opens, closes : (t,) interval [opens, closes) of each key behind the cached context, row after row.
+    logits : (l,) queries whose logits are wanted: a chunk's last token and every node.
+    """
+
+    start: Ints
+    row: Ints
+    position: Ints
+    key: Ints
+    point: Ints
+    tail_start: Ints
+    opens: Ints
+    closes: Ints
+    logits: Ints
+
+
+def pack(work: Work) -> Packed:
+    """Lay out a pass."""
+    nodes = np.bincount(work.node_row, minlength=work.rows)
+    tail = work.chunk + nodes
+    tail_start = _starts(tail)
+    row = np.repeat(np.arange(work.rows), tail)
+    place = np.arange(len(row)) - tail_start[row]
+    in_chunk = place < work.chunk[row]
+    order, size, depth = _preorder(work)
+    opens, closes, position = place.copy(), np.full(len(row), EVERYWHERE), work.context[row] + place
+    behind = work.chunk[work.node_row]
+    opens[~in_chunk] = behind + order
+    closes[~in_chunk] = behind + order + size
+    position[~in_chunk] = work.context[work.node_row] + behind + depth
+    asked = in_chunk.copy()
+    asked[~in_chunk] = ~work.node_cached
+    wanted = ~in_chunk | (place == work.chunk[row] - 1)
+    return Packed(
+        start=_starts(work.new_tokens),
+        row=row[asked],
+        position=position[asked],
+        key=work.context[row[asked]] + place[asked],
+        point=opens[asked],
+        tail_start=tail_start,
+        opens=opens,
+        closes=closes,
+        logits=np.flatnonzero(wanted[asked]),
+    )
+
+
+def _starts(counts: Ints) -> Ints:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+
+
+def _preorder(work: Work) -> tuple[Ints, Ints, Ints]:
+    """Return each node's number in its tree's preorder, the size of its subtree, and its depth from 0.
+
+    Works level by level, so the loop is as long as the deepest tree.
+    """
+    parent, count = work.node_parent, len(work.node_parent)
+    levels: list[Ints] = []
+    depth = np.zeros(count, np.int64)
+    level = np.flatnonzero(parent < 0)
+    is_level = np.zeros(count + 1, np.bool_)
+    while len(level):
+        depth[level] = len(levels)
+        levels.append(level)
+        is_level[:] = False
+        is_level[level] = True
+        level = np.flatnonzero(is_level[parent] & (parent >= 0))
+    size = np.ones(count, np.int64)
+    for level in reversed(levels[1:]):
+        np.add.at(size, parent[level], size[level])
+    order = np.zeros(count, np.int64)
+    for number, level in enumerate(levels):
+        owner = parent[level] if number else work.node_row[level]
+        base = order[owner] + 1 if number else np.zeros(len(level), np.int64)
+        order[level] = base + _sizes_before(owner, size[level])
+    return order, size, depth
+
+
+def _sizes_before(owner: Ints, size: Ints) -> Ints:
+    """Return for each entry the sizes of the earlier entries of the same owner, summed."""
+    sorted_by = np.argsort(owner, kind="stable")
+    total = np.cumsum(size[sorted_by]) - size[sorted_by]
+    first = np.r_[True, owner[sorted_by][1:] != owner[sorted_by][:-1]] if len(owner) else np.zeros(0, np.bool_)
+    base = np.maximum.accumulate(np.where(first, total, 0))
+    before = np.empty_like(size)
+    before[sorted_by] = total - base
+    return before
