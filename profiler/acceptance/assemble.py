@@ -1,0 +1,67 @@
+"""From the rows of many texts to one recording."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from profiler.acceptance.parts import Text
+from profiler.acceptance.rows import Rows, joined
+from profiler.acceptance.tape_file import Recorded
+from specsim.request import Floats, Ints
+from specsim.world.recorded import ON_PATH
+
+MATCHES = (1, 2, 3, 4, 6, 9, 13)
+"""Shortest match of each bucket of lookups."""
+
+
+def assemble(rows: Mapping[Text, Rows], about: Mapping[str, Any], *, lookup: bool) -> Recorded:
+    """Return the recording of all texts, sorted; a lookup's confidences become measured frequencies."""
+    texts = sorted(rows)
+    names = tuple(sorted({category for category, _ in texts}))
+    whole = joined([rows[text] for text in texts])
+    counts = [len(rows[text].rank) for text in texts]
+    category = np.repeat([names.index(name) for name, _ in texts], counts)
+    sequence = np.repeat([number for _, number in texts], counts)
+    confidence = _calibrated(category, whole) if lookup else whole.confidence
+    order = np.lexsort((whole.position, whole.path, sequence, category))
+    on = whole.path == ON_PATH
+    told = dict(about) | {
+        "sequences": {name: sum(each == name for each, _ in texts) for name in names},
+        "tokens": {name: int((on & (category == code)).sum()) for code, name in enumerate(names)},
+    }
+    return Recorded(
+        told,
+        names,
+        category[order],
+        sequence[order],
+        whole.position[order],
+        whole.path[order],
+        confidence[order],
+        whole.rank[order],
+        whole.target_probability[order],
+        whole.overlap[order],
+    )
+
+
+def bucket(match: Ints) -> Ints:
+    """Return the bucket of each match length (n,), 0 where nothing matched."""
+    found: Ints = np.searchsorted(MATCHES, match, side="right")
+    return found
+
+
+def _calibrated(category: Ints, rows: Rows) -> Floats:
+    """Return confidences (n, K) set to the acceptance of matches of that length in that category: in-sample.
+
+    Off the path the same numbers stand: what the drafter would claim there. Matches never seen on the path: 0.
+    """
+    cell = category * (len(MATCHES) + 1) + bucket(rows.match)
+    on = rows.path == ON_PATH
+    made = np.bincount(cell[on], minlength=int(cell.max()) + 1)
+    right = np.bincount(cell[on], weights=rows.rank[on] == 0, minlength=len(made))
+    rate = np.divide(right, made, out=np.zeros(len(made)), where=made > 0)
+    confidence = np.zeros_like(rows.confidence)
+    confidence[:, 0] = np.where(rows.match > 0, rate[cell], 0.0)
+    return confidence

@@ -1,0 +1,169 @@
+"""``specsim profile acceptance``: record a pair, then say what the recording holds."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from profiler.acceptance.settings import DRAFTERS, PROPOSALS, Settings, checksums
+from profiler.models import DTYPES, require_extra
+from specsim.errors import SpecsimError
+
+if TYPE_CHECKING:
+    from profiler.acceptance.parts import Parts
+    from profiler.acceptance.prompts import Prompt
+    from profiler.acceptance.tape_file import Recorded
+
+DESCRIPTION = "Record how a drafter agrees with its target on your prompts; resumes where it was stopped."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.description = DESCRIPTION
+    add = parser.add_argument
+    add("--target", metavar="M", help="Hugging Face name, folder or .gguf file")
+    add("--draft", metavar="M", default="", help="the same, for --drafter separate")
+    add("--drafter", metavar="KIND", default="separate", help=f"{', '.join(DRAFTERS)} (default: %(default)s)")
+    add("--skip-layers", metavar="I,J,...", default="", help="layers the drafter leaves out, from 0 (--drafter skip)")
+    add("--lookup-ngrams", metavar="MIN:MAX", default="1:32", help="tokens of a match (default: %(default)s)")
+    add("--prompts", metavar="FILE", nargs="+", type=Path, help='JSON lines: {"category", "prompt"}, or a benchmark')
+    add("--categories", metavar="A,B,...", default="", help="only these (default: all)")
+    add("--out", metavar="FILE", type=Path, required=True, help="the recording, .parquet; analyses go beside it")
+    add("--limit", metavar="N", type=int, default=40, help="texts of each category, 0: all (default: %(default)s)")
+    add("--tokens", metavar="N", type=int, default=256, help="most output tokens of a text (default: %(default)s)")
+    add("--longest-prompt", metavar="N", type=int, default=2048, help="leave out longer ones (default: %(default)s)")
+    add("--temperature", metavar="T", type=float, default=0.0, help="of the target; 0: greedy (default: %(default)s)")
+    add("--width", metavar="K", type=int, help=f"proposals kept a position (default: {PROPOSALS}; 1 if sampled)")
+    add("--draft-sampling", action="store_true", help="the drafter draws its one proposal; chains only")
+    add("--off-path-every", metavar="N", type=int, default=4, help="wrong turns at every Nth position (%(default)s)")
+    add("--batch", metavar="N", type=int, default=8, help="texts written together (default: %(default)s)")
+    add("--seed", type=int, default=0, help="of all luck (default: %(default)s)")
+    add("--device", default="cpu", help="cpu, cuda or cuda:N (default: %(default)s)")
+    add("--dtype", default="float32", help=f"{', '.join(DTYPES)} (default: %(default)s)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Record what is not recorded yet and write the analyses beside it; 0.
+
+    Raises
+    ------
+    SpecsimError
+        One line on whatever is wrong with what was asked.
+    """
+    tape(arguments)
+    return 0
+
+
+def tape(arguments: argparse.Namespace) -> Recorded:
+    """Return the recording that the arguments ask for, read from its file where that is complete already."""
+    from profiler.acceptance.parts import Parts, same_settings
+    from profiler.acceptance.prompts import read_prompts
+    from profiler.acceptance.tape_file import read_tape, write_tape
+
+    out: Path = arguments.out
+    if not arguments.target or not arguments.prompts:
+        raise SpecsimError("specsim profile acceptance needs --target and --prompts")
+    if arguments.limit < 0 or arguments.batch < 1:
+        raise SpecsimError(f"--limit {arguments.limit}, --batch {arguments.batch}: expected at least 0 and 1")
+    only = [each for each in arguments.categories.split(",") if each]
+    prompts = read_prompts(arguments.prompts, only)
+    settings = _settings(arguments)
+    wanted = settings.told() | {"limit": arguments.limit, "categories": sorted(only)}
+    if out.exists():
+        there = read_tape(out)
+        same_settings(there.about.get("settings", {}), wanted, str(out))
+        return there
+    require_extra()
+    parts = Parts(out, settings.told())
+    write_tape(out, _record(settings, arguments, wanted, prompts, parts))
+    parts.remove()
+    return read_tape(out)
+
+
+def _record(
+    settings: Settings, arguments: argparse.Namespace, wanted: dict[str, Any], prompts: list[Prompt], parts: Parts
+) -> Recorded:
+    from profiler.acceptance.assemble import assemble
+    from profiler.acceptance.pair import encoder, load_pair, tasks
+    from profiler.acceptance.record import Recorder
+
+    pair = load_pair(settings, arguments.device)
+    work = tasks(prompts, encoder(pair.tokenizer), arguments.limit, settings.longest_prompt)
+    recorder = Recorder(
+        pair.target,
+        pair.drafter,
+        settings.tokens,
+        settings.temperature,
+        pair.vocabulary,
+        pair.stop,
+        settings.seed,
+        arguments.batch,
+    )
+    rows = recorder.record(work, parts)
+    about = _about(settings, wanted, arguments.device)
+    return assemble(rows, about, lookup=settings.drafter == "lookup")
+
+
+def _settings(arguments: argparse.Namespace) -> Settings:
+    fewest, _, most = arguments.lookup_ngrams.partition(":")
+    width = arguments.width if arguments.width is not None else (1 if arguments.draft_sampling else PROPOSALS)
+    return Settings(
+        arguments.target,
+        arguments.draft,
+        arguments.drafter,
+        tuple(sorted(set(_whole("--skip-layers", arguments.skip_layers)))),
+        (_whole("--lookup-ngrams", fewest)[0], _whole("--lookup-ngrams", most or fewest)[0]),
+        arguments.temperature,
+        arguments.tokens,
+        arguments.longest_prompt,
+        width,
+        arguments.draft_sampling,
+        arguments.off_path_every,
+        arguments.seed,
+        arguments.dtype,
+        checksums(arguments.prompts),
+    )
+
+
+def _whole(key: str, text: str) -> list[int]:
+    try:
+        return [int(each) for each in text.split(",")] if text else []
+    except ValueError:
+        raise SpecsimError(f"{key}: {text!r} is not made of whole numbers") from None
+
+
+def _about(settings: Settings, wanted: dict[str, Any], device: str) -> dict[str, Any]:
+    from importlib.metadata import version
+
+    from specsim.world.recorded import RECORDING_FORMAT
+
+    told = settings.told()
+    return {
+        "format": RECORDING_FORMAT,
+        "target": told["target"],
+        "draft": told["draft"] or told["target"],
+        "drafter": settings.drafter,
+        "temperature": settings.temperature,
+        "proposals": settings.proposals,
+        "settings": wanted,
+        "versions": {name: version(name) for name in ("specsim", "torch", "transformers")},
+        "date": datetime.now(UTC).date().isoformat(),
+        "hardware": hardware(device),
+    }
+
+
+def hardware(device: str) -> str:
+    """Return the name of the processor that computes."""
+    if device.startswith("cuda"):
+        import torch
+
+        return str(torch.cuda.get_device_name(torch.device(device)))
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    except OSError:
+        lines = []
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return named[0] if named else platform.processor() or platform.machine()

@@ -1,0 +1,25 @@
+"""What every drafter must answer."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from torch import Tensor
+
+from profiler.acceptance.generate import Written
+from profiler.acceptance.rows import Rows
+
+
+class Drafter(Protocol):
+    """Something that proposes tokens, asked along a text that the target wrote."""
+
+    def rows(self, prompt: Tensor, written: Written, key: np.uint64) -> Rows:
+        """Return the rows of every output position, and of some positions behind a wrong token.
+
+        Parameters
+        ----------
+        prompt : (P,) token ids, at least one. written : what the target wrote behind them, at least one token.
+        key : the drafter's luck on this text.
+        """
+        ...

@@ -1,0 +1,66 @@
+"""Which layers a target misses least: a greedy search over its own greedy texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm import tqdm
+from transformers import PreTrainedModel
+
+from profiler.acceptance.generate import write
+from profiler.acceptance.network import Network, network, without_layers
+from profiler.acceptance.record import Task
+
+SHORTLIST = 10
+"""Layers that are tried beyond the first: the best alone."""
+
+
+class LayerSearch:
+    """Texts that a target wrote, and how often it would have chosen the same tokens without some of its layers.
+
+    Parameters
+    ----------
+    model : the target. tasks : prompts. tokens : greedy output tokens of each. stop : ids that end a text.
+    """
+
+    def __init__(self, model: PreTrainedModel, tasks: Sequence[Task], tokens: int, stop: frozenset[int]) -> None:
+        self._model = model
+        target = network(model, "target")
+        prompts = [task.ids for task in tasks]
+        keys = [np.uint64(0)] * len(prompts)
+        self._layers = len(target.body.layers)
+        self._texts: list[tuple[Tensor, Tensor]] = []
+        written = write(target, prompts, keys, tokens=tokens, temperature=0.0, vocabulary=target.vocabulary, stop=stop)
+        for prompt, each in zip(prompts, written, strict=True):
+            self._texts.append((torch.tensor(prompt, device=target.device), each.tokens))
+
+    @torch.inference_mode()
+    def agreement(self, skipped: Sequence[int]) -> float:
+        """Return the share of the target's tokens that are the shortened model's likeliest."""
+        draft: Network = network(without_layers(self._model, skipped), "draft")
+        right = total = 0
+        for prompt, tokens in self._texts:
+            hidden = draft.read(torch.cat((prompt, tokens[:-1]))[None]).hidden[0, len(prompt) - 1 :]
+            right += int((draft.head(hidden).argmax(dim=-1) == tokens).sum())
+            total += len(tokens)
+        return right / total
+
+    def best(self, count: int) -> list[tuple[tuple[int, ...], float]]:
+        """Return the layers to skip after each of `count` greedy steps, sorted, with their agreement."""
+        steps: list[tuple[tuple[int, ...], float]] = []
+        candidates = list(range(self._layers))
+        chosen: tuple[int, ...] = ()
+        for step in range(count):
+            tried = [
+                (self.agreement((*chosen, layer)), -layer)
+                for layer in tqdm(candidates, desc=f"layer {step + 1} of {count}", leave=False)
+            ]
+            tried.sort(reverse=True)
+            agreement, layer = tried[0]
+            chosen = (*chosen, -layer)
+            steps.append((tuple(sorted(chosen)), agreement))
+            candidates = [-each for _, each in tried[1 : SHORTLIST + count if step == 0 else None]]
+        return steps

@@ -1,0 +1,132 @@
+"""A draft model along the target's text: one pass over the text, one over the wrong turns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from profiler.acceptance.generate import Written
+from profiler.acceptance.network import PIECE, Network
+from profiler.acceptance.rows import MOST_WRONG, Rows, joined, off_path, on_path
+from specsim.request import Floats, Ints
+from specsim.rng import STRIDE, uniforms
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDrafter:
+    """A model of its own, or the target with layers skipped.
+
+    Attributes
+    ----------
+    draft, target : the networks. vocabulary : token ids that both know.
+    temperature : of both distributions; at 0 the target is greedy and both are taken at temperature 1.
+    proposals : K. every : wrong turns are taken before each position divisible by it.
+    sampled : the one proposal is drawn from the draft's distribution, not its likeliest; K is 1.
+    """
+
+    draft: Network
+    target: Network
+    vocabulary: int
+    temperature: float
+    proposals: int
+    every: int
+    sampled: bool = False
+
+    @torch.inference_mode()
+    def rows(self, prompt: Tensor, written: Written, key: np.uint64) -> Rows:
+        """See `profiler.acceptance.drafter.Drafter`."""
+        here = self.draft.device
+        prompt, tokens = prompt.to(here), written.tokens.to(here)
+        hidden, cache = self.draft.read(torch.cat((prompt, tokens[:-1]))[None])
+        hidden = hidden[0, len(prompt) - 1 :]
+        luck = self._luck(key, 0, 2 * len(tokens)).view(-1, 2)
+        pieces, likely = [], []
+        for first in range(0, len(tokens), PIECE):
+            part = slice(first, first + PIECE)
+            draft = self.draft.probabilities(hidden[part], self.temperature, self.vocabulary)
+            target = self.target.probabilities(written.hidden[part], self.temperature, self.vocabulary).to(here)
+            if self.sampled:
+                pieces.append(self._drawn(draft, target, tokens[part], luck[part]))
+            else:
+                pieces.append(self._ranked(draft, target, tokens[part]))
+            likely.append(draft.topk(MOST_WRONG, dim=-1).indices)
+        on = joined(pieces)._replace(position=np.arange(len(tokens)))
+        return joined([on, self._wrong_turns(prompt, tokens, torch.cat(likely), cache, key)])
+
+    def _ranked(self, draft: Tensor, target: Tensor, tokens: Tensor) -> Rows:
+        confidence, proposed = draft.topk(self.proposals, dim=-1)
+        right = proposed == tokens[:, None]
+        rank = torch.where(right.any(dim=1), right.int().argmax(dim=1), self.proposals)
+        overlap = torch.minimum(draft, target).sum(dim=1)
+        return on_path(_floats(confidence), _ints(rank), _floats(target.gather(1, proposed)), _floats(overlap))
+
+    def _drawn(self, draft: Tensor, target: Tensor, tokens: Tensor, luck: Tensor) -> Rows:
+        """Draw proposals that follow the draft and are the target's token as often as rejection sampling keeps them.
+
+        Given the target's token y, the proposal is y with probability min(p, q) / p at y, else drawn from (q - p)+.
+        """
+        chosen = tokens[:, None]
+        truth = target if self.temperature else torch.zeros_like(target).scatter(1, chosen, 1.0)
+        kept = luck[:, 0] < (draft / truth).gather(1, chosen).squeeze(1)
+        instead = _draw((draft - truth).clamp(min=0), luck[:, 1])
+        proposed = torch.where(kept, tokens, instead)[:, None]
+        overlap = torch.minimum(draft, target).sum(dim=1)
+        return on_path(
+            _floats(draft.gather(1, proposed)), _ints(~kept), _floats(target.gather(1, proposed)), _floats(overlap)
+        )
+
+    def _wrong_turns(self, prompt: Tensor, tokens: Tensor, likely: Tensor, cache: Any, key: np.uint64) -> Rows:
+        """Return what the draft says behind each wrong token of ranks 1 to 3 in place of the one before a position."""
+        at = torch.arange(self.every, len(tokens), self.every, device=tokens.device)
+        wrong = likely[at - 1] != tokens[at - 1, None]
+        rank, turn = wrong.T.nonzero(as_tuple=True)
+        position, instead = at[turn], likely[at - 1][turn, rank]
+        luck = self._luck(key, 2 * len(tokens), len(position))
+        confidence = [np.zeros((0, self.proposals))]
+        for first in range(0, len(position), PIECE):
+            part = slice(first, first + PIECE)
+            said = self._behind(len(prompt) + position[part] - 1, instead[part], cache)
+            if self.sampled:
+                confidence.append(_floats(said.gather(1, _draw(said, luck[part])[:, None])))
+            else:
+                confidence.append(_floats(said.topk(self.proposals, dim=-1).values))
+        return off_path(_ints(position), _ints(rank + 1), np.concatenate(confidence))
+
+    def _behind(self, place: Tensor, instead: Tensor, cache: Any) -> Tensor:
+        """Return the distributions behind tokens that each stand alone at their `place` in the text, (n, vocabulary).
+
+        One pass for all: a token sees the text before its place, and itself.
+        """
+        length = cache.get_seq_length()
+        text = torch.arange(length, device=place.device) < place[:, None]
+        seen = torch.cat((text, torch.eye(len(place), dtype=torch.bool, device=place.device)), dim=1)
+        kind = next(self.draft.body.parameters()).dtype
+        mask = torch.zeros(seen.shape, dtype=kind, device=place.device).masked_fill(~seen, torch.finfo(kind).min)
+        hidden, cache = self.draft.read(instead[None], cache, attention_mask=mask[None, None], position_ids=place[None])
+        cache.crop(-len(place))  # The form that old and new versions share.
+        return self.draft.probabilities(hidden[0], self.temperature, self.vocabulary)
+
+    def _luck(self, key: np.uint64, first: int, count: int) -> Tensor:
+        words = key + STRIDE * np.arange(first, first + count, dtype=np.uint64)
+        return torch.from_numpy(uniforms(words)).to(self.draft.device)
+
+
+def _draw(weights: Tensor, luck: Tensor) -> Tensor:
+    """Return one index per row (n, vocabulary), drawn by weight, (n,)."""
+    total = weights.double().cumsum(dim=-1)
+    drawn = torch.searchsorted(total, luck[:, None] * total[:, -1:], right=True).squeeze(1)
+    return drawn.clamp(max=weights.shape[1] - 1)
+
+
+def _floats(values: Tensor) -> Floats:
+    numbers: Floats = values.double().cpu().numpy()
+    return numbers
+
+
+def _ints(values: Tensor) -> Ints:
+    numbers: Ints = values.long().cpu().numpy()
+    return numbers

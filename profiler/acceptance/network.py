@@ -1,0 +1,140 @@
+"""A causal language model split into body and head, so that hidden states can be kept and read later."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from specsim.errors import SpecsimError
+
+PIECE = 256
+"""Positions whose logits over the whole vocabulary stand in memory at once."""
+
+
+class Read(NamedTuple):
+    """What the body says: hidden states (batch, tokens, size), and the cache grown by these tokens."""
+
+    hidden: Tensor
+    cache: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A model by its parts.
+
+    Attributes
+    ----------
+    body : token ids to hidden states. head : hidden states to logits.
+    """
+
+    body: nn.Module
+    head: nn.Module
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights lie."""
+        return next(self.body.parameters()).device
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of logits, padding included."""
+        weight = self.head.weight
+        assert isinstance(weight, Tensor)
+        return len(weight)
+
+    def read(self, ids: Tensor, cache: Any = None, **options: Any) -> Read:
+        """Read ids (batch, tokens) behind what the cache holds; options go to the model (mask, position ids)."""
+        answer = self.body(input_ids=ids, past_key_values=cache, use_cache=True, **options)
+        return Read(answer.last_hidden_state, answer.past_key_values)
+
+    def probabilities(self, hidden: Tensor, temperature: float, vocabulary: int) -> Tensor:
+        """Return the distribution (n, vocabulary) behind hidden states (n, size), in float32 or finer.
+
+        Parameters
+        ----------
+        temperature : logits are divided by it; at 0 (greedy) they are left as they are.
+        vocabulary : logits taken; those beyond are padding.
+        """
+        logits = self.head(hidden)[:, :vocabulary]
+        logits = logits if logits.dtype == torch.float64 else logits.float()
+        return torch.softmax(logits / (temperature or 1.0), dim=-1)
+
+
+def network(model: PreTrainedModel, name: str) -> Network:
+    """Return a model's parts.
+
+    Raises
+    ------
+    SpecsimError
+        When the head's logits are not the model's: it scales or caps them behind its head.
+    """
+    parts = Network(model.base_model, _head(model))
+    ids = torch.arange(1, 5, device=parts.device).remainder(parts.vocabulary)[None]
+    with torch.inference_mode():
+        whole = model(input_ids=ids).logits
+        split = parts.head(parts.read(ids).hidden)
+    if not torch.allclose(whole, split.to(whole.dtype), rtol=1e-3, atol=1e-3):
+        raise SpecsimError(f"model {name!r} changes its logits behind its head, which a recording cannot follow")
+    return parts
+
+
+def without_layers(model: PreTrainedModel, skipped: Sequence[int]) -> PreTrainedModel:
+    """Return the model without some of its decoder layers; weights are shared, the cache is its own.
+
+    Raises
+    ------
+    SpecsimError
+        When a layer is not there, all would be skipped, or the model's layers cannot be told.
+    """
+    body = model.base_model
+    layers = getattr(body, "layers", None)
+    if not isinstance(layers, nn.ModuleList) or not all(hasattr(_attention(each), "layer_idx") for each in layers):
+        raise SpecsimError(f"{type(model).__name__}: its decoder layers cannot be told apart, so none can be skipped")
+    wrong = [each for each in skipped if not 0 <= each < len(layers)]
+    if wrong or not skipped or len(set(skipped)) >= len(layers):
+        raise SpecsimError(f"skip-layers: {list(skipped)} are not some of the layers 0 to {len(layers) - 1}")
+    kept = [index for index in range(len(layers)) if index not in set(skipped)]
+    short = _copied(body)
+    shallow: PreTrainedModel = _copied(model)
+    short.layers = nn.ModuleList(_numbered(layers[old], new) for new, old in enumerate(kept))
+    shallow.config = short.config = _shortened(model.config, kept)
+    setattr(shallow, model.base_model_prefix, short)
+    return shallow
+
+
+def _head(model: Any) -> nn.Module:
+    head: nn.Module = model.get_output_embeddings()
+    return head
+
+
+def _attention(layer: nn.Module) -> nn.Module | None:
+    return getattr(layer, "self_attn", None)
+
+
+def _numbered(layer: nn.Module, index: int) -> Any:
+    """Return a layer that keeps its keys and values under another number."""
+    twin = _copied(layer)
+    twin.self_attn = _copied(twin.self_attn)
+    twin.self_attn.layer_idx = index
+    return twin
+
+
+def _copied(module: nn.Module) -> Any:
+    """Return a copy that shares its parts but may be given others."""
+    twin = copy.copy(module)
+    twin._modules = dict(module._modules)
+    return twin
+
+
+def _shortened(config: Any, kept: Sequence[int]) -> Any:
+    config = copy.deepcopy(config)
+    config.num_hidden_layers = len(kept)
+    if getattr(config, "layer_types", None):
+        config.layer_types = [config.layer_types[index] for index in kept]
+    return config

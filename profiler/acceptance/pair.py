@@ -1,0 +1,131 @@
+"""Target and drafter, loaded and checked against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from profiler.acceptance.drafter import Drafter
+from profiler.acceptance.lookup_drafter import LookupDrafter
+from profiler.acceptance.model_drafter import ModelDrafter
+from profiler.acceptance.network import Network, network, without_layers
+from profiler.acceptance.prompts import Prompt
+from profiler.acceptance.record import Task
+from profiler.acceptance.settings import Settings
+from profiler.models import load_model, load_tokenizer
+from specsim.errors import SpecsimError
+
+
+class Pair(NamedTuple):
+    """What records: the target's network, the drafter, the tokenizer, ids both know, and those that end a text."""
+
+    target: Network
+    drafter: Drafter
+    tokenizer: PreTrainedTokenizerBase
+    vocabulary: int
+    stop: frozenset[int]
+
+
+def load_pair(settings: Settings, device: str) -> Pair:
+    """Return a pair ready to record.
+
+    Raises
+    ------
+    SpecsimError
+        One line: a model that cannot be loaded, layers that are not there, vocabularies that differ.
+    """
+    tokenizer = load_tokenizer(settings.target)
+    if settings.draft:
+        same_vocabulary(tokenizer, load_tokenizer(settings.draft), settings.target, settings.draft)
+    model = load_model(settings.target, device=device, dtype=settings.dtype)
+    draft = _draft(settings, model, device)
+    target = network(model, settings.target)
+    if draft is None:
+        return Pair(target, _lookup(settings, target), tokenizer, target.vocabulary, _stop(model, tokenizer))
+    drafts = network(draft, settings.draft or settings.target)
+    vocabulary = min(target.vocabulary, drafts.vocabulary)
+    drafter = ModelDrafter(
+        drafts,
+        target,
+        vocabulary,
+        settings.temperature,
+        settings.proposals,
+        settings.every,
+        settings.draft_sampling,
+    )
+    return Pair(target, drafter, tokenizer, vocabulary, _stop(model, tokenizer))
+
+
+def same_vocabulary(
+    target: PreTrainedTokenizerBase, draft: PreTrainedTokenizerBase, target_name: str, draft_name: str
+) -> None:
+    """Raise SpecsimError, one line, unless every token has the same id in both tokenizers."""
+    ours, theirs = target.get_vocab(), draft.get_vocab()
+    if ours == theirs:
+        return
+    said = f"{len(ours)} tokens against {len(theirs)}"
+    if len(ours) == len(theirs):
+        token = next(token for token, number in sorted(ours.items()) if theirs.get(token) != number)
+        said = f"token {token!r} is {ours[token]} against {theirs.get(token, 'none')}"
+    raise SpecsimError(
+        f"target {target_name!r} and draft {draft_name!r} have different vocabularies ({said}); "
+        "a draft must share its target's"
+    )
+
+
+def tasks(prompts: Iterable[Prompt], encode: Callable[[str], tuple[int, ...]], limit: int, longest: int) -> list[Task]:
+    """Return the first `limit` prompts of each category that are at most `longest` tokens, 0 for all.
+
+    Raises
+    ------
+    SpecsimError
+        When none is left.
+    """
+    taken: dict[str, int] = {}
+    found = []
+    for category, sequence, text in prompts:
+        if limit and taken.get(category, 0) >= limit:
+            continue
+        ids = encode(text)
+        if 0 < len(ids) <= longest:
+            taken[category] = taken.get(category, 0) + 1
+            found.append(Task((category, sequence), ids))
+    if not found:
+        raise SpecsimError(f"no prompt is at most {longest} tokens long; expected a larger --longest-prompt")
+    return found
+
+
+def encoder(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], tuple[int, ...]]:
+    """Return what makes a user's message into token ids, by the chat template where there is one."""
+
+    def encode(text: str) -> tuple[int, ...]:
+        if not tokenizer.chat_template:
+            return tuple(tokenizer(text)["input_ids"])
+        message = [{"role": "user", "content": text}]
+        said: Any = tokenizer.apply_chat_template(message, add_generation_prompt=True, return_dict=True)
+        return tuple(said["input_ids"])
+
+    return encode
+
+
+def _draft(settings: Settings, model: PreTrainedModel, device: str) -> PreTrainedModel | None:
+    if settings.drafter == "skip":
+        return without_layers(model, settings.skip_layers)
+    if settings.drafter == "separate":
+        return load_model(settings.draft, device=device, dtype=settings.dtype)
+    return None
+
+
+def _lookup(settings: Settings, target: Network) -> LookupDrafter:
+    fewest, most = settings.lookup
+    return LookupDrafter(
+        target, target.vocabulary, settings.temperature, settings.proposals, fewest, most, settings.every
+    )
+
+
+def _stop(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
+    ends = getattr(model.generation_config, "eos_token_id", None)
+    listed = ends if isinstance(ends, list) else [ends]
+    return frozenset(each for each in [*listed, tokenizer.eos_token_id] if isinstance(each, int))

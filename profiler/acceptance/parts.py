@@ -1,0 +1,101 @@
+"""Half-finished recordings: one file per finished batch, so that a killed job loses only the batch in flight."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from profiler.acceptance.rows import Rows
+from specsim.errors import SpecsimError
+
+Text = tuple[str, int]
+"""Category and sequence number of a recorded text."""
+
+
+class Parts:
+    """The folder beside a recording that is under way.
+
+    Parameters
+    ----------
+    out : the recording's file; the folder is named after it.
+    settings : what a text's rows depend on; a folder of other settings is refused.
+
+    Raises
+    ------
+    SpecsimError
+        When the folder holds a recording of other settings, naming the first, or cannot be written.
+    """
+
+    def __init__(self, out: Path, settings: Mapping[str, Any]) -> None:
+        self.folder = out.with_name(f"{out.name}.parts")
+        told = self.folder / "settings.json"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if told.is_file():
+                same_settings(json.loads(told.read_text("utf-8")), settings, str(self.folder))
+            _replace(told, json.dumps(dict(settings), indent=1).encode())
+        except (OSError, ValueError) as error:
+            raise SpecsimError(f"{self.folder}: cannot be used: {error}") from None
+
+    def add(self, number: int, rows: Mapping[Text, Rows]) -> None:
+        """Keep the rows of some texts under a number not used before."""
+        columns: dict[str, Any] = {}
+        for index, (text, each) in enumerate(rows.items()):
+            columns[f"text{index}"] = np.array([text[0], str(text[1])])
+            columns |= {f"{index}.{name}": column for name, column in each._asdict().items()}
+        path = self.folder / f"{number:06d}.npz"
+        temporary = path.with_suffix(f".{os.getpid()}.tmp")
+        with temporary.open("wb") as file:
+            np.savez_compressed(file, **columns)
+        temporary.replace(path)
+
+    def read(self) -> dict[Text, Rows]:
+        """Return the rows of every text kept; a file that cannot be read is removed, its texts are recorded anew."""
+        found: dict[Text, Rows] = {}
+        for path in self._files():
+            try:
+                found |= dict(_texts(path))
+            except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+                path.unlink()
+        return found
+
+    def next_number(self) -> int:
+        """Return a number above all in use."""
+        return max((int(path.stem) for path in self._files()), default=-1) + 1
+
+    def remove(self) -> None:
+        """Delete the folder."""
+        shutil.rmtree(self.folder)
+
+    def _files(self) -> list[Path]:
+        return sorted(path for path in self.folder.glob("*.npz") if path.stem.isdigit())
+
+
+def same_settings(there: Mapping[str, Any], wanted: Mapping[str, Any], where: str) -> None:
+    """Raise SpecsimError, one line naming `where` and the first key, unless both say the same."""
+    for key in wanted:
+        if key not in there or there[key] != wanted[key]:
+            raise SpecsimError(
+                f"{where}: holds a recording with {key} {there.get(key)!r}, not {wanted[key]!r}; "
+                "give another --out or delete it"
+            )
+
+
+def _texts(path: Path) -> Iterator[tuple[Text, Rows]]:
+    with np.load(path) as file:
+        for index in range(sum(name.startswith("text") for name in file.files)):
+            category, sequence = file[f"text{index}"]
+            yield (str(category), int(sequence)), Rows(*(file[f"{index}.{name}"] for name in Rows._fields))
+
+
+def _replace(path: Path, content: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.write_bytes(content)
+    temporary.replace(path)

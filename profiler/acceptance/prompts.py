@@ -1,0 +1,134 @@
+"""Prompt files: the public benchmarks as published, and a plain schema for your own."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from specsim.errors import SpecsimError, beside, first_line, nearest
+
+
+class Prompt(NamedTuple):
+    """A category, the prompt's number within it, and the user's first message."""
+
+    category: str
+    sequence: int
+    text: str
+
+
+SPEC_BENCH = {
+    "translation": "translation",
+    "summarization": "summarisation",
+    "rag": "rag",
+    "qa": "qa",
+    "math_reasoning": "math",
+}
+"""Spec-Bench's own categories; the others it holds are MT-Bench's, which are conversation."""
+
+
+def _human_eval(record: Mapping[str, Any]) -> tuple[str, str]:
+    return "code", f"Complete this Python function. Answer with code.\n\n```python\n{record['prompt']}```"
+
+
+def _mbpp(record: Mapping[str, Any]) -> tuple[str, str]:
+    return "code", f"{record['text']} Answer with Python code."
+
+
+def _gsm8k(record: Mapping[str, Any]) -> tuple[str, str]:
+    return "math", record["question"]
+
+
+def _spec_bench(record: Mapping[str, Any]) -> tuple[str, str]:
+    return SPEC_BENCH.get(record["category"], "chat"), record["turns"][0]
+
+
+def _plain(record: Mapping[str, Any]) -> tuple[str, str]:
+    return record["category"], record["prompt"]
+
+
+LAYOUTS: tuple[tuple[set[str], Callable[[Mapping[str, Any]], tuple[str, str]]], ...] = (
+    ({"task_id", "prompt", "entry_point"}, _human_eval),
+    ({"task_id", "text", "code"}, _mbpp),
+    ({"question", "answer"}, _gsm8k),
+    ({"question_id", "category", "turns"}, _spec_bench),
+    ({"category", "prompt"}, _plain),
+)
+
+
+def read_prompts(paths: Sequence[Path], only: Collection[str] = ()) -> list[Prompt]:
+    """Return the prompts of JSON-lines files (``.gz`` too); a category's come from the files in turn, each text once.
+
+    Parameters
+    ----------
+    paths : files of HumanEval, MBPP, GSM8K or Spec-Bench as published, or lines of ``{"category", "prompt"}``.
+    only : the categories wanted; empty: all.
+
+    Raises
+    ------
+    SpecsimError
+        One line naming file and line: unreadable, empty, not JSON, an unknown layout, an unknown category.
+    """
+    lanes: dict[str, list[list[str]]] = {}
+    for path in paths:
+        of_file: dict[str, list[str]] = {}
+        for category, text in _records(path):
+            of_file.setdefault(category, []).append(text)
+        for category, texts in of_file.items():
+            lanes.setdefault(category, []).append(texts)
+    for name in sorted(set(only) - set(lanes)):
+        raise SpecsimError(f"category {name!r} is in none of the prompt files{nearest(name, lanes)}")
+    return [
+        Prompt(category, number, text)
+        for category, files in lanes.items()
+        if not only or category in only
+        for number, text in enumerate(_in_turn(files))
+    ]
+
+
+def _in_turn(files: Sequence[Sequence[str]]) -> list[str]:
+    """Return the first text of each file, then the second of each, ..., every text once."""
+    rounds = zip_longest(*files)
+    return list(dict.fromkeys(text for each in rounds for text in each if text is not None))
+
+
+def _records(path: Path) -> Iterator[tuple[str, str]]:
+    lines = _lines(path)
+    if not lines:
+        raise SpecsimError(f"{path}: holds no prompt")
+    for number, line in lines:
+        where = f"{path}: line {number}"
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            raise SpecsimError(f"{where}: is not JSON: {first_line(error)}") from None
+        yield _read(record, where)
+
+
+def _read(record: Any, where: str) -> tuple[str, str]:
+    layout = next((read for keys, read in LAYOUTS if isinstance(record, dict) and keys <= set(record)), None)
+    if layout is None:
+        raise SpecsimError(f'{where}: expected {{"category": ..., "prompt": ...}} or a line of a known benchmark')
+    try:
+        category, text = layout(record)
+    except (IndexError, KeyError, TypeError):
+        raise SpecsimError(f"{where}: a known benchmark's keys without their contents") from None
+    if not isinstance(category, str) or not category or not isinstance(text, str) or not text.strip():
+        raise SpecsimError(f"{where}: category and prompt: expected two texts that are not empty")
+    return category, text
+
+
+def _lines(path: Path) -> list[tuple[int, str]]:
+    """Return the lines that are not blank, each with its number from 1."""
+    try:
+        raw = path.read_bytes()
+        text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8")
+    except FileNotFoundError:
+        raise SpecsimError(f"{path}: no such prompt file{beside(path)}") from None
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise SpecsimError(f"{path}: cannot be read: {first_line(error)}") from None
+    # Not splitlines(): U+2028 and its kin may stand inside a JSON text.
+    return [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]

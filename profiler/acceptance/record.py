@@ -1,0 +1,101 @@
+"""Recording: the target writes a batch of texts, the drafter is asked along each, the rows are kept."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from tqdm import tqdm
+
+from profiler.acceptance.drafter import Drafter
+from profiler.acceptance.generate import luck, write
+from profiler.acceptance.network import Network
+from profiler.acceptance.parts import Parts, Text
+from profiler.acceptance.rows import Rows
+
+WINDOW = 4
+"""Batches whose prompts are sorted by length together: less padding, yet an early stop leaves no bias of length."""
+
+
+class Task(NamedTuple):
+    """A prompt as token ids, by its category and sequence number."""
+
+    text: Text
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recorder:
+    """A pair at work.
+
+    Attributes
+    ----------
+    target : the network that writes. drafter : what is asked along its texts.
+    tokens : most output tokens of a text. temperature : 0 is greedy. vocabulary : ids that may be chosen.
+    stop : ids that end a text. seed : of all luck. batch : texts written together.
+    """
+
+    target: Network
+    drafter: Drafter
+    tokens: int
+    temperature: float
+    vocabulary: int
+    stop: Collection[int]
+    seed: int
+    batch: int
+
+    def record(self, tasks: Sequence[Task], parts: Parts) -> dict[Text, Rows]:
+        """Return the rows of every task, those in `parts` as they stand there, new ones put there batch by batch."""
+        there = parts.read()
+        left = [task for task in tasks if task.text not in there]
+        number = parts.next_number()
+        with tqdm(total=len(tasks), initial=len(tasks) - len(left), unit="text", dynamic_ncols=True) as progress:
+            for batch in batches(left, self.batch):
+                rows = self.rows(batch)
+                parts.add(number, rows)
+                number += 1
+                there |= rows
+                progress.update(len(batch))
+                progress.set_postfix(tokens=sum(int((each.path < 0).sum()) for each in there.values()))
+        return {task.text: there[task.text] for task in tasks}
+
+    def rows(self, batch: Sequence[Task]) -> dict[Text, Rows]:
+        """Return the rows of one batch of texts."""
+        keys = [luck(self.seed, "target", *task.text) for task in batch]
+        texts = write(
+            self.target,
+            [task.ids for task in batch],
+            keys,
+            tokens=self.tokens,
+            temperature=self.temperature,
+            vocabulary=self.vocabulary,
+            stop=self.stop,
+        )
+        return {
+            task.text: self.drafter.rows(
+                torch.tensor(task.ids, device=self.target.device), written, luck(self.seed, "draft", *task.text)
+            )
+            for task, written in zip(batch, texts, strict=True)
+        }
+
+
+def batches(tasks: Sequence[Task], size: int) -> Iterator[list[Task]]:
+    """Yield batches of one category each, the categories taking turns, prompts of similar length together."""
+    by_category: dict[str, list[Task]] = defaultdict(list)
+    for task in tasks:
+        by_category[task.text[0]].append(task)
+    lanes = [iter(_of_one_category(each, size)) for each in by_category.values()]
+    while lanes:
+        turn = [(lane, next(lane, None)) for lane in lanes]
+        yield from (batch for _, batch in turn if batch is not None)
+        lanes = [lane for lane, batch in turn if batch is not None]
+
+
+def _of_one_category(tasks: Sequence[Task], size: int) -> Iterator[list[Task]]:
+    for first in range(0, len(tasks), WINDOW * size):
+        window = sorted(tasks[first : first + WINDOW * size], key=lambda task: len(task.ids))
+        for place in range(0, len(window), size):
+            yield window[place : place + size]

@@ -1,0 +1,66 @@
+"""The rows of one recorded text, before they become columns of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from specsim.request import Floats, Ints
+from specsim.world.recorded import ON_PATH
+
+MOST_WRONG = 3
+"""Wrong tokens of ranks 1 to this stand in for the target's off its path."""
+
+
+class Rows(NamedTuple):
+    """Rows of one text, sorted by (path, position); columns as in `profiler.acceptance.tape_file.Recorded`.
+
+    Attributes
+    ----------
+    position, path, rank, match : (n,); `match` is the length of a lookup's match, 0 for a model.
+    confidence, target_probability : (n, K). overlap : (n,).
+    """
+
+    position: Ints
+    path: Ints
+    confidence: Floats
+    rank: Ints
+    target_probability: Floats
+    overlap: Floats
+    match: Ints
+
+
+def joined(parts: Sequence[Rows]) -> Rows:
+    """Return the rows of all parts, one after the other."""
+    return Rows(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def off_path(position: Ints, path: Ints, confidence: Floats, match: Ints | None = None) -> Rows:
+    """Return rows behind a wrong token: nothing there is right, and the target was not asked."""
+    count, proposals = confidence.shape
+    return Rows(
+        position,
+        path,
+        confidence,
+        np.full(count, proposals),
+        np.zeros((count, proposals)),
+        np.full(count, np.nan),
+        np.zeros(count, dtype=np.int64) if match is None else match,
+    )
+
+
+def on_path(confidence: Floats, rank: Ints, truth: Floats, overlap: Floats, match: Ints | None = None) -> Rows:
+    """Return the rows of a text's positions 0, 1, ..."""
+    count = len(rank)
+    none = np.zeros(count, dtype=np.int64)
+    return Rows(
+        np.arange(count),
+        np.full(count, ON_PATH),
+        confidence,
+        rank,
+        truth,
+        overlap,
+        none if match is None else match,
+    )

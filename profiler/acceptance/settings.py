@@ -1,0 +1,108 @@
+"""What a recording is made with: the choices of the command line, checked."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from specsim.errors import SpecsimError, nearest
+from specsim.world.tape import MOST_PROPOSALS
+
+DRAFTERS = ("separate", "skip", "lookup")
+HEADS = ("medusa", "eagle", "eagle2", "eagle3", "mtp", "hydra", "head", "heads")
+PROPOSALS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The choices that a text's rows depend on.
+
+    Attributes
+    ----------
+    target, draft : models by name, folder or GGUF file; `draft` is empty unless the drafter is separate.
+    skip_layers : layers the drafter leaves out. lookup : fewest and most tokens of a lookup's match.
+    temperature : 0 is greedy. tokens : most output tokens of a text. longest_prompt : in tokens; longer are left out.
+    proposals : K. draft_sampling : the proposal is drawn.
+    every : wrong turns are taken before positions divisible by it.
+    prompts : name and checksum of each prompt file.
+    """
+
+    target: str
+    draft: str
+    drafter: str
+    skip_layers: tuple[int, ...]
+    lookup: tuple[int, int]
+    temperature: float
+    tokens: int
+    longest_prompt: int
+    proposals: int
+    draft_sampling: bool
+    every: int
+    seed: int
+    dtype: str
+    prompts: tuple[tuple[str, str], ...]
+
+    def __post_init__(self) -> None:
+        if self.drafter in HEADS:
+            raise SpecsimError(f"drafter {self.drafter!r}: no weights of a draft head are known to this version")
+        if self.drafter not in DRAFTERS:
+            raise SpecsimError(f"drafter {self.drafter!r} is unknown{nearest(self.drafter, DRAFTERS)}")
+        if (self.drafter == "separate") != bool(self.draft):
+            raise SpecsimError(f"--draft goes with --drafter separate, and only with it; drafter is {self.drafter!r}")
+        if (self.drafter == "skip") != bool(self.skip_layers):
+            raise SpecsimError(f"--skip-layers goes with --drafter skip, and only with it; drafter is {self.drafter!r}")
+        if self.draft_sampling and self.proposals > 1:
+            raise SpecsimError(
+                f"--draft-sampling with --width {self.proposals}: a tree of sampled drafts is not recorded, "
+                "a sampled draft is a chain; expected --width 1"
+            )
+        if self.draft_sampling and self.drafter == "lookup":
+            raise SpecsimError("--draft-sampling: a lookup has no distribution to sample from")
+        self._check_numbers()
+
+    def _check_numbers(self) -> None:
+        bounds = {
+            "--width": (self.proposals, 1, MOST_PROPOSALS),
+            "--tokens": (self.tokens, 1, 1 << 20),
+            "--longest-prompt": (self.longest_prompt, 1, 1 << 20),
+            "--off-path-every": (self.every, 1, 1 << 20),
+            "--seed": (self.seed, 0, (1 << 63) - 1),
+            "--lookup-ngrams": (self.lookup[0], 1, self.lookup[1]),
+        }
+        for key, (value, low, high) in bounds.items():
+            if not low <= value <= high:
+                raise SpecsimError(f"{key}: {value} is not between {low} and {high}")
+        if not math.isfinite(self.temperature) or not 0 <= self.temperature <= 10:
+            raise SpecsimError(f"--temperature: {self.temperature} is not between 0 and 10")
+
+    def told(self) -> dict[str, Any]:
+        """Return the settings as plain JSON values, models by their short names."""
+        plain = asdict(self) | {"target": short_name(self.target), "draft": short_name(self.draft)}
+        return {
+            key: [list(each) if isinstance(each, tuple) else each for each in value]
+            if isinstance(value, tuple)
+            else value
+            for key, value in plain.items()
+        }
+
+
+def short_name(model: str) -> str:
+    """Return a model's name without this machine's folders: a hub's name as it is, else the file's or folder's."""
+    path = Path(model).expanduser()
+    if not model:
+        return ""
+    if path.suffix == ".gguf":
+        return path.stem
+    if not path.is_dir():
+        return model
+    files = sorted(path.glob("*.gguf"))
+    return files[0].stem if len(files) == 1 and not (path / "config.json").is_file() else path.resolve().name
+
+
+def checksums(paths: Sequence[Path]) -> tuple[tuple[str, str], ...]:
+    """Return name and short SHA-256 of each file."""
+    return tuple((path.name, hashlib.sha256(path.read_bytes()).hexdigest()[:16]) for path in paths)

@@ -1,0 +1,141 @@
+"""Recorded rows against a naive loop, one token at a time, and against transformers' own assisted generation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+made = pytest.importorskip("tests.profiler.acceptance.made", reason="needs torch", exc_type=ImportError)
+torch = made.torch
+
+from profiler.acceptance.generate import luck  # noqa: E402
+from profiler.acceptance.model_drafter import ModelDrafter  # noqa: E402
+from profiler.acceptance.network import network, without_layers  # noqa: E402
+
+pytestmark = pytest.mark.torch
+KEY = luck(0, "draft", "chat", 0)
+K = 4
+
+
+def softmax(values: np.ndarray, temperature: float = 1.0) -> np.ndarray:
+    weights = np.exp((values - values.max(axis=-1, keepdims=True)) / temperature)
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def recorded(target, draft, prompt, text, *, temperature=0.0, proposals=K, every=1, sampled=False, key=KEY):
+    drafter = ModelDrafter(
+        network(draft, "draft"), network(target, "target"), made.WORDS, temperature, proposals, every, sampled
+    )
+    return drafter.rows(torch.tensor(prompt), text, key)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+def test_rows_on_the_path_equal_a_loop_over_tokens(temperature: float) -> None:
+    target, draft, prompts = made.llama(), made.llama(1, seed=7), made.prompt_ids()
+    texts = made.written(target, prompts, temperature=temperature)
+    for prompt, text in zip(prompts, texts, strict=True):
+        rows = recorded(target, draft, prompt, text, temperature=temperature)
+        tokens = text.tokens.tolist()
+        for position, token in enumerate(tokens):
+            before = [*prompt, *tokens[:position]]
+            q = softmax(made.logits(draft, before)[-1], temperature or 1.0)
+            p = softmax(made.logits(target, before)[-1], temperature or 1.0)
+            best = np.argsort(-q)[:K]
+            place = best.tolist().index(token) if token in best else K
+            assert rows.position[position] == position
+            assert rows.path[position] == -1
+            assert rows.rank[position] == place
+            assert np.allclose(rows.confidence[position], q[best], atol=1e-6)
+            assert np.allclose(rows.target_probability[position], p[best], atol=1e-6)
+            assert np.isclose(rows.overlap[position], np.minimum(p, q).sum(), atol=1e-6)
+
+
+def test_rows_behind_wrong_turns_equal_plain_passes_over_the_wrong_text() -> None:
+    target, draft, prompts = made.llama(), made.llama(1, seed=7), made.prompt_ids()
+    for prompt, text in zip(prompts, made.written(target, prompts), strict=True):
+        rows, tokens = recorded(target, draft, prompt, text, every=3), text.tokens.tolist()
+        expected = {}
+        for position in range(3, len(tokens), 3):
+            before = [*prompt, *tokens[: position - 1]]
+            best = np.argsort(-made.logits(draft, before)[-1])[:3]
+            for path, wrong in enumerate(best.tolist(), 1):
+                if wrong != tokens[position - 1]:
+                    q = softmax(made.logits(draft, [*before, wrong])[-1])
+                    expected[path, position] = np.sort(q)[::-1][:K]
+        off = np.flatnonzero(rows.path > 0)
+        assert [(rows.path[n], rows.position[n]) for n in off] == sorted(expected)
+        for n in off:
+            assert np.allclose(rows.confidence[n], expected[rows.path[n], rows.position[n]], atol=1e-6)
+        assert len(off) > 3
+        assert (rows.rank[off] == K).all()
+
+
+@pytest.mark.parametrize("length", [1, 3, 5])
+def test_assisted_generation_accepts_what_the_tape_says(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Greedy chains: transformers' own speculative loop, its accepted runs noted, against runs of rank 0."""
+    target, prompt = made.llama(3, seed=3), made.prompt_ids(2)[1]
+    draft = without_layers(target, [2])
+    text = made.written(target, [prompt], tokens=40)[0]
+    rows = recorded(target, draft, prompt, text)
+    right = rows.rank[rows.path < 0] == 0
+    expected, position = [], 0
+    while position < len(right):
+        run = 0
+        while run < length and position + run < len(right) and right[position + run]:
+            run += 1
+        expected.append(run)
+        position += run + 1
+    assert noted_runs(target, prompt, len(right), monkeypatch, length, draft=draft) == expected
+    assert 0 < sum(expected) < len(right) - 1
+
+
+def noted_runs(target, prompt, tokens, monkeypatch, length, *, draft=None) -> list[int]:
+    """Return the drafted tokens that each step of transformers' assisted generation accepts."""
+    from transformers.generation import candidate_generator
+
+    runs: list[int] = []
+    kind = candidate_generator.AssistedCandidateGenerator
+    before = kind.update_candidate_strategy
+
+    def noting(self, input_ids, scores, num_matches):
+        runs.append(int(num_matches))
+        return before(self, input_ids, scores, num_matches)
+
+    monkeypatch.setattr(kind, "update_candidate_strategy", noting)
+    draft.generation_config.num_assistant_tokens = length
+    draft.generation_config.num_assistant_tokens_schedule = "constant"
+    draft.generation_config.assistant_confidence_threshold = 0.0
+    target.generate(torch.tensor([prompt]), assistant_model=draft, max_new_tokens=tokens, do_sample=False)
+    return runs
+
+
+def test_sampled_proposals_follow_the_draft_and_are_kept_as_often_as_the_overlap() -> None:
+    target, draft, prompt, count = made.llama(), made.llama(1, seed=7), made.prompt_ids(1)[0], 3000
+    texts = made.written(target, [prompt] * count, temperature=1.0, tokens=1)
+    kept, confidence = [], []
+    for index, text in enumerate(texts):
+        key = luck(0, "draft", "chat", index)
+        rows = recorded(target, draft, prompt, text, temperature=1.0, proposals=1, sampled=True, key=key)
+        kept.append(rows.rank[0] == 0)
+        confidence.append(rows.confidence[0, 0])
+    q = softmax(made.logits(draft, prompt)[-1])
+    overlap = rows.overlap[0]
+    assert abs(np.mean(kept) - overlap) < 4 * np.sqrt(overlap * (1 - overlap) / count)
+    # The proposal's own probability, averaged over proposals drawn from q, is the sum of q squared.
+    spread = np.sqrt((q**3).sum() - (q**2).sum() ** 2)
+    assert abs(np.mean(confidence) - (q**2).sum()) < 4 * spread / np.sqrt(count)
+
+
+def test_skipping_layers_shares_weights_and_keeps_a_cache_of_its_own() -> None:
+    target, prompt = made.llama(4, seed=3), made.prompt_ids(2)[1]
+    draft = without_layers(target, [1, 2])
+    by_hand = made.llama(4, seed=3)
+    by_hand.model.layers = torch.nn.ModuleList([by_hand.model.layers[0], by_hand.model.layers[3]])
+    by_hand.model.layers[1].self_attn.layer_idx = 1
+    by_hand.config.num_hidden_layers = 2
+    assert np.allclose(made.logits(draft, prompt), made.logits(by_hand, prompt))
+    assert draft.model.layers[1].mlp.gate_proj.weight is target.model.layers[3].mlp.gate_proj.weight
+    assert target.config.num_hidden_layers == len(target.model.layers) == 4
+    assert target.model.layers[3].self_attn.layer_idx == 3
+    greedy = draft.generate(torch.tensor([prompt]), max_new_tokens=8, do_sample=False)
+    assert greedy.tolist() == by_hand.generate(torch.tensor([prompt]), max_new_tokens=8, do_sample=False).tolist()
