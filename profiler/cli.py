@@ -1,0 +1,41 @@
+"""``specsim profile``: one parser, one module per subcommand, each loaded only when it is asked for."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+SUBCOMMANDS = {
+    "latency": ("profiler.latency.command", "time passes of a model pair and write a profile"),
+    "fit": ("profiler.latency.fit_command", "fit a profile again to raw samples, no GPU needed"),
+    "suite": ("profiler.latency.suite_command", "profile a list of pairs in resumable chunks: `suite gpu`"),
+    "acceptance": ("profiler.acceptance.command", "record how often a draft is accepted, and fit curves"),
+}
+
+
+class Parser(argparse.ArgumentParser):
+    """Argparse whose mistakes are one line."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        """Say what was wrong and leave with 2."""
+        sys.stderr.write(f"specsim: {message} (see {self.prog} --help)\n")
+        raise SystemExit(2)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one subcommand; return 0, or 3 where time ran out and the same command goes on."""
+    wanted = argv[0] if argv else ""
+    if wanted not in SUBCOMMANDS:
+        parser = Parser(prog="specsim profile", description="Turn hardware and a model pair into a profile.")
+        commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
+        for name, (_, line) in SUBCOMMANDS.items():
+            commands.add_parser(name, help=line)
+        parser.parse_args(argv)
+    module, line = SUBCOMMANDS[wanted]
+    command = import_module(module)
+    parser = Parser(prog=f"specsim profile {wanted}", description=line[0].upper() + line[1:] + ".")
+    command.add_arguments(parser)
+    code: int = command.run(parser.parse_args(argv[1:]))
+    return code

@@ -1,0 +1,1 @@
+"""`specsim profile latency`: real passes timed, fitted and written as a profile."""

@@ -1,0 +1,60 @@
+"""The all-reduce of tensor parallelism by a stated model, so that one shard on one GPU stands for all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from profiler.shapes import ModelShape
+from specsim.errors import SpecsimError, nearest
+
+PER_LAYER = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Seconds of one all-reduce: `latency_s` + message bytes / `bytes_per_s`, for each number of GPUs."""
+
+    by_gpus: dict[int, tuple[float, float]]
+
+    def seconds(self, gpus: int, message_bytes: float) -> float:
+        """Return the seconds of one all-reduce."""
+        latency_s, bytes_per_s = self.by_gpus[gpus]
+        return latency_s + message_bytes / bytes_per_s
+
+
+# Least relative squares on NCCL's half-precision all-reduce of aiconfigurator 0.4.0 (A100 SXM, H100 SXM), messages up
+# to 256 MiB; the median error of the line is 8-16%.
+LINKS = {
+    "nvlink4": Link({2: (7.9e-6, 248e9), 4: (12.3e-6, 196e9), 8: (19.4e-6, 201e9)}),
+    "nvlink3": Link({2: (11.7e-6, 155e9), 4: (15.8e-6, 117e9), 8: (23.7e-6, 104e9)}),
+}
+
+
+def check_link(name: str, gpus: int) -> None:
+    """Refuse a link that is unknown, or not for that many GPUs.
+
+    Raises
+    ------
+    SpecsimError
+        One line.
+    """
+    if name not in LINKS:
+        raise SpecsimError(f"link {name!r} is unknown{nearest(name, LINKS)}")
+    if gpus > 1 and gpus not in LINKS[name].by_gpus:
+        raise SpecsimError(f"tp {gpus}: the model of link {name} is for 2, 4 or 8 GPUs")
+
+
+def all_reduce_s(shape: ModelShape, link: str, gpus: int, tokens: int, value_bytes: int) -> float:
+    """Return the seconds that a pass of `tokens` adds: two all-reduces a layer; none on one GPU."""
+    if gpus == 1:
+        return 0.0
+    return PER_LAYER * shape.layers * LINKS[link].seconds(gpus, tokens * shape.hidden * value_bytes)
+
+
+def stated(link: str, gpus: int) -> str:
+    """Return the model as one line for a profile's assumptions."""
+    latency_s, bytes_per_s = LINKS[link].by_gpus[gpus]
+    return (
+        f"one of {gpus} shards measured; its all-reduces by a model: {PER_LAYER} a layer, "
+        f"{latency_s * 1e6:.1f} us + bytes / {bytes_per_s / 1e9:.0f} GB/s ({link})"
+    )

@@ -1,0 +1,120 @@
+"""Which form describes the samples best, judged on shapes of pass that its fit has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profiler.fit import ErrorStats, Fitted, Samples, fit_from, fit_linear
+from profiler.latency.samples import Sample
+from specsim.errors import SpecsimError
+
+FOLDS = 5
+FEWEST_SHAPES = 8
+TILES = (1, 8, 16, 32, 64, 128)
+KNEES = (2, 4, 8, 16, 32, 64, 128, 256, 512)
+Fit = Callable[[Samples], Fitted]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A form fitted on every sample, and what fits that had not seen a sample's shape said of it.
+
+    `held_out_s` (n,) are those predictions in the order of the samples; `errors` their relative errors by kind.
+    """
+
+    fitted: Fitted
+    held_out_s: NDArray[np.float64]
+    errors: dict[str, ErrorStats]
+
+    @property
+    def score(self) -> float:
+        """Median plus 95th percentile of the held-out relative error, the mean over the kinds of pass."""
+        return float(np.mean([error.median + error.p95 for error in self.errors.values()]))
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Both forms of one model, judged on the same shapes."""
+
+    samples: Samples
+    linear: Judged
+    roofline: Judged
+
+    @property
+    def forms(self) -> dict[str, Judged]:
+        """By the names that a profile knows."""
+        return {"roofline": self.roofline, "linear": self.linear}
+
+
+def usable(samples: list[Sample], role: str) -> list[Sample]:
+    """Return a role's samples that were measured, replays before launches of the same point."""
+    of_role = [each for each in samples if each.role == role and each.status == "ok"]
+    captured = {each.key for each in of_role if each.mode == "graph"}
+    return [each for each in of_role if each.mode == "graph" or each.key not in captured]
+
+
+def judge(samples: list[Sample], role: str) -> Choice:
+    """Fit both forms to a role's samples, the roofline with the staircase that errs least, if any.
+
+    Raises
+    ------
+    SpecsimError
+        When there are too few shapes to hold any out.
+    """
+    kept = usable(samples, role)
+    shapes = sorted({each.shape for each in kept}, key=lambda shape: crc32(shape.encode()))
+    if len(shapes) < FEWEST_SHAPES:
+        raise SpecsimError(f"{role}: {len(shapes)} measured shapes of pass; expected {FEWEST_SHAPES} at least to fit")
+    number = {shape: place % FOLDS for place, shape in enumerate(shapes)}
+    fold = np.array([number[each.shape] for each in kept])
+    columns = as_columns(kept)
+    rooflines = [_judged(columns, fold, _roofline(tile)) for tile in TILES]
+    return Choice(columns, _judged(columns, fold, fit_linear), min(rooflines, key=lambda judged: judged.score))
+
+
+def as_columns(samples: list[Sample]) -> Samples:
+    """Return samples as columns; the all-reduce's model is added to what was measured."""
+    return Samples(
+        np.array([each.kind for each in samples]),
+        np.array([float(each.context_tokens) for each in samples]),
+        np.array([float(each.batched_tokens) for each in samples]),
+        np.array([float(each.attention_pairs) for each in samples]),
+        np.array([each.median_s + each.all_reduce_s for each in samples]),
+    )
+
+
+def _roofline(tile: int) -> Fit:
+    def fit(samples: Samples) -> Fitted:
+        return min((fit_from(samples, knee, tile) for knee in KNEES), key=lambda fitted: fitted.cost)
+
+    return fit
+
+
+def _judged(samples: Samples, fold: NDArray[np.int64], fit: Fit) -> Judged:
+    predicted = np.empty(len(fold))
+    for held_out in np.unique(fold):
+        form = fit(_only(samples, fold != held_out)).form
+        out = _only(samples, fold == held_out)
+        predicted[fold == held_out] = form.seconds_array(out.context, out.batched, out.pairs)
+    relative = np.abs(predicted - samples.seconds) / samples.seconds
+    errors = {}
+    for kind in dict.fromkeys(samples.kinds.tolist()):
+        of_kind = relative[samples.kinds == kind]
+        median, p95 = np.quantile(of_kind, [0.5, 0.95])
+        errors[str(kind)] = ErrorStats(float(median), float(p95), float(of_kind.max()))
+    return Judged(fit(samples), predicted, errors)
+
+
+def _only(samples: Samples, chosen: NDArray[np.bool_]) -> Samples:
+    return Samples(
+        samples.kinds[chosen],
+        samples.context[chosen],
+        samples.batched[chosen],
+        samples.pairs[chosen],
+        samples.seconds[chosen],
+    )

@@ -1,0 +1,172 @@
+"""``specsim profile latency``: measure a pair, fit, write the profile."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from profiler.latency.grids import read_grid, shipped
+from profiler.latency.profile_file import check_writable
+from profiler.latency.result import Places, write_profile
+from specsim.errors import SpecsimError
+
+if TYPE_CHECKING:
+    import torch
+
+    from profiler.latency.sweep import Setting, Subject
+
+TIME_IS_UP = 3
+KERNELS = ("auto", "flashinfer", "flex", "sdpa")
+LINKS = ("nvlink4", "nvlink3")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command's options."""
+    parser.add_argument("--target", metavar="M", help="Hugging Face name, folder or .gguf file")
+    parser.add_argument("--draft", metavar="M", help="likewise")
+    parser.add_argument(
+        "--random-weights",
+        nargs="+",
+        default=[],
+        metavar="SHAPE",
+        help="shape of the target, then of the draft, instead of weights: llama-3.1-70b llama-3.2-1b",
+    )
+    parser.add_argument("--tp", type=int, default=1, metavar="N", help="measure one of N shards of the target")
+    parser.add_argument("--link", default="nvlink4", choices=LINKS, help="model of the all-reduce (default nvlink4)")
+    parser.add_argument("--device", choices=("cuda", "cpu"), help="default: cuda where there is one")
+    parser.add_argument("--dtype", help="default: bfloat16 on cuda, float32 on the CPU")
+    parser.add_argument("--attention", default="auto", choices=KERNELS, help="kernel (default: the best one here)")
+    parser.add_argument("--grid", type=Path, metavar="FILE", help="YAML of sizes; keys left out are the default's")
+    parser.add_argument("--quick", action="store_true", help="a coarse grid: one minute on a GPU")
+    parser.add_argument("--minutes", type=float, metavar="X", help="stop after X minutes; run again to go on")
+    parser.add_argument("--samples", type=Path, metavar="FILE", help="raw samples (default: beside --out)")
+    parser.add_argument(
+        "--figures", type=Path, metavar="DIR", help="folder for the figures (default: beside --samples)"
+    )
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the profile, a YAML file")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure what is left to measure and write the profile; 3 where time ran out before."""
+    from profiler.models import require_extra
+
+    started = time.monotonic()
+    require_extra()
+    places = Places.of(arguments.out, arguments.samples, arguments.figures)
+    for path in (places.profile, places.samples):
+        check_writable(path)
+    plan = _plan(arguments)
+    if not _measured(plan, places, started, arguments.minutes):
+        print(f"time is up; {places.samples} keeps what was measured, the same command goes on")
+        return TIME_IS_UP
+    print(write_profile(places, [places.samples]))
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """The pair, the setting, and the facts that make samples comparable."""
+
+    subjects: dict[str, Subject]
+    setting: Setting
+    facts: dict[str, Any]
+
+
+def _plan(arguments: argparse.Namespace) -> _Plan:
+    import torch
+
+    from profiler.attention import best_kernel
+    from profiler.latency.all_reduce import check_link
+    from profiler.latency.hardware import hardware
+    from profiler.latency.sweep import Setting
+    from profiler.models import torch_device, torch_dtype
+
+    subjects = _subjects(arguments)
+    device = torch_device(arguments.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    dtype = torch_dtype(arguments.dtype or ("bfloat16" if device.type == "cuda" else "float32"))
+    if arguments.tp < 1:
+        raise SpecsimError(f"tp {arguments.tp}: expected at least 1 shard")
+    check_link(arguments.link, arguments.tp)
+    grid = shipped(device.type, arguments.quick)
+    if arguments.grid is not None:
+        grid = read_grid(arguments.grid, grid)
+    about = hardware(device)
+    kernel = best_kernel(device) if arguments.attention == "auto" else arguments.attention
+    setting = Setting(device, dtype, kernel, grid, arguments.tp, arguments.link, about.cache_bytes)
+    facts = {
+        "target": subjects["target"].name,
+        "draft": subjects["draft"].name,
+        "tp": arguments.tp,
+        "device": device.type,
+        "dtype": str(dtype).removeprefix("torch."),
+        "attention": kernel,
+        "hardware": about.name,
+        "driver": about.driver,
+        "memory_bytes": about.memory_bytes,
+        **_versions(),
+        "assumptions": _assumptions(subjects, arguments, device),
+    }
+    return _Plan(subjects, setting, facts)
+
+
+def _subjects(arguments: argparse.Namespace) -> dict[str, Subject]:
+    from profiler.latency.sweep import Subject
+    from profiler.shapes import named_shape
+
+    shapes, given = list(arguments.random_weights), {"target": arguments.target, "draft": arguments.draft}
+    subjects = {}
+    for role, name in given.items():
+        if name is None and not shapes:
+            raise SpecsimError(f"--{role}: missing; expected a model, or a shape after --random-weights")
+        subjects[role] = Subject(shapes.pop(0), random=True) if name is None else Subject(name, random=False)
+    if shapes:
+        raise SpecsimError(f"--random-weights: {shapes[0]!r} is one shape too many beside --target and --draft")
+    for subject in subjects.values():
+        if subject.random:
+            named_shape(subject.name)
+    return subjects
+
+
+def _versions() -> dict[str, str]:
+    from importlib.metadata import version
+
+    return {name: version(name) for name in ("torch", "transformers", "specsim")}
+
+
+def _assumptions(subjects: dict[str, Subject], arguments: argparse.Namespace, device: torch.device) -> list[str]:
+    from profiler.latency.all_reduce import stated
+
+    lines = ["kernels of transformers' models as they are: nothing fused beyond what the attention kernel fuses"]
+    if any(subject.random for subject in subjects.values()):
+        lines.append("random weights: latency does not depend on their values")
+    if arguments.tp > 1:
+        lines += [stated(arguments.link, arguments.tp), "the draft runs on one GPU while the others wait"]
+    if device.type == "cuda":
+        lines.append("passes replayed as CUDA graphs, captured at 1, 2, 4 and every 8 tokens up to 512; above, as is")
+    if subjects["draft"].name.startswith(f"{subjects['target'].name}-skip"):
+        lines.append("the draft is the target with layers left out: it adds a cache but no weights")
+    lines.append("overhead_s: inputs laid out on the host and tokens chosen, at up to 64 tokens; no serving engine")
+    return lines
+
+
+def _measured(plan: _Plan, places: Places, started: float, minutes: float | None) -> bool:
+    from profiler.latency.hardware import ceilings
+    from profiler.latency.samples import SampleFile
+    from profiler.latency.sweep import Sweep
+    from profiler.latency.timers import timer_for
+
+    setting = plan.setting
+    timer = timer_for(setting.device)
+    file = SampleFile(places.samples, plan.facts)
+    if "flops_per_s" not in file.facts:
+        found = ceilings(timer, device=setting.device, dtype=setting.dtype)
+        file.facts |= {
+            "flops_per_s": found.flops_per_s,
+            "bytes_per_s": found.bytes_per_s,
+            "knee_tokens": found.knee_tokens(setting.dtype.itemsize),
+        }
+    deadline = float("inf") if minutes is None else started + 60 * minutes
+    return Sweep(plan.subjects, setting, timer, file, deadline).run()

@@ -1,0 +1,24 @@
+"""``specsim profile fit``: the profile of samples that were measured before."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from profiler.latency.profile_file import check_writable
+from profiler.latency.result import Places, write_profile
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command's options."""
+    parser.add_argument("samples", nargs="+", type=Path, metavar="SAMPLES", help="Parquet files of one pair")
+    parser.add_argument("--figures", type=Path, metavar="DIR", help="folder for the figures (default: beside SAMPLES)")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the profile, a YAML file")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Fit and write; return 0."""
+    places = Places.of(arguments.out, arguments.samples[0], arguments.figures)
+    check_writable(places.profile)
+    print(write_profile(places, arguments.samples))
+    return 0

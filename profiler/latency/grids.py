@@ -1,0 +1,180 @@
+"""Grids of points: the shipped ones and a user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from profiler.latency.points import Point
+from specsim.errors import SpecsimError, beside, first_line, nearest
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Sizes whose products are timed, so far as they keep within the limits.
+
+    Attributes
+    ----------
+    requests, contexts : rows of a decode, verify, draft or catch-up pass, and the cached tokens of each.
+    trees : tokens of a verified tree, its root included (a chain of k drafts is a tree of k + 1).
+    chunks, behind : tokens of a prompt's chunk, and cached tokens before it.
+    beside : decoding rows of a mixed pass.
+    leaves : leaves a row extends in a draft step.
+    catchup : tokens a row feeds into the draft's cache before drafting.
+    max_batched_tokens, max_context_tokens : limits of one pass.
+    repeats : timed runs of a point, at most.
+    seconds : seconds after which no further run of a point is started, once five are done.
+    """
+
+    requests: tuple[int, ...]
+    contexts: tuple[int, ...]
+    trees: tuple[int, ...]
+    chunks: tuple[int, ...]
+    behind: tuple[int, ...]
+    beside: tuple[int, ...]
+    leaves: tuple[int, ...]
+    catchup: tuple[int, ...]
+    max_batched_tokens: int
+    max_context_tokens: int
+    repeats: int
+    seconds: float
+
+    def points(self, role: str) -> list[Point]:
+        """Return the points of the ``target`` or the ``draft``, small ones first."""
+        every = self._target() if role == "target" else self._draft()
+        kept = {point.key: point for point in every if self._within(point)}
+        return sorted(kept.values(), key=lambda point: (point.tokens_most()[1], point.tokens_most()[0], point.key))
+
+    def _within(self, point: Point) -> bool:
+        context, batched = point.tokens_most()
+        return context <= self.max_context_tokens and batched <= self.max_batched_tokens
+
+    def _target(self) -> Iterator[Point]:
+        for n in self.requests:
+            for context in self.contexts:
+                yield Point("decode", n, context, 1)
+                yield from (Point("verify", n, context, tree) for tree in self.trees)
+        yield from self._prefill()
+        middle = self.contexts[len(self.contexts) // 2]
+        yield from (Point("mixed", 1, middle, chunk, n) for chunk in self.chunks for n in self.beside)
+
+    def _draft(self) -> Iterator[Point]:
+        for n in self.requests:
+            for context in self.contexts:
+                yield from (Point("draft", n, context, leaves) for leaves in self.leaves)
+                yield from (Point("catchup", n, context, tokens) for tokens in self.catchup)
+        yield from self._prefill()
+
+    def _prefill(self) -> Iterator[Point]:
+        yield from (Point("prefill", 1, behind, chunk) for chunk in self.chunks for behind in self.behind)
+
+
+FULL = Grid(
+    requests=(1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256),
+    contexts=(128, 512, 1024, 2048, 4096),
+    trees=(2, 4, 8, 16, 32),
+    chunks=(32, 64, 128, 256, 384, 512, 768, 1024, 2048, 4096),
+    behind=(0, 1024, 4096),
+    beside=(8, 32, 64),
+    leaves=(1, 3, 8),
+    catchup=(2, 4, 8),
+    max_batched_tokens=4096,
+    max_context_tokens=2**18,
+    repeats=20,
+    seconds=0.5,
+)
+QUICK = Grid(
+    requests=(1, 8, 64),
+    contexts=(512, 2048),
+    trees=(8,),
+    chunks=(128, 512, 2048),
+    behind=(0,),
+    beside=(32,),
+    leaves=(1, 4),
+    catchup=(4,),
+    max_batched_tokens=2048,
+    max_context_tokens=2**17,
+    repeats=10,
+    seconds=0.2,
+)
+CPU = Grid(
+    requests=(1, 2, 4, 8, 16),
+    contexts=(64, 256, 512, 1024),
+    trees=(2, 4, 8, 16),
+    chunks=(16, 32, 64, 128, 256),
+    behind=(0, 512),
+    beside=(4, 8),
+    leaves=(1, 3),
+    catchup=(2, 4, 8),
+    max_batched_tokens=264,
+    max_context_tokens=2**14,
+    repeats=9,
+    seconds=2.0,
+)
+CPU_QUICK = Grid(
+    requests=(1, 4),
+    contexts=(16, 64, 128),
+    trees=(3,),
+    chunks=(8, 32, 64),
+    behind=(0,),
+    beside=(2,),
+    leaves=(1, 2),
+    catchup=(2,),
+    max_batched_tokens=128,
+    max_context_tokens=2**12,
+    repeats=5,
+    seconds=0.2,
+)
+
+
+def shipped(device: str, quick: bool) -> Grid:
+    """Return the grid for a kind of device, ``cuda`` or ``cpu``."""
+    if device == "cpu":
+        return CPU_QUICK if quick else CPU
+    return QUICK if quick else FULL
+
+
+def read_grid(path: Path, base: Grid) -> Grid:
+    """Return the grid of a YAML file; keys it leaves out are those of `base`.
+
+    Raises
+    ------
+    SpecsimError
+        When the file cannot be read, or a key is unknown or wrong.
+    """
+    import yaml
+
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SpecsimError(f"{path}: no such grid file{beside(path)}") from None
+    except (OSError, UnicodeError, yaml.YAMLError) as error:
+        raise SpecsimError(f"{path}: cannot be read as YAML: {first_line(error)}") from None
+    if not isinstance(values, Mapping):
+        raise SpecsimError(f"{path}: expected a mapping of sizes, such as requests: [1, 8, 64]")
+    kinds = {each.name: each.type for each in fields(Grid)}
+    read = {name: getattr(base, name) for name in kinds}
+    for name, value in values.items():
+        if name not in kinds:
+            raise SpecsimError(f"{path}: {name}: unknown key{nearest(str(name), kinds)}")
+        read[name] = _value(path, name, str(kinds[name]), value)
+    return Grid(**read)
+
+
+def _value(path: Path, name: str, kind: str, value: Any) -> Any:
+    if kind.startswith("tuple"):
+        least = 0 if name in ("behind", "contexts") else 1
+        if isinstance(value, list) and value and all(_whole(each, least) for each in value):
+            return tuple(value)
+        raise SpecsimError(f"{path}: {name}: {value!r} is not a list of whole numbers of at least {least}")
+    if kind == "float" and isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+        return float(value)
+    if kind == "int" and _whole(value, 1):
+        return value
+    raise SpecsimError(f"{path}: {name}: {value!r} is not a {'number above 0' if kind == 'float' else 'whole number'}")
+
+
+def _whole(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least

@@ -1,0 +1,104 @@
+"""What the passes run on: names, sizes, clocks, and the two ceilings that bound every pass."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from profiler.latency.timers import Effort, Timer
+
+CEILING = Effort(10, 1.0)
+CPU_SIDE, CUDA_SIDE = 1024, 8192
+CPU_COPY_BYTES, CUDA_COPY_BYTES = 2**28, 2**32
+CLOCKS_EVERY_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """A device as its driver names it; bytes of its memory and of its last cache (0: unknown)."""
+
+    name: str
+    memory_bytes: int
+    cache_bytes: int
+    driver: str
+
+
+def hardware(device: torch.device) -> Hardware:
+    """Return the facts of a device."""
+    if device.type == "cuda":
+        about: Any = torch.cuda.get_device_properties(device)
+        driver = _smi("driver_version", device) or ["unknown"]
+        return Hardware(about.name, about.total_memory, getattr(about, "L2_cache_size", 0), driver[0])
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    name = f"{_cpu_name()}, {torch.get_num_threads()} threads"
+    return Hardware(name, memory, 0, f"{platform.system()} {platform.release()}")
+
+
+def _cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def _smi(query: str, device: torch.device) -> list[str]:
+    command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits", f"--id={device.index or 0}"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [each.strip() for each in done.stdout.strip().split(",")]
+
+
+class Clocks:
+    """The clocks in MHz, NaN where they cannot be read; asked of the driver at most every few seconds."""
+
+    def __init__(self, device: torch.device, clock: Callable[[], float] = time.monotonic) -> None:
+        self._device = device
+        self._clock = clock
+        self._read_at = -CLOCKS_EVERY_S
+        self._latest = (float("nan"), float("nan"))
+
+    def read(self) -> tuple[float, float]:
+        """Return the clock of the multiprocessors and of the memory."""
+        if self._device.type == "cuda" and self._clock() - self._read_at >= CLOCKS_EVERY_S:
+            self._read_at = self._clock()
+            found = _smi("clocks.sm,clocks.mem", self._device)
+            if len(found) == 2 and all(each.isdigit() for each in found):
+                self._latest = (float(found[0]), float(found[1]))
+        return self._latest
+
+
+@dataclass(frozen=True, slots=True)
+class Ceilings:
+    """What the device reaches: operations a second in a large matrix product, bytes a second in a large copy."""
+
+    flops_per_s: float
+    bytes_per_s: float
+
+    def knee_tokens(self, value_bytes: int) -> float:
+        """Return the batched tokens whose products take as long as reading the weights: two operations a weight."""
+        return self.flops_per_s * value_bytes / (2 * self.bytes_per_s)
+
+
+def ceilings(timer: Timer, *, device: torch.device, dtype: torch.dtype) -> Ceilings:
+    """Measure both, on random values."""
+    side = CUDA_SIDE if device.type == "cuda" else CPU_SIDE
+    size = CUDA_COPY_BYTES if device.type == "cuda" else CPU_COPY_BYTES
+    a, b = (torch.randn(side, side, device=device, dtype=dtype) for _ in range(2))
+    out = torch.empty_like(a)
+    product = timer.launched(lambda: torch.matmul(a, b, out=out), lambda _: None, CEILING)
+    source = torch.ones(size // dtype.itemsize, device=device, dtype=dtype)
+    target = torch.empty_like(source)
+    copy = timer.launched(lambda: target.copy_(source), lambda _: None, CEILING)
+    return Ceilings(2 * side**3 / product.median_s, 2 * size / copy.median_s)

@@ -1,0 +1,160 @@
+"""One point measured: inputs laid out, the pass timed, its samples returned."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+import torch
+
+from profiler.forward import Forward, Inputs
+from profiler.latency.all_reduce import all_reduce_s
+from profiler.latency.hardware import Clocks
+from profiler.latency.points import Point
+from profiler.latency.samples import Sample
+from profiler.latency.timers import Effort, Timer, Timing
+from profiler.packing import Work
+from profiler.pages import deal
+from profiler.shapes import ModelShape
+from specsim.errors import SpecsimError
+
+NAN = float("nan")
+LARGEST_CAPTURED = 512
+LAUNCHED_TOKENS = 64
+PROPOSALS = 8
+MOST_ROTATED = 4
+
+
+def captured_size(tokens: int) -> int:
+    """Return the batch that a graph would have been captured for: 1, 2, 4, then every 8; above 512 as it is."""
+    if tokens > LARGEST_CAPTURED:
+        return tokens
+    return next((size for size in (1, 2, 4) if size >= tokens), -(-tokens // 8) * 8)
+
+
+def modes_of(timer: Timer, point: Point) -> tuple[str, ...]:
+    """Return the modes a point is timed in: graphs where there are any, and launching where it may show."""
+    if not timer.captures:
+        return ("eager",)
+    return ("graph", "eager") if point.tokens_most()[1] <= LAUNCHED_TOKENS else ("graph",)
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """A model ready to be timed as `role`; `whole` is its shape over all `gpus`."""
+
+    role: str
+    forward: Forward
+    whole: ModelShape
+    timer: Timer
+    clocks: Clocks
+    effort: Effort
+    cache_bytes: int
+    link: str = "nvlink4"
+    gpus: int = 1
+
+    def samples(self, point: Point, modes: tuple[str, ...]) -> Iterator[Sample]:
+        """Measure a point; one that does not fit the memory yields samples that say so."""
+        work = point.work()
+        size = captured_size(work.batched_tokens) if self.timer.captures else work.batched_tokens
+        try:
+            ready = self._rotation(point, work, size)
+            prepare_s = self.timer.host(lambda: self._inputs(point, work, size, 0))
+            sample_s = self._sampling_s(ready[0])
+        except (torch.OutOfMemoryError, MemoryError, SpecsimError) as error:
+            reason = _reason(error)
+            _forget()
+            yield from (self._sample(point, work, size, mode, reason) for mode in modes)
+            return
+        for mode in modes:
+            try:
+                timing = self._timing(mode, ready)
+            except (torch.OutOfMemoryError, MemoryError) as error:
+                reason = _reason(error)
+                _forget()
+                yield self._sample(point, work, size, mode, reason)
+            else:
+                yield self._sample(point, work, size, mode, "ok", timing, prepare_s, sample_s)
+
+    def _rotation(self, point: Point, work: Work, size: int) -> list[Inputs]:
+        """Return passes over different pages and tokens, enough of them to outgrow the last cache twice."""
+        held = self.forward.cache.shape
+        read = work.context_tokens * held.layers * held.kv_heads * held.head_dim * 2 * self.forward.dtype.itemsize
+        wanted = -(-2 * self.cache_bytes // max(read, 1)) if self.cache_bytes else 2
+        return [self._inputs(point, work, size, turn) for turn in range(int(np.clip(wanted, 2, MOST_ROTATED)))]
+
+    def _inputs(self, point: Point, work: Work, size: int, turn: int) -> Inputs:
+        rng = np.random.default_rng([turn, work.rows, work.context_tokens, work.batched_tokens])
+        tables = deal(work, self.forward.cache.shape, rng)
+        tokens = rng.integers(0, self.forward.shape.vocab, work.batched_tokens)
+        return self.forward.inputs(work, tables, tokens, size)
+
+    def _timing(self, mode: str, ready: list[Inputs]) -> Timing:
+        current, others = ready[0], ready[1:]
+        timed = self.timer.captured if mode == "graph" else self.timer.launched
+        return timed(
+            lambda: self.forward.run(current), lambda turn: current.load(others[turn % len(others)]), self.effort
+        )
+
+    def _sampling_s(self, inputs: Inputs) -> float:
+        """Return the seconds from logits to what the host learns: the likeliest token, or a drafter's proposals."""
+        logits = self.forward.run(inputs)
+        if self.role == "target":
+            return self.timer.host(lambda: logits.argmax(-1).cpu())
+
+        def propose() -> object:
+            likeliest = logits.float().softmax(-1).topk(min(PROPOSALS, logits.shape[-1]))
+            return likeliest.values.cpu(), likeliest.indices.cpu()
+
+        return self.timer.host(propose)
+
+    def _sample(
+        self,
+        point: Point,
+        work: Work,
+        size: int,
+        mode: str,
+        status: str,
+        timing: Timing | None = None,
+        prepare_s: float = NAN,
+        sample_s: float = NAN,
+    ) -> Sample:
+        shown = timing or Timing(NAN, NAN, NAN, 0)
+        sm_mhz, memory_mhz = self.clocks.read()
+        return Sample(
+            role=self.role,
+            kind=point.kind,
+            key=point.key,
+            shape=point.shape,
+            mode=mode,
+            status=status,
+            requests=work.rows,
+            context_tokens=work.context_tokens,
+            batched_tokens=work.batched_tokens,
+            attention_pairs=work.attention_pairs,
+            captured_tokens=size,
+            median_s=shown.median_s,
+            least_s=shown.least_s,
+            spread_s=shown.spread_s,
+            runs=shown.runs,
+            host_s=NAN if shown.host_s is None else shown.host_s,
+            prepare_s=prepare_s,
+            sample_s=sample_s,
+            all_reduce_s=all_reduce_s(self.whole, self.link, self.gpus, size, self.forward.dtype.itemsize),
+            sm_clock_mhz=sm_mhz,
+            memory_clock_mhz=memory_mhz,
+            measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+
+
+def _reason(error: BaseException) -> str:
+    return "no room in the cache" if isinstance(error, SpecsimError) else "out of memory"
+
+
+def _forget() -> None:
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

@@ -1,0 +1,107 @@
+"""The passes to be timed: their shapes, and the work that each stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from zlib import crc32
+
+import numpy as np
+
+from profiler.packing import Ints, Work
+
+TARGET_KINDS = ("decode", "verify", "prefill", "mixed")
+DRAFT_KINDS = ("draft", "catchup", "prefill")
+RAGGED = 0.25
+DRAFTED_BEFORE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A shape of pass.
+
+    Attributes
+    ----------
+    kind : decode, verify, prefill, mixed; of the draft: draft (a step), catchup, prefill.
+    requests : rows of that kind.
+    context : cached tokens of a row, a quarter more or less; of a mixed pass those of the decoding rows.
+    queries : new tokens of a row: 1, a tree with its root, a chunk, the leaves of a draft step.
+    decoding : of a mixed pass, the rows that decode beside the chunk.
+    """
+
+    kind: str
+    requests: int
+    context: int
+    queries: int
+    decoding: int = 0
+
+    @property
+    def key(self) -> str:
+        """A name that no other point has."""
+        beside = f"+{self.decoding}" if self.decoding else ""
+        return f"{self.kind}/{self.requests}x{self.queries}@{self.context}{beside}"
+
+    @property
+    def shape(self) -> str:
+        """Batch, queries and context alone: what a fit must not have seen to be judged on it."""
+        return f"{self.requests}x{self.queries}@{self.context}+{self.decoding}"
+
+    def work(self) -> Work:
+        """Return the pass; always the same one, its rows of unequal context."""
+        rng = np.random.default_rng(crc32(self.key.encode()))
+        return _WORK[self.kind](self, rng)
+
+    def tokens_most(self) -> tuple[int, int]:
+        """Return the cached and the batched tokens, the first as if no row were shorter than meant."""
+        rows = self.decoding if self.kind == "mixed" else self.requests
+        return rows * self.context, self.requests * self.queries + self.decoding
+
+
+def _contexts(rows: int, context: int, rng: np.random.Generator) -> Ints:
+    """Return contexts about the wanted mean: as many tokens longer as shorter, so that their sum is kept."""
+    half = rng.integers(0, int(RAGGED * context) + 1, rows // 2)
+    odd = np.zeros(rows % 2, np.int64)
+    return np.asarray(rng.permutation(context + np.concatenate([half, -half, odd])), dtype=np.int64)
+
+
+def _chunks(point: Point, rng: np.random.Generator) -> Work:
+    context = _contexts(point.requests, point.context, rng)
+    return Work.of(context, np.full(point.requests, point.queries))
+
+
+def _verify(point: Point, rng: np.random.Generator) -> Work:
+    """Return trees like those of a beam search: each node behind one of the three before it, or the root."""
+    nodes = point.queries - 1
+    row = np.repeat(np.arange(point.requests), nodes)
+    place = np.tile(np.arange(nodes), point.requests)
+    parent = np.maximum(place - rng.integers(1, 4, len(place)), -1)
+    parent = np.where(parent >= 0, parent + row * nodes, -1)
+    return Work.of(_contexts(point.requests, point.context, rng), np.ones(point.requests), row, parent)
+
+
+def _mixed(point: Point, rng: np.random.Generator) -> Work:
+    """Return chunks of fresh prompts beside decoding rows."""
+    context = np.r_[np.zeros(point.requests, np.int64), _contexts(point.decoding, point.context, rng)]
+    chunk = np.r_[np.full(point.requests, point.queries), np.ones(point.decoding, np.int64)]
+    return Work.of(context, chunk)
+
+
+def _draft(point: Point, rng: np.random.Generator) -> Work:
+    """Return a step's third pass: leaves behind two levels whose keys are cached, as many beams as leaves."""
+    levels, width = DRAFTED_BEFORE + 1, point.queries
+    nodes = levels * width
+    row = np.repeat(np.arange(point.requests), nodes)
+    place = np.tile(np.arange(nodes), point.requests)
+    parent = np.where(place < width, -1, place - width + row * nodes)
+    context = _contexts(point.requests, point.context, rng)
+    return Work.of(context, np.zeros(point.requests), row, parent, place < DRAFTED_BEFORE * width)
+
+
+_WORK: dict[str, Callable[[Point, np.random.Generator], Work]] = {
+    "decode": _chunks,
+    "prefill": _chunks,
+    "catchup": _chunks,
+    "verify": _verify,
+    "mixed": _mixed,
+    "draft": _draft,
+}

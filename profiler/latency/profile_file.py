@@ -1,0 +1,169 @@
+"""The profile that a sweep becomes: the mapping of its YAML, with what was measured, where and how well it fits."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from profiler.fit import Fitted
+from profiler.latency.choice import Choice, judge, usable
+from profiler.latency.samples import Sample, check_same, read_samples
+from specsim.errors import SpecsimError
+from specsim.latency.forms import Roofline
+from specsim.latency.model import PROFILE_VERSION
+from specsim.latency.profile import profile_from_mapping
+
+HEADING = "Written by `specsim profile latency`; docs/profiling.md says how. Seconds, bytes and tokens."
+ROLES = ("target", "draft")
+STEPPED = ("decode", "draft")
+ENGINE_TOKENS = 64
+SHOWN_SKIPPED = 6
+
+
+def read_all(paths: list[Path]) -> tuple[dict[str, Any], list[Sample]]:
+    """Return the facts and the samples of files of one pair on one piece of hardware.
+
+    Raises
+    ------
+    SpecsimError
+        When a file cannot be read, or is of another pair or hardware.
+    """
+    facts, samples = read_samples(paths[0])
+    for path in paths[1:]:
+        others, more = read_samples(path)
+        check_same(path, others, facts)
+        samples += more
+    return facts, samples
+
+
+def profile_mapping(name: str, paths: list[Path]) -> tuple[dict[str, Any], dict[str, Choice]]:
+    """Return the keys of a profile fitted to samples files, and the fits of target and draft.
+
+    Raises
+    ------
+    SpecsimError
+        When samples are too few, of different pairs, or make no valid profile.
+    """
+    facts, samples = read_all(paths)
+    choices = {role: judge(samples, role) for role in ROLES}
+    scores = {form: sum(choices[role].forms[form].score for role in ROLES) for form in ("roofline", "linear")}
+    mapping: dict[str, Any] = {
+        "name": name,
+        "profile_version": PROFILE_VERSION,
+        "description": _description(facts),
+        "hardware": facts["hardware"],
+        "gpus": facts["tp"],
+        "memory_bytes": facts["memory_bytes"] * facts["tp"],
+        "form": min(scores, key=lambda form: scores[form]),
+        **{role: _model(facts["models"][role], choices[role], samples, role) for role in ROLES},
+    }
+    mapping["checks"] = {"knee_tokens": {role: _knee(choices[role], facts) for role in ROLES}}
+    mapping["provenance"] = [_provenance(path, facts, samples) for path in paths]
+    mapping["assumptions"] = [*facts["assumptions"], *_skipped(samples)]
+    profile_from_mapping(mapping, name)
+    return mapping, choices
+
+
+def _description(facts: dict[str, Any]) -> str:
+    device = facts["hardware"] if facts["tp"] == 1 else f"{facts['tp']} x {facts['hardware']}"
+    names = " + ".join(facts["models"][role]["name"] for role in ROLES)
+    line = f"{names} on {device}, {facts['dtype']}"
+    return line if len(line) <= 120 else line[:117] + "..."
+
+
+def _model(about: dict[str, Any], choice: Choice, samples: list[Sample], role: str) -> dict[str, Any]:
+    kept = usable(samples, role)
+    mapping: dict[str, Any] = {
+        "name": about["name"],
+        "kv_bytes_per_token": about["kv_bytes_per_token"],
+        "weights_bytes": about["weights_bytes"],
+        "overhead_s": overhead_s(kept),
+    }
+    launching = [each.host_s for each in samples if each.role == role and each.kind in STEPPED and each.mode == "eager"]
+    if np.isfinite(launching).any():
+        mapping["launch_s"] = float(np.nanmedian(launching))
+    forms = choice.forms
+    mapping["forms"] = {name: _coefficients(judged.fitted) for name, judged in forms.items()}
+    mapping["standard_errors"] = {name: judged.fitted.standard_errors for name, judged in forms.items()}
+    mapping["held_out_error"] = {
+        name: {
+            kind: {"median": error.median, "p95": error.p95, "worst": error.worst}
+            for kind, error in judged.errors.items()
+        }
+        for name, judged in forms.items()
+    }
+    mapping["valid"] = {
+        "context_tokens": [int(choice.samples.context.min()), int(choice.samples.context.max())],
+        "batched_tokens": [int(choice.samples.batched.min()), int(choice.samples.batched.max())],
+    }
+    return mapping
+
+
+def overhead_s(samples: list[Sample]) -> float:
+    """Return the median seconds a small pass takes beside the forward: inputs laid out, tokens chosen and fetched."""
+    around = [each for each in samples if each.batched_tokens <= ENGINE_TOKENS] or samples
+    return float(np.median([each.prepare_s + each.sample_s for each in around]))
+
+
+def _coefficients(fitted: Fitted) -> dict[str, float | int]:
+    values: dict[str, float | int] = {name: getattr(fitted.form, name) for name in fitted.standard_errors}
+    if isinstance(fitted.form, Roofline):
+        values["tile_tokens"] = fitted.form.tile_tokens
+    return values
+
+
+def _knee(choice: Choice, facts: dict[str, Any]) -> dict[str, float | None]:
+    """Return where the fitted roofline bends, beside compute over bandwidth as measured on the device."""
+    return {
+        "fitted": choice.roofline.fitted.form.knee_tokens,
+        "compute_over_bandwidth": facts["knee_tokens"],
+    }
+
+
+def _provenance(path: Path, facts: dict[str, Any], samples: list[Sample]) -> dict[str, str]:
+    days = sorted(each.measured_at for each in samples)
+    clocks = [each.sm_clock_mhz for each in samples if np.isfinite(each.sm_clock_mhz)]
+    return {
+        "file": path.name,
+        "origin": "measured by specsim profile latency",
+        "licence": "Apache-2.0",
+        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        "measured": f"{days[0]} to {days[-1]}",
+        "hardware": facts["hardware"],
+        "driver": facts["driver"],
+        "versions": f"torch {facts['torch']}, transformers {facts['transformers']}, specsim {facts['specsim']}",
+        "attention": facts["attention"],
+        "sm_clock_mhz": f"{min(clocks):.0f} to {max(clocks):.0f}" if clocks else "not read",
+        "ceilings": f"{facts['flops_per_s'] / 1e12:.4g} TFLOP/s, {facts['bytes_per_s'] / 1e9:.4g} GB/s",
+    }
+
+
+def _skipped(samples: list[Sample]) -> list[str]:
+    """Return a line on the points that were not measured, if any."""
+    skipped = [f"{each.role} {each.key} ({each.status})" for each in samples if each.status != "ok"]
+    if not skipped:
+        return []
+    more = f" and {len(skipped) - SHOWN_SKIPPED} more" if len(skipped) > SHOWN_SKIPPED else ""
+    return [f"skipped: {', '.join(skipped[:SHOWN_SKIPPED])}{more}"]
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a place where no file can be made, before anything is measured.
+
+    Raises
+    ------
+    SpecsimError
+        One line.
+    """
+    probe = path.with_name(f".{path.name}.probe")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        raise SpecsimError(f"{path}: cannot be written: {error.strerror}") from None
+    if path.is_dir():
+        raise SpecsimError(f"{path}: is a folder; expected the file of a profile, such as mine.yaml")

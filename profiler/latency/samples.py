@@ -1,0 +1,159 @@
+"""Raw samples as one Parquet file, written again after every few points, so that a sweep goes on where it stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from specsim.errors import SpecsimError, beside, first_line
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FORMAT = 1
+METADATA = b"specsim"
+IDENTITY = ("target", "draft", "tp", "device", "dtype", "attention", "hardware", "driver", "torch", "transformers")
+WRITE_EVERY_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One point timed in one mode; `status` is ok, or why it was skipped (its numbers are then NaN).
+
+    `role` is target or draft, `mode` graph or eager, `shape` what a held-out fit must not have seen;
+    `captured_tokens` the batched tokens with the padding to a captured size; `all_reduce_s` is modelled, never
+    measured; clocks are NaN where they cannot be read.
+    """
+
+    role: str
+    kind: str
+    key: str
+    shape: str
+    mode: str
+    status: str
+    requests: int
+    context_tokens: int
+    batched_tokens: int
+    attention_pairs: int
+    captured_tokens: int
+    median_s: float
+    least_s: float
+    spread_s: float
+    runs: int
+    host_s: float
+    prepare_s: float
+    sample_s: float
+    all_reduce_s: float
+    sm_clock_mhz: float
+    memory_clock_mhz: float
+    measured_at: str
+
+    @property
+    def name(self) -> tuple[str, str, str]:
+        """Role, key and mode: what is measured once."""
+        return self.role, self.key, self.mode
+
+
+class SampleFile:
+    """The samples of one sweep and what they were taken on.
+
+    Raises
+    ------
+    SpecsimError
+        When the file is of another pair, hardware or version, or cannot be read or written.
+    """
+
+    def __init__(self, path: Path, facts: Mapping[str, Any], clock: Callable[[], float] = time.monotonic) -> None:
+        self.path = path
+        self.facts = dict(facts)
+        self.samples: list[Sample] = []
+        self._clock = clock
+        self._written_at = clock()
+        if path.exists():
+            known, self.samples = read_samples(path)
+            check_same(path, known, self.facts)
+            self.facts = {**self.facts, **{key: known[key] for key in known if key not in IDENTITY}}
+        self.write()
+
+    @property
+    def names(self) -> set[tuple[str, str, str]]:
+        """What has been measured, or tried."""
+        return {sample.name for sample in self.samples}
+
+    def add(self, sample: Sample) -> None:
+        """Keep a sample; on disk within two seconds, or with the next one."""
+        self.samples.append(sample)
+        if self._clock() - self._written_at > WRITE_EVERY_S:
+            self.write()
+
+    def write(self) -> None:
+        """Replace the file in one step."""
+        import pyarrow.parquet as pq
+
+        beside_it = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            pq.write_table(_table(self.samples, self.facts), beside_it, compression="zstd")
+            beside_it.replace(self.path)
+        except OSError as error:
+            raise SpecsimError(f"{self.path}: cannot be written: {error.strerror or first_line(error)}") from None
+        self._written_at = self._clock()
+
+
+def check_same(path: Path, known: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    """Refuse samples of another pair, hardware or version.
+
+    Raises
+    ------
+    SpecsimError
+        Naming the first fact that differs.
+    """
+    for key in IDENTITY:
+        if known.get(key) != wanted.get(key):
+            raise SpecsimError(
+                f"{path}: holds samples of {key} {known.get(key)!r}, not {wanted.get(key)!r}; "
+                f"expected another --samples file, or none"
+            )
+
+
+def _table(samples: list[Sample], facts: Mapping[str, Any]) -> pa.Table:
+    import pyarrow as pa
+
+    types = {"str": pa.string(), "int": pa.int64(), "float": pa.float64()}
+    schema = pa.schema(
+        [(each.name, types[str(each.type)]) for each in fields(Sample)],
+        metadata={METADATA: json.dumps({"format": FORMAT, **facts}, sort_keys=True).encode()},
+    )
+    return pa.Table.from_pylist([asdict(sample) for sample in samples], schema=schema)
+
+
+def read_samples(path: Path) -> tuple[dict[str, Any], list[Sample]]:
+    """Return what the samples were taken on, and the samples.
+
+    Raises
+    ------
+    SpecsimError
+        When the file is missing, no Parquet, or not of this kind.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path)
+    except FileNotFoundError:
+        raise SpecsimError(f"{path}: no such samples file{beside(path)}") from None
+    except (OSError, pa.ArrowInvalid) as error:
+        raise SpecsimError(f"{path}: cannot be read as Parquet: {first_line(error)}") from None
+    metadata = (table.schema.metadata or {}).get(METADATA)
+    names = [each.name for each in fields(Sample)]
+    if metadata is None or table.schema.names != names:
+        raise SpecsimError(f"{path}: holds no latency samples; expected a file of `specsim profile latency`")
+    facts = json.loads(metadata)
+    if facts.pop("format", None) != FORMAT:
+        raise SpecsimError(f"{path}: samples of another version of specsim; expected format {FORMAT}")
+    return facts, [Sample(**row) for row in table.to_pylist()]

@@ -1,0 +1,199 @@
+"""A sweep over target and draft: each point once, kept as soon as it is measured, with the time left shown."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from profiler.attention import page_tokens
+from profiler.forward import Forward
+from profiler.latency.grids import Grid
+from profiler.latency.hardware import Clocks
+from profiler.latency.measure import Bench, modes_of
+from profiler.latency.points import Point
+from profiler.latency.samples import SampleFile
+from profiler.latency.timers import Effort, Timer
+from profiler.pages import pages_needed
+from profiler.random_weights import random_model, shape_of, shard
+from profiler.shapes import ModelShape, named_shape
+from specsim.errors import SpecsimError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+ROLES = ("target", "draft")
+MEMORY_SHARE = 0.85
+CPU_SHARE = 0.5
+ACTIVATION_COPIES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A model to be profiled: a name to load, or a shape to draw weights for."""
+
+    name: str
+    random: bool
+
+    @property
+    def shape(self) -> ModelShape:
+        """The named shape of random weights."""
+        return named_shape(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What stays the same through a sweep."""
+
+    device: torch.device
+    dtype: torch.dtype
+    kernel: str
+    grid: Grid
+    tp: int
+    link: str
+    cache_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A point and the modes in which it is still to be measured."""
+
+    point: Point
+    modes: tuple[str, ...]
+
+
+def build(subject: Subject, gpus: int, setting: Setting) -> tuple[PreTrainedModel, ModelShape, ModelShape]:
+    """Return a model ready to run, its own shape, and the whole shape over all GPUs.
+
+    Raises
+    ------
+    SpecsimError
+        When it is unknown, does not fit, or is a loaded model to be sharded.
+    """
+    if subject.random:
+        whole = subject.shape
+        part = shard(whole, gpus)
+        return random_model(part, device=setting.device, dtype=setting.dtype), part, whole
+    if gpus > 1:
+        raise SpecsimError(f"tp {gpus}: {subject.name} cannot be sharded; expected --random-weights and a shape")
+    from profiler.models import load_model
+
+    model = load_model(subject.name, device=str(setting.device), dtype=str(setting.dtype).removeprefix("torch."))
+    whole = shape_of(model, subject.name)
+    return model, whole, whole
+
+
+def pool_pages(points: Sequence[Point], shape: ModelShape, setting: Setting) -> int:
+    """Return the pages of the cache: what the largest point needs, or what the memory has room for.
+
+    Raises
+    ------
+    SpecsimError
+        When there is room for less than one request of the smallest point.
+    """
+    held = page_tokens(setting.kernel, setting.device)
+    wanted = max(int(pages_needed(point.work(), held).sum()) for point in points) + 1
+    page_bytes = held * shape.layers * shape.kv_heads * shape.head_dim * 2 * setting.dtype.itemsize
+    widest = max(shape.vocab, 3 * shape.ffn) * setting.grid.max_batched_tokens * setting.dtype.itemsize
+    room = int((free_bytes(setting.device) - ACTIVATION_COPIES * widest // 2) // page_bytes)
+    least = min(int(pages_needed(point.work(), held).sum()) for point in points) + 1
+    if room < least:
+        raise SpecsimError(
+            f"{shape.name}: too little memory on {setting.device}: its weights leave room for {max(room, 0)} pages "
+            f"of KV cache; expected {least} at least"
+        )
+    return min(wanted, room)
+
+
+def free_bytes(device: torch.device) -> int:
+    """Return the bytes that may be taken on a device."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return int(MEMORY_SHARE * free)
+    return int(CPU_SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES"))
+
+
+def left_to_do(role: str, grid: Grid, timer: Timer, done: SampleFile) -> list[Left]:
+    """Return the points of a role that the samples lack."""
+    names = done.names
+    lacking = (
+        (point, tuple(mode for mode in modes_of(timer, point) if (role, point.key, mode) not in names))
+        for point in grid.points(role)
+    )
+    return [Left(point, modes) for point, modes in lacking if modes]
+
+
+def sizes(shape: ModelShape, subjects: dict[str, Subject], role: str, dtype: torch.dtype) -> dict[str, Any]:
+    """Return what a profile says of a model itself; a draft that is the target's own layers adds no weights."""
+    shared = role == "draft" and subjects["draft"].name.startswith(f"{subjects['target'].name}-skip")
+    return {
+        "name": shape.name,
+        "kv_bytes_per_token": shape.layers * shape.kv_heads * shape.head_dim * 2 * dtype.itemsize,
+        "weights_bytes": 0 if shared else shape.parameters * dtype.itemsize,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Everything a sweep needs; past `deadline` (of `clock`) no point is begun."""
+
+    subjects: dict[str, Subject]
+    setting: Setting
+    timer: Timer
+    file: SampleFile
+    deadline: float = float("inf")
+    clock: Callable[[], float] = time.monotonic
+
+    def run(self) -> bool:
+        """Measure what the samples lack; return whether nothing is left."""
+        for role in ROLES:
+            work = left_to_do(role, self.setting.grid, self.timer, self.file)
+            if not work:
+                continue
+            if self.clock() > self.deadline:
+                return False
+            try:
+                finished = self._measure(role, work)
+            finally:
+                self.file.write()
+            if not finished:
+                return False
+        return True
+
+    def _measure(self, role: str, work: list[Left]) -> bool:
+        bench = self._bench(role, [left.point for left in work])
+        for left in _shown(work, f"{role} {bench.whole.name}"):
+            if self.clock() > self.deadline:
+                return False
+            for sample in bench.samples(left.point, left.modes):
+                self.file.add(sample)
+        return True
+
+    def _bench(self, role: str, points: Sequence[Point]) -> Bench:
+        setting = self.setting
+        gpus = setting.tp if role == "target" else 1
+        model, part, whole = build(self.subjects[role], gpus, setting)
+        self.file.facts.setdefault("models", {})[role] = sizes(whole, self.subjects, role, setting.dtype)
+        forward = Forward(model, part, pool_pages(points, part, setting), setting.kernel)
+        forward.cache.fill(seed=1)
+        return Bench(
+            role=role,
+            forward=forward,
+            whole=whole,
+            timer=self.timer,
+            clocks=Clocks(setting.device),
+            effort=Effort(setting.grid.repeats, setting.grid.seconds),
+            cache_bytes=setting.cache_bytes,
+            link=setting.link,
+            gpus=gpus,
+        )
+
+
+def _shown(work: list[Left], label: str) -> Iterator[Left]:
+    from tqdm import tqdm
+
+    yield from tqdm(work, desc=label, unit="point", disable=None)

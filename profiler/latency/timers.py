@@ -1,0 +1,197 @@
+"""How long a pass takes: host clocks on the CPU, events and graphs on CUDA; one timer object per device."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+Run = Callable[[], object]
+Rotate = Callable[[int], object]
+FEWEST = 5
+WARM_UPS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """Timed runs at most, and the seconds after which no more are started once `FEWEST` are done."""
+
+    repeats: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds of a pass over its runs: median, least, and the width of the middle half.
+
+    `host_s` is what launching it took the host (median), None where nothing runs beside the host.
+    """
+
+    median_s: float
+    least_s: float
+    spread_s: float
+    runs: int
+    host_s: float | None = None
+
+    @classmethod
+    def of(cls, seconds: list[float], host: list[float] | None = None) -> Timing:
+        """Summarise runs."""
+        low, middle, high = np.quantile(seconds, [0.25, 0.5, 0.75])
+        host_s = float(np.median(host)) if host else None
+        return cls(float(middle), min(seconds), float(high - low), len(seconds), host_s)
+
+
+class Timer(Protocol):
+    """What times a pass. `rotate(i)` makes the i-th inputs current before each run; its time is not counted."""
+
+    captures: bool
+
+    def launched(self, run: Run, rotate: Rotate, effort: Effort) -> Timing:
+        """Time a pass launched kernel by kernel."""
+        ...
+
+    def captured(self, run: Run, rotate: Rotate, effort: Effort) -> Timing:
+        """Time a pass captured as a CUDA graph and replayed."""
+        ...
+
+    def host(self, run: Run, runs: int = FEWEST) -> float:
+        """Return the median wall seconds of something that ends on the host."""
+        ...
+
+
+class HostTimer:
+    """The CPU's: a clock read before and after; nothing can be captured."""
+
+    captures = False
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+
+    def launched(self, run: Run, rotate: Rotate, effort: Effort) -> Timing:
+        """Time a pass."""
+        for turn in range(WARM_UPS - 1):
+            rotate(turn)
+            run()
+        seconds: list[float] = []
+        while _goes_on(seconds, effort):
+            rotate(len(seconds))
+            seconds.append(self._seconds(run))
+        return Timing.of(seconds)
+
+    def captured(self, run: Run, rotate: Rotate, effort: Effort) -> Timing:
+        """Refuse: there are no graphs here."""
+        raise NotImplementedError("the CPU captures no graphs")
+
+    def host(self, run: Run, runs: int = FEWEST) -> float:
+        """Return the median seconds."""
+        run()
+        return float(np.median([self._seconds(run) for _ in range(runs)]))
+
+    def _seconds(self, run: Run) -> float:
+        start = self._clock()
+        run()
+        return self._clock() - start
+
+
+class CudaTimer:
+    """CUDA events around the pass.
+
+    A launched pass finds the device idle, so that launching shows where it is the slower; replays stand in line, so
+    that launching the graph hides behind the replay before.
+
+    `cuda` is ``torch.cuda``, injected so that the order of calls is tested without a GPU.
+    """
+
+    captures = True
+
+    def __init__(self, cuda: Any = torch.cuda, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._cuda = cuda
+        self._clock = clock
+
+    def launched(self, run: Run, rotate: Rotate, effort: Effort) -> Timing:
+        """Time a pass launched kernel by kernel, and what launching it took the host."""
+        for turn in range(WARM_UPS):
+            rotate(turn)
+            run()
+        return self._timed_alone(run, rotate, effort)
+
+    def captured(self, run: Run, rotate: Rotate, effort: Effort) -> Timing:
+        """Time the replay of a pass."""
+        side = self._cuda.Stream()
+        side.wait_stream(self._cuda.current_stream())
+        with self._cuda.stream(side):
+            for turn in range(WARM_UPS):
+                rotate(turn)
+                run()
+        self._cuda.current_stream().wait_stream(side)
+        self._cuda.synchronize()
+        graph = self._cuda.CUDAGraph()
+        with self._cuda.graph(graph):
+            run()
+        for turn in range(WARM_UPS):
+            rotate(turn)
+            graph.replay()
+        timing = self._timed_in_line(graph.replay, rotate, effort)
+        graph.reset()
+        return timing
+
+    def host(self, run: Run, runs: int = FEWEST) -> float:
+        """Return the median wall seconds, the device idle before and after."""
+        run()
+        seconds = []
+        for _ in range(runs):
+            self._cuda.synchronize()
+            start = self._clock()
+            run()
+            self._cuda.synchronize()
+            seconds.append(self._clock() - start)
+        return float(np.median(seconds))
+
+    def _timed_alone(self, run: Run, rotate: Rotate, effort: Effort) -> Timing:
+        seconds: list[float] = []
+        launches: list[float] = []
+        while _goes_on(seconds, effort):
+            rotate(len(seconds))
+            self._cuda.synchronize()
+            before, after = self._events()
+            before.record()
+            start = self._clock()
+            run()
+            launches.append(self._clock() - start)
+            after.record()
+            self._cuda.synchronize()
+            seconds.append(before.elapsed_time(after) / 1000)
+        return Timing.of(seconds, launches)
+
+    def _timed_in_line(self, run: Run, rotate: Rotate, effort: Effort) -> Timing:
+        seconds: list[float] = []
+        while _goes_on(seconds, effort):
+            waiting: list[tuple[Any, Any]] = []
+            for _ in range(min(FEWEST, effort.repeats - len(seconds))):
+                rotate(len(seconds) + len(waiting))
+                before, after = self._events()
+                before.record()
+                run()
+                after.record()
+                waiting.append((before, after))
+            self._cuda.synchronize()
+            seconds += [before.elapsed_time(after) / 1000 for before, after in waiting]
+        return Timing.of(seconds)
+
+    def _events(self) -> tuple[Any, Any]:
+        return self._cuda.Event(enable_timing=True), self._cuda.Event(enable_timing=True)
+
+
+def _goes_on(seconds: list[float], effort: Effort) -> bool:
+    if len(seconds) < min(FEWEST, effort.repeats):
+        return True
+    return len(seconds) < effort.repeats and sum(seconds) < effort.seconds
+
+
+def timer_for(device: torch.device) -> Timer:
+    """Return the timer of a device."""
+    return CudaTimer() if device.type == "cuda" else HostTimer()
