@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def tape(arguments: argparse.Namespace) -> Recorded:
     """Return the recording that the arguments ask for, read from its file where that is complete already."""
-    from profiler.acceptance.parts import Parts, same_settings
+    from profiler.acceptance.parts import same_settings
     from profiler.acceptance.prompts import read_prompts
     from profiler.acceptance.tape_file import read_tape, write_tape
 
@@ -77,17 +77,18 @@ def tape(arguments: argparse.Namespace) -> Recorded:
         same_settings(there.about.get("settings", {}), wanted, str(out))
         return there
     require_extra()
-    parts = Parts(out, settings.told())
-    write_tape(out, _record(settings, arguments, wanted, prompts, parts))
+    recorded, parts = _record(settings, arguments, wanted, prompts)
+    write_tape(out, recorded)
     parts.remove()
     return read_tape(out)
 
 
 def _record(
-    settings: Settings, arguments: argparse.Namespace, wanted: dict[str, Any], prompts: list[Prompt], parts: Parts
-) -> Recorded:
+    settings: Settings, arguments: argparse.Namespace, wanted: dict[str, Any], prompts: list[Prompt]
+) -> tuple[Recorded, Parts]:
     from profiler.acceptance.assemble import assemble
     from profiler.acceptance.pair import encoder, load_pair, tasks
+    from profiler.acceptance.parts import Parts
     from profiler.acceptance.record import Recorder
 
     pair = load_pair(settings, arguments.device)
@@ -102,9 +103,10 @@ def _record(
         settings.seed,
         arguments.batch,
     )
+    parts = Parts(arguments.out, settings.told())
     rows = recorder.record(work, parts)
     about = _about(settings, wanted, arguments.device)
-    return assemble(rows, about, lookup=settings.drafter == "lookup")
+    return assemble(rows, about, lookup=settings.drafter == "lookup"), parts
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:

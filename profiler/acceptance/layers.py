@@ -62,5 +62,5 @@ class LayerSearch:
             agreement, layer = tried[0]
             chosen = (*chosen, -layer)
             steps.append((tuple(sorted(chosen)), agreement))
-            candidates = [-each for _, each in tried[1 : SHORTLIST + count if step == 0 else None]]
+            candidates = [-each for _, each in tried[1 : SHORTLIST + 1]]
         return steps

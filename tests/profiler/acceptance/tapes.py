@@ -1,0 +1,59 @@
+"""Recordings made by hand, or drawn from a known law."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from profiler.acceptance.tape_file import Recorded
+from specsim.request import Floats
+
+ABOUT: dict[str, Any] = {
+    "format": 1,
+    "target": "big",
+    "draft": "small",
+    "drafter": "separate",
+    "temperature": 0.0,
+    "proposals": 3,
+    "versions": {},
+    "date": "2026-01-01",
+    "hardware": "none",
+}
+
+
+def tape_of(
+    category: Any, sequence: Any, position: Any, path: Any, confidence: Floats, rank: Any, names: tuple[str, ...]
+) -> Recorded:
+    """Return a recording of these columns, the target as sure as the draft."""
+    return Recorded(
+        ABOUT | {"proposals": confidence.shape[1]},
+        names,
+        np.asarray(category),
+        np.asarray(sequence),
+        np.asarray(position),
+        np.asarray(path),
+        confidence,
+        np.asarray(rank),
+        confidence,
+        np.full(len(confidence), np.nan),
+    )
+
+
+def small_tape() -> Recorded:
+    """Return two texts of two categories, one row of them off the path."""
+    confidence = np.array([[0.5, 0.25, 0.125], [0.75, 0.125, 0.0], [1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.25, 0.25, 0.0]])
+    columns = [0, 0, 0, 1, 1], [0, 0, 0, 4, 4], [0, 1, 2, 0, 1], [-1, -1, -1, -1, 2]
+    return tape_of(*columns, confidence, [0, 3, 1, 2, 3], ("chat", "code"))
+
+
+def drawn_tape(
+    rng: np.random.Generator, *, sequences: int, tokens: int, confidence: Floats, name: str = "chat"
+) -> Recorded:
+    """Return calibrated independent rows: top-1 confidence drawn from `confidence`, the rest halving behind it."""
+    top = rng.choice(confidence, size=(sequences, tokens))
+    rows = np.stack((top, (1 - top) * np.minimum(0.5, top), np.zeros_like(top)), axis=-1).reshape(-1, 3)
+    luck = rng.random(len(rows))[:, None]
+    rank = (luck >= np.cumsum(rows, axis=1)).sum(axis=1)
+    sequence, position = np.divmod(np.arange(len(rows)), tokens)
+    return tape_of(np.zeros(len(rows), int), sequence, position, np.full(len(rows), -1), rows, rank, (name,))

@@ -1,0 +1,213 @@
+"""The command from prompts to a validated file: resuming, and each mistake in one line."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+made = pytest.importorskip("tests.profiler.acceptance.made", reason="needs torch", exc_type=ImportError)
+
+from profiler.acceptance.command import add_arguments, run  # noqa: E402
+from profiler.acceptance.record import Recorder  # noqa: E402
+from profiler.acceptance.tape_file import Recorded, read_tape  # noqa: E402
+from specsim.errors import SpecsimError  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    made.model_folder(folder / "target", layers=3, seed=3)
+    made.model_folder(folder / "draft", layers=1, seed=4)
+    made.model_folder(folder / "other_words", layers=1, seed=4, first="v")
+    made.model_folder(folder / "fewer_words", layers=1, seed=4, words=40)
+    made.prompt_file(folder / "prompts.jsonl")
+    return folder
+
+
+def words(models: Path, out: Path, *more: str, drafter: str = "skip") -> list[str]:
+    kind = {"skip": ["--skip-layers", "2"], "separate": ["--draft", str(models / "draft")], "lookup": []}[drafter]
+    fixed = ["--dtype", "float64", "--tokens", "20", "--batch", "2", "--out", str(out)]
+    given = ["--target", str(models / "target"), "--prompts", str(models / "prompts.jsonl"), "--drafter", drafter]
+    return [*given, *kind, *fixed, *more]
+
+
+def command(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return run(parser.parse_args(arguments))
+
+
+def recorded(models: Path, out: Path, *more: str, drafter: str = "skip") -> Recorded:
+    assert command(words(models, out, *more, drafter=drafter)) == 0
+    return read_tape(out)
+
+
+def columns(tape: Recorded) -> dict[str, np.ndarray]:
+    names = ("category", "sequence", "position", "path", "confidence", "rank", "target_probability", "overlap")
+    return {name: getattr(tape, name) for name in names}
+
+
+@pytest.mark.parametrize("drafter", ["skip", "separate", "lookup"])
+def test_a_recording_holds_every_text_and_says_what_it_is(drafter: str, models: Path, tmp_path: Path) -> None:
+    out = tmp_path / "tape.parquet"
+    tape = recorded(models, out, drafter=drafter)
+    assert tape.categories == ("chat", "code")
+    assert tape.about["sequences"] == {"chat": 3, "code": 3}
+    assert tape.about["tokens"] == {
+        name: int((tape.on_path & (tape.category == code)).sum()) for code, name in enumerate(tape.categories)
+    }
+    for code in (0, 1):
+        for sequence in range(3):
+            mine = tape.on_path & (tape.category == code) & (tape.sequence == sequence)
+            assert tape.position[mine].tolist() == list(range(mine.sum()))
+            assert 1 <= mine.sum() <= 20
+    assert {1} <= set(tape.path[~tape.on_path].tolist()) <= {1, 2, 3}
+    assert tape.about["target"] == "target"
+    assert tape.about["draft"] == ("draft" if drafter == "separate" else "target")
+    assert str(tmp_path) not in json.dumps(tape.about)
+    assert not out.with_name("tape.parquet.parts").exists()
+
+
+def test_a_lookups_confidence_is_its_measured_acceptance(models: Path, tmp_path: Path) -> None:
+    tape = recorded(models, tmp_path / "tape.parquet", drafter="lookup")
+    for code in (0, 1):
+        mine = tape.on_path & (tape.category == code)
+        for value in np.unique(tape.confidence[mine, 0]):
+            same = mine & (tape.confidence[:, 0] == value)
+            assert value == pytest.approx((tape.rank[same] == 0).mean(), abs=1e-3)
+    assert not tape.confidence[:, 1:].any()
+    assert 0 < (tape.rank[tape.on_path] == 0).mean() < 1
+
+
+def test_a_drafter_that_skips_nothing_of_weight_agrees_more(models: Path, tmp_path: Path) -> None:
+    """The target itself as its own separate draft proposes every token."""
+    arguments = words(models, tmp_path / "tape.parquet", drafter="separate")
+    arguments[arguments.index("--draft") + 1] = str(models / "target")
+    assert command(arguments) == 0
+    tape = read_tape(tmp_path / "tape.parquet")
+    assert (tape.rank[tape.on_path] == 0).all()
+    assert np.allclose(tape.overlap[tape.on_path], 1.0, atol=1e-6)
+
+
+def test_sampled_targets_and_drafts_are_recorded_as_chains(models: Path, tmp_path: Path) -> None:
+    tape = recorded(models, tmp_path / "tape.parquet", "--temperature", "0.8", "--draft-sampling", drafter="separate")
+    assert tape.proposals == 1
+    on = tape.on_path
+    error = np.sqrt((tape.overlap[on] * (1 - tape.overlap[on])).sum()) / on.sum()
+    assert abs((tape.rank[on] == 0).mean() - tape.overlap[on].mean()) < 4 * error
+
+
+def test_a_stopped_recording_goes_on_where_it_was(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = recorded(models, tmp_path / "whole.parquet", "--temperature", "0.8")
+    out, done, before = tmp_path / "tape.parquet", [], Recorder.rows
+
+    def stopping(self: Recorder, batch):
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(batch)
+        return before(self, batch)
+
+    monkeypatch.setattr(Recorder, "rows", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        recorded(models, out, "--temperature", "0.8")
+    assert not out.exists()
+    assert len(list(out.with_name("tape.parquet.parts").glob("*.npz"))) == 2
+    (out.with_name("tape.parquet.parts") / "000001.npz").write_bytes(b"half a file")
+    again = []
+    monkeypatch.setattr(Recorder, "rows", lambda self, batch: again.append(batch) or before(self, batch))
+    tape = recorded(models, out, "--temperature", "0.8")
+    assert len(again) == 3
+    assert not {task.text for batch in again for task in batch} & {task.text for task in done[0]}
+    for name, column in columns(whole).items():
+        assert np.array_equal(column, columns(tape)[name], equal_nan=True), name
+
+
+def test_a_complete_recording_is_not_made_again(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded(models, tmp_path / "tape.parquet")
+    monkeypatch.setattr(Recorder, "rows", lambda self, batch: pytest.fail("recorded again"))
+    recorded(models, tmp_path / "tape.parquet")
+
+
+def refused(arguments: list[str]) -> str:
+    with pytest.raises(SpecsimError) as caught:
+        command(arguments)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_file_of_other_settings_is_not_overwritten(models: Path, tmp_path: Path) -> None:
+    out = tmp_path / "tape.parquet"
+    recorded(models, out, "--limit", "1")
+    assert "limit 1, not 2" in refused(words(models, out, "--limit", "2"))
+    assert "tokens 20, not 21" in refused(words(models, out, "--limit", "1", "--tokens", "21"))
+    out.write_bytes(b"something else")
+    assert "cannot be read as Parquet" in refused(words(models, out))
+    assert out.read_bytes() == b"something else"
+
+
+def test_parts_of_other_settings_are_not_continued(models: Path, tmp_path: Path) -> None:
+    out = tmp_path / "tape.parquet"
+    folder = tmp_path / "tape.parquet.parts"
+    folder.mkdir()
+    (folder / "settings.json").write_text('{"target": "another"}')
+    assert "tape.parquet.parts: holds a recording with target 'another'" in refused(words(models, out))
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--skip-layers", "7"], "[7] are not some of the layers 0 to 2"),
+        (["--skip-layers", "0,1,2"], "are not some of the layers 0 to 2"),
+        (["--skip-layers", "x"], "--skip-layers: 'x' is not made of whole numbers"),
+        (["--skip-layers", ""], "--skip-layers goes with --drafter skip"),
+        (["--drafter", "sepparate"], "did you mean 'separate'?"),
+        (["--drafter", "medusa"], "no weights of a draft head"),
+        (["--draft", "x"], "--draft goes with --drafter separate"),
+        (["--draft-sampling", "--width", "3"], "a sampled draft is a chain; expected --width 1"),
+        (["--width", "0"], "--width: 0 is not between 1 and 64"),
+        (["--temperature", "nan"], "--temperature: nan is not between 0 and 10"),
+        (["--tokens", "0"], "--tokens: 0 is not between"),
+        (["--batch", "0"], "--batch 0: expected"),
+        (["--lookup-ngrams", "3:2"], "--lookup-ngrams: 3 is not between 1 and 2"),
+        (["--longest-prompt", "1"], "no prompt is at most 1 tokens long"),
+        (["--device", "tpu"], "device 'tpu' is unknown"),
+        (["--dtype", "float8"], "dtype 'float8' is unknown"),
+        (["--target", "./nowhere"], "model './nowhere': no such folder"),
+        (["--categories", "poetry"], "category 'poetry' is in none of the prompt files"),
+    ],
+)
+def test_a_mistake_is_one_line(more: list[str], said: str, models: Path, tmp_path: Path) -> None:
+    assert said in refused(words(models, tmp_path / "tape.parquet", *more))
+    assert not (tmp_path / "tape.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    ("draft", "said"), [("other_words", "token 'w10' is 10 against none"), ("fewer_words", "61 tokens against 40")]
+)
+def test_other_vocabularies_are_refused(draft: str, said: str, models: Path, tmp_path: Path) -> None:
+    arguments = words(models, tmp_path / "tape.parquet", drafter="separate")
+    arguments[arguments.index("--draft") + 1] = str(models / draft)
+    assert said in refused(arguments)
+
+
+def test_no_cuda_and_no_network_are_one_line(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert "no CUDA GPU" in refused(words(models, tmp_path / "t.parquet", "--device", "cuda"))
+    monkeypatch.setattr("profiler.models._hub_resolves", lambda: False)
+    said = refused(words(models, tmp_path / "t.parquet", "--target", "nobody/nothing"))
+    assert "tokenizer 'nobody/nothing' cannot be loaded" in said
+    assert "cannot be reached" in said
+
+
+def test_a_missing_extra_is_one_line(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("profiler.models.find_spec", lambda name: None if name == "torch" else name)
+    said = refused(words(models, tmp_path / "tape.parquet"))
+    assert said == 'specsim profile needs torch: pip install "specsim[profiler]"'

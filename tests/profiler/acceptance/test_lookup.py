@@ -1,0 +1,117 @@
+"""Prompt lookup against a brute-force search and against transformers' own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from profiler.acceptance.lookup import NOTHING, Found, lookups
+
+
+def brute(text: list[int], fewest: int, most: int) -> Found:
+    """Return what followed the longest, then earliest, match of the end of `text` within it."""
+    for length in range(min(most, len(text) - 1), fewest - 1, -1):
+        for start in range(len(text) - length):
+            if text[start : start + length] == text[-length:]:
+                return Found(text[start + length], length)
+    return Found(NOTHING, 0)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.integers(0, 3), min_size=2, max_size=30),
+    st.integers(1, 4),
+    st.integers(0, 4),
+    st.data(),
+)
+def test_lookups_equal_a_search_from_scratch(text: list[int], fewest: int, more: int, data: st.DataObject) -> None:
+    first, most = data.draw(st.integers(1, len(text) - 1)), fewest + more
+    on, off = lookups(np.array(text), first, fewest, most)
+    assert on == [brute(text[:index], fewest, most) for index in range(first, len(text))]
+    for place, index in enumerate(range(first, len(text))):
+        proposed = on[place - 1].token if place else NOTHING
+        if proposed in (NOTHING, text[index - 1]):
+            assert off[place] is None
+        else:
+            assert off[place] == brute([*text[: index - 1], proposed], fewest, most)
+
+
+def test_a_match_right_after_itself_proposes_the_same_token_again() -> None:
+    assert lookups(np.array([7, 7, 7]), 2, 1, 8)[0] == [Found(7, 1)]
+
+
+def rows_of(model, prompt, tokens: int, fewest: int, most: int):
+    made = pytest.importorskip("tests.profiler.acceptance.made", reason="needs torch", exc_type=ImportError)
+    from profiler.acceptance.lookup_drafter import LookupDrafter
+    from profiler.acceptance.network import network
+
+    text = made.written(model, [prompt], tokens=tokens)[0]
+    drafter = LookupDrafter(network(model, "tiny"), made.WORDS, 0.0, 8, fewest, most, 1)
+    return text, drafter.rows(made.torch.tensor(prompt), text, np.uint64(0))
+
+
+def repeating(made):
+    """Return a model and a prompt whose greedy text falls into a cycle after a while."""
+    return made.llama(seed=10), [5, 6, 7, 8, 5, 6, 7, 9, 5, 6]
+
+
+@pytest.mark.torch
+def test_rows_hold_matches_ranks_and_the_targets_probability() -> None:
+    made = pytest.importorskip("tests.profiler.acceptance.made", reason="needs torch", exc_type=ImportError)
+    model, prompt = repeating(made)
+    text, rows = rows_of(model, prompt, 40, 1, 4)
+    tokens, on = text.tokens.tolist(), rows.path < 0
+    for position, token in enumerate(tokens):
+        found = brute([*prompt, *tokens[:position]], 1, 4)
+        assert rows.match[position] == found.match
+        assert rows.rank[position] == (0 if found.token == token else 8)
+        assert rows.confidence[position].tolist() == [float(found.match > 0)] + [0.0] * 7
+        p = np.exp(made.logits(model, [*prompt, *tokens[:position]])[-1])
+        expected = p[found.token] / p.sum() if found.match else 0.0
+        assert rows.target_probability[position, 0] == pytest.approx(expected)
+    assert 0 < (rows.rank[on] == 0).sum() < len(tokens)
+    assert np.isnan(rows.overlap).all()
+
+
+def room(text: list[int]) -> int:
+    """Return how many known tokens follow the longest, then earliest, match: transformers proposes no more."""
+    for length in range(len(text) - 1, 0, -1):
+        for start in range(len(text) - length):
+            if text[start : start + length] == text[-length:]:
+                return len(text) - start - length
+    return 0
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("length", [1, 4])
+def test_prompt_lookup_decoding_accepts_what_the_tape_says(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Matches of any length: then looking up again at each token proposes what the one match goes on with.
+
+    Where that match runs into the end of the text, transformers stops; ours reads on in its own proposals.
+    """
+    made = pytest.importorskip("tests.profiler.acceptance.made", reason="needs torch", exc_type=ImportError)
+    from transformers.generation import candidate_generator
+
+    model, prompt = repeating(made)
+    text, rows = rows_of(model, prompt, 60, 1, 99)
+    right, tokens = rows.rank[rows.path < 0] == 0, text.tokens.tolist()
+    expected, position = [], 0
+    while position < len(right):
+        most = min(length, room([*prompt, *tokens[:position]]))
+        expected.append(int(np.argmin(np.append(right[position : position + most], False))))
+        position += expected[-1] + 1
+    runs: list[int] = []
+    kind = candidate_generator.PromptLookupCandidateGenerator
+    monkeypatch.setattr(kind, "update_candidate_strategy", lambda self, ids, scores, matched: runs.append(int(matched)))
+    model.generate(
+        made.torch.tensor([prompt]),
+        prompt_lookup_num_tokens=length,
+        max_matching_ngram_size=99,
+        max_new_tokens=len(right),
+        do_sample=False,
+    )
+    assert runs == expected
+    assert sum(runs) > 15
+    assert 0 in runs

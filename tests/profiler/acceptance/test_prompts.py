@@ -1,0 +1,89 @@
+"""Prompt files: every published layout, each mistake in one line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from profiler.acceptance.prompts import read_prompts
+from specsim.errors import SpecsimError
+
+
+def lines(path: Path, *records: object) -> Path:
+    text = "\n".join(json.dumps(each) for each in records) + "\n"
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return path
+
+
+@pytest.mark.parametrize(
+    ("record", "category", "part"),
+    [
+        ({"task_id": "H/0", "prompt": "def f(x):", "entry_point": "f", "test": ""}, "code", "def f(x):"),
+        ({"task_id": 1, "text": "Add two numbers.", "code": "x"}, "code", "Add two numbers."),
+        ({"question": "How many?", "answer": "3"}, "math", "How many?"),
+        ({"question_id": 1, "category": "rag", "turns": ["one", "two"]}, "rag", "one"),
+        ({"question_id": 1, "category": "summarization", "turns": ["long"]}, "summarisation", "long"),
+        ({"question_id": 1, "category": "math_reasoning", "turns": ["2+2"]}, "math", "2+2"),
+        ({"question_id": 1, "category": "humanities", "turns": ["why"]}, "chat", "why"),
+        ({"category": "mine", "prompt": "say it"}, "mine", "say it"),
+    ],
+)
+def test_known_layouts_are_read(record: dict[str, object], category: str, part: str, tmp_path: Path) -> None:
+    found = read_prompts([lines(tmp_path / "a.jsonl.gz", record)])
+    assert [(each.category, each.sequence) for each in found] == [(category, 0)]
+    assert part in found[0].text
+    assert "two" not in found[0].text or part != "one"
+
+
+def test_files_take_turns_and_a_text_comes_once(tmp_path: Path) -> None:
+    def file(name: str, *texts: str) -> Path:
+        return lines(tmp_path / name, *({"category": "c", "prompt": text} for text in texts))
+
+    found = read_prompts([file("a.jsonl", "1", "2", "3"), file("b.jsonl", "4", "1")])
+    assert [each.text for each in found] == ["1", "4", "2", "3"]
+    assert [each.sequence for each in found] == [0, 1, 2, 3]
+
+
+def test_only_the_wanted_categories(tmp_path: Path) -> None:
+    path = lines(tmp_path / "a.jsonl", {"category": "a", "prompt": "x"}, {"category": "b", "prompt": "y"})
+    assert [each.category for each in read_prompts([path], ["b"])] == ["b"]
+    with pytest.raises(SpecsimError, match=r"category 'bb' is in none of the prompt files; did you mean 'b'\?"):
+        read_prompts([path], ["bb"])
+
+
+def test_a_line_separator_inside_a_text_is_part_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"category": "a", "prompt": "x\u2028y"}\n', "utf-8")
+    assert read_prompts([path])[0].text == "x\u2028y"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "a.jsonl: holds no prompt"),
+        (b"\n \n", "a.jsonl: holds no prompt"),
+        (b'{"category": "a", "prompt": "x"}\n{', "a.jsonl: line 2: is not JSON"),
+        (b"[1]\n", "a.jsonl: line 1: expected"),
+        (b'{"prompt": "x"}\n', "a.jsonl: line 1: expected"),
+        (b'{"category": "a", "prompt": ""}\n', "a.jsonl: line 1: category and prompt"),
+        (b'{"category": 3, "prompt": "x"}\n', "a.jsonl: line 1: category and prompt"),
+        (b'{"question_id": 1, "category": "rag", "turns": []}\n', "a.jsonl: line 1: a known benchmark's keys"),
+        (b"\xff\xfe", "a.jsonl: cannot be read"),
+    ],
+)
+def test_a_bad_file_is_one_line(content: bytes, said: str, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(content)
+    with pytest.raises(SpecsimError, match=said) as caught:
+        read_prompts([tmp_path / "a.jsonl"])
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_or_broken_archive_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl.gz").write_bytes(b"not gzip")
+    with pytest.raises(SpecsimError, match="cannot be read"):
+        read_prompts([tmp_path / "a.jsonl.gz"])
+    with pytest.raises(SpecsimError, match="no such prompt file; did you mean"):
+        read_prompts([tmp_path / "a.json"])

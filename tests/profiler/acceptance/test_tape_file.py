@@ -1,0 +1,131 @@
+"""The file goes out and comes back; a reader that needs no torch refuses what is not a recording."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from profiler.acceptance.tape_file import Recorded, read_tape, schema, write_tape
+from specsim.errors import SpecsimError
+from tests.profiler.acceptance.tapes import small_tape
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    tape = small_tape()
+    write_tape(tmp_path / "a.parquet", tape)
+    back = read_tape(tmp_path / "a.parquet")
+    assert back.about == tape.about
+    assert back.categories == tape.categories
+    for name in ("category", "sequence", "position", "path", "rank"):
+        assert np.array_equal(getattr(back, name), getattr(tape, name))
+    assert np.allclose(back.confidence, tape.confidence, atol=1e-3)
+    assert np.allclose(back.target_probability, tape.target_probability, atol=1e-3)
+    assert np.array_equal(back.overlap, tape.overlap.astype(np.float32), equal_nan=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
+
+
+def test_the_simulator_reads_it(tmp_path: Path) -> None:
+    from specsim.world.recorded import recorded_tape, recording_from_mapping
+
+    tape = small_tape()
+    write_tape(tmp_path / "a.parquet", tape)
+    mapping = {"path": "a.parquet", "categories": {"default": "chat"}}
+    recording = recording_from_mapping(mapping, "mine.yaml", tmp_path)
+    drawn = recorded_tape(recording, ["anything"], np.zeros(3, dtype=np.int64), np.arange(3), 0)
+    assert drawn.width == tape.proposals
+
+
+def test_reading_needs_no_torch() -> None:
+    code = "import sys; sys.modules['torch'] = None; import profiler.acceptance.tape_file"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+Change = Callable[[Recorded], Recorded]
+
+
+def changed(name: str, row: int, value: object) -> Change:
+    def change(tape: Recorded) -> Recorded:
+        column = getattr(tape, name).copy()
+        column[row] = value
+        return replace(tape, **{name: column})
+
+    return change
+
+
+def swapped(tape: Recorded) -> Recorded:
+    order = np.arange(len(tape))
+    order[[0, 1]] = 1, 0
+    columns = ("category", "sequence", "position", "path", "confidence", "rank", "target_probability", "overlap")
+    return replace(tape, **{name: getattr(tape, name)[order] for name in columns})
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (changed("confidence", 0, [2.0, 0.1, 0.0]), "confidence: expected probabilities"),
+        (changed("confidence", 0, [np.nan] * 3), "confidence: expected probabilities"),
+        (changed("confidence", 0, [0.1, 0.2, 0.0]), "confidence: expected the likeliest first"),
+        (changed("target_probability", 0, [-0.5, 0.0, 0.0]), "target_probability: expected probabilities"),
+        (changed("rank", 0, 4), "rank: expected 0 to 3"),
+        (changed("rank", -1, 0), "rank: expected 3 off the path"),
+        (changed("position", 0, -1), "position: expected 0 or more"),
+        (changed("path", -1, 4), "path: expected -1 or 1 to 3"),
+        (swapped, "expected them sorted"),
+    ],
+)
+def test_a_row_that_cannot_be_is_refused(change: Change, said: str, tmp_path: Path) -> None:
+    write_tape(tmp_path / "a.parquet", change(small_tape()))
+    with pytest.raises(SpecsimError, match=said) as caught:
+        read_tape(tmp_path / "a.parquet")
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_are_no_recordings_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    write_tape(path, small_tape())
+    table = pq.read_table(path)
+
+    def said(content: pa.Table) -> str:
+        pq.write_table(content, path)
+        with pytest.raises(SpecsimError) as caught:
+            read_tape(path)
+        return str(caught.value)
+
+    about = json.loads(table.schema.metadata[b"specsim"])
+    assert "is no recording" in said(table.replace_schema_metadata({}))
+    newer = {b"specsim": json.dumps(about | {"format": 9}).encode()}
+    assert "is not of format 1" in said(table.replace_schema_metadata(newer))
+    short = {b"specsim": json.dumps({key: about[key] for key in about if key != "drafter"}).encode()}
+    assert "metadata lacks 'drafter'" in said(table.replace_schema_metadata(short))
+    assert "columns or their types" in said(table.drop_columns(["rank"]))
+    assert "holds no rows" in said(table.slice(0, 0))
+    with pytest.raises(SpecsimError, match=r"no such recording; did you mean '.*a.parquet'"):
+        read_tape(tmp_path / "b.parquet")
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SpecsimError, match="cannot be written"):
+        write_tape(tmp_path / "file" / "a.parquet", small_tape())
+
+
+def test_the_schema_is_the_one_agreed() -> None:
+    assert schema(8).names == [
+        "category",
+        "sequence",
+        "position",
+        "path",
+        "confidence",
+        "rank",
+        "target_probability",
+        "overlap",
+    ]
