@@ -78,7 +78,7 @@ class _Plan:
 def _plan(arguments: argparse.Namespace) -> _Plan:
     import torch
 
-    from profiler.attention import best_kernel
+    from profiler.attention_check import working_kernel
     from profiler.latency.all_reduce import check_link
     from profiler.latency.hardware import hardware
     from profiler.latency.sweep import Setting
@@ -94,7 +94,7 @@ def _plan(arguments: argparse.Namespace) -> _Plan:
     if arguments.grid is not None:
         grid = read_grid(arguments.grid, grid)
     about = hardware(device)
-    kernel = best_kernel(device) if arguments.attention == "auto" else arguments.attention
+    kernel = working_kernel(arguments.attention, device=device, dtype=dtype)
     setting = Setting(device, dtype, kernel, grid, arguments.tp, arguments.link, about.cache_bytes)
     facts = {
         "target": subjects["target"].name,

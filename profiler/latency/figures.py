@@ -30,8 +30,7 @@ def draw(choices: dict[str, Choice], mapping: dict[str, Any], folder: Path, name
         figure = Figure(figsize=(10, 4.6), layout="constrained")
         for axes, (role, choice) in zip(figure.subplots(1, 2), choices.items(), strict=True):
             panel(axes, choice, mapping, role)
-            axes.set_xscale("log")
-            axes.set_yscale("log")
+            _log_scales(axes)
             axes.grid(alpha=0.25, which="major")
             axes.set_title(f"{role}: {mapping[role]['name']}", fontsize=10)
         figure.suptitle(f"{name}, {mapping['form']}", fontsize=11)
@@ -39,6 +38,20 @@ def draw(choices: dict[str, Choice], mapping: dict[str, Any], folder: Path, name
         figure.savefig(path, dpi=130)
         drawn.append(path)
     return drawn
+
+
+def _log_scales(axes: Any) -> None:
+    """Both axes logarithmic, with plain numbers at as many ticks as the span has room for."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    for axis, (low, high) in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
+        decades = np.log10(high / low)
+        subs = (1, 2, 3, 4, 5, 6, 8) if decades < 1 else (1, 2, 5) if decades < 3 else (1,)
+        axis.set_major_locator(LogLocator(subs=subs))
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter(NullFormatter())
 
 
 def _predicted(axes: Any, choice: Choice, mapping: dict[str, Any], _: str) -> None:

@@ -71,29 +71,31 @@ class Grid:
         yield from (Point("prefill", 1, behind, chunk) for chunk in self.chunks for behind in self.behind)
 
 
+# On a GPU every combination of rows and padded queries is a kernel to compile, so rows are few; 3 and 20 rows and trees
+# of 7 fall between captured sizes.
 FULL = Grid(
-    requests=(1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256),
-    contexts=(128, 512, 1024, 2048, 4096),
-    trees=(2, 4, 8, 16, 32),
-    chunks=(32, 64, 128, 256, 384, 512, 768, 1024, 2048, 4096),
-    behind=(0, 1024, 4096),
-    beside=(8, 32, 64),
-    leaves=(1, 3, 8),
-    catchup=(2, 4, 8),
+    requests=(1, 3, 8, 20, 48, 64, 128, 256),
+    contexts=(128, 1024, 4096),
+    trees=(4, 7, 16),
+    chunks=(64, 128, 256, 512, 1024, 2048, 4096),
+    behind=(0, 2048),
+    beside=(8, 64),
+    leaves=(1, 3),
+    catchup=(3,),
     max_batched_tokens=4096,
     max_context_tokens=2**18,
     repeats=20,
     seconds=0.5,
 )
 QUICK = Grid(
-    requests=(1, 8, 64),
-    contexts=(512, 2048),
+    requests=(1, 32),
+    contexts=(128, 1024, 4096),
     trees=(8,),
-    chunks=(128, 512, 2048),
+    chunks=(64, 256, 2048),
     behind=(0,),
     beside=(32,),
-    leaves=(1, 4),
-    catchup=(4,),
+    leaves=(2,),
+    catchup=(3,),
     max_batched_tokens=2048,
     max_context_tokens=2**17,
     repeats=10,

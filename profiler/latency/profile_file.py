@@ -118,7 +118,7 @@ def _coefficients(fitted: Fitted) -> dict[str, float | int]:
 def _knee(choice: Choice, facts: dict[str, Any]) -> dict[str, float | None]:
     """Return where the fitted roofline bends, beside compute over bandwidth as measured on the device."""
     return {
-        "fitted": choice.roofline.fitted.form.knee_tokens,
+        "fitted": choice.roofline.fitted.form.knee_tokens or None,
         "compute_over_bandwidth": facts["knee_tokens"],
     }
 
@@ -135,7 +135,7 @@ def _provenance(path: Path, facts: dict[str, Any], samples: list[Sample]) -> dic
         "hardware": facts["hardware"],
         "driver": facts["driver"],
         "versions": f"torch {facts['torch']}, transformers {facts['transformers']}, specsim {facts['specsim']}",
-        "attention": facts["attention"],
+        "attention": f"{facts['attention']}, within {max(facts['attention_error'].values()):.1g} of SDPA in float64",
         "sm_clock_mhz": f"{min(clocks):.0f} to {max(clocks):.0f}" if clocks else "not read",
         "ceilings": f"{facts['flops_per_s'] / 1e12:.4g} TFLOP/s, {facts['bytes_per_s'] / 1e9:.4g} GB/s",
     }

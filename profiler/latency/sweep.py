@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from profiler.attention import page_tokens
+from profiler.attention_check import checked_error
 from profiler.forward import Forward
 from profiler.latency.grids import Grid
 from profiler.latency.hardware import Clocks
@@ -139,7 +141,7 @@ def sizes(shape: ModelShape, subjects: dict[str, Subject], role: str, dtype: tor
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Everything a sweep needs; past `deadline` (of `clock`) no point is begun."""
+    """Everything a sweep needs; past `deadline` (of `clock`) no further point is begun."""
 
     subjects: dict[str, Subject]
     setting: Setting
@@ -149,28 +151,31 @@ class Sweep:
     clock: Callable[[], float] = time.monotonic
 
     def run(self) -> bool:
-        """Measure what the samples lack; return whether nothing is left."""
+        """Measure what the samples lack, one point at least; return whether nothing is left."""
+        started = False
         for role in ROLES:
             work = left_to_do(role, self.setting.grid, self.timer, self.file)
             if not work:
                 continue
-            if self.clock() > self.deadline:
+            if started and self.clock() > self.deadline:
                 return False
+            started = True
             try:
                 finished = self._measure(role, work)
             finally:
                 self.file.write()
+                release(self.setting.device)
             if not finished:
                 return False
         return True
 
     def _measure(self, role: str, work: list[Left]) -> bool:
         bench = self._bench(role, [left.point for left in work])
-        for left in _shown(work, f"{role} {bench.whole.name}"):
-            if self.clock() > self.deadline:
-                return False
+        for done, left in enumerate(_shown(work, f"{role} {bench.whole.name}"), start=1):
             for sample in bench.samples(left.point, left.modes):
                 self.file.add(sample)
+            if self.clock() > self.deadline and done < len(work):
+                return False
         return True
 
     def _bench(self, role: str, points: Sequence[Point]) -> Bench:
@@ -178,6 +183,10 @@ class Sweep:
         gpus = setting.tp if role == "target" else 1
         model, part, whole = build(self.subjects[role], gpus, setting)
         self.file.facts.setdefault("models", {})[role] = sizes(whole, self.subjects, role, setting.dtype)
+        error = checked_error(
+            setting.kernel, part.heads, part.kv_heads, part.head_dim, device=setting.device, dtype=setting.dtype
+        )
+        self.file.facts.setdefault("attention_error", {})[role] = error
         forward = Forward(model, part, pool_pages(points, part, setting), setting.kernel)
         forward.cache.fill(seed=1)
         return Bench(
@@ -191,6 +200,14 @@ class Sweep:
             link=setting.link,
             gpus=gpus,
         )
+
+
+def release(device: torch.device) -> None:
+    """Give a model's memory back before the next is built."""
+    gc.collect()
+    if device.type == "cuda":
+        torch._dynamo.reset()
+        torch.cuda.empty_cache()
 
 
 def _shown(work: list[Left], label: str) -> Iterator[Left]:

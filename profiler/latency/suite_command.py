@@ -1,0 +1,111 @@
+"""``specsim profile suite``: a list of pairs, profiled one after the other, in calls of a few minutes that resume."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from profiler.cli import Parser
+from profiler.latency import command
+from specsim.errors import SpecsimError, beside, first_line, nearest
+from specsim.paths import shipped
+
+FAILED = 2
+OPTIONS = ("target", "draft", "random_weights", "tp", "link", "device", "dtype", "attention", "grid")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command's options."""
+    parser.add_argument("suite", metavar="NAME", help="`gpu`, or a YAML file with a list of pairs")
+    parser.add_argument("--minutes", type=float, metavar="X", help="stop after X minutes; run again to go on")
+    parser.add_argument("--quick", action="store_true", help="a coarse grid")
+    parser.add_argument(
+        "--out", type=Path, default=Path("results/profiles"), metavar="DIR", help="default: %(default)s"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Profile every pair; 3 where time ran out before all were done, 2 where some could not be."""
+    started = time.monotonic()
+    pairs = read_pairs(_path(arguments.suite))
+    codes = []
+    for name, words in pairs.items():
+        if _is_done(arguments.out / f"{name}.yaml"):
+            print(f"{name}: done")
+            continue
+        used = (time.monotonic() - started) / 60
+        more = ["--quick"] if arguments.quick else []
+        if arguments.minutes is not None:
+            more += ["--minutes", str(max(arguments.minutes - used, 0.0))]
+        out = ["--out", str(arguments.out / f"{name}.yaml"), "--figures", str(arguments.out)]
+        codes.append(_profiled(name, [*words, *more, *out]))
+        if codes[-1] == command.TIME_IS_UP:
+            return command.TIME_IS_UP
+    return max(codes, default=0)
+
+
+def _is_done(profile: Path) -> bool:
+    """Return whether a profile was written after the last of its samples; delete it to measure what is missing."""
+    samples = profile.with_name(f"{profile.stem}.samples.parquet")
+    return profile.is_file() and samples.is_file() and profile.stat().st_mtime_ns >= samples.stat().st_mtime_ns
+
+
+def _profiled(name: str, words: list[str]) -> int:
+    """Profile one pair; what goes wrong with it is said, and does not stop the others."""
+    parser = Parser(prog=name)
+    command.add_arguments(parser)
+    try:
+        return command.run(parser.parse_args(words))
+    except SpecsimError as error:
+        sys.stderr.write(f"specsim: {name}: {error}\n")
+        return FAILED
+
+
+def _path(suite: str) -> Path:
+    if "/" in suite or suite.endswith((".yaml", ".yml")):
+        return Path(suite)
+    folder = shipped("conf") / "profiling"
+    path = folder / f"{suite}.yaml"
+    if not path.is_file():
+        raise SpecsimError(f"suite {suite!r}: unknown{nearest(suite, [each.stem for each in folder.glob('*.yaml')])}")
+    return path
+
+
+def read_pairs(path: Path) -> dict[str, list[str]]:
+    """Return the command line of each pair of a suite file, by name.
+
+    Raises
+    ------
+    SpecsimError
+        When the file cannot be read, or a key is unknown or missing.
+    """
+    import yaml
+
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SpecsimError(f"{path}: no such suite file{beside(path)}") from None
+    except (OSError, UnicodeError, yaml.YAMLError) as error:
+        raise SpecsimError(f"{path}: cannot be read as YAML: {first_line(error)}") from None
+    pairs = values.get("pairs") if isinstance(values, Mapping) else None
+    if not isinstance(pairs, list) or not pairs:
+        raise SpecsimError(f"{path}: pairs: expected a list of pairs, each with a name")
+    return dict(_words(path, number, pair) for number, pair in enumerate(pairs))
+
+
+def _words(path: Path, number: int, pair: Any) -> tuple[str, list[str]]:
+    if not isinstance(pair, Mapping) or not isinstance(pair.get("name"), str):
+        raise SpecsimError(f"{path}: pairs[{number}].name: missing; expected a file name for the profile")
+    words: list[str] = []
+    for key, value in pair.items():
+        if key == "name":
+            continue
+        if key not in OPTIONS:
+            raise SpecsimError(f"{path}: pairs[{number}].{key}: unknown key{nearest(str(key), OPTIONS)}")
+        values = value if isinstance(value, list) else [value]
+        words += [f"--{key.replace('_', '-')}", *map(str, values)]
+    return str(pair["name"]), words
