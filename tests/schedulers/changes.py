@@ -1,7 +1,8 @@
-"""One small, crowded run of a scheduler's YAML, and what must differ in it when a parameter does."""
+"""Small, crowded runs of a scheduler's YAML, and whether a change of a parameter shows in them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import replace
 from functools import cache
@@ -12,17 +13,29 @@ import numpy as np
 from specsim.schedulers.loading import scheduler_factory
 from specsim.simulation import Record, Simulation, run
 from tests.laws.subjects import mapping_of
-from tests.made import hardware, memory, requests, simulation, tape
+from tests.made import Hardware, Linear, hardware, memory, requests, simulation, tape
 
 COUNT = 24
+CHAT, URGENT, FREE = 1, 0, 2
+SCENES: dict[str, dict[str, float]] = {
+    "crowd": {},
+    "tight": {"room": 2.0},
+    "tightest": {"room": 1.6},
+    "cheap": {"token_s": 5e-4},
+    "sure": {"token_s": 5e-4, "agreement": 0.9},
+    "hopeless": {"agreement": 0.02},
+}
+"""Crowds by name. Tokens are so dear in most that no goodput is won by speculation, in others so cheap that it is."""
 
 
 @cache
-def crowd(room: float, belief: float) -> Simulation:
-    """Return a simulation without a scheduler: the urgent class comes late, the cache holds `room` of the largest.
+def scene(name: str) -> Simulation:
+    """Return a small simulation without a scheduler."""
+    return late() if name == "late" else crowd(**SCENES[name])
 
-    Passes are believed to take `belief` times what they take.
-    """
+
+def crowd(room: float = 5.0, agreement: float = 0.6, token_s: float = 6e-3) -> Simulation:
+    """Return a crowd whose urgent class comes late; the cache holds `room` of the largest."""
     luck = np.random.default_rng(7)
     at = np.arange(COUNT)
     outputs = luck.integers(2, 40, COUNT)
@@ -32,34 +45,36 @@ def crowd(room: float, belief: float) -> Simulation:
         (outputs + 5).tolist(),
         np.where(at < 8, 1 + at % 2, at % 3).tolist(),
     )
-    truth = hardware(1e-5, 6e-3, 6e-3)
-    pool, text = memory(told, room), tape(COUNT, 0.6)
-    return simulation(told, outputs.tolist(), pool=pool, truth=truth, text=text, belief=truth.slower(belief))
+    truth = hardware(1e-5, token_s, 6e-3)
+    return simulation(told, outputs.tolist(), pool=memory(told, room), truth=truth, text=tape(COUNT, agreement))
+
+
+def late() -> Simulation:
+    """Return eight chats that a long prompt makes late; a step of eight is too slow for the urgent one at the end."""
+    told = requests([0.0] * 8 + [0.2, 1.0], [2] * 8 + [700, 2], [30] * 10, [CHAT] * 8 + [FREE, URGENT])
+    return simulation(told, [30] * 10, truth=Hardware(Linear(0.0, 0.006, 0.006), Linear(0.0, 0.001, 0.001)))
 
 
 def played(mapping: dict[str, Any], scene: Simulation) -> Record:
     return run(replace(scene, scheduler=scheduler_factory(mapping, "made")))
 
 
-def with_value(mapping: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+def with_value(mapping: dict[str, Any], path: str, value: Any, *, again: bool = False) -> dict[str, Any]:
+    """Return the mapping with another value at `path`; the same one may stand there only `again`."""
     changed = deepcopy(mapping)
     place = changed
     *above, last = path.split(".")
     for key in above:
         place = place[key]
-    assert place[last] != value, path
+    assert again or place[last] != value, path
     place[last] = value
     return changed
 
 
-def assert_changed(
-    name: str, path: str, value: Any, first: dict[str, Any] | None = None, room: float = 5.0, belief: float = 1.0
-) -> None:
-    """Assert that the run of `name`, with the values `first` by path, is another one with `value` at `path`."""
+def shows(name: str, path: str, value: Any, first: Mapping[str, Any], where: str) -> bool:
+    """Return whether a run of `name`, with the values `first` by path, is another one with `value` at `path`."""
     mapping = mapping_of(name)
-    for key, each in (first or {}).items():
-        mapping = with_value(mapping, key, each)
-    scene = crowd(room, belief)
-    one, other = played(mapping, scene), played(with_value(mapping, path, value), scene)
-    changed = not np.array_equal(one.columns.finish_s, other.columns.finish_s)
-    assert changed, f"{name}: {path}={value!r} changes nothing"
+    for key, each in first.items():
+        mapping = with_value(mapping, key, each, again=True)
+    one, other = played(mapping, scene(where)), played(with_value(mapping, path, value), scene(where))
+    return not np.array_equal(one.columns.finish_s, other.columns.finish_s)

@@ -10,7 +10,6 @@ from specsim.schedulers.fastserve import LeastAttained, SkipJoin
 from specsim.schedulers.queues import Seats
 from specsim.schedulers.vllm_spec import FixedChains
 from tests.made import Hardware, Linear, requests
-from tests.schedulers.changes import assert_changed
 from tests.unit.hand import Hand
 
 ONE = Seats(1, 512, "mixed", 0.0, "keep")
@@ -89,29 +88,3 @@ def test_everybody_attains_the_whole_step() -> None:
     hand.begin()
     hand.emit([1, 1, 1])
     assert np.allclose(part.attained_s, 0.01)
-
-
-SEATS = [
-    ("batching.seats.prefill_tokens", 8),
-    ("batching.seats.prefill", "first"),
-    ("batching.seats.watermark", 0.8),
-    ("batching.seats.switching", "recompute"),
-    ("speculation.draft_tokens", 2),
-]
-OWN = [
-    ("fastserve", "batching.seats.max_requests", 2),
-    ("fastserve", "batching.queues", 2),
-    ("fastserve", "batching.first_quantum_s", 0.4),
-    ("fastserve", "batching.quantum_ratio", 1.2),
-    ("fastserve", "batching.starvation_s", 0.2),
-    ("las", "batching.seats.max_requests", 3),
-    ("las", "batching.quantum_s", 0.05),
-]
-CHANGES = [*((name, *each) for name in ("fastserve", "las") for each in SEATS), *OWN]
-SEVERAL = {"batching.seats.max_requests": 4}
-
-
-@pytest.mark.parametrize(("name", "path", "value"), CHANGES)
-def test_every_parameter_changes_a_run(name: str, path: str, value: object) -> None:
-    """With four seats: prompts beside decodes, and admission beside others, need several."""
-    assert_changed(name, path, value, SEVERAL)

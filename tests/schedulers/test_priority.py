@@ -10,7 +10,6 @@ from specsim.schedulers.queues import Seats
 from specsim.schedulers.vllm_spec import FixedChains
 from specsim.work import Verify
 from tests.made import requests
-from tests.schedulers.changes import assert_changed
 from tests.unit.hand import Hand
 
 URGENT, CHAT, FREE = 0, 1, 2
@@ -41,21 +40,3 @@ def test_the_urgent_preempt(switching: str, evicted: list[int]) -> None:
     assert sorted(work.requests.tolist()) == [1, 2]
     assert work.evict.tolist() == evicted
     assert (hand.view.target_cached[0] > 0) == (switching == "keep")
-
-
-CHANGES = [
-    ("batching.seats.max_requests", 2),
-    ("batching.seats.prefill_tokens", 8),
-    ("batching.seats.prefill", "first"),
-    ("batching.seats.watermark", 0.8),
-    ("speculation.draft_tokens", 2),
-]
-
-
-@pytest.mark.parametrize(("path", "value"), CHANGES)
-def test_every_parameter_changes_a_run(path: str, value: object) -> None:
-    assert_changed("priority", path, value)
-
-
-def test_what_preemption_costs_changes_a_run() -> None:
-    assert_changed("priority", "batching.seats.switching", "keep", {"batching.seats.max_requests": 3})

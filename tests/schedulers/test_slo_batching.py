@@ -11,8 +11,8 @@ from specsim.schedulers.queues import Seats
 from specsim.schedulers.slo_batching import SloLimited, closest_to_violation, first_come
 from specsim.schedulers.vllm_spec import FixedChains
 from tests.laws.subjects import mapping_of
-from tests.made import Hardware, Linear, ledger_and_view, requests, simulation
-from tests.schedulers.changes import assert_changed, played, with_value
+from tests.made import Hardware, Linear, ledger_and_view, requests
+from tests.schedulers.changes import late, played, with_value
 from tests.unit.hand import Hand
 
 SEATS = Seats(max_requests=8, prefill_tokens=64, prefill="mixed", watermark=0.0, switching="keep")
@@ -91,39 +91,9 @@ def test_who_does_not_fit_pauses_and_keeps_its_cache(order: object, first: list[
     assert hand.view.resident.tolist() == first
 
 
-CHANGES = [
-    ("fcfs_slo", "batching.tightest", "live"),
-    ("fcfs_slo", "batching.order._target_", "specsim.schedulers.slo_batching.closest_to_violation"),
-    ("fcfs_slo", "batching.seats.max_requests", 2),
-    ("fcfs_slo", "batching.seats.prefill_tokens", 8),
-    ("fcfs_slo", "batching.seats.prefill", "first"),
-    ("fcfs_slo", "batching.seats.watermark", 0.8),
-    ("fcfs_slo", "speculation.draft_tokens", 2),
-    ("stta", "batching.order._target_", "specsim.schedulers.slo_batching.first_come"),
-    ("stta", "batching.seats.max_requests", 2),
-    ("stta", "batching.seats.prefill_tokens", 8),
-    ("stta", "batching.seats.prefill", "first"),
-    ("stta", "batching.seats.watermark", 0.8),
-    ("stta", "batching.seats.switching", "recompute"),
-    ("stta", "speculation.draft_tokens", 2),
-]
-
-
-@pytest.mark.parametrize(("name", "path", "value"), CHANGES)
-def test_every_parameter_changes_a_run(name: str, path: str, value: object) -> None:
-    assert_changed(name, path, value)
-
-
-def test_the_first_come_pause_where_the_urgent_shrink_the_batch() -> None:
-    assert_changed("fcfs_slo", "batching.seats.switching", "recompute", {"batching.tightest": "live"}, room=1.6)
-
-
 def test_late_chats_fill_the_batch_before_an_urgent_request_unless_it_shrinks_the_batch_already() -> None:
     """A long prompt without an objective makes eight chats late; a step of eight is too slow for the urgent one."""
-    late = requests([0.0] * 8 + [0.2, 1.0], [2] * 8 + [700, 2], [30] * 10, [CHAT] * 8 + [FREE, URGENT])
-    truth = Hardware(Linear(0.0, 0.006, 0.006), Linear(0.0, 0.001, 0.001))
-    scene = simulation(late, [30] * 10, truth=truth)
     mapping = mapping_of("stta")
-    free = played(mapping, scene).columns.finish_s
-    shrunk = played(with_value(mapping, "batching.tightest", "live"), scene).columns.finish_s
+    free = played(mapping, late()).columns.finish_s
+    shrunk = played(with_value(mapping, "batching.tightest", "live"), late()).columns.finish_s
     assert (free[:8] < shrunk[:8]).all()

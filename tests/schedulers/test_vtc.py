@@ -14,7 +14,6 @@ from specsim.schedulers.vllm_spec import FixedChains
 from specsim.schedulers.vtc import VirtualCounters
 from specsim.simulation import run
 from tests.made import memory, requests, simulation
-from tests.schedulers.changes import assert_changed
 from tests.unit.hand import Hand
 
 A, B = 0, 1
@@ -96,20 +95,3 @@ def test_backlogged_tenants_are_served_alike(seats: int) -> None:
     # The bound would not be met by first come, first served: A brings thrice as much.
     fair = sum(part.served.values())
     assert part.served[A] - part.served[B] > fair / 4
-
-
-CHANGES = [
-    ("batching.seats.max_requests", 3),
-    ("batching.seats.prefill_tokens", 8),
-    ("batching.seats.prefill", "first"),
-    ("batching.seats.watermark", 0.8),
-    ("batching.seats.switching", "recompute"),
-    ("batching.input_weight", 9.0),
-    ("batching.output_weight", 9.0),
-    ("speculation.draft_tokens", 2),
-]
-
-
-@pytest.mark.parametrize(("path", "value"), CHANGES)
-def test_every_parameter_changes_a_run(path: str, value: object) -> None:
-    assert_changed("vtc", path, value)

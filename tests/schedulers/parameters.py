@@ -1,0 +1,204 @@
+"""Every parameter of every scheduler YAML, and a change of it that must show in a small run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from specsim.schedulers.loading import EXTRA_KEYS
+from tests.laws.subjects import NAMES, mapping_of
+
+
+class Parameter(NamedTuple):
+    """One value of a YAML: its scheduler, the keys that lead to it, and the class or function that it belongs to.
+
+    The choice of a function (`order._target_`) is a parameter of the class that takes it.
+    """
+
+    scheduler: str
+    path: str
+    owner: str
+
+    @property
+    def key(self) -> str:
+        """What the owner calls it."""
+        return self.path.removesuffix("._target_").rpartition(".")[2]
+
+
+class Change(NamedTuple):
+    """Another value, where the shipped one hides nothing.
+
+    Attributes
+    ----------
+    value : what the parameter becomes.
+    first : other parameters in both runs, by the end of their path.
+    scene : which small run, a name of `changes.SCENES`.
+    """
+
+    value: Any
+    first: Mapping[str, Any] = MappingProxyType({})
+    scene: str = "crowd"
+
+
+def parameters() -> list[Parameter]:
+    """Return every parameter of every scheduler in conf/scheduler."""
+    return [each for name in NAMES for each in _below(name, mapping_of(name), "")]
+
+
+def _below(name: str, node: dict[str, Any], above: str) -> Iterator[Parameter]:
+    owner = node["_target_"].rpartition(".")[2]
+    for key, value in node.items():
+        if key.startswith("_") or (not above and key in EXTRA_KEYS):
+            continue
+        path = f"{above}{key}"
+        if not isinstance(value, dict) or "_target_" not in value:
+            yield Parameter(name, path, owner)
+        elif value.get("_partial_"):
+            yield Parameter(name, f"{path}._target_", owner)
+        else:
+            yield from _below(name, value, f"{path}.")
+
+
+def change_of(parameter: Parameter) -> Change | None:
+    """Return the change for this YAML alone, else the one for every YAML with this owner; None where there is none."""
+    own = OF_ONE_YAML.get((parameter.scheduler, parameter.path))
+    return own or OWNERS.get(parameter.owner, {}).get(parameter.key)
+
+
+def whole_path(scheduler: str, end: str) -> str:
+    """Return the shortest path in the YAML that ends so; a choice of a function goes by the name of the parameter."""
+    paths = sorted((each.path for each in _below(scheduler, mapping_of(scheduler), "")), key=len)
+    return next(path for path in paths if f".{path.removesuffix('._target_')}".endswith(f".{end}"))
+
+
+SELECTION = "specsim.schedulers.selection"
+BATCHING = "specsim.schedulers.slo_batching"
+FOUR = {"max_requests": 4}
+SCARCE = {"verify_tokens": 16, "max_requests": 16}
+"""A binding budget, for what only decides who gets it."""
+BRANCH = SCARCE | {"slo_below": 5.0}
+"""The urgent class has 1.8 baselines: with the branch's 1.5 nobody selects for an objective."""
+CAPPED = SCARCE | {"cap": f"{SELECTION}.at_most_the_tree"}
+SOON = {"acceptance.window": 2, "acceptance.spread": 0.9, "max_requests": 2}
+"""Requests are perceptible soon."""
+
+ROOM = {"max_requests": Change(3), "prefill_tokens": Change(16), "watermark": Change(0.8)}
+CHUNKS = ROOM | {"prefill": Change("first")}
+TREES = {
+    "verify_tokens": Change(12, FOUR),
+    "order": Change(f"{SELECTION}.least_needy_first", SCARCE),
+    "cap": Change(f"{SELECTION}.nothing", SCARCE),
+    "slo_share": Change(0.1, SCARCE),
+    "slo_below": Change(1.5, SCARCE),
+    "fill": Change(False, SCARCE),
+    "time_margin": Change(0.1, SCARCE | {"fill": False}),
+}
+GOODPUT = ROOM | {
+    "longest": Change(1, FOUR, "cheap"),
+    "prefill_threshold": Change(1.0, {}, "hopeless"),
+}
+AVERAGED = GOODPUT | {"window": Change(1, {}, "cheap"), "first_acceptance": Change(0.01, {}, "cheap")}
+OWNERS: dict[str, dict[str, Change]] = {
+    "Fcfs": {"batch_requests": Change(3)},
+    "Continuous": ROOM,
+    "PrefillFirst": ROOM,
+    "Sarathi": {"max_requests": Change(3), "token_budget": Change(16), "watermark": Change(0.8)},
+    "Chunked": CHUNKS,
+    "VllmSpec": ROOM | {"draft_tokens": Change(2)},
+    "FixedChains": {"draft_tokens": Change(2)},
+    "AdaServe": TREES | CHUNKS,
+    "SloTrees": TREES,
+    "EqualTrees": {"verify_tokens": Change(12, FOUR)},
+    "Clairvoyant": {"sees": Change("probabilities", FOUR)},
+    "LoadAdaptive": {
+        "depth_min": Change(2, {"shape.verify_tokens": 8}),
+        "depth_max": Change(5, FOUR),
+        "width_max": Change(1, FOUR),
+        "verify_tokens": Change(20, FOUR),
+        "draft_tokens": Change(4, FOUR),
+        "depth_offset": Change(4, {"shape.verify_tokens": 30}),
+        "width_offset": Change(1, {"shape.draft_tokens": 6}),
+    },
+    "BudgetShare": {
+        "depth_max": Change(5, FOUR),
+        "width_max": Change(1, FOUR),
+        "verify_tokens": Change(8, FOUR),
+        "draft_tokens": Change(4, FOUR),
+    },
+    "SpecServe": {
+        "max_length": Change(1, {}, "cheap"),
+        "verifier": Change(False, {}, "cheap"),
+        "history_steps": Change(1, {}, "cheap"),
+        "first_confidence": Change(0.05, {}, "cheap"),
+    },
+    "FixedTrees": {"expansion": Change([2, 2])},
+    "Threshold": {"threshold": Change(0.8), "max_length": Change(2)},
+    "ByBatchSize": {
+        "num_speculative_tokens": Change(2),
+        "num_speculative_tokens_per_batch_size": Change([[1, 2, 5], [3, 64, 1]]),
+    },
+    "AdaptiveVerification": {"draft_tokens": Change(2)},
+    "SmartSpec": AVERAGED | {"acceptance": Change("per_request", FOUR, "cheap")},
+    "SmartSpecTree": {
+        **{key: change for key, change in AVERAGED.items() if key != "longest"},
+        "heads": Change(1, FOUR, "cheap"),
+        "width": Change(1, FOUR, "cheap"),
+        "tree_tokens": Change(3, FOUR, "cheap"),
+        "window": Change(1, {}, "sure"),
+    },
+    "SmartSpecConfidence": GOODPUT | {"threshold": Change(0.9)},
+    "SmartSpecOracle": GOODPUT,
+    "SmartSpecRandom": GOODPUT | {"seed": Change(1)},
+    "Seats": {
+        "max_requests": Change(3),
+        "prefill_tokens": Change(8, FOUR),
+        "prefill": Change("first", FOUR),
+        "watermark": Change(0.8, FOUR),
+        "switching": Change("recompute", FOUR, "tight"),
+    },
+    "AcceptanceMonitor": {"window": Change(2, FOUR), "spread": Change(0.5, {"max_requests": 2})},
+    "LengthPredictor": {
+        "prediction_error": Change(1.0, SOON),
+        "prediction_seed": Change(1, SOON | {"prediction_error": 1.0}),
+    },
+    "LapsSd": {
+        "queues": Change(2, FOUR),
+        "first_limit_s": Change(0.05, FOUR),
+        "limit_ratio": Change(4.0, FOUR),
+        "estimate": Change("total", SOON),
+    },
+    "SkipJoin": {
+        "queues": Change(2, FOUR),
+        "first_quantum_s": Change(0.4, FOUR),
+        "quantum_ratio": Change(1.2, FOUR),
+        "starvation_s": Change(0.2, FOUR),
+    },
+    "LeastAttained": {"quantum_s": Change(0.05, FOUR)},
+    "SloLimited": {"order": Change(f"{BATCHING}.closest_to_violation"), "tightest": Change("live")},
+    "VirtualCounters": {"input_weight": Change(9.0), "output_weight": Change(9.0)},
+}
+OF_ONE_YAML: dict[tuple[str, str], Change] = {
+    ("smartspec_per_request", "acceptance"): Change("global", FOUR, "cheap"),
+    ("specserve_minus", "speculation.verifier"): Change(True, {}, "cheap"),
+    ("adaserve_slo_only", "fill"): Change(True, SCARCE),
+    ("adaserve_true_probability", "sees"): Change("tokens", FOUR),
+    ("adaserve_artifact", "order._target_"): Change(f"{SELECTION}.neediest_first", SCARCE | {"slo_below": None}),
+    ("adaserve_artifact", "cap._target_"): Change(f"{SELECTION}.nothing", BRANCH),
+    ("adaserve_artifact", "slo_below"): Change(None, SCARCE),
+    ("adaserve_artifact", "slo_share"): Change(0.1, BRANCH),
+    ("adaserve_artifact", "time_margin"): Change(0.1, BRANCH | {"fill": False}),
+    ("global_greedy", "cap._target_"): Change(f"{SELECTION}.at_most_the_tree", SCARCE),
+    ("global_greedy", "order._target_"): Change(f"{SELECTION}.least_needy_first", CAPPED),
+    ("global_greedy", "slo_share"): Change(0.1, CAPPED),
+    ("global_greedy", "slo_below"): Change(1.5, CAPPED),
+    ("global_greedy", "time_margin"): Change(0.1, CAPPED | {"fill": False}),
+    ("lp_sjf", "lengths.prediction_error"): Change(1.0),
+    ("lp_sjf", "lengths.prediction_seed"): Change(1, {"prediction_error": 1.0}),
+    ("stta", "batching.order._target_"): Change(f"{BATCHING}.first_come"),
+    ("stta", "batching.tightest"): Change("live", {}, "late"),
+    ("fcfs_slo", "batching.seats.switching"): Change("recompute", {"tightest": "live"}, "tightest"),
+    ("vtc", "batching.seats.switching"): Change("recompute"),
+    ("priority", "batching.seats.switching"): Change("keep", {"max_requests": 3}),
+}
+"""Where a YAML ships what the others of its owner are changed to, or hides more."""
