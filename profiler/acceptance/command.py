@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import platform
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--draft", metavar="M", default="", help="the same, for --drafter separate")
     add("--drafter", metavar="KIND", default="separate", help=f"{', '.join(DRAFTERS)} (default: %(default)s)")
     add("--skip-layers", metavar="I,J,...", default="", help="layers the drafter leaves out, from 0 (--drafter skip)")
+    add("--find-layers", metavar="N", type=int, default=0, help="record nothing: search N layers that skip well")
     add("--lookup-ngrams", metavar="MIN:MAX", default="1:32", help="tokens of a match (default: %(default)s)")
     add("--prompts", metavar="FILE", nargs="+", type=Path, help='JSON lines: {"category", "prompt"}, or a benchmark')
     add("--categories", metavar="A,B,...", default="", help="only these (default: all)")
@@ -46,14 +48,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Record what is not recorded yet and write the analyses beside it; 0.
+    """Record what is not recorded yet, or take ``--out`` as it is where no target is named; write the analyses; 0.
 
     Raises
     ------
     SpecsimError
         One line on whatever is wrong with what was asked.
     """
-    tape(arguments)
+    from profiler.acceptance.analysis import analyse, markdown
+    from profiler.acceptance.tape_file import read_tape
+
+    out: Path = arguments.out
+    if arguments.find_layers:
+        sys.stdout.write(_best_layers(arguments))
+        return 0
+    only_read = not arguments.target and not arguments.prompts and out.exists()
+    told = analyse(read_tape(out) if only_read else tape(arguments), out)
+    sys.stdout.write(markdown(told).partition("\n\n")[0] + "\n")
     return 0
 
 
@@ -107,6 +118,22 @@ def _record(
     rows = recorder.record(work, parts)
     about = _about(settings, wanted, arguments.device)
     return assemble(rows, about, lookup=settings.drafter == "lookup"), parts
+
+
+def _best_layers(arguments: argparse.Namespace) -> str:
+    """Search on the prompts of each category that come last, so that a recording need not meet them."""
+    from profiler.acceptance.layers import LayerSearch
+    from profiler.acceptance.pair import encoder, stop_ids, tasks
+    from profiler.acceptance.prompts import read_prompts
+    from profiler.models import load_model, load_tokenizer
+
+    prompts = read_prompts(arguments.prompts or [], [each for each in arguments.categories.split(",") if each])
+    tokenizer = load_tokenizer(arguments.target or "")
+    model = load_model(arguments.target, device=arguments.device, dtype=arguments.dtype)
+    work = tasks(reversed(prompts), encoder(tokenizer), min(arguments.limit, 3) or 3, arguments.longest_prompt)
+    search = LayerSearch(model, work, min(arguments.tokens, 64), stop_ids(model, tokenizer))
+    steps = search.best(arguments.find_layers)
+    return "".join(f"--skip-layers {','.join(map(str, layers))}: {share:.4f} agree\n" for layers, share in steps)
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:

@@ -43,7 +43,7 @@ def load_pair(settings: Settings, device: str) -> Pair:
     draft = _draft(settings, model, device)
     target = network(model, settings.target)
     if draft is None:
-        return Pair(target, _lookup(settings, target), tokenizer, target.vocabulary, _stop(model, tokenizer))
+        return Pair(target, _lookup(settings, target), tokenizer, target.vocabulary, stop_ids(model, tokenizer))
     drafts = network(draft, settings.draft or settings.target)
     vocabulary = min(target.vocabulary, drafts.vocabulary)
     drafter = ModelDrafter(
@@ -55,7 +55,7 @@ def load_pair(settings: Settings, device: str) -> Pair:
         settings.every,
         settings.draft_sampling,
     )
-    return Pair(target, drafter, tokenizer, vocabulary, _stop(model, tokenizer))
+    return Pair(target, drafter, tokenizer, vocabulary, stop_ids(model, tokenizer))
 
 
 def same_vocabulary(
@@ -125,7 +125,8 @@ def _lookup(settings: Settings, target: Network) -> LookupDrafter:
     )
 
 
-def _stop(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
+def stop_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
+    """Return the token ids that end a text."""
     ends = getattr(model.generation_config, "eos_token_id", None)
     listed = ends if isinstance(ends, list) else [ends]
     return frozenset(each for each in [*listed, tokenizer.eos_token_id] if isinstance(each, int))

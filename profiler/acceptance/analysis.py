@@ -1,0 +1,192 @@
+"""Everything a recording is summed up in: one mapping of numbers, a table, the files that a run reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from profiler.acceptance.curves import (
+    at_depth,
+    by_confidence,
+    calibration_error,
+    on_path,
+    request_rates,
+    runs,
+    settling,
+)
+from profiler.acceptance.fit import between_texts, fit_curves
+from profiler.acceptance.lengths import clustered_error, compare
+from profiler.acceptance.tape_file import Recorded
+from profiler.text import write, yaml_text
+from specsim.errors import SpecsimError
+from specsim.world.curves import Acceptance
+
+SUCCESSIVE = (1, 2, 4, 8)
+MARKS = np.array([10, 20, 50, 100])
+TRACE_NAMES = {"coding": "code", "chat": "chat", "summarization": "summarisation"}
+"""Categories that the shipped traces name, and what prompt files call them."""
+DEFAULTS = ("chat", "code")
+
+
+def summary(tape: Recorded, category: str) -> dict[str, Any]:
+    """Return a category's numbers; ``error`` is a standard error over texts."""
+    rows = on_path(tape, category)
+    rates, bins = request_rates(rows), by_confidence(rows.confidence, rows.right)
+    ended = runs(rows)
+    off = ~tape.on_path & (tape.category == tape.categories.index(category))
+    overlap = tape.overlap[rows.row]
+    return {
+        "texts": int(rows.text.max()) + 1,
+        "tokens": len(rows.row),
+        "top1_agreement": float(rows.right.mean()),
+        "error": clustered_error(rows.right.astype(np.int64), rows.text),
+        "agreement_within_3": float((tape.rank[rows.row] < 3).mean()),
+        "mean_confidence": float(rows.confidence.mean()),
+        "calibration_error": calibration_error(bins),
+        "confidence_off_path": float(tape.confidence[off, 0].mean()) if off.any() else None,
+        "rows_off_path": int(off.sum()),
+        "overlap": None if np.isnan(overlap).all() else float(np.nanmean(overlap)),
+        "agreement_by_depth": {str(d): _mean(rows.right[at_depth(rows, d)]) for d in SUCCESSIVE},
+        "mean_run": _mean(ended),
+        "runs_of_8_or_more": _mean(ended >= 8),
+        "requests_sd": float(np.std(rates)) if len(rates) else None,
+        "requests_sd_beyond_luck": float(np.sqrt(between_texts(rows))),
+        "settling": dict(zip(map(str, MARKS), settling(rows, MARKS).tolist(), strict=True)),
+    }
+
+
+def analyse(tape: Recorded, out: Path) -> dict[str, Any]:
+    """Write what a recording says beside it and return the numbers.
+
+    ``NAME.yaml`` reads the recording, ``NAME_curves.yaml`` the fitted curves, ``NAME/`` holds summary.json,
+    summary.md and the figures.
+
+    Raises
+    ------
+    SpecsimError
+        When something cannot be written.
+    """
+    from profiler.acceptance.figures import save_figures
+
+    folder = out.with_suffix("")
+    curves = fit_curves(tape)
+    compared = {name: compare(tape, curves, name) for name in tape.categories if _long_enough(tape, name)}
+    told = {
+        "about": dict(tape.about),
+        "categories": {name: summary(tape, name) for name in tape.categories},
+        "drawn_against_recorded": {name: [each._asdict() for each in rows] for name, rows in compared.items()},
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write(folder / "summary.json", json.dumps(_plain(told), indent=1, allow_nan=False) + "\n")
+        write(folder / "summary.md", markdown(told))
+        write(out.with_suffix(".yaml"), recorded_yaml(tape, out.name))
+        write(out.with_name(f"{out.stem}_curves.yaml"), curves_yaml(tape, curves))
+        save_figures(tape, compared, folder)
+    except OSError as error:
+        raise SpecsimError(f"{folder}: cannot be written: {error.strerror or error}") from None
+    return told
+
+
+def _long_enough(tape: Recorded, category: str) -> bool:
+    return bool((tape.position[on_path(tape, category).row] >= 7).any())
+
+
+def recorded_yaml(tape: Recorded, name: str) -> str:
+    """Return the acceptance file that has a run read the recording."""
+    about = tape.about
+    sizes = ", ".join(f"{each} {about['tokens'][each]}" for each in tape.categories)
+    return yaml_text(
+        {
+            "description": f"{_pair(about)}: recorded, {sum(about['tokens'].values())} tokens",
+            "kind": "recorded",
+            "path": name,
+            "categories": mapped(tape.categories),
+        },
+        f"Recorded {about['date']} on {about['hardware']}, temperature {about['temperature']}; tokens: {sizes}.",
+    )
+
+
+def curves_yaml(tape: Recorded, curves: Acceptance) -> str:
+    """Return the acceptance file of the fitted curves; ``default`` and a trace's categories stand under their names."""
+    fitted = {
+        name: {"agreement": c.agreement, "concentration": c.concentration, "spread": c.spread, "tail": c.tail}
+        for name, c in curves.curves.items()
+    }
+    named = {name: fitted[category] for name, category in mapped(tape.categories).items()}
+    about = tape.about
+    return yaml_text(
+        {
+            "description": f"{_pair(about)}: drawn from curves fitted to its recording",
+            "kind": "curves",
+            "width": curves.width,
+            "levels": curves.levels,
+            "categories": named,
+        },
+        f"Fitted to what was recorded {about['date']} on {about['hardware']}, temperature {about['temperature']}.",
+    )
+
+
+def mapped(categories: Sequence[str]) -> dict[str, str]:
+    """Return recorded categories by the names a trace may use: its own spelling, theirs, and ``default``."""
+    names = {trace: recorded for trace, recorded in TRACE_NAMES.items() if recorded in categories}
+    names |= {name: name for name in categories}
+    default = next((name for name in DEFAULTS if name in categories), categories[0])
+    return names | {"default": default}
+
+
+def _pair(about: Mapping[str, Any]) -> str:
+    settings = about.get("settings", {})
+    if about["drafter"] == "skip":
+        layers = ", ".join(map(str, settings.get("skip_layers", [])))
+        return f"{about['target']}, itself without layers {layers} as the draft"
+    if about["drafter"] == "lookup":
+        return f"{about['target']} with prompt lookup"
+    return f"{about['target']} with {about['draft']}"
+
+
+def markdown(told: Mapping[str, Any]) -> str:
+    """Return the tables of a recording."""
+    lines = [
+        "| category | texts | tokens | top-1 agreement | in top 3 | confidence | calibration error | mean run | "
+        "requests' sd | beyond luck |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name, each in told["categories"].items():
+        lines.append(
+            f"| {name} | {each['texts']} | {each['tokens']} | {each['top1_agreement']:.3f} +- {each['error']:.3f} | "
+            f"{each['agreement_within_3']:.3f} | {each['mean_confidence']:.3f} | {each['calibration_error']:.3f} | "
+            f"{_number(each['mean_run'])} | {_number(each['requests_sd'])} | {each['requests_sd_beyond_luck']:.3f} |"
+        )
+    lines += ["", "Accepted tokens, recorded (+- standard error) against drawn from the curves; total variation:", ""]
+    lines += ["| category | depth x width | recorded | drawn | total variation |", "|---|---|---|---|---|"]
+    for name, rows in told["drawn_against_recorded"].items():
+        for row in sorted(rows, key=lambda row: -row["total_variation"]):
+            lines.append(
+                f"| {name} | {row['depth']} x {row['width']} | {row['mean']:.3f} +- {row['error']:.3f} | "
+                f"{row['mean_drawn']:.3f} | {row['total_variation']:.3f} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def _mean(values: Any) -> float | None:
+    return float(np.mean(values)) if len(values) else None
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _plain(value: Any) -> Any:
+    """Return JSON's own types; what is not a number becomes null."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, float):
+        return round(value, 6) if np.isfinite(value) else None
+    return value

@@ -1,0 +1,156 @@
+"""The figures of a recording; import late, it loads matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from profiler.acceptance.curves import (
+    BINS,
+    OnPath,
+    at_depth,
+    by_confidence,
+    on_path,
+    request_rates,
+    running_rates,
+    settling,
+)
+from profiler.acceptance.lengths import Compared
+from profiler.acceptance.tape_file import Recorded
+from specsim.metrics.figure_style import GREY, PALETTE, colours, legend_above, new_figure, style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+DEPTHS = (1, 2, 4, 8)
+FEWEST = 20
+"""Bins of fewer rows are not drawn."""
+MARKS = np.arange(10, 101, 10)
+
+
+def save_figures(tape: Recorded, compared: Mapping[str, Sequence[Compared]], folder: Path) -> list[Path]:
+    """Draw every figure of a recording into `folder` as PNG; return the files."""
+    rows = {name: on_path(tape, name) for name in tape.categories}
+    saved = []
+    with style():
+        figures = {
+            "confidence": confidence_figure(rows),
+            "accepted_rejected": histogram_figure(rows),
+            "requests": request_figure(rows),
+        }
+        if compared:
+            figures["lengths"] = length_figure(compared)
+        for name, figure in figures.items():
+            path = folder / f"{name}.png"
+            figure.savefig(path, metadata={"Software": None})
+            saved.append(path)
+    return saved
+
+
+def confidence_figure(rows: Mapping[str, OnPath]) -> Figure:
+    """Draw acceptance against confidence by category and depth in the chain (SpecServe Fig. 7)."""
+    figure, panels = _panels(list(rows))
+    for name, axes in panels:
+        axes.plot((0, 1), (0, 1), color=GREY, linestyle=":", linewidth=0.9, label="confidence = acceptance")
+        for depth, colour in zip(DEPTHS, PALETTE, strict=False):
+            chosen = at_depth(rows[name], depth)
+            bins = by_confidence(rows[name].confidence[chosen], rows[name].right[chosen])
+            seen = bins.rows >= FEWEST
+            axes.plot(
+                bins.confidence[seen],
+                bins.accepted[seen],
+                marker="o",
+                markersize=2.5,
+                color=colour,
+                label=f"depth {depth}",
+            )
+        axes.set(xlim=(0, 1), ylim=(0, 1.02))
+    _edges(panels, "confidence of the proposal", "accepted")
+    legend_above(figure, panels[0][1])
+    return figure
+
+
+def histogram_figure(rows: Mapping[str, OnPath]) -> Figure:
+    """Draw the confidences of accepted and of rejected proposals (SmartSpec Fig. 17)."""
+    figure, panels = _panels(list(rows))
+    for name, axes in panels:
+        for right, label, colour in ((True, "accepted", PALETTE[0]), (False, "rejected", PALETTE[4])):
+            values = rows[name].confidence[rows[name].right == right]
+            axes.hist(values, bins=2 * BINS, range=(0, 1), histtype="stepfilled", alpha=0.45, color=colour, label=label)
+        axes.set_xlim(0, 1)
+    _edges(panels, "confidence of the proposal", "tokens")
+    legend_above(figure, panels[0][1])
+    return figure
+
+
+def length_figure(compared: Mapping[str, Sequence[Compared]]) -> Figure:
+    """Draw mean accepted tokens against depth and width: recorded (points, 95%) and drawn from the curves (lines)."""
+    figure, panels = _panels(list(compared))
+    for name, axes in panels:
+        for width, colour in zip((1, 2, 3), PALETTE, strict=False):
+            mine = [each for each in compared[name] if each.width == width]
+            if not mine:
+                continue
+            depth = [each.depth for each in mine]
+            axes.plot(depth, [each.mean_drawn for each in mine], color=colour, label=f"width {width}, drawn")
+            axes.errorbar(
+                depth,
+                [each.mean for each in mine],
+                yerr=[1.96 * each.error for each in mine],
+                color=colour,
+                fmt="o",
+                markersize=2.5,
+                elinewidth=0.8,
+                label="recorded",
+            )
+        axes.set_ylim(bottom=0)
+        axes.set_xticks(range(1, 9))
+    _edges(panels, "depth", "accepted tokens")
+    legend_above(figure, panels[0][1])
+    return figure
+
+
+def request_figure(rows: Mapping[str, OnPath]) -> Figure:
+    """Draw how requests differ, how fast a request's share right settles, and some examples (LAPS-SD Fig. 3)."""
+    figure = new_figure(2.6)
+    spread, settled, examples = figure.subplots(1, 3)
+    ink = colours(rows)
+    for name, of in rows.items():
+        rates = np.sort(request_rates(of))
+        spread.step(rates, (np.arange(len(rates)) + 1) / max(len(rates), 1), where="post", color=ink[name], label=name)
+        settled.plot(MARKS, settling(of, MARKS), color=ink[name])
+        longest = int(np.bincount(of.text).argmax())
+        if of.right[of.text == longest].sum() >= 20:
+            examples.plot(*running_rates(of, longest), color=ink[name])
+    spread.set(xlabel="share right of a request", ylabel="requests", xlim=(0, 1), ylim=(0, 1))
+    settled.set(xlabel="tokens so far", ylabel="|share so far - share in all|", ylim=(0, None))
+    examples.set(xlabel="tokens, longest request", ylabel="share right so far", ylim=(0, 1))
+    legend_above(figure, spread)
+    return figure
+
+
+def _panels(names: Sequence[str]) -> tuple[Figure, list[tuple[str, Axes]]]:
+    columns = min(3, len(names))
+    lines = -(-len(names) // columns)
+    figure = new_figure(0.5 + 1.8 * lines)
+    grid = figure.subplots(lines, columns, squeeze=False)
+    panels: list[tuple[str, Axes]] = list(zip(names, grid.flat, strict=False))
+    for axes in grid.flat[len(names) :]:
+        axes.set_visible(False)
+    for name, axes in panels:
+        axes.set_title(name)
+    return figure, panels
+
+
+def _edges(panels: Sequence[tuple[str, Axes]], below: str, beside: str) -> None:
+    """Name the axes once: below the lowest panel of a column, beside the first of a line."""
+    columns = min(3, len(panels))
+    for place, (_, axes) in enumerate(panels):
+        if place + columns >= len(panels):
+            axes.set_xlabel(below)
+        if place % columns == 0:
+            axes.set_ylabel(beside)

@@ -1,0 +1,133 @@
+"""How many drafted tokens a verification accepts, by depth and width: as recorded, and as drawn from curves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from profiler.acceptance.curves import on_path
+from profiler.acceptance.tape_file import Recorded
+from specsim.request import Floats, Ints
+from specsim.world.curves import Acceptance, draw_tape
+
+DEEPEST = 8
+SHAPES: tuple[tuple[int, int], ...] = tuple((depth, width) for width in (1, 2, 3) for depth in range(1, DEEPEST + 1))
+"""(depth, width) of the chains and beams compared."""
+DRAWN_TEXTS = 20_000
+
+
+class Walks(NamedTuple):
+    """Texts to speculate along.
+
+    Attributes
+    ----------
+    confidence : (rows, K). rank : (rows,). on : (walks, DEEPEST) rows along the target's text.
+    off_start, off_rows : (walks,) the pool that rows behind a wrong token come from.
+    text : (walks,) the text that a walk belongs to.
+    """
+
+    confidence: Floats
+    rank: Ints
+    on: Ints
+    off_start: Ints
+    off_rows: Ints
+    text: Ints
+
+
+class Compared(NamedTuple):
+    """Accepted lengths of one shape, recorded and drawn.
+
+    Attributes
+    ----------
+    total_variation : half the sum of |differences| of the two distributions over 0..depth.
+    mean, mean_drawn : accepted tokens. error : standard error of the recorded mean, texts drawn anew.
+    """
+
+    depth: int
+    width: int
+    total_variation: float
+    mean: float
+    error: float
+    mean_drawn: float
+
+
+def recorded_walks(tape: Recorded, category: str) -> Walks:
+    """Return a walk from every position of a category that `DEEPEST` more rows follow.
+
+    Off the path a row comes from the category's whole off-path pool; where none was recorded, from its text.
+    """
+    rows = on_path(tape, category)
+    count = np.bincount(rows.text)[rows.text]
+    first = rows.row[rows.position + DEEPEST <= count]
+    text = rows.text[rows.position + DEEPEST <= count]
+    pool = np.flatnonzero(~tape.on_path & (tape.category == tape.categories.index(category)))
+    pool = pool if len(pool) else rows.row
+    # Rows of the pool put together, so that a walk may choose by offset.
+    confidence = np.concatenate((tape.confidence, tape.confidence[pool]))
+    rank = np.concatenate((tape.rank, tape.rank[pool]))
+    same = np.ones(len(first), dtype=np.int64)
+    return Walks(confidence, rank, first[:, None] + np.arange(DEEPEST), len(tape) * same, len(pool) * same, text)
+
+
+def drawn_walks(acceptance: Acceptance, category: str, seed: int) -> Walks:
+    """Return one walk along each of many texts drawn from the curves."""
+    many = np.arange(DRAWN_TEXTS)
+    tape = draw_tape(acceptance, [category], np.zeros(DRAWN_TEXTS, dtype=np.int64), many, seed)
+    luck = np.random.default_rng(seed).integers(tape.pool_rows, size=(DRAWN_TEXTS, DEEPEST))
+    size = np.full(DRAWN_TEXTS, tape.pool_rows)
+    return Walks(tape.confidence, tape.rank, tape.start[:, None] + luck, tape.off_start, size, many)
+
+
+def accepted_lengths(walks: Walks, depth: int, width: int, seed: int = 0) -> Ints:
+    """Return the accepted tokens of each walk, (walks,): a beam that keeps the `width` likeliest paths of each depth.
+
+    Every kept leaf proposes its `width` likeliest tokens; the target's path is accepted as deep as the beam holds it.
+    """
+    rng = np.random.default_rng(seed)
+    count = len(walks.on)
+    probability, right = np.ones((count, 1)), np.ones((count, 1), dtype=np.bool_)
+    accepted = np.zeros(count, dtype=np.int64)
+    for level in range(depth):
+        away = walks.off_start[:, None] + (rng.random(right.shape) * walks.off_rows[:, None]).astype(np.int64)
+        row = np.where(right, walks.on[:, level, None], away)
+        path = (probability[:, :, None] * walks.confidence[row][:, :, :width]).reshape(count, -1)
+        true = (right[:, :, None] & (walks.rank[row][:, :, None] == np.arange(width))).reshape(count, -1)
+        kept = np.argsort(-path, axis=1, kind="stable")[:, :width]
+        probability, right = np.take_along_axis(path, kept, 1), np.take_along_axis(true, kept, 1)
+        accepted += right.any(axis=1)
+    return accepted
+
+
+def compare(tape: Recorded, acceptance: Acceptance, category: str, seed: int = 0) -> list[Compared]:
+    """Return, for every shape whose width both have, recorded and drawn accepted lengths of a category."""
+    recorded, drawn = recorded_walks(tape, category), drawn_walks(acceptance, category, seed)
+    return [
+        _compared(recorded, drawn, depth, width, seed)
+        for depth, width in SHAPES
+        if width <= min(tape.proposals, acceptance.width)
+    ]
+
+
+def _compared(recorded: Walks, drawn: Walks, depth: int, width: int, seed: int) -> Compared:
+    ours = accepted_lengths(recorded, depth, width, seed)
+    theirs = accepted_lengths(drawn, depth, width, seed)
+    share = [np.bincount(each, minlength=depth + 1) / len(each) for each in (ours, theirs)]
+    return Compared(
+        depth,
+        width,
+        float(np.abs(share[0] - share[1]).sum() / 2),
+        float(ours.mean()),
+        clustered_error(ours, recorded.text),
+        float(theirs.mean()),
+    )
+
+
+def clustered_error(values: Sequence[int] | Ints, text: Ints) -> float:
+    """Return the standard error of the mean of values (n,), whole texts (n,) being drawn, not values."""
+    values = np.asarray(values, dtype=np.float64)
+    _, code = np.unique(text, return_inverse=True)
+    surplus = np.bincount(code, weights=values - values.mean())
+    texts = len(surplus)
+    return float(np.sqrt((surplus**2).sum() * texts / max(texts - 1, 1)) / len(values))

@@ -1,0 +1,104 @@
+"""Curves of recordings whose truth is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from profiler.acceptance.curves import (
+    at_depth,
+    by_confidence,
+    calibration_error,
+    on_path,
+    request_rates,
+    run_before,
+    running_rates,
+    runs,
+    settling,
+)
+from profiler.acceptance.tape_file import Recorded
+from specsim.errors import SpecsimError
+from tests.profiler.acceptance.tapes import drawn_tape, small_tape, tape_of
+
+PATTERN = [1, 1, 0, 1, 0, 0, 1, 1, 1, 0]
+
+
+def patterned(*patterns: list[int]) -> Recorded:
+    """Return texts whose tokens are right where the pattern says so."""
+    right = np.concatenate(patterns)
+    count = len(right)
+    sequence = np.repeat(np.arange(len(patterns)), [len(each) for each in patterns])
+    position = np.concatenate([np.arange(len(each)) for each in patterns])
+    confidence = np.tile([0.5, 0.25], (count, 1))
+    return tape_of(
+        np.zeros(count, int), sequence, position, np.full(count, -1), confidence, np.where(right, 0, 2), ("chat",)
+    )
+
+
+def test_rows_of_a_category_leave_out_what_lies_off_the_path() -> None:
+    rows = on_path(small_tape(), "code")
+    assert rows.row.tolist() == [3]
+    assert rows.text.tolist() == [0]
+    with pytest.raises(SpecsimError, match=r"category 'cod' was not recorded; did you mean 'code'\?"):
+        on_path(small_tape(), "cod")
+
+
+def test_runs_count_right_tokens_before_and_start_anew_with_each_text() -> None:
+    rows = on_path(patterned(PATTERN, PATTERN), "chat")
+    assert run_before(rows).tolist() == 2 * [0, 1, 2, 0, 1, 0, 0, 1, 2, 3]
+    assert runs(rows).tolist() == 2 * [2, 1, 0, 3]
+    assert np.flatnonzero(at_depth(rows, 1)).tolist() == list(range(20))
+    assert np.flatnonzero(at_depth(rows, 3)).tolist() == [2, 8, 9, 12, 18, 19]
+
+
+def test_acceptance_at_a_depth_equals_chains_walked_one_by_one() -> None:
+    tape = drawn_tape(np.random.default_rng(0), sequences=5, tokens=40, confidence=np.array([0.3, 0.9]))
+    rows = on_path(tape, "chat")
+    for depth in (1, 2, 5):
+        reached, accepted = 0, 0
+        for text in range(5):
+            right = rows.right[rows.text == text]
+            for start in range(len(right) - depth + 1):
+                if right[start : start + depth - 1].all():
+                    reached += 1
+                    accepted += right[start + depth - 1]
+        chosen = at_depth(rows, depth)
+        assert (chosen.sum(), rows.right[chosen].sum()) == (reached, accepted)
+
+
+def test_bins_hold_mean_confidence_and_acceptance() -> None:
+    confidence = np.array([0.05, 0.05, 0.72, 0.78, 1.0])
+    bins = by_confidence(confidence, np.array([False, True, True, False, True]))
+    assert bins.rows.tolist() == [2, 0, 0, 0, 0, 0, 0, 2, 0, 1]
+    assert bins.confidence[[0, 7, 9]] == pytest.approx([0.05, 0.75, 1.0])
+    assert bins.accepted[[0, 7, 9]] == pytest.approx([0.5, 0.5, 1.0])
+    assert calibration_error(bins) == pytest.approx((2 * 0.45 + 2 * 0.25 + 0) / 5)
+
+
+def test_a_calibrated_drafter_has_little_calibration_error_and_an_overconfident_one_its_surplus() -> None:
+    tape = drawn_tape(np.random.default_rng(1), sequences=100, tokens=100, confidence=np.linspace(0.05, 0.95, 10))
+    rows = on_path(tape, "chat")
+    assert calibration_error(by_confidence(rows.confidence, rows.right)) < 0.02
+    # Squaring what was 0.05 .. 0.95 keeps the order and lowers the claim.
+    low = by_confidence(rows.confidence**2, rows.right)
+    assert calibration_error(low) == pytest.approx(np.mean(rows.confidence - rows.confidence**2), abs=0.02)
+
+
+def test_rates_of_texts_leave_out_the_short_ones() -> None:
+    rows = on_path(patterned([1] * 16 + [0] * 4, [1, 0], [0] * 20), "chat")
+    assert request_rates(rows).tolist() == [0.8, 0.0]
+
+
+def test_a_share_settles_at_the_pace_of_its_text() -> None:
+    changing = on_path(patterned([1] * 20 + [0] * 20), "chat")
+    assert settling(changing, np.array([10, 20])).tolist() == [0.5, 0.5]
+    steady = on_path(patterned([1, 0] * 20), "chat")
+    assert settling(steady, np.array([10, 20])).tolist() == [0.0, 0.0]
+    assert np.isnan(settling(steady, np.array([21]))).all()
+
+
+def test_running_rates_are_noted_every_ten_accepted_tokens() -> None:
+    rows = on_path(patterned([0] * 30, [1, 0] * 10 + [1] * 15), "chat")
+    at, rate = running_rates(rows, 1)
+    assert at.tolist() == [19, 30]
+    assert rate == pytest.approx([10 / 19, 20 / 30])
