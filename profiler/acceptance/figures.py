@@ -91,22 +91,10 @@ def length_figure(compared: Mapping[str, Sequence[Compared]]) -> Figure:
     """Draw mean accepted tokens against depth and width: recorded (points, 95%) and drawn from the curves (lines)."""
     figure, panels = _panels(list(compared))
     for name, axes in panels:
+        axes.plot([], [], color=GREY, marker="o", markersize=2.5, linestyle="none", label="recorded, 95%")
+        axes.plot([], [], color=GREY, label="drawn from curves")
         for width, colour in zip((1, 2, 3), PALETTE, strict=False):
-            mine = [each for each in compared[name] if each.width == width]
-            if not mine:
-                continue
-            depth = [each.depth for each in mine]
-            axes.plot(depth, [each.mean_drawn for each in mine], color=colour, label=f"width {width}, drawn")
-            axes.errorbar(
-                depth,
-                [each.mean for each in mine],
-                yerr=[1.96 * each.error for each in mine],
-                color=colour,
-                fmt="o",
-                markersize=2.5,
-                elinewidth=0.8,
-                label="recorded",
-            )
+            _lengths(axes, [each for each in compared[name] if each.width == width], width, colour)
         axes.set_ylim(bottom=0)
         axes.set_xticks(range(1, 9))
     _edges(panels, "depth", "accepted tokens")
@@ -114,22 +102,42 @@ def length_figure(compared: Mapping[str, Sequence[Compared]]) -> Figure:
     return figure
 
 
+def _lengths(axes: Axes, shapes: Sequence[Compared], width: int, colour: str) -> None:
+    if not shapes:
+        return
+    depth = np.array([each.depth for each in shapes])
+    axes.plot(depth, [each.mean_drawn for each in shapes], color=colour, label=f"width {width}")
+    axes.errorbar(
+        depth + 0.15 * (width - 2),
+        [each.mean for each in shapes],
+        yerr=[1.96 * each.error for each in shapes],
+        color=colour,
+        fmt="o",
+        markersize=2.5,
+        elinewidth=0.8,
+    )
+
+
 def request_figure(rows: Mapping[str, OnPath]) -> Figure:
     """Draw how requests differ, how fast a request's share right settles, and some examples (LAPS-SD Fig. 3)."""
     figure = new_figure(2.6)
     spread, settled, examples = figure.subplots(1, 3)
     ink = colours(rows)
+    longest_text = max(int(np.bincount(of.text).max()) for of in rows.values())
+    marks = MARKS[longest_text >= 2 * MARKS]
+    settled.set_visible(bool(len(marks)))
     for name, of in rows.items():
         rates = np.sort(request_rates(of))
-        spread.step(rates, (np.arange(len(rates)) + 1) / max(len(rates), 1), where="post", color=ink[name], label=name)
-        settled.plot(MARKS, settling(of, MARKS), color=ink[name])
+        share = np.arange(len(rates) + 1) / max(len(rates), 1)
+        spread.step(np.concatenate(([0.0], rates)), share, where="post", color=ink[name], label=name)
+        settled.plot(marks, settling(of, marks) if len(marks) else [], color=ink[name])
         longest = int(np.bincount(of.text).argmax())
         if of.right[of.text == longest].sum() >= 20:
             examples.plot(*running_rates(of, longest), color=ink[name])
     spread.set(xlabel="share right of a request", ylabel="requests", xlim=(0, 1), ylim=(0, 1))
-    settled.set(xlabel="tokens so far", ylabel="|share so far - share in all|", ylim=(0, None))
+    settled.set(xlabel="tokens so far", ylabel="|share so far - share in all|", ylim=(0, None), xlim=(0, None))
     examples.set(xlabel="tokens, longest request", ylabel="share right so far", ylim=(0, 1))
-    legend_above(figure, spread)
+    legend_above(figure, spread, columns=3)
     return figure
 
 

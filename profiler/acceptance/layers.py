@@ -1,4 +1,4 @@
-"""Which layers a target misses least: a greedy search over its own greedy texts."""
+"""Which layers a target misses least: a greedy search among those that change their input least."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from profiler.acceptance.network import Network, network, without_layers
 from profiler.acceptance.record import Task
 
 SHORTLIST = 10
-"""Layers that are tried beyond the first: the best alone."""
+"""Layers that are tried, and one more for each that is sought."""
 
 
 class LayerSearch:
@@ -51,16 +51,28 @@ class LayerSearch:
     def best(self, count: int) -> list[tuple[tuple[int, ...], float]]:
         """Return the layers to skip after each of `count` greedy steps, sorted, with their agreement."""
         steps: list[tuple[tuple[int, ...], float]] = []
-        candidates = list(range(self._layers))
+        candidates = self.shortlist(SHORTLIST + count)
         chosen: tuple[int, ...] = ()
         for step in range(count):
             tried = [
-                (self.agreement((*chosen, layer)), -layer)
+                (self.agreement((*chosen, layer)), layer)
                 for layer in tqdm(candidates, desc=f"layer {step + 1} of {count}", leave=False)
             ]
-            tried.sort(reverse=True)
-            agreement, layer = tried[0]
-            chosen = (*chosen, -layer)
+            agreement, layer = max(tried)
+            chosen = (*chosen, layer)
+            candidates.remove(layer)
             steps.append((tuple(sorted(chosen)), agreement))
-            candidates = [-each for _, each in tried[1 : SHORTLIST + 1]]
         return steps
+
+    @torch.inference_mode()
+    def shortlist(self, count: int) -> list[int]:
+        """Return the layers whose output points most nearly where their input does, never the last.
+
+        That is block influence (Men et al. 2024, "ShortGPT", Eq. 1), taken over the texts.
+        """
+        alike = torch.zeros(self._layers - 1, dtype=torch.float64)
+        for prompt, tokens in self._texts:
+            states = self._model.base_model(torch.cat((prompt, tokens))[None], output_hidden_states=True).hidden_states
+            for layer in range(self._layers - 1):
+                alike[layer] += torch.cosine_similarity(states[layer], states[layer + 1], dim=-1).mean().cpu()
+        return sorted(alike.argsort(descending=True)[:count].tolist())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,9 +12,9 @@ from specsim.request import Floats, Ints
 from specsim.world.curves import Acceptance, draw_tape
 
 DEEPEST = 8
-SHAPES: tuple[tuple[int, int], ...] = tuple((depth, width) for width in (1, 2, 3) for depth in range(1, DEEPEST + 1))
-"""(depth, width) of the chains and beams compared."""
-DRAWN_TEXTS = 20_000
+WIDEST = 3
+"""Depth and width of the chains and beams compared, at most."""
+DRAWN_TEXTS = 10_000
 
 
 class Walks(NamedTuple):
@@ -80,53 +79,52 @@ def drawn_walks(acceptance: Acceptance, category: str, seed: int) -> Walks:
     return Walks(tape.confidence, tape.rank, tape.start[:, None] + luck, tape.off_start, size, many)
 
 
-def accepted_lengths(walks: Walks, depth: int, width: int, seed: int = 0) -> Ints:
-    """Return the accepted tokens of each walk, (walks,): a beam that keeps the `width` likeliest paths of each depth.
+def accepted_lengths(walks: Walks, width: int, seed: int = 0) -> Ints:
+    """Return the tokens of each walk that beams of every depth accept, (walks, DEEPEST); depth 1 first.
 
-    Every kept leaf proposes its `width` likeliest tokens; the target's path is accepted as deep as the beam holds it.
+    A beam keeps the `width` likeliest paths of each depth and every leaf proposes its `width` likeliest tokens; the
+    target's path is accepted as deep as the beam holds it.
     """
     rng = np.random.default_rng(seed)
     count = len(walks.on)
     probability, right = np.ones((count, 1)), np.ones((count, 1), dtype=np.bool_)
-    accepted = np.zeros(count, dtype=np.int64)
-    for level in range(depth):
+    held = np.zeros((count, DEEPEST), dtype=np.bool_)
+    for level in range(DEEPEST):
         away = walks.off_start[:, None] + (rng.random(right.shape) * walks.off_rows[:, None]).astype(np.int64)
         row = np.where(right, walks.on[:, level, None], away)
         path = (probability[:, :, None] * walks.confidence[row][:, :, :width]).reshape(count, -1)
         true = (right[:, :, None] & (walks.rank[row][:, :, None] == np.arange(width))).reshape(count, -1)
         kept = np.argsort(-path, axis=1, kind="stable")[:, :width]
         probability, right = np.take_along_axis(path, kept, 1), np.take_along_axis(true, kept, 1)
-        accepted += right.any(axis=1)
-    return accepted
+        held[:, level] = right.any(axis=1)
+    return np.cumsum(held, axis=1)
 
 
 def compare(tape: Recorded, acceptance: Acceptance, category: str, seed: int = 0) -> list[Compared]:
     """Return, for every shape whose width both have, recorded and drawn accepted lengths of a category."""
     recorded, drawn = recorded_walks(tape, category), drawn_walks(acceptance, category, seed)
-    return [
-        _compared(recorded, drawn, depth, width, seed)
-        for depth, width in SHAPES
-        if width <= min(tape.proposals, acceptance.width)
-    ]
+    found = []
+    for width in range(1, min(WIDEST, tape.proposals, acceptance.width) + 1):
+        ours, theirs = accepted_lengths(recorded, width, seed), accepted_lengths(drawn, width, seed)
+        for depth in range(1, DEEPEST + 1):
+            found.append(_compared(ours[:, depth - 1], theirs[:, depth - 1], depth, width, recorded.text))
+    return found
 
 
-def _compared(recorded: Walks, drawn: Walks, depth: int, width: int, seed: int) -> Compared:
-    ours = accepted_lengths(recorded, depth, width, seed)
-    theirs = accepted_lengths(drawn, depth, width, seed)
+def _compared(ours: Ints, theirs: Ints, depth: int, width: int, text: Ints) -> Compared:
     share = [np.bincount(each, minlength=depth + 1) / len(each) for each in (ours, theirs)]
     return Compared(
         depth,
         width,
         float(np.abs(share[0] - share[1]).sum() / 2),
         float(ours.mean()),
-        clustered_error(ours, recorded.text),
+        clustered_error(ours, text),
         float(theirs.mean()),
     )
 
 
-def clustered_error(values: Sequence[int] | Ints, text: Ints) -> float:
+def clustered_error(values: Ints, text: Ints) -> float:
     """Return the standard error of the mean of values (n,), whole texts (n,) being drawn, not values."""
-    values = np.asarray(values, dtype=np.float64)
     _, code = np.unique(text, return_inverse=True)
     surplus = np.bincount(code, weights=values - values.mean())
     texts = len(surplus)

@@ -10,8 +10,6 @@ import pytest
 from profiler.acceptance.curves import on_path
 from profiler.acceptance.fit import between_texts, calibrated, fit_curve, spread_of
 from profiler.acceptance.lengths import (
-    DEEPEST,
-    SHAPES,
     Walks,
     accepted_lengths,
     clustered_error,
@@ -48,16 +46,18 @@ def test_beams_equal_a_beam_by_hand(width: int) -> None:
     walks = walks_of(tape)
     first = np.full(len(walks.on), 7)
     walks = walks._replace(off_start=first, off_rows=np.ones_like(first))
+    lengths = accepted_lengths(walks, width)
     for depth in (1, 3, 8):
         by_hand = [naive_beam(walks, walk, depth, width) for walk in range(len(walks.on))]
-        assert accepted_lengths(walks, depth, width).tolist() == by_hand
+        assert lengths[:, depth - 1].tolist() == by_hand
 
 
 def test_chains_of_equal_chance_are_geometric() -> None:
     tape = drawn_tape(np.random.default_rng(3), sequences=200, tokens=200, confidence=np.array([0.7]))
+    lengths = accepted_lengths(walks_of(tape), 1)
     for depth in (1, 4, 8):
         expected = sum(0.7**k for k in range(1, depth + 1))
-        assert accepted_lengths(walks_of(tape), depth, 1).mean() == pytest.approx(expected, rel=0.03)
+        assert lengths[:, depth - 1].mean() == pytest.approx(expected, rel=0.03)
 
 
 def test_walks_stay_within_a_text_and_take_the_off_path_pool_of_their_category() -> None:
@@ -96,7 +96,9 @@ def test_tapes_drawn_from_the_right_curves_differ_little_and_from_wrong_ones_muc
     curve = Curve(0.7, 2.0, 0.6, 0.5)
     tape = as_recorded(curve, 300, 100)
     same = compare(tape, Acceptance({"chat": curve}, 4, 16), "chat")
-    assert [(each.depth, each.width) for each in same] == list(SHAPES)
+    assert [(each.depth, each.width) for each in same] == [
+        (depth, width) for width in (1, 2, 3) for depth in range(1, 9)
+    ]
     assert max(each.total_variation for each in same) < 0.03
     assert all(abs(each.mean - each.mean_drawn) < 4 * each.error + 0.05 for each in same)
     other = compare(tape, Acceptance({"chat": replace(curve, agreement=0.5)}, 4, 16), "chat")
@@ -132,4 +134,3 @@ def test_an_error_counts_texts_not_tokens() -> None:
     text = np.repeat(np.arange(50), 20)
     alike = np.repeat(np.random.default_rng(7).random(50), 20)
     assert clustered_error(alike, text) == pytest.approx(alike[::20].std(ddof=1) / np.sqrt(50), rel=0.02)
-    assert DEEPEST == 8
