@@ -16,16 +16,18 @@ GROUPS = {
     "profiles": "profile",
     "slo": "slo",
     "acceptance": "acceptance",
+    "drafters": "drafter",
 }
 
 RUN_HELP = """\
 settings (key=value; groups also as +scheduler=NAME):
   scheduler=NAME    policy                    trace=NAME       requests to replay
   profile=NAME      models and hardware       slo=NAME         classes and objectives
-  acceptance=NAME   how drafts are accepted   rps=X            stretch the trace to this mean rate
-  slo_scale=X       factor on TPOT SLOs       requests=N       only the first N requests
-  seed=S            luck                      replicas=N       servers
-  passes=true       keep a row per pass       out=DIR          run folder
+  acceptance=NAME   how drafts are accepted   drafter=NAME     what proposes tokens
+  rps=X             stretch to this mean rate slo_scale=X      factor on TPOT SLOs
+  requests=N        only the first N requests seed=S           luck
+  replicas=N        servers                   passes=true      keep a row per pass
+  out=DIR           run folder
 A value with a slash or a file suffix is a path: profile=./mine.yaml trace=./mine.csv
 With -m, values with commas are swept: rps=2,3,4 slo_scale=0.8,1.0,1.2
 Any key of a chosen file can be set: scheduler.verify_tokens=256
@@ -33,9 +35,13 @@ Any key of a chosen file can be set: scheduler.verify_tokens=256
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; return 0, or 2 after a line about what was wrong."""
+    """Run one command; return its code, or 2 after a line about what was wrong."""
+    words = sys.argv[1:] if argv is None else list(argv)
     parser = _parser()
-    arguments, rest = parser.parse_known_args(argv)
+    if words[:1] == ["profile"]:
+        arguments, rest = argparse.Namespace(command=_profile, words=words[1:]), list[str]()
+    else:
+        arguments, rest = parser.parse_known_args(words)
     if rest and hasattr(arguments, "settings") and not any(word.startswith("-") for word in rest):
         arguments.settings += rest
     elif rest:
@@ -84,6 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     fetch = verbs.add_parser("fetch", help="download a trace from its official home")
     fetch.add_argument("name")
     fetch.set_defaults(command=_fetch)
+    commands.add_parser("profile", help="measure hardware and a model pair")
     return parser
 
 
@@ -165,6 +172,14 @@ def _plot(arguments: argparse.Namespace) -> int:
     for path in execution.plot(runs, arguments.out):
         print(path)
     return 0
+
+
+def _profile(arguments: argparse.Namespace) -> int:
+    """Hand over to the profiler, found by name and late: it has its own parser, and may load torch."""
+    from importlib import import_module
+
+    code: int = import_module("profiler.cli").main(arguments.words)
+    return code
 
 
 def _fetch(arguments: argparse.Namespace) -> int:

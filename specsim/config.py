@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from specsim.errors import SpecsimError, beside, first_line, nearest
-from specsim.paths import shipped
-from specsim.points import GROUPS, TEXTS, Point, is_path
+from specsim.paths import is_path, shipped
+from specsim.points import GROUPS, TEXTS, Point
 
 FILE_OPTION = "file"
+SUGGESTING = ("scheduler", "drafter")
+"""Groups whose files may hold `suggests`: settings that go with them, unless the user chooses otherwise."""
 
 
 def names(group: str) -> list[str]:
@@ -50,7 +52,28 @@ def compose(point: Point) -> dict[str, Any]:
         resolved["choices"][group] = point.get(group, resolved["choices"][group])
     resolved["out"] = _text(point, "out")
     resolved["belief"] = _belief(_text(point, "belief"))
-    return resolved
+    suggested = _suggested(resolved, point)
+    return compose({**point, **suggested}) if suggested else resolved
+
+
+def _suggested(resolved: Mapping[str, Any], point: Point) -> dict[str, str]:
+    """Return what the chosen files suggest and the point leaves open: a group's name, or a key of one left open."""
+    said = [
+        (group, str(key), str(value).lower() if isinstance(value, bool) else str(value))
+        for group in SUGGESTING
+        for key, value in _mapping_of(resolved, group).items()
+    ]
+    for group, key, _ in said:
+        if key.partition(".")[0] not in GROUPS:
+            raise SpecsimError(f"{group}={resolved['choices'][group]}: suggests: {key!r} is no group or key of one")
+    return {key: value for _, key, value in said if key not in point and key.partition(".")[0] not in point}
+
+
+def _mapping_of(resolved: Mapping[str, Any], group: str) -> Mapping[str, Any]:
+    suggests = resolved[group].get("suggests") or {}
+    if not isinstance(suggests, Mapping):
+        raise SpecsimError(f"{group}={resolved['choices'][group]}: suggests: expected settings by key")
+    return suggests
 
 
 def _text(point: Point, key: str) -> str | None:

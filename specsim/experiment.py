@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
 from specsim.errors import SpecsimError
+from specsim.latency.drafter import Drafter, drafter_from_mapping, equipped
 from specsim.latency.profile import Profile, profile_from_mapping
 from specsim.memory import Memory
+from specsim.paths import is_path, shipped
 from specsim.schedulers.loading import scheduler_factory
 from specsim.simulation import Simulation
 from specsim.workload.load import load_trace
 from specsim.workload.slo import TpotMeasure, mix_from_mapping, promise
 from specsim.workload.trace import TraceSource
+from specsim.world.acceptance import acceptance_from_mapping, tape_of
 from specsim.world.backend import World
-from specsim.world.curves import acceptance_from_mapping, draw_tape
 
 SMALLEST, LARGEST = 1e-12, 1e12
 
@@ -53,10 +56,13 @@ def prepare(config: Mapping[str, Any]) -> Experiment:
     requests = None if config["requests"] is None else _whole(config, "requests", 1)
     rps = None if config["rps"] is None else _number(config, "rps")
     slo_scale = _number(config, "slo_scale")
-    truth = profile_from_mapping(config["profile"], _source("profile", chosen))
-    belief = truth if config["belief"] is None else profile_from_mapping(config["belief"], "belief")
+    drafter = drafter_from_mapping(config["drafter"], _source("drafter", chosen))
+    truth = _profile(config["profile"], _source("profile", chosen), drafter)
+    belief = truth if config["belief"] is None else _profile(config["belief"], "belief", drafter)
     mix = mix_from_mapping(config["slo"], _source("slo", chosen))
-    acceptance = acceptance_from_mapping(config["acceptance"], _source("acceptance", chosen))
+    acceptance = acceptance_from_mapping(
+        config["acceptance"], _source("acceptance", chosen), _folder("acceptance", chosen)
+    )
     factory = scheduler_factory(config["scheduler"], _source("scheduler", chosen), _plugins(config["plugins"]))
     window = _window(config["metrics"])
     trace = load_trace(config["trace"], seed=seed, requests=requests, rps=rps)
@@ -65,12 +71,12 @@ def prepare(config: Mapping[str, Any]) -> Experiment:
         raise SpecsimError(f"metrics.window: no request arrives in {list(window)}; the last one arrives at {last} s")
     baseline_s, baseline_note = _baseline_s(config["trace"], truth)
     promised = promise(mix, trace, seed=seed, baseline_s=baseline_s, slo_scale=slo_scale)
-    tape = draw_tape(acceptance, promised.acceptance, promised.requests.slo_class, trace.row, seed)
+    tape = tape_of(acceptance, promised.acceptance, promised.requests.slo_class, trace.row, seed)
     widest = getattr(factory(), "widest", 1)
     if widest > tape.width:
         raise SpecsimError(
             f"{_source('scheduler', chosen)}: trees of width {widest} are wider than the {tape.width} proposals of "
-            f"{_source('acceptance', chosen)}; expected acceptance.width={widest}"
+            f"{_source('acceptance', chosen)}; expected a narrower tree, or more proposals"
         )
     simulation = Simulation(
         requests=promised.requests,
@@ -81,6 +87,7 @@ def prepare(config: Mapping[str, Any]) -> Experiment:
         scheduler=factory,
         selection_s=_number(config, "selection_s", above=False),
         selection_token_s=_number(config, "selection_token_s", above=False),
+        host_bytes_per_s=_number(config, "host_bytes_per_s") * truth.gpus,
         replicas=_whole(config, "replicas", 1),
         keep_passes=_flag(config, "passes"),
     )
@@ -88,6 +95,7 @@ def prepare(config: Mapping[str, Any]) -> Experiment:
     notes = (
         trace.source.note,
         baseline_note,
+        _suggestion_note(config),
         f"{cut} outputs are longer than their class's max_tokens and end there" if cut else None,
     )
     return Experiment(
@@ -98,6 +106,36 @@ def prepare(config: Mapping[str, Any]) -> Experiment:
         trace.source,
         tuple(note for note in notes if note),
     )
+
+
+def _profile(mapping: Mapping[str, Any], source: str, drafter: Drafter) -> Profile:
+    """Return a profile with this drafter beside its target.
+
+    Raises
+    ------
+    SpecsimError
+        When a key is wrong, or the drafter leaves no memory for the cache.
+    """
+    profile = equipped(profile_from_mapping(mapping, source), drafter)
+    if profile.usable_kv_bytes <= 0:
+        raise SpecsimError(f"{source}: the weights of the target and of {profile.draft.name} leave no memory for KV")
+    return profile
+
+
+def _suggestion_note(config: Mapping[str, Any]) -> str | None:
+    """Return a line about the settings that the chosen files brought along."""
+    followed = [
+        f"{key}={config['choices'].get(key, value)}"
+        for group in ("scheduler", "drafter")
+        for key, value in (config[group].get("suggests") or {}).items()
+        if key not in config["choices"] or config["choices"][key] == value
+    ]
+    return f"{', '.join(followed)}: as {_source('scheduler', config['choices'])} suggests" if followed else None
+
+
+def _folder(group: str, chosen: Mapping[str, str]) -> Path:
+    """Return the folder of a group's chosen file, which paths in it are relative to."""
+    return Path(chosen[group]).expanduser().parent if is_path(chosen[group]) else shipped("conf") / group
 
 
 def _baseline_s(trace: Mapping[str, Any], truth: Profile) -> tuple[float, str | None]:

@@ -29,13 +29,18 @@ class Gaps(NamedTuple):
 class Ledger:
     """State of one replica; `check` a pass, let it run, then `commit` it.
 
+    `waiting` and `resident` are who is there without and with slots of the pool; `away`, among the waiting, whose cache
+    lies on the host.
+
     Parameters
     ----------
     size : number of request ids, N.
     memory : the replica's key-value pool.
+    draft_cached : whether the drafter keeps a cache of its own. One that does not (a lookup, heads that read the
+        target's last state) lacks nothing but the root of whoever decodes.
     """
 
-    def __init__(self, size: int, memory: Memory) -> None:
+    def __init__(self, size: int, memory: Memory, draft_cached: bool = True) -> None:
         n = size
         self.facts = no_facts(n)
         self.progress = no_progress(n)
@@ -43,6 +48,7 @@ class Ledger:
         self.waiting: SortedList[int] = SortedList()
         self.rejected: dict[int, str] = {}
         self.finished = 0
+        self.away: set[int] = set()
         self._resident: dict[int, None] = {}
         self._resident_ids: Ids | None = None
         self._live = np.zeros(n, dtype=np.bool_)
@@ -52,6 +58,7 @@ class Ledger:
         self._draft_nodes = np.zeros(n, dtype=np.int64)
         self._draft_depth = np.zeros(n, dtype=np.int64)
         self._seat = np.zeros(n, dtype=np.int64)
+        self._feeds = draft_cached
 
     @property
     def resident(self) -> Ids:
@@ -77,6 +84,7 @@ class Ledger:
             return
         self._live[request] = True
         self.waiting.add(request)
+        self._follow(np.array([request]))
 
     def known(self, ids: Ids) -> Ints:
         """Return the tokens of each request that exist: its prompt and what was emitted, (n,)."""
@@ -100,9 +108,15 @@ class Ledger:
         if ids is not self._checked:
             self._check_rows(ids)
         try:
-            return self._check_draft(work) if isinstance(work, Draft) else self._check_verify(work)
+            moved = 0
+            if isinstance(work, Verify) and len(work.evict):
+                moved = self._evict(work.evict, ids, work.transfer)
+            if self.away:
+                moved += self._bring_back(ids)
+            shape = self._check_draft(work) if isinstance(work, Draft) else self._check_verify(work)
         except OutOfMemory as error:
             raise IllegalPass(str(error)) from None
+        return shape._replace(moved_bytes=moved) if moved else shape
 
     def _check_rows(self, ids: Ids) -> None:
         """Refuse doubled and dead rows; the array is frozen, so that the next pass of the step may skip this."""
@@ -117,8 +131,6 @@ class Ledger:
 
     def _check_verify(self, work: Verify) -> PassShape:
         ids, chunks, forest = work.requests, work.chunks, work.forest
-        if len(work.evict):
-            self._evict(work.evict, ids)
         cached = self.progress.target_cached[ids]
         pending = self.known(ids) - cached
         if np.count_nonzero((chunks < 1) | (chunks > pending)):
@@ -170,7 +182,8 @@ class Ledger:
         """Book a draft pass that started at `start_s`: its chunks are cached, its leaves hold slots until the end."""
         ids = work.requests
         if len(work.chunks):
-            self.progress.draft_cached[ids] += work.chunks
+            if self._feeds:
+                self.progress.draft_cached[ids] += work.chunks
             self._admit(ids)
             self._mark_decoding(ids[work.forest.row[work.leaves]], start_s)
         if not self._drafted or self._drafted[-1] is not ids:
@@ -201,6 +214,7 @@ class Ledger:
         progress.emitted_tokens[ids] = before + answer.tokens
         self.pool.hold(TARGET, ids, progress.target_cached[ids])
         gaps = self._stamp(ids, decoding, answer, now_s)
+        self._follow(ids)
         self._checked = None
         if np.count_nonzero(answer.finished):
             self._finish(ids[answer.finished], now_s)
@@ -236,8 +250,9 @@ class Ledger:
         if not self._drafted:
             return
         progress = self.progress
-        in_step = progress.draft_cached[ids] == self.known(ids)
-        progress.draft_cached[ids] += np.where(in_step, np.minimum(matched, self._draft_depth[ids]), 0)
+        if self._feeds:
+            in_step = progress.draft_cached[ids] == self.known(ids)
+            progress.draft_cached[ids] += np.where(in_step, np.minimum(matched, self._draft_depth[ids]), 0)
         self._draft_nodes[ids] = self._draft_depth[ids] = 0
         self.pool.hold(DRAFT, ids, progress.draft_cached[ids])
 
@@ -250,28 +265,53 @@ class Ledger:
                 self.waiting.remove(request)
                 self._resident[request] = None
 
+    def _follow(self, ids: Ids) -> None:
+        """Let a drafter without a cache stand where the target stands: behind all but the root of those who decode."""
+        if not self._feeds:
+            known = self.known(ids)
+            decoding = (known - self.progress.target_cached[ids] == 1) & (self.progress.emitted_tokens[ids] > 0)
+            self.progress.draft_cached[ids] = known - decoding
+
     def _leave(self, ids: Ids) -> None:
         for request in ids.tolist():
             del self._resident[request]
         self._resident_ids = None
         self._admitted[ids] = False
         self.pool.release(ids)
-        self.progress.target_cached[ids] = self.progress.draft_cached[ids] = 0
         self._draft_nodes[ids] = self._draft_depth[ids] = 0
 
     def _finish(self, ids: Ids, now_s: float) -> None:
         self._leave(ids)
+        self.progress.target_cached[ids] = self.progress.draft_cached[ids] = 0
         self.progress.finish_s[ids] = now_s
         self._live[ids] = False
         self.finished += len(ids)
 
-    def _evict(self, ids: Ids, running: Ids) -> None:
+    def _evict(self, ids: Ids, running: Ids, transfer: bool) -> int:
+        """Take the cache of requests that hold some; return the bytes that go to the host, 0 where they are dropped."""
         known = ids.min() >= 0 and ids.max() < len(self._live) and len(np.unique(ids)) == len(ids)
         if not known or not self._admitted[ids].all() or np.isin(ids, running).any():
             raise IllegalPass("only a request that holds cache and does not run in the pass can be evicted")
+        moved = int(self.pool.held_bytes(ids).sum()) if transfer else 0
         self._leave(ids)
         self.progress.preemptions[ids] += 1
         self.waiting.update(ids.tolist())
+        if transfer:
+            self.away.update(ids.tolist())
+        else:
+            self.progress.target_cached[ids] = self.progress.draft_cached[ids] = 0
+            self._follow(ids)
+        return moved
+
+    def _bring_back(self, ids: Ids) -> int:
+        """Take slots for the caches that the rows of a pass have on the host; return the bytes that come back."""
+        back = ids[np.isin(ids, np.fromiter(self.away, dtype=np.int64, count=len(self.away)))]
+        if not len(back):
+            return 0
+        self.pool.hold(TARGET, back, self.progress.target_cached[back])
+        self.pool.hold(DRAFT, back, self.progress.draft_cached[back])
+        self.away.difference_update(back.tolist())
+        return int(self.pool.held_bytes(back).sum())
 
 
 def _shape(cached: Ints, chunks: Ints, queries: Ints, prefill_tokens: int) -> PassShape:

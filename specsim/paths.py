@@ -18,3 +18,8 @@ def shipped(name: str) -> Path:
         if folder.is_dir():
             return folder
     raise FileNotFoundError(f"this installation of specsim lacks its {name}/ folder")
+
+
+def is_path(value: str) -> bool:
+    """Return whether a group's value means a file: it has a slash or a suffix."""
+    return "/" in value or bool(Path(value).suffix)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from functools import cache
-from pathlib import Path
 
 from specsim.errors import SpecsimError, first_line, nearest
-from specsim.paths import shipped
+from specsim.paths import is_path, shipped
 
-GROUPS = ("scheduler", "trace", "slo", "acceptance", "profile")
+GROUPS = ("scheduler", "trace", "slo", "acceptance", "profile", "drafter")
 TEXTS = ("belief", "out")
 """Keys whose values are names or paths and never pass through Hydra's grammar, as those of the groups."""
 
@@ -79,11 +78,6 @@ def _parsed(word: str, key: str, value: str) -> list[str]:
         return list(override.sweep_string_iterator()) if override.is_sweep_override() else [value]
     except (HydraException, ValueError, TypeError, NotImplementedError) as error:
         raise SpecsimError(f"{word!r} cannot be read: {first_line(error)}") from None
-
-
-def is_path(value: str) -> bool:
-    """Return whether a group's value means a file: it has a slash or a suffix."""
-    return "/" in value or bool(Path(value).suffix)
 
 
 def check_key(key: str) -> None:

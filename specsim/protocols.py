@@ -20,12 +20,14 @@ class PassShape(NamedTuple):
     attention_pairs : sum over query tokens of the keys each attends to; of its own tree, a node is taken to see itself
         alone, which leaves out a fraction of depth / context.
     prefill_tokens : those of the batched tokens that belong to chunks of rows which are not decoding.
+    moved_bytes : cache that goes to the host or comes back from there before the pass.
     """
 
     context_tokens: int
     batched_tokens: int
     attention_pairs: float
     prefill_tokens: int
+    moved_bytes: int = 0
 
 
 class ModelBelief(Protocol):
@@ -44,6 +46,19 @@ class ModelBelief(Protocol):
         ...
 
 
+class DraftBelief(ModelBelief, Protocol):
+    """Seconds that a drafter's pass is believed to take.
+
+    `one_pass` says whether one pass proposes all depths of a step, so that later ones cost nothing (prompt lookup,
+    Medusa's heads); `cached` whether the drafter keeps a cache of its own, which has to be fed.
+    """
+
+    @property
+    def one_pass(self) -> bool: ...  # noqa: D102
+    @property
+    def cached(self) -> bool: ...  # noqa: D102
+
+
 class Belief(Protocol):
     """What a scheduler believes of the hardware; equal to the truth unless a study separates them."""
 
@@ -53,8 +68,8 @@ class Belief(Protocol):
         ...
 
     @property
-    def draft(self) -> ModelBelief:
-        """The draft model."""
+    def draft(self) -> DraftBelief:
+        """The drafter."""
         ...
 
     @property
@@ -142,6 +157,17 @@ class Foresight(Protocol):
 
     def right(self, forest: Forest) -> Bools:
         """Return which nodes of a forest drafted in this step are the target's own, roots included, (nodes,)."""
+        ...
+
+    def right_ahead(self, ids: Ids, most: int) -> Ints:
+        """Return how many tokens of the drafter's likeliest chain would be right if drafted now, up to `most`, (n,)."""
+        ...
+
+    def target_probability(self, forest: Forest) -> Floats:
+        """Return the target's own probability of each node drafted in this step given its path, 1 at roots, (nodes,).
+
+        Off the target's path, where no target was asked, it is the drafter's confidence.
+        """
         ...
 
 

@@ -38,6 +38,7 @@ class Simulation:
     scheduler : makes a fresh scheduler for a replica.
     selection_s, selection_token_s : seconds that a scheduler thinks, and seconds more per candidate token, before it
         verifies another forest than the one it was last drafted.
+    host_bytes_per_s : how fast a replica's cache moves to the host and back, where a scheduler preempts by transfer.
     replicas : servers; requests are dealt to them round robin.
     keep_passes : keep one row per pass.
     """
@@ -50,6 +51,7 @@ class Simulation:
     scheduler: Callable[[], Scheduler]
     selection_s: float = 0.0
     selection_token_s: float = 0.0
+    host_bytes_per_s: float = float("inf")
     replicas: int = 1
     keep_passes: bool = False
 
@@ -87,9 +89,9 @@ def run(simulation: Simulation, progress: Progress | None = None) -> Record:
 
 
 def _replica(env: simpy.Environment, name: int, simulation: Simulation, recorder: Recorder) -> Replica:
-    ledger = Ledger(len(simulation.requests), simulation.memory)
+    ledger = Ledger(len(simulation.requests), simulation.memory, simulation.truth.draft.cached)
     view = LedgerView(ledger, simulation.belief)
-    backend = SimulatedBackend(simulation.world, simulation.truth, view)
+    backend = SimulatedBackend(simulation.world, simulation.truth, view, simulation.host_bytes_per_s)
 
     def thinking(work: Pass, basis: Any) -> float:
         if not isinstance(work, Verify) or not isinstance(basis, Forest) or work.forest is basis:

@@ -94,7 +94,7 @@ class LedgerView:
 
     def surely_fits(self, requests: int, target_tokens: int, draft_tokens: int) -> bool:
         """Return True only if so many more tokens of so many requests fit, whatever blocks they fall into: quick."""
-        return self._ledger.pool.surely_fits(requests, target_tokens, draft_tokens)
+        return not self._ledger.away and self._ledger.pool.surely_fits(requests, target_tokens, draft_tokens)
 
     def held_bytes(self, ids: Ids) -> Ints:
         """Return the bytes of cache that each request holds, (n,)."""

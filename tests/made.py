@@ -35,6 +35,8 @@ class Linear:
     alpha: float
     gamma: float
     delta: float
+    one_pass: bool = False
+    cached: bool = True
 
     def seconds(self, context_tokens: float, batched_tokens: float, attention_pairs: float) -> float:
         return self.alpha * context_tokens + self.gamma * batched_tokens + self.delta
@@ -58,7 +60,13 @@ class Hardware:
         return self.target.seconds(512, 1, 513)
 
     def slower(self, factor: float) -> Hardware:
-        return Hardware(*(Linear(m.alpha * factor, m.gamma * factor, m.delta * factor) for m in _models(self)))
+        return Hardware(
+            *(replace(m, alpha=m.alpha * factor, gamma=m.gamma * factor, delta=m.delta * factor) for m in _models(self))
+        )
+
+    def looking_up(self) -> Hardware:
+        """Return the same with a drafter that keeps no cache and proposes all depths in one pass."""
+        return replace(self, draft=replace(self.draft, one_pass=True, cached=False))
 
 
 def _models(hardware: Hardware) -> tuple[Linear, Linear]:
@@ -100,16 +108,19 @@ def _pool(agreement: float, rows: int) -> tuple[Any, Any]:
     return confidence, rank
 
 
-def tape(count: int, agreement: float = 0.7, seed: int = 0, pool_rows: int = 256) -> Tape:
-    """Return a tape for requests 0..count-1 of a small pool with mixed confidences."""
+def tape(count: int, agreement: float = 0.7, seed: int = 0, pool_rows: int = 256, silent: bool = False) -> Tape:
+    """Return a tape for requests 0..count-1 of a small pool with mixed confidences; `silent` in every third row."""
     confidence, rank = _pool(agreement, pool_rows)
+    if silent:
+        confidence, rank = confidence.copy(), rank.copy()
+        confidence[::3], rank[::3] = 0.0, WIDTH
     start = np.zeros(count, dtype=np.int64)
     return Tape(confidence, rank, start, start, pool_rows, stream_keys(seed, "text", np.arange(count)))
 
 
-def memory(told: Requests, factor: float = 100.0, block_tokens: int = 4) -> Memory:
+def memory(told: Requests, factor: float = 100.0, block_tokens: int = 4, draft_bytes: int = 1) -> Memory:
     """Return a pool of `factor` times what the largest of these requests may ever hold."""
-    one = Memory(0, block_tokens, 3, 1)
+    one = Memory(0, block_tokens, 3, draft_bytes)
     largest = max(one.bytes_of(most, most) for most in (told.prompt_tokens + told.max_tokens).tolist())
     return replace(one, capacity_bytes=int(largest * factor))
 
@@ -167,7 +178,7 @@ ROW = st.tuples(GAPS_S, LENGTHS, LENGTHS, st.sampled_from((0, 0, 1, 6)), st.inte
 
 @st.composite
 def simulations(draw: st.DrawFn, most_requests: int = 40) -> Simulation:
-    """Draw a simulation without a scheduler: workload, memory, hardware, text, replicas."""
+    """Draw a simulation without a scheduler: workload, memory, hardware, drafter, text, replicas."""
     count = draw(st.integers(1, most_requests))
     rows = draw(st.lists(ROW, min_size=count, max_size=count))
     gaps, prompts, outputs, slack, kinds = (np.array(column) for column in zip(*rows, strict=True))
@@ -177,14 +188,21 @@ def simulations(draw: st.DrawFn, most_requests: int = 40) -> Simulation:
         draw(st.sampled_from((1e-5, 1e-3))),
         draw(st.sampled_from((1e-3, 2e-2))),
     )
+    lookup = draw(st.sampled_from((False, False, False, True)))
+    if lookup:
+        truth = truth.looking_up()
     return simulation(
         told,
         outputs,
         pool=memory(
-            told, draw(st.sampled_from((1.0, 1.2, 1.5, 2.0, 3.0, 100.0, 0.6))), draw(st.sampled_from((1, 4, 16)))
+            told,
+            draw(st.sampled_from((1.0, 1.2, 1.5, 2.0, 3.0, 100.0, 0.6))),
+            draw(st.sampled_from((1, 4, 16))),
+            0 if lookup else 1,
         ),
         truth=truth,
-        text=tape(len(told), draw(st.sampled_from((0.1, 0.5, 0.9))), draw(st.integers(0, 3))),
+        text=tape(len(told), draw(st.sampled_from((0.1, 0.5, 0.9))), draw(st.integers(0, 3)), silent=lookup),
+        host_bytes_per_s=draw(st.sampled_from((float("inf"), 1e4))),
         belief=truth.slower(draw(st.sampled_from((1.0, 1.0, 0.3, 4.0)))),
         selection_token_s=draw(st.sampled_from((0.0, 1e-5))),
         replicas=draw(st.sampled_from((1, 1, 2, 3))),

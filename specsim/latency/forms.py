@@ -33,6 +33,10 @@ class Linear:
         """A line has no knee."""
         return None
 
+    def scaled(self, factor: float) -> Linear:
+        """Return the form of passes that take `factor` times as long."""
+        return Linear(self.alpha_s * factor, self.gamma_s * factor, self.delta_s * factor)
+
     def seconds(self, context_tokens: float, batched_tokens: float, attention_pairs: float) -> float:
         """Return the seconds of one pass."""
         return self.alpha_s * context_tokens + self.gamma_s * batched_tokens + self.delta_s
@@ -72,6 +76,18 @@ class Roofline:
         The two lines cross earlier where ``compute_delta_s`` is above zero: the bend is a soft one.
         """
         return self.delta_s / self.compute_s if self.compute_s else None
+
+    def scaled(self, factor: float) -> Roofline:
+        """Return the form of passes that take `factor` times as long."""
+        return Roofline(
+            self.delta_s * factor,
+            self.gamma_s * factor,
+            self.compute_delta_s * factor,
+            self.compute_s * factor,
+            self.alpha_s * factor,
+            self.beta_s * factor,
+            self.tile_tokens,
+        )
 
     def seconds(self, context_tokens: float, batched_tokens: float, attention_pairs: float) -> float:
         """Return the seconds of one pass."""
@@ -114,6 +130,10 @@ class Table:
             if after > self.floor_s >= before:
                 return low + (self.floor_s - before) * (high - low) / (after - before)
         return None
+
+    def scaled(self, factor: float) -> Table:
+        """Return the form of passes that take `factor` times as long."""
+        return Table(self.batched_tokens, tuple(each * factor for each in self.seconds_at), self.floor_s * factor)
 
     def seconds(self, context_tokens: float, batched_tokens: float, attention_pairs: float) -> float:
         """Return the seconds of one pass."""

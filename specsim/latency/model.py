@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from specsim.latency.forms import Form, Seconds
@@ -21,6 +22,9 @@ class ModelLatency:
     ``forms`` holds the fitted forms by name and ``form`` the name of the one in use. ``overhead_s`` is the
     CPU and sampling time added to every pass. The ranges are those of the samples behind the forms.
     ``fit_error`` is the held-out relative error of the form in use by kind of pass: median, p95 and worst.
+    ``launch_s`` is what launching a pass kernel by kernel takes the host, None where it was not measured; ``least_s``
+    what a pass takes at least, 0 under CUDA graphs. Of a drafter, ``one_pass`` says whether one pass proposes all
+    depths of a step, and ``cached`` whether it keeps a cache that has to be fed.
     """
 
     name: str
@@ -32,6 +36,10 @@ class ModelLatency:
     context_range: tuple[float, float] = (0.0, float("inf"))
     batched_range: tuple[float, float] = (0.0, float("inf"))
     fit_error: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    launch_s: float | None = None
+    least_s: float = 0.0
+    one_pass: bool = False
+    cached: bool = True
     chosen: Form = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -44,13 +52,15 @@ class ModelLatency:
 
     def seconds(self, context_tokens: float, batched_tokens: float, attention_pairs: float) -> float:
         """Return the seconds of one pass, overhead included (arguments: see `specsim.latency.forms`)."""
-        return self.chosen.seconds(context_tokens, batched_tokens, attention_pairs) + self.overhead_s
+        seconds = self.chosen.seconds(context_tokens, batched_tokens, attention_pairs) + self.overhead_s
+        return seconds if seconds > self.least_s else self.least_s
 
     def seconds_array(
         self, context_tokens: ArrayLike, batched_tokens: ArrayLike, attention_pairs: ArrayLike
     ) -> Seconds:
         """Return `seconds` for broadcast arrays."""
-        return self.chosen.seconds_array(context_tokens, batched_tokens, attention_pairs) + self.overhead_s
+        seconds = self.chosen.seconds_array(context_tokens, batched_tokens, attention_pairs) + self.overhead_s
+        return np.maximum(seconds, self.least_s) if self.least_s else seconds
 
     def extrapolates(self, context_tokens: float, batched_tokens: float) -> bool:
         """Return whether a pass lies outside the range of the samples behind the forms."""

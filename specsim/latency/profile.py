@@ -28,7 +28,7 @@ TOP_KEYS = (
 )
 TOP_OPTIONS = ("baseline_s", "usable_kv_bytes", "checks", "provenance", "assumptions")
 MODEL_KEYS = ("name", "kv_bytes_per_token", "weights_bytes", "overhead_s", "forms")
-MODEL_OPTIONS = ("standard_errors", "valid", "held_out_error")
+MODEL_OPTIONS = ("standard_errors", "valid", "held_out_error", "launch_s")
 LINEAR_KEYS = ("alpha_s", "gamma_s", "delta_s")
 ROOFLINE_KEYS = ("delta_s", "gamma_s", "compute_delta_s", "compute_s", "alpha_s", "beta_s")
 TABLE_KEYS = ("batched_tokens", "seconds_at", "floor_s")
@@ -203,6 +203,7 @@ def _model(node: Node, wanted: str) -> ModelLatency:
         weights_bytes=node.whole("weights_bytes", 0),
         overhead_s=node.number("overhead_s"),
         fit_error=_held_out_error(node, form),
+        launch_s=node.number("launch_s") if "launch_s" in node.values else None,
         **_ranges(node),
     )
 

@@ -1,21 +1,23 @@
-"""What AdaServe's selection is worth: an ablation below it and a bound above it.
+"""What AdaServe's selection is worth: an ablation below it and bounds above it.
 
 Paper: AdaServe (EuroSys '26), section 6 (ablation: equal shares); the bound is ours.
-Idea: the same candidate trees, selected without looking at objectives, or with knowledge of what will be accepted.
+Idea: the same candidate trees, selected without looking at objectives, or with knowledge of the target.
 Deviations: EqualGreedy gives each request B // n nodes, its root among them; what the division leaves over is unspent.
-The bound knows the future of a step only: it verifies the accepted path of every tree and nothing else, and still
-drafts with the confidences it has.
+The bounds know the future of a step only, and still draft with the confidences they have: one verifies the accepted
+path of every tree and nothing else; the other selects by the path probabilities that the target itself will give, which
+are the drafter's own where an acceptance is drawn, being calibrated by construction.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
 from specsim.forest import Forest, likeliest
 from specsim.protocols import Foresight, Step, View
-from specsim.request import Bools
+from specsim.request import Bools, Floats
 from specsim.schedulers.adaserve import SloTrees
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.parameters import at_least
@@ -23,6 +25,9 @@ from specsim.schedulers.parts import Batching, Growing, Rows
 from specsim.schedulers.speculation import fitting_shape, grow_trees
 from specsim.schedulers.tree_shape import ShapeRule, TreeShape
 from specsim.work import Emitted
+
+Sight = Literal["tokens", "probabilities"]
+"""What of the future a bound sees of its candidates: which are right, or what the target gives each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +71,13 @@ def _likeliest_each(forest: Forest, most: int) -> Bools:
 
 @dataclass(slots=True)
 class ForeseenTrees:
-    """A speculation part: `trees` that selects by what will be accepted, and verifies nothing else."""
+    """A speculation part: `trees` that selects by what will be accepted, or by the target's own probabilities.
+
+    Who sees tokens verifies nothing but what is right.
+    """
 
     trees: SloTrees
+    sees: Sight
     foresight: Foresight | None = None
 
     @property
@@ -82,10 +91,13 @@ class ForeseenTrees:
         return self.trees.widest
 
     def grow(self, view: View, rows: Rows) -> Growing:
-        """Yield the draft passes of `trees` and return the accepted paths that its selection reaches."""
+        """Yield the draft passes of `trees` and return what its selection reaches."""
         forest = yield from self.trees.candidates(view, rows)
         if not forest.draft_nodes or self.foresight is None:
             return forest
+        if self.sees == "probabilities":
+            foreseen = forest.with_path(along_paths(forest, self.foresight.target_probability(forest)))
+            return forest.subset(self.trees.chosen(view, rows, foreseen))
         right = self.foresight.right(forest)
         foreseen = forest.with_path(right.astype(np.float64))
         return forest.subset(self.trees.chosen(view, rows, foreseen) & right)
@@ -94,16 +106,26 @@ class ForeseenTrees:
         """Keep nothing."""
 
 
+def along_paths(forest: Forest, probability: Floats) -> Floats:
+    """Return the product of each node's `probability` (nodes,) and those of its ancestors, (nodes,)."""
+    path = probability.copy()
+    for depth in range(2, int(forest.depth[-1]) + 1):
+        nodes = np.flatnonzero(forest.depth == depth)
+        path[nodes] *= path[forest.parent[nodes]]
+    return path
+
+
 @dataclass(slots=True)
 class Clairvoyant:
-    """Any batching part with AdaServe's trees, selected by the target's own tokens."""
+    """Any batching part with AdaServe's trees, selected by the target's own tokens, or its probabilities of ours."""
 
     batching: Batching
     trees: SloTrees
+    sees: Sight
     _parts: Composed = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._parts = Composed(self.batching, ForeseenTrees(self.trees))
+        self._parts = Composed(self.batching, ForeseenTrees(self.trees, self.sees))
 
     @property
     def widest(self) -> int:
@@ -112,7 +134,7 @@ class Clairvoyant:
 
     def foresee(self, foresight: Foresight) -> None:
         """Take what only the future knows."""
-        self._parts = Composed(self.batching, ForeseenTrees(self.trees, foresight))
+        self._parts = Composed(self.batching, ForeseenTrees(self.trees, self.sees, foresight))
 
     def step(self, view: View) -> Step:
         """Yield d draft passes and one verification."""

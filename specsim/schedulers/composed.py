@@ -36,6 +36,6 @@ class Composed:
         forest = Forest.roots(len(rows.requests))
         if self.speculation.drafts and not len(rows.evicted):
             forest = yield from self.speculation.grow(view, rows)
-        answer = yield Verify(rows.requests, rows.chunks, forest, rows.evicted)
+        answer = yield Verify(rows.requests, rows.chunks, forest, rows.evicted, rows.transfer)
         self.speculation.learn(view, rows, forest, answer)
         self.batching.learn(view, rows, answer, start_s)

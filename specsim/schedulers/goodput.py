@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from specsim.protocols import Belief, ModelBelief, View
+from specsim.protocols import Belief, DraftBelief, ModelBelief, View
 from specsim.request import Bools, Floats, Ids, Ints
 
 
@@ -61,10 +61,12 @@ def pass_shapes(batch: Batch, passes: int) -> tuple[Ints, Ints, Floats]:
     return np.where(active, read, 0), np.where(active, queries, 0), np.where(active, pairs, 0.0)
 
 
-def draft_seconds(model: ModelBelief, batch: Batch, most: int) -> Floats:
+def draft_seconds(model: DraftBelief, batch: Batch, most: int) -> Floats:
     """Return the seconds of the first 0..most draft passes of each prefix, (most + 1, n) (Eq. 5)."""
     context, batched, pairs = (each.cumsum(axis=1) for each in pass_shapes(batch, most))
     seconds = np.where(batched > 0, model.seconds_array(context, batched, pairs), 0.0)
+    if model.one_pass:
+        seconds[1:] = 0.0
     return np.concatenate((np.zeros((1, len(batch.requests))), seconds.cumsum(axis=0)))
 
 
@@ -134,7 +136,10 @@ def longest_by_survival(belief: Belief, batch: Batch, acceptance: Floats, most: 
     here, within = level[:, None] == np.arange(most), level[:, None] <= np.arange(most)
     shapes = (np.cumsum(here * each[level, request][:, None], axis=0) for each in pass_shapes(batch, most))
     context, batched, pairs = shapes
-    seconds = np.where(batched > 0, belief.draft.seconds_array(context, batched, pairs), 0.0).cumsum(axis=1)
+    seconds = np.where(batched > 0, belief.draft.seconds_array(context, batched, pairs), 0.0)
+    if belief.draft.one_pass:
+        seconds[:, 1:] = 0.0
+    seconds = seconds.cumsum(axis=1)
     tokens = len(batch.requests) + np.cumsum(within * survival[:, None], axis=0)
     seconds += _verification(belief.target, batch, request, within)
     plain = target_seconds(belief.target, batch, np.zeros((1, len(batch.requests)), dtype=np.int64))[0, -1]

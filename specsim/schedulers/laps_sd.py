@@ -13,8 +13,9 @@ Deviations:
   included; in a batch each attains the whole step. A_i is settled once, and rounds without drafts do not count for it.
 - Within a queue the perceptible go first; of one kind those with a seat, then the shortest or the earliest. So only the
   perceptible preempt within their queue, and only others.
-- Switching is free while memory lasts (`keep`) or costs recomputation (`recompute`). The paper's transfer of the cache
-  is not in the engine, nor is memory in the paper: see `queues`. LP-SJF never preempts, unless memory is short.
+- Switching is free while memory lasts (`keep`), or costs recomputation (`recompute`) or moving the cache to the host
+  and back (`transfer`, the paper's). Memory is not in the paper: see `queues`. LP-SJF never preempts, unless memory is
+  short.
 """
 
 from __future__ import annotations
@@ -82,6 +83,8 @@ class LapsQueues:
         rounds, drafted, passes, _ = self.acceptance.totals[:, ids]
         nodes, depth = drafted / rounds, passes / rounds
         context = view.prompt_tokens[ids] + view.emitted_tokens[ids]
+        if view.belief.draft.one_pass:
+            depth = np.minimum(depth, 1.0)
         draft_s = view.belief.draft.seconds_array(context, 1, context + 1)
         target_s = view.belief.target.seconds_array(context, nodes + 1, (nodes + 1) * (context + 1))
         left = self.lengths.tokens(ids) - (view.emitted_tokens[ids] if self.estimate == "remaining" else 0)

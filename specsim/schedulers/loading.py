@@ -22,7 +22,7 @@ from specsim.protocols import Scheduler
 OWN_PACKAGE = "specsim.schedulers"
 GROUP = "specsim.schedulers"
 PLUGIN_MARK = "__specsim_plugin__"
-EXTRA_KEYS = {"description", "clairvoyant"}
+EXTRA_KEYS = {"description", "clairvoyant", "suggests"}
 
 
 def scheduler_factory(mapping: Mapping[str, Any], source: str, plugins: Sequence[str] = ()) -> Callable[[], Scheduler]:

@@ -22,7 +22,7 @@ class Rows(NamedTuple):
     requests, chunks : (n,) as in `Verify`.
     decoding : number of rows that decode; the others read prompts.
     fed : (n,) tokens that the drafter's cache lacks and would be fed along.
-    evicted : (m,) requests that give up their cache.
+    evicted : (m,) requests that give up their cache; to the host, from where it can come back, with `transfer`.
     """
 
     requests: Ids
@@ -30,6 +30,7 @@ class Rows(NamedTuple):
     decoding: int
     fed: Ints
     evicted: Ids = NOBODY
+    transfer: bool = False
 
 
 Growing = Generator[Draft, Forest, Forest]

@@ -3,9 +3,8 @@
 Paper: none of its own; vLLM's preemption by recompute (Kwon et al., SOSP 2023), any order of requests before it.
 Idea: the first in the order run; who lies further back pauses, and gives up its cache, the last first, where the others
 could not run otherwise. The first one can always run: it fits the cache alone, or it would have been rejected.
-Deviations: caches are kept or recomputed, never moved to the host: the engine knows no such transfer. A prompt once
-begun is read to its end whatever the order says, so that every admission brings at least a token: two requests that
-evict each other half-read would never end.
+Deviations: the host's memory has no end. A prompt once begun is read to its end whatever the order says, so that every
+admission brings at least a token: two requests that evict each other half-read would never end.
 """
 
 from __future__ import annotations
@@ -47,14 +46,15 @@ class Seats:
     max_requests : most requests of a batch. prefill_tokens : most prompt tokens of a pass, cut to fit.
     prefill : "mixed" puts prompts beside the decodes, "first" lets them run alone first.
     watermark : share of the cache left free on admission, unless nobody else would run.
-    switching : "keep" leaves a paused request its cache while memory lasts, "recompute" never does.
+    switching : "keep" leaves a paused request its cache while memory lasts and then recomputes it, "recompute" always
+        does, "transfer" always moves it to the host and back.
     """
 
     max_requests: int
     prefill_tokens: int
     prefill: Literal["mixed", "first"]
     watermark: float
-    switching: Literal["keep", "recompute"]
+    switching: Literal["keep", "recompute", "transfer"]
 
     def __post_init__(self) -> None:
         at_least(1, max_requests=self.max_requests, prefill_tokens=self.prefill_tokens)
@@ -67,7 +67,8 @@ class Seats:
     def running(self, view: View, seated: Seated) -> Rows:
         """Return the rows of the seated that have something to run."""
         run = seated.chunks > 0
-        return rows_of(view, seated.requests[run], seated.chunks[run], seated.evicted, first=self.prefill == "first")
+        rows = rows_of(view, seated.requests[run], seated.chunks[run], seated.evicted, first=self.prefill == "first")
+        return rows._replace(transfer=self.switching == "transfer")
 
     def seat(self, view: View, order: Ids, drafting: bool) -> Seated:
         """Return the longest head of `order` that seats and cache allow, and who is evicted for it."""
@@ -75,17 +76,27 @@ class Seats:
         head = order[: self.max_requests]
         decodes = decoding(view, head)
         budget = int(np.count_nonzero(decodes)) + self.prefill_tokens
-        sizes = chunk_sizes(view.pending(head), decodes, budget)
+        sizes = whole_endings(view, head, chunk_sizes(view.pending(head), decodes, budget))
         held = view.held_bytes(order)
         growth = growth_bytes(view, head, sizes, decodes, drafting)
         margin = self.watermark * view.capacity_bytes * ((held[: len(head)] == 0) & (sizes > 0))
         count, lacking = fitting_head(growth, held, view.free_bytes, margin)
         rest, kept = order[count:], held[count:]
-        if self.switching == "recompute":
+        if self.switching != "keep":
             evicted = rest[kept > 0]
         else:
             evicted = rest[last_to_yield(kept, lacking)] if lacking > 0 else NOBODY
         return Seated(head[:count], sizes[:count], evicted)
+
+
+def whole_endings(view: View, ids: Ids, sizes: Ints) -> Ints:
+    """Return `sizes` (n,) of chunks, one more where a recomputed prompt would lack only its last token behind it.
+
+    Such a request would count as decoding before it has emitted anything since it came back, and could lose its seat.
+    """
+    ends = (sizes > 0) & (view.pending(ids) - sizes == 1) & (view.emitted_tokens[ids] > 0)
+    whole: Ints = sizes + ends
+    return whole
 
 
 def live(view: View) -> Ids:

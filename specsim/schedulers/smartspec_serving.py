@@ -108,7 +108,8 @@ class Serving:
     def step(self, view: View) -> Step:
         """Yield a prefill of both models where possible, else draft passes and one verification of a prefix."""
         if view.waiting:
-            drafting = self.variant.longest > 0 and self.feedback.drafting
+            # A drafter without a cache of its own reads no prompts: there is nothing to spare.
+            drafting = self.variant.longest > 0 and (self.feedback.drafting or not view.belief.draft.cached)
             admission = Admission(self.max_requests, self.watermark, drafting)
             prompts = whole_prompts(view, admission, self.prefill_tokens)
             if len(prompts.requests):
@@ -151,6 +152,8 @@ def grow_levels(requests: Ids, fed: Ints, depths: Ints, widths: Sequence[int] = 
     leaves = np.flatnonzero(depths > 0)
     for level in range(int(depths.max(initial=0))):
         leaves = leaves[depths[forest.row[leaves]] > level]
+        if not len(leaves):
+            break
         before = len(forest)
         forest = yield Draft(requests, chunks, forest, leaves, widths[level] if widths else 1)
         leaves, chunks = np.arange(before, len(forest)), NOBODY

@@ -6,8 +6,9 @@ Deviations, beside those of smartspec.py:
 - Eq. 10 as printed forgets that nothing may be accepted, and takes head i + 1 to fail with 1 - a where its k tokens
   fail with (1 - a)^k; `tree_length` is exact under the paper's own assumptions (1.776 printed, 2.176 exact at 0.6 and
   one token a head).
-- Medusa's heads propose all levels in one pass of the target. Here the draft model grows the tree, a pass a level, and
-  those passes are priced; so "no draft at all" is among the shapes, and a head may be left out from the end.
+- What proposes is the `drafter`: Medusa's heads, which the YAML suggests, propose all levels in one pass; a draft model
+  takes a pass a level. Either is priced, so "no draft at all" is among the shapes, and a head may be left out from the
+  end.
 - Every shape of at most `tree_tokens` nodes is tried. The rate of a head is what, at the window's mean k, gives its
   observed share of success; a head that was never reached is believed to be as good as `first_acceptance`.
 """
@@ -69,7 +70,8 @@ def tree_goodput(view: View, batch: Batch, acceptance: Floats, top: Ints) -> Flo
     model = view.belief.draft
     seconds = target_seconds(view.belief.target, batch, nodes)
     leaves = np.cumprod(top, axis=1)
-    for level in range(int(depth.max(initial=0))):
+    passes = int(depth.max(initial=0))
+    for level in range(min(passes, 1) if model.one_pass else passes):
         # Leaves that are extended: the roots first, which come with what the drafter lacks, then a whole level.
         queries = batch.fed if not level else leaves[:, level - 1, None]
         read = batch.draft_cached + (batch.fed if level else 0)

@@ -91,6 +91,8 @@ class StepEstimate(NamedTuple):
         if leaves[0] < forest.rows:
             pairs = float(np.dot(fed, cached)) + float(np.dot(fed, fed + 1)) / 2
             return self.view.belief.draft.seconds(int(np.dot(cached, fed > 0)), int(fed.sum()), pairs)
+        if self.view.belief.draft.one_pass:
+            return 0.0
         context = int(cached[forest.row[leaves]].sum())
         return self.view.belief.draft.seconds(context, len(leaves), context + len(leaves))
 

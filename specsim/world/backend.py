@@ -9,7 +9,7 @@ import numpy as np
 from specsim.errors import SpecsimError
 from specsim.forest import Forest, likeliest
 from specsim.protocols import Belief, PassShape, View
-from specsim.request import Bools, Ids, Ints
+from specsim.request import Bools, Floats, Ids, Ints
 from specsim.rng import Words, mix
 from specsim.work import Draft, Emitted, Verify
 from specsim.world.tape import Tape
@@ -29,32 +29,34 @@ _OFF_PATH = -1
 class _Proposals:
     """What was read from the tape behind each extended node of this step; `Forest.slot` points here.
 
-    `words` holds key and hashed key; `rank` is that of the target's token, -1 off its path, where nothing is right.
+    `words` holds key and hashed key; `rows` the row of the tape and the rank of the target's token in it, -1 off its
+    path, where nothing is right.
     """
 
-    __slots__ = ("rank", "used", "words")
+    __slots__ = ("rows", "used", "words")
 
     def __init__(self, size: int) -> None:
         self.words = np.zeros((2, size), dtype=np.uint64)
-        self.rank = np.zeros(size, dtype=np.int64)
+        self.rows = np.zeros((2, size), dtype=np.int64)
         self.used = 0
 
-    def add(self, keys: Words, hashed: Words, rank: Ints) -> Ints:
+    def add(self, keys: Words, hashed: Words, rows: Ints, rank: Ints) -> Ints:
         """Note one row per extended node and return their slots."""
         first, last = self.used, self.used + len(keys)
-        if last > len(self.rank):
-            more = max(last, len(self.rank))
+        if last > self.rows.shape[1]:
+            more = max(last, self.rows.shape[1])
             self.words = np.concatenate((self.words, np.zeros((2, more), dtype=np.uint64)), axis=1)
-            self.rank = np.concatenate((self.rank, np.zeros(more, dtype=np.int64)))
+            self.rows = np.concatenate((self.rows, np.zeros((2, more), dtype=np.int64)), axis=1)
         self.words[0, first:last] = keys
         self.words[1, first:last] = hashed
-        self.rank[first:last] = rank
+        self.rows[0, first:last] = rows
+        self.rows[1, first:last] = rank
         self.used = last
         return np.arange(first, last)
 
     def right(self, slot: Ints, token: Ints) -> Bools:
         """Return which drafted tokens, their path included, are the target's own."""
-        right: Bools = self.rank[slot] == token
+        right: Bools = self.rows[1, slot] == token
         return right
 
 
@@ -68,21 +70,31 @@ class SimulatedBackend:
     world : what the future holds.
     truth : the latency model that passes really take.
     view : the replica's ledger, for positions.
+    host_bytes_per_s : how fast a cache moves to the host and back.
     """
 
-    def __init__(self, world: World, truth: Belief, view: View) -> None:
+    def __init__(self, world: World, truth: Belief, view: View, host_bytes_per_s: float = float("inf")) -> None:
         self._world = world
+        self._host_bytes_per_s = host_bytes_per_s
         self._truth = truth
         self._view = view
         self._proposals = _Proposals(4096)
         self._verified = False
 
     def draft(self, work: Draft, shape: PassShape) -> tuple[Forest, float]:
-        """Return the forest grown by each leaf's likeliest tokens, and the seconds of one draft pass."""
-        seconds = self._truth.draft.seconds(shape.context_tokens, shape.batched_tokens, shape.attention_pairs)
-        if not len(work.leaves) or not work.width:
-            return work.forest, seconds
-        tape, forest, leaves = self._world.tape, work.forest, work.leaves
+        """Return the forest grown by each leaf's likeliest tokens, and the seconds of one draft pass.
+
+        A leaf behind which the drafter has no proposal stays one.
+        """
+        model, tape, forest, leaves = self._truth.draft, self._world.tape, work.forest, work.leaves
+        if model.one_pass and len(leaves) and leaves.min() >= forest.rows:
+            seconds = 0.0
+        else:
+            seconds = model.seconds(shape.context_tokens, shape.batched_tokens, shape.attention_pairs)
+        if shape.moved_bytes:
+            seconds += shape.moved_bytes / self._host_bytes_per_s
+        if not len(leaves) or not work.width:
+            return forest, seconds
         if work.width > tape.width:
             raise SpecsimError(
                 f"tree width {work.width} exceeds the {tape.width} proposals per position of the acceptance tape"
@@ -91,11 +103,13 @@ class SimulatedBackend:
         width = work.width
         confidence = tape.confidence.take(rows, axis=0)[:, :width]
         path = confidence * forest.path_probability.take(leaves)[:, None]
-        if width == 1 and work.beam is None:
+        if width == 1 and work.beam is None and not tape.silent:
             return forest.grow(
                 leaves, np.zeros(len(leaves), dtype=np.int64), confidence[:, 0], path[:, 0], slots
             ), seconds
         kept = np.arange(path.size) if work.beam is None else likeliest(forest.row[leaves], path, work.beam)
+        if tape.silent:
+            kept = kept[path.take(kept) > 0]
         parents = kept // width
         grown = forest.grow(
             leaves[parents], kept - parents * width, confidence.take(kept), path.take(kept), slots[parents]
@@ -105,6 +119,8 @@ class SimulatedBackend:
     def verify(self, work: Verify, shape: PassShape) -> tuple[Emitted, float]:
         """Return what each row emits and the seconds of one target pass; acceptance never changes the cost."""
         seconds = self._truth.target.seconds(shape.context_tokens, shape.batched_tokens, shape.attention_pairs)
+        if shape.moved_bytes:
+            seconds += shape.moved_bytes / self._host_bytes_per_s
         ids, forest = work.requests, work.forest
         emitted = self._view.emitted_tokens[ids]
         complete = work.chunks == self._view.pending(ids)
@@ -129,6 +145,25 @@ class SimulatedBackend:
         right[nodes] = self._proposals.right(forest.slot[nodes], forest.token[nodes])
         return right
 
+    def right_ahead(self, ids: Ids, most: int) -> Ints:
+        """Return how many tokens of the drafter's likeliest chain would be right if drafted now, up to `most`, (n,)."""
+        tape = self._world.tape
+        requests, ahead = np.repeat(ids, most), np.tile(np.arange(most), len(ids))
+        keys = tape.on_path(requests, self._view.emitted_tokens[requests] + ahead)
+        rows = tape.rows(requests, keys, mix(keys), np.ones(len(requests), dtype=np.bool_))
+        right = (tape.rank[rows] == 0) & (tape.confidence[rows, 0] > 0)
+        ahead_right: Ints = np.logical_and.accumulate(right.reshape(len(ids), most), axis=1).sum(axis=1)
+        return ahead_right
+
+    def target_probability(self, forest: Forest) -> Floats:
+        """Return the target's own probability of each drafted node; see `specsim.protocols.Foresight`."""
+        tape, nodes = self._world.tape, slice(forest.rows, None)
+        probability = forest.probability.copy()
+        row, rank = self._proposals.rows[:, forest.slot[nodes]]
+        truth = tape.truth[row, forest.token[nodes]]
+        probability[nodes] = np.where(rank == _OFF_PATH, probability[nodes], truth)
+        return probability
+
     def _read(self, ids: Ids, forest: Forest, leaves: Ints) -> tuple[Ints, Ints]:
         """Read the tape behind each leaf; return its row and where that is noted, (leaves,) each."""
         tape, proposals = self._world.tape, self._proposals
@@ -149,7 +184,7 @@ class SimulatedBackend:
                 keys[roots] = tape.on_path(requests[roots], self._view.emitted_tokens[requests[roots]])
                 on[roots] = True
         hashed = mix(keys)
-        rows = tape.rows(requests, hashed, on)
+        rows = tape.rows(requests, keys, hashed, on)
         rank = tape.rank[rows]
         rank[~on] = _OFF_PATH
-        return rows, proposals.add(keys, hashed, rank)
+        return rows, proposals.add(keys, hashed, rows, rank)

@@ -17,14 +17,13 @@ def calibration(tape: Tape, slo_class: Ints, names: tuple[str, ...]) -> dict[str
     confidence and acceptance (Guo et al. 2017, Eq. 3).
     """
     return {
-        name: _of_rows(tape, np.unique(tape.start[slo_class == code]))
+        name: _of_rows(tape, tape.text_rows(np.flatnonzero(slo_class == code)))
         for code, name in enumerate(names)
         if (slo_class == code).any()
     }
 
 
-def _of_rows(tape: Tape, starts: Ints) -> dict[str, float]:
-    rows = (starts[:, None] + np.arange(tape.pool_rows)).ravel()
+def _of_rows(tape: Tape, rows: Ints) -> dict[str, float]:
     confidence, right = tape.confidence[rows, 0], tape.rank[rows] == 0
     which = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
     gap = np.bincount(which, weights=confidence - right, minlength=BINS)

@@ -65,18 +65,16 @@ class Acceptance:
         return found
 
 
-def acceptance_from_mapping(mapping: Mapping[str, Any], source: str) -> Acceptance:
-    """Return what a YAML describes.
+def curves_from_mapping(mapping: Mapping[str, Any], source: str) -> Acceptance:
+    """Return what a YAML of kind ``bernoulli`` or ``curves`` describes.
 
     Raises
     ------
     SpecsimError
         One line naming `source` and the key.
     """
-    kind = mapping.get("kind")
-    if not isinstance(kind, str) or kind not in KEYS:
-        raise SpecsimError(f"{source}: kind: {kind!r} is unknown{nearest(str(kind), KEYS)}")
-    _exactly(mapping, KEYS[kind], source, optional={"description"})
+    kind = mapping["kind"]
+    exactly(mapping, KEYS[kind], source, optional={"description"})
     width = _number(mapping, "width", source, 1, MOST_PROPOSALS, whole=True)
     if kind == "bernoulli":
         alpha = _number(mapping, "alpha", source, 0, 1)
@@ -147,7 +145,7 @@ def _level_means(curve: Curve, levels: int) -> Floats:
 def _curve(body: Any, where: str) -> Curve:
     if not isinstance(body, Mapping):
         raise SpecsimError(f"{where}: expected agreement, concentration, spread and tail")
-    _exactly(body, {"agreement", "concentration", "spread", "tail"}, where)
+    exactly(body, {"agreement", "concentration", "spread", "tail"}, where)
     return Curve(
         _number(body, "agreement", where, 0, 1),
         _number(body, "concentration", where, 0, 1e6, closed=True),
@@ -156,9 +154,10 @@ def _curve(body: Any, where: str) -> Curve:
     )
 
 
-def _exactly(
+def exactly(
     mapping: Mapping[str, Any], keys: set[str], where: str, optional: frozenset[str] | set[str] = frozenset()
 ) -> None:
+    """Refuse unknown keys, and missing ones that are not `optional`."""
     for key in mapping:
         if key not in keys:
             raise SpecsimError(f"{where}: unknown key {str(key)!r}{nearest(str(key), keys)}")

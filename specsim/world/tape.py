@@ -23,11 +23,14 @@ class Tape:
 
     Attributes
     ----------
-    confidence : (rows, K) the drafter's top-K probabilities, descending.
+    confidence : (rows, K) the drafter's top-K probabilities, descending; a row of zeros proposes nothing, as a lookup
+        without a match.
     rank : (rows,) rank of the target's token among them, K for a miss.
     start, off_start : (N,) first row of the request's pool on and off the target's path.
     pool_rows : rows of one pool, a power of two.
     keys : (N,) uint64, the key of each request's position 0.
+    target_probability : (rows, K) what the target itself gives the proposed tokens; the confidences where they are
+        calibrated by construction.
     """
 
     confidence: Floats
@@ -36,10 +39,18 @@ class Tape:
     off_start: Ints
     pool_rows: int
     keys: Words
+    target_probability: Floats | None = None
+    silent: bool = field(init=False, repr=False)
     _mask: np.uint64 = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_mask", np.uint64(self.pool_rows - 1))
+        object.__setattr__(self, "silent", bool((self.confidence[:, 0] == 0).any()))
+
+    @property
+    def truth(self) -> Floats:
+        """The target's probabilities of the proposed tokens, (rows, K)."""
+        return self.confidence if self.target_probability is None else self.target_probability
 
     @property
     def width(self) -> int:
@@ -58,10 +69,14 @@ class Tape:
         """
         return np.where(right, keys + STRIDE, hashed + _WRONG_TURN[tokens])
 
-    def rows(self, requests: Ints, hashed: Words, on: Bools) -> Ints:
-        """Return the row that each hashed key falls on, (n,)."""
+    def rows(self, requests: Ints, keys: Words, hashed: Words, on: Bools) -> Ints:
+        """Return the row that each key falls on, (n,); `hashed` is ``mix(keys)``, `on` who is on the target's path."""
         starts = self.start[requests]
         if self.off_start is not self.start:
             starts = np.where(on, starts, self.off_start[requests])
         offset = (hashed & self._mask).view(np.int64)
         return starts + offset
+
+    def text_rows(self, requests: Ints) -> Ints:
+        """Return the rows that the texts of these requests are made of, each once."""
+        return (np.unique(self.start[requests])[:, None] + np.arange(self.pool_rows)).ravel()

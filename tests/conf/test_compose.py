@@ -1,4 +1,4 @@
-"""From words to plain configurations: sweeps, both spellings, paths for all five groups and the keys below them."""
+"""From words to plain configurations: sweeps, both spellings, paths for all groups and the keys below them."""
 
 import shutil
 
@@ -8,14 +8,15 @@ import yaml
 from specsim.config import compose
 from specsim.errors import SpecsimError
 from specsim.experiment import prepare
-from specsim.paths import shipped
-from specsim.points import GROUPS, is_path, points
+from specsim.paths import is_path, shipped
+from specsim.points import GROUPS, points
 
 ORIGINALS = {
     "scheduler": "continuous",
     "slo": "adaserve",
     "acceptance": "llama70b_1b",
     "profile": "llama8b_1b_h100",
+    "drafter": "lookup",
 }
 ROWS = "arrival_s,prompt_tokens,output_tokens\n0,10,3\n0.5,20,4\n2.0,30,5\n"
 
@@ -53,6 +54,7 @@ def test_choices_are_kept_as_typed_and_the_rest_by_default(made):
         "slo": "trace",
         "acceptance": "llama70b_1b",
         "profile": "llama70b_1b_4xh100",
+        "drafter": "separate",
     }
 
 

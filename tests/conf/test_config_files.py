@@ -59,8 +59,8 @@ def test_keys_of_a_scheduler_equal_the_signature(name):
         given = set(node) - {"_target_", "_partial_", *EXTRA_KEYS}
         if not node.get("_partial_"):
             assert given == set(inspect.signature(target).parameters)
-        for below in node.values():
-            if isinstance(below, dict):
+        for key, below in node.items():
+            if isinstance(below, dict) and key not in EXTRA_KEYS:
                 assert "_target_" in below
                 check(below)
 
@@ -84,6 +84,7 @@ def test_every_issue_wide_name_is_there():
     assert {f"adaserve_fig{figure}" for figure in (8, 10, 11, 14, 15)} <= set(NAMES["trace"])
     assert {"poisson", "gamma", "bursts"} <= set(NAMES["trace"])
     assert {"adaserve", "specserve", "trace"} <= set(NAMES["slo"])
+    assert {"separate", "lookup", "layers_skipped", "medusa", "eagle"} <= set(NAMES["drafter"])
 
 
 def test_the_defaults_of_a_run_exist():
@@ -96,7 +97,14 @@ def test_the_defaults_of_a_run_exist():
 
 @pytest.mark.parametrize(
     ("kind", "group"),
-    [("schedulers", "scheduler"), ("traces", "trace"), ("profiles", "profile"), ("slo",) * 2, ("acceptance",) * 2],
+    [
+        ("schedulers", "scheduler"),
+        ("traces", "trace"),
+        ("profiles", "profile"),
+        ("slo",) * 2,
+        ("acceptance",) * 2,
+        ("drafters", "drafter"),
+    ],
 )
 def test_list_prints_a_line_for_each_name(capsys, kind, group):
     assert main(["list", kind]) == 0
@@ -106,7 +114,7 @@ def test_list_prints_a_line_for_each_name(capsys, kind, group):
         assert line.endswith(said)
 
 
-def test_list_without_a_kind_prints_all_five(capsys):
+def test_list_without_a_kind_prints_all_six(capsys):
     assert main(["list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if not line.startswith(" ")] == [
@@ -115,5 +123,6 @@ def test_list_without_a_kind_prints_all_five(capsys):
         "profiles:",
         "slo:",
         "acceptance:",
+        "drafters:",
     ]
     assert sum(line.startswith("  ") for line in lines) == len(CASES)

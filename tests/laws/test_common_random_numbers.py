@@ -46,7 +46,8 @@ def world_of(part: Trace, seed: int = 0, slo_scale: float = 1.0) -> tuple[Any, T
 def luck(tape: Tape, count: int) -> tuple[Any, Any]:
     """Return the rows that the first `count` requests read at their first 9 positions."""
     ids, positions = np.repeat(np.arange(count), 9), np.tile(np.arange(9), count)
-    rows = tape.rows(ids, mix(tape.on_path(ids, positions)), np.ones(len(ids), dtype=np.bool_))
+    keys = tape.on_path(ids, positions)
+    rows = tape.rows(ids, keys, mix(keys), np.ones(len(ids), dtype=np.bool_))
     return tape.confidence[rows], tape.rank[rows]
 
 

@@ -79,8 +79,8 @@ def watched(
         return listeners[-1]
 
     class Inspected(SimulatedBackend):
-        def __init__(self, world: World, truth: Any, view: Any) -> None:
-            super().__init__(world, truth, view)
+        def __init__(self, world: World, truth: Any, view: Any, host_bytes_per_s: float) -> None:
+            super().__init__(world, truth, view, host_bytes_per_s)
             views.append(view)
             self._seen = view
 

@@ -50,13 +50,15 @@ COMMON: list[tuple[str, Any, dict[str, Any]]] = [
     ("watermark", 0.9, TIGHT),
 ]
 FEEDBACK: tuple[str, Any, dict[str, Any]] = ("prefill_threshold", 1.0, HOPELESS)
+CACHED: tuple[str, Any, dict[str, Any]] = ("prefill_threshold", 1.0, {**HOPELESS, "drafter": "separate"})
 AVERAGED: list[tuple[str, Any, dict[str, Any]]] = [("window", 1, {}), ("first_acceptance", 0.01, {}), FEEDBACK]
 OWN: dict[str, list[tuple[str, Any, dict[str, Any]]]] = {
     "smartspec": [("longest", 1, {}), ("acceptance", "per_request", {}), *AVERAGED],
     "smartspec_per_request": [("longest", 1, {}), ("acceptance", "global", {}), *AVERAGED],
-    "smartspec_tree": [("heads", 1, {}), ("width", 1, {}), ("tree_tokens", 3, {}), *AVERAGED],
+    "smartspec_lookup": [("longest", 1, {}), ("acceptance", "per_request", {}), *AVERAGED[:2], CACHED],
+    "smartspec_tree": [("heads", 1, {}), ("width", 1, {}), ("tree_tokens", 3, {}), *AVERAGED[:2], CACHED],
     "smartspec_confidence": [("longest", 1, {}), ("threshold", 0.9, {}), FEEDBACK],
-    "smartspec_oracle": [("longest", 1, {}), *AVERAGED],
+    "smartspec_oracle": [("longest", 1, {}), FEEDBACK],
     "smartspec_random": [("longest", 1, {}), ("seed", 1, {}), ("prefill_threshold", 1e-9, LONELY)],
 }
 TABLE = [(name, *row) for name in OWN for row in OWN[name] + COMMON]
@@ -68,7 +70,7 @@ def test_every_parameter_matters(name: str, parameter: str, value: Any, settings
     assert not np.array_equal(one.requests["finish_s"], other.requests["finish_s"])
 
 
-@pytest.mark.parametrize("name", ["smartspec", "smartspec_per_request", "smartspec_tree", "smartspec_oracle"])
+@pytest.mark.parametrize("name", ["smartspec", "smartspec_per_request", "smartspec_oracle"])
 def test_where_no_draft_is_right_the_drafter_stops_reading_prompts(name: str) -> None:
     def kinds(threshold: float) -> Any:
         return outcome(name, passes=True, **HOPELESS, scheduler__prefill_threshold=threshold).passes["kind"]
@@ -80,7 +82,9 @@ def test_where_no_draft_is_right_the_drafter_stops_reading_prompts(name: str) ->
 def test_the_table_misses_no_parameter() -> None:
     assert set(OWN) == set(MINE)
     for name in MINE:
-        listed = {key for key in mapping_of(name) if key not in ("description", "clairvoyant") and key[0] != "_"}
+        listed = {
+            key for key in mapping_of(name) if key not in ("description", "clairvoyant", "suggests") and key[0] != "_"
+        }
         assert listed == {row[1] for row in TABLE if row[0] == name}
 
 

@@ -12,8 +12,9 @@ from specsim.forest import Forest
 from specsim.protocols import PassShape
 from specsim.rng import mix
 from specsim.work import NOBODY, Draft, Emitted, Verify
+from specsim.world.acceptance import acceptance_from_mapping
 from specsim.world.backend import SimulatedBackend, World
-from specsim.world.curves import Acceptance, acceptance_from_mapping, draw_tape
+from specsim.world.curves import Acceptance, draw_tape
 from specsim.world.tape import Tape
 from tests.laws.subjects import factory_of
 from tests.laws.watch import watched
@@ -138,7 +139,8 @@ def test_the_right_continuation_is_found_again_one_position_later() -> None:
     """A tree that is right d tokens deep says there what a fresh tree says d positions on."""
     text, count = curved(40), 40
     deep, later = Script(text, count, 1).grow([4, 4, 4]), Script(text, count, 2).grow([4, 4])
-    first = text.rank[text.rows(np.arange(count), mix(text.on_path(np.arange(count), np.full(count, 1))), np.True_)]
+    keys = text.on_path(np.arange(count), np.full(count, 1))
+    first = text.rank[text.rows(np.arange(count), keys, mix(keys), np.True_)]
     behind, fresh = told_by(deep, range(count)), told_by(later, range(count))
     compared = 0
     for request in range(count):

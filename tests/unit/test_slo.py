@@ -8,7 +8,8 @@ import pytest
 from specsim.errors import SpecsimError
 from specsim.workload.slo import mix_from_mapping, promise
 from specsim.workload.trace import Trace, TraceSource
-from specsim.world.curves import acceptance_from_mapping, draw_tape
+from specsim.world.acceptance import acceptance_from_mapping
+from specsim.world.curves import draw_tape
 
 BASELINE_S = 0.02
 THREE = {

@@ -67,7 +67,7 @@ def test_each_wrong_rank_leads_elsewhere() -> None:
 def test_rows_stay_in_their_pool_and_fill_it_evenly() -> None:
     text = tape(1, pool_rows=64)
     keys = text.on_path(np.zeros(64_000, dtype=int), np.arange(64_000))
-    rows = text.rows(np.zeros(64_000, dtype=int), mix(keys), np.ones(64_000, dtype=bool))
+    rows = text.rows(np.zeros(64_000, dtype=int), keys, mix(keys), np.ones(64_000, dtype=bool))
     counts = np.bincount(rows, minlength=64)
     assert len(counts) == 64
     assert ((counts - 1_000) ** 2 / 1_000).sum() < 130, "chi-square with 63 degrees of freedom: 1 in 10^6"

@@ -1,0 +1,152 @@
+"""What proposes tokens and what its passes cost: a separate model, a lookup, layers skipped, heads on the target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol
+
+from specsim.errors import SpecsimError, nearest
+from specsim.latency.forms import Linear
+from specsim.latency.model import ModelLatency, Profile
+from specsim.latency.profile import Node
+
+
+class Drafter(Protocol):
+    """Something that proposes tokens beside a target."""
+
+    def of(self, profile: Profile) -> ModelLatency:
+        """Return the pass time and sizes of this drafter beside the profile's target."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Separate:
+    """The draft model of the profile.
+
+    Parameters
+    ----------
+    graphs : whether its passes are captured in CUDA graphs. Without, none is faster than its launch.
+    launch_s : seconds of the host to launch a pass kernel by kernel, where the profile did not measure it.
+    """
+
+    keys: ClassVar = ("graphs", "launch_s")
+    graphs: bool
+    launch_s: float
+
+    def of(self, profile: Profile) -> ModelLatency:
+        """Return the profile's own draft model, with what launching takes as its least time."""
+        if self.graphs:
+            return profile.draft
+        measured = profile.draft.launch_s
+        return replace(profile.draft, least_s=self.launch_s if measured is None else measured)
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """Prompt lookup: the text behind the last place where its end stood before; `pass_s` seconds for any batch."""
+
+    keys: ClassVar = ("pass_s",)
+    pass_s: float
+
+    def of(self, profile: Profile) -> ModelLatency:
+        """Return a drafter without weights or cache whose one search proposes a whole chain."""
+        return ModelLatency(
+            "prompt lookup", {"linear": Linear(0.0, 0.0, self.pass_s)}, "linear", 0, 0, 0.0, one_pass=True, cached=False
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LayersSkipped:
+    """The target without `skipped` of its `layers`: their share of its time and cache is saved, weights cost nothing.
+
+    The cache of what is drafted is its own, since the layers behind a gap see other inputs than the target's.
+    """
+
+    keys: ClassVar = ("layers", "skipped")
+    layers: int
+    skipped: int
+
+    def of(self, profile: Profile) -> ModelLatency:
+        """Return the target's passes shortened in proportion to the layers that are left."""
+        kept = 1 - self.skipped / self.layers
+        return _of_target(profile, f"{self.layers - self.skipped} of {self.layers} layers", kept, kept, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """Heads on the target's last layer.
+
+    Parameters
+    ----------
+    one_pass : all depths in one pass (Medusa), or a pass a depth (EAGLE, MTP).
+    pass_share, weights_share, cache_share : of the target's pass time, weights and cache; a head without cache reads
+        the target's last state and need not be fed.
+    """
+
+    keys: ClassVar = ("one_pass", "pass_share", "weights_share", "cache_share")
+    one_pass: bool
+    pass_share: float
+    weights_share: float
+    cache_share: float
+
+    def of(self, profile: Profile) -> ModelLatency:
+        """Return passes in proportion to the target's."""
+        heads = _of_target(profile, "heads", self.pass_share, self.cache_share, self.weights_share)
+        return replace(heads, one_pass=self.one_pass, cached=self.cache_share > 0)
+
+
+def equipped(profile: Profile, drafter: Drafter) -> Profile:
+    """Return the profile with this drafter in place of its draft model, and the memory that is left then."""
+    draft = drafter.of(profile)
+    return profile if draft is profile.draft else replace(profile, draft=draft)
+
+
+def _of_target(profile: Profile, name: str, time: float, cache: float, weights: float) -> ModelLatency:
+    target = profile.target
+    return ModelLatency(
+        name=f"{target.name}: {name}",
+        forms={each: form.scaled(time) for each, form in target.forms.items()},
+        form=target.form,
+        kv_bytes_per_token=round(cache * target.kv_bytes_per_token),
+        weights_bytes=round(weights * target.weights_bytes),
+        overhead_s=profile.draft.overhead_s,
+        context_range=target.context_range,
+        batched_range=target.batched_range,
+    )
+
+
+_KINDS: dict[str, Any] = {"separate": Separate, "lookup": Lookup, "layers_skipped": LayersSkipped, "heads": Heads}
+
+
+def drafter_from_mapping(mapping: Mapping[str, Any], source: str) -> Drafter:
+    """Return the drafter that a YAML describes.
+
+    Raises
+    ------
+    SpecsimError
+        One line naming `source` and the key.
+    """
+    node, kind = Node(source, "", mapping), mapping.get("kind")
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise SpecsimError(f"{source}: kind: {kind!r} is unknown{nearest(str(kind), _KINDS)}")
+    wanted = _KINDS[kind]
+    node.only(("kind", *wanted.keys), ("description", "suggests"))
+    drafter: Drafter = wanted(**{key: _value(node, key) for key in wanted.keys})
+    if isinstance(drafter, LayersSkipped) and not drafter.skipped < drafter.layers:
+        node.fail("skipped", "below layers: at least one has to be left")
+    return drafter
+
+
+def _value(node: Node, key: str) -> Any:
+    if key in ("graphs", "one_pass"):
+        value = node.values[key]
+        return value if isinstance(value, bool) else node.fail(key, "true or false")
+    if key in ("layers", "skipped"):
+        return node.whole(key, 1)
+    value = node.number(key)
+    if key.endswith("_share") and value > 1:
+        node.fail(key, "a share of the target's, at most 1")
+    if key in ("pass_s", "pass_share") and not value:
+        node.fail(key, "above 0: no drafter is free")
+    return value

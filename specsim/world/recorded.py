@@ -1,0 +1,237 @@
+"""Tapes recorded from a real pair of models: the profiler writes them, every run may read them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from specsim.errors import SpecsimError, beside, first_line, nearest
+from specsim.request import Bools, Floats, Ints
+from specsim.rng import STRIDE, Words, stream_keys
+from specsim.world.tape import Tape
+
+RECORDING_FORMAT = 1
+METADATA_KEY = b"specsim"
+COLUMNS = ("category", "sequence", "position", "path", "confidence", "rank", "target_probability")
+ON_PATH = -1
+LEAST_CONFIDENCE = 1e-7
+"""What a proposal that half-precision rounded to nothing is given: it was made all the same."""
+_UNSTRIDE = np.uint64(pow(int(STRIDE), -1, 1 << 64))
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A recorded tape by category, and which recorded category stands for one of a trace.
+
+    Attributes
+    ----------
+    path : the Parquet file. categories : a trace's category to a recorded one; ``default`` for all others.
+    """
+
+    path: Path
+    categories: Mapping[str, str]
+
+    def category(self, name: str) -> str:
+        """Return the recorded category that stands for `name`.
+
+        Raises
+        ------
+        SpecsimError
+            When neither it nor a default is given.
+        """
+        found = self.categories.get(name) or self.categories.get("default")
+        if found is None:
+            raise SpecsimError(f"acceptance has no category {name!r}{nearest(name, self.categories)}")
+        return found
+
+
+class Pages(NamedTuple):
+    """Rows of one recorded file, those on the target's path first, each part grouped by category.
+
+    Attributes
+    ----------
+    confidence, truth : (rows, K). rank : (rows,).
+    on, off : by category, (first row, rows) on the target's path and in its off-path pool.
+    sequences : by category, the first row of each recorded text.
+    """
+
+    confidence: Floats
+    truth: Floats
+    rank: Ints
+    on: Mapping[str, tuple[int, int]]
+    off: Mapping[str, tuple[int, int]]
+    sequences: Mapping[str, Ints]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedTape(Tape):
+    """A tape whose texts are read row after row as they were recorded; off the path a hash picks a row of the pool.
+
+    A request begins at some recorded text of its category, goes on with the next where that ends, and wraps.
+
+    Attributes
+    ----------
+    opening : (N,) row, counted from `start`, at which the request's text begins.
+    length, off_length : (N,) rows of its category on and off the path.
+    """
+
+    opening: Ints | None = None
+    length: Ints | None = None
+    off_length: Ints | None = None
+
+    def rows(self, requests: Ints, keys: Words, hashed: Words, on: Bools) -> Ints:
+        """Return the row that each key falls on, (n,)."""
+        assert self.opening is not None
+        assert self.length is not None
+        assert self.off_length is not None
+        position = ((keys - self.keys[requests]) * _UNSTRIDE).view(np.int64)
+        along = np.where(on, position + self.opening[requests], 0) % self.length[requests]
+        away = (hashed % self.off_length[requests].astype(np.uint64)).view(np.int64)
+        return np.where(on, self.start[requests] + along, self.off_start[requests] + away)
+
+    def text_rows(self, requests: Ints) -> Ints:
+        """Return the rows that the texts of these requests are made of, each once."""
+        assert self.length is not None
+        spans = np.unique(np.stack((self.start[requests], self.length[requests]), axis=1), axis=0)
+        return np.concatenate([np.arange(first, first + rows) for first, rows in spans.tolist()])
+
+
+def recording_from_mapping(mapping: Mapping[str, Any], source: str, folder: Path) -> Recording:
+    """Return what a YAML of ``kind: recorded`` describes; its path is relative to `folder`.
+
+    Raises
+    ------
+    SpecsimError
+        One line naming `source` and the key.
+    """
+    path, categories = mapping["path"], mapping["categories"]
+    if not isinstance(path, str) or not path:
+        raise SpecsimError(f"{source}: path: {path!r} is not the name of a Parquet file")
+    if not isinstance(categories, Mapping) or not categories:
+        raise SpecsimError(f"{source}: categories: expected a trace's categories, each with a recorded one")
+    found = Recording(folder / Path(path).expanduser(), {str(key): str(value) for key, value in categories.items()})
+    known = _pages(found.path).on
+    for key, value in found.categories.items():
+        if value not in known:
+            raise SpecsimError(f"{source}: categories.{key}: {value!r} was not recorded{nearest(value, known)}")
+    return found
+
+
+def recorded_tape(recording: Recording, category: Sequence[str], slo_class: Ints, rows: Ints, seed: int) -> Tape:
+    """Return the tape of requests `rows` (N,) of a trace whose classes (N,) index `category`."""
+    pages = _pages(recording.path)
+    names = [recording.category(each) for each in category]
+    luck = stream_keys(seed, "recorded_text", rows)
+    firsts = [pages.sequences[name] for name in names]
+    opening = np.zeros(len(slo_class), dtype=np.int64)
+    for code, starts in enumerate(firsts):
+        mine = slo_class == code
+        opening[mine] = starts[(luck[mine] % np.uint64(len(starts))).astype(np.int64)] - pages.on[names[code]][0]
+    on = np.array([pages.on[name] for name in names])[slo_class]
+    off = np.array([pages.off[name] for name in names])[slo_class]
+    return RecordedTape(
+        pages.confidence,
+        pages.rank,
+        on[:, 0],
+        off[:, 0],
+        1,
+        stream_keys(seed, "text", rows),
+        pages.truth,
+        opening,
+        on[:, 1],
+        off[:, 1],
+    )
+
+
+@lru_cache(maxsize=4)
+def _pages(path: Path) -> Pages:
+    table, drafter = _read(path)
+    path_column, category = table["path"], table["category"]
+    codes, code = np.unique(category, return_inverse=True)
+    away = path_column != ON_PATH
+    order = np.lexsort((path_column, table["position"], table["sequence"], code, away))
+    code, away, sequence = code[order], away[order], table["sequence"][order]
+    confidence, truth = table["confidence"][order], table["target_probability"][order]
+    rank = table["rank"][order].astype(np.int64)
+    used = max(int(np.count_nonzero(confidence.any(axis=0))), 1)
+    confidence, truth = np.ascontiguousarray(confidence[:, :used]), np.ascontiguousarray(truth[:, :used])
+    if drafter != "lookup":
+        confidence = np.maximum(confidence, LEAST_CONFIDENCE)
+    on, off, sequences = {}, {}, {}
+    for index, name in enumerate(codes.tolist()):
+        mine = np.flatnonzero((code == index) & ~away)
+        if not len(mine):
+            continue
+        on[name] = int(mine[0]), len(mine)
+        pool = np.flatnonzero((code == index) & away)
+        off[name] = (int(pool[0]), len(pool)) if len(pool) else on[name]
+        sequences[name] = mine[np.flatnonzero(np.diff(sequence[mine], prepend=-1))]
+    if not on:
+        raise SpecsimError(f"{path}: holds no row of a target's own text (path {ON_PATH})")
+    return Pages(confidence, truth, rank, on, off, sequences)
+
+
+def _read(path: Path) -> tuple[dict[str, Any], str]:
+    """Return the columns of a recording as arrays, and its drafter; every fault is one line."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path)
+    except FileNotFoundError:
+        raise SpecsimError(f"{path}: no such recording{beside(path)}") from None
+    except (OSError, pa.ArrowException) as error:
+        raise SpecsimError(f"{path}: cannot be read as Parquet: {first_line(error)}") from None
+    about = _metadata(path, table.schema.metadata or {})
+    missing = [name for name in COLUMNS if name not in table.column_names]
+    if missing or not table.num_rows:
+        raise SpecsimError(f"{path}: " + (f"column {missing[0]!r} is missing" if missing else "holds no rows"))
+    try:
+        columns = {name: _array(table[name]) for name in COLUMNS}
+    except (pa.ArrowException, ValueError, AttributeError) as error:
+        raise SpecsimError(f"{path}: unexpected column types: {first_line(error)}") from None
+    _check(path, columns)
+    return columns, str(about.get("drafter", ""))
+
+
+def _metadata(path: Path, raw: Mapping[bytes, bytes]) -> dict[str, Any]:
+    try:
+        about = json.loads(raw[METADATA_KEY])
+    except (KeyError, ValueError):
+        raise SpecsimError(f"{path}: is no recording of `specsim profile acceptance`") from None
+    if not isinstance(about, dict) or about.get("format") != RECORDING_FORMAT:
+        found = about.get("format") if isinstance(about, dict) else about
+        raise SpecsimError(f"{path}: format {found!r}; this specsim reads format {RECORDING_FORMAT}")
+    return about
+
+
+def _array(column: Any) -> Any:
+    import pyarrow as pa
+
+    whole = column.combine_chunks()
+    if pa.types.is_fixed_size_list(whole.type):
+        flat = whole.flatten().to_numpy(zero_copy_only=False).astype(np.float64)
+        return flat.reshape(len(whole), whole.type.list_size)
+    if pa.types.is_dictionary(whole.type):
+        whole = whole.dictionary_decode()
+    return whole.to_numpy(zero_copy_only=False)
+
+
+def _check(path: Path, columns: Mapping[str, Any]) -> None:
+    for name in ("confidence", "target_probability"):
+        values = columns[name]
+        if values.ndim != 2 or values.shape != columns["confidence"].shape:
+            raise SpecsimError(f"{path}: {name}: expected one list of K numbers a row")
+        if not ((values >= 0) & (values <= 1.001)).all():
+            raise SpecsimError(f"{path}: {name}: holds something else than probabilities")
+    if (np.diff(columns["confidence"], axis=1) > 1e-3).any():
+        raise SpecsimError(f"{path}: confidence: expected the likeliest proposal first")
+    most = columns["confidence"].shape[1]
+    if not ((columns["rank"] >= 0) & (columns["rank"] <= most)).all():
+        raise SpecsimError(f"{path}: rank: expected 0 to {most}")
