@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from profiler.memory import free_bytes
 from profiler.shapes import ModelShape
 from specsim.errors import SpecsimError, first_line
 
@@ -75,6 +76,9 @@ def random_model(shape: ModelShape, *, device: torch.device, dtype: torch.dtype,
         When it does not fit.
     """
     size = shape.parameters * dtype.itemsize
+    refusal = SpecsimError(f"{shape.name}: {size / 1e9:.1f} GB of weights do not fit on {device}: too little memory")
+    if size > free_bytes(device):
+        raise refusal
     try:
         with torch.device("meta"):
             model = _empty(shape, dtype)
@@ -84,7 +88,7 @@ def random_model(shape: ModelShape, *, device: torch.device, dtype: torch.dtype,
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
         if not _is_memory(error):
             raise
-        raise SpecsimError(f"{shape.name}: {size / 1e9:.1f} GB of weights do not fit on {device}") from None
+        raise refusal from None
     rotary: Any = model.model.rotary_emb
     model.model.rotary_emb = type(rotary)(config=model.config).to(device)
     model.eval()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from profiler.latency.measure import Bench, modes_of
 from profiler.latency.points import Point
 from profiler.latency.samples import SampleFile
 from profiler.latency.timers import Effort, Timer
+from profiler.memory import free_bytes
 from profiler.pages import pages_needed
 from profiler.random_weights import random_model, shape_of, shard
 from profiler.shapes import ModelShape, named_shape
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 ROLES = ("target", "draft")
-MEMORY_SHARE = 0.85
-CPU_SHARE = 0.5
+MEMORY_SHARE = {"cpu": 0.5, "cuda": 0.85}
 ACTIVATION_COPIES = 6
 
 
@@ -101,7 +100,8 @@ def pool_pages(points: Sequence[Point], shape: ModelShape, setting: Setting) -> 
     wanted = max(int(pages_needed(point.work(), held).sum()) for point in points) + 1
     page_bytes = held * shape.layers * shape.kv_heads * shape.head_dim * 2 * setting.dtype.itemsize
     widest = max(shape.vocab, 3 * shape.ffn) * setting.grid.max_batched_tokens * setting.dtype.itemsize
-    room = int((free_bytes(setting.device) - ACTIVATION_COPIES * widest // 2) // page_bytes)
+    share = MEMORY_SHARE[setting.device.type] * free_bytes(setting.device)
+    room = int((share - ACTIVATION_COPIES * widest // 2) // page_bytes)
     least = min(int(pages_needed(point.work(), held).sum()) for point in points) + 1
     if room < least:
         raise SpecsimError(
@@ -109,14 +109,6 @@ def pool_pages(points: Sequence[Point], shape: ModelShape, setting: Setting) -> 
             f"of KV cache; expected {least} at least"
         )
     return min(wanted, room)
-
-
-def free_bytes(device: torch.device) -> int:
-    """Return the bytes that may be taken on a device."""
-    if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
-        return int(MEMORY_SHARE * free)
-    return int(CPU_SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES"))
 
 
 def left_to_do(role: str, grid: Grid, timer: Timer, done: SampleFile) -> list[Left]:

@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch")
+
+from profiler.attention import page_tokens, planner  # noqa: E402
+from profiler.attention_check import checked_error, kernel_error, working_kernel  # noqa: E402
+from profiler.attention_flex import Flex  # noqa: E402
+from profiler.attention_sdpa import Sdpa, grouped  # noqa: E402
+from profiler.packing import Work, pack  # noqa: E402
+from profiler.pages import CacheShape, deal  # noqa: E402
+from specsim.errors import SpecsimError  # noqa: E402
+from tests.profiler.latency.works import seen_by_definition, works  # noqa: E402
+
+pytestmark = pytest.mark.torch
+CPU = torch.device("cpu")
+WIDTH = 8
+
+
+def pools(work, share, page, seed=0, width=WIDTH, dtype=torch.float64):
+    """Return a cache's shape, tables, and random query, keys and values for 2 key heads."""
+    shape = CacheShape(1, 2, width, pages=int(np.ceil(work.key_tokens / page).sum()) + 4, page_tokens=page)
+    tables = deal(work, shape, np.random.default_rng(seed))
+    generator = torch.Generator().manual_seed(seed)
+    draw = {"generator": generator, "dtype": dtype}
+    query = torch.randn(work.batched_tokens, 2 * share, width, **draw)
+    keys, values = (torch.randn(shape.slots, 2, width, **draw) for _ in range(2))
+    return shape, tables, query, keys, values
+
+
+def by_definition(work, tables, query, keys, values, scaling):
+    """Attend one query and one head at a time to the keys found by walking up the tree."""
+    out = torch.empty_like(query)
+    share = query.shape[1] // keys.shape[1]
+    for number, (row, places) in enumerate(seen_by_definition(work)):
+        slots = torch.from_numpy(tables.slots(np.full(len(places), row), np.array(places)))
+        for head in range(query.shape[1]):
+            scores = keys[slots, head // share] @ query[number, head] * scaling
+            out[number, head] = scores.softmax(0) @ values[slots, head // share]
+    return out
+
+
+@settings(max_examples=60, deadline=None)
+@given(works(), st.sampled_from([1, 3]), st.sampled_from([4, 16]))
+def test_paged_sdpa_is_attention_by_definition(work, share, page):
+    _, tables, query, keys, values = pools(work, share, page)
+    plan = Sdpa(share, device=CPU, dtype=torch.float64).plan(work, pack(work), tables, len(query))
+    expected = by_definition(work, tables, query, keys, values, 0.3)
+    torch.testing.assert_close(plan(query, keys, values, 0.3), expected, atol=1e-12, rtol=1e-12)
+
+
+@settings(max_examples=20, deadline=None)
+@given(works(), st.sampled_from([1, 3]), st.sampled_from([16, 128]))
+def test_flex_with_a_tree_mask_is_sdpa_with_an_additive_one(work, share, page):
+    shape, tables, query, keys, values = pools(work, share, page)
+    packed = pack(work)
+    plan = Flex(shape, compiled=False, device=CPU).plan(work, packed, tables, len(query))
+    reference = Sdpa(share, device=CPU, dtype=torch.float64).plan(work, packed, tables, len(query))
+    torch.testing.assert_close(
+        plan(query, keys, values, 0.3), reference(query, keys, values, 0.3), atol=1e-12, rtol=1e-12
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [16, 128])
+def test_compiled_flex_visits_the_blocks_it_must(page):
+    """Compiled, the kernel reads the block tables that the plain one ignores: whole context pages, then the rest."""
+    work = Work.of([300, 5, 0, 256], [1, 140, 3, 1], [0, 0, 0, 3], [-1, 0, 0, -1])
+    shape, tables, query, keys, values = pools(work, 2, page, width=16, dtype=torch.float32)
+    packed = pack(work)
+    reference = Sdpa(2, device=CPU, dtype=torch.float32).plan(work, packed, tables, len(query))
+    plan = Flex(shape, compiled=True, device=CPU).plan(work, packed, tables, len(query))
+    torch.testing.assert_close(
+        plan(query, keys, values, 0.25), reference(query, keys, values, 0.25), atol=1e-5, rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize("kernel", ["sdpa", "flex"])
+def test_a_plan_takes_over_another_pass_of_the_same_work(kernel):
+    work = Work.of([20, 3], [1, 1], [0, 0, 1], [-1, 0, -1])
+    shape, tables, query, keys, values = pools(work, 2, 16)
+    other = deal(work, shape, np.random.default_rng(9))
+    assert (other.pages != tables.pages).any()
+    made = planner(kernel, shape, 4, device=CPU, dtype=torch.float64)
+    first, second = (made.plan(work, pack(work), each, len(query)) for each in (tables, other))
+    expected = second(query, keys, values, 1.0)
+    assert (first(query, keys, values, 1.0) - expected).abs().max() > 0.1
+    first.load(second)
+    torch.testing.assert_close(first(query, keys, values, 1.0), expected, atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("kernel", ["sdpa", "flex"])
+def test_padding_queries_change_nothing(kernel):
+    work = Work.of([20], [1], [0, 0], [-1, -1])
+    shape, tables, query, keys, values = pools(work, 2, 16)
+    made = planner(kernel, shape, 4, device=CPU, dtype=torch.float64)
+    expected = made.plan(work, pack(work), tables, 3)(query, keys, values, 1.0)
+    padded = torch.cat([query, torch.full((5, 4, WIDTH), 7.0, dtype=torch.float64)])
+    out = made.plan(work, pack(work), tables, 8)(padded, keys, values, 1.0)
+    assert out.shape == padded.shape
+    torch.testing.assert_close(out[:3], expected, atol=0, rtol=0)
+
+
+def test_rows_are_grouped_by_like_queries_within_the_limit():
+    groups = grouped(np.array([1, 9, 1, 16, 0, 1]), np.array([10, 20, 30, 20, 5, 10]), limit=40)
+    assert [group.tolist() for group in groups] == [[0, 5], [2], [1, 3]]
+
+
+class FakeWrapper:
+    """FlashInfer's wrapper by its documentation: what `plan` was told decides what `run` attends to."""
+
+    def __init__(self, workspace, layout, **buffers):
+        assert layout == "NHD"
+        assert buffers["use_cuda_graph"]
+
+    def plan(self, query_start, page_start, pages, last_page, heads, kv_heads, width, page, **options):
+        assert (heads, kv_heads, width) == (4, 2, WIDTH)
+        assert query_start.dtype == page_start.dtype == pages.dtype == last_page.dtype == torch.int32
+        self.told = query_start, page_start, pages, last_page, page, options["custom_mask"]
+
+    def run(self, query, cache):
+        query_start, page_start, pages, last_page, page, mask = self.told
+        out, at = [], 0
+        for row in range(len(query_start) - 1):
+            held = pages[page_start[row] : page_start[row + 1]].long()
+            count = (len(held) - 1) * page + int(last_page[row])
+            keys, values = (each[held].flatten(0, 1)[:count].repeat_interleave(2, 1) for each in cache)
+            mine = query[query_start[row] : query_start[row + 1]]
+            seen = mask[at : at + len(mine) * count].view(len(mine), count)
+            at += len(mine) * count
+            scores = torch.einsum("qhd,khd->hqk", mine, keys) * WIDTH**-0.5
+            weights = scores.masked_fill(~seen, -torch.inf).softmax(-1)
+            out.append(torch.einsum("hqk,khd->qhd", weights, values))
+        assert at == len(mask)
+        return torch.cat(out)
+
+
+@settings(max_examples=30, deadline=None)
+@given(works())
+def test_flashinfer_is_told_what_the_others_are(work):
+    with pytest.MonkeyPatch.context() as patch:
+        fake = SimpleNamespace(BatchPrefillWithPagedKVCacheWrapper=FakeWrapper)
+        patch.setitem(sys.modules, "flashinfer", fake)
+        shape, tables, query, keys, values = pools(work, 2, 16)
+        packed, size = pack(work), len(query) + 2
+        made = planner("flashinfer", shape, 4, device=CPU, dtype=torch.float64)
+        plan = made.plan(work, packed, tables, size)
+        reference = Sdpa(2, device=CPU, dtype=torch.float64).plan(work, packed, tables, size)
+        padded = torch.cat([query, query[:1], query[:1]])
+        scaling = WIDTH**-0.5
+        out, expected = plan(padded, keys, values, scaling), reference(padded, keys, values, scaling)
+        torch.testing.assert_close(out[: len(query)], expected[: len(query)], atol=1e-12, rtol=1e-12)
+
+
+def test_flashinfer_where_it_is_not_installed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "flashinfer", None)
+    with pytest.raises(SpecsimError, match="attention 'flashinfer' is not installed; expected flex, or sdpa"):
+        planner("flashinfer", CacheShape(1, 2, 8, 4, 16), 4, device=CPU, dtype=torch.float32)
+
+
+def test_unknown_kernel():
+    with pytest.raises(SpecsimError, match="attention 'flx' is unknown; did you mean 'flex'"):
+        planner("flx", CacheShape(1, 2, 8, 4, 16), 4, device=CPU, dtype=torch.float32)
+
+
+def test_pages_are_the_kernels_own_blocks_on_a_gpu_only():
+    assert page_tokens("flex", torch.device("cuda")) == 128
+    assert page_tokens("sdpa", torch.device("cuda")) == 16
+    assert page_tokens("auto", CPU) == 16
+
+
+def test_the_kernel_check_finds_sdpa_right_and_a_blind_kernel_wrong(monkeypatch):
+    place = {"device": CPU, "dtype": torch.float32}
+    assert kernel_error("sdpa", 4, 2, 16, **place) < 1e-6
+    assert working_kernel("auto", **place) == "sdpa"
+    monkeypatch.setattr("profiler.attention_check.planner", lambda *a, **k: Blind())
+    with pytest.raises(SpecsimError, match="attention 'sdpa' is wrong by"):
+        checked_error("sdpa", 4, 2, 16, **place)
+
+
+class Blind:
+    """A kernel that returns its queries."""
+
+    def plan(self, *_):
+        return lambda query, keys, values, scaling: query

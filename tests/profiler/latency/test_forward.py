@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch")
+
+from profiler.forward import Forward  # noqa: E402
+from profiler.packing import Work  # noqa: E402
+from profiler.pages import Tables, deal, pages_needed  # noqa: E402
+from profiler.random_weights import random_model, shape_of, shard  # noqa: E402
+from profiler.shapes import LLAMA_70B, SMOLLM2_135M, TINY_LLAMA, named_shape  # noqa: E402
+from specsim.errors import SpecsimError  # noqa: E402
+from tests.profiler.latency.works import works  # noqa: E402
+
+pytestmark = pytest.mark.torch
+CPU = torch.device("cpu")
+LLAMA = replace(TINY_LLAMA, hidden=32, ffn=48, vocab=97)
+QWEN = replace(LLAMA, qkv_bias=True, tied=False)
+
+
+def loud(shape):
+    """Return a model whose attention matters: with weights of 0.02 a wrong mask would hardly show."""
+    model = random_model(shape, device=CPU, dtype=torch.float64)
+    with torch.no_grad():
+        for name, weights in model.named_parameters():
+            if "norm" not in name:
+                weights.mul_(12)
+    return model
+
+
+MODELS = {"llama": (loud(LLAMA), loud(LLAMA), LLAMA), "qwen": (loud(QWEN), loud(QWEN), QWEN)}
+
+
+def plain_logits(model, tokens):
+    """Return the last position's logits of an ordinary forward pass over a whole path, with no cache."""
+    with torch.inference_mode():
+        return model(input_ids=torch.from_numpy(np.asarray(tokens))[None], use_cache=False).logits[0, -1]
+
+
+def paths(work, text):
+    """Yield for each query that wants logits the tokens from its row's first to itself; `text` (rows, most)."""
+    for row in range(work.rows):
+        context, chunk = int(work.context[row]), int(work.chunk[row])
+        mine = np.flatnonzero(work.node_row == row).tolist()
+        if chunk:
+            yield text[row, : context + chunk]
+        for node in mine:
+            if work.node_cached[node]:
+                continue
+            up, at = [], node
+            while at >= 0:
+                up.append(text[row, context + chunk + mine.index(at)])
+                at = int(work.node_parent[at])
+            yield np.r_[text[row, : context + chunk], up[::-1]]
+
+
+def before(work):
+    """Return the passes that must have gone before: the context as a chunk, and the cached nodes behind it."""
+    cached = np.flatnonzero(work.node_cached)
+    place = np.cumsum(work.node_cached) - 1
+    parent = work.node_parent[cached]
+    parent = np.where(parent >= 0, place[parent], -1)
+    none = np.zeros(work.rows, np.int64)
+    return Work.of(none, work.context), Work.of(work.context, work.chunk, work.node_row[cached], parent)
+
+
+def tokens_of(work, text):
+    """Return the query tokens of a pass in their packed order."""
+    picked = []
+    for row in range(work.rows):
+        first, chunk = int(work.context[row]), int(work.chunk[row])
+        picked.append(text[row, first : first + chunk])
+        mine = np.flatnonzero(work.node_row == row)
+        asked = np.flatnonzero(~work.node_cached[mine])
+        picked.append(text[row, first + chunk + asked])
+    return np.concatenate(picked)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("kernel", ["sdpa", "flex"])
+@settings(max_examples=12, deadline=None)
+@given(work=works(rows=3, context=20, chunk=6, nodes=6), seed=st.integers(0, 99))
+def test_a_packed_pass_is_decoding_each_path_alone(name, kernel, work, seed):
+    """Contexts from 0, trees, chains, single nodes and none, some of them cached by the pass before."""
+    paged, plain, shape = MODELS[name]
+    rng = np.random.default_rng(seed)
+    forward = Forward(paged, shape, pages=32, kernel=kernel)
+    forward.cache.fill(seed)
+    tables = deal(work, forward.cache.shape, rng)
+    text = rng.integers(0, shape.vocab, (work.rows, int(work.key_tokens.max())))
+    for earlier in before(work):
+        if earlier.batched_tokens:
+            forward.run(forward.inputs(earlier, tables, tokens_of(earlier, text)))
+    found = forward.run(forward.inputs(work, tables, tokens_of(work, text), size=work.batched_tokens + 3))
+    expected = torch.stack([plain_logits(plain, path) for path in paths(work, text)])
+    torch.testing.assert_close(found, expected, atol=1e-9, rtol=1e-9)
+
+
+def test_a_padding_token_writes_to_nobodys_page():
+    model, _, shape = MODELS["llama"]
+    forward = Forward(model, shape, pages=3)
+    forward.cache.fill(0)
+    work = Work.of([3], [1])
+    tables = deal(work, forward.cache.shape, np.random.default_rng(0))
+    kept = [pool.clone() for pool in forward.cache.keys]
+    forward.run(forward.inputs(work, tables, np.array([5]), size=4))
+    written = {
+        int(slot)
+        for pool, old in zip(forward.cache.keys, kept, strict=True)
+        for slot in np.flatnonzero((pool != old).any(dim=(1, 2)).numpy())
+    }
+    assert written == {int(tables.slots(np.array([0]), np.array([3]))[0]), forward.cache.shape.padding_slot}
+
+
+def test_dealt_pages_belong_to_one_row_and_never_to_padding():
+    model, _, shape = MODELS["llama"]
+    forward = Forward(model, shape, pages=8)
+    work = Work.of([40, 0], [1, 17])
+    tables = deal(work, forward.cache.shape, np.random.default_rng(3))
+    held = tables.pages[tables.pages >= 0]
+    assert len(set(held.tolist())) == pages_needed(work, 16).sum() == 5
+    assert held.max() < 7
+    assert isinstance(tables, Tables)
+    with pytest.raises(SpecsimError, match="a pass needs 8 pages of KV cache; there are 7"):
+        deal(Work.of([127], [1]), forward.cache.shape, np.random.default_rng(3))
+
+
+@pytest.mark.parametrize("shape", [LLAMA, QWEN, SMOLLM2_135M])
+def test_random_weights_have_the_shape_and_type_asked_for(shape):
+    model = random_model(shape, device=CPU, dtype=torch.bfloat16)
+    assert sum(weights.numel() for weights in model.parameters()) == shape.parameters
+    assert {weights.dtype for weights in model.parameters()} == {torch.bfloat16}
+    assert shape_of(model, shape.name) == shape
+    assert model.model.rotary_emb.inv_freq.dtype == torch.float32
+    assert torch.isfinite(model.model.rotary_emb.inv_freq).all()
+    spread = model.model.layers[0].mlp.up_proj.weight.float().std()
+    assert 0.019 < spread < 0.021
+
+
+def test_a_shard_computes_a_quarter_of_the_70b():
+    part = shard(LLAMA_70B, 4)
+    assert (part.heads, part.kv_heads, part.ffn, part.vocab, part.layers) == (16, 2, 7168, 32064, 80)
+    assert part.weights_bytes == pytest.approx(LLAMA_70B.weights_bytes / 4, rel=0.001)
+    assert shard(LLAMA_70B, 16).kv_heads == 1
+    with pytest.raises(SpecsimError, match=r"tp 3: Llama-3.1-70B has 64 heads, 8 key heads"):
+        shard(LLAMA_70B, 3)
+
+
+def test_weights_that_do_not_fit_are_refused_before_they_are_drawn():
+    with pytest.raises(SpecsimError, match=r"282.2 GB of weights do not fit on cpu: too little memory"):
+        random_model(LLAMA_70B, device=CPU, dtype=torch.float32)
+
+
+def test_named_shapes():
+    assert named_shape("smollm2-135m-skip3").layers == 27
+    with pytest.raises(SpecsimError, match=r"'llama-3.1-80b': unknown shape; did you mean 'llama-3.1-8"):
+        named_shape("llama-3.1-80b")
+    with pytest.raises(SpecsimError, match="expected -skipN with N from 1 to 1 layers"):
+        named_shape("tiny-llama-skip2")
