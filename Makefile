@@ -22,7 +22,7 @@ $(VENV)/dev: $(VENV)/core
 	@touch $@
 
 $(VENV)/all: $(VENV)/dev
-	$(INSTALL) --editable ".[dev,notebooks]"
+	$(INSTALL) --editable ".[dev,notebooks,profiler]"
 	@touch $@
 
 run: $(VENV)/core  ## the main job: AdaServe serves the Azure code trace
@@ -31,7 +31,7 @@ run: $(VENV)/core  ## the main job: AdaServe serves the Azure code trace
 test: $(VENV)/dev  ## the core suite: no torch, under five minutes
 	$(BIN)/python -m pytest --numprocesses auto -m "not slow"
 
-test-all: $(VENV)/all  ## everything: also the wheel, the README, the twins and the notebooks
+test-all: $(VENV)/all  ## everything: also torch, the wheel, the README, the twins and the notebooks
 	$(BIN)/python -m pytest --numprocesses auto
 
 lint: $(VENV)/dev  ## ruff and mypy --strict
