@@ -124,13 +124,14 @@ def _profile(mapping: Mapping[str, Any], source: str, drafter: Drafter) -> Profi
 
 def _suggestion_note(config: Mapping[str, Any]) -> str | None:
     """Return a line about the settings that the chosen files brought along."""
+    chosen = config["choices"]
     followed = [
-        f"{key}={config['choices'].get(key, value)}"
+        f"{key}={value} (with {_source(group, chosen)})"
         for group in ("scheduler", "drafter")
         for key, value in (config[group].get("suggests") or {}).items()
-        if key not in config["choices"] or config["choices"][key] == value
+        if (config[key.partition(".")[0]].get(key.partition(".")[2]) if "." in key else chosen[key]) == value
     ]
-    return f"{', '.join(followed)}: as {_source('scheduler', config['choices'])} suggests" if followed else None
+    return f"{', '.join(followed)}, as suggested there" if followed else None
 
 
 def _folder(group: str, chosen: Mapping[str, str]) -> Path:

@@ -1,0 +1,163 @@
+"""What each drafter costs, what it keeps in memory, and which settings come along with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from specsim.api import simulate
+from specsim.config import compose
+from specsim.errors import SpecsimError
+from specsim.experiment import prepare
+from specsim.latency.drafter import drafter_from_mapping, equipped
+from specsim.latency.profile import profile_from_mapping
+
+SMALL: dict[str, Any] = {"trace": "poisson", "requests": 20, "rps": 20, "profile": "llama8b_1b_h100"}
+PROFILE = profile_from_mapping(compose({"profile": "llama8b_1b_h100"})["profile"], "profile")
+PASS = (1000, 8, 1008.0)
+
+
+def draft(**keys: Any) -> Any:
+    return equipped(PROFILE, drafter_from_mapping(keys, "drafter=mine")).draft
+
+
+def run(scheduler: str = "vllm_spec", **settings: Any) -> Any:
+    return simulate(scheduler, **{**SMALL, **settings}, passes=True)
+
+
+def drafts(outcome: Any) -> Any:
+    return outcome.passes[outcome.passes["kind"] == 0]
+
+
+def test_a_separate_model_is_the_profiles_own() -> None:
+    assert draft(kind="separate", graphs=True, launch_s=1.0) is PROFILE.draft
+
+
+def test_without_graphs_no_pass_is_faster_than_its_launch() -> None:
+    eager = draft(kind="separate", graphs=False, launch_s=8e-3)
+    assert eager.seconds(*PASS) == 8e-3
+    assert eager.seconds_array(*PASS) == 8e-3
+    large = (0, 4000, 8e6)
+    assert eager.seconds(*large) == PROFILE.draft.seconds(*large) > 8e-3
+
+
+def test_a_measured_launch_goes_before_the_assumed_one() -> None:
+    mapping = compose({"profile": "llama8b_1b_h100"})["profile"]
+    mapping["draft"]["launch_s"] = 5e-3
+    profile = profile_from_mapping(mapping, "profile")
+    eager = equipped(profile, drafter_from_mapping({"kind": "separate", "graphs": False, "launch_s": 8e-3}, "d")).draft
+    assert eager.seconds(*PASS) == 5e-3
+
+
+def test_a_lookup_costs_a_constant_and_keeps_nothing() -> None:
+    lookup = draft(kind="lookup", pass_s=2e-4)
+    assert lookup.seconds(*PASS) == lookup.seconds(0, 1, 1.0) == 2e-4
+    assert (lookup.kv_bytes_per_token, lookup.weights_bytes, lookup.one_pass, lookup.cached) == (0, 0, True, False)
+
+
+def test_skipped_layers_save_their_share_of_time_and_cache() -> None:
+    skipped = draft(kind="layers_skipped", layers=32, skipped=8)
+    of_target = PROFILE.target.seconds(*PASS) - PROFILE.target.overhead_s
+    assert skipped.seconds(*PASS) == pytest.approx(0.75 * of_target + PROFILE.draft.overhead_s)
+    assert skipped.kv_bytes_per_token == 0.75 * PROFILE.target.kv_bytes_per_token
+    assert skipped.weights_bytes == 0
+
+
+@pytest.mark.parametrize("cache_share", [0.0, 0.05])
+def test_heads_cost_shares_of_the_target(cache_share: float) -> None:
+    heads = draft(kind="heads", one_pass=True, pass_share=0.1, weights_share=0.2, cache_share=cache_share)
+    of_target = PROFILE.target.seconds(*PASS) - PROFILE.target.overhead_s
+    assert heads.seconds(*PASS) == pytest.approx(0.1 * of_target + PROFILE.draft.overhead_s)
+    assert heads.weights_bytes == pytest.approx(0.2 * PROFILE.target.weights_bytes, abs=1)
+    assert heads.cached == (cache_share > 0)
+
+
+def test_weights_of_a_drafter_take_from_the_cache() -> None:
+    heads = {"kind": "heads", "one_pass": True, "pass_share": 0.1, "weights_share": 0.5, "cache_share": 0.0}
+    less = equipped(PROFILE, drafter_from_mapping(heads, "d")).usable_kv_bytes
+    none = equipped(PROFILE, drafter_from_mapping({"kind": "lookup", "pass_s": 1e-4}, "d")).usable_kv_bytes
+    assert none - less == pytest.approx(0.5 * PROFILE.target.weights_bytes, abs=1)
+
+
+def test_one_pass_proposes_all_depths() -> None:
+    """Of the four draft passes of a step the first costs, the others nothing; prompts are read by the target alone."""
+    passes = drafts(run(drafter="lookup"))
+    assert set(np.round(passes["seconds"].unique(), 9)) == {0.0, 2e-4}
+    assert (passes["prefill_tokens"] == 0).all()
+
+
+def test_a_drafter_with_a_cache_reads_the_prompts() -> None:
+    for name in ("separate", "eagle", "layers_skipped"):
+        assert (drafts(run(drafter=name))["prefill_tokens"] > 0).any(), name
+
+
+@pytest.mark.parametrize("scheduler", ["vllm_spec", "smartspec", "smartspec_per_request", "specserve", "adaserve"])
+def test_the_drafter_changes_what_a_run_takes(scheduler: str) -> None:
+    finished = {
+        name: tuple(run(scheduler, drafter=name).requests["finish_s"])
+        for name in ("separate", "lookup", "layers_skipped", "medusa", "eagle")
+    }
+    assert len(set(finished.values())) == 5
+
+
+def test_a_scheduler_that_prices_passes_knows_that_one_is_enough() -> None:
+    """Where later depths are free, goodput proposes more of them."""
+
+    def length(one_pass: bool) -> float:
+        found = run("smartspec", drafter="medusa", drafter__one_pass=one_pass, drafter__pass_share=0.3, rps=5)
+        return float(found.requests["draft_tokens"].sum() / found.requests["verifications"].sum())
+
+    assert length(True) > length(False) + 0.5
+
+
+def test_suggestions_are_followed_and_said() -> None:
+    config = compose({"scheduler": "smartspec_lookup", "trace": "poisson", "requests": "3"})
+    assert config["choices"]["drafter"] == "lookup"
+    assert any("drafter=lookup" in note for note in prepare(config).notes)
+    assert compose({"scheduler": "adaserve_no_graphs"})["drafter"]["graphs"] is False
+
+
+@pytest.mark.parametrize("chosen", [{"drafter": "eagle"}, {"drafter": "separate", "drafter.graphs": "true"}])
+def test_the_user_goes_before_a_suggestion(chosen: dict[str, str]) -> None:
+    for scheduler in ("smartspec_lookup", "adaserve_no_graphs"):
+        config = compose({"scheduler": scheduler, "trace": "poisson", "requests": "3", **chosen})
+        assert config["choices"]["drafter"] == chosen["drafter"]
+        assert config["drafter"].get("graphs", True) is True
+        assert not any("as suggested" in note for note in prepare(config).notes)
+
+
+LOOKUP = {"kind": "lookup", "pass_s": 1e-4}
+HEADS = {"kind": "heads", "one_pass": True, "pass_share": 0.1, "weights_share": 0.1, "cache_share": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("mapping", "said"),
+    [
+        ({}, "kind: None is unknown"),
+        ({"kind": "lookups"}, "did you mean 'lookup'?"),
+        ({"kind": "lookup"}, "pass_s: missing key"),
+        ({**LOOKUP, "pas_s": 1}, "pas_s: unknown key"),
+        ({**LOOKUP, "pass_s": 0}, "no drafter is free"),
+        ({**LOOKUP, "pass_s": float("nan")}, "pass_s: nan"),
+        ({**HEADS, "pass_share": 1.5}, "at most 1"),
+        ({**HEADS, "one_pass": 1}, "true or false"),
+        ({"kind": "layers_skipped", "layers": 30, "skipped": 30}, "at least one has to be left"),
+        ({"kind": "layers_skipped", "layers": 30.5, "skipped": 3}, "a whole number"),
+    ],
+)
+def test_a_mistake_is_one_line(mapping: dict[str, Any], said: str) -> None:
+    with pytest.raises(SpecsimError) as error:
+        drafter_from_mapping(mapping, "drafter=mine")
+    assert str(error.value).startswith("drafter=mine: ")
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_heads_that_leave_no_memory_are_refused() -> None:
+    point = {"drafter": "medusa", "drafter.weights_share": "1.0", "profile": "llama70b_1b_4xh100", "trace": "poisson"}
+    config = compose(point)
+    config["profile"]["memory_bytes"] = 200_000_000_000
+    with pytest.raises(SpecsimError, match="leave no memory for KV"):
+        prepare(config)

@@ -1,0 +1,213 @@
+"""Tapes that were recorded: read row after row, each request its own text, every bad file one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from specsim.api import simulate
+from specsim.errors import SpecsimError
+from specsim.rng import mix
+from specsim.world.acceptance import acceptance_from_mapping, tape_of
+from specsim.world.recorded import METADATA_KEY, RecordedTape
+
+K = 3
+TEXTS = {"code": (4, 3), "chat": (5,)}
+"""Positions of each recorded text, by category."""
+
+
+def rows() -> list[dict[str, Any]]:
+    """Return a recording whose confidence tells where a row stood: 0.5 + sequence / 10 + position / 100."""
+    found = []
+    for category, lengths in TEXTS.items():
+        for sequence, length in enumerate(lengths):
+            for position in range(length):
+                sure = 0.5 + sequence / 10 + position / 100
+                here = {"category": category, "sequence": sequence, "position": position}
+                found.append(here | {"path": -1, "confidence": [sure, 0.2, 0.1], "rank": position % (K + 1)})
+                found += [here | {"path": j, "confidence": [j / 10, 0.05, 0.01], "rank": K} for j in (1, 2)]
+    return [row | {"target_probability": [0.1, 0.6, 0.2]} for row in found]
+
+
+def write(folder: Path, table: list[dict[str, Any]] | None = None, about: Any = None, **columns: Any) -> Path:
+    """Write a recording in the order of `table`, some columns replaced (None: left out); return its path."""
+    table = rows() if table is None else table
+    kinds = {
+        "category": pa.string(),
+        "sequence": pa.int32(),
+        "position": pa.int32(),
+        "path": pa.int8(),
+        "confidence": pa.list_(pa.float32(), K),
+        "rank": pa.int8(),
+        "target_probability": pa.list_(pa.float32(), K),
+    }
+    arrays = {name: pa.array([row[name] for row in table], kind) for name, kind in kinds.items()} | columns
+    built = pa.table({name: column for name, column in arrays.items() if column is not None})
+    said = {"format": 1, "drafter": "skip"} if about is None else about
+    path = folder / "mine.parquet"
+    pq.write_table(built.replace_schema_metadata({METADATA_KEY: json.dumps(said)} if said else None), path)
+    return path
+
+
+def read(folder: Path, categories: dict[str, str] | None = None) -> Any:
+    mapping = {"kind": "recorded", "path": "mine.parquet", "categories": categories or {"default": "code"}}
+    return acceptance_from_mapping(mapping, "acceptance=mine", folder)
+
+
+def tape(folder: Path, category: str = "code", count: int = 40, seed: int = 0) -> RecordedTape:
+    found = tape_of(
+        read(folder, {"default": category}), ["any"], np.zeros(count, dtype=np.int64), np.arange(count), seed
+    )
+    assert isinstance(found, RecordedTape)
+    return found
+
+
+def along(text: RecordedTape, request: int, positions: int) -> Any:
+    """Return the likeliest confidence at each output position of a request."""
+    ids = np.full(positions, request)
+    keys = text.on_path(ids, np.arange(positions))
+    return text.confidence[text.rows(ids, keys, mix(keys), np.ones(positions, dtype=bool)), 0]
+
+
+def test_a_request_reads_a_text_from_its_start_then_the_next_one_and_wraps(tmp_path: Path) -> None:
+    write(tmp_path)
+    whole = [0.5, 0.51, 0.52, 0.53, 0.6, 0.61, 0.62]
+    text = tape(tmp_path)
+    starts = {0: [*whole, *whole], 1: [*whole[4:], *whole, *whole[:4]]}
+    seen = set()
+    for request in range(40):
+        read_off = along(text, request, 14)
+        (which,) = [each for each, wanted in starts.items() if np.allclose(read_off, wanted)]
+        seen.add(which)
+    assert seen == {0, 1}
+
+
+def test_the_order_of_the_file_does_not_matter(tmp_path: Path) -> None:
+    write(tmp_path)
+    one = along(tape(tmp_path), 3, 9)
+    (tmp_path / "b").mkdir()
+    write(tmp_path / "b", rows()[::-1])
+    assert np.array_equal(one, along(tape(tmp_path / "b"), 3, 9))
+
+
+def test_a_request_keeps_its_text_when_others_come_and_another_seed_gives_another(tmp_path: Path) -> None:
+    write(tmp_path)
+    few, many = tape(tmp_path, count=10), tape(tmp_path, count=40)
+    for request in range(10):
+        assert np.array_equal(along(few, request, 9), along(many, request, 9))
+    other = tape(tmp_path, seed=1)
+    assert any(not np.array_equal(along(many, each, 9), along(other, each, 9)) for each in range(40))
+
+
+def test_off_the_path_rows_come_from_the_pool_of_wrong_turns(tmp_path: Path) -> None:
+    write(tmp_path)
+    text = tape(tmp_path)
+    ids, keys = np.zeros(500, dtype=np.int64), np.arange(500, dtype=np.uint64)
+    found = text.confidence[text.rows(ids, keys, mix(keys), np.zeros(500, dtype=bool)), 0]
+    assert set(np.round(found, 6)) == {0.1, 0.2}
+
+
+def test_a_category_is_read_alone(tmp_path: Path) -> None:
+    write(tmp_path)
+    assert np.allclose(along(tape(tmp_path, "chat"), 0, 7), [0.5, 0.51, 0.52, 0.53, 0.54, 0.5, 0.51])
+
+
+def test_a_lookup_is_silent_where_it_found_nothing_and_proposes_one_token(tmp_path: Path) -> None:
+    table = [row | {"confidence": [0.9 * (row["position"] % 2), 0.0, 0.0]} for row in rows()]
+    write(tmp_path, table, {"format": 1, "drafter": "lookup"})
+    text = tape(tmp_path)
+    assert text.silent
+    assert text.width == 1
+
+
+def test_a_model_is_never_silent_however_sure_it_is_of_one_token(tmp_path: Path) -> None:
+    write(tmp_path, [row | {"confidence": [1.0, 0.0, 0.0]} for row in rows()] + rows())
+    text = tape(tmp_path)
+    assert not text.silent
+    assert (text.confidence > 0).all()
+
+
+def test_a_run_reads_a_recording_beside_its_yaml(tmp_path: Path) -> None:
+    write(tmp_path)
+    given = {"kind": "recorded", "path": "mine.parquet", "categories": {"default": "code"}}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(given))
+
+    def run(scheduler: str) -> Any:
+        return simulate(
+            scheduler,
+            trace="poisson",
+            requests=30,
+            rps=40,
+            profile="llama8b_1b_h100",
+            acceptance=str(tmp_path / "mine.yaml"),
+        )
+
+    adaserve, seeing = run("adaserve"), run("adaserve_true_probability")
+    assert adaserve.metrics["completed"] == 30
+    # The recorded target likes the second proposal best, so who sees that selects otherwise.
+    assert not np.array_equal(adaserve.requests["finish_s"], seeing.requests["finish_s"])
+
+
+def test_where_confidences_are_calibrated_seeing_the_targets_probabilities_changes_nothing() -> None:
+    settings: dict[str, Any] = {"trace": "poisson", "requests": 30, "rps": 40, "profile": "llama8b_1b_h100"}
+    one, other = simulate("adaserve", **settings), simulate("adaserve_true_probability", **settings)
+    assert np.array_equal(one.requests["finish_s"], other.requests["finish_s"])
+
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"about": {"format": 2}}, "format 2; this specsim reads format 1"),
+    ({"about": []}, "is no recording"),
+    ({"rank": None}, "column 'rank' is missing"),
+    ({"table": []}, "holds no rows"),
+    ({"rank": pa.array([9] * len(rows()), pa.int8())}, "rank: expected 0 to 3"),
+    ({"confidence": pa.array([[2.0, 0, 0]] * len(rows()), pa.list_(pa.float32(), K))}, "something else than prob"),
+    ({"confidence": pa.array([[0.1, 0.2, 0]] * len(rows()), pa.list_(pa.float32(), K))}, "likeliest proposal first"),
+    ({"confidence": pa.array([[float("nan")] * K] * len(rows()), pa.list_(pa.float32(), K))}, "something else"),
+    ({"target_probability": pa.array([[0.1]] * len(rows()), pa.list_(pa.float32(), 1))}, "one list of K numbers"),
+    ({"confidence": pa.array([0.1] * len(rows()))}, "one list of K numbers"),
+    ({"table": [row for row in rows() if row["path"] > 0]}, "no row of a target's own text"),
+]
+
+
+@pytest.mark.parametrize(("change", "said"), BAD, ids=[said for _, said in BAD])
+def test_a_bad_recording_is_one_line_that_names_the_file(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+    path = write(tmp_path, **change)
+    with pytest.raises(SpecsimError) as error:
+        read(tmp_path)
+    assert str(error.value).startswith(str(path))
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("mapping", "said"),
+    [
+        ({"kind": "recorded", "path": "mine.parquet"}, "missing key 'categories'"),
+        ({"kind": "recorded", "path": "mine.parquet", "categories": {}}, "categories: expected"),
+        ({"kind": "recorded", "path": "mine.parquet", "categories": {"a": "cod"}}, "did you mean 'code'?"),
+        ({"kind": "recorded", "path": "min.parquet", "categories": {"a": "code"}}, "did you mean"),
+        ({"kind": "recorded", "path": 3, "categories": {"a": "code"}}, "path: 3"),
+        ({"kind": "recorded", "path": "broken.parquet", "categories": {"a": "code"}}, "cannot be read as Parquet"),
+        ({"kind": "record"}, "did you mean 'recorded'?"),
+    ],
+)
+def test_a_bad_yaml_is_one_line(tmp_path: Path, mapping: dict[str, Any], said: str) -> None:
+    write(tmp_path)
+    (tmp_path / "broken.parquet").write_text("no parquet")
+    with pytest.raises(SpecsimError) as error:
+        acceptance_from_mapping(mapping, "acceptance=mine", tmp_path)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_category_without_a_recorded_one_is_refused(tmp_path: Path) -> None:
+    write(tmp_path)
+    with pytest.raises(SpecsimError, match="no category 'chat'"):
+        read(tmp_path, {"coding": "code"}).category("chat")
