@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from specsim.metrics.figure_rows import rows_of_runs
 from specsim.metrics.figure_style import (
     CHARACTER_IN,
     GREY,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 ALL = "all"
 MOST_LABEL_CHARACTERS = 36
 LABEL_ROOM_IN = 6.2
+MOST_GROUPS = 10
 # Numbers over bars stay readable where they cross a grid line.
 LABEL_BOX = {"facecolor": "white", "edgecolor": "none", "pad": 0.4}
 
@@ -52,13 +54,17 @@ def slo_by_class(metrics: Mapping[str, Any]) -> Figure:
 
 
 def comparison(runs: Sequence[tuple[str, Mapping[str, Any]]]) -> Figure:
-    """Return two panels over the runs ``(label, metrics)``, one group of bars per run.
+    """Return two panels over the runs ``(label, metrics)``, one group of bars per run, one row where there are many.
 
-    Above, attainment in % per class and of all; below, goodput in tokens/s, stacked by class.
+    Above, attainment in % per class and of all; below, goodput in tokens/s, stacked by class. Labels that differ only
+    behind one ``key=`` are shown without it.
     """
     blocks = [metrics["specsim"] for _, metrics in runs]
     names = list(dict.fromkeys(name for block in blocks for name in block["classes"]))
-    labels = [_elide(label) for label, _ in runs]
+    what, values = _shared_key([label for label, _ in runs])
+    labels = [_elide(value) for value in values]
+    if len(runs) > MOST_GROUPS:
+        return rows_of_runs(labels, blocks, names, what)
     level = fits_level(labels, LABEL_ROOM_IN)
     with style():
         # Slanted labels need height of their own: sin 35 degrees of their length.
@@ -68,10 +74,19 @@ def comparison(runs: Sequence[tuple[str, Mapping[str, Any]]]) -> Figure:
         _stack_goodput(below, blocks, names)
         name_ticks(below, labels, room_in=LABEL_ROOM_IN)
         above.tick_params(axis="x", length=0)
-        below.set_xlabel("Run")
+        below.set_xlabel(what)
         below.set_xlim(-0.6, len(runs) - 0.4)
         legend_above(figure, above)
         return figure
+
+
+def _shared_key(labels: Sequence[str]) -> tuple[str, list[str]]:
+    """Return what the labels name, and the labels without it: the key where all are one ``key=value`` of the same."""
+    keys = {label.partition("=")[0] for label in labels}
+    single = all(label.count("=") == 1 and " " not in label and "," not in label for label in labels)
+    if len(keys) != 1 or not single:
+        return "Run", list(labels)
+    return keys.pop(), [label.partition("=")[2] for label in labels]
 
 
 def _elide(label: str) -> str:
