@@ -1,0 +1,71 @@
+"""Samples made by a known law, and the facts of a machine that does not exist."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from profiler.latency.grids import FULL
+from profiler.latency.samples import Sample
+
+FACTS = {
+    "target": "big",
+    "draft": "small",
+    "tp": 1,
+    "device": "cuda",
+    "dtype": "bfloat16",
+    "attention": "flex",
+    "hardware": "Card",
+    "driver": "1.2",
+    "torch": "2",
+    "transformers": "5",
+    "specsim": "0",
+    "memory_bytes": 80 * 2**30,
+    "flops_per_s": 3.12e14,
+    "bytes_per_s": 2e12,
+    "knee_tokens": 156.0,
+    "attention_error": {"target": 0.004, "draft": 0.003},
+    "models": {
+        role: {"name": name, "kv_bytes_per_token": 1024, "weights_bytes": 10**9}
+        for role, name in (("target", "Big"), ("draft", "Small"))
+    },
+    "assumptions": ["made up"],
+}
+COLUMNS = {"runs": 9, "least_s": 0.0, "spread_s": 0.0, "sm_clock_mhz": 1500.0, "memory_clock_mhz": 900.0}
+
+
+def sample(point, role="target", mode="graph", seconds=0.01, status="ok", **changes):
+    """Return a sample of a point."""
+    work = point.work()
+    values = {
+        "role": role,
+        "kind": point.kind,
+        "key": point.key,
+        "shape": point.shape,
+        "mode": mode,
+        "status": status,
+        "requests": work.rows,
+        "context_tokens": work.context_tokens,
+        "batched_tokens": work.batched_tokens,
+        "attention_pairs": work.attention_pairs,
+        "captured_tokens": work.batched_tokens,
+        "median_s": seconds,
+        "host_s": float("nan"),
+        "prepare_s": 0.0002,
+        "sample_s": 0.0001,
+        "all_reduce_s": 0.0,
+        "measured_at": "2026-01-02T03:04:05+00:00",
+        **COLUMNS,
+        **changes,
+    }
+    return Sample(**values)
+
+
+def samples_of(form, role="target", noise=0.0, grid=FULL):
+    """Return samples of a whole grid whose seconds are those of `form`, with relative noise."""
+    rng = np.random.default_rng(4)
+    made = []
+    for point in grid.points(role):
+        work = point.work()
+        seconds = form.seconds(work.context_tokens, work.batched_tokens, work.attention_pairs)
+        made.append(sample(point, role, seconds=float(seconds * (1 + noise * rng.standard_normal()))))
+    return made

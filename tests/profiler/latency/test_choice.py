@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from profiler.latency.choice import judge, usable
+from profiler.latency.points import Point
+from specsim.errors import SpecsimError
+from specsim.latency.forms import Linear, Roofline
+from tests.profiler.latency.made import sample, samples_of
+
+CURVED = Roofline(0.012, 1e-6, 0.002, 7e-5, 2e-8, 2e-9)
+
+
+def test_a_roofline_is_found_again_and_a_line_is_not_taken_for_it():
+    choice = judge(samples_of(CURVED), "target")
+    found = choice.roofline.fitted.form
+    assert found.delta_s == pytest.approx(CURVED.delta_s, rel=1e-4)
+    assert found.compute_s == pytest.approx(CURVED.compute_s, rel=1e-4)
+    assert found.alpha_s == pytest.approx(CURVED.alpha_s, rel=1e-4)
+    assert max(error.worst for error in choice.roofline.errors.values()) < 1e-4
+    assert choice.linear.score > 0.05
+
+
+def test_a_line_is_found_again():
+    line = Linear(3e-8, 5e-5, 0.01)
+    choice = judge(samples_of(line, "draft"), "draft")
+    assert choice.linear.fitted.form.gamma_s == pytest.approx(5e-5, rel=1e-6)
+    assert choice.linear.score < 1e-9
+
+
+def test_standard_errors_grow_with_the_noise():
+    quiet, loud = (judge(samples_of(CURVED, noise=noise), "target") for noise in (0.005, 0.05))
+    errors = [each.roofline.fitted.standard_errors["delta_s"] for each in (quiet, loud)]
+    assert errors[0] < errors[1] / 4
+    assert abs(quiet.roofline.fitted.form.delta_s - CURVED.delta_s) < 5 * errors[0]
+
+
+@pytest.mark.parametrize("tile", [1, 64])
+def test_a_staircase_is_taken_where_there_is_one(tile):
+    choice = judge(samples_of(replace(CURVED, tile_tokens=tile), noise=0.002), "target")
+    assert choice.roofline.fitted.form.tile_tokens == tile
+
+
+def test_a_held_out_shape_has_not_been_seen():
+    """One shape three times as slow as the law: held out it is predicted by the law, not by itself."""
+    samples = samples_of(CURVED)
+    odd = next(each for each in samples if each.kind == "prefill" and each.batched_tokens == 4096)
+    samples = [replace(each, median_s=3 * each.median_s) if each is odd else each for each in samples]
+    place = samples.index(next(each for each in samples if each.key == odd.key))
+    judged = judge(samples, "target").roofline
+    assert judged.held_out_s[place] < 1.3 * odd.median_s
+    twice = [*samples, replace(samples[place], mode="graph", measured_at="again")]
+    again = judge(twice, "target").roofline
+    assert again.held_out_s[-1] == pytest.approx(again.held_out_s[place])
+    assert again.held_out_s[-1] < 1.3 * odd.median_s
+
+
+def test_errors_are_relative_to_what_was_measured_and_by_kind():
+    choice = judge(samples_of(CURVED, noise=0.03), "target")
+    assert list(choice.roofline.errors) == list(dict.fromkeys(choice.samples.kinds.tolist()))
+    relative = np.abs(choice.roofline.held_out_s / choice.samples.seconds - 1)
+    decode = relative[choice.samples.kinds == "decode"]
+    assert choice.roofline.errors["decode"].median == pytest.approx(np.median(decode))
+    assert choice.roofline.errors["decode"].worst == pytest.approx(decode.max())
+
+
+def test_replays_stand_before_launches_and_failures_are_left_out():
+    one, two, three = (Point("decode", n, 128, 1) for n in (1, 2, 3))
+    nan = float("nan")
+    samples = [
+        sample(one, mode="eager"),
+        sample(one),
+        sample(two, mode="eager"),
+        sample(three, status="out of memory", seconds=nan),
+        sample(three, role="draft"),
+    ]
+    assert [(each.key, each.mode) for each in usable(samples, "target")] == [(one.key, "graph"), (two.key, "eager")]
+
+
+def test_too_few_shapes():
+    samples = [sample(Point("decode", n, 128, 1)) for n in (1, 2, 3)]
+    with pytest.raises(SpecsimError, match="target: 3 measured shapes of pass; expected 8 at least to fit"):
+        judge(samples, "target")

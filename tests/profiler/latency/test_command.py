@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+import builtins
+import json
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+pytest.importorskip("torch")
+
+from profiler.latency.samples import read_samples
+from specsim.cli import main
+from specsim.latency.profile import load_profile
+
+pytestmark = pytest.mark.torch
+PAIR = ["--random-weights", "tiny-llama", "tiny-llama-skip1"]
+GRID = "requests: [1, 2]\ncontexts: [16, 64]\nchunks: [8, 32]\nseconds: 0.001\n"
+
+
+def profile_latency(*words):
+    return main(["profile", "latency", "--device", "cpu", "--quick", *map(str, words)])
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    """A two-layer random Llama and its one-layer draft, measured once for all the tests below."""
+    folder = tmp_path_factory.mktemp("swept")
+    (folder / "grid.yaml").write_text(GRID)
+    assert profile_latency(*PAIR, "--grid", folder / "grid.yaml", "--out", folder / "mine.yaml") == 0
+    return folder
+
+
+@pytest.mark.slow
+def test_from_nothing_to_a_run(swept, capsys):
+    out = swept / "run"
+    settings = ["+scheduler=vllm_spec", "trace=poisson", "requests=50", f"profile={swept / 'mine.yaml'}", f"out={out}"]
+    assert main(["run", *settings]) == 0
+    assert "50 completed + 0 rejected = 50 arrived" in capsys.readouterr().out
+    assert json.loads((out / "metrics.json").read_text())["completed"] == 50
+
+
+@pytest.mark.slow
+def test_the_profile_says_what_was_measured_where_and_how_well_it_fits(swept):
+    profile = load_profile(swept / "mine.yaml")
+    assert profile.name == "mine"
+    assert set(profile.target.fit_error) == {"decode", "verify", "prefill", "mixed"}
+    assert set(profile.draft.fit_error) == {"draft", "catchup", "prefill"}
+    assert profile.draft.weights_bytes == 0
+    assert profile.target.overhead_s > 0
+    (entry,) = profile.provenance
+    assert {"hardware", "driver", "versions", "measured", "sha256"} <= set(entry)
+    assert entry["versions"].startswith("torch 2.")
+    written = yaml.safe_load((swept / "mine.yaml").read_text())
+    assert written["checks"]["knee_tokens"]["target"]["compute_over_bandwidth"] > 0
+    assert written["target"]["standard_errors"][written["form"]]
+    measured = [each for each in read_samples(swept / "mine.samples.parquet")[1] if each.role == "target"]
+    assert written["target"]["valid"]["batched_tokens"] == [1, max(each.batched_tokens for each in measured)]
+
+
+@pytest.mark.slow
+def test_the_profile_predicts_the_passes_it_was_made_of(swept):
+    """Plumbing, not accuracy: seconds, not milliseconds, of the right model, within a factor of two."""
+    profile = load_profile(swept / "mine.yaml")
+    for each in read_samples(swept / "mine.samples.parquet")[1]:
+        model = profile.target if each.role == "target" else profile.draft
+        seconds = model.chosen.seconds(each.context_tokens, each.batched_tokens, each.attention_pairs)
+        assert 0.5 < seconds / each.median_s < 2
+
+
+@pytest.mark.slow
+def test_figures_and_a_second_fit(swept, tmp_path, capsys):
+    assert {each.name for each in swept.glob("*.png")} == {"mine-error.png", "mine-tokens.png"}
+    words = ["profile", "fit", swept / "mine.samples.parquet", "--out", tmp_path / "mine.yaml", "--figures", tmp_path]
+    assert main([str(word) for word in words]) == 0
+    assert (tmp_path / "mine.yaml").read_bytes() == (swept / "mine.yaml").read_bytes()
+    assert "held-out error" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_same_command_measures_nothing_twice(swept, capsys):
+    before = read_samples(swept / "mine.samples.parquet")[1]
+    assert profile_latency(*PAIR, "--grid", swept / "grid.yaml", "--out", swept / "mine.yaml") == 0
+    assert len(read_samples(swept / "mine.samples.parquet")[1]) == len(before)
+
+
+@pytest.mark.slow
+def test_time_is_up_and_the_same_command_goes_on(tmp_path, capsys):
+    (tmp_path / "grid.yaml").write_text(GRID)
+    words = [*PAIR, "--grid", tmp_path / "grid.yaml", "--out", tmp_path / "m.yaml"]
+    assert profile_latency(*words, "--minutes", "0") == 3
+    assert "time is up" in capsys.readouterr().out
+    assert len(read_samples(tmp_path / "m.samples.parquet")[1]) == 1
+    assert not (tmp_path / "m.yaml").exists()
+
+
+@pytest.mark.slow
+def test_a_suite_in_calls_that_resume(tmp_path, capsys):
+    (tmp_path / "grid.yaml").write_text(GRID)
+    pair = {"random_weights": ["tiny-llama", "tiny-llama"], "device": "cpu", "grid": str(tmp_path / "grid.yaml")}
+    bad = {**pair, "name": "bad", "random_weights": ["llama-3.1-70b", "tiny-llama"], "dtype": "float64"}
+    pairs = [bad, {**pair, "name": "one"}, {**pair, "name": "two", "tp": 2}]
+    (tmp_path / "suite.yaml").write_text(yaml.safe_dump({"pairs": pairs}))
+    words = ["profile", "suite", str(tmp_path / "suite.yaml"), "--quick", "--out", str(tmp_path)]
+    assert main([*words, "--minutes", "0"]) == 3
+    assert main(words) == 2
+    assert load_profile(tmp_path / "two.yaml").gpus == 2
+    told = capsys.readouterr()
+    assert "bad: Llama-3.1-70B: 564.4 GB of weights do not fit on cpu: too little memory" in told.err
+    assert "Traceback" not in told.err
+    main(words)
+    assert "one: done\ntwo: done" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "--target: missing; expected a model, or a shape after --random-weights"),
+        (["--random-weights", "tiny-llama"], "--draft: missing"),
+        (["--random-weights", "tinylama", "tiny-llama"], "'tinylama': unknown shape; did you mean 'tiny-llama'"),
+        (["--random-weights", "tiny-llama", "tiny-llama", "tiny-llama"], "is one shape too many"),
+        ([*PAIR, "--dtype", "int8"], "dtype 'int8' is unknown"),
+        ([*PAIR, "--tp", "0"], "tp 0: expected at least 1 shard"),
+        ([*PAIR, "--tp", "3"], "tp 3: the model of link nvlink4 is for 2, 4 or 8 GPUs"),
+        ([*PAIR, "--tp", "8"], "tp 8: tiny-llama has 4 heads"),
+        ([*PAIR, "--grid", "none.yaml"], "none.yaml: no such grid file"),
+        ([*PAIR, "--attention", "flashinfer"], "attention 'flashinfer' is not installed"),
+        (["--target", "./nowhere", "--draft", "./nowhere"], "model './nowhere': no such folder"),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path, capsys, words, told):
+    assert profile_latency(*words, "--out", tmp_path / "m.yaml") == 2
+    err = capsys.readouterr().err
+    assert told in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "m.yaml").exists()
+
+
+def test_no_cuda(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    words = ["latency", *PAIR, "--device", "cuda", "--out", str(tmp_path / "m.yaml")]
+    assert main(["profile", *words]) == 2
+    assert "device 'cuda': this machine has no CUDA GPU" in capsys.readouterr().err
+
+
+def test_a_place_that_cannot_be_written(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert profile_latency(*PAIR, "--out", tmp_path / "file" / "m.yaml") == 2
+    assert "file/m.yaml: cannot be written" in capsys.readouterr().err
+    assert profile_latency(*PAIR, "--out", tmp_path) == 2
+    assert "is a folder; expected the file of a profile" in capsys.readouterr().err
+
+
+def test_samples_of_another_pair(tmp_path, capsys):
+    from profiler.latency.samples import SampleFile
+    from tests.profiler.latency.made import FACTS
+
+    SampleFile(tmp_path / "m.samples.parquet", FACTS)
+    assert profile_latency(*PAIR, "--out", tmp_path / "m.yaml") == 2
+    assert "holds samples of target 'big', not 'tiny-llama'" in capsys.readouterr().err
+
+
+def test_the_extra_is_found_missing_before_torch_is_imported(monkeypatch, tmp_path, capsys):
+    real = builtins.__import__
+
+    def without_torch(name, *rest):
+        if name.split(".")[0] == "torch":
+            raise ImportError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr("profiler.models.find_spec", lambda name: None)
+    monkeypatch.setattr(builtins, "__import__", without_torch)
+    assert profile_latency(*PAIR, "--out", tmp_path / "m.yaml") == 2
+    assert "specsim[profiler]" in capsys.readouterr().err
+
+
+def test_help_and_a_fit_need_no_torch():
+    code = (
+        "import sys; sys.modules['torch'] = None; from specsim.cli import main\n"
+        "for words in (['profile', '--help'], ['profile', 'latency', '--help'], ['profile', 'suite', '--help']):\n"
+        "    try: main(words)\n"
+        "    except SystemExit as done: assert done.code == 0\n"
+        "assert main(['profile', 'fit', 'none.parquet', '--out', 'x.yaml']) == 2\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "none.parquet: no such samples file" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("pairs: []", "pairs: expected a list of pairs, each with a name"),
+        ("pairs: [{tp: 1}]", r"pairs[0].name: missing"),
+        ("pairs: [{name: a, tpp: 1}]", "pairs[0].tpp: unknown key; did you mean 'tp'"),
+    ],
+)
+def test_a_wrong_suite_is_one_line(tmp_path, capsys, text, told):
+    (tmp_path / "s.yaml").write_text(text)
+    assert main(["profile", "suite", str(tmp_path / "s.yaml")]) == 2
+    assert told in capsys.readouterr().err
+    assert main(["profile", "suite", "gqu"]) == 2
+    assert "suite 'gqu': unknown; did you mean 'gpu'" in capsys.readouterr().err
+
+
+def test_the_shipped_suite_names_shapes_that_exist():
+    from profiler.cli import Parser
+    from profiler.latency.command import _subjects, add_arguments
+    from profiler.latency.suite_command import _path, read_pairs
+
+    pairs = read_pairs(_path("gpu"))
+    assert set(pairs) == {"llama8b_1b", "qwen32b_05b", "llama70b_tp4_1b"}
+    for words in pairs.values():
+        parser = Parser()
+        add_arguments(parser)
+        assert set(_subjects(parser.parse_args([*words, "--out", "x.yaml"]))) == {"target", "draft"}

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from profiler.latency.grids import CPU, CPU_QUICK, FULL, QUICK, read_grid
+from profiler.latency.points import DRAFT_KINDS, TARGET_KINDS, Point
+from specsim.errors import SpecsimError
+
+GRIDS = {"full": FULL, "quick": QUICK, "cpu": CPU, "cpu_quick": CPU_QUICK}
+
+
+@pytest.mark.parametrize("name", GRIDS)
+@pytest.mark.parametrize(("role", "kinds"), [("target", TARGET_KINDS), ("draft", DRAFT_KINDS)])
+def test_a_grid_has_every_kind_of_pass_within_its_limits(name, role, kinds):
+    grid = GRIDS[name]
+    points = grid.points(role)
+    assert {point.kind for point in points} == set(kinds)
+    assert len({point.key for point in points}) == len(points)
+    for point in points:
+        work = point.work()
+        assert work.batched_tokens == point.tokens_most()[1] <= grid.max_batched_tokens
+        assert work.context_tokens == point.tokens_most()[0] <= grid.max_context_tokens
+
+
+def test_a_point_is_the_same_pass_every_time_and_ragged():
+    work = Point("verify", 8, 100, 5).work()
+    again = Point("verify", 8, 100, 5).work()
+    assert np.array_equal(work.context, again.context)
+    assert np.array_equal(work.node_parent, again.node_parent)
+    assert len(set(work.context.tolist())) > 3
+    assert work.context.min() >= 75
+    assert work.context.max() <= 125
+
+
+def test_a_draft_step_asks_for_leaves_behind_cached_levels():
+    work = Point("draft", 2, 50, 3).work()
+    assert work.chunk.tolist() == [0, 0]
+    assert work.new_tokens.tolist() == [3, 3]
+    assert work.key_tokens.sum() == 100 + 2 * 9
+    leaves = np.flatnonzero(~work.node_cached)
+    assert work.node_cached[work.node_parent[leaves]].all()
+
+
+def test_a_mixed_pass_is_a_fresh_chunk_beside_decoding_rows():
+    work = Point("mixed", 1, 200, 64, 4).work()
+    assert work.chunk.tolist() == [64, 1, 1, 1, 1]
+    assert work.context[0] == 0
+    assert work.context[1:].sum() == 800
+
+
+def test_a_users_grid_fills_in_the_default(tmp_path):
+    (tmp_path / "g.yaml").write_text("requests: [1, 2]\nrepeats: 3\nseconds: 1\n")
+    grid = read_grid(tmp_path / "g.yaml", CPU)
+    assert grid.requests == (1, 2)
+    assert (grid.repeats, grid.seconds, grid.contexts) == (3, 1.0, CPU.contexts)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("request: [1]", "request: unknown key; did you mean 'requests'"),
+        ("requests: [0]", r"requests: \[0\] is not a list of whole numbers of at least 1"),
+        ("requests: 3", "requests: 3 is not a list of whole numbers"),
+        ("repeats: many", "repeats: 'many' is not a whole number"),
+        ("seconds: -1", "seconds: -1 is not a number above 0"),
+        ("- 1", "expected a mapping of sizes"),
+        ("a: [", "cannot be read as YAML"),
+    ],
+)
+def test_a_wrong_grid_is_one_line(tmp_path, text, told):
+    (tmp_path / "g.yaml").write_text(text)
+    with pytest.raises(SpecsimError, match=told) as caught:
+        read_grid(tmp_path / "g.yaml", CPU)
+    assert "\n" not in str(caught.value)
+    assert "g.yaml" in str(caught.value)
+
+
+def test_a_grid_that_is_not_there(tmp_path):
+    (tmp_path / "grid.yaml").write_text("")
+    with pytest.raises(SpecsimError, match=r"gird.yaml: no such grid file; did you mean '.*grid.yaml'"):
+        read_grid(tmp_path / "gird.yaml", CPU)

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from profiler.latency.points import Point
+from profiler.latency.samples import SampleFile, read_samples
+from specsim.errors import SpecsimError
+from tests.profiler.latency.made import FACTS, sample
+
+ONE, TWO = Point("decode", 1, 128, 1), Point("verify", 2, 128, 4)
+
+
+def test_what_is_added_is_found_by_the_next_sweep(tmp_path):
+    path = tmp_path / "below" / "s.parquet"
+    first = SampleFile(path, FACTS)
+    first.add(sample(ONE, host_s=0.001))
+    first.add(sample(TWO, status="out of memory", seconds=float("nan")))
+    first.write()
+    again = SampleFile(path, FACTS)
+    assert again.names == {("target", ONE.key, "graph"), ("target", TWO.key, "graph")}
+    assert again.samples[0] == first.samples[0]
+    assert math.isnan(again.samples[1].median_s)
+
+
+def test_samples_reach_the_disk_without_being_told(tmp_path):
+    seconds = iter([0.0, 0.1, 1.0, 2.5, 2.6])
+    file = SampleFile(tmp_path / "s.parquet", FACTS, clock=lambda: next(seconds))
+    file.add(sample(ONE))
+    assert read_samples(file.path)[1] == []
+    file.add(sample(TWO))
+    assert len(read_samples(file.path)[1]) == 2
+    assert [each.name for each in tmp_path.iterdir()] == ["s.parquet"]
+
+
+def test_ceilings_measured_before_are_kept(tmp_path):
+    SampleFile(tmp_path / "s.parquet", FACTS)
+    again = SampleFile(tmp_path / "s.parquet", {**FACTS, "flops_per_s": 1.0})
+    assert again.facts["flops_per_s"] == FACTS["flops_per_s"]
+
+
+@pytest.mark.parametrize(("key", "value"), [("target", "bigger"), ("hardware", "Other card"), ("driver", "1.3")])
+def test_samples_of_another_pair_or_hardware_are_refused(tmp_path, key, value):
+    path = tmp_path / "s.parquet"
+    SampleFile(path, FACTS)
+    with pytest.raises(SpecsimError, match=rf"holds samples of {key} '.*', not '{value}'; expected another --samples"):
+        SampleFile(path, {**FACTS, key: value})
+
+
+def test_files_that_are_none(tmp_path):
+    with pytest.raises(SpecsimError, match="no such samples file"):
+        read_samples(tmp_path / "none.parquet")
+    (tmp_path / "torn.parquet").write_bytes(b"PAR1 torn")
+    with pytest.raises(SpecsimError, match="cannot be read as Parquet"):
+        read_samples(tmp_path / "torn.parquet")
+
+
+def test_parquet_of_something_else(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
+    with pytest.raises(SpecsimError, match="holds no latency samples; expected a file of `specsim profile latency`"):
+        read_samples(tmp_path / "a.parquet")
+
+
+def test_samples_of_another_version(tmp_path, monkeypatch):
+    monkeypatch.setattr("profiler.latency.samples.FORMAT", 2)
+    SampleFile(tmp_path / "s.parquet", FACTS)
+    monkeypatch.undo()
+    with pytest.raises(SpecsimError, match="samples of another version of specsim; expected format 1"):
+        read_samples(tmp_path / "s.parquet")
+
+
+def test_a_place_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SpecsimError, match=r"file/s.parquet: cannot be written: "):
+        SampleFile(tmp_path / "file" / "s.parquet", FACTS)

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from profiler.latency.grids import CPU_QUICK  # noqa: E402
+from profiler.latency.measure import captured_size, modes_of  # noqa: E402
+from profiler.latency.points import Point  # noqa: E402
+from profiler.latency.samples import SampleFile, read_samples  # noqa: E402
+from profiler.latency.sweep import Setting, Subject, Sweep, pool_pages, sizes  # noqa: E402
+from profiler.latency.timers import Timing  # noqa: E402
+from profiler.shapes import LLAMA_70B, SMOLLM2_135M, TINY_LLAMA  # noqa: E402
+from specsim.errors import SpecsimError  # noqa: E402
+from tests.profiler.latency.made import FACTS  # noqa: E402
+
+pytestmark = pytest.mark.torch
+SETTING = Setting(torch.device("cpu"), torch.float32, "sdpa", CPU_QUICK, 1, "nvlink4", 0)
+TINY = {role: Subject("tiny-llama", random=True) for role in ("target", "draft")}
+
+
+class CountingTimer:
+    """Runs each pass once and says it took a second; fails, or lets time pass, where it is told to."""
+
+    def __init__(self, captures=False, fail_at=(), after_each=lambda: None):
+        self.captures = captures
+        self.fail_at = fail_at
+        self.after_each = after_each
+        self.calls = []
+
+    def launched(self, run, rotate, effort):
+        return self._timed("eager", run, rotate)
+
+    def captured(self, run, rotate, effort):
+        return self._timed("graph", run, rotate)
+
+    def _timed(self, mode, run, rotate):
+        self.calls.append(mode)
+        self.after_each()
+        if len(self.calls) - 1 in self.fail_at:
+            raise torch.OutOfMemoryError
+        rotate(0)
+        run()
+        return Timing(1.0, 1.0, 0.0, 1, 0.25 if mode == "eager" else None)
+
+    def host(self, run, runs=5):
+        run()
+        return 0.001
+
+
+def sweep(path, timer, setting=SETTING, **changes):
+    return Sweep(TINY, setting, timer, SampleFile(path, {**FACTS, "models": {}}), **changes)
+
+
+def test_every_point_of_both_models_is_measured_once(tmp_path):
+    timer = CountingTimer()
+    assert sweep(tmp_path / "s.parquet", timer).run()
+    _, samples = read_samples(tmp_path / "s.parquet")
+    keys = [(each.role, each.key) for each in samples]
+    wanted = [(role, point.key) for role in ("target", "draft") for point in CPU_QUICK.points(role)]
+    assert sorted(keys) == sorted(wanted)
+    assert {each.status for each in samples} == {"ok"}
+    assert sweep(tmp_path / "s.parquet", CountingTimer()).run()
+    assert len(read_samples(tmp_path / "s.parquet")[1]) == len(wanted)
+
+
+def test_a_sweep_that_is_killed_goes_on_where_it_was(tmp_path):
+    def die():
+        if len(dying.calls) == 8:
+            raise KeyboardInterrupt
+
+    dying = CountingTimer(after_each=die)
+    with pytest.raises(KeyboardInterrupt):
+        sweep(tmp_path / "s.parquet", dying).run()
+    kept = read_samples(tmp_path / "s.parquet")[1]
+    assert len(kept) == 7
+    rest = CountingTimer()
+    assert sweep(tmp_path / "s.parquet", rest).run()
+    assert len(rest.calls) + 7 == len(read_samples(tmp_path / "s.parquet")[1])
+    again = read_samples(tmp_path / "s.parquet")[1][:7]
+    assert [(each.name, each.measured_at) for each in again] == [(each.name, each.measured_at) for each in kept]
+
+
+def test_time_that_is_up_stops_it_after_a_point_at_least(tmp_path):
+    now = [0.0]
+    for calls in (1, 2, 3):
+        timer = CountingTimer(after_each=lambda: now.__setitem__(0, now[0] + 10))
+        assert not sweep(tmp_path / "s.parquet", timer, deadline=now[0] - 1, clock=lambda: now[0]).run()
+        assert len(timer.calls) == 1
+        assert len(read_samples(tmp_path / "s.parquet")[1]) == calls
+
+
+def test_a_point_out_of_memory_is_skipped_and_listed(tmp_path):
+    assert sweep(tmp_path / "s.parquet", CountingTimer(fail_at=(2, 5))).run()
+    skipped = [each for each in read_samples(tmp_path / "s.parquet")[1] if each.status != "ok"]
+    assert [each.status for each in skipped] == ["out of memory"] * 2
+    assert all(each.median_s != each.median_s for each in skipped)
+
+
+def test_a_point_without_room_in_the_cache_is_skipped(tmp_path, monkeypatch):
+    monkeypatch.setattr("profiler.latency.sweep.pool_pages", lambda points, shape, setting: 20)
+    assert sweep(tmp_path / "s.parquet", CountingTimer()).run()
+    statuses = {each.key: each.status for each in read_samples(tmp_path / "s.parquet")[1] if each.role == "target"}
+    assert statuses["decode/4x1@128"] == "no room in the cache"
+    assert statuses["decode/1x1@128"] == "ok"
+
+
+def test_where_graphs_are_captured_small_passes_are_timed_both_ways(tmp_path):
+    timer = CountingTimer(captures=True)
+    assert sweep(tmp_path / "s.parquet", timer).run()
+    samples = [each for each in read_samples(tmp_path / "s.parquet")[1] if each.role == "target"]
+    both = {each.key for each in samples if each.mode == "eager"}
+    assert both == {each.key for each in samples if each.mode == "graph" and each.batched_tokens <= 64}
+    verify = next(each for each in samples if each.key == "verify/1x3@16")
+    assert (verify.batched_tokens, verify.captured_tokens) == (3, 4)
+    assert {each.host_s for each in samples if each.mode == "eager"} == {0.25}
+    assert modes_of(timer, Point("prefill", 1, 0, 4096)) == ("graph",)
+
+
+def test_captured_sizes_are_a_staircase():
+    tokens = [1, 2, 3, 5, 8, 9, 505, 512, 513]
+    assert [captured_size(each) for each in tokens] == [1, 2, 4, 8, 8, 16, 512, 512, 513]
+
+
+def test_a_shard_is_measured_and_its_all_reduce_modelled(tmp_path):
+    setting = Setting(torch.device("cpu"), torch.float32, "sdpa", CPU_QUICK, 2, "nvlink4", 0)
+    assert sweep(tmp_path / "s.parquet", CountingTimer(), setting).run()
+    samples = read_samples(tmp_path / "s.parquet")[1]
+    one = next(each for each in samples if each.role == "target" and each.batched_tokens == 32)
+    assert one.all_reduce_s == pytest.approx(2 * 2 * (7.9e-6 + 32 * 64 * 4 / 248e9))
+    assert {each.all_reduce_s for each in samples if each.role == "draft"} == {0.0}
+
+
+def test_a_loaded_model_cannot_be_sharded(tmp_path):
+    setting = Setting(torch.device("cpu"), torch.float32, "sdpa", CPU_QUICK, 2, "nvlink4", 0)
+    loaded = {"target": Subject("some/model", random=False), "draft": TINY["draft"]}
+    with pytest.raises(SpecsimError, match="tp 2: some/model cannot be sharded; expected --random-weights"):
+        Sweep(loaded, setting, CountingTimer(), SampleFile(tmp_path / "s.parquet", FACTS)).run()
+
+
+def test_too_little_memory_for_any_cache(monkeypatch):
+    monkeypatch.setattr("profiler.latency.sweep.free_bytes", lambda device: 10**6)
+    with pytest.raises(SpecsimError, match=r"Llama-3.1-70B: too little memory on cpu: its weights leave room for 0"):
+        pool_pages([Point("decode", 1, 128, 1)], LLAMA_70B, SETTING)
+
+
+def test_the_pool_is_no_larger_than_the_largest_point():
+    points = [Point("decode", 1, 128, 1), Point("decode", 4, 16, 1)]
+    assert pool_pages(points, TINY_LLAMA, SETTING) == 9 + 1
+
+
+def test_a_draft_that_is_the_targets_own_layers_adds_no_weights():
+    skipping = {"target": Subject("smollm2-135m", True), "draft": Subject("smollm2-135m-skip3", True)}
+    assert sizes(skipping["draft"].shape, skipping, "draft", torch.float32)["weights_bytes"] == 0
+    about = sizes(SMOLLM2_135M, skipping, "target", torch.float32)
+    assert about["weights_bytes"] == 4 * 134_515_008
+    assert about["kv_bytes_per_token"] == 30 * 3 * 64 * 2 * 4

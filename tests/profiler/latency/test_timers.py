@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import itertools
+from types import SimpleNamespace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from profiler.latency.hardware import Ceilings, ceilings, hardware  # noqa: E402
+from profiler.latency.timers import CudaTimer, Effort, HostTimer, Timing  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+
+class Watch:
+    """A clock that a pass moves on."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+    def passes(self, seconds):
+        """Return a pass that takes each of `seconds` in turn."""
+        turns = itertools.cycle(seconds)
+
+        def run():
+            self.now += next(turns)
+
+        return run
+
+
+def test_median_of_the_runs_without_the_warm_up():
+    watch = Watch()
+    timing = HostTimer(watch).launched(watch.passes([99, 98, 1, 2, 3, 4, 50]), lambda _: None, Effort(5, 1e9))
+    assert timing == Timing(3.0, 1.0, 2.0, 5)
+
+
+def test_rotating_is_not_counted():
+    watch = Watch()
+    turns = []
+
+    def rotate(turn):
+        turns.append(turn)
+        watch.now += 1000
+
+    timing = HostTimer(watch).launched(watch.passes([2]), rotate, Effort(6, 1e9))
+    assert timing.median_s == 2
+    assert turns == [0, 1, 0, 1, 2, 3, 4, 5]
+
+
+def test_slow_passes_are_run_less_often_but_five_times():
+    watch = Watch()
+    timer = HostTimer(watch)
+    assert timer.launched(watch.passes([10]), lambda _: None, Effort(100, 1.0)).runs == 5
+    assert timer.launched(watch.passes([0.1]), lambda _: None, Effort(100, 1.0)).runs in (10, 11)
+    assert timer.launched(watch.passes([0.001]), lambda _: None, Effort(20, 1.0)).runs == 20
+
+
+class FakeCuda:
+    """torch.cuda with a device that works behind the host: kernels queue up, events are stamped in the queue."""
+
+    def __init__(self):
+        self.host, self.device = Watch(), 0.0
+        self.log = []
+        self.graphs = 0
+        self.capturing = False
+
+    def kernel(self, seconds, launch):
+        """Return a pass that occupies the device, and the host while it is launched."""
+
+        def run():
+            self.host.now += launch
+            if not self.capturing:
+                self.device = max(self.device, self.host.now) + seconds
+            self.log.append("run")
+
+        return run
+
+    def Event(self, enable_timing):  # noqa: N802
+        assert enable_timing
+        event = SimpleNamespace()
+
+        def record():
+            event.at = max(self.device, self.host.now)
+
+        event.record = record
+        event.elapsed_time = lambda other: (other.at - event.at) * 1000
+        return event
+
+    def synchronize(self):
+        self.host.now = max(self.host.now, self.device)
+        self.log.append("wait")
+
+    def Stream(self):  # noqa: N802
+        return SimpleNamespace(wait_stream=lambda _: None)
+
+    current_stream = Stream
+
+    def stream(self, _):
+        import contextlib
+
+        return contextlib.nullcontext()
+
+    def CUDAGraph(self):  # noqa: N802
+        def replay():
+            self.host.now += 0.5
+            self.device = max(self.device, self.host.now) + 2.0
+            self.log.append("replay")
+
+        return SimpleNamespace(replay=replay, reset=lambda: self.log.append("reset"))
+
+    def graph(self, _):
+        import contextlib
+
+        @contextlib.contextmanager
+        def capture():
+            self.capturing = True
+            yield
+            self.capturing = False
+
+        return capture()
+
+
+def test_a_launched_pass_takes_as_long_as_its_launch_where_that_is_longer():
+    for seconds, launch in ((2.0, 0.5), (0.1, 3.0)):
+        cuda = FakeCuda()
+        timing = CudaTimer(cuda, cuda.host).launched(cuda.kernel(seconds, launch), lambda _: None, Effort(5, 1e9))
+        assert timing.median_s == pytest.approx(launch + seconds)
+        assert timing.host_s == pytest.approx(launch)
+
+
+def test_replays_stand_in_line_so_that_only_the_device_counts():
+    cuda = FakeCuda()
+    timing = CudaTimer(cuda, cuda.host).captured(cuda.kernel(2.0, 0.5), lambda _: None, Effort(10, 1e9))
+    assert timing.median_s == pytest.approx(2.0)
+    assert timing.host_s is None
+    assert timing.runs == 10
+    assert cuda.log[-1] == "reset"
+    assert cuda.log.count("run") == 4
+
+
+def test_host_seconds_include_the_wait_for_the_device():
+    cuda = FakeCuda()
+    assert CudaTimer(cuda, cuda.host).host(cuda.kernel(2.0, 0.5)) == pytest.approx(2.5)
+
+
+def test_the_knee_of_an_a100_is_156_tokens():
+    assert Ceilings(312e12, 2e12).knee_tokens(2) == pytest.approx(156)
+
+
+def test_ceilings_and_facts_of_this_machine():
+    found = ceilings(HostTimer(), device=torch.device("cpu"), dtype=torch.float32)
+    assert 1e9 < found.flops_per_s < 1e14
+    assert 1e8 < found.bytes_per_s < 1e13
+    about = hardware(torch.device("cpu"))
+    assert about.name.endswith("threads")
+    assert about.memory_bytes > 2**28
