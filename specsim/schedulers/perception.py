@@ -74,11 +74,14 @@ class AcceptanceMonitor:
         """Note one round: the trees (n,) that were verified, and how many of their tokens were accepted (n,)."""
         drafted = forest.tree_tokens()
         deepest = np.zeros(forest.rows, dtype=np.int64)
-        np.maximum.at(deepest, forest.row, forest.depth)
+        # Nodes come layer by layer: the last one of a row is among its deepest.
+        deepest[forest.row] = forest.depth
         told = drafted > 0
-        ids = ids[told]
-        self.totals[:, ids] += np.stack((told, drafted, deepest, accepted))[:, told].astype(np.float64)
-        rounds, processed, _, right = self.totals[:, ids]
+        if not told.all():
+            ids, drafted, deepest, accepted = ids[told], drafted[told], deepest[told], accepted[told]
+        totals = self.totals[:, ids] + np.array((np.ones_like(ids), drafted, deepest, accepted), dtype=np.float64)
+        self.totals[:, ids] = totals
+        rounds, processed, _, right = totals
         self._recent[ids, rounds.astype(np.int64) % self.window] = right / processed
         due = ids[(rounds >= self.window) & np.isnan(self.rate[ids])]
         if len(due):
