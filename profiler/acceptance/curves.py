@@ -73,17 +73,15 @@ def at_depth(rows: OnPath, depth: int) -> Bools:
 
     Depth 1 is every row; a chain starts anywhere in a text.
     """
-    reached: Bools = (run_before(rows) >= depth - 1) & (rows.position >= depth - 1)
-    return reached
+    return np.greater_equal(run_before(rows), depth - 1)
 
 
 def run_before(rows: OnPath) -> Ints:
     """Return how many right tokens stand right before each row in its text, (n,)."""
     index = np.arange(len(rows.right))
     begins = np.flatnonzero(np.diff(rows.text, prepend=-1))
-    breaks = np.maximum(begins[rows.text], 0)
     wrong = np.where(rows.right, 0, index + 1)
-    last = np.maximum(np.concatenate(([0], np.maximum.accumulate(wrong)[:-1])), breaks)
+    last = np.maximum(np.concatenate(([0], np.maximum.accumulate(wrong)[:-1])), begins[rows.text])
     return np.asarray(index - last)
 
 

@@ -57,13 +57,13 @@ class Parts:
         temporary.replace(path)
 
     def read(self) -> dict[Text, Rows]:
-        """Return the rows of every text kept; a file that cannot be read is removed, its texts are recorded anew."""
+        """Return the rows of every text kept; a file that cannot be read is passed over, its texts recorded anew."""
         found: dict[Text, Rows] = {}
         for path in self._files():
             try:
                 found |= dict(_texts(path))
             except (OSError, ValueError, KeyError, zipfile.BadZipFile):
-                path.unlink()
+                continue
         return found
 
     def next_number(self) -> int:

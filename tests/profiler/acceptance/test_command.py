@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,10 @@ import pytest
 
 made = pytest.importorskip("tests.profiler.acceptance.made", reason="needs torch", exc_type=ImportError)
 
+from profiler.acceptance import command  # noqa: E402
 from profiler.acceptance.command import add_arguments, run  # noqa: E402
 from profiler.acceptance.record import Recorder  # noqa: E402
-from profiler.acceptance.tape_file import Recorded, read_tape  # noqa: E402
+from profiler.acceptance.tape_file import Recorded  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -37,15 +39,39 @@ def words(models: Path, out: Path, *more: str, drafter: str = "skip") -> list[st
     return [*given, *kind, *fixed, *more]
 
 
-def command(arguments: list[str]) -> int:
+def parsed(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     add_arguments(parser)
-    return run(parser.parse_args(arguments))
+    return parser.parse_args(arguments)
 
 
 def recorded(models: Path, out: Path, *more: str, drafter: str = "skip") -> Recorded:
-    assert command(words(models, out, *more, drafter=drafter)) == 0
-    return read_tape(out)
+    """Record without the analyses, which take longer."""
+    return command.tape(parsed(words(models, out, *more, drafter=drafter)))
+
+
+@pytest.mark.parametrize("drafter", ["skip", "lookup"])
+def test_the_command_records_and_analyses_and_later_analyses_alone(
+    drafter: str, models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "mine.parquet"
+    assert run(parsed(words(models, out, drafter=drafter))) == 0
+    said = capsys.readouterr().out
+    assert said.count("\n| c") == 2
+    written = {"mine", "mine.parquet", "mine.yaml", "mine_curves.yaml"}
+    assert {path.name for path in tmp_path.iterdir()} == written
+    before = (tmp_path / "mine" / "summary.json").read_bytes()
+    (tmp_path / "mine" / "summary.json").unlink()
+    assert run(parsed(["--out", str(out)])) == 0
+    assert capsys.readouterr().out == said
+    assert (tmp_path / "mine" / "summary.json").read_bytes() == before
+
+
+def test_layers_are_found(models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(parsed(words(models, tmp_path / "none.parquet", "--find-layers", "1"))) == 0
+    line = capsys.readouterr().out
+    assert re.fullmatch(r"--skip-layers [01]: 0\.\d{4} agree\n", line)
+    assert not list(tmp_path.iterdir())
 
 
 def columns(tape: Recorded) -> dict[str, np.ndarray]:
@@ -89,8 +115,7 @@ def test_a_drafter_that_skips_nothing_of_weight_agrees_more(models: Path, tmp_pa
     """The target itself as its own separate draft proposes every token."""
     arguments = words(models, tmp_path / "tape.parquet", drafter="separate")
     arguments[arguments.index("--draft") + 1] = str(models / "target")
-    assert command(arguments) == 0
-    tape = read_tape(tmp_path / "tape.parquet")
+    tape = command.tape(parsed(arguments))
     assert (tape.rank[tape.on_path] == 0).all()
     assert np.allclose(tape.overlap[tape.on_path], 1.0, atol=1e-6)
 
@@ -138,7 +163,7 @@ def test_a_complete_recording_is_not_made_again(models: Path, tmp_path: Path, mo
 
 def refused(arguments: list[str]) -> str:
     with pytest.raises(SpecsimError) as caught:
-        command(arguments)
+        run(parsed(arguments))
     assert "\n" not in str(caught.value)
     return str(caught.value)
 

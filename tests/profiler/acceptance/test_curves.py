@@ -44,11 +44,11 @@ def test_rows_of_a_category_leave_out_what_lies_off_the_path() -> None:
 
 
 def test_runs_count_right_tokens_before_and_start_anew_with_each_text() -> None:
-    rows = on_path(patterned(PATTERN, PATTERN), "chat")
-    assert run_before(rows).tolist() == 2 * [0, 1, 2, 0, 1, 0, 0, 1, 2, 3]
+    rows = on_path(patterned([1, 1], PATTERN, PATTERN), "chat")
+    assert run_before(rows).tolist() == [0, 1] + 2 * [0, 1, 2, 0, 1, 0, 0, 1, 2, 3]
     assert runs(rows).tolist() == 2 * [2, 1, 0, 3]
-    assert np.flatnonzero(at_depth(rows, 1)).tolist() == list(range(20))
-    assert np.flatnonzero(at_depth(rows, 3)).tolist() == [2, 8, 9, 12, 18, 19]
+    assert np.flatnonzero(at_depth(rows, 1)).tolist() == list(range(22))
+    assert np.flatnonzero(at_depth(rows, 3)).tolist() == [4, 10, 11, 14, 20, 21]
 
 
 def test_acceptance_at_a_depth_equals_chains_walked_one_by_one() -> None:

@@ -22,11 +22,13 @@ def softmax(values: np.ndarray, temperature: float = 1.0) -> np.ndarray:
     return weights / weights.sum(axis=-1, keepdims=True)
 
 
-def recorded(target, draft, prompt, text, *, temperature=0.0, proposals=K, every=1, sampled=False, key=KEY):
-    drafter = ModelDrafter(
-        network(draft, "draft"), network(target, "target"), made.WORDS, temperature, proposals, every, sampled
-    )
-    return drafter.rows(torch.tensor(prompt), text, key)
+def drafter_of(target, draft, *, temperature=0.0, proposals=K, every=1, sampled=False) -> ModelDrafter:
+    parts = network(draft, "draft"), network(target, "target")
+    return ModelDrafter(*parts, made.WORDS, temperature, proposals, every, sampled)
+
+
+def recorded(target, draft, prompt, text, **options):
+    return drafter_of(target, draft, **options).rows(torch.tensor(prompt), text, KEY)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
@@ -70,6 +72,16 @@ def test_rows_behind_wrong_turns_equal_plain_passes_over_the_wrong_text() -> Non
         assert (rows.rank[off] == K).all()
 
 
+def test_a_long_text_taken_piece_by_piece_gives_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    target, draft, prompt = made.llama(), made.llama(1, seed=7), made.prompt_ids()[1]
+    text = made.written(target, [prompt])[0]
+    whole = recorded(target, draft, prompt, text)
+    monkeypatch.setattr("profiler.acceptance.model_drafter.PIECE", 5)
+    pieces = recorded(target, draft, prompt, text)
+    for name, column in whole._asdict().items():
+        assert np.allclose(column, getattr(pieces, name), equal_nan=True), name
+
+
 @pytest.mark.parametrize("length", [1, 3, 5])
 def test_assisted_generation_accepts_what_the_tape_says(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Greedy chains: transformers' own speculative loop, its accepted runs noted, against runs of rank 0."""
@@ -110,12 +122,12 @@ def noted_runs(target, prompt, tokens, monkeypatch, length, *, draft=None) -> li
 
 
 def test_sampled_proposals_follow_the_draft_and_are_kept_as_often_as_the_overlap() -> None:
-    target, draft, prompt, count = made.llama(), made.llama(1, seed=7), made.prompt_ids(1)[0], 3000
+    target, draft, prompt, count = made.llama(), made.llama(1, seed=7), made.prompt_ids(1)[0], 1500
     texts = made.written(target, [prompt] * count, temperature=1.0, tokens=1)
+    drafter = drafter_of(target, draft, temperature=1.0, proposals=1, sampled=True)
     kept, confidence = [], []
     for index, text in enumerate(texts):
-        key = luck(0, "draft", "chat", index)
-        rows = recorded(target, draft, prompt, text, temperature=1.0, proposals=1, sampled=True, key=key)
+        rows = drafter.rows(torch.tensor(prompt), text, luck(0, "draft", "chat", index))
         kept.append(rows.rank[0] == 0)
         confidence.append(rows.confidence[0, 0])
     q = softmax(made.logits(draft, prompt)[-1])
