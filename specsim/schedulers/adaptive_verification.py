@@ -17,18 +17,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specsim.forest import Forest
 from specsim.protocols import View
 from specsim.schedulers.parameters import at_least
-from specsim.schedulers.parts import Growing, Rows
+from specsim.schedulers.parts import Growing, Rows, Speculation
 from specsim.schedulers.specinfer import everybody
 from specsim.schedulers.specserve import estimate_of, first_kept
 from specsim.schedulers.threshold import fitting_chain, grow_layers
-from specsim.work import Emitted
 
 
 @dataclass(frozen=True, slots=True)
-class AdaptiveVerification:
+class AdaptiveVerification(Speculation):
     """A speculation part: chains of `draft_tokens` for everybody, of which the best are verified."""
 
     draft_tokens: int
@@ -41,11 +39,6 @@ class AdaptiveVerification:
         """Unless the chains are empty."""
         return self.draft_tokens > 0
 
-    @property
-    def widest(self) -> int:
-        """One child a node."""
-        return 1
-
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield a draft pass per token and return the likeliest tokens of all, as many as pay."""
         estimate = estimate_of(view, rows)
@@ -54,6 +47,3 @@ class AdaptiveVerification:
             return forest
         ranked, throughput = estimate.by_kept(forest)
         return forest.subset(first_kept(forest, ranked, int(np.argmax(throughput))))
-
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
-        """Keep nothing."""

@@ -27,16 +27,15 @@ from specsim.protocols import Step, View
 from specsim.request import Bools, Floats, Ids
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.parameters import at_least
-from specsim.schedulers.parts import Growing, Rows
+from specsim.schedulers.parts import Growing, Rows, Speculation
 from specsim.schedulers.sarathi import Chunked
 from specsim.schedulers.selection import Cap, Order, select
 from specsim.schedulers.speculation import believed_verify_s, fitting_shape, grow_trees
 from specsim.schedulers.tree_shape import ShapeRule, TreeShape
-from specsim.work import Emitted
 
 
 @dataclass(frozen=True, slots=True)
-class SloTrees:
+class SloTrees(Speculation):
     """The speculation part of `AdaServe`, with the parameters of the same names."""
 
     verify_tokens: int
@@ -73,9 +72,6 @@ class SloTrees:
         shape = self.shape(rows.decoding)
         depth, width = fitting_shape(view, rows, shape) if rows.decoding < self.verify_tokens else TreeShape(0, 1)
         return grow_trees(view, rows.requests, rows.fed, rows.decoding, depth, width)
-
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
-        """Keep nothing."""
 
     def chosen(self, view: View, rows: Rows, forest: Forest) -> Bools:
         """Return which nodes of the candidate trees are verified, (nodes,)."""

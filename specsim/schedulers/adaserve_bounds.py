@@ -21,17 +21,16 @@ from specsim.request import Bools, Floats
 from specsim.schedulers.adaserve import SloTrees
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.parameters import at_least
-from specsim.schedulers.parts import Batching, Growing, Rows
+from specsim.schedulers.parts import Batching, Growing, Rows, Speculation
 from specsim.schedulers.speculation import fitting_shape, grow_trees
 from specsim.schedulers.tree_shape import ShapeRule, TreeShape
-from specsim.work import Emitted
 
 Sight = Literal["tokens", "probabilities"]
 """What of the future a bound sees of its candidates: which are right, or what the target gives each."""
 
 
 @dataclass(frozen=True, slots=True)
-class EqualTrees:
+class EqualTrees(Speculation):
     """A speculation part: every request verifies its B // n - 1 likeliest candidates; parameters as in `SloTrees`."""
 
     verify_tokens: int
@@ -57,9 +56,6 @@ class EqualTrees:
         forest = yield from grow_trees(view, rows.requests, rows.fed, rows.decoding, depth, width)
         return forest.subset(_likeliest_each(forest, most)) if forest.draft_nodes else forest
 
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
-        """Keep nothing."""
-
 
 def _likeliest_each(forest: Forest, most: int) -> Bools:
     by_row = forest.rows + np.argsort(forest.row[forest.rows :], kind="stable")
@@ -70,7 +66,7 @@ def _likeliest_each(forest: Forest, most: int) -> Bools:
 
 
 @dataclass(slots=True)
-class ForeseenTrees:
+class ForeseenTrees(Speculation):
     """A speculation part: `trees` that selects by what will be accepted, or by the target's own probabilities.
 
     Who sees tokens verifies nothing but what is right.
@@ -101,9 +97,6 @@ class ForeseenTrees:
         right = self.foresight.right(forest)
         foreseen = forest.with_path(right.astype(np.float64))
         return forest.subset(self.trees.chosen(view, rows, foreseen) & right)
-
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
-        """Keep nothing."""
 
 
 def along_paths(forest: Forest, probability: Floats) -> Floats:

@@ -16,8 +16,8 @@ from specsim.forest import Forest
 from specsim.protocols import Step, View
 from specsim.schedulers.batching import Admission, lag, seats, whole_prompts
 from specsim.schedulers.parameters import at_least, share
-from specsim.schedulers.parts import Rows
-from specsim.work import Emitted, Verify
+from specsim.schedulers.parts import Batching, Rows
+from specsim.work import Verify
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Continuous:
 
 
 @dataclass(frozen=True, slots=True)
-class PrefillFirst:
+class PrefillFirst(Batching):
     """The batching part of `Continuous`, with the same parameters."""
 
     max_requests: int
@@ -69,9 +69,6 @@ class PrefillFirst:
                 return Rows(*prompts, 0, lag(view, prompts.requests))
         plain = decode(view)
         return Rows(plain.requests, plain.chunks, len(plain.requests), lag(view, plain.requests), plain.evict)
-
-    def learn(self, view: View, rows: Rows, answer: Emitted, start_s: float) -> None:
-        """Keep nothing."""
 
 
 def decode(view: View) -> Verify:

@@ -29,7 +29,7 @@ from specsim.protocols import Foresight, Step, View
 from specsim.request import Floats, Ids, Ints
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.parameters import at_least
-from specsim.schedulers.parts import Rows, Speculation
+from specsim.schedulers.parts import Batching, Rows, Speculation
 from specsim.schedulers.perception import AcceptanceMonitor, LengthPredictor, Monitored
 from specsim.schedulers.queues import Seats, live, queue_limits, with_rows, within_reach
 from specsim.work import NOBODY, Emitted
@@ -150,7 +150,7 @@ class LapsSd:
 
 
 @dataclass(frozen=True, slots=True)
-class ShortestPredicted:
+class ShortestPredicted(Batching):
     """The batching part of `LpSjf`: who is in stays in, then the shortest predicted output first."""
 
     seats: Seats
@@ -163,9 +163,6 @@ class ShortestPredicted:
         waiting = ids[inside:]
         shortest = waiting[np.argsort(self.lengths.tokens(waiting), kind="stable")]
         return self.seats.rows(view, np.concatenate((ids[:inside], shortest)), drafting)
-
-    def learn(self, view: View, rows: Rows, answer: Emitted, start_s: float) -> None:
-        """Keep nothing."""
 
 
 @dataclass(slots=True)

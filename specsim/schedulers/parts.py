@@ -38,7 +38,7 @@ Growing = Generator[Draft, Forest, Forest]
 
 
 class Batching(Protocol):
-    """Who runs."""
+    """Who runs; a part that derives from this keeps nothing of what it hears unless it says so."""
 
     def rows(self, view: View, drafting: bool) -> Rows:
         """Return the rows of the next verification; `drafting` says whether the drafter caches prompts too."""
@@ -46,11 +46,11 @@ class Batching(Protocol):
 
     def learn(self, view: View, rows: Rows, answer: Emitted, start_s: float) -> None:
         """Hear how a verification whose step began at `start_s` went; `view.now_s` is when it ended."""
-        ...
+        return
 
 
 class Speculation(Protocol):
-    """How far to speculate for the rows that decode."""
+    """How far to speculate for the rows that decode; who derives from this learns nothing unless it says so."""
 
     @property
     def drafts(self) -> bool:
@@ -59,8 +59,8 @@ class Speculation(Protocol):
 
     @property
     def widest(self) -> int:
-        """The most children of one node that it ever asks for."""
-        ...
+        """The most children of one node that it ever asks for; 1 where a part does not say."""
+        return 1
 
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield draft passes, the first of which feeds `rows.fed`, and return a forest that fits the memory."""
@@ -68,7 +68,7 @@ class Speculation(Protocol):
 
     def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
         """Hear what was accepted of `forest`."""
-        ...
+        return
 
 
 def rows_of(view: View, requests: Ids, chunks: Ints, evicted: Ids = NOBODY, *, first: bool = False) -> Rows:

@@ -15,13 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from specsim.protocols import View
-from specsim.schedulers.parts import Rows
+from specsim.schedulers.parts import Batching, Rows
 from specsim.schedulers.queues import Seats, live
-from specsim.work import Emitted
 
 
 @dataclass(frozen=True, slots=True)
-class TightestFirst:
+class TightestFirst(Batching):
     """A batching part: the tightest TPOT objective first, then the earliest."""
 
     seats: Seats
@@ -31,6 +30,3 @@ class TightestFirst:
         ids = live(view)
         # NaN, no objective, sorts last.
         return self.seats.rows(view, ids[np.lexsort((ids, view.tpot_slo_s[ids]))], drafting)
-
-    def learn(self, view: View, rows: Rows, answer: Emitted, start_s: float) -> None:
-        """Keep nothing."""

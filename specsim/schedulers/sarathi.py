@@ -17,8 +17,8 @@ from specsim.protocols import Step, View
 from specsim.request import Bools, Ints
 from specsim.schedulers.batching import Admission, decoding, prompt_chunks, seats
 from specsim.schedulers.parameters import at_least, share
-from specsim.schedulers.parts import Rows, rows_of
-from specsim.work import Emitted, Verify
+from specsim.schedulers.parts import Batching, Rows, rows_of
+from specsim.work import Verify
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Sarathi:
 
 
 @dataclass(frozen=True, slots=True)
-class Chunked:
+class Chunked(Batching):
     """A batching part: all decodes, and prompt chunks beside or before them.
 
     Parameters
@@ -90,9 +90,6 @@ class Chunked:
             requests = np.concatenate((requests, prompts.requests))
             chunks = np.concatenate((chunks, prompts.tokens))
         return rows_of(view, requests, chunks, resident[~keep], first=self.prefill == "first")
-
-    def learn(self, view: View, rows: Rows, answer: Emitted, start_s: float) -> None:
-        """Keep nothing."""
 
 
 def chunk_sizes(pending: Ints, decodes: Bools, budget: int) -> Ints:

@@ -23,16 +23,15 @@ import numpy as np
 
 from specsim.protocols import View
 from specsim.request import Floats, Ids
-from specsim.schedulers.parts import Rows
+from specsim.schedulers.parts import Batching, Rows
 from specsim.schedulers.queues import Seats, live
-from specsim.work import Emitted
 
 Order = Callable[[View, Ids], Floats]
 """From the view and live requests (n,) to numbers (n,): the smallest first, the earliest among equals."""
 
 
 @dataclass(frozen=True, slots=True)
-class SloLimited:
+class SloLimited(Batching):
     """A batching part: the longest head of `order` that decodes within the tightest objective.
 
     Parameters
@@ -64,9 +63,6 @@ class SloLimited:
             objective = np.fmin.reduce(view.tpot_slo_s[order])
         met = np.flatnonzero(~(seconds > objective))
         return int(met[-1]) + 1 if len(met) else 1
-
-    def learn(self, view: View, rows: Rows, answer: Emitted, start_s: float) -> None:
-        """Keep nothing."""
 
 
 def first_come(view: View, ids: Ids) -> Floats:

@@ -29,7 +29,7 @@ from specsim.protocols import Step, View
 from specsim.request import Floats, Ints
 from specsim.schedulers.goodput import Batch, best, fitting, goodput, lengths_of, longest_by_survival
 from specsim.schedulers.parameters import at_least
-from specsim.schedulers.parts import Growing, Rows
+from specsim.schedulers.parts import Growing, Rows, Speculation
 from specsim.schedulers.smartspec_acceptance import AcceptanceAverage, Granularity
 from specsim.schedulers.smartspec_serving import Proposal, Proposing, Serving, grow_levels
 from specsim.schedulers.speculation import trees_fit, useful_depth
@@ -37,7 +37,7 @@ from specsim.work import Draft, Emitted
 
 
 @dataclass(slots=True)
-class GoodputChains:
+class GoodputChains(Speculation):
     """Chains of the length with the best goodput; the variant behind `SmartSpec`, and a speculation part.
 
     As a part it runs all rows and chooses k alone; the drafter then reads every prompt, and prompt chunks beside the
@@ -58,11 +58,6 @@ class GoodputChains:
     def drafts(self) -> bool:
         """Unless the longest chain is empty."""
         return self.longest > 0
-
-    @property
-    def widest(self) -> int:
-        """One child a node."""
-        return 1
 
     def choose(self, view: View, batch: Batch) -> tuple[int, Ints]:
         """Return the requests of the best prefix, 0 where none fits, and the draft tokens of each, (prefix,)."""

@@ -23,13 +23,12 @@ from specsim.protocols import Step, View
 from specsim.request import Ints
 from specsim.schedulers.goodput import Batch, fitting, lengths_of, longest_fitting, target_seconds
 from specsim.schedulers.parameters import at_least
-from specsim.schedulers.parts import Rows
-from specsim.schedulers.smartspec_serving import Proposal, Proposing, Serving
-from specsim.work import NOBODY, Draft, Emitted
+from specsim.schedulers.smartspec_serving import Proposal, Proposing, Serving, Variant
+from specsim.work import NOBODY, Draft
 
 
 @dataclass(slots=True)
-class ConfidentChains:
+class ConfidentChains(Variant):
     """The variant behind `SmartSpecConfidence`, with its parameters."""
 
     longest: int
@@ -67,9 +66,6 @@ class ConfidentChains:
         tokens = (1 + np.minimum(lengths, confident)).sum(axis=1)
         seconds = spent_s + target_seconds(view.belief.target, batch, drafted)[:, -1]
         return int(np.argmax(tokens / seconds))
-
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
-        """Keep nothing."""
 
 
 @dataclass(slots=True)

@@ -15,20 +15,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from specsim.forest import Forest
 from specsim.protocols import Foresight, Step, View
 from specsim.request import Ints
 from specsim.rng import STRIDE, stream_keys, uniforms
 from specsim.schedulers.goodput import Batch, best, fitting, goodput, lengths_of, longest_fitting
 from specsim.schedulers.parameters import at_least
-from specsim.schedulers.parts import Rows
 from specsim.schedulers.smartspec import propose_chains
-from specsim.schedulers.smartspec_serving import Proposing, Serving
-from specsim.work import Emitted
+from specsim.schedulers.smartspec_serving import Proposing, Serving, Variant
 
 
 @dataclass(slots=True)
-class SeeingChains:
+class SeeingChains(Variant):
     """The variant behind `SmartSpecOracle`: chains as long as they will be right, where goodput wants them."""
 
     longest: int
@@ -50,9 +47,6 @@ class SeeingChains:
         if self.foresight is None or not self.longest:
             return batch.longest
         return self.foresight.right_ahead(batch.requests, self.longest)
-
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
-        """Keep nothing: the truth needs no average."""
 
 
 @dataclass(slots=True)
@@ -88,7 +82,7 @@ class SmartSpecOracle:
 
 
 @dataclass(slots=True)
-class RandomChains:
+class RandomChains(Variant):
     """The variant behind `SmartSpecRandom`: lengths drawn at random."""
 
     longest: int
@@ -105,9 +99,6 @@ class RandomChains:
         cuts = np.minimum(np.arange(self.longest + 1)[:, None], lengths)
         prefix, most = longest_fitting(fitting(view, batch, cuts))
         return (yield from propose_chains(batch, prefix, cuts[most, :prefix]))
-
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
-        """Keep nothing."""
 
 
 @dataclass(slots=True)

@@ -38,20 +38,17 @@ Proposing = Generator[Draft, Forest, Proposal]
 
 
 class Variant(Protocol):
-    """Which FCFS prefix of a batch runs, and with what trees."""
+    """Which FCFS prefix of a batch runs, and with what trees; `longest` is V, the most draft passes of a step."""
 
-    @property
-    def longest(self) -> int:
-        """V, the most draft passes of a step; 0 never drafts."""
-        ...
+    longest: int
 
     def propose(self, view: View, batch: Batch) -> Proposing:
         """Yield draft passes and return the trees of a prefix."""
         ...
 
     def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
-        """Hear what was accepted of `forest`."""
-        ...
+        """Hear what was accepted of `forest`; a variant that derives from this keeps nothing of it."""
+        return
 
 
 @dataclass(slots=True)

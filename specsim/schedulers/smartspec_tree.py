@@ -127,20 +127,17 @@ class GoodputTrees:
     tree_tokens: int
     window: int
     first_acceptance: float
+    longest: int = field(init=False, repr=False)
     average: HeadAverage = field(init=False, repr=False)
     _shapes: Ints = field(init=False, repr=False)
     _top: Ints = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         at_least(1, width=self.width, tree_tokens=self.tree_tokens)
+        self.longest = self.heads
         self.average = HeadAverage(self.heads, self.window, self.first_acceptance)
         self._shapes = shapes(self.heads, self.width, self.tree_tokens)
         self._top = self._shapes[0]
-
-    @property
-    def longest(self) -> int:
-        """A draft pass a head."""
-        return self.heads
 
     def propose(self, view: View, batch: Batch) -> Proposing:
         """Yield draft passes and return the trees of the best prefix."""

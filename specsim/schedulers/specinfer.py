@@ -16,14 +16,13 @@ import numpy as np
 from specsim.forest import Forest
 from specsim.protocols import View
 from specsim.request import Ints
-from specsim.schedulers.parts import Growing, Rows
+from specsim.schedulers.parts import Growing, Rows, Speculation
 from specsim.schedulers.speculation import trees_fit
 from specsim.schedulers.threshold import grow_layers
-from specsim.work import Emitted
 
 
 @dataclass(frozen=True, slots=True)
-class FixedTrees:
+class FixedTrees(Speculation):
     """A speculation part: trees whose nodes of depth i - 1 have `expansion[i]` children each; empty never drafts."""
 
     expansion: list[int]
@@ -50,9 +49,6 @@ class FixedTrees:
         while widths and not trees_fit(view, rows.requests, rows.chunks, rows.decoding, nodes_of(widths), rows.fed):
             widths = widths[:-1]
         return grow_layers(view, rows, widths, everybody)
-
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
-        """Keep nothing."""
 
 
 def nodes_of(expansion: list[int]) -> int:

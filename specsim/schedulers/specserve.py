@@ -27,9 +27,9 @@ from specsim.forest import Forest
 from specsim.protocols import View
 from specsim.request import Bools, Floats, Ints
 from specsim.schedulers.parameters import at_least
-from specsim.schedulers.parts import Growing, Rows
+from specsim.schedulers.parts import Growing, Rows, Speculation
 from specsim.schedulers.threshold import fitting_chain, grow_layers
-from specsim.work import NOBODY, Emitted
+from specsim.work import NOBODY
 
 
 class StepEstimate(NamedTuple):
@@ -106,7 +106,7 @@ def estimate_of(view: View, rows: Rows, limit_s: float = np.inf) -> StepEstimate
 
 
 @dataclass(slots=True)
-class SpecServe:
+class SpecServe(Speculation):
     """A speculation part: predict, execute, correct; then drop what does not pay.
 
     Parameters
@@ -139,11 +139,6 @@ class SpecServe:
         return self.max_length > 0
 
     @property
-    def widest(self) -> int:
-        """One child a node."""
-        return 1
-
-    @property
     def mean_confidence(self) -> float:
         """Average confidence of the tokens drafted in the last `history_steps` steps that drafted."""
         return float(self._confidences.sum() / self._drafted.sum())
@@ -162,9 +157,6 @@ class SpecServe:
             return forest
         self._remember(forest.probability[forest.rows :])
         return forest.subset(worth_keeping(estimate, forest)) if self.verifier else forest
-
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
-        """Keep nothing: what it learns from are confidences, not answers."""
 
     def _remember(self, confidences: Floats) -> None:
         oldest = self._steps % self.history_steps

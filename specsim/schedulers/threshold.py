@@ -21,17 +21,17 @@ from specsim.forest import Forest
 from specsim.protocols import View
 from specsim.request import Ints
 from specsim.schedulers.parameters import at_least
-from specsim.schedulers.parts import Growing, Rows
+from specsim.schedulers.parts import Growing, Rows, Speculation
 from specsim.schedulers.speculation import fitting_shape, useful_depth
 from specsim.schedulers.tree_shape import TreeShape
-from specsim.work import NOBODY, Draft, Emitted
+from specsim.work import NOBODY, Draft
 
 GoingOn = Callable[[Forest, Ints], Ints]
 """Returns those of the leaves that the next draft pass extends, from the forest and its leaves (m,), none if empty."""
 
 
 @dataclass(frozen=True, slots=True)
-class Threshold:
+class Threshold(Speculation):
     """A speculation part: chains of at most `max_length` tokens that end behind a confidence below `threshold`."""
 
     threshold: float
@@ -45,17 +45,9 @@ class Threshold:
         """Unless chains have no length."""
         return self.max_length > 0
 
-    @property
-    def widest(self) -> int:
-        """One child a node."""
-        return 1
-
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield a draft pass for as long as somebody goes on, and return the chains."""
         return grow_layers(view, rows, fitting_chain(view, rows, self.max_length), self._sure)
-
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
-        """Keep nothing."""
 
     def _sure(self, forest: Forest, leaves: Ints) -> Ints:
         # A root is nobody's guess: the first token is drafted whatever the threshold.

@@ -18,16 +18,14 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from specsim.forest import Forest
 from specsim.protocols import View
 from specsim.schedulers.parameters import at_least
-from specsim.schedulers.parts import Growing, Rows
+from specsim.schedulers.parts import Growing, Rows, Speculation
 from specsim.schedulers.vllm_spec import FixedChains
-from specsim.work import Emitted
 
 
 @dataclass(frozen=True, slots=True)
-class ByBatchSize:
+class ByBatchSize(Speculation):
     """A speculation part: chains of as many tokens as a table of [first, last, k] gives for the batch size.
 
     Parameters
@@ -53,11 +51,6 @@ class ByBatchSize:
         """Unless no batch size has draft tokens."""
         return any(each.drafts for each in self._chains)
 
-    @property
-    def widest(self) -> int:
-        """One child a node."""
-        return 1
-
     def chains(self, batch_size: int) -> FixedChains:
         """Return the chains of a batch size: those of the last range that begins at or below it."""
         return self._chains[bisect_right(self._firsts, batch_size) - 1]
@@ -67,9 +60,6 @@ class ByBatchSize:
         if not rows.decoding:
             return FixedChains(1).grow(view, rows)
         return self.chains(len(rows.requests)).grow(view, rows)
-
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
-        """Keep nothing."""
 
 
 def checked_ranges(given: list[list[int]]) -> list[list[int]]:

@@ -17,9 +17,9 @@ from specsim.protocols import Step, View
 from specsim.schedulers.batching import Admission, Chunks, lag, whole_prompts
 from specsim.schedulers.continuous import decode
 from specsim.schedulers.parameters import at_least, share
-from specsim.schedulers.parts import Growing, Rows
+from specsim.schedulers.parts import Growing, Rows, Speculation
 from specsim.schedulers.speculation import grow_trees, trees_fit
-from specsim.work import Draft, Emitted, Verify
+from specsim.work import Draft, Verify
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class VllmSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class FixedChains:
+class FixedChains(Speculation):
     """A speculation part: chains of `draft_tokens` for everybody, always; 0 never drafts."""
 
     draft_tokens: int
@@ -73,20 +73,12 @@ class FixedChains:
         """Unless the chains are empty."""
         return self.draft_tokens > 0
 
-    @property
-    def widest(self) -> int:
-        """One child a node."""
-        return 1
-
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield a draft pass per token and return the chains; none where they do not all fit."""
         depth = self.draft_tokens
         if not trees_fit(view, rows.requests, rows.chunks, rows.decoding, depth, rows.fed):
             depth = 0
         return grow_trees(view, rows.requests, rows.fed, rows.decoding, depth, width=1)
-
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
-        """Keep nothing."""
 
 
 def prefill(view: View, prompts: Chunks, drafting: bool) -> Step:

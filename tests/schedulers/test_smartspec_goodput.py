@@ -129,6 +129,8 @@ def test_a_steps_seconds_by_hand() -> None:
 class Shapes:
     """A model that costs the attention pairs and nothing else."""
 
+    one_pass, cached = False, True
+
     def seconds(self, context: float, batched: float, pairs: float) -> float:
         return pairs
 

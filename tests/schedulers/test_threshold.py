@@ -16,7 +16,7 @@ from specsim.schedulers.sarathi import Chunked
 from specsim.schedulers.threshold import Threshold
 from specsim.work import Draft, Verify
 from tests.laws.watch import watched
-from tests.made import Linear, grown, memory, requests, simulations
+from tests.made import Linear, grown, memory, requests, simulations, tape
 from tests.schedulers.test_specserve import play, verified
 from tests.unit.hand import Hand, fed
 
@@ -55,7 +55,9 @@ def test_each_request_of_a_batch_stops_on_its_own(data: st.DataObject, threshold
     told = replace(drawn.requests, max_tokens=drawn.requests.max_tokens + 99)
     scheduler = Composed(PrefillFirst(64, 64, 0.0), Threshold(threshold, 5))
     pool = replace(drawn.memory, capacity_bytes=10**9)
-    for heard in watched(replace(drawn, requests=told, memory=pool, scheduler=lambda: scheduler)).heard:
+    world = replace(drawn.world, tape=tape(len(told), 0.5))
+    made = replace(drawn, requests=told, memory=pool, world=world, scheduler=lambda: scheduler)
+    for heard in watched(made).heard:
         for forest in (step.work.forest for step in heard if isinstance(step.work, Verify)):
             if not forest.draft_nodes:
                 continue
