@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from specsim.forest import Forest
-from specsim.protocols import Step, View
+from specsim.protocols import Foresight, Step, View
 from specsim.schedulers.parts import Batching, Speculation
 from specsim.work import Verify
 
@@ -38,4 +38,15 @@ class Composed:
             forest = yield from self.speculation.grow(view, rows)
         answer = yield Verify(rows.requests, rows.chunks, forest, rows.evicted, rows.transfer)
         self.speculation.learn(view, rows, forest, answer)
-        self.batching.learn(view, rows, answer, start_s)
+        self.batching.learn(view, rows, forest, answer, start_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseeing(Composed):
+    """The same of parts that are told of the future, such as LAPS-SD's queues (`clairvoyant: true`)."""
+
+    def foresee(self, foresight: Foresight) -> None:
+        """Hand it to the parts that take it."""
+        for part in (self.batching, self.speculation):
+            if hasattr(part, "foresee"):
+                part.foresee(foresight)

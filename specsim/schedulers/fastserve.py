@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from specsim.forest import Forest
 from specsim.protocols import View
 from specsim.request import Floats, Ids
 from specsim.schedulers.parameters import at_least
@@ -72,7 +73,7 @@ class SkipJoin:
         order = ids[np.lexsort((ids, self._entered_s[ids], self.level[ids]))]
         return self.seats.rows(view, order, drafting)
 
-    def learn(self, view: View, rows: Rows, answer: Emitted, start_s: float) -> None:
+    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted, start_s: float) -> None:
         """Charge the step to everybody in it; who has used up its quantum sinks to the end of the next queue."""
         ids = rows.requests
         self.spent_s[ids] += view.now_s - start_s
@@ -119,6 +120,6 @@ class LeastAttained:
             attained = attained // self.quantum_s
         return self.seats.rows(view, ids[np.lexsort((ids, attained))], drafting)
 
-    def learn(self, view: View, rows: Rows, answer: Emitted, start_s: float) -> None:
+    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted, start_s: float) -> None:
         """Book the step's seconds to everybody who ran in it."""
         self.attained_s[rows.requests] += view.now_s - start_s

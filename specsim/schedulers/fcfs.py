@@ -9,7 +9,7 @@ neither is this.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
 import numpy as np
@@ -17,32 +17,48 @@ import numpy as np
 from specsim.forest import Forest
 from specsim.protocols import Step, View
 from specsim.schedulers.parameters import at_least
+from specsim.schedulers.parts import Batching, Rows, rows_of
 from specsim.work import Verify
 
 
 @dataclass(frozen=True, slots=True)
-class Fcfs:
-    """Static batches of at most `batch_requests`."""
+class StaticBatches(Batching):
+    """A batching part: static batches of at most `batch_requests`."""
 
     batch_requests: int
 
     def __post_init__(self) -> None:
         at_least(1, batch_requests=self.batch_requests)
 
-    def step(self, view: View) -> Step:
-        """Decode the batch; when it is empty, prefill the next."""
+    def rows(self, view: View, drafting: bool) -> Rows:
+        """Return the batch, who all decode; when it is empty, the prompts of the next."""
         batch = view.resident
         if len(batch):
-            yield Verify(batch, np.ones(len(batch), dtype=np.int64), Forest.roots(len(batch)))
-            return
+            return rows_of(view, batch, view.pending(batch))
         chosen: list[int] = []
         free_bytes = view.free_bytes
         for request in islice(view.waiting, self.batch_requests):
             ids = np.array([request])
             most = view.prompt_tokens[ids] + view.max_tokens[ids]
-            free_bytes -= int(view.growth_bytes(ids, most, np.zeros_like(most))[0])
+            free_bytes -= int(view.growth_bytes(ids, most, most * drafting)[0])
             if free_bytes < 0:
                 break
             chosen.append(request)
         batch = np.array(chosen, dtype=np.int64)
-        yield Verify(batch, view.pending(batch), Forest.roots(len(batch)))
+        return rows_of(view, batch, view.pending(batch))
+
+
+@dataclass(frozen=True, slots=True)
+class Fcfs:
+    """Static batches of at most `batch_requests`, without speculation."""
+
+    batch_requests: int
+    _batches: StaticBatches = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_batches", StaticBatches(self.batch_requests))
+
+    def step(self, view: View) -> Step:
+        """Decode the batch; when it is empty, prefill the next."""
+        rows = self._batches.rows(view, drafting=False)
+        yield Verify(rows.requests, rows.chunks, Forest.roots(len(rows.requests)))

@@ -25,12 +25,13 @@ from typing import Literal
 
 import numpy as np
 
+from specsim.forest import Forest
 from specsim.protocols import Foresight, Step, View
 from specsim.request import Floats, Ids, Ints
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.parameters import at_least
 from specsim.schedulers.parts import Batching, Rows, Speculation
-from specsim.schedulers.perception import AcceptanceMonitor, LengthPredictor, Monitored
+from specsim.schedulers.perception import AcceptanceMonitor, LengthPredictor
 from specsim.schedulers.queues import Seats, live, queue_limits, with_rows, within_reach
 from specsim.work import NOBODY, Emitted
 
@@ -90,9 +91,15 @@ class LapsQueues:
         left = self.lengths.tokens(ids) - (view.emitted_tokens[ids] if self.estimate == "remaining" else 0)
         return eq_6(np.maximum(left, 1), nodes, self.acceptance.rate[ids], depth * draft_s + target_s)
 
-    def learn(self, view: View, rows: Rows, answer: Emitted, start_s: float) -> None:
-        """Book the step's seconds to everybody who ran in it."""
+    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted, start_s: float) -> None:
+        """Book the step's seconds to everybody who ran in it, and note how the drafts fared."""
         self.attained_s[rows.requests] += view.now_s - start_s
+        if forest.draft_nodes:
+            self.acceptance.hear(rows.requests, forest, answer.accepted)
+
+    def foresee(self, foresight: Foresight) -> None:
+        """Take the true output lengths for the predictor."""
+        self.lengths.foresee(foresight)
 
 
 def eq_6(length: Floats, drafted: Floats, rate: Floats, round_s: Floats) -> Floats:
@@ -133,7 +140,7 @@ class LapsSd:
             self.limit_ratio,
             self.estimate,
         )
-        self._parts = Composed(batching, Monitored(self.speculation, self.acceptance))
+        self._parts = Composed(batching, self.speculation)
 
     @property
     def widest(self) -> int:

@@ -44,8 +44,8 @@ class Batching(Protocol):
         """Return the rows of the next verification; `drafting` says whether the drafter caches prompts too."""
         ...
 
-    def learn(self, view: View, rows: Rows, answer: Emitted, start_s: float) -> None:
-        """Hear how a verification whose step began at `start_s` went; `view.now_s` is when it ended."""
+    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted, start_s: float) -> None:
+        """Hear how the verification of `forest` whose step began at `start_s` went; `view.now_s` is when it ended."""
         return
 
 

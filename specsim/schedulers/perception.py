@@ -10,12 +10,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from specsim.forest import Forest
-from specsim.protocols import Foresight, View
+from specsim.protocols import Foresight
 from specsim.request import Floats, Ids, Ints
 from specsim.rng import stream_keys, uniforms
 from specsim.schedulers.parameters import at_least
-from specsim.schedulers.parts import Growing, Rows, Speculation
-from specsim.work import Emitted
 
 
 @dataclass(slots=True)
@@ -88,31 +86,3 @@ class AcceptanceMonitor:
             recent = self._recent[due]
             steady = np.ptp(recent, axis=1) < self.spread
             self.rate[due[steady]] = recent[steady].mean(axis=1)
-
-
-@dataclass(frozen=True, slots=True)
-class Monitored:
-    """A speculation part that another one does the work of; `acceptance` hears how each round went."""
-
-    speculation: Speculation
-    acceptance: AcceptanceMonitor
-
-    @property
-    def drafts(self) -> bool:
-        """As the other."""
-        return self.speculation.drafts
-
-    @property
-    def widest(self) -> int:
-        """As the other."""
-        return self.speculation.widest
-
-    def grow(self, view: View, rows: Rows) -> Growing:
-        """Let the other grow its trees."""
-        return self.speculation.grow(view, rows)
-
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
-        """Tell both."""
-        self.speculation.learn(view, rows, forest, answer)
-        if forest.draft_nodes:
-            self.acceptance.hear(rows.requests, forest, answer.accepted)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from specsim.forest import Forest
 from specsim.protocols import View
 from specsim.request import Bools, Ids
 from specsim.schedulers.parameters import at_least
@@ -64,7 +65,7 @@ class VirtualCounters:
             self._charged[let_in] = True
         return rows
 
-    def learn(self, view: View, rows: Rows, answer: Emitted, start_s: float) -> None:
+    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted, start_s: float) -> None:
         """Charge what was emitted."""
         tenants = view.slo_class[rows.requests]
         for tenant in np.unique(tenants).tolist():

@@ -1,0 +1,86 @@
+"""Any batching part with any speculation part: every pair serves everybody, from YAML."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from specsim.errors import SpecsimError
+from specsim.schedulers.loading import scheduler_factory
+from specsim.simulation import run
+from tests.golden.scene import scene
+from tests.laws.subjects import mapping_of
+
+
+def part(target: str, **parameters: Any) -> dict[str, Any]:
+    return {"_target_": f"specsim.schedulers.{target}", **parameters}
+
+
+SEATS = mapping_of("las")["batching"]["seats"] | {"max_requests": 6}
+LAPS = {key: mapping_of("laps_sd")[key] for key in ("acceptance", "lengths", "queues", "first_limit_s", "limit_ratio")}
+BATCHING = {
+    "static": part("fcfs.StaticBatches", batch_requests=6),
+    "whole prompts": part("continuous.PrefillFirst", max_requests=6, prefill_tokens=64, watermark=0.01),
+    "chunks": part("sarathi.Chunked", max_requests=6, prefill_tokens=16, prefill="mixed", watermark=0.01),
+    "laps": part("laps_sd.LapsQueues", seats=SEATS, estimate="remaining", **LAPS),
+    "priority": part("priority.TightestFirst", seats=SEATS),
+    "vtc": mapping_of("vtc")["batching"] | {"seats": SEATS},
+}
+SPECULATION = {
+    "none": part("vllm_spec.FixedChains", draft_tokens=0),
+    "fixed": part("vllm_spec.FixedChains", draft_tokens=3),
+    "smartspec": part("smartspec.GoodputChains", longest=4, acceptance="global", window=8, first_acceptance=0.7),
+    "specserve": part("specserve.SpecServe", max_length=4, verifier=True, history_steps=8, first_confidence=0.7),
+    "adaserve": mapping_of("adaserve_clairvoyant")["trees"],
+    "threshold": part("threshold.Threshold", threshold=0.4, max_length=4),
+    "survival": part("adaptive_verification.AdaptiveVerification", draft_tokens=4),
+}
+
+
+@pytest.mark.parametrize("speculation", SPECULATION)
+@pytest.mark.parametrize("batching", BATCHING)
+def test_every_pair_serves_everybody(batching: str, speculation: str) -> None:
+    seeing = batching == "laps"
+    mapping = {
+        **part(f"composed.{'Foreseeing' if seeing else 'Composed'}"),
+        "clairvoyant": seeing,
+        "batching": BATCHING[batching],
+        "speculation": SPECULATION[speculation],
+    }
+    simulation = replace(scene(), scheduler=scheduler_factory(mapping, "scheduler=mine"))
+    columns = run(simulation).columns
+    served = np.isfinite(columns.finish_s)
+    assert np.array_equal(columns.output_tokens, np.where(served, simulation.world.output_tokens, 0))
+    assert served.sum() >= len(served) - 1, "the scene holds one request that no pool could"
+    assert (columns.draft_tokens.sum() > 0) == (speculation != "none")
+
+
+def test_laps_sd_is_its_queues_over_any_speculation() -> None:
+    """The part in a composed scheduler plays what `laps_sd` plays."""
+    own = mapping_of("laps_sd")
+    mapping = {
+        **part("composed.Foreseeing"),
+        "clairvoyant": True,
+        "batching": part(
+            "laps_sd.LapsQueues",
+            **{key: own[key] for key in (*LAPS, "seats", "estimate")},
+        ),
+        "speculation": own["speculation"],
+    }
+    one, other = (
+        run(replace(scene(), scheduler=scheduler_factory(each, "scheduler=mine"))).columns for each in (own, mapping)
+    )
+    assert np.array_equal(one.finish_s, other.finish_s, equal_nan=True)
+
+
+def test_parts_that_need_the_future_are_refused_without_it() -> None:
+    mapping = {
+        **part("composed.Foreseeing"),
+        "batching": BATCHING["laps"],
+        "speculation": SPECULATION["none"],
+    }
+    with pytest.raises(SpecsimError, match="clairvoyant"):
+        scheduler_factory(mapping, "scheduler=mine")
