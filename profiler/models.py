@@ -50,13 +50,16 @@ def load_model(name: str, *, device: str = "cpu", dtype: str = "float32") -> Pre
     """
     require_extra()
     import torch
-    from transformers import AutoModelForCausalLM, GgufConfig
+    import transformers
 
     place, precision = torch_device(device), torch_dtype(dtype)
     source, options = _source(name)
-    if "gguf_file" in options:
-        options["quantization_config"] = GgufConfig(dequantize=True)
-    model = _loaded("model", name, lambda: AutoModelForCausalLM.from_pretrained(source, dtype=precision, **options))
+    # Versions that lack the class dequantise anyway.
+    if "gguf_file" in options and hasattr(transformers, "GgufConfig"):
+        options["quantization_config"] = transformers.GgufConfig(dequantize=True)
+    model = _loaded(
+        "model", name, lambda: transformers.AutoModelForCausalLM.from_pretrained(source, dtype=precision, **options)
+    )
     try:
         model = model.to(device=place, dtype=precision)
     except (torch.OutOfMemoryError, RuntimeError) as error:

@@ -40,7 +40,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--temperature", metavar="T", type=float, default=0.0, help="of the target; 0: greedy (default: %(default)s)")
     add("--width", metavar="K", type=int, help=f"proposals kept a position (default: {PROPOSALS}; 1 if sampled)")
     add("--draft-sampling", action="store_true", help="the drafter draws its one proposal; chains only")
-    add("--off-path-every", metavar="N", type=int, default=4, help="wrong turns at every Nth position (%(default)s)")
+    add(
+        "--off-path-every",
+        metavar="N",
+        type=int,
+        default=4,
+        help="wrong turns at every Nth position (default: %(default)s)",
+    )
     add("--batch", metavar="N", type=int, default=8, help="texts written together (default: %(default)s)")
     add("--seed", type=int, default=0, help="of all luck (default: %(default)s)")
     add("--device", default="cpu", help="cpu, cuda or cuda:N (default: %(default)s)")
@@ -59,6 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
     from profiler.acceptance.tape_file import read_tape
 
     out: Path = arguments.out
+    if out.suffix != ".parquet":
+        raise SpecsimError(f"--out {str(out)!r}: expected the name of a .parquet file")
     if arguments.find_layers:
         sys.stdout.write(_best_layers(arguments))
         return 0

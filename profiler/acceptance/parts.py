@@ -45,16 +45,25 @@ class Parts:
             raise SpecsimError(f"{self.folder}: cannot be used: {error}") from None
 
     def add(self, number: int, rows: Mapping[Text, Rows]) -> None:
-        """Keep the rows of some texts under a number not used before."""
+        """Keep the rows of some texts under a number not used before.
+
+        Raises
+        ------
+        SpecsimError
+            When they cannot be written.
+        """
         columns: dict[str, Any] = {}
         for index, (text, each) in enumerate(rows.items()):
             columns[f"text{index}"] = np.array([text[0], str(text[1])])
             columns |= {f"{index}.{name}": column for name, column in each._asdict().items()}
         path = self.folder / f"{number:06d}.npz"
         temporary = path.with_suffix(f".{os.getpid()}.tmp")
-        with temporary.open("wb") as file:
-            np.savez_compressed(file, **columns)
-        temporary.replace(path)
+        try:
+            with temporary.open("wb") as file:
+                np.savez_compressed(file, **columns)
+            temporary.replace(path)
+        except OSError as error:
+            raise SpecsimError(f"{path}: cannot be written: {error.strerror or error}; what is there is kept") from None
 
     def read(self) -> dict[Text, Rows]:
         """Return the rows of every text kept; a file that cannot be read is passed over, its texts recorded anew."""

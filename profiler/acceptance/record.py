@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from tqdm import tqdm
 
@@ -15,6 +16,7 @@ from profiler.acceptance.generate import luck, write
 from profiler.acceptance.network import Network
 from profiler.acceptance.parts import Parts, Text
 from profiler.acceptance.rows import Rows
+from specsim.errors import SpecsimError
 
 WINDOW = 4
 """Batches whose prompts are sorted by length together: less padding, yet an early stop leaves no bias of length."""
@@ -48,19 +50,39 @@ class Recorder:
     batch: int
 
     def record(self, tasks: Sequence[Task], parts: Parts) -> dict[Text, Rows]:
-        """Return the rows of every task, those in `parts` as they stand there, new ones put there batch by batch."""
+        """Return the rows of every task, those in `parts` as they stand there, new ones put there batch by batch.
+
+        Raises
+        ------
+        SpecsimError
+            Too little memory, or a model that answers no probabilities; finished batches stay in `parts`.
+        """
         there = parts.read()
         left = [task for task in tasks if task.text not in there]
         number = parts.next_number()
         with tqdm(total=len(tasks), initial=len(tasks) - len(left), unit="text", dynamic_ncols=True) as progress:
             for batch in batches(left, self.batch):
-                rows = self.rows(batch)
+                rows = self._rows(batch)
                 parts.add(number, rows)
                 number += 1
                 there |= rows
                 progress.update(len(batch))
                 progress.set_postfix(tokens=sum(int((each.path < 0).sum()) for each in there.values()))
         return {task.text: there[task.text] for task in tasks}
+
+    def _rows(self, batch: Sequence[Task]) -> dict[Text, Rows]:
+        try:
+            rows = self.rows(batch)
+        except RuntimeError as error:  # What CUDA raises is a kind of it; the CPU's allocator has none of its own.
+            if isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error):
+                said = (
+                    f"too little memory for {len(batch)} texts at once; finished ones are kept, try a smaller --batch"
+                )
+                raise SpecsimError(said) from None
+            raise
+        if not all(np.isfinite(each.confidence).all() for each in rows.values()):
+            raise SpecsimError("the drafter's probabilities are not numbers; a wider --dtype may help (float32)")
+        return rows
 
     def rows(self, batch: Sequence[Task]) -> dict[Text, Rows]:
         """Return the rows of one batch of texts."""

