@@ -18,7 +18,7 @@ NEXT_RANKS = 2
 def fit_curves(tape: Recorded) -> Acceptance:
     """Return the curves of every recorded category."""
     curves = {name: fit_curve(tape, name) for name in tape.categories}
-    return Acceptance(curves, tape.proposals, LEVELS)
+    return Acceptance(curves, tape.width, LEVELS)
 
 
 def fit_curve(tape: Recorded, category: str) -> Curve:
@@ -84,7 +84,7 @@ def tail_of(tape: Recorded, rows: OnPath, agreement: float, concentration: float
     """Return the tail with which drawn misses fall on the next ranks as often as the recorded ones."""
     from scipy.optimize import brentq
 
-    ranks = min(NEXT_RANKS, tape.proposals - 1)
+    ranks = min(NEXT_RANKS, tape.width - 1)
     missed = tape.rank[rows.row][~rows.right]
     if not ranks or not len(missed):
         return 0.5

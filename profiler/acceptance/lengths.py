@@ -104,7 +104,7 @@ def compare(tape: Recorded, acceptance: Acceptance, category: str, seed: int = 0
     """Return, for every shape whose width both have, recorded and drawn accepted lengths of a category."""
     recorded, drawn = recorded_walks(tape, category), drawn_walks(acceptance, category, seed)
     found = []
-    for width in range(1, min(WIDEST, tape.proposals, acceptance.width) + 1):
+    for width in range(1, min(WIDEST, tape.width, acceptance.width) + 1):
         ours, theirs = accepted_lengths(recorded, width, seed), accepted_lengths(drawn, width, seed)
         for depth in range(1, DEEPEST + 1):
             found.append(_compared(ours[:, depth - 1], theirs[:, depth - 1], depth, width, recorded.text))

@@ -59,6 +59,11 @@ class Recorded:
         return int(self.confidence.shape[1])
 
     @property
+    def width(self) -> int:
+        """Proposals that were ever made with some probability, at least 1: a lookup has one."""
+        return max(int(self.confidence.any(axis=0).sum()), 1)
+
+    @property
     def on_path(self) -> Bools:
         """Which rows lie on the target's own text, (n,)."""
         return np.equal(self.path, ON_PATH)

@@ -52,7 +52,8 @@ def drawn_tape(
 ) -> Recorded:
     """Return calibrated independent rows: top-1 confidence drawn from `confidence`, the rest halving behind it."""
     top = rng.choice(confidence, size=(sequences, tokens))
-    rows = np.stack((top, (1 - top) * np.minimum(0.5, top), np.zeros_like(top)), axis=-1).reshape(-1, 3)
+    behind = (1 - top) * np.minimum(0.5, top)
+    rows = np.stack((top, behind, behind / 2), axis=-1).reshape(-1, 3)
     luck = rng.random(len(rows))[:, None]
     rank = (luck >= np.cumsum(rows, axis=1)).sum(axis=1)
     sequence, position = np.divmod(np.arange(len(rows)), tokens)

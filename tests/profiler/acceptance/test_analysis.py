@@ -43,6 +43,15 @@ def test_a_recording_is_summed_up_in_files_that_a_run_reads(tmp_path: Path) -> N
         assert (tmp_path / "mine" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_lookup_is_compared_as_chains_alone(tmp_path: Path) -> None:
+    tape = drawn_tape(np.random.default_rng(0), sequences=12, tokens=60, confidence=np.array([0.3, 0.6, 0.9]))
+    tape.about["tokens"] = {"chat": len(tape)}  # type: ignore[index]
+    tape.confidence[:, 1:] = 0.0
+    told = analyse(tape, tmp_path / "mine.parquet")
+    assert [each["width"] for each in told["drawn_against_recorded"]["chat"]] == [1] * 8
+    assert yaml.safe_load((tmp_path / "mine_curves.yaml").read_text())["width"] == 1
+
+
 def test_a_traces_spelling_stands_for_the_recorded_one() -> None:
     names = mapped(["code", "math", "summarisation"])
     assert names == {
