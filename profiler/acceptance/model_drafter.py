@@ -81,7 +81,7 @@ class ModelDrafter:
 
     def _wrong_turns(self, prompt: Tensor, tokens: Tensor, likely: Tensor, cache: Any, key: np.uint64) -> Rows:
         """Return what the draft says behind each wrong token of ranks 1 to 3 in place of the one before a position."""
-        at = torch.arange(self.every, len(tokens), self.every, device=tokens.device)
+        at = torch.arange(0, len(tokens), self.every, device=tokens.device)[1:]
         wrong = likely[at - 1] != tokens[at - 1, None]
         rank, turn = wrong.T.nonzero(as_tuple=True)
         position, instead = at[turn], likely[at - 1][turn, rank]

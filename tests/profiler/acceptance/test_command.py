@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -153,6 +156,27 @@ def test_a_stopped_recording_goes_on_where_it_was(
     assert not {task.text for batch in again for task in batch} & {task.text for task in done[0]}
     for name, column in columns(whole).items():
         assert np.array_equal(column, columns(tape)[name], equal_nan=True), name
+
+
+@pytest.mark.slow
+def test_a_killed_process_loses_the_batch_in_flight_at_most(models: Path, tmp_path: Path) -> None:
+    """SIGKILL, no clean-up: parts are replaced in one step, so whatever is there is whole."""
+    made.prompt_file(tmp_path / "many.jsonl", count=60)
+    out = tmp_path / "tape.parquet"
+    arguments = words(models, out, "--prompts", str(tmp_path / "many.jsonl"), "--limit", "60")
+    process = subprocess.Popen([sys.executable, "-m", "specsim", "profile", "acceptance", *arguments])
+    parts, patience = out.with_name("tape.parquet.parts"), time.monotonic() + 120
+    while len(list(parts.glob("*.npz"))) < 3 and process.poll() is None and time.monotonic() < patience:
+        time.sleep(0.01)
+    process.kill()
+    assert process.wait() == -9
+    there = len(list(parts.glob("*.npz")))
+    assert 3 <= there < 60
+    tape = command.tape(parsed(arguments))
+    assert tape.about["sequences"] == {"chat": 60, "code": 60}
+    whole = words(models, tmp_path / "whole.parquet", "--prompts", str(tmp_path / "many.jsonl"), "--limit", "60")
+    for name, column in columns(command.tape(parsed(whole))).items():
+        assert np.allclose(column, columns(tape)[name], equal_nan=True), name
 
 
 def test_a_complete_recording_is_not_made_again(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,6 +75,15 @@ def test_rows_hold_matches_ranks_and_the_targets_probability() -> None:
     assert np.isnan(rows.overlap).all()
 
 
+@pytest.mark.torch
+def test_a_text_of_one_token_has_a_row_too() -> None:
+    made = pytest.importorskip("tests.profiler.acceptance.made", reason="needs torch", exc_type=ImportError)
+    text, rows = rows_of(made.llama(seed=10), [5, 6, 7], 1, 1, 4)
+    assert len(text.tokens) == len(rows.rank) == 1
+    assert rows.match.tolist() == [0]
+    assert not rows.confidence.any()
+
+
 def room(text: list[int]) -> int:
     """Return how many known tokens follow the longest, then earliest, match: transformers proposes no more."""
     for length in range(len(text) - 1, 0, -1):

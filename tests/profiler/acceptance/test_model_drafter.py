@@ -82,6 +82,16 @@ def test_a_long_text_taken_piece_by_piece_gives_the_same_rows(monkeypatch: pytes
         assert np.allclose(column, getattr(pieces, name), equal_nan=True), name
 
 
+@pytest.mark.parametrize("sampled", [False, True])
+@pytest.mark.parametrize("tokens", [1, 2, 4, 5])
+def test_a_text_of_a_few_tokens_has_rows_too(tokens: int, sampled: bool) -> None:
+    target, draft, prompt = made.llama(), made.llama(1, seed=7), made.prompt_ids()[1]
+    text = made.written(target, [prompt], tokens=tokens)[0]
+    rows = recorded(target, draft, prompt, text, every=4, sampled=sampled, proposals=1)
+    assert rows.position[rows.path < 0].tolist() == list(range(tokens))
+    assert set(rows.position[rows.path > 0].tolist()) <= ({4} if tokens == 5 else set())
+
+
 @pytest.mark.parametrize("length", [1, 3, 5])
 def test_assisted_generation_accepts_what_the_tape_says(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Greedy chains: transformers' own speculative loop, its accepted runs noted, against runs of rank 0."""
