@@ -122,13 +122,14 @@ def used_by(recipe: Recipe) -> list[sources.Dataset]:
 
 
 def provenance(data: Path, datasets: list[sources.Dataset]) -> list[dict[str, str]]:
-    """Return name, origin, licence and checksum of each dataset."""
+    """Return name, origin, licence, checksum and software of each dataset."""
     return [
         {
             "file": each.file,
             "origin": each.origin,
             "licence": each.licence,
             "sha256": sources.sha256(data, each),
+            "versions": each.versions,
         }
         for each in datasets
     ]
@@ -176,6 +177,7 @@ def artifact_profile(data: Path, artifact: Artifact) -> dict[str, Any]:
             "floor: the artifact's baseline latency; no overhead is added, it is inside the authors' numbers",
             f"draft floor: about {artifact.draft_floor_s / MS:.0f} ms a pass (paper, section 6.3)",
             "draft passes above the floor: composed on one A100 from public kernels; the authors give none",
+            sources.UNPUBLISHED,
             "memory as in the artifact's scripts (40 GB cards); the paper itself used 80 GB cards",
         ],
     }

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from profiler import shapes
 from profiler.public.compose import A100, H100, Placement
+from profiler.public.sources import UNPUBLISHED
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,5 +147,6 @@ ASSUMPTIONS = (
     "overhead_s: median CPU time per pass at batch 8, the smallest measured; its growth is left out",
     "draft overhead_s: sampling and input preparation only (Phi-2, TP1); drafting needs no round trip",
     "the draft runs on one of the target's GPUs while the others wait",
+    UNPUBLISHED,
     "16-bit weights and cache; nothing is kept for activations beyond the 0.1 of memory left unused",
 )

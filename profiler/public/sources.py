@@ -16,29 +16,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """One file below the data folder, where it comes from and under which licence."""
+    """One file below the data folder, where it comes from, under which licence, and what software it was measured on."""
 
     file: str
     origin: str
     licence: str
+    versions: str
 
 
+UNPUBLISHED = "no source publishes the driver, or the date of its measurements"
 VIDUR = "github.com/microsoft/vidur"
 AICONFIGURATOR = "PyPI aiconfigurator 0.4.0 (NVIDIA)"
-GEMM = Dataset("perf/aiconfigurator/gemm.parquet", AICONFIGURATOR, "Apache-2.0")
-CONTEXT_ATTENTION = Dataset("perf/aiconfigurator/context_attention.parquet", AICONFIGURATOR, "Apache-2.0")
-DECODE_ATTENTION = Dataset("perf/aiconfigurator/generation_attention.parquet", AICONFIGURATOR, "Apache-2.0")
-ALL_REDUCE = Dataset("perf/aiconfigurator/nccl.parquet", AICONFIGURATOR, "Apache-2.0")
-LAYER_A100 = Dataset("perf/vidur/mlp_a100.parquet", VIDUR, "MIT")
-LAYER_H100 = Dataset("perf/vidur/mlp_h100.parquet", VIDUR, "MIT")
-CPU_OVERHEADS = Dataset("perf/vidur/cpu_overheads_a100_a.csv", VIDUR, "MIT")
-WHOLE_PASS = Dataset("perf/vidur/cpu_overheads_a100_c.csv", VIDUR, "MIT")
-CHUNK_ATTENTION = Dataset("perf/vidur/attention_a100_llama2-70b_tp2.parquet", VIDUR, "MIT")
-SPLITWISE = Dataset("perf/splitwise_sim/perf_model.csv", "github.com/Mutinifni/splitwise-sim", "MIT")
+TRTLLM = "TensorRT-LLM 1.0.0 (A100), 1.0.0rc3 (H100)"
+GEMM = Dataset("perf/aiconfigurator/gemm.parquet", AICONFIGURATOR, "Apache-2.0", TRTLLM)
+CONTEXT_ATTENTION = Dataset("perf/aiconfigurator/context_attention.parquet", AICONFIGURATOR, "Apache-2.0", TRTLLM)
+DECODE_ATTENTION = Dataset("perf/aiconfigurator/generation_attention.parquet", AICONFIGURATOR, "Apache-2.0", TRTLLM)
+ALL_REDUCE = Dataset("perf/aiconfigurator/nccl.parquet", AICONFIGURATOR, "Apache-2.0", "NCCL 2.27.3")
+LAYER_A100 = Dataset("perf/vidur/mlp_a100.parquet", VIDUR, "MIT", "commit 7d47513")
+LAYER_H100 = Dataset("perf/vidur/mlp_h100.parquet", VIDUR, "MIT", "commit 7d47513")
+CPU_OVERHEADS = Dataset("perf/vidur/cpu_overheads_a100_a.csv", VIDUR, "MIT", "blob bf106186")
+WHOLE_PASS = Dataset("perf/vidur/cpu_overheads_a100_c.csv", VIDUR, "MIT", "blob 4d6ec352")
+CHUNK_ATTENTION = Dataset("perf/vidur/attention_a100_llama2-70b_tp2.parquet", VIDUR, "MIT", "blob ee3dec76")
+SPLITWISE = Dataset("perf/splitwise_sim/perf_model.csv", "github.com/Mutinifni/splitwise-sim", "MIT", "commit 8f99e7d")
 ADASERVE = Dataset(
     "adaserve/artifact_settings_and_scalars.json",
     "github.com/zikun-li/AdaServe-Artifact-Evaluation",
     "facts from the authors' scripts",
+    "the artifact's scripts",
 )
 
 
