@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """One file below the data folder, where it comes from, under which licence, and what software it was measured on."""
+    """One file below the data folder: where it comes from, under which licence, measured on what software."""
 
     file: str
     origin: str
