@@ -75,7 +75,7 @@ class FlexPlan:
     def __call__(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scaling: float) -> torch.Tensor:
         """Attend group by group; shapes as in `profiler.attention.Plan`."""
         heads, width = query.shape[1:]
-        k, v = keys.transpose(0, 1)[None], values.transpose(0, 1)[None]
+        k, v = keys.transpose(0, 1).unsqueeze(0), values.transpose(0, 1).unsqueeze(0)
         shared = heads != k.shape[1]
         outputs = []
         for group, mask in zip(self._groups, self._masks, strict=True):

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from profiler.latency.sweep import Setting, Subject
 
 TIME_IS_UP = 3
-KERNELS = ("auto", "flashinfer", "flex", "sdpa")
-LINKS = ("nvlink4", "nvlink3")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,10 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="shape of the target, then of the draft, instead of weights: llama-3.1-70b llama-3.2-1b",
     )
     parser.add_argument("--tp", type=int, default=1, metavar="N", help="measure one of N shards of the target")
-    parser.add_argument("--link", default="nvlink4", choices=LINKS, help="model of the all-reduce (default nvlink4)")
+    parser.add_argument("--link", default="nvlink4", metavar="NAME", help="model of the all-reduce: nvlink4 or nvlink3")
     parser.add_argument("--device", choices=("cuda", "cpu"), help="default: cuda where there is one")
     parser.add_argument("--dtype", help="default: bfloat16 on cuda, float32 on the CPU")
-    parser.add_argument("--attention", default="auto", choices=KERNELS, help="kernel (default: the best one here)")
+    parser.add_argument("--attention", default="auto", metavar="NAME", help="flashinfer, flex or sdpa (default: auto)")
     parser.add_argument("--grid", type=Path, metavar="FILE", help="YAML of sizes; keys left out are the default's")
     parser.add_argument("--quick", action="store_true", help="a coarse grid: one minute on a GPU")
     parser.add_argument("--minutes", type=float, metavar="X", help="stop after X minutes; run again to go on")
@@ -131,9 +129,14 @@ def _subjects(arguments: argparse.Namespace) -> dict[str, Subject]:
 
 
 def _versions() -> dict[str, str]:
-    from importlib.metadata import version
+    """Return the versions of what the passes run through; a checkout need not be installed."""
+    from importlib.metadata import PackageNotFoundError, version
 
-    return {name: version(name) for name in ("torch", "transformers", "specsim")}
+    found = {name: version(name) for name in ("torch", "transformers")}
+    try:
+        return {**found, "specsim": version("specsim")}
+    except PackageNotFoundError:
+        return {**found, "specsim": "a checkout"}
 
 
 def _assumptions(subjects: dict[str, Subject], arguments: argparse.Namespace, device: torch.device) -> list[str]:

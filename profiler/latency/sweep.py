@@ -23,7 +23,7 @@ from profiler.memory import free_bytes
 from profiler.pages import pages_needed
 from profiler.random_weights import random_model, shape_of, shard
 from profiler.shapes import ModelShape, named_shape
-from specsim.errors import SpecsimError
+from specsim.errors import SpecsimError, first_line
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -164,8 +164,12 @@ class Sweep:
     def _measure(self, role: str, work: list[Left]) -> bool:
         bench = self._bench(role, [left.point for left in work])
         for done, left in enumerate(_shown(work, f"{role} {bench.whole.name}"), start=1):
-            for sample in bench.samples(left.point, left.modes):
-                self.file.add(sample)
+            try:
+                for sample in bench.samples(left.point, left.modes):
+                    self.file.add(sample)
+            except RuntimeError as error:
+                told = f"{role} {left.point.key}: {first_line(error)}; what was measured is kept in {self.file.path}"
+                raise SpecsimError(told) from error
             if self.clock() > self.deadline and done < len(work):
                 return False
         return True

@@ -125,6 +125,8 @@ def test_a_suite_in_calls_that_resume(tmp_path, capsys):
         ([*PAIR, "--tp", "3"], "tp 3: the model of link nvlink4 is for 2, 4 or 8 GPUs"),
         ([*PAIR, "--tp", "8"], "tp 8: tiny-llama has 4 heads"),
         ([*PAIR, "--grid", "none.yaml"], "none.yaml: no such grid file"),
+        ([*PAIR, "--attention", "flx"], "attention 'flx' is unknown; did you mean 'flex'"),
+        ([*PAIR, "--link", "nvlink5"], "link 'nvlink5' is unknown; did you mean 'nvlink"),
         ([*PAIR, "--attention", "flashinfer"], "attention 'flashinfer' is not installed"),
         (["--target", "./nowhere", "--draft", "./nowhere"], "model './nowhere': no such folder"),
     ],

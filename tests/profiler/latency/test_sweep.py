@@ -90,6 +90,17 @@ def test_time_that_is_up_stops_it_after_a_point_at_least(tmp_path):
         assert len(read_samples(tmp_path / "s.parquet")[1]) == calls
 
 
+def test_a_device_that_fails_is_one_line_and_what_was_measured_is_kept(tmp_path):
+    def fail():
+        if len(failing.calls) == 4:
+            raise RuntimeError("device lost\nfor reasons")
+
+    failing = CountingTimer(after_each=fail)
+    with pytest.raises(SpecsimError, match=r"^target .*: device lost for reasons; what was measured is kept in .*s.pa"):
+        sweep(tmp_path / "s.parquet", failing).run()
+    assert len(read_samples(tmp_path / "s.parquet")[1]) == 3
+
+
 def test_a_point_out_of_memory_is_skipped_and_listed(tmp_path):
     assert sweep(tmp_path / "s.parquet", CountingTimer(fail_at=(2, 5))).run()
     skipped = [each for each in read_samples(tmp_path / "s.parquet")[1] if each.status != "ok"]
