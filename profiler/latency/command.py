@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dtype", help="default: bfloat16 on cuda, float32 on the CPU")
     parser.add_argument("--attention", default="auto", metavar="NAME", help="flashinfer, flex or sdpa (default: auto)")
     parser.add_argument("--grid", type=Path, metavar="FILE", help="YAML of sizes; keys left out are the default's")
-    parser.add_argument("--quick", action="store_true", help="a coarse grid: one minute on a GPU")
+    parser.add_argument("--quick", action="store_true", help="a coarse grid: a tenth of the points")
     parser.add_argument("--minutes", type=float, metavar="X", help="stop after X minutes; run again to go on")
     parser.add_argument("--samples", type=Path, metavar="FILE", help="raw samples (default: beside --out)")
     parser.add_argument(

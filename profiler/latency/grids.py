@@ -103,7 +103,7 @@ QUICK = Grid(
 )
 CPU = Grid(
     requests=(1, 2, 4, 8, 16),
-    contexts=(64, 256, 512, 1024),
+    contexts=(64, 512, 1024),
     trees=(2, 4, 8, 16),
     chunks=(16, 32, 64, 128, 256),
     behind=(0, 512),
@@ -112,8 +112,8 @@ CPU = Grid(
     catchup=(2, 4, 8),
     max_batched_tokens=264,
     max_context_tokens=2**14,
-    repeats=9,
-    seconds=2.0,
+    repeats=7,
+    seconds=1.5,
 )
 CPU_QUICK = Grid(
     requests=(1, 4),

@@ -96,6 +96,22 @@ def test_time_is_up_and_the_same_command_goes_on(tmp_path, capsys):
 
 
 @pytest.mark.slow
+def test_weights_from_a_folder(tmp_path):
+    import torch
+
+    from profiler.random_weights import random_model
+    from profiler.shapes import TINY_LLAMA
+
+    random_model(TINY_LLAMA, device=torch.device("cpu"), dtype=torch.float32).save_pretrained(tmp_path / "tiny")
+    (tmp_path / "grid.yaml").write_text(GRID)
+    pair = ["--target", tmp_path / "tiny", "--draft", tmp_path / "tiny"]
+    assert profile_latency(*pair, "--grid", tmp_path / "grid.yaml", "--out", tmp_path / "m.yaml") == 0
+    profile = load_profile(tmp_path / "m.yaml")
+    assert profile.target.weights_bytes == 4 * TINY_LLAMA.parameters
+    assert profile.target.kv_bytes_per_token == 2 * 2 * 2 * 16 * 4
+
+
+@pytest.mark.slow
 def test_a_suite_in_calls_that_resume(tmp_path, capsys):
     (tmp_path / "grid.yaml").write_text(GRID)
     pair = {"random_weights": ["tiny-llama", "tiny-llama"], "device": "cpu", "grid": str(tmp_path / "grid.yaml")}

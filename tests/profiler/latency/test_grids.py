@@ -21,6 +21,8 @@ def test_a_grid_has_every_kind_of_pass_within_its_limits(name, role, kinds):
         work = point.work()
         assert work.batched_tokens == point.tokens_most()[1] <= grid.max_batched_tokens
         assert work.context_tokens == point.tokens_most()[0] <= grid.max_context_tokens
+        child = work.node_parent >= 0
+        assert np.array_equal(work.node_row[work.node_parent[child]], work.node_row[child])
 
 
 def test_a_point_is_the_same_pass_every_time_and_ragged():

@@ -90,6 +90,13 @@ def test_time_that_is_up_stops_it_after_a_point_at_least(tmp_path):
         assert len(read_samples(tmp_path / "s.parquet")[1]) == calls
 
 
+def test_time_that_is_up_at_the_last_point_leaves_nothing_to_do(tmp_path):
+    points = len(CPU_QUICK.points("target")) + len(CPU_QUICK.points("draft"))
+    timer = CountingTimer()
+    late = sweep(tmp_path / "s.parquet", timer, deadline=0, clock=lambda: float(len(timer.calls) == points))
+    assert late.run()
+
+
 def test_a_device_that_fails_is_one_line_and_what_was_measured_is_kept(tmp_path):
     def fail():
         if len(failing.calls) == 4:
