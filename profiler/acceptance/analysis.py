@@ -152,7 +152,7 @@ def _pair(about: Mapping[str, Any]) -> str:
 def markdown(told: Mapping[str, Any]) -> str:
     """Return the tables of a recording."""
     lines = [
-        "| category | texts | tokens | top-1 agreement | in top 3 | confidence | calibration error | mean run | "
+        "| category | texts | tokens | top-1 agreement | in top 3 | confidence | calibration error | mean run that ends | "
         "requests' sd | beyond luck |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
