@@ -121,7 +121,7 @@ def curves_yaml(tape: Recorded, curves: Acceptance) -> str:
     about = tape.about
     return yaml_text(
         {
-            "description": f"{_pair(about)}: drawn from curves fitted to its recording",
+            "description": f"{_pair(about)}: curves fitted to its recording",
             "kind": "curves",
             "width": curves.width,
             "levels": curves.levels,
@@ -140,20 +140,19 @@ def mapped(categories: Sequence[str]) -> dict[str, str]:
 
 
 def _pair(about: Mapping[str, Any]) -> str:
-    settings = about.get("settings", {})
-    if about["drafter"] == "skip":
-        layers = ", ".join(map(str, settings.get("skip_layers", [])))
-        return f"{about['target']}, itself without layers {layers} as the draft"
-    if about["drafter"] == "lookup":
-        return f"{about['target']} with prompt lookup"
-    return f"{about['target']} with {about['draft']}"
+    layers = ", ".join(map(str, about.get("settings", {}).get("skip_layers", [])))
+    drafter = {"skip": f"itself without layers {layers}", "lookup": "prompt lookup"}.get(
+        about["drafter"], about["draft"]
+    )
+    sampled = f", temperature {about['temperature']}" if about["temperature"] else ", greedy"
+    return f"{about['target']} drafted by {drafter}{sampled}"
 
 
 def markdown(told: Mapping[str, Any]) -> str:
     """Return the tables of a recording."""
     lines = [
-        "| category | texts | tokens | top-1 agreement | in top 3 | confidence | calibration error | mean run that ends | "
-        "requests' sd | beyond luck |",
+        "| category | texts | tokens | top-1 agreement | in top 3 | confidence | calibration error | "
+        "mean run that ends | requests' sd | beyond luck |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for name, each in told["categories"].items():

@@ -18,7 +18,11 @@ MATCHES = (1, 2, 3, 4, 6, 9, 13)
 
 
 def assemble(rows: Mapping[Text, Rows], about: Mapping[str, Any], *, lookup: bool) -> Recorded:
-    """Return the recording of all texts, sorted; a lookup's confidences become measured frequencies."""
+    """Return the recording of all texts, sorted; a lookup's confidences become measured frequencies.
+
+    ``long_matches`` of a lookup's metadata is the share of positions behind a match of the longest bucket: text that
+    repeats itself or its prompt.
+    """
     texts = sorted(rows)
     names = tuple(sorted({category for category, _ in texts}))
     whole = joined([rows[text] for text in texts])
@@ -32,6 +36,11 @@ def assemble(rows: Mapping[Text, Rows], about: Mapping[str, Any], *, lookup: boo
         "sequences": {name: sum(each == name for each, _ in texts) for name in names},
         "tokens": {name: int((on & (category == code)).sum()) for code, name in enumerate(names)},
     }
+    if lookup:
+        long = whole.match >= MATCHES[-1]
+        told["long_matches"] = {
+            name: round(float(long[on & (category == code)].mean()), 4) for code, name in enumerate(names)
+        }
     return Recorded(
         told,
         names,

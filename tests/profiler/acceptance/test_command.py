@@ -111,6 +111,8 @@ def test_a_lookups_confidence_is_its_measured_acceptance(models: Path, tmp_path:
             same = mine & (tape.confidence[:, 0] == value)
             assert value == pytest.approx((tape.rank[same] == 0).mean(), abs=1e-3)
     assert not tape.confidence[:, 1:].any()
+    assert set(tape.about["long_matches"]) == {"chat", "code"}
+    assert all(0 <= share < 1 for share in tape.about["long_matches"].values())
     assert 0 < (tape.rank[tape.on_path] == 0).mean() < 1
 
 
