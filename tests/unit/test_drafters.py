@@ -14,7 +14,13 @@ from specsim.experiment import prepare
 from specsim.latency.drafter import drafter_from_mapping, equipped
 from specsim.latency.profile import profile_from_mapping
 
-SMALL: dict[str, Any] = {"trace": "poisson", "requests": 20, "rps": 20, "profile": "llama8b_1b_h100"}
+SMALL: dict[str, Any] = {
+    "trace": "poisson",
+    "requests": 20,
+    "rps": 20,
+    "profile": "llama8b_1b_h100",
+    "acceptance": "llama70b_1b",
+}
 PROFILE = profile_from_mapping(compose({"profile": "llama8b_1b_h100"})["profile"], "profile")
 PASS = (1000, 8, 1008.0)
 
@@ -115,7 +121,8 @@ def test_a_scheduler_that_prices_passes_knows_that_one_is_enough() -> None:
 def test_suggestions_are_followed_and_said() -> None:
     config = compose({"scheduler": "smartspec_lookup", "trace": "poisson", "requests": "3"})
     assert config["choices"]["drafter"] == "lookup"
-    assert any("drafter=lookup" in note for note in prepare(config).notes)
+    assert config["choices"]["acceptance"] == "smollm2_lookup", "what is suggested may suggest in turn"
+    assert any("drafter=lookup" in note and "acceptance=smollm2_lookup" in note for note in prepare(config).notes)
     assert compose({"scheduler": "adaserve_no_graphs"})["drafter"]["graphs"] is False
 
 
