@@ -1,0 +1,67 @@
+"""The recordings that ship: valid, small, said where they come from, and without a word of text."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from profiler.acceptance.analysis import summary
+from profiler.acceptance.fit import fit_curves
+from profiler.acceptance.tape_file import read_tape
+from specsim.paths import shipped
+
+FOLDER = shipped("conf") / "acceptance"
+RECORDED = sorted(FOLDER.glob("*.parquet"))
+CATEGORIES = ("chat", "code", "math", "rag", "summarisation", "translation")
+
+
+def test_the_recordings_are_there_and_small() -> None:
+    assert {"smollm2_skip", "smollm2_lookup"} <= {path.stem for path in RECORDED}
+    assert sum(path.stat().st_size for path in RECORDED) < 10_000_000
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
+def test_a_recording_is_whole_and_says_where_it_comes_from(path: Path) -> None:
+    tape = read_tape(path)
+    about = tape.about
+    assert tape.categories == CATEGORIES
+    assert tape.proposals == 8
+    assert about["hardware"]
+    assert set(about["versions"]) == {"specsim", "torch", "transformers"}
+    assert len(about["date"]) == 10
+    assert "/" not in json.dumps(about)
+    for code, name in enumerate(CATEGORIES):
+        mine = tape.on_path & (tape.category == code)
+        assert mine.sum() == about["tokens"][name] > 1000
+        assert len(np.unique(tape.sequence[mine])) == about["sequences"][name] >= 16
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
+def test_its_file_maps_the_categories_of_the_traces(path: Path) -> None:
+    mapping = yaml.safe_load(path.with_suffix(".yaml").read_text())
+    assert mapping["path"] == path.name
+    assert {"coding", "chat", "summarization", "default", *CATEGORIES} == set(mapping["categories"])
+
+
+def test_the_shipped_curves_are_those_fitted_to_the_recording() -> None:
+    fitted = fit_curves(read_tape(FOLDER / "smollm2_skip.parquet"))
+    stated = yaml.safe_load((FOLDER / "smollm2_skip_curves.yaml").read_text())["categories"]
+    for name, curve in fitted.curves.items():
+        for key in ("agreement", "concentration", "spread", "tail"):
+            assert stated[name][key] == pytest.approx(getattr(curve, key), rel=1e-3, abs=1e-3), (name, key)
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
+def test_the_shipped_numbers_are_those_of_the_rows(path: Path) -> None:
+    kept = Path(__file__).parents[3] / "results" / "acceptance" / path.stem / "summary.json"
+    if not kept.is_file():
+        pytest.skip("results/ is not part of this installation")
+    stated, tape = json.loads(kept.read_text())["categories"], read_tape(path)
+    for name in CATEGORIES:
+        found = summary(tape, name)
+        for key in ("top1_agreement", "error", "calibration_error", "mean_confidence"):
+            assert stated[name][key] == pytest.approx(found[key], abs=1e-5), (name, key)
