@@ -1,0 +1,39 @@
+"""Profiles that were measured here: each stands on raw samples that ship with it."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from profiler.latency.profile_file import profile_mapping
+from specsim.latency.profile import load_profile, profile_from_mapping
+from specsim.paths import shipped
+
+RAW = Path(__file__).parents[3] / "results" / "profiles"
+MEASURED = ["smollm2_skip_cpu"]
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_a_measured_profile_names_its_samples_hardware_versions_and_date(name):
+    profile = load_profile(shipped("conf") / "profile" / f"{name}.yaml")
+    (entry,) = profile.provenance
+    assert hashlib.sha256((RAW / entry["file"]).read_bytes()).hexdigest() == entry["sha256"]
+    assert all(entry[key] for key in ("hardware", "driver", "versions", "measured", "attention", "ceilings"))
+    for model in (profile.target, profile.draft):
+        assert 0 < model.context_range[1] < float("inf")
+        for error in model.fit_error.values():
+            assert 0 < error["median"] <= error["p95"] <= error["worst"]
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_it_is_what_a_fit_of_its_samples_gives(name):
+    written = load_profile(shipped("conf") / "profile" / f"{name}.yaml")
+    mapping, _ = profile_mapping(name, [RAW / f"{name}.samples.parquet"])
+    again = profile_from_mapping(mapping, name)
+    for batched, context in ((1, 512), (8, 4096), (256, 0)):
+        pairs = batched * (context + 1)
+        for role in ("target", "draft"):
+            expected = getattr(written, role).seconds(context, batched, pairs)
+            assert getattr(again, role).seconds(context, batched, pairs) == pytest.approx(expected, rel=1e-4)
