@@ -111,7 +111,10 @@ def _record(
     from profiler.acceptance.record import Recorder
 
     pair = load_pair(settings, arguments.device)
-    work = tasks(prompts, encoder(pair.tokenizer), arguments.limit, settings.longest_prompt)
+    longest = settings.longest_prompt
+    if pair.positions:
+        longest = min(longest, pair.positions - settings.tokens)
+    work = tasks(prompts, encoder(pair.tokenizer), arguments.limit, longest)
     recorder = Recorder(
         pair.target,
         pair.drafter,

@@ -19,13 +19,17 @@ from specsim.errors import SpecsimError
 
 
 class Pair(NamedTuple):
-    """What records: the target's network, the drafter, the tokenizer, ids both know, and those that end a text."""
+    """What records: the target's network, the drafter, the tokenizer, ids both know, and those that end a text.
+
+    `positions` is the longest text, prompt included, that both models take; 0 where they do not say.
+    """
 
     target: Network
     drafter: Drafter
     tokenizer: PreTrainedTokenizerBase
     vocabulary: int
     stop: frozenset[int]
+    positions: int
 
 
 def load_pair(settings: Settings, device: str) -> Pair:
@@ -43,7 +47,8 @@ def load_pair(settings: Settings, device: str) -> Pair:
     draft = _draft(settings, model, device)
     target = network(model, settings.target)
     if draft is None:
-        return Pair(target, _lookup(settings, target), tokenizer, target.vocabulary, stop_ids(model, tokenizer))
+        lookup = _lookup(settings, target)
+        return Pair(target, lookup, tokenizer, target.vocabulary, stop_ids(model, tokenizer), _positions(model))
     drafts = network(draft, settings.draft or settings.target)
     vocabulary = min(target.vocabulary, drafts.vocabulary)
     drafter = ModelDrafter(
@@ -55,7 +60,8 @@ def load_pair(settings: Settings, device: str) -> Pair:
         settings.every,
         settings.draft_sampling,
     )
-    return Pair(target, drafter, tokenizer, vocabulary, stop_ids(model, tokenizer))
+    positions = min(filter(None, (_positions(model), _positions(draft))), default=0)
+    return Pair(target, drafter, tokenizer, vocabulary, stop_ids(model, tokenizer), positions)
 
 
 def same_vocabulary(
@@ -93,7 +99,10 @@ def tasks(prompts: Iterable[Prompt], encode: Callable[[str], tuple[int, ...]], l
             taken[category] = taken.get(category, 0) + 1
             found.append(Task((category, sequence), ids))
     if not found:
-        raise SpecsimError(f"no prompt is at most {longest} tokens long; expected a larger --longest-prompt")
+        raise SpecsimError(
+            f"no prompt is at most {longest} tokens long; expected a larger --longest-prompt, "
+            "or fewer --tokens where the model's positions bind"
+        )
     return found
 
 
@@ -123,6 +132,11 @@ def _lookup(settings: Settings, target: Network) -> LookupDrafter:
     return LookupDrafter(
         target, target.vocabulary, settings.temperature, settings.proposals, fewest, most, settings.every
     )
+
+
+def _positions(model: PreTrainedModel) -> int:
+    found = getattr(model.config, "max_position_embeddings", None)
+    return found if isinstance(found, int) else 0
 
 
 def stop_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:

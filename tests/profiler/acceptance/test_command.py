@@ -282,6 +282,16 @@ def test_a_model_that_answers_nan_and_a_full_disk_are_one_line(
     assert "cannot be written: No space left on device" in refused(words(models, tmp_path / "b.parquet"))
 
 
+def test_a_text_stays_within_the_models_positions(models: Path, tmp_path: Path) -> None:
+    """512 positions: with 500 output tokens only prompts of up to 12 are left."""
+    arguments = words(models, tmp_path / "a.parquet", "--longest-prompt", "100")
+    assert command.tape(parsed(arguments)).about["sequences"] == {"chat": 3, "code": 3}
+    made.prompt_file(tmp_path / "longer.jsonl", count=5)
+    arguments = words(models, tmp_path / "b.parquet", "--prompts", str(tmp_path / "longer.jsonl"), "--tokens", "500")
+    assert command.tape(parsed(arguments)).about["sequences"] == {"chat": 3, "code": 3}
+    assert "fewer --tokens" in refused(words(models, tmp_path / "c.parquet", "--tokens", "510"))
+
+
 def test_the_output_is_named_as_parquet(models: Path, tmp_path: Path) -> None:
     assert "expected the name of a .parquet file" in refused(words(models, tmp_path / "tape.yaml"))
 
