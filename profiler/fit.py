@@ -94,18 +94,22 @@ def fit_roofline(samples: Samples) -> Fitted:
     return best if best.cost < (1 - STAIRCASE_GAIN) * smooth.cost else smooth
 
 
-def fit_from(samples: Samples, knee: float, tile: int) -> Fitted:
+def fit_from(samples: Samples, knee: float, tile: int, *, single: bool = False) -> Fitted:
     """Alternate between naming each sample's slower side and solving for the coefficients.
+
+    With `single` a pass of one token may be shorter than the line.
 
     Given the sides the form is linear, so a fixed point is a stationary point of the true cost; the best
     round is kept because the alternation may cycle.
     """
-    names = ("delta_s", "gamma_s", "compute_delta_s", "compute_s", "alpha_s", "beta_s")
+    names = ("delta_s", "gamma_s", "compute_delta_s", "compute_s", "alpha_s", "beta_s") + ("single_s",) * single
+    alone = [-(samples.batched == 1).astype(np.float64)] * single
     compute = samples.batched > knee
     products = samples.pairs > 16 * samples.context
     best: Fitted | None = None
     for _ in range(ROUNDS):
-        values, errors = solve(roofline_columns(samples, compute, products, tile), samples)
+        columns = np.column_stack([roofline_columns(samples, compute, products, tile), *alone])
+        values, errors = solve(columns, samples)
         form = Roofline(**dict(zip(names, map(float, values), strict=True)), tile_tokens=tile)
         found = Fitted(form, dict(zip(names, errors, strict=True)), cost(form, samples))
         best = found if best is None or found.cost < best.cost else best

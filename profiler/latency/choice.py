@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +58,7 @@ def usable(samples: list[Sample], role: str) -> list[Sample]:
 
 
 def judge(samples: list[Sample], role: str) -> Choice:
-    """Fit both forms to a role's samples, the roofline with the staircase that errs least, if any.
+    """Fit both forms to a role's samples, the roofline with the staircase and single-token term that err least, if any.
 
     Raises
     ------
@@ -67,14 +66,19 @@ def judge(samples: list[Sample], role: str) -> Choice:
         When there are too few shapes to hold any out.
     """
     kept = usable(samples, role)
-    shapes = sorted({each.shape for each in kept}, key=lambda shape: crc32(shape.encode()))
+    shapes = list(dict.fromkeys(each.shape for each in sorted(kept, key=_size)))
     if len(shapes) < FEWEST_SHAPES:
         raise SpecsimError(f"{role}: {len(shapes)} measured shapes of pass; expected {FEWEST_SHAPES} at least to fit")
     number = {shape: place % FOLDS for place, shape in enumerate(shapes)}
     fold = np.array([number[each.shape] for each in kept])
     columns = as_columns(kept)
-    rooflines = [_judged(columns, fold, _roofline(tile)) for tile in TILES]
+    rooflines = [_judged(columns, fold, _roofline(tile, single)) for single in (False, True) for tile in TILES]
     return Choice(columns, _judged(columns, fold, fit_linear), min(rooflines, key=lambda judged: judged.score))
+
+
+def _size(sample: Sample) -> tuple[int, int, str]:
+    """Return what shapes are dealt by, so that every fold holds some of each size."""
+    return sample.batched_tokens, sample.context_tokens, sample.key
 
 
 def as_columns(samples: list[Sample]) -> Samples:
@@ -88,9 +92,10 @@ def as_columns(samples: list[Sample]) -> Samples:
     )
 
 
-def _roofline(tile: int) -> Fit:
+def _roofline(tile: int, single: bool) -> Fit:
     def fit(samples: Samples) -> Fitted:
-        return min((fit_from(samples, knee, tile) for knee in KNEES), key=lambda fitted: fitted.cost)
+        fits = (fit_from(samples, knee, tile, single=single) for knee in KNEES)
+        return min(fits, key=lambda fitted: fitted.cost)
 
     return fit
 

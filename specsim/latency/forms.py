@@ -58,7 +58,8 @@ class Roofline:
     ``tiles`` is ``batched`` rounded up to ``tile_tokens`` (1: no staircase), as a GEMM kernel pads its rows.
     Taking the larger of ``alpha * context`` (the cache read once) and ``beta * pairs`` (the scores computed)
     counts no key twice: a decode pass pays the read, a prefill chunk the products, a tree whichever is more.
-    Non-decreasing in all three arguments because no coefficient is negative.
+    Non-decreasing in all three arguments because no coefficient is negative. A pass of a single token is shorter by
+    ``single_s``, where products of a matrix and a vector have kernels of their own (0: it is not).
     """
 
     delta_s: float
@@ -68,6 +69,7 @@ class Roofline:
     alpha_s: float
     beta_s: float
     tile_tokens: int = 1
+    single_s: float = 0.0
 
     @property
     def knee_tokens(self) -> float | None:
@@ -87,6 +89,7 @@ class Roofline:
             self.alpha_s * factor,
             self.beta_s * factor,
             self.tile_tokens,
+            self.single_s * factor,
         )
 
     def seconds(self, context_tokens: float, batched_tokens: float, attention_pairs: float) -> float:
@@ -96,7 +99,8 @@ class Roofline:
         compute = self.compute_delta_s + self.compute_s * (-(-batched_tokens // tile) * tile)
         read = self.alpha_s * context_tokens
         products = self.beta_s * attention_pairs
-        return (memory if memory > compute else compute) + (read if read > products else products)
+        seconds = (memory if memory > compute else compute) + (read if read > products else products)
+        return seconds - self.single_s if batched_tokens == 1 else seconds
 
     def seconds_array(
         self, context_tokens: ArrayLike, batched_tokens: ArrayLike, attention_pairs: ArrayLike
@@ -107,7 +111,8 @@ class Roofline:
         weights = np.maximum(self.delta_s + self.gamma_s * batched, self.compute_delta_s + self.compute_s * tiles)
         read = self.alpha_s * np.asarray(context_tokens, dtype=np.float64)
         products = self.beta_s * np.asarray(attention_pairs, dtype=np.float64)
-        return np.asarray(weights + np.maximum(read, products), dtype=np.float64)
+        single = np.where(batched == 1, self.single_s, 0.0)
+        return np.asarray(weights + np.maximum(read, products) - single, dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)

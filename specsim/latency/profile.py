@@ -255,9 +255,13 @@ def _linear(node: Node) -> Linear:
 
 
 def _roofline(node: Node) -> Roofline:
-    node.only(ROOFLINE_KEYS, ("tile_tokens",))
+    node.only(ROOFLINE_KEYS, ("tile_tokens", "single_s"))
     tile = node.whole("tile_tokens", 1) if "tile_tokens" in node.values else 1
-    return Roofline(**{name: node.number(name) for name in ROOFLINE_KEYS}, tile_tokens=tile)
+    single = node.number("single_s") if "single_s" in node.values else 0.0
+    form = Roofline(**{name: node.number(name) for name in ROOFLINE_KEYS}, tile_tokens=tile, single_s=single)
+    if single and form.seconds(0, 1, 0) <= 0:
+        node.fail("single_s", "less than a pass of one token takes without it")
+    return form
 
 
 def _table(node: Node) -> Table:

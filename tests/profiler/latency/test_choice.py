@@ -9,6 +9,7 @@ from profiler.latency.choice import judge, usable
 from profiler.latency.points import Point
 from specsim.errors import SpecsimError
 from specsim.latency.forms import Linear, Roofline
+from specsim.latency.profile import profile_from_mapping
 from tests.profiler.latency.made import sample, samples_of
 
 CURVED = Roofline(0.012, 1e-6, 0.002, 7e-5, 2e-8, 2e-9)
@@ -42,6 +43,30 @@ def test_standard_errors_grow_with_the_noise():
 def test_a_staircase_is_taken_where_there_is_one(tile):
     choice = judge(samples_of(replace(CURVED, tile_tokens=tile), noise=0.002), "target")
     assert choice.roofline.fitted.form.tile_tokens == tile
+
+
+@pytest.mark.parametrize("single_s", [0.0, 0.004])
+def test_a_shorter_pass_of_one_token_is_taken_where_there_is_one(single_s):
+    choice = judge(samples_of(replace(CURVED, single_s=single_s), noise=0.002), "target")
+    assert getattr(choice.roofline.fitted.form, "single_s", None) == pytest.approx(single_s, abs=2e-4)
+    assert choice.roofline.errors["decode"].p95 < 0.02
+
+
+def test_a_pass_of_one_token_by_hand():
+    form = Roofline(0.01, 0.001, 0.0, 0.0, 0.0, 0.0, single_s=0.004)
+    assert form.seconds(0, 1, 1) == pytest.approx(0.007)
+    assert form.seconds(0, 2, 2) == pytest.approx(0.012)
+    assert form.seconds_array([0, 0], [1, 2], [1, 2]).tolist() == pytest.approx([0.007, 0.012])
+    assert form.scaled(2).seconds(0, 1, 1) == pytest.approx(0.014)
+
+
+def test_a_profile_whose_single_token_takes_no_time_is_refused():
+    forms = {"roofline": dict.fromkeys(("gamma_s", "compute_delta_s", "compute_s", "alpha_s", "beta_s"), 0.0)}
+    forms["roofline"] |= {"delta_s": 0.01, "single_s": 0.02}
+    model = {"name": "M", "kv_bytes_per_token": 1, "weights_bytes": 1, "overhead_s": 0.0, "forms": forms}
+    top = {"name": "p", "profile_version": 1, "description": "d", "hardware": "h", "gpus": 1, "memory_bytes": 100}
+    with pytest.raises(SpecsimError, match=r"p: target.forms.roofline.single_s: 0.02 is not less than a pass of one"):
+        profile_from_mapping({**top, "form": "roofline", "target": model, "draft": model}, "p")
 
 
 def test_a_held_out_shape_has_not_been_seen():
