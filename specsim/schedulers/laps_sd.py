@@ -6,13 +6,14 @@ rate is steady its time follows from a predicted output length, and it goes shor
 Deviations:
 - M, S_1, gamma, delta and n have no values in the paper; ours stand in the YAML. The length predictor is the true
   length with a stated error, hence clairvoyant; the paper's is a fine-tuned model.
-- Open in the paper: Eq. 6 as total or remaining time is `estimate`; the newly perceptible stay in their queue and sink
-  like others. The text before Eq. 6 swaps T_SSM and T_LLM, the equation is right; n is a request's own mean: drafted
-  tokens a round beside A, draft passes a round beside T_SSM. Both are n for chains, but trees may use it too.
+- Open in the paper: Eq. 6 as total or remaining time is `estimate`; a request that becomes perceptible moves to the
+  queue whose limits hold that time, its service as perceived. It gives up its seat on the way; one that gets a seat
+  when perceptible is not preempted. The text before Eq. 6 swaps T_SSM and T_LLM, the equation is right; n is a
+  request's own mean: drafted tokens a round beside A, draft passes a round beside T_SSM. Both are n for chains, but
+  trees may use it too.
 - Demotion is by the limit S_j, since S^down has no formula. Service is every pass that a request ran in, prompts
   included; in a batch each attains the whole step. A_i is settled once, and rounds without drafts do not count for it.
-- Within a queue the perceptible go first; of one kind those with a seat, then the shortest or the earliest. So only the
-  perceptible preempt within their queue, and only others.
+- Within a queue the perceptible go first, shortest first; of the others those with a seat, then the earliest.
 - Switching is free while memory lasts (`keep`), or costs recomputation (`recompute`) or moving the cache to the host
   and back (`transfer`, the paper's). Memory is not in the paper: see `queues`. LP-SJF never preempts, unless memory is
   short.
@@ -27,7 +28,7 @@ import numpy as np
 
 from specsim.forest import Forest
 from specsim.protocols import Foresight, Step, View
-from specsim.request import Floats, Ids, Ints
+from specsim.request import Bools, Floats, Ids, Ints
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.parameters import at_least
 from specsim.schedulers.parts import Batching, Rows, Speculation
@@ -48,36 +49,45 @@ class LapsQueues:
     limit_ratio: float
     estimate: Literal["remaining", "total"]
     attained_s: Floats = field(init=False, default_factory=lambda: np.zeros(0))
-    _seated: Ids = field(init=False, default_factory=lambda: NOBODY)
+    _seated: Bools = field(init=False, default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    _settled: Bools = field(init=False, default_factory=lambda: np.zeros(0, dtype=np.bool_))
 
     def __post_init__(self) -> None:
         at_least(1, queues=self.queues, limit_ratio=self.limit_ratio)
         at_least(0, first_limit_s=self.first_limit_s)
 
     def rows(self, view: View, drafting: bool) -> Rows:
-        """Return those who come first: by queue, then the perceptible, then the seated, then shortest or earliest."""
+        """Return those who come first; who gets a seat when it is perceptible keeps it."""
         if not len(self.attained_s):
             self.attained_s = with_rows(self.attained_s, view)
             self.acceptance.start(len(view.arrival_s))
+            self._seated, self._settled = self._marked(NOBODY), self._marked(NOBODY)
         ids = live(view)
         fresh = (self.attained_s[ids] == 0) & np.isnan(self.acceptance.rate[ids])
         near = within_reach(ids, fresh, self.seats.max_requests)
         seated = self.seats.seat(view, self.order(view, near), drafting)
-        self._seated = seated.requests
+        steady = ~np.isnan(self.acceptance.rate[seated.requests])
+        self._seated, self._settled = self._marked(seated.requests), self._marked(seated.requests[steady])
         return self.seats.running(view, seated)
 
     def order(self, view: View, ids: Ids) -> Ids:
-        """Return `ids` (n,) in the order of Algorithm 1."""
+        """Return `ids` (n,) in the order of Algorithm 1: those not preempted, then by queue, perceptible, shortest."""
         unsteady = np.isnan(self.acceptance.rate[ids])
-        key = ids.astype(np.float64)
+        place, service_s = ids.astype(np.float64), self.attained_s[ids]
         if not unsteady.all():
-            key[~unsteady] = self.service_s(view, ids[~unsteady])
-        return ids[np.lexsort((key, ~np.isin(ids, self._seated), unsteady, self.level(ids)))]
+            place[~unsteady] = service_s[~unsteady] = self.service_s(view, ids[~unsteady])
+        paused = unsteady & ~self._seated[ids]
+        return ids[np.lexsort((place, paused, unsteady, self.level(service_s), ~self._settled[ids]))]
 
-    def level(self, ids: Ids) -> Ints:
-        """Return the queue of each request, (n,), 0 the first: nobody has attained more than its limit."""
+    def level(self, service_s: Floats) -> Ints:
+        """Return the queues, (n,), 0 the first, of so much service, attained or perceived: none exceeds its limit."""
         limits = queue_limits(self.queues, self.first_limit_s, self.limit_ratio)
-        return np.searchsorted(limits, self.attained_s[ids], side="left")
+        return np.searchsorted(limits, service_s, side="left")
+
+    def _marked(self, ids: Ids) -> Bools:
+        marks = np.zeros(len(self.attained_s), dtype=np.bool_)
+        marks[ids] = True
+        return marks
 
     def service_s(self, view: View, ids: Ids) -> Floats:
         """Return the believed seconds of perceptible requests alone on the server, (n,): Eq. 6; at least a token's."""

@@ -75,6 +75,10 @@ class Seats:
         order = begun_first(view, order)
         head = order[: self.max_requests]
         decodes = decoding(view, head)
+        # Where everybody decodes and surely fits, nobody yields: most steps.
+        n, lacking = len(order), int(np.add.reduce(view.draft_pending(head))) if drafting else 0
+        if n == len(head) and decodes.all() and view.surely_fits(n, n, lacking):
+            return Seated(head, np.ones(n, dtype=np.int64), NOBODY)
         budget = int(np.count_nonzero(decodes)) + self.prefill_tokens
         sizes = whole_endings(view, head, chunk_sizes(view.pending(head), decodes, budget))
         held = view.held_bytes(order)

@@ -108,9 +108,8 @@ def queues_of(
 
 def test_limits_grow_by_m_and_a_request_sinks_above_its_limit_only() -> None:
     """S_1 = 0.1 s, M = 2, K = 4: 0.1, 0.2, 0.4 s, and the last queue has none."""
-    part = queues_of()
-    part.attained_s = np.array([0.0, 0.1, 0.1001, 0.2, 0.2001, 0.4, 0.4001, 1e6])
-    assert part.level(np.arange(8)).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    service_s = np.array([0.0, 0.1, 0.1001, 0.2, 0.2001, 0.4, 0.4001, 1e6])
+    assert queues_of().level(service_s).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
 def test_demotion_after_a_round_lets_the_newcomer_run() -> None:
@@ -124,16 +123,37 @@ def test_demotion_after_a_round_lets_the_newcomer_run() -> None:
 
 
 def test_the_order_of_algorithm_1() -> None:
-    """By queue; the perceptible, shortest first; the others, first come; of either kind those with a seat in front."""
+    """By queue; the perceptible, shortest first; the others, first come; of those the one with a seat in front.
+
+    A token is believed to take 20 ms: up to 4 lie in the first queue, of 0.1 s, and 30 in the last.
+    """
     _, view = ledger_and_view(requests([0.0] * 7, [4] * 7, [30] * 7))
     part = queues_of()
     part.acceptance.start(7)
-    part.attained_s = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.15, 0.15])
-    part.acceptance.totals[:] = np.array([1, 4, 4, 0])[:, None]
+    part.attained_s = np.array([0.0, 0.0, 9.0, 9.0, 0.0, 0.15, 9.0])
+    part.acceptance.totals[:] = np.array([1, 0, 0, 0])[:, None]
     part.acceptance.rate[[2, 3, 6]] = 0.5
-    lengths = np.array([9, 9, 20, 10, 9, 9, 1])
+    part.lengths.foresee(Known(np.array([9, 9, 4, 3, 9, 9, 30])))
+    part._seated = part._settled = np.zeros(7, dtype=np.bool_)
+    assert part.order(view, np.arange(7)).tolist() == [3, 2, 0, 1, 4, 5, 6]
+    part._seated, part._settled = np.isin(np.arange(7), [2, 4, 5]), np.zeros(7, dtype=np.bool_)
+    assert part.order(view, np.arange(7)).tolist() == [3, 2, 4, 0, 1, 5, 6], "a seat counts among the others only"
+    part._settled[6] = True
+    assert part.order(view, np.arange(7)).tolist() == [6, 3, 2, 4, 0, 1, 5], "whoever is not preempted stays in front"
 
-    part.lengths.foresee(Known(lengths))
-    assert part.order(view, np.arange(7)).tolist() == [3, 2, 0, 1, 4, 6, 5]
-    part._seated = np.array([2, 4, 5])
-    assert part.order(view, np.arange(7)).tolist() == [2, 3, 4, 0, 1, 6, 5]
+
+def test_the_perceptible_move_to_the_queue_of_their_time_and_then_run_to_their_end() -> None:
+    """0 is found to be long after its first token and makes room; once it has a seat again, an arrival waits."""
+    scheduler = laps(queues=2)
+    scheduler.foresee(Known([30, 30, 30]))
+    hand = Hand(scheduler, requests([0.0] * 3, [4] * 3, [30] * 3))
+    hand.ledger.waiting.remove(2)
+    ran = []
+    for round_ in range(8):
+        ran.append(int(hand.begin().requests[0]))
+        hand.emit([1])
+        if round_ == 0:
+            scheduler.acceptance.totals[:, 0], scheduler.acceptance.rate[0] = (1, 0, 0, 0), 0.5
+        if round_ == 5:
+            hand.ledger.waiting.add(2)
+    assert ran == [0, 1, 1, 1, 0, 0, 0, 0], "1 is above its limit when 0 gets its seat back"
