@@ -15,7 +15,7 @@ from specsim.errors import SpecsimError
 FOLDS = 5
 FEWEST_SHAPES = 8
 TILES = (1, 8, 16, 32, 64, 128)
-KNEES = (2, 4, 8, 16, 32, 64, 128, 256, 512)
+KNEES = (2, 8, 32, 96, 192, 384)
 Fit = Callable[[Samples], Fitted]
 
 

@@ -69,6 +69,7 @@ def test_flex_with_a_tree_mask_is_sdpa_with_an_additive_one(work, share, page):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("page", [16, 128])
 def test_compiled_flex_visits_the_blocks_it_must(page):
     """Compiled, the kernel reads the block tables that the plain one ignores: whole context pages, then the rest."""
