@@ -57,14 +57,14 @@ class Bench:
     gpus: int = 1
 
     def samples(self, point: Point, modes: tuple[str, ...]) -> Iterator[Sample]:
-        """Measure a point; one that does not fit the memory yields samples that say so."""
+        """Measure a point; one without memory, or whose kernel does not compile, yields samples that say so."""
         work = point.work()
         size = captured_size(work.batched_tokens) if self.timer.captures else work.batched_tokens
         try:
             ready = self._rotation(point, work, size)
             prepare_s = self.timer.host(lambda: self._inputs(point, work, size, 0))
             sample_s = self._sampling_s(ready[0])
-        except (torch.OutOfMemoryError, MemoryError, SpecsimError) as error:
+        except (RuntimeError, MemoryError, SpecsimError) as error:
             reason = _reason(error)
             _forget()
             yield from (self._sample(point, work, size, mode, reason) for mode in modes)
@@ -72,7 +72,7 @@ class Bench:
         for mode in modes:
             try:
                 timing = self._timing(mode, ready)
-            except (torch.OutOfMemoryError, MemoryError) as error:
+            except (RuntimeError, MemoryError) as error:
                 reason = _reason(error)
                 _forget()
                 yield self._sample(point, work, size, mode, reason)
@@ -150,8 +150,15 @@ class Bench:
         )
 
 
-def _reason(error: BaseException) -> str:
-    return "no room in the cache" if isinstance(error, SpecsimError) else "out of memory"
+def _reason(error: Exception) -> str:
+    """Return why a point is skipped; an error that would befall every point is raised again."""
+    if isinstance(error, SpecsimError):
+        return "no room in the cache"
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return "out of memory"
+    if any(kind.__name__ == "TorchDynamoException" for kind in type(error).__mro__):
+        return "its kernel does not compile"
+    raise error
 
 
 def _forget() -> None:

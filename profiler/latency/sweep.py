@@ -6,6 +6,7 @@ import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -84,7 +85,7 @@ def build(subject: Subject, gpus: int, setting: Setting) -> tuple[PreTrainedMode
     from profiler.models import load_model
 
     model = load_model(subject.name, device=str(setting.device), dtype=str(setting.dtype).removeprefix("torch."))
-    whole = shape_of(model, subject.name)
+    whole = shape_of(model, Path(subject.name).name if Path(subject.name).exists() else subject.name)
     return model, whole, whole
 
 

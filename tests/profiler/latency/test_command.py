@@ -107,6 +107,7 @@ def test_weights_from_a_folder(tmp_path):
     pair = ["--target", tmp_path / "tiny", "--draft", tmp_path / "tiny"]
     assert profile_latency(*pair, "--grid", tmp_path / "grid.yaml", "--out", tmp_path / "m.yaml") == 0
     profile = load_profile(tmp_path / "m.yaml")
+    assert profile.target.name == "tiny"
     assert profile.target.weights_bytes == 4 * TINY_LLAMA.parameters
     assert profile.target.kv_bytes_per_token == 2 * 2 * 2 * 16 * 4
 

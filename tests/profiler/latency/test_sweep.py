@@ -22,9 +22,10 @@ TINY = {role: Subject("tiny-llama", random=True) for role in ("target", "draft")
 class CountingTimer:
     """Runs each pass once and says it took a second; fails, or lets time pass, where it is told to."""
 
-    def __init__(self, captures=False, fail_at=(), after_each=lambda: None):
+    def __init__(self, captures=False, fail_at=(), failure=torch.OutOfMemoryError, after_each=lambda: None):
         self.captures = captures
         self.fail_at = fail_at
+        self.failure = failure
         self.after_each = after_each
         self.calls = []
 
@@ -38,7 +39,7 @@ class CountingTimer:
         self.calls.append(mode)
         self.after_each()
         if len(self.calls) - 1 in self.fail_at:
-            raise torch.OutOfMemoryError
+            raise self.failure
         rotate(0)
         run()
         return Timing(1.0, 1.0, 0.0, 1, 0.25 if mode == "eager" else None)
@@ -113,6 +114,17 @@ def test_a_point_out_of_memory_is_skipped_and_listed(tmp_path):
     skipped = [each for each in read_samples(tmp_path / "s.parquet")[1] if each.status != "ok"]
     assert [each.status for each in skipped] == ["out of memory"] * 2
     assert all(each.median_s != each.median_s for each in skipped)
+
+
+def test_a_point_whose_kernel_does_not_compile_is_skipped(tmp_path):
+    from torch._dynamo.exc import TorchDynamoException
+
+    class CompilerError(TorchDynamoException):
+        pass
+
+    assert sweep(tmp_path / "s.parquet", CountingTimer(fail_at=(3,), failure=CompilerError)).run()
+    statuses = [each.status for each in read_samples(tmp_path / "s.parquet")[1]]
+    assert [each for each in statuses if each != "ok"] == ["its kernel does not compile"]
 
 
 def test_a_point_without_room_in_the_cache_is_skipped(tmp_path, monkeypatch):
