@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import itertools
+import math
 from types import SimpleNamespace
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from profiler.latency.hardware import Ceilings, ceilings, hardware  # noqa: E402
+from profiler.latency.hardware import Ceilings, Clocks, ceilings, hardware  # noqa: E402
 from profiler.latency.timers import CudaTimer, Effort, HostTimer, Timing  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -158,3 +159,43 @@ def test_ceilings_and_facts_of_this_machine():
     about = hardware(torch.device("cpu"))
     assert about.name.endswith("threads")
     assert about.memory_bytes > 2**28
+
+
+def answering(monkeypatch, answers):
+    """Make nvidia-smi answer queries; return the list of what it was asked."""
+    asked = []
+
+    def run(command, **_):
+        query = command[1].removeprefix("--query-gpu=")
+        asked.append(query)
+        assert command[-1] == "--id=1"
+        return SimpleNamespace(stdout=answers[query])
+
+    monkeypatch.setattr("subprocess.run", run)
+    return asked
+
+
+def test_facts_of_a_gpu_come_from_torch_and_the_driver(monkeypatch):
+    answering(monkeypatch, {"driver_version": "580.1\n"})
+    about = SimpleNamespace(name="Card", total_memory=80 * 2**30, L2_cache_size=50 * 2**20)
+    monkeypatch.setattr("torch.cuda.get_device_properties", lambda device: about)
+    found = hardware(torch.device("cuda:1"))
+    assert (found.name, found.memory_bytes, found.cache_bytes) == ("Card", 80 * 2**30, 50 * 2**20)
+    assert found.driver == "580.1"
+
+
+def test_clocks_are_asked_for_now_and_then(monkeypatch):
+    asked = answering(monkeypatch, {"clocks.sm,clocks.mem": "1980, 3201\n"})
+    times = iter([10.0, 10.0, 11.0, 16.0, 16.0])
+    clocks = Clocks(torch.device("cuda:1"), lambda: next(times))
+    assert [clocks.read() for _ in range(3)] == [(1980.0, 3201.0)] * 3
+    assert len(asked) == 2
+
+
+def test_clocks_that_cannot_be_read_are_nan(monkeypatch):
+    def missing(*_, **__):
+        raise FileNotFoundError
+
+    monkeypatch.setattr("subprocess.run", missing)
+    assert all(math.isnan(each) for each in Clocks(torch.device("cuda")).read())
+    assert all(math.isnan(each) for each in Clocks(torch.device("cpu")).read())
