@@ -135,9 +135,11 @@ class CudaTimer:
         for turn in range(WARM_UPS):
             rotate(turn)
             graph.replay()
-        timing = self._timed_in_line(graph.replay, rotate, effort)
-        graph.reset()
-        return timing
+        try:
+            return self._timed_in_line(graph.replay, rotate, effort)
+        finally:  # A graph's memory is its own: what the next one needs must be free again.
+            graph.reset()
+            self._cuda.empty_cache()
 
     def host(self, run: Run, runs: int = FEWEST) -> float:
         """Return the median wall seconds, the device idle before and after."""

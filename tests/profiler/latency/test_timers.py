@@ -95,6 +95,9 @@ class FakeCuda:
         self.host.now = max(self.host.now, self.device)
         self.log.append("wait")
 
+    def empty_cache(self):
+        self.log.append("emptied")
+
     def Stream(self):  # noqa: N802
         return SimpleNamespace(wait_stream=lambda _: None)
 
@@ -139,7 +142,7 @@ def test_replays_stand_in_line_so_that_only_the_device_counts():
     assert timing.median_s == pytest.approx(2.0)
     assert timing.host_s is None
     assert timing.runs == 10
-    assert cuda.log[-1] == "reset"
+    assert cuda.log[-2:] == ["reset", "emptied"]
     assert cuda.log.count("run") == 4
 
 
