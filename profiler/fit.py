@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,6 +32,12 @@ class Samples:
         """1 / seconds, so that errors are relative, with every kind of pass as heavy as any other."""
         _, kind, count = np.unique(self.kinds, return_inverse=True, return_counts=True)
         return np.asarray(1.0 / (self.seconds * np.sqrt(count[kind])))
+
+
+EXTRA: dict[str, Callable[[Samples], Floats]] = {
+    "single_s": lambda samples: -(samples.batched == 1).astype(np.float64),
+    "pair_s": lambda samples: samples.pairs,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,21 +101,21 @@ def fit_roofline(samples: Samples) -> Fitted:
     return best if best.cost < (1 - STAIRCASE_GAIN) * smooth.cost else smooth
 
 
-def fit_from(samples: Samples, knee: float, tile: int, *, single: bool = False) -> Fitted:
+def fit_from(samples: Samples, knee: float, tile: int, extra: tuple[str, ...] = ()) -> Fitted:
     """Alternate between naming each sample's slower side and solving for the coefficients.
 
-    With `single` a pass of one token may be shorter than the line.
+    `extra` are optional coefficients to be fitted too, of `EXTRA`.
 
     Given the sides the form is linear, so a fixed point is a stationary point of the true cost; the best
     round is kept because the alternation may cycle.
     """
-    names = ("delta_s", "gamma_s", "compute_delta_s", "compute_s", "alpha_s", "beta_s") + ("single_s",) * single
-    alone = [-(samples.batched == 1).astype(np.float64)] * single
+    names = ("delta_s", "gamma_s", "compute_delta_s", "compute_s", "alpha_s", "beta_s", *extra)
+    added = [EXTRA[name](samples) for name in extra]
     compute = samples.batched > knee
     products = samples.pairs > 16 * samples.context
     best: Fitted | None = None
     for _ in range(ROUNDS):
-        columns = np.column_stack([roofline_columns(samples, compute, products, tile), *alone])
+        columns = np.column_stack([roofline_columns(samples, compute, products, tile), *added])
         values, errors = solve(columns, samples)
         form = Roofline(**dict(zip(names, map(float, values), strict=True)), tile_tokens=tile)
         found = Fitted(form, dict(zip(names, errors, strict=True)), cost(form, samples))

@@ -14,7 +14,8 @@ from specsim.errors import SpecsimError
 
 FOLDS = 5
 FEWEST_SHAPES = 8
-TILES = (1, 8, 16, 32, 64, 128)
+TILES = (8, 16, 32, 64, 128)
+TERMS: tuple[tuple[str, ...], ...] = ((), ("single_s",), ("pair_s",), ("single_s", "pair_s"))
 KNEES = (2, 8, 32, 96, 192, 384)
 Fit = Callable[[Samples], Fitted]
 
@@ -58,7 +59,7 @@ def usable(samples: list[Sample], role: str) -> list[Sample]:
 
 
 def judge(samples: list[Sample], role: str) -> Choice:
-    """Fit both forms to a role's samples, the roofline with the staircase and single-token term that err least, if any.
+    """Fit both forms to a role's samples, the roofline with the optional terms, then the staircase, that err least.
 
     Raises
     ------
@@ -72,7 +73,9 @@ def judge(samples: list[Sample], role: str) -> Choice:
     number = {shape: place % FOLDS for place, shape in enumerate(shapes)}
     fold = np.array([number[each.shape] for each in kept])
     columns = as_columns(kept)
-    rooflines = [_judged(columns, fold, _roofline(tile, single)) for single in (False, True) for tile in TILES]
+    by_terms = {extra: _judged(columns, fold, _roofline(1, extra)) for extra in TERMS}
+    extra = min(by_terms, key=lambda terms: by_terms[terms].score)
+    rooflines = [by_terms[extra], *(_judged(columns, fold, _roofline(tile, extra)) for tile in TILES)]
     return Choice(columns, _judged(columns, fold, fit_linear), min(rooflines, key=lambda judged: judged.score))
 
 
@@ -92,9 +95,9 @@ def as_columns(samples: list[Sample]) -> Samples:
     )
 
 
-def _roofline(tile: int, single: bool) -> Fit:
+def _roofline(tile: int, extra: tuple[str, ...]) -> Fit:
     def fit(samples: Samples) -> Fitted:
-        fits = (fit_from(samples, knee, tile, single=single) for knee in KNEES)
+        fits = (fit_from(samples, knee, tile, extra) for knee in KNEES)
         return min(fits, key=lambda fitted: fitted.cost)
 
     return fit

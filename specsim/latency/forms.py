@@ -59,7 +59,8 @@ class Roofline:
     Taking the larger of ``alpha * context`` (the cache read once) and ``beta * pairs`` (the scores computed)
     counts no key twice: a decode pass pays the read, a prefill chunk the products, a tree whichever is more.
     Non-decreasing in all three arguments because no coefficient is negative. A pass of a single token is shorter by
-    ``single_s``, where products of a matrix and a vector have kernels of their own (0: it is not).
+    ``single_s``, where products of a matrix and a vector have kernels of their own (0: it is not). ``pair_s`` is what
+    a pair costs on top, where reading the cache does not hide behind the products (0: it does).
     """
 
     delta_s: float
@@ -70,6 +71,7 @@ class Roofline:
     beta_s: float
     tile_tokens: int = 1
     single_s: float = 0.0
+    pair_s: float = 0.0
 
     @property
     def knee_tokens(self) -> float | None:
@@ -90,6 +92,7 @@ class Roofline:
             self.beta_s * factor,
             self.tile_tokens,
             self.single_s * factor,
+            self.pair_s * factor,
         )
 
     def seconds(self, context_tokens: float, batched_tokens: float, attention_pairs: float) -> float:
@@ -100,6 +103,7 @@ class Roofline:
         read = self.alpha_s * context_tokens
         products = self.beta_s * attention_pairs
         seconds = (memory if memory > compute else compute) + (read if read > products else products)
+        seconds += self.pair_s * attention_pairs
         return seconds - self.single_s if batched_tokens == 1 else seconds
 
     def seconds_array(
@@ -110,9 +114,9 @@ class Roofline:
         tiles = -(-batched // self.tile_tokens) * self.tile_tokens
         weights = np.maximum(self.delta_s + self.gamma_s * batched, self.compute_delta_s + self.compute_s * tiles)
         read = self.alpha_s * np.asarray(context_tokens, dtype=np.float64)
-        products = self.beta_s * np.asarray(attention_pairs, dtype=np.float64)
-        single = np.where(batched == 1, self.single_s, 0.0)
-        return np.asarray(weights + np.maximum(read, products) - single, dtype=np.float64)
+        pairs = np.asarray(attention_pairs, dtype=np.float64)
+        seconds = weights + np.maximum(read, self.beta_s * pairs) + self.pair_s * pairs
+        return np.asarray(seconds - np.where(batched == 1, self.single_s, 0.0), dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ MODEL_KEYS = ("name", "kv_bytes_per_token", "weights_bytes", "overhead_s", "form
 MODEL_OPTIONS = ("standard_errors", "valid", "held_out_error", "launch_s")
 LINEAR_KEYS = ("alpha_s", "gamma_s", "delta_s")
 ROOFLINE_KEYS = ("delta_s", "gamma_s", "compute_delta_s", "compute_s", "alpha_s", "beta_s")
+ROOFLINE_OPTIONS = ("single_s", "pair_s")
 TABLE_KEYS = ("batched_tokens", "seconds_at", "floor_s")
 
 
@@ -255,11 +256,11 @@ def _linear(node: Node) -> Linear:
 
 
 def _roofline(node: Node) -> Roofline:
-    node.only(ROOFLINE_KEYS, ("tile_tokens", "single_s"))
+    node.only(ROOFLINE_KEYS, ("tile_tokens", *ROOFLINE_OPTIONS))
     tile = node.whole("tile_tokens", 1) if "tile_tokens" in node.values else 1
-    single = node.number("single_s") if "single_s" in node.values else 0.0
-    form = Roofline(**{name: node.number(name) for name in ROOFLINE_KEYS}, tile_tokens=tile, single_s=single)
-    if single and form.seconds(0, 1, 0) <= 0:
+    given = [*ROOFLINE_KEYS, *(name for name in ROOFLINE_OPTIONS if name in node.values)]
+    form = Roofline(**{name: node.number(name) for name in given}, tile_tokens=tile)
+    if form.single_s and form.seconds(0, 1, 0) <= 0:
         node.fail("single_s", "less than a pass of one token takes without it")
     return form
 

@@ -52,6 +52,20 @@ def test_a_shorter_pass_of_one_token_is_taken_where_there_is_one(single_s):
     assert choice.roofline.errors["decode"].p95 < 0.02
 
 
+@pytest.mark.parametrize("pair_s", [0.0, 3e-9])
+def test_pairs_that_cost_on_top_are_found_where_they_do(pair_s):
+    choice = judge(samples_of(replace(CURVED, pair_s=pair_s, beta_s=1e-9), noise=0.002), "target")
+    assert getattr(choice.roofline.fitted.form, "pair_s", None) == pytest.approx(pair_s, abs=3e-10)
+    assert choice.roofline.errors["verify"].p95 < 0.02
+
+
+def test_a_pair_on_top_by_hand():
+    form = Roofline(0.01, 0.0, 0.0, 0.0, 1e-6, 1e-7, pair_s=1e-5)
+    assert form.seconds(100, 2, 202) == pytest.approx(0.01 + 1e-4 + 2.02e-3)
+    assert form.seconds_array([100], [2], [202]).tolist() == pytest.approx([0.01 + 1e-4 + 2.02e-3])
+    assert form.scaled(3).seconds(100, 2, 202) == pytest.approx(3 * (0.01 + 1e-4 + 2.02e-3))
+
+
 def test_a_pass_of_one_token_by_hand():
     form = Roofline(0.01, 0.001, 0.0, 0.0, 0.0, 0.0, single_s=0.004)
     assert form.seconds(0, 1, 1) == pytest.approx(0.007)
