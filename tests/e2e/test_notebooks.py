@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from specsim.config import names
+
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
@@ -42,6 +44,11 @@ def test_it_is_committed_without_outputs_and_defines_nothing(notebook: Path) -> 
         plain = "\n".join(line for line in source.splitlines() if not line.startswith("%"))
         kinds = {type(node) for node in ast.walk(ast.parse(plain))}
         assert not kinds & {ast.FunctionDef, ast.ClassDef, ast.Lambda}
+
+
+def test_the_comparison_holds_every_scheduler() -> None:
+    (line,) = [line for line in cells(NOTEBOOKS[0], "markdown")[0].splitlines() if line.startswith("$ S=")]
+    assert line.removeprefix("$ S=").split(",") == names("scheduler")
 
 
 @pytest.mark.slow
