@@ -27,6 +27,7 @@ def test_a_measured_profile_names_its_samples_hardware_versions_and_date(name):
             assert 0 < error["median"] <= error["p95"] <= error["worst"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MEASURED)
 def test_it_is_what_a_fit_of_its_samples_gives(name):
     written = load_profile(shipped("conf") / "profile" / f"{name}.yaml")
