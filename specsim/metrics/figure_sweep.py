@@ -24,6 +24,8 @@ MARKERS = "osD^vPX<>*hdp8"
 def curves(table: DataFrame, x: str, measure: str) -> Figure:
     """Return the means of a measure over seeds against setting `x`, with 95% intervals, for every class and scheduler.
 
+    Intervals end at what the measure can be; schedulers stand side by side where they meet.
+
     Parameters
     ----------
     table : rows of `specsim.metrics.sweeps.read_sweep`.
@@ -36,13 +38,17 @@ def curves(table: DataFrame, x: str, measure: str) -> Figure:
     with style():
         figure = new_figure(2.5 + 0.22 * -(-len(schedulers) // 4))
         panels = figure.subplots(1, len(classes), sharey=measure == "slo_attainment", squeeze=False)[0]
+        at = sorted(set(means[x]))
+        nudge = 0.02 * (at[-1] - at[0]) / max(len(schedulers) - 1, 1)
         for axes, name in zip(panels, classes, strict=True):
             for place, scheduler in enumerate(schedulers):
                 line = means[(means["slo_class"] == name) & (means["scheduler"] == scheduler)]
+                middle, reach = scale * line["mean"], scale * line["half_width"].fillna(0.0)
+                above = (scale - middle).clip(upper=reach) if measure == "slo_attainment" else reach
                 axes.errorbar(
-                    line[x],
-                    scale * line["mean"],
-                    yerr=scale * line["half_width"].fillna(0.0),
+                    line[x] + nudge * (place - (len(schedulers) - 1) / 2),
+                    middle,
+                    yerr=[reach.clip(upper=middle), above],
                     color=PALETTE[place % len(PALETTE)],
                     linestyle=DASHES[place // len(PALETTE) % len(DASHES)],
                     marker=MARKERS[place % len(MARKERS)],
@@ -51,6 +57,7 @@ def curves(table: DataFrame, x: str, measure: str) -> Figure:
                     capsize=2,
                     label=scheduler,
                 )
+            axes.set_xticks(at)
             axes.set_title(name)
             axes.set_xlabel(LABELS[x])
             axes.set_ylim(bottom=0)
