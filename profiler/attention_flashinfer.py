@@ -28,19 +28,24 @@ class Ragged:
 
 
 class FlashInferPlan:
-    """One planned wrapper; planning again is how it takes over another pass's pages."""
+    """One planned wrapper; planning again is how it takes over another pass's pages.
 
-    def __init__(self, owner: FlashInfer, wrapper: Any, ragged: Ragged, size: int) -> None:
+    `tokens` is a number of the host's: asking the device for it would end a graph's capture.
+    """
+
+    def __init__(self, owner: FlashInfer, wrapper: Any, ragged: Ragged, tokens: int, size: int) -> None:
         self._owner = owner
         self._wrapper = wrapper
         self._ragged = ragged
+        self._tokens = tokens
         self._size = size
         owner.ready(wrapper, ragged)
 
     def __call__(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scaling: float) -> torch.Tensor:
-        """Attend; shapes as in `profiler.attention.Plan`. FlashInfer's own scale is the one models use."""
-        del scaling
-        real = query[: int(self._ragged.query_start[-1])]
+        """Attend; shapes as in `profiler.attention.Plan`. A scale other than the planned one is the queries'."""
+        real = query[: self._tokens]
+        if scaling != self._owner.scaling:
+            real = real * (scaling / self._owner.scaling)
         pages = (-1, self._owner.page_tokens, *keys.shape[1:])
         out: torch.Tensor = self._wrapper.run(real, (keys.view(pages), values.view(pages)))
         missing = self._size - len(out)
@@ -69,6 +74,7 @@ class FlashInfer:
             raise SpecsimError("attention 'flashinfer' is not installed; expected flex, or sdpa") from None
         self._make = flashinfer.BatchPrefillWithPagedKVCacheWrapper
         self.page_tokens = shape.page_tokens
+        self.scaling = shape.head_dim**-0.5
         self._shape, self._heads, self._device, self._dtype = shape, heads, device, dtype
         self._workspace = torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=device)
 
@@ -86,7 +92,7 @@ class FlashInfer:
             custom_mask_buf=torch.empty(len(ragged.mask) // 8 + work.rows + 1, dtype=torch.uint8, device=self._device),
             mask_indptr_buf=torch.empty_like(ragged.query_start),
         )
-        return FlashInferPlan(self, wrapper, ragged, size)
+        return FlashInferPlan(self, wrapper, ragged, work.batched_tokens, size)
 
     def ready(self, wrapper: Any, ragged: Ragged) -> None:
         """Plan a wrapper for a pass."""
@@ -100,6 +106,7 @@ class FlashInfer:
             self._shape.head_dim,
             self.page_tokens,
             custom_mask=ragged.mask,
+            sm_scale=self.scaling,
             q_data_type=self._dtype,
             kv_data_type=self._dtype,
         )

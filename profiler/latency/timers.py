@@ -10,10 +10,13 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from profiler.graphs import capture
+
 Run = Callable[[], object]
 Rotate = Callable[[int], object]
 FEWEST = 5
 WARM_UPS = 3
+SPIN_CYCLES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +103,8 @@ class HostTimer:
 class CudaTimer:
     """CUDA events around the pass.
 
-    A launched pass finds the device idle, so that launching shows where it is the slower; replays stand in line, so
-    that launching the graph hides behind the replay before.
+    A launched pass finds the device idle, so that launching shows where it is the slower; replays stand in line
+    behind a short spin, so that launching the graph hides even where rotating the inputs waits for the device.
 
     `cuda` is ``torch.cuda``, injected so that the order of calls is tested without a GPU.
     """
@@ -121,17 +124,13 @@ class CudaTimer:
 
     def captured(self, run: Run, rotate: Rotate, effort: Effort) -> Timing:
         """Time the replay of a pass."""
-        side = self._cuda.Stream()
-        side.wait_stream(self._cuda.current_stream())
-        with self._cuda.stream(side):
+
+        def warm_up() -> None:
             for turn in range(WARM_UPS):
                 rotate(turn)
                 run()
-        self._cuda.current_stream().wait_stream(side)
-        self._cuda.synchronize()
-        graph = self._cuda.CUDAGraph()
-        with self._cuda.graph(graph):
-            run()
+
+        graph, _ = capture(run, warm_up, self._cuda)
         for turn in range(WARM_UPS):
             rotate(turn)
             graph.replay()
@@ -176,6 +175,7 @@ class CudaTimer:
             for _ in range(min(FEWEST, effort.repeats - len(seconds))):
                 rotate(len(seconds) + len(waiting))
                 before, after = self._events()
+                self._cuda._sleep(SPIN_CYCLES)
                 before.record()
                 run()
                 after.record()

@@ -95,6 +95,9 @@ class FakeCuda:
         self.host.now = max(self.host.now, self.device)
         self.log.append("wait")
 
+    def _sleep(self, cycles):
+        self.device = max(self.device, self.host.now) + cycles / 1e6
+
     def empty_cache(self):
         self.log.append("emptied")
 
@@ -144,6 +147,12 @@ def test_replays_stand_in_line_so_that_only_the_device_counts():
     assert timing.runs == 10
     assert cuda.log[-2:] == ["reset", "emptied"]
     assert cuda.log.count("run") == 4
+
+
+def test_inputs_whose_rotation_waits_for_the_device_do_not_put_the_launch_into_the_replay():
+    cuda = FakeCuda()
+    timing = CudaTimer(cuda, cuda.host).captured(cuda.kernel(2.0, 0.5), lambda _: cuda.synchronize(), Effort(10, 1e9))
+    assert timing.median_s == pytest.approx(2.0)
 
 
 def test_host_seconds_include_the_wait_for_the_device():
