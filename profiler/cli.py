@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import NoReturn
 
 SUBCOMMANDS = {
     "latency": ("profiler.latency.command", "time passes of a model pair and write a profile"),
@@ -18,10 +20,21 @@ SUBCOMMANDS = {
 class Parser(argparse.ArgumentParser):
     """Argparse whose mistakes are one line."""
 
-    def error(self, message: str) -> None:  # type: ignore[override]
+    def error(self, message: str) -> NoReturn:
         """Say what was wrong and leave with 2."""
         sys.stderr.write(f"specsim: {message} (see {self.prog} --help)\n")
         raise SystemExit(2)
+
+
+def minutes(text: str) -> float:
+    """Return minutes, 0 or more; what is no such number is argparse's error."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text}: expected a number of minutes, 0 or more")
+    return value
 
 
 def main(argv: Sequence[str]) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from profiler.cli import minutes
 from profiler.latency.grids import read_grid, shipped
 from profiler.latency.profile_file import check_writable
 from profiler.latency.result import Places, write_profile
@@ -39,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--attention", default="auto", metavar="NAME", help="flashinfer, flex or sdpa (default: auto)")
     parser.add_argument("--grid", type=Path, metavar="FILE", help="YAML of sizes; keys left out are the default's")
     parser.add_argument("--quick", action="store_true", help="a coarse grid: a tenth of the points")
-    parser.add_argument("--minutes", type=float, metavar="X", help="stop after X minutes; run again to go on")
+    parser.add_argument("--minutes", type=minutes, metavar="X", help="stop after X minutes; run again to go on")
     parser.add_argument("--samples", type=Path, metavar="FILE", help="raw samples (default: beside --out)")
     parser.add_argument(
         "--figures", type=Path, metavar="DIR", help="folder for the figures (default: beside --samples)"

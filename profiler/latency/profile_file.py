@@ -10,6 +10,7 @@ import numpy as np
 
 from profiler.fit import Fitted
 from profiler.latency.choice import Choice, judge, usable
+from profiler.latency.sample_checks import check_apart, check_finished
 from profiler.latency.samples import Sample, check_same, read_samples
 from specsim.errors import SpecsimError
 from specsim.latency.forms import Roofline
@@ -29,12 +30,14 @@ def read_all(paths: list[Path]) -> tuple[dict[str, Any], list[Sample]]:
     Raises
     ------
     SpecsimError
-        When a file cannot be read, or is of another pair or hardware.
+        When a file cannot be read, is unfinished, is of another pair or hardware, or is given twice.
     """
     facts, samples = read_samples(paths[0])
+    check_finished(paths[0], facts)
     for path in paths[1:]:
         others, more = read_samples(path)
         check_same(path, others, facts)
+        check_apart(path, samples, more)
         samples += more
     return facts, samples
 

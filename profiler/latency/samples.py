@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from profiler.latency.sample_checks import check_numbers
 from specsim.errors import SpecsimError, beside, first_line
 
 if TYPE_CHECKING:
@@ -124,12 +125,15 @@ def check_same(path: Path, known: Mapping[str, Any], wanted: Mapping[str, Any]) 
 def _table(samples: list[Sample], facts: Mapping[str, Any]) -> pa.Table:
     import pyarrow as pa
 
+    told = {METADATA: json.dumps({"format": FORMAT, **facts}, sort_keys=True).encode()}
+    return pa.Table.from_pylist([asdict(sample) for sample in samples], schema=_schema().with_metadata(told))
+
+
+def _schema() -> pa.Schema:
+    import pyarrow as pa
+
     types = {"str": pa.string(), "int": pa.int64(), "float": pa.float64()}
-    schema = pa.schema(
-        [(each.name, types[str(each.type)]) for each in fields(Sample)],
-        metadata={METADATA: json.dumps({"format": FORMAT, **facts}, sort_keys=True).encode()},
-    )
-    return pa.Table.from_pylist([asdict(sample) for sample in samples], schema=schema)
+    return pa.schema([(each.name, types[str(each.type)]) for each in fields(Sample)])
 
 
 def read_samples(path: Path) -> tuple[dict[str, Any], list[Sample]]:
@@ -138,7 +142,7 @@ def read_samples(path: Path) -> tuple[dict[str, Any], list[Sample]]:
     Raises
     ------
     SpecsimError
-        When the file is missing, no Parquet, or not of this kind.
+        When the file is missing, no Parquet, not of this kind, or holds a measured point without its numbers.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -150,10 +154,15 @@ def read_samples(path: Path) -> tuple[dict[str, Any], list[Sample]]:
     except (OSError, pa.ArrowInvalid) as error:
         raise SpecsimError(f"{path}: cannot be read as Parquet: {first_line(error)}") from None
     metadata = (table.schema.metadata or {}).get(METADATA)
-    names = [each.name for each in fields(Sample)]
-    if metadata is None or table.schema.names != names:
+    if metadata is None or not table.schema.remove_metadata().equals(_schema()):
         raise SpecsimError(f"{path}: holds no latency samples; expected a file of `specsim profile latency`")
-    facts = json.loads(metadata)
-    if facts.pop("format", None) != FORMAT:
+    try:
+        facts = json.loads(metadata)
+    except ValueError as error:
+        raise SpecsimError(f"{path}: metadata is not JSON: {first_line(error)}") from None
+    if not isinstance(facts, dict) or facts.pop("format", None) != FORMAT:
         raise SpecsimError(f"{path}: samples of another version of specsim; expected format {FORMAT}")
-    return facts, [Sample(**row) for row in table.to_pylist()]
+    samples = [Sample(**row) for row in table.to_pylist()]
+    for number, sample in enumerate(samples):
+        check_numbers(f"{path}: row {number}", sample)
+    return facts, samples

@@ -7,9 +7,9 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from profiler.cli import Parser
+from profiler.cli import Parser, minutes
 from profiler.latency import command
 from specsim.errors import SpecsimError, beside, first_line, nearest
 from specsim.paths import shipped
@@ -21,7 +21,7 @@ OPTIONS = ("target", "draft", "random_weights", "tp", "link", "device", "dtype",
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command's options."""
     parser.add_argument("suite", metavar="NAME", help="`gpu`, or a YAML file with a list of pairs")
-    parser.add_argument("--minutes", type=float, metavar="X", help="stop after X minutes; run again to go on")
+    parser.add_argument("--minutes", type=minutes, metavar="X", help="stop after X minutes; run again to go on")
     parser.add_argument("--quick", action="store_true", help="a coarse grid")
     parser.add_argument(
         "--out", type=Path, default=Path("results/profiles"), metavar="DIR", help="default: %(default)s"
@@ -54,15 +54,26 @@ def _is_done(profile: Path) -> bool:
     return profile.is_file() and samples.is_file() and profile.stat().st_mtime_ns >= samples.stat().st_mtime_ns
 
 
+class _PairParser(Parser):
+    """A pair's mistakes are its own: they do not end the suite."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise SpecsimError."""
+        raise SpecsimError(message)
+
+
 def _profiled(name: str, words: list[str]) -> int:
-    """Profile one pair; what goes wrong with it is said, and does not stop the others."""
-    parser = Parser(prog=name)
+    """Profile one pair; what goes wrong with it, whatever it is, is said and does not stop the others."""
+    parser = _PairParser(prog=name)
     command.add_arguments(parser)
     try:
         return command.run(parser.parse_args(words))
     except SpecsimError as error:
-        sys.stderr.write(f"specsim: {name}: {error}\n")
-        return FAILED
+        said = str(error)
+    except Exception as error:  # Kernels, drivers and models of many origins raise anything; the next pair may do.
+        said = f"{type(error).__name__}: {first_line(error)}"
+    sys.stderr.write(f"specsim: {name}: {said}\n")
+    return FAILED
 
 
 def _path(suite: str) -> Path:
@@ -94,7 +105,15 @@ def read_pairs(path: Path) -> dict[str, list[str]]:
     pairs = values.get("pairs") if isinstance(values, Mapping) else None
     if not isinstance(pairs, list) or not pairs:
         raise SpecsimError(f"{path}: pairs: expected a list of pairs, each with a name")
-    return dict(_words(path, number, pair) for number, pair in enumerate(pairs))
+    named: dict[str, list[str]] = {}
+    for number, pair in enumerate(pairs):
+        name, words = _words(path, number, pair)
+        if name in named:
+            raise SpecsimError(
+                f"{path}: pairs[{number}].name: {name!r} a second time; expected a name for each profile"
+            )
+        named[name] = words
+    return named
 
 
 def _words(path: Path, number: int, pair: Any) -> tuple[str, list[str]]:

@@ -1,0 +1,65 @@
+"""A suite's pairs: what is wrong with one is said of it, and the others run."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from profiler.latency import command
+from specsim.cli import main
+
+
+def suite(tmp_path, *pairs):
+    path = tmp_path / "suite.yaml"
+    path.write_text(yaml.safe_dump({"pairs": list(pairs)}))
+    return ["profile", "suite", str(path), "--out", str(tmp_path)]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"device": "gpu"}, "specsim: bad: argument --device: invalid choice: 'gpu'"),
+        ({"tp": "x"}, "specsim: bad: argument --tp: invalid int value: 'x'"),
+        ({"tp": None}, "specsim: bad: argument --tp: invalid int value: 'None'"),
+    ],
+)
+def test_a_pair_of_wrong_words_is_named_and_passed_over(tmp_path, capsys, monkeypatch, wrong, told):
+    done = []
+    monkeypatch.setattr(command, "run", lambda arguments: done.append(arguments.out.stem) or 0)
+    words = suite(tmp_path, {"name": "one"}, {"name": "bad", **wrong}, {"name": "two"})
+    assert main(words) == 2
+    assert done == ["one", "two"]
+    err = capsys.readouterr().err
+    assert told in err
+    assert err.count("\n") == 1
+
+
+def test_a_pair_that_breaks_is_named_and_passed_over(tmp_path, capsys, monkeypatch):
+    done = []
+
+    def run(arguments):
+        if arguments.out.stem == "bad":
+            raise RuntimeError("CUDA error: an illegal\nmemory access")
+        done.append(arguments.out.stem)
+        return 0
+
+    monkeypatch.setattr(command, "run", run)
+    assert main(suite(tmp_path, {"name": "bad"}, {"name": "good"})) == 2
+    assert done == ["good"]
+    assert capsys.readouterr().err == "specsim: bad: RuntimeError: CUDA error: an illegal memory access\n"
+
+
+def test_two_pairs_of_one_name(tmp_path, capsys):
+    assert main(suite(tmp_path, {"name": "a"}, {"name": "a", "tp": 2})) == 2
+    assert "pairs[1].name: 'a' a second time; expected a name for each profile" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("minutes", ["nan", "-1", "inf", "soon"])
+@pytest.mark.parametrize("words", [["suite", "gpu"], ["latency", "--out", "x.yaml"]])
+def test_minutes_that_are_none(capsys, words, minutes):
+    with pytest.raises(SystemExit) as left:
+        main(["profile", *words, "--minutes", minutes])
+    assert left.value.code == 2
+    err = capsys.readouterr().err
+    assert f"argument --minutes: {minutes}: expected a number of minutes, 0 or more" in err
+    assert err.count("\n") == 1
