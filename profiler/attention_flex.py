@@ -1,8 +1,8 @@
 """FlexAttention with a tree mask over pages: one compiled kernel for queries of all trees of all requests.
 
-Rows stand along the batch dimension and share one pool of keys; the block mask names each row's pages, those of the
-cached context as blocks that need no mask, and the mask itself holds a node to its ancestors. Rows are taken in
-groups whose query counts share a power of two, one kernel call each: a decode or verify pass is one call.
+Rows stand along the batch dimension and share one pool of keys; the block mask names each row's pages, and the mask
+itself holds a node to its ancestors. Rows are taken in groups whose query counts share a power of two, one kernel
+call each: a decode or verify pass is one call.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Group:
     row, context, tail : (b,) the row's number, its cached tokens, its keys behind them.
     opens, closes : (b, w) intervals of those keys.
     owner, first : (pages,) the row that holds each page (-1: none), and the place of its first key there.
-    partial_count, partial, full_count, full : blocks to visit, as FlexAttention's BlockMask wants them.
+    count, blocks : pages to visit, as FlexAttention's BlockMask wants them.
     """
 
     queries: torch.Tensor
@@ -50,10 +50,8 @@ class Group:
     closes: torch.Tensor
     owner: torch.Tensor
     first: torch.Tensor
-    partial_count: torch.Tensor
-    partial: torch.Tensor
-    full_count: torch.Tensor
-    full: torch.Tensor
+    count: torch.Tensor
+    blocks: torch.Tensor
 
     def load(self, other: Group) -> None:
         """Take over another group's numbers."""
@@ -92,7 +90,11 @@ class FlexPlan:
 
 
 def block_mask(group: Group, page_tokens: int) -> Any:
-    """Return the BlockMask of a group; its mask alone is right too, where a kernel visits every block."""
+    """Return the BlockMask of a group; its mask alone is right too, where a kernel visits every block.
+
+    Pages of whole context stand with the masked ones: told of blocks that need no mask, the kernel for short queries
+    splits the keys by the length of the whole pool instead of the row's own pages.
+    """
     from torch.nn.attention.flex_attention import BlockMask
 
     point, row, context, tail = group.point, group.row, group.context, group.tail
@@ -109,10 +111,10 @@ def block_mask(group: Group, page_tokens: int) -> Any:
 
     return BlockMask(
         seq_lengths=(point.shape[1], len(owner) * page_tokens),
-        kv_num_blocks=group.partial_count,
-        kv_indices=group.partial,
-        full_kv_num_blocks=group.full_count,
-        full_kv_indices=group.full,
+        kv_num_blocks=group.count,
+        kv_indices=group.blocks,
+        full_kv_num_blocks=None,
+        full_kv_indices=None,
         q_num_blocks=None,
         q_indices=None,
         full_q_num_blocks=None,
@@ -159,14 +161,21 @@ class Flex:
         owner, first = self._ownership(tables)
         groups, order = [], []
         for rows in grouped(work.new_tokens, work.key_tokens, limit=2**62):
-            arrays, queries = group_arrays(rows, work, packed, tables, self._pages)
+            arrays, queries = group_arrays(rows, work, packed, tables)
             parts = {name: torch.from_numpy(each).to(self._device) for name, each in arrays.items()}
-            groups.append(Group(**parts, owner=owner, first=first))
+            blocks = self._as_wide_as_the_pool(parts.pop("blocks"))
+            groups.append(Group(**parts, blocks=blocks, owner=owner, first=first))
             order.append(queries)
         flat = np.concatenate(order)
         inverse = np.zeros(size, np.int64)
         inverse[flat[flat >= 0]] = np.flatnonzero(flat >= 0)
         return FlexPlan(groups, torch.from_numpy(inverse).to(self._device), self.page_tokens, self._kernel)
+
+    def _as_wide_as_the_pool(self, blocks: torch.Tensor) -> torch.Tensor:
+        """Return a table of the width that the kernel expects, widened on the device; no kernel reads the rest."""
+        whole = blocks.new_zeros((*blocks.shape[:-1], self._pages))
+        whole[..., : blocks.shape[-1]] = blocks
+        return whole
 
     def _ownership(self, tables: Tables) -> tuple[torch.Tensor, torch.Tensor]:
         row, place = np.nonzero(tables.pages >= 0)
@@ -176,7 +185,7 @@ class Flex:
         return torch.from_numpy(owner).to(self._device), torch.from_numpy(first).to(self._device)
 
 
-def group_arrays(rows: Ints, work: Work, packed: Packed, tables: Tables, pages: int) -> tuple[dict[str, Any], Ints]:
+def group_arrays(rows: Ints, work: Work, packed: Packed, tables: Tables) -> tuple[dict[str, Any], Ints]:
     """Return the arrays of a `Group` but its pages' owners, and the packed query of each place (-1: none)."""
     counts = work.new_tokens[rows]
     tails = packed.tail_start[rows + 1] - packed.tail_start[rows]
@@ -195,38 +204,25 @@ def group_arrays(rows: Ints, work: Work, packed: Packed, tables: Tables, pages: 
         "tail": tails.astype(np.int32),
         "opens": np.where(there, packed.opens[entry], EVERYWHERE).astype(np.int32),
         "closes": np.where(there, packed.closes[entry], 0).astype(np.int32),
-        **_blocks(rows, work, packed, tables, np.where(real, queries, -1), pages),
+        **_blocks(rows, packed, tables, np.where(real, queries, -1)),
     }
     places: Ints = np.where(real, queries, -1).ravel()
     return arrays, places
 
 
-def _blocks(rows: Ints, work: Work, packed: Packed, tables: Tables, queries: Ints, pages: int) -> dict[str, Any]:
-    """Return the pages that each block of 128 queries visits, whole context pages apart from the others.
+def _blocks(rows: Ints, packed: Packed, tables: Tables, queries: Ints) -> dict[str, Any]:
+    """Return the pages that each block of 128 queries visits, in a table as wide as the longest row's.
 
-    A block ends its visit at the last key that any query of it may see. The tables are as wide as the pool has
-    pages, which is what the kernel takes them to be, and what keeps their size the same from pass to pass.
+    A block ends its visit at the last key that any query of it may see.
     """
-    size = tables.page_tokens
-    held = np.zeros((len(rows), 1, pages), np.int64)
-    held[:, 0, : tables.pages.shape[1]] = np.maximum(tables.pages[rows], 0)
     blocks = -(-queries.shape[1] // QUERY_BLOCK)
-    full = np.repeat((work.context[rows] // size)[:, None], blocks, axis=1)
-    furthest = np.where(queries >= 0, packed.key[queries], -1)
-    padded = np.full((len(rows), blocks * QUERY_BLOCK), -1, np.int64)
-    padded[:, : queries.shape[1]] = furthest
-    reach = padded.reshape(len(rows), blocks, QUERY_BLOCK).max(axis=2) + 1
-    full = np.where(reach > 0, full, 0)
-    partial = np.maximum(-(-reach // size) - full, 0)
-    table = np.broadcast_to(held, (len(rows), blocks, pages))
-    shifted = np.take_along_axis(table, np.minimum(np.arange(pages) + full[:, :, None], pages - 1), axis=2)
-    counts_and_pages = {
-        "partial_count": partial,
-        "partial": shifted,
-        "full_count": full,
-        "full": table,
-    }
-    return {name: np.ascontiguousarray(each[:, None], dtype=np.int32) for name, each in counts_and_pages.items()}
+    furthest = np.full((len(rows), blocks * QUERY_BLOCK), -1, np.int64)
+    furthest[:, : queries.shape[1]] = np.where(queries >= 0, packed.key[queries], -1)
+    reach = furthest.reshape(len(rows), blocks, QUERY_BLOCK).max(axis=2) + 1
+    count = -(-reach // tables.page_tokens)
+    held = np.maximum(tables.pages[rows, : int(count.max())], 0)
+    table = np.broadcast_to(held[:, None], (len(rows), blocks, held.shape[1]))
+    return {name: np.ascontiguousarray(each[:, None], np.int32) for name, each in (("count", count), ("blocks", table))}
 
 
 def _power_of_two(count: int) -> int:

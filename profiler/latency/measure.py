@@ -16,8 +16,8 @@ from profiler.latency.hardware import Clocks
 from profiler.latency.points import Point
 from profiler.latency.samples import Sample
 from profiler.latency.timers import Effort, Timer, Timing
-from profiler.packing import Work
-from profiler.pages import deal
+from profiler.packing import Ints, Work
+from profiler.pages import Tables, deal
 from profiler.shapes import ModelShape
 from specsim.errors import SpecsimError
 
@@ -62,7 +62,8 @@ class Bench:
         size = captured_size(work.batched_tokens) if self.timer.captures else work.batched_tokens
         try:
             ready = self._rotation(point, work, size)
-            prepare_s = self.timer.host(lambda: self._inputs(point, work, size, 0))
+            drawn = self._drawn(work, 0)
+            prepare_s = self.timer.host(lambda: self.forward.inputs(work, *drawn, size))
             sample_s = self._sampling_s(ready[0])
         except (RuntimeError, MemoryError, SpecsimError) as error:
             reason = _reason(error)
@@ -84,13 +85,16 @@ class Bench:
         held = self.forward.cache.shape
         read = work.context_tokens * held.layers * held.kv_heads * held.head_dim * 2 * self.forward.dtype.itemsize
         wanted = -(-2 * self.cache_bytes // max(read, 1)) if self.cache_bytes else 2
-        return [self._inputs(point, work, size, turn) for turn in range(int(np.clip(wanted, 2, MOST_ROTATED)))]
+        return [
+            self.forward.inputs(work, *self._drawn(work, turn), size)
+            for turn in range(int(np.clip(wanted, 2, MOST_ROTATED)))
+        ]
 
-    def _inputs(self, point: Point, work: Work, size: int, turn: int) -> Inputs:
+    def _drawn(self, work: Work, turn: int) -> tuple[Tables, Ints]:
+        """Return the pages and tokens of a turn: what a server would know already, so that no clock runs."""
         rng = np.random.default_rng([turn, work.rows, work.context_tokens, work.batched_tokens])
         tables = deal(work, self.forward.cache.shape, rng)
-        tokens = rng.integers(0, self.forward.shape.vocab, work.batched_tokens)
-        return self.forward.inputs(work, tables, tokens, size)
+        return tables, rng.integers(0, self.forward.shape.vocab, work.batched_tokens)
 
     def _timing(self, mode: str, ready: list[Inputs]) -> Timing:
         current, others = ready[0], ready[1:]

@@ -19,7 +19,7 @@ from profiler.attention_check import (  # noqa: E402
     kernel_error,
     working_kernel,
 )
-from profiler.attention_flex import Flex  # noqa: E402
+from profiler.attention_flex import Flex, group_arrays  # noqa: E402
 from profiler.attention_sdpa import Sdpa, grouped  # noqa: E402
 from profiler.packing import EVERYWHERE, Work, pack  # noqa: E402
 from profiler.pages import CacheShape, deal  # noqa: E402
@@ -79,7 +79,7 @@ def test_flex_with_a_tree_mask_is_sdpa_with_an_additive_one(work, share, page):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("page", [16, 128])
 def test_compiled_flex_visits_the_blocks_it_must(page):
-    """Compiled, the kernel reads the block tables that the plain one ignores: whole context pages, then the rest."""
+    """Compiled, the kernel reads the block tables that the plain one ignores."""
     work = Work.of([300, 5, 0, 256], [1, 140, 3, 1], [0, 0, 0, 3], [-1, 0, 0, -1])
     shape, tables, query, keys, values = pools(work, 2, page, width=16, dtype=torch.float32)
     packed = pack(work)
@@ -88,6 +88,23 @@ def test_compiled_flex_visits_the_blocks_it_must(page):
     torch.testing.assert_close(
         plan(query, keys, values, 0.25), reference(query, keys, values, 0.25), atol=1e-5, rtol=1e-5
     )
+
+
+def test_flex_visits_a_rows_own_pages_up_to_the_last_key_seen_in_tables_of_the_longest_row():
+    """No block goes unmasked: the decode kernel would split the keys by the pool instead of the row."""
+    work = Work.of([300, 5], [1, 140])
+    shape, tables, *_ = pools(work, 2, 128)
+    shape = replace(shape, pages=500)
+    packed = pack(work)
+    arrays, _ = group_arrays(np.array([0]), work, packed, tables)
+    assert arrays["blocks"].tolist() == [[[tables.pages[0].tolist()]]]
+    assert arrays["count"].tolist() == [[[3]]]
+    arrays, _ = group_arrays(np.array([1]), work, packed, tables)
+    assert arrays["count"].tolist() == [[[2, 2]]]
+    assert arrays["blocks"].shape == (1, 1, 2, 2)
+    (long, short) = Flex(shape, compiled=False, device=CPU).plan(work, packed, tables, 141)._masks
+    assert long.kv_indices.shape == (1, 1, 1, 500)
+    assert long.full_kv_num_blocks is short.full_kv_num_blocks is None
 
 
 @pytest.mark.parametrize("kernel", ["sdpa", "flex"])
