@@ -43,6 +43,7 @@ def compose(point: Point) -> dict[str, Any]:
     SpecsimError
         One line naming the key and value, what was expected and the nearest valid name.
     """
+    point = _with_suggestions(point)
     try:
         resolved = _composed([word for key in point for word in _hydra_words(key, point)])
     except _Refused as error:
@@ -52,28 +53,65 @@ def compose(point: Point) -> dict[str, Any]:
         resolved["choices"][group] = point.get(group, resolved["choices"][group])
     resolved["out"] = _text(point, "out")
     resolved["belief"] = _belief(_text(point, "belief"))
-    suggested = _suggested(resolved, point)
-    return compose({**point, **suggested}) if suggested else resolved
+    return resolved
 
 
-def _suggested(resolved: Mapping[str, Any], point: Point) -> dict[str, str]:
-    """Return what the chosen files suggest and the point leaves open: a group's name, or a key of one left open."""
-    said = [
-        (group, str(key), str(value).lower() if isinstance(value, bool) else str(value))
-        for group in SUGGESTING
-        for key, value in _mapping_of(resolved, group).items()
-    ]
-    for group, key, _ in said:
-        if key.partition(".")[0] not in GROUPS:
-            raise SpecsimError(f"{group}={resolved['choices'][group]}: suggests: {key!r} is no group or key of one")
-    return {key: value for _, key, value in said if key not in point and key.partition(".")[0] not in point}
+def _with_suggestions(point: Point) -> Point:
+    """Return the point with what its files suggest and it leaves open: a group's name, or a key of a group.
+
+    A name is left out where the point sets a key that its file does not have.
+    """
+    full: dict[str, str] = dict(point)
+    for group in SUGGESTING:
+        chosen = full.get(group, _defaults()[group])
+        for key, value in _suggests(group, chosen).items():
+            if key in full or (key in GROUPS and not _holds(key, value, full)):
+                continue
+            full[key] = value
+    return full
 
 
-def _mapping_of(resolved: Mapping[str, Any], group: str) -> Mapping[str, Any]:
-    suggests = resolved[group].get("suggests") or {}
-    if not isinstance(suggests, Mapping):
-        raise SpecsimError(f"{group}={resolved['choices'][group]}: suggests: expected settings by key")
-    return suggests
+def _suggests(group: str, chosen: str) -> dict[str, str]:
+    """Return the suggestions in a group's file as words; a path in it is relative to that file."""
+    path = _file(group, chosen)
+    if path is None or not path.is_file():
+        return {}
+    said = _yaml(path).get("suggests") or {}
+    if not isinstance(said, Mapping):
+        raise SpecsimError(f"{group}={chosen}: suggests: expected settings by key")
+    words = {}
+    for key, value in said.items():
+        head = str(key).partition(".")[0]
+        if head not in GROUPS:
+            raise SpecsimError(f"{group}={chosen}: suggests: {key!r} is no group or key of one")
+        word = str(value).lower() if isinstance(value, bool) else str(value)
+        if key == head and is_path(word):
+            word = str(path.parent / Path(word).expanduser())
+        elif key == head and word not in names(head):
+            raise SpecsimError(f"{group}={chosen}: suggests: {key}={word}: unknown{nearest(word, names(head))}")
+        words[str(key)] = word
+    return words
+
+
+def _holds(group: str, chosen: str, point: Point) -> bool:
+    """Return whether a group's file has every key that the point sets below the group."""
+    path = _file(group, chosen)
+    below = {key.split(".")[1] for key in point if key.startswith(f"{group}.")}
+    return not below or path is None or below <= set(_yaml(path))
+
+
+def _file(group: str, chosen: str) -> Path | None:
+    """Return the file of a group's choice, None for an installed scheduler."""
+    if is_path(chosen):
+        return None if group == "trace" else Path(chosen).expanduser()
+    path = shipped("conf") / group / f"{chosen}.yaml"
+    return path if path.is_file() else None
+
+
+@cache
+def _defaults() -> Mapping[str, str]:
+    listed = _yaml(shipped("conf") / "config.yaml")["defaults"]
+    return {str(group): str(name) for each in listed if isinstance(each, dict) for group, name in each.items()}
 
 
 def _text(point: Point, key: str) -> str | None:

@@ -81,7 +81,7 @@ def configs(chosen: Sequence[Mapping[str, str]]) -> list[dict[str, Any]]:
 def run_all(ready: Sequence[Mapping[str, Any]], places: Sequence[Path | None], *, progress: bool = False) -> list[Run]:
     """Execute configurations one after the other; those whose folder holds them already are read back.
 
-    A stored run is made anew where the trace behind it is another one by now: another file, or the real one.
+    A stored run is made anew where the trace behind it or the recorded acceptance is another one by now.
     """
     check_places(ready, places)
     runs = []
@@ -157,7 +157,7 @@ def execute(config: Mapping[str, Any], folder: Path | None, *, progress: bool = 
     experiment = prepare(config)
     if folder is not None and is_run(folder):
         stored = _same_run(folder, config)
-        if resume and stored.provenance.get("trace") == _trace_facts(experiment.source):
+        if resume and _of_these_files(stored.provenance, experiment):
             return _from_store(stored)
     started, clock = datetime.now(UTC), time.perf_counter()
     with _bar(len(experiment.simulation.requests), "request", progress) as watch:
@@ -259,6 +259,12 @@ def _rejected(metrics: Mapping[str, Any]) -> tuple[str, ...]:
     return (f"{count} requests rejected: prompt and max_tokens exceed the cache of both models on one replica",)
 
 
+def _of_these_files(provenance: Mapping[str, Any], experiment: Experiment) -> bool:
+    """Return whether a stored run was made from the trace and the recording that are there now."""
+    same_trace = provenance.get("trace") == _trace_facts(experiment.source)
+    return same_trace and provenance.get("recording_sha256") == experiment.recording_sha256
+
+
 def _trace_facts(source: TraceSource) -> dict[str, Any]:
     return {
         "name": source.name,
@@ -287,6 +293,7 @@ def _provenance(
         },
         "versions": {name: version(name) for name in packages},
         "trace": _trace_facts(source),
+        "recording_sha256": experiment.recording_sha256,
         "profile": {
             "name": experiment.profile.name,
             "hardware": experiment.profile.hardware,

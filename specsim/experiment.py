@@ -20,6 +20,7 @@ from specsim.workload.slo import TpotMeasure, mix_from_mapping, promise
 from specsim.workload.trace import TraceSource
 from specsim.world.acceptance import acceptance_from_mapping, tape_of
 from specsim.world.backend import World
+from specsim.world.recorded import Recording
 
 SMALLEST, LARGEST = 1e-12, 1e12
 
@@ -32,12 +33,14 @@ class Experiment:
     ----------
     simulation : ready for `specsim.simulation.run`.
     profile : the true latency profile. tpot_measure : which TPOT the objectives are held against.
+    recording_sha256 : of the recorded acceptance, None where it is drawn.
     window : seconds of arrival that the metrics count. source : where the trace came from. notes : lines for the user.
     """
 
     simulation: Simulation
     profile: Profile
     tpot_measure: TpotMeasure
+    recording_sha256: str | None
     window: tuple[float, float] | None
     source: TraceSource
     notes: tuple[str, ...]
@@ -102,6 +105,7 @@ def prepare(config: Mapping[str, Any]) -> Experiment:
         simulation,
         truth,
         mix.tpot_measure,
+        acceptance.sha256 if isinstance(acceptance, Recording) else None,
         window,
         trace.source,
         tuple(note for note in notes if note),

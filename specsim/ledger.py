@@ -182,8 +182,7 @@ class Ledger:
         """Book a draft pass that started at `start_s`: its chunks are cached, its leaves hold slots until the end."""
         ids = work.requests
         if len(work.chunks):
-            if self._feeds:
-                self.progress.draft_cached[ids] += work.chunks
+            self.progress.draft_cached[ids] += work.chunks
             self._admit(ids)
             self._mark_decoding(ids[work.forest.row[work.leaves]], start_s)
         if not self._drafted or self._drafted[-1] is not ids:
@@ -226,6 +225,7 @@ class Ledger:
             left = ids[self._draft_nodes[ids] > 0]
             if len(left):
                 self._keep_drafted(left, np.zeros_like(left))
+            self._follow(ids)
         self._drafted.clear()
         self._checked = None
 

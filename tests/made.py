@@ -37,6 +37,7 @@ class Linear:
     delta: float
     one_pass: bool = False
     cached: bool = True
+    deepest: int = 1 << 20
 
     def seconds(self, context_tokens: float, batched_tokens: float, attention_pairs: float) -> float:
         return self.alpha * context_tokens + self.gamma * batched_tokens + self.delta

@@ -60,7 +60,8 @@ class Lookup:
 class LayersSkipped:
     """The target without `skipped` of its `layers`: their share of its time and cache is saved, weights cost nothing.
 
-    The cache of what is drafted is its own, since the layers behind a gap see other inputs than the target's.
+    The cache of what is drafted is its own, since the layers behind a gap see other inputs than the target's. The host's
+    work is that of a draft pass: tokens are chosen without the round trip of a verification.
     """
 
     keys: ClassVar = ("layers", "skipped")
@@ -80,12 +81,14 @@ class Heads:
     Parameters
     ----------
     one_pass : all depths in one pass (Medusa), or a pass a depth (EAGLE, MTP).
-    pass_share, weights_share, cache_share : of the target's pass time, weights and cache; a head without cache reads
-        the target's last state and need not be fed.
+    depth : how many tokens ahead they propose, at most.
+    pass_share, weights_share, cache_share : of the target's time for weights, its weights, and its cache and the time
+        over it; a head without cache reads the target's last state and need not be fed.
     """
 
-    keys: ClassVar = ("one_pass", "pass_share", "weights_share", "cache_share")
+    keys: ClassVar = ("one_pass", "depth", "pass_share", "weights_share", "cache_share")
     one_pass: bool
+    depth: int
     pass_share: float
     weights_share: float
     cache_share: float
@@ -93,20 +96,24 @@ class Heads:
     def of(self, profile: Profile) -> ModelLatency:
         """Return passes in proportion to the target's."""
         heads = _of_target(profile, "heads", self.pass_share, self.cache_share, self.weights_share)
-        return replace(heads, one_pass=self.one_pass, cached=self.cache_share > 0)
+        return replace(heads, one_pass=self.one_pass, cached=self.cache_share > 0, deepest=self.depth)
 
 
 def equipped(profile: Profile, drafter: Drafter) -> Profile:
     """Return the profile with this drafter in place of its draft model, and the memory that is left then."""
-    draft = drafter.of(profile)
-    return profile if draft is profile.draft else replace(profile, draft=draft)
+    draft, stated = drafter.of(profile), profile.stated_usable_kv_bytes
+    if draft is profile.draft:
+        return profile
+    if stated is not None:
+        stated += profile.draft.weights_bytes - draft.weights_bytes
+    return replace(profile, draft=draft, stated_usable_kv_bytes=stated)
 
 
 def _of_target(profile: Profile, name: str, time: float, cache: float, weights: float) -> ModelLatency:
     target = profile.target
     return ModelLatency(
         name=f"{target.name}: {name}",
-        forms={each: form.scaled(time) for each, form in target.forms.items()},
+        forms={each: form.scaled(time, cache) for each, form in target.forms.items()},
         form=target.form,
         kv_bytes_per_token=round(cache * target.kv_bytes_per_token),
         weights_bytes=round(weights * target.weights_bytes),
@@ -142,7 +149,7 @@ def _value(node: Node, key: str) -> Any:
     if key in ("graphs", "one_pass"):
         value = node.values[key]
         return value if isinstance(value, bool) else node.fail(key, "true or false")
-    if key in ("layers", "skipped"):
+    if key in ("layers", "skipped", "depth"):
         return node.whole(key, 1)
     value = node.number(key)
     if key.endswith("_share") and value > 1:

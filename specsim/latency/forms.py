@@ -33,9 +33,9 @@ class Linear:
         """A line has no knee."""
         return None
 
-    def scaled(self, factor: float) -> Linear:
-        """Return the form of passes that take `factor` times as long."""
-        return Linear(self.alpha_s * factor, self.gamma_s * factor, self.delta_s * factor)
+    def scaled(self, factor: float, context: float) -> Linear:
+        """Return the form of passes that take `factor` times as long, and `context` times as long over the cache."""
+        return Linear(self.alpha_s * context, self.gamma_s * factor, self.delta_s * factor)
 
     def seconds(self, context_tokens: float, batched_tokens: float, attention_pairs: float) -> float:
         """Return the seconds of one pass."""
@@ -81,18 +81,18 @@ class Roofline:
         """
         return self.delta_s / self.compute_s if self.compute_s else None
 
-    def scaled(self, factor: float) -> Roofline:
-        """Return the form of passes that take `factor` times as long."""
+    def scaled(self, factor: float, context: float) -> Roofline:
+        """Return the form of passes that take `factor` times as long, and `context` times as long over the cache."""
         return Roofline(
             self.delta_s * factor,
             self.gamma_s * factor,
             self.compute_delta_s * factor,
             self.compute_s * factor,
-            self.alpha_s * factor,
-            self.beta_s * factor,
+            self.alpha_s * context,
+            self.beta_s * context,
             self.tile_tokens,
             self.single_s * factor,
-            self.pair_s * factor,
+            self.pair_s * context,
         )
 
     def seconds(self, context_tokens: float, batched_tokens: float, attention_pairs: float) -> float:
@@ -140,8 +140,8 @@ class Table:
                 return low + (self.floor_s - before) * (high - low) / (after - before)
         return None
 
-    def scaled(self, factor: float) -> Table:
-        """Return the form of passes that take `factor` times as long."""
+    def scaled(self, factor: float, context: float) -> Table:
+        """Return the form of passes that take `factor` times as long; a table knows no context."""
         return Table(self.batched_tokens, tuple(each * factor for each in self.seconds_at), self.floor_s * factor)
 
     def seconds(self, context_tokens: float, batched_tokens: float, attention_pairs: float) -> float:

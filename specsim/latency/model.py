@@ -24,7 +24,8 @@ class ModelLatency:
     ``fit_error`` is the held-out relative error of the form in use by kind of pass: median, p95 and worst.
     ``launch_s`` is what launching a pass kernel by kernel takes the host, None where it was not measured; ``least_s``
     what a pass takes at least, 0 under CUDA graphs. Of a drafter, ``one_pass`` says whether one pass proposes all
-    depths of a step, and ``cached`` whether it keeps a cache that has to be fed.
+    depths of a step, ``cached`` whether it keeps a cache that has to be fed, ``deepest`` how many tokens ahead it ever
+    proposes.
     """
 
     name: str
@@ -40,6 +41,7 @@ class ModelLatency:
     least_s: float = 0.0
     one_pass: bool = False
     cached: bool = True
+    deepest: int = 1 << 20
     chosen: Form = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

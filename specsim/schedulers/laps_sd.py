@@ -12,7 +12,8 @@ Deviations:
   request's own mean: drafted tokens a round beside A, draft passes a round beside T_SSM. Both are n for chains, but
   trees may use it too.
 - Demotion is by the limit S_j, since S^down has no formula. Service is every pass that a request ran in, prompts
-  included; in a batch each attains the whole step. A_i is settled once, and rounds without drafts do not count for it.
+  included; in a batch each attains the whole step. A_i is settled once, and rounds without drafts do not count for it,
+  nor in Eq. 6: where a lookup often finds nothing, times are perceived too short.
 - Within a queue the perceptible go first, shortest first; of the others those with a seat, then the earliest.
 - Switching is free while memory lasts (`keep`), or costs recomputation (`recompute`) or moving the cache to the host
   and back (`transfer`, the paper's). Memory is not in the paper: see `queues`. LP-SJF never preempts, unless memory is

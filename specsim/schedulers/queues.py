@@ -132,7 +132,7 @@ def growth_bytes(view: View, ids: Ids, sizes: Ints, decodes: Bools, drafting: bo
     """
     cached, drafted = view.target_cached[ids], view.draft_cached[ids]
     fed = np.where(decodes, view.draft_pending(ids), np.minimum(view.draft_pending(ids), sizes))
-    new = (cached == 0) & (drafted == 0)
+    new = cached == 0
     target = np.where(new, view.pending(ids) + 1, cached + sizes)
     draft = np.where(new, view.draft_pending(ids) + 1, drafted + fed) if drafting else drafted
     growth: Ints = view.growth_bytes(ids, target, draft) * (sizes > 0)

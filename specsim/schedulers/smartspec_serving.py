@@ -127,7 +127,7 @@ class Serving:
     def _batch(self, view: View) -> Batch:
         """Return all residents, who all decode, by age: one let in again after a preemption keeps its place."""
         requests = np.sort(view.resident)
-        longest = np.clip(useful_depth(view, requests), 0, self.variant.longest)
+        longest = np.clip(useful_depth(view, requests), 0, min(self.variant.longest, view.belief.draft.deepest))
         longest[self.feedback.plain(requests)] = 0
         return Batch(
             requests,

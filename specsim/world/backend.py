@@ -93,6 +93,8 @@ class SimulatedBackend:
             seconds = model.seconds(shape.context_tokens, shape.batched_tokens, shape.attention_pairs)
         if shape.moved_bytes:
             seconds += shape.moved_bytes / self._host_bytes_per_s
+        if int(forest.depth[-1]) >= model.deepest:
+            leaves = leaves[forest.depth[leaves] < model.deepest]
         if not len(leaves) or not work.width:
             return forest, seconds
         if work.width > tape.width:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,11 +32,16 @@ class Recording:
 
     Attributes
     ----------
-    path : the Parquet file. categories : a trace's category to a recorded one; ``default`` for all others.
+    path : the Parquet file; `sha256` its checksum. categories : a trace's category to a recorded one; ``default`` for all others.
     """
 
     path: Path
     categories: Mapping[str, str]
+
+    @property
+    def sha256(self) -> str:
+        """Checksum of the file as it is now."""
+        return sha256(self.path.read_bytes()).hexdigest()
 
     def category(self, name: str) -> str:
         """Return the recorded category that stands for `name`.
@@ -149,8 +155,17 @@ def recorded_tape(recording: Recording, category: Sequence[str], slo_class: Ints
     )
 
 
-@lru_cache(maxsize=4)
 def _pages(path: Path) -> Pages:
+    """Return what a file holds now."""
+    try:
+        facts = path.stat()
+    except OSError:
+        raise SpecsimError(f"{path}: no such recording{beside(path)}") from None
+    return _pages_of(path, facts.st_mtime_ns, facts.st_size)
+
+
+@lru_cache(maxsize=4)
+def _pages_of(path: Path, _changed_ns: int, _size: int) -> Pages:
     table, drafter = _read(path)
     path_column, category = table["path"], table["category"]
     codes, code = np.unique(category, return_inverse=True)
@@ -184,8 +199,6 @@ def _read(path: Path) -> tuple[dict[str, Any], str]:
 
     try:
         table = pq.read_table(path)
-    except FileNotFoundError:
-        raise SpecsimError(f"{path}: no such recording{beside(path)}") from None
     except (OSError, pa.ArrowException) as error:
         raise SpecsimError(f"{path}: cannot be read as Parquet: {first_line(error)}") from None
     about = _metadata(path, table.schema.metadata or {})
@@ -215,6 +228,8 @@ def _array(column: Any) -> Any:
     import pyarrow as pa
 
     whole = column.combine_chunks()
+    if whole.null_count:
+        raise ValueError("a value is missing")
     if pa.types.is_fixed_size_list(whole.type):
         flat = whole.flatten().to_numpy(zero_copy_only=False).astype(np.float64)
         return flat.reshape(len(whole), whole.type.list_size)
@@ -224,6 +239,11 @@ def _array(column: Any) -> Any:
 
 
 def _check(path: Path, columns: Mapping[str, Any]) -> None:
+    for name in ("sequence", "position", "path", "rank"):
+        if columns[name].dtype.kind != "i":
+            raise SpecsimError(f"{path}: {name}: expected whole numbers")
+    if not all(isinstance(each, str) for each in columns["category"]):
+        raise SpecsimError(f"{path}: category: expected names")
     for name in ("confidence", "target_probability"):
         values = columns[name]
         if values.ndim != 2 or values.shape != columns["confidence"].shape:

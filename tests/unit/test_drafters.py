@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from specsim.api import simulate
 from specsim.config import compose
@@ -73,15 +75,19 @@ def test_skipped_layers_save_their_share_of_time_and_cache() -> None:
 
 @pytest.mark.parametrize("cache_share", [0.0, 0.05])
 def test_heads_cost_shares_of_the_target(cache_share: float) -> None:
-    heads = draft(kind="heads", one_pass=True, pass_share=0.1, weights_share=0.2, cache_share=cache_share)
-    of_target = PROFILE.target.seconds(*PASS) - PROFILE.target.overhead_s
-    assert heads.seconds(*PASS) == pytest.approx(0.1 * of_target + PROFILE.draft.overhead_s)
+    heads = draft(kind="heads", one_pass=True, depth=5, pass_share=0.1, weights_share=0.2, cache_share=cache_share)
+    target = PROFILE.target
+    without = target.seconds(0, PASS[1], 0)
+    over_cache = target.seconds(*PASS) - without
+    wanted = 0.1 * (without - target.overhead_s) + cache_share * over_cache + PROFILE.draft.overhead_s
+    assert over_cache > 0
+    assert heads.seconds(*PASS) == pytest.approx(wanted)
     assert heads.weights_bytes == pytest.approx(0.2 * PROFILE.target.weights_bytes, abs=1)
     assert heads.cached == (cache_share > 0)
 
 
 def test_weights_of_a_drafter_take_from_the_cache() -> None:
-    heads = {"kind": "heads", "one_pass": True, "pass_share": 0.1, "weights_share": 0.5, "cache_share": 0.0}
+    heads = {**HEADS, "weights_share": 0.5}
     less = equipped(PROFILE, drafter_from_mapping(heads, "d")).usable_kv_bytes
     none = equipped(PROFILE, drafter_from_mapping({"kind": "lookup", "pass_s": 1e-4}, "d")).usable_kv_bytes
     assert none - less == pytest.approx(0.5 * PROFILE.target.weights_bytes, abs=1)
@@ -126,17 +132,76 @@ def test_suggestions_are_followed_and_said() -> None:
     assert compose({"scheduler": "adaserve_no_graphs"})["drafter"]["graphs"] is False
 
 
-@pytest.mark.parametrize("chosen", [{"drafter": "eagle"}, {"drafter": "separate", "drafter.graphs": "true"}])
-def test_the_user_goes_before_a_suggestion(chosen: dict[str, str]) -> None:
-    for scheduler in ("smartspec_lookup", "adaserve_no_graphs"):
-        config = compose({"scheduler": scheduler, "trace": "poisson", "requests": "3", **chosen})
-        assert config["choices"]["drafter"] == chosen["drafter"]
-        assert config["drafter"].get("graphs", True) is True
-        assert not any("as suggested" in note for note in prepare(config).notes)
+POISSON = {"trace": "poisson", "requests": "3"}
+
+
+def test_the_user_goes_before_a_suggestion() -> None:
+    config = compose({"scheduler": "smartspec_lookup", "drafter": "eagle", **POISSON})
+    assert config["choices"]["drafter"] == "eagle"
+    assert not any("as suggested" in note for note in prepare(config).notes)
+    config = compose({"scheduler": "adaserve_no_graphs", "drafter.graphs": "true", **POISSON})
+    assert config["drafter"]["graphs"] is True
+    assert not any("as suggested" in note for note in prepare(config).notes)
+
+
+def test_keys_of_a_suggested_file_can_be_set() -> None:
+    assert compose({"scheduler": "smartspec_lookup", "drafter.pass_s": "1e-3"})["drafter"]["pass_s"] == 1e-3
+
+
+def test_a_suggestion_without_the_keys_that_are_set_is_not_followed() -> None:
+    """A sweep over schedulers that sets a key of the separate model means the separate model."""
+    config = compose({"scheduler": "smartspec_lookup", "drafter.graphs": "false"})
+    assert config["choices"]["drafter"] == "separate"
+
+
+def test_a_suggested_setting_holds_whichever_file_is_named_and_is_refused_where_there_is_none() -> None:
+    named = compose({"scheduler": "adaserve_no_graphs", "drafter": "separate"})
+    assert named["drafter"]["graphs"] is False
+    with pytest.raises(SpecsimError, match="graphs"):
+        compose({"scheduler": "adaserve_no_graphs", "drafter": "eagle"})
+
+
+def test_suggestions_of_a_file_by_path_are_relative_to_it(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    acceptance = {"kind": "bernoulli", "alpha": 0.3, "width": 1}
+    (tmp_path / "mine" / "a.yaml").write_text(yaml.safe_dump(acceptance))
+    drafter = {"kind": "lookup", "pass_s": 1e-4, "suggests": {"acceptance": "./a.yaml"}}
+    (tmp_path / "mine" / "d.yaml").write_text(yaml.safe_dump(drafter))
+    assert compose({"drafter": str(tmp_path / "mine" / "d.yaml")})["acceptance"]["alpha"] == 0.3
+
+
+@pytest.mark.parametrize(
+    ("suggests", "said"),
+    [({"acceptance": "smollm2_lokup"}, "did you mean"), ({"rps": 3}, "no group"), ("lookup", "settings by key")],
+)
+def test_a_bad_suggestion_names_the_file_that_says_it(tmp_path: Path, suggests: Any, said: str) -> None:
+    path = tmp_path / "d.yaml"
+    path.write_text(yaml.safe_dump({"kind": "lookup", "pass_s": 1e-4, "suggests": suggests}))
+    with pytest.raises(SpecsimError, match=said) as error:
+        compose({"drafter": str(path)})
+    assert str(error.value).startswith(f"drafter={path}: suggests: ")
+
+
+def test_heads_propose_no_deeper_than_they_are() -> None:
+    for depth in (2, 5):
+        found = run(drafter="medusa", drafter__depth=depth, scheduler__draft_tokens=8)
+        trees = found.requests["draft_tokens"].sum() / found.requests["speculations"].sum()
+        assert depth - 1 < trees <= depth
+
+
+@pytest.mark.parametrize("scheduler", ["priority", "vtc", "las"])
+def test_who_never_drafts_does_not_care_what_would(scheduler: str) -> None:
+    """With chains of 0 tokens a drafter without a cache changes nothing, however tight the memory."""
+    key = "scheduler__speculation__draft_tokens"
+    tight: dict[str, Any] = {"rps": 200, "requests": 60, "profile__usable_kv_bytes": 300_000_000}
+    tight["profile"] = "adaserve_artifact_llama70b"
+    del tight["profile__usable_kv_bytes"]
+    one, other = (run(scheduler, **tight, drafter=each, **{key: 0}) for each in ("separate", "lookup"))
+    assert np.array_equal(one.requests["finish_s"], other.requests["finish_s"])
 
 
 LOOKUP = {"kind": "lookup", "pass_s": 1e-4}
-HEADS = {"kind": "heads", "one_pass": True, "pass_share": 0.1, "weights_share": 0.1, "cache_share": 0.0}
+HEADS = {"kind": "heads", "one_pass": True, "depth": 5, "pass_share": 0.1, "weights_share": 0.1, "cache_share": 0.0}
 
 
 @pytest.mark.parametrize(
