@@ -23,38 +23,46 @@ class Link:
 
 
 # Least relative squares on NCCL's half-precision all-reduce of aiconfigurator 0.4.0 (A100 SXM, H100 SXM), messages up
-# to 256 MiB; the median error of the line is 8-16%.
+# to 256 MiB.
 LINKS = {
     "nvlink4": Link({2: (7.9e-6, 248e9), 4: (12.3e-6, 196e9), 8: (19.4e-6, 201e9)}),
     "nvlink3": Link({2: (11.7e-6, 155e9), 4: (15.8e-6, 117e9), 8: (23.7e-6, 104e9)}),
 }
 
 
-def check_link(name: str, gpus: int) -> None:
-    """Refuse a link that is unknown, or not for that many GPUs.
+def check_link(name: str | None, gpus: int) -> None:
+    """Refuse a link that is unknown, or not for that many GPUs; several GPUs without one.
 
     Raises
     ------
     SpecsimError
         One line.
     """
+    if name is None:
+        if gpus > 1:
+            raise SpecsimError(f"tp {gpus}: --link is missing; expected nvlink4 (H100, H200) or nvlink3 (A100)")
+        return
     if name not in LINKS:
         raise SpecsimError(f"link {name!r} is unknown{nearest(name, LINKS)}")
     if gpus > 1 and gpus not in LINKS[name].by_gpus:
         raise SpecsimError(f"tp {gpus}: the model of link {name} is for 2, 4 or 8 GPUs")
 
 
-def all_reduce_s(shape: ModelShape, link: str, gpus: int, tokens: int, value_bytes: int) -> float:
+def all_reduce_s(shape: ModelShape, link: str | None, gpus: int, tokens: int, value_bytes: int) -> float:
     """Return the seconds that a pass of `tokens` adds: two all-reduces a layer; none on one GPU."""
-    if gpus == 1:
+    if gpus == 1 or link is None:
         return 0.0
     return PER_LAYER * shape.layers * LINKS[link].seconds(gpus, tokens * shape.hidden * value_bytes)
 
 
+MEDIAN_ERROR = "8 to 16%"
+
+
 def stated(link: str, gpus: int) -> str:
-    """Return the model as one line for a profile's assumptions."""
+    """Return the model and its own error as one line for a profile's assumptions."""
     latency_s, bytes_per_s = LINKS[link].by_gpus[gpus]
     return (
         f"one of {gpus} shards measured; its all-reduces by a model: {PER_LAYER} a layer, "
-        f"{latency_s * 1e6:.1f} us + bytes / {bytes_per_s / 1e9:.0f} GB/s ({link})"
+        f"{latency_s * 1e6:.1f} us + bytes / {bytes_per_s / 1e9:.0f} GB/s ({link}), "
+        f"a line whose median error is {MEDIAN_ERROR} on NCCL's times"
     )

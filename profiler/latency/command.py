@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="shape of the target, then of the draft, instead of weights: llama-3.1-70b llama-3.2-1b",
     )
     parser.add_argument("--tp", type=int, default=1, metavar="N", help="measure one of N shards of the target")
-    parser.add_argument("--link", default="nvlink4", metavar="NAME", help="model of the all-reduce: nvlink4 or nvlink3")
+    parser.add_argument("--link", metavar="NAME", help="model of the all-reduce with --tp: nvlink4 or nvlink3")
     parser.add_argument("--device", choices=("cuda", "cpu"), help="default: cuda where there is one")
     parser.add_argument("--dtype", help="default: bfloat16 on cuda, float32 on the CPU")
     parser.add_argument("--attention", default="auto", metavar="NAME", help="flashinfer, flex or sdpa (default: auto)")
@@ -80,7 +80,7 @@ def _plan(arguments: argparse.Namespace) -> _Plan:
     from profiler.attention_check import working_kernel
     from profiler.latency.all_reduce import check_link
     from profiler.latency.hardware import hardware
-    from profiler.latency.sweep import Setting
+    from profiler.latency.sweep import Setting, check_shards
     from profiler.models import torch_device, torch_dtype
 
     subjects = _subjects(arguments)
@@ -89,16 +89,19 @@ def _plan(arguments: argparse.Namespace) -> _Plan:
     if arguments.tp < 1:
         raise SpecsimError(f"tp {arguments.tp}: expected at least 1 shard")
     check_link(arguments.link, arguments.tp)
+    link = arguments.link if arguments.tp > 1 else None
+    check_shards(subjects["target"], arguments.tp)
     grid = shipped(device.type, arguments.quick)
     if arguments.grid is not None:
         grid = read_grid(arguments.grid, grid)
     about = hardware(device)
     kernel = working_kernel(arguments.attention, device=device, dtype=dtype)
-    setting = Setting(device, dtype, kernel, grid, arguments.tp, arguments.link, about.cache_bytes)
+    setting = Setting(device, dtype, kernel, grid, arguments.tp, link, about.cache_bytes)
     facts = {
         "target": subjects["target"].name,
         "draft": subjects["draft"].name,
         "tp": arguments.tp,
+        "link": link,
         "device": device.type,
         "dtype": str(dtype).removeprefix("torch."),
         "attention": kernel,

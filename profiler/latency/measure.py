@@ -53,7 +53,7 @@ class Bench:
     clocks: Clocks
     effort: Effort
     cache_bytes: int
-    link: str = "nvlink4"
+    link: str | None = None
     gpus: int = 1
 
     def samples(self, point: Point, modes: tuple[str, ...]) -> Iterator[Sample]:

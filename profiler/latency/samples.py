@@ -18,7 +18,19 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 METADATA = b"specsim"
-IDENTITY = ("target", "draft", "tp", "device", "dtype", "attention", "hardware", "driver", "torch", "transformers")
+IDENTITY = (
+    "target",
+    "draft",
+    "tp",
+    "link",
+    "device",
+    "dtype",
+    "attention",
+    "hardware",
+    "driver",
+    "torch",
+    "transformers",
+)
 WRITE_EVERY_S = 2.0
 
 
@@ -61,7 +73,7 @@ class Sample:
 
 
 class SampleFile:
-    """The samples of one sweep and what they were taken on.
+    """The samples of one sweep and what they were taken on; no file before the first of them.
 
     Raises
     ------
@@ -77,9 +89,9 @@ class SampleFile:
         self._written_at = clock()
         if path.exists():
             known, self.samples = read_samples(path)
-            check_same(path, known, self.facts)
-            self.facts = {**self.facts, **{key: known[key] for key in known if key not in IDENTITY}}
-        self.write()
+            if self.samples:
+                check_same(path, known, self.facts)
+                self.facts = {**self.facts, **{key: known[key] for key in known if key not in IDENTITY}}
 
     @property
     def names(self) -> set[tuple[str, str, str]]:
@@ -93,9 +105,11 @@ class SampleFile:
             self.write()
 
     def write(self) -> None:
-        """Replace the file in one step."""
+        """Replace the file in one step; without samples leave what is there."""
         import pyarrow.parquet as pq
 
+        if not self.samples:
+            return
         beside_it = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)

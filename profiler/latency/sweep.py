@@ -56,7 +56,7 @@ class Setting:
     kernel: str
     grid: Grid
     tp: int
-    link: str
+    link: str | None
     cache_bytes: int
 
 
@@ -66,6 +66,20 @@ class Left:
 
     point: Point
     modes: tuple[str, ...]
+
+
+def check_shards(subject: Subject, gpus: int) -> None:
+    """Refuse a model that cannot be divided among that many GPUs.
+
+    Raises
+    ------
+    SpecsimError
+        One line.
+    """
+    if subject.random:
+        shard(subject.shape, gpus)
+    elif gpus > 1:
+        raise SpecsimError(f"tp {gpus}: {subject.name} cannot be sharded; expected --random-weights and a shape")
 
 
 def build(subject: Subject, gpus: int, setting: Setting) -> tuple[PreTrainedModel, ModelShape, ModelShape]:
@@ -80,8 +94,7 @@ def build(subject: Subject, gpus: int, setting: Setting) -> tuple[PreTrainedMode
         whole = subject.shape
         part = shard(whole, gpus)
         return random_model(part, device=setting.device, dtype=setting.dtype), part, whole
-    if gpus > 1:
-        raise SpecsimError(f"tp {gpus}: {subject.name} cannot be sharded; expected --random-weights and a shape")
+    check_shards(subject, gpus)
     from profiler.models import load_model
 
     model = load_model(subject.name, device=str(setting.device), dtype=str(setting.dtype).removeprefix("torch."))

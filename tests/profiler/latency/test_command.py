@@ -117,7 +117,7 @@ def test_a_suite_in_calls_that_resume(tmp_path, capsys):
     (tmp_path / "grid.yaml").write_text(GRID)
     pair = {"random_weights": ["tiny-llama", "tiny-llama"], "device": "cpu", "grid": str(tmp_path / "grid.yaml")}
     bad = {**pair, "name": "bad", "random_weights": ["llama-3.1-70b", "tiny-llama"], "dtype": "float64"}
-    pairs = [bad, {**pair, "name": "one"}, {**pair, "name": "two", "tp": 2}]
+    pairs = [bad, {**pair, "name": "one"}, {**pair, "name": "two", "tp": 2, "link": "nvlink4"}]
     (tmp_path / "suite.yaml").write_text(yaml.safe_dump({"pairs": pairs}))
     words = ["profile", "suite", str(tmp_path / "suite.yaml"), "--quick", "--out", str(tmp_path)]
     assert main([*words, "--minutes", "0"]) == 3
@@ -139,13 +139,18 @@ def test_a_suite_in_calls_that_resume(tmp_path, capsys):
         (["--random-weights", "tiny-llama", "tiny-llama", "tiny-llama"], "is one shape too many"),
         ([*PAIR, "--dtype", "int8"], "dtype 'int8' is unknown"),
         ([*PAIR, "--tp", "0"], "tp 0: expected at least 1 shard"),
-        ([*PAIR, "--tp", "3"], "tp 3: the model of link nvlink4 is for 2, 4 or 8 GPUs"),
-        ([*PAIR, "--tp", "8"], "tp 8: tiny-llama has 4 heads"),
+        ([*PAIR, "--tp", "2"], "tp 2: --link is missing; expected nvlink4 (H100, H200) or nvlink3 (A100)"),
+        ([*PAIR, "--tp", "3", "--link", "nvlink4"], "tp 3: the model of link nvlink4 is for 2, 4 or 8 GPUs"),
+        ([*PAIR, "--tp", "8", "--link", "nvlink4"], "tp 8: tiny-llama has 4 heads"),
         ([*PAIR, "--grid", "none.yaml"], "none.yaml: no such grid file"),
         ([*PAIR, "--attention", "flx"], "attention 'flx' is unknown; did you mean 'flex'"),
         ([*PAIR, "--link", "nvlink5"], "link 'nvlink5' is unknown; did you mean 'nvlink"),
         ([*PAIR, "--attention", "flashinfer"], "attention 'flashinfer' is not installed"),
         (["--target", "./nowhere", "--draft", "./nowhere"], "model './nowhere': no such folder"),
+        (
+            ["--target", "a/b", "--draft", "a/b", "--tp", "2", "--link", "nvlink3"],
+            "tp 2: a/b cannot be sharded; expected --random-weights and a shape",
+        ),
     ],
 )
 def test_bad_input_is_one_line(tmp_path, capsys, words, told):
@@ -153,7 +158,7 @@ def test_bad_input_is_one_line(tmp_path, capsys, words, told):
     err = capsys.readouterr().err
     assert told in err
     assert err.count("\n") == 1
-    assert not (tmp_path / "m.yaml").exists()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_no_cuda(tmp_path, capsys, monkeypatch):
@@ -172,10 +177,13 @@ def test_a_place_that_cannot_be_written(tmp_path, capsys):
 
 
 def test_samples_of_another_pair(tmp_path, capsys):
+    from profiler.latency.points import Point
     from profiler.latency.samples import SampleFile
-    from tests.profiler.latency.made import FACTS
+    from tests.profiler.latency.made import FACTS, sample
 
-    SampleFile(tmp_path / "m.samples.parquet", FACTS)
+    file = SampleFile(tmp_path / "m.samples.parquet", FACTS)
+    file.add(sample(Point("decode", 1, 128, 1)))
+    file.write()
     assert profile_latency(*PAIR, "--out", tmp_path / "m.yaml") == 2
     assert "holds samples of target 'big', not 'tiny-llama'" in capsys.readouterr().err
 
