@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,11 +29,17 @@ def require_extra() -> None:
     Raises
     ------
     SpecsimError
-        One line naming what is missing and the command that installs it.
+        One line naming what is missing, or cannot be imported, and the command that installs it.
     """
     missing = [name for name in ("torch", "transformers") if find_spec(name) is None]
     if missing:
         raise SpecsimError(f'specsim profile needs {" and ".join(missing)}: pip install "specsim[profiler]"')
+    for name in ("torch", "transformers"):
+        try:
+            import_module(name)
+        except Exception as error:  # A half-made installation fails in any way; a user is owed one line.
+            said = f"{name} is installed but cannot be imported: {first_line(error)}"
+            raise SpecsimError(f'specsim profile: {said}; expected pip install "specsim[profiler]"') from None
 
 
 def load_model(name: str, *, device: str = "cpu", dtype: str = "float32") -> PreTrainedModel:
@@ -159,13 +167,31 @@ def _hub_resolves() -> bool:
     return True
 
 
+@contextmanager
+def _no_weight_bars() -> Iterator[None]:
+    """Keep transformers from drawing bars while it reads weights; the hub's bars of a download stay as they were."""
+    from huggingface_hub.utils import are_progress_bars_disabled, enable_progress_bars
+    from transformers.utils import logging as bars
+
+    shown, downloads_shown = bars.is_progress_bar_enabled(), not are_progress_bars_disabled()
+    bars.disable_progress_bar()
+    if downloads_shown:
+        enable_progress_bars()
+    try:
+        yield
+    finally:
+        if shown:
+            bars.enable_progress_bar()
+
+
 def _loaded(kind: str, name: str, load: Callable[[], Any]) -> Any:
     loggers = [logging.getLogger(each) for each in ("huggingface_hub", "transformers")]
     levels = [logger.level for logger in loggers]
     try:
         for logger in loggers:
             logger.setLevel(logging.ERROR)
-        return load()
+        with _no_weight_bars():
+            return load()
     except MemoryError:
         raise SpecsimError(f"{kind} {name!r}: too little memory to load it") from None
     except Exception as error:  # Loaders of many origins raise anything; a user is owed one line.

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profiler.acceptance.settings import DRAFTERS, PROPOSALS, Settings, checksums
+from profiler.lock import only_one
 from profiler.models import DTYPES, require_extra
+from profiler.versions import versions
 from specsim.errors import SpecsimError
 
 if TYPE_CHECKING:
-    from profiler.acceptance.parts import Parts
     from profiler.acceptance.prompts import Prompt
     from profiler.acceptance.tape_file import Recorded
 
@@ -67,10 +68,12 @@ def run(arguments: argparse.Namespace) -> int:
     out: Path = arguments.out
     if out.suffix != ".parquet":
         raise SpecsimError(f"--out {str(out)!r}: expected the name of a .parquet file")
+    only_read = not arguments.target and not arguments.prompts and out.exists() and not arguments.find_layers
+    if not only_read and (not arguments.target or not arguments.prompts):
+        raise SpecsimError("specsim profile acceptance needs --target and --prompts")
     if arguments.find_layers:
         sys.stdout.write(_best_layers(arguments))
         return 0
-    only_read = not arguments.target and not arguments.prompts and out.exists()
     told = analyse(read_tape(out) if only_read else tape(arguments), out)
     sys.stdout.write(markdown(told).partition("\n\n")[0] + "\n")
     return 0
@@ -80,11 +83,9 @@ def tape(arguments: argparse.Namespace) -> Recorded:
     """Return the recording that the arguments ask for, read from its file where that is complete already."""
     from profiler.acceptance.parts import same_settings
     from profiler.acceptance.prompts import read_prompts
-    from profiler.acceptance.tape_file import read_tape, write_tape
+    from profiler.acceptance.tape_file import read_tape
 
     out: Path = arguments.out
-    if not arguments.target or not arguments.prompts:
-        raise SpecsimError("specsim profile acceptance needs --target and --prompts")
     if arguments.limit < 0 or arguments.batch < 1:
         raise SpecsimError(f"--limit {arguments.limit}, --batch {arguments.batch}: expected at least 0 and 1")
     only = [each for each in arguments.categories.split(",") if each]
@@ -96,19 +97,18 @@ def tape(arguments: argparse.Namespace) -> Recorded:
         same_settings(there.about.get("settings", {}), wanted, str(out))
         return there
     require_extra()
-    recorded, parts = _record(settings, arguments, wanted, prompts)
-    write_tape(out, recorded)
-    parts.remove()
+    with only_one(out):
+        _record(settings, arguments, wanted, prompts)
     return read_tape(out)
 
 
-def _record(
-    settings: Settings, arguments: argparse.Namespace, wanted: dict[str, Any], prompts: list[Prompt]
-) -> tuple[Recorded, Parts]:
+def _record(settings: Settings, arguments: argparse.Namespace, wanted: dict[str, Any], prompts: list[Prompt]) -> None:
+    """Write the recording, keeping finished batches beside it until it is whole."""
     from profiler.acceptance.assemble import assemble
     from profiler.acceptance.pair import encoder, load_pair, tasks
     from profiler.acceptance.parts import Parts
     from profiler.acceptance.record import Recorder
+    from profiler.acceptance.tape_file import write_tape
 
     pair = load_pair(settings, arguments.device)
     longest = settings.longest_prompt
@@ -125,22 +125,26 @@ def _record(
         settings.seed,
         arguments.batch,
     )
-    parts = Parts(arguments.out, settings.told())
+    made_by = {"versions": versions(), "hardware": hardware(arguments.device)}
+    parts = Parts(arguments.out, settings.told() | made_by)
     rows = recorder.record(work, parts)
-    about = _about(settings, wanted, arguments.device)
-    return assemble(rows, about, lookup=settings.drafter == "lookup"), parts
+    about = _about(settings, wanted) | made_by
+    write_tape(arguments.out, assemble(rows, about, lookup=settings.drafter == "lookup"))
+    parts.remove()
 
 
 def _best_layers(arguments: argparse.Namespace) -> str:
     """Search on the prompts of each category that come last, so that a recording need not meet them."""
-    from profiler.acceptance.layers import LayerSearch
+    require_extra()
+    from profiler.acceptance.layers import LayerSearch, check_count
     from profiler.acceptance.pair import encoder, stop_ids, tasks
     from profiler.acceptance.prompts import read_prompts
     from profiler.models import load_model, load_tokenizer
 
-    prompts = read_prompts(arguments.prompts or [], [each for each in arguments.categories.split(",") if each])
-    tokenizer = load_tokenizer(arguments.target or "")
+    prompts = read_prompts(arguments.prompts, [each for each in arguments.categories.split(",") if each])
+    tokenizer = load_tokenizer(arguments.target)
     model = load_model(arguments.target, device=arguments.device, dtype=arguments.dtype)
+    check_count(model, arguments.find_layers)
     work = tasks(reversed(prompts), encoder(tokenizer), min(arguments.limit, 3) or 3, arguments.longest_prompt)
     search = LayerSearch(model, work, min(arguments.tokens, 64), stop_ids(model, tokenizer))
     steps = search.best(arguments.find_layers)
@@ -148,14 +152,13 @@ def _best_layers(arguments: argparse.Namespace) -> str:
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:
-    fewest, _, most = arguments.lookup_ngrams.partition(":")
     width = arguments.width if arguments.width is not None else (1 if arguments.draft_sampling else PROPOSALS)
     return Settings(
         arguments.target,
         arguments.draft,
         arguments.drafter,
         tuple(sorted(set(_whole("--skip-layers", arguments.skip_layers)))),
-        (_whole("--lookup-ngrams", fewest)[0], _whole("--lookup-ngrams", most or fewest)[0]),
+        _ngrams(arguments.lookup_ngrams),
         arguments.temperature,
         arguments.tokens,
         arguments.longest_prompt,
@@ -175,9 +178,15 @@ def _whole(key: str, text: str) -> list[int]:
         raise SpecsimError(f"{key}: {text!r} is not made of whole numbers") from None
 
 
-def _about(settings: Settings, wanted: dict[str, Any], device: str) -> dict[str, Any]:
-    from importlib.metadata import version
+def _ngrams(text: str) -> tuple[int, int]:
+    fewest, _, most = text.partition(":")
+    found = _whole("--lookup-ngrams", fewest), _whole("--lookup-ngrams", most or fewest)
+    if [len(each) for each in found] != [1, 1]:
+        raise SpecsimError(f"--lookup-ngrams: {text!r}; expected the fewest and most tokens of a match, such as 1:32")
+    return found[0][0], found[1][0]
 
+
+def _about(settings: Settings, wanted: dict[str, Any]) -> dict[str, Any]:
     from specsim.world.recorded import RECORDING_FORMAT
 
     told = settings.told()
@@ -189,9 +198,7 @@ def _about(settings: Settings, wanted: dict[str, Any], device: str) -> dict[str,
         "temperature": settings.temperature,
         "proposals": settings.proposals,
         "settings": wanted,
-        "versions": {name: version(name) for name in ("specsim", "torch", "transformers")},
         "date": datetime.now(UTC).date().isoformat(),
-        "hardware": hardware(device),
     }
 
 

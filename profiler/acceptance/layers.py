@@ -13,9 +13,23 @@ from transformers import PreTrainedModel
 from profiler.acceptance.generate import write
 from profiler.acceptance.network import Network, network, without_layers
 from profiler.acceptance.record import Task
+from specsim.errors import SpecsimError
 
 SHORTLIST = 10
 """Layers that are tried, and one more for each that is sought."""
+
+
+def check_count(model: PreTrainedModel, count: int) -> None:
+    """Refuse to seek more layers than may be skipped: all but the last.
+
+    Raises
+    ------
+    SpecsimError
+        One line.
+    """
+    most = len(network(model, "target").body.layers) - 1
+    if not 1 <= count <= most:
+        raise SpecsimError(f"--find-layers: {count}; expected 1 to {most}, the model's layers but the last")
 
 
 class LayerSearch:

@@ -25,12 +25,14 @@ class Parts:
     Parameters
     ----------
     out : the recording's file; the folder is named after it.
-    settings : what a text's rows depend on; a folder of other settings is refused.
+    settings : what a text's rows depend on, hardware and versions too; a folder of other settings is refused.
 
     Raises
     ------
     SpecsimError
         When the folder holds a recording of other settings, naming the first, or cannot be written.
+
+    One `Parts` at a time may use a folder (`profiler.lock.only_one`): what is half written there is cleared away.
     """
 
     def __init__(self, out: Path, settings: Mapping[str, Any]) -> None:
@@ -38,6 +40,8 @@ class Parts:
         told = self.folder / "settings.json"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+            for left in self.folder.glob("*.tmp"):
+                left.unlink()
             if told.is_file():
                 same_settings(json.loads(told.read_text("utf-8")), settings, str(self.folder))
             _replace(told, json.dumps(dict(settings), indent=1).encode())

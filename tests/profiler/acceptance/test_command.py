@@ -19,6 +19,7 @@ from profiler.acceptance import command  # noqa: E402
 from profiler.acceptance.command import add_arguments, run  # noqa: E402
 from profiler.acceptance.record import Recorder  # noqa: E402
 from profiler.acceptance.tape_file import Recorded  # noqa: E402
+from profiler.lock import only_one  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -228,6 +229,11 @@ def test_parts_of_other_settings_are_not_continued(models: Path, tmp_path: Path)
         (["--tokens", "0"], "--tokens: 0 is not between"),
         (["--batch", "0"], "--batch 0: expected"),
         (["--lookup-ngrams", "3:2"], "--lookup-ngrams: 3 is not between 1 and 2"),
+        (["--lookup-ngrams", ":4"], "--lookup-ngrams: ':4'; expected the fewest and most tokens of a match"),
+        (["--lookup-ngrams", ""], "--lookup-ngrams: ''; expected the fewest and most"),
+        (["--lookup-ngrams", "1,2:4"], "--lookup-ngrams: '1,2:4'; expected the fewest and most"),
+        (["--find-layers", "9"], "--find-layers: 9; expected 1 to 2, the model's layers but the last"),
+        (["--find-layers", "-1"], "--find-layers: -1; expected 1 to 2"),
         (["--longest-prompt", "1"], "no prompt is at most 1 tokens long"),
         (["--device", "tpu"], "device 'tpu' is unknown"),
         (["--dtype", "float8"], "dtype 'float8' is unknown"),
@@ -290,6 +296,51 @@ def test_a_text_stays_within_the_models_positions(models: Path, tmp_path: Path) 
     arguments = words(models, tmp_path / "b.parquet", "--prompts", str(tmp_path / "longer.jsonl"), "--tokens", "500")
     assert command.tape(parsed(arguments)).about["sequences"] == {"chat": 3, "code": 3}
     assert "fewer --tokens" in refused(words(models, tmp_path / "c.parquet", "--tokens", "510"))
+
+
+@pytest.mark.parametrize("key", ["hardware", "versions"])
+def test_parts_of_another_machine_or_version_are_not_continued(
+    key: str, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Recorder, "rows", lambda self, batch: (_ for _ in ()).throw(KeyboardInterrupt))
+    out = tmp_path / "tape.parquet"
+    with pytest.raises(KeyboardInterrupt):
+        recorded(models, out)
+    monkeypatch.undo()
+    other = {"torch": "3"} if key == "versions" else "another"
+    monkeypatch.setattr(command, key, lambda *_: other)
+    assert f"tape.parquet.parts: holds a recording with {key} " in refused(words(models, out))
+    monkeypatch.undo()
+    assert len(recorded(models, out)) > 0
+
+
+def test_half_written_files_of_a_killed_run_are_cleared_away(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = tmp_path / "tape.parquet.parts"
+    parts.mkdir()
+    for left in (tmp_path / ".tape.parquet.77.tmp", parts / "000003.77.tmp", parts / ".settings.json.77.tmp"):
+        left.write_bytes(b"half")
+    monkeypatch.setattr(Recorder, "rows", lambda self, batch: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        recorded(models, tmp_path / "tape.parquet")
+    assert [each.name for each in tmp_path.iterdir()] == ["tape.parquet.parts"]
+    assert [each.name for each in parts.iterdir()] == ["settings.json"]
+
+
+def test_two_recordings_of_one_file_at_once_are_refused(models: Path, tmp_path: Path) -> None:
+    out = tmp_path / "tape.parquet"
+    with only_one(out):
+        assert f"{out}: another run is writing it; expected one at a time" in refused(words(models, out))
+    assert len(recorded(models, out)) > 0
+
+
+def test_a_mistake_stands_alone_no_bars_before_it(models: Path, tmp_path: Path) -> None:
+    arguments = words(models, tmp_path / "tape.parquet", "--skip-layers", "7")
+    line = [sys.executable, "-m", "specsim", "profile", "acceptance", *arguments]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert re.fullmatch(r"specsim: [^\r\n]*\[7\] are not some of the layers 0 to 2[^\r\n]*\n", done.stderr), done.stderr
 
 
 def test_the_output_is_named_as_parquet(models: Path, tmp_path: Path) -> None:

@@ -1,0 +1,59 @@
+"""One run at a time on one output file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from specsim.errors import SpecsimError
+
+
+@contextmanager
+def only_one(path: Path) -> Iterator[None]:
+    """Hold the right to write `path`, and clear away what killed runs left half written beside it.
+
+    The lock is the system's, on a file beside `path`: it ends with the process, however that ends.
+
+    Raises
+    ------
+    SpecsimError
+        When another run holds it, or the place cannot be locked.
+    """
+    beside = path.with_name(f".{path.name}.lock")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = _locked(beside)
+        _clear(path)
+    except BlockingIOError:
+        raise SpecsimError(f"{path}: another run is writing it; expected one at a time, or another file") from None
+    except OSError as error:
+        raise SpecsimError(f"{path}: cannot be locked: {error.strerror}; expected a local file system") from None
+    try:
+        yield
+    finally:
+        beside.unlink(missing_ok=True)
+        file.close()
+
+
+def _locked(beside: Path) -> IO[bytes]:
+    import fcntl
+
+    file = beside.open("wb")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # A run that has just ended removes the file: a lock on what has no name any more would hold nobody off.
+        if not beside.exists() or beside.stat().st_ino != os.fstat(file.fileno()).st_ino:
+            raise BlockingIOError
+    except OSError:
+        file.close()
+        raise
+    return file
+
+
+def _clear(path: Path) -> None:
+    for left in path.parent.glob(".*.tmp"):
+        if left.name.startswith(f".{path.name}.") and left.suffixes[-2].strip(".").isdigit():
+            left.unlink(missing_ok=True)

@@ -1,0 +1,36 @@
+"""An extra that is there but broken: one line, from every command that needs it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COMMANDS = {
+    "latency": ["--random-weights", "tiny-llama", "tiny-llama", "--out", "x.yaml"],
+    "acceptance": ["--target", ".", "--prompts", "p.jsonl", "--drafter", "lookup", "--out", "x.parquet"],
+    "layers": ["--target", ".", "--prompts", "p.jsonl", "--find-layers", "1", "--out", "x.parquet"],
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_torch_that_cannot_be_imported(tmp_path: Path, name: str) -> None:
+    for package, text in {"torch": "raise OSError('libtorch.so: no such\\nfile')", "transformers": ""}.items():
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").write_text(text)
+    (tmp_path / "p.jsonl").write_text('{"category": "a", "prompt": "b"}\n')
+    command = "acceptance" if name == "layers" else name
+    done = subprocess.run(
+        [sys.executable, "-m", "specsim", "profile", command, *COMMANDS[name]],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    assert "torch is installed but cannot be imported: libtorch.so: no such file; expected pip" in done.stderr
+    assert done.stderr.count("\n") == 1

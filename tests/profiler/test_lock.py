@@ -1,0 +1,60 @@
+"""One run at a time on one file, whatever became of the runs before."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from profiler.lock import only_one
+from specsim.errors import SpecsimError
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from profiler.lock import only_one
+with only_one(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_another_process_is_refused_until_it_ends_even_killed(tmp_path: Path) -> None:
+    path = tmp_path / "s.parquet"
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        with pytest.raises(SpecsimError, match="another run is writing it; expected one at a time"), only_one(path):
+            pytest.fail("held twice")
+        process.kill()
+    with only_one(path):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_killed_runs_left_is_cleared_and_nothing_else(tmp_path: Path) -> None:
+    keep = {".s.parquet.old.tmp", ".s.7.tmp", "s.parquet.7.tmp", "s.parquet"}
+    for name in (*keep, ".s.parquet.7.tmp"):
+        (tmp_path / name).write_text("")
+    with only_one(tmp_path / "s.parquet"):
+        assert {each.name for each in tmp_path.iterdir()} == keep | {".s.parquet.lock"}
+    assert {each.name for each in tmp_path.iterdir()} == keep
+
+
+def test_the_lock_ends_with_an_error_inside(tmp_path: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(OSError, match="inside"), only_one(tmp_path / "s.parquet"):
+            raise BlockingIOError("inside")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="paths of Linux and macOS")
+def test_a_place_that_cannot_be_locked(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(SpecsimError, match=r"file/s: cannot be locked: .*; expected"),
+        only_one(tmp_path / "file" / "s"),
+    ):
+        pytest.fail("locked")
