@@ -12,6 +12,8 @@ from profiler.cli import minutes
 from profiler.latency.grids import read_grid, shipped
 from profiler.latency.profile_file import check_writable
 from profiler.latency.result import Places, write_profile
+from profiler.lock import only_one
+from profiler.versions import versions
 from specsim.errors import SpecsimError
 
 if TYPE_CHECKING:
@@ -58,7 +60,9 @@ def run(arguments: argparse.Namespace) -> int:
     for path in (places.profile, places.samples):
         check_writable(path)
     plan = _plan(arguments)
-    if not _measured(plan, places, started, arguments.minutes):
+    with only_one(places.samples):
+        whole = _measured(plan, places, started, arguments.minutes)
+    if not whole:
         print(f"time is up; {places.samples} keeps what was measured, the same command goes on")
         return TIME_IS_UP
     print(write_profile(places, [places.samples]))
@@ -108,7 +112,7 @@ def _plan(arguments: argparse.Namespace) -> _Plan:
         "hardware": about.name,
         "driver": about.driver,
         "memory_bytes": about.memory_bytes,
-        **_versions(),
+        **versions(),
         "assumptions": _assumptions(subjects, arguments, device),
     }
     return _Plan(subjects, setting, facts)
@@ -130,17 +134,6 @@ def _subjects(arguments: argparse.Namespace) -> dict[str, Subject]:
         if subject.random:
             named_shape(subject.name)
     return subjects
-
-
-def _versions() -> dict[str, str]:
-    """Return the versions of what the passes run through; a checkout need not be installed."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    found = {name: version(name) for name in ("torch", "transformers")}
-    try:
-        return {**found, "specsim": version("specsim")}
-    except PackageNotFoundError:
-        return {**found, "specsim": "a checkout"}
 
 
 def _assumptions(subjects: dict[str, Subject], arguments: argparse.Namespace, device: torch.device) -> list[str]:

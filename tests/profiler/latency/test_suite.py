@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from profiler.latency import command
+from profiler.lock import only_one
 from specsim.cli import main
 
 
@@ -62,4 +63,15 @@ def test_minutes_that_are_none(capsys, words, minutes):
     assert left.value.code == 2
     err = capsys.readouterr().err
     assert f"argument --minutes: {minutes}: expected a number of minutes, 0 or more" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.torch
+def test_two_runs_on_one_samples_file_at_once_are_refused(tmp_path, capsys):
+    pytest.importorskip("torch")
+    words = ["--random-weights", "tiny-llama", "tiny-llama", "--device", "cpu", "--out", str(tmp_path / "m.yaml")]
+    with only_one(tmp_path / "m.samples.parquet"):
+        assert main(["profile", "latency", *words]) == 2
+    err = capsys.readouterr().err
+    assert "m.samples.parquet: another run is writing it; expected one at a time" in err
     assert err.count("\n") == 1
