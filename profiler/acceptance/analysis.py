@@ -33,7 +33,7 @@ DEFAULTS = ("chat", "code")
 
 
 def summary(tape: Recorded, category: str) -> dict[str, Any]:
-    """Return a category's numbers; ``error`` is a standard error over texts."""
+    """Return a category's numbers; ``error`` is a standard error over texts, NaN of a single one."""
     rows = on_path(tape, category)
     rates, bins = request_rates(rows), by_confidence(rows.confidence, rows.right)
     ended = runs(rows)
@@ -53,8 +53,8 @@ def summary(tape: Recorded, category: str) -> dict[str, Any]:
         "agreement_by_depth": {str(d): _mean(rows.right[at_depth(rows, d)]) for d in SUCCESSIVE},
         "mean_run": _mean(ended),
         "runs_of_8_or_more": _mean(ended >= 8),
-        "requests_sd": float(np.std(rates)) if len(rates) else None,
-        "requests_sd_beyond_luck": float(np.sqrt(between_texts(rows))),
+        "requests_sd": float(np.std(rates)) if len(rates) > 1 else None,
+        "requests_sd_beyond_luck": float(np.sqrt(between_texts(rows))) if len(rates) > 2 else None,
         "settling": dict(zip(map(str, MARKS), settling(rows, MARKS).tolist(), strict=True)),
     }
 
@@ -157,16 +157,18 @@ def markdown(told: Mapping[str, Any]) -> str:
     ]
     for name, each in told["categories"].items():
         lines.append(
-            f"| {name} | {each['texts']} | {each['tokens']} | {each['top1_agreement']:.3f} +- {each['error']:.3f} | "
+            f"| {name} | {each['texts']} | {each['tokens']} | "
+            f"{each['top1_agreement']:.3f} +- {_number(each['error'])} | "
             f"{each['agreement_within_3']:.3f} | {each['mean_confidence']:.3f} | {each['calibration_error']:.3f} | "
-            f"{_number(each['mean_run'])} | {_number(each['requests_sd'])} | {each['requests_sd_beyond_luck']:.3f} |"
+            f"{_number(each['mean_run'])} | {_number(each['requests_sd'])} | "
+            f"{_number(each['requests_sd_beyond_luck'])} |"
         )
     lines += ["", "Accepted tokens, recorded (+- standard error) against drawn from the curves; total variation:", ""]
     lines += ["| category | depth x width | recorded | drawn | total variation |", "|---|---|---|---|---|"]
     for name, rows in told["drawn_against_recorded"].items():
         for row in sorted(rows, key=lambda row: -row["total_variation"]):
             lines.append(
-                f"| {name} | {row['depth']} x {row['width']} | {row['mean']:.3f} +- {row['error']:.3f} | "
+                f"| {name} | {row['depth']} x {row['width']} | {row['mean']:.3f} +- {_number(row['error'])} | "
                 f"{row['mean_drawn']:.3f} | {row['total_variation']:.3f} |"
             )
     return "\n".join(lines) + "\n"
@@ -177,7 +179,7 @@ def _mean(values: Any) -> float | None:
 
 
 def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
+    return "-" if value is None or np.isnan(value) else f"{value:.3f}"
 
 
 def _plain(value: Any) -> Any:

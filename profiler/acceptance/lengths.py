@@ -124,8 +124,10 @@ def _compared(ours: Ints, theirs: Ints, depth: int, width: int, text: Ints) -> C
 
 
 def clustered_error(values: Ints, text: Ints) -> float:
-    """Return the standard error of the mean of values (n,), whole texts (n,) being drawn, not values."""
+    """Return the standard error of the mean of values (n,), whole texts (n,) being drawn, not values; NaN of one."""
     _, code = np.unique(text, return_inverse=True)
     surplus = np.bincount(code, weights=values - values.mean())
     texts = len(surplus)
-    return float(np.sqrt((surplus**2).sum() * texts / max(texts - 1, 1)) / len(values))
+    if texts < 2:
+        return float("nan")
+    return float(np.sqrt((surplus**2).sum() * texts / (texts - 1)) / len(values))

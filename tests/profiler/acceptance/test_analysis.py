@@ -43,6 +43,21 @@ def test_a_recording_is_summed_up_in_files_that_a_run_reads(tmp_path: Path) -> N
         assert (tmp_path / "mine" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_single_text_has_no_standard_error_and_no_spread(tmp_path: Path) -> None:
+    tape = drawn_tape(np.random.default_rng(0), sequences=1, tokens=60, confidence=np.array([0.3, 0.6, 0.9]))
+    tape.about["tokens"] = {"chat": len(tape)}  # type: ignore[index]
+    told = analyse(tape, tmp_path / "mine.parquet")
+    table = (tmp_path / "mine" / "summary.md").read_text()
+    assert "| chat | 1 | 60 | " in table
+    assert table.count(" +- - |") == 1 + len(told["drawn_against_recorded"]["chat"])
+    assert "| - | - |\n" in table
+    assert "+- 0.000" not in table
+    summary = json.loads((tmp_path / "mine" / "summary.json").read_text())
+    chat = summary["categories"]["chat"]
+    assert chat["error"] is chat["requests_sd"] is chat["requests_sd_beyond_luck"] is None
+    assert {each["error"] for each in summary["drawn_against_recorded"]["chat"]} == {None}
+
+
 def test_a_lookup_is_compared_as_chains_alone(tmp_path: Path) -> None:
     tape = drawn_tape(np.random.default_rng(0), sequences=12, tokens=60, confidence=np.array([0.3, 0.6, 0.9]))
     tape.about["tokens"] = {"chat": len(tape)}  # type: ignore[index]

@@ -134,3 +134,4 @@ def test_an_error_counts_texts_not_tokens() -> None:
     text = np.repeat(np.arange(50), 20)
     alike = np.repeat(np.random.default_rng(7).random(50), 20)
     assert clustered_error(alike, text) == pytest.approx(alike[::20].std(ddof=1) / np.sqrt(50), rel=0.02)
+    assert np.isnan(clustered_error(alike[:20], text[:20]))
