@@ -61,7 +61,8 @@ class ErrorStats:
 def solve(columns: Floats, samples: Samples) -> tuple[Floats, list[float | None]]:
     """Non-negative weighted least squares: coefficients and standard errors, both one per column.
 
-    The errors are those of the ordinary estimate on the columns not held at zero.
+    The errors are those of the ordinary estimate on the columns not held at zero, given which those are and which
+    side of a knee each sample is on: what choosing them owes to luck is not in them.
     """
     from scipy.optimize import nnls
 
