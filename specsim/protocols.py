@@ -50,8 +50,8 @@ class DraftBelief(ModelBelief, Protocol):
     """Seconds that a drafter's pass is believed to take.
 
     `one_pass` says whether one pass proposes all depths of a step, so that later ones cost nothing (prompt lookup,
-    Medusa's heads); `cached` whether the drafter keeps a cache of its own, which has to be fed; `deepest` how many tokens
-    ahead it ever proposes.
+    Medusa's heads); `cached` whether the drafter keeps a cache of its own, which has to be fed; `deepest` how many
+    tokens ahead it ever proposes.
     """
 
     @property
@@ -89,8 +89,9 @@ class View(Protocol):
     Attributes
     ----------
     now_s : the event clock. belief : latency model. free_bytes : bytes of cache that nobody holds.
-    waiting : arrived requests without cache in the pool, in order of arrival; some may have theirs on the host. resident : requests that hold cache, in order
-        of admission. arrival_s, prompt_tokens, max_tokens, slo_class, tpot_slo_s, ttft_slo_s : as in `Requests`.
+    waiting : arrived requests without cache in the pool, in order of arrival; some may have theirs on the host.
+        resident : requests that hold cache, in order of admission. arrival_s, prompt_tokens, max_tokens, slo_class,
+        tpot_slo_s, ttft_slo_s : as in `Requests`.
     emitted_tokens, target_cached, draft_cached : (N,) tokens. first_token_s, first_decode_s : (N,) seconds, NaN until
         then; the second is the start of the first decoding pass.
     """

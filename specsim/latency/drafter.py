@@ -60,8 +60,8 @@ class Lookup:
 class LayersSkipped:
     """The target without `skipped` of its `layers`: their share of its time and cache is saved, weights cost nothing.
 
-    The cache of what is drafted is its own, since the layers behind a gap see other inputs than the target's. The host's
-    work is that of a draft pass: tokens are chosen without the round trip of a verification.
+    The cache of what is drafted is its own, since the layers behind a gap see other inputs than the target's. The
+    host's work is that of a draft pass: tokens are chosen without the round trip of a verification.
     """
 
     keys: ClassVar = ("layers", "skipped")

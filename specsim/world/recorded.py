@@ -32,7 +32,7 @@ class Recording:
 
     Attributes
     ----------
-    path : the Parquet file; `sha256` its checksum. categories : a trace's category to a recorded one; ``default`` for all others.
+    path : the Parquet file. categories : a trace's category to a recorded one; ``default`` for all others.
     """
 
     path: Path

@@ -65,3 +65,5 @@ ADASERVE: dict[str, Any] = {"trace": "adaserve_fig8", "profile": "adaserve_artif
 ADASERVE_RATES = (4.0, 4.8)
 ABLATIONS = ("equal_greedy", "global_greedy", "adaserve_slo_only")
 BASELINES = ("continuous", "sarathi", "vllm_spec")
+FIGURE_1 = ("priority", "fastserve", "vtc")
+"""Added after the freeze, on a review: the continuous-batching baselines of AdaServe's Fig. 1."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specsim.schedulers.loading import scheduler_factory
 from specsim.simulation import Simulation, run
 from tests.laws.every import assert_same_record
 from tests.laws.subjects import factory_of, mapping_of
@@ -27,6 +29,22 @@ def test_no_draft_tokens_is_no_speculation(simulated: Simulation, seats: int, pr
     plain = run(replace(simulated, scheduler=factory_of("continuous", **shared)))
     none = run(replace(simulated, scheduler=factory_of("vllm_spec", draft_tokens=0, **shared)))
     assert_same_record(plain, none)
+
+
+@pytest.mark.parametrize("name", ["priority", "vtc", "fastserve", "las", "lp_sjf", "stta"])
+@profile
+@given(simulated=simulations(), prefill_tokens=st.integers(1, 64))
+def test_who_never_drafts_does_not_care_what_would(name: str, simulated: Simulation, prefill_tokens: int) -> None:
+    """With chains of no tokens a drafter without a cache leaves the run as it is, however tight the memory."""
+    mapping = mapping_of(name)
+    part = mapping.get("batching", mapping)
+    part["seats"]["prefill_tokens"] = prefill_tokens
+    mapping["speculation"]["draft_tokens"] = 0
+    truth = replace(simulated.truth, draft=replace(simulated.truth.draft, one_pass=False, cached=True))
+    weightless = replace(simulated.memory, draft_token_bytes=0)
+    plain = replace(simulated, truth=truth, belief=truth, memory=weightless, scheduler=scheduler_factory(mapping, name))
+    looking_up = replace(plain, truth=truth.looking_up(), belief=truth.looking_up())
+    assert_same_record(run(plain), run(looking_up))
 
 
 @profile

@@ -185,7 +185,8 @@ def drawn() -> list[tuple[str, Acceptance]]:
 def test_confidence_is_calibrated(name: str, acceptance: Acceptance) -> None:
     """At every rank, and in every tenth of the confidences, the mean confidence is the share that is right.
 
-    Over all within a thousandth (the pools are a lattice), in a tenth what a binomial law exceeds as rarely as a normal one four deviations.
+    Over all within a thousandth (the pools are a lattice), in a tenth what a binomial law exceeds as
+    rarely as a normal one exceeds four deviations.
     """
     for category in acceptance.curves:
         text = draw_tape(acceptance, [category], np.zeros(2, dtype=np.int64), np.arange(2), 0)

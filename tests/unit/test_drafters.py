@@ -189,17 +189,6 @@ def test_heads_propose_no_deeper_than_they_are() -> None:
         assert depth - 1 < trees <= depth
 
 
-@pytest.mark.parametrize("scheduler", ["priority", "vtc", "las"])
-def test_who_never_drafts_does_not_care_what_would(scheduler: str) -> None:
-    """With chains of 0 tokens a drafter without a cache changes nothing, however tight the memory."""
-    key = "scheduler__speculation__draft_tokens"
-    tight: dict[str, Any] = {"rps": 200, "requests": 60, "profile__usable_kv_bytes": 300_000_000}
-    tight["profile"] = "adaserve_artifact_llama70b"
-    del tight["profile__usable_kv_bytes"]
-    one, other = (run(scheduler, **tight, drafter=each, **{key: 0}) for each in ("separate", "lookup"))
-    assert np.array_equal(one.requests["finish_s"], other.requests["finish_s"])
-
-
 LOOKUP = {"kind": "lookup", "pass_s": 1e-4}
 HEADS = {"kind": "heads", "one_pass": True, "depth": 5, "pass_share": 0.1, "weights_share": 0.1, "cache_share": 0.0}
 
