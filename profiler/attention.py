@@ -18,6 +18,7 @@ from specsim.errors import SpecsimError, nearest
 PAGED = "specsim_paged"
 KERNELS = ("auto", "flashinfer", "flex", "sdpa")
 SMALL_PAGE_TOKENS = 16
+CHANGES_THE_RESULT = ("sliding_window", "softcap", "s_aux", "sinks", "learnable_sink", "position_bias")
 
 
 class Plan(Protocol):
@@ -51,9 +52,22 @@ def attend(
     attention_mask: torch.Tensor | None,
     scaling: float,
     plan: Plan,
-    **_: Any,
+    **options: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Attend for one layer; the signature is that of transformers' attention functions."""
+    """Attend for one layer; the signature is that of transformers' attention functions.
+
+    Raises
+    ------
+    SpecsimError
+        When the model asks for what no kernel here does, such as a sliding window.
+    """
+    for name in CHANGES_THE_RESULT:
+        if options.get(name) is not None:
+            asked = "" if isinstance(options[name], torch.Tensor) else f"={options[name]}"
+            raise SpecsimError(
+                f"{type(module).__name__} attends with {name}{asked}, which is not supported; "
+                f"expected a model of plain causal attention"
+            )
     return plan(query[0].transpose(0, 1), key, value, scaling)[None], None
 
 

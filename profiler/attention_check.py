@@ -12,6 +12,7 @@ import torch
 from profiler.attention import KERNELS, best_kernel, page_tokens, planner
 from profiler.attention_sdpa import Sdpa
 from profiler.graphs import capture
+from profiler.memory import memory_for
 from profiler.packing import Work, pack
 from profiler.pages import CacheShape, deal
 from specsim.errors import SpecsimError, first_line
@@ -83,7 +84,8 @@ def checked_error(kernel: str, heads: int, kv_heads: int, head_dim: int, **place
         When the kernel cannot run here, or errs by more than its type explains.
     """
     try:
-        error = kernel_error(kernel, heads, kv_heads, head_dim, **place)
+        with memory_for(f"attention {kernel!r}", place["device"]):
+            error = kernel_error(kernel, heads, kv_heads, head_dim, **place)
     except SpecsimError:
         raise
     except Exception as problem:  # A compiler's errors are of many kinds; a user is owed one line.

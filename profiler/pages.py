@@ -12,6 +12,10 @@ from profiler.packing import Ints, Packed, Work
 from specsim.errors import SpecsimError
 
 
+class NoRoom(SpecsimError):
+    """A pass needs more pages than the cache has."""
+
+
 @dataclass(frozen=True, slots=True)
 class CacheShape:
     """What one token holds in each layer, and how many tokens there is room for.
@@ -97,13 +101,13 @@ def deal(work: Work, shape: CacheShape, rng: np.random.Generator) -> Tables:
 
     Raises
     ------
-    SpecsimError
+    NoRoom
         When they do not fit.
     """
     needed = pages_needed(work, shape.page_tokens)
     total = int(needed.sum())
     if total > shape.pages - 1:
-        raise SpecsimError(f"a pass needs {total} pages of KV cache; there are {shape.pages - 1}")
+        raise NoRoom(f"a pass needs {total} pages of KV cache; there are {shape.pages - 1}")
     dealt = rng.permutation(shape.pages - 1)[:total]
     pages = np.full((work.rows, int(needed.max(initial=1))), -1, dtype=np.int64)
     pages[np.arange(pages.shape[1]) < needed[:, None]] = dealt

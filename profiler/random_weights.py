@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from profiler.memory import free_bytes
+from profiler.memory import free_bytes, is_out_of_memory
 from profiler.shapes import ModelShape
 from specsim.errors import SpecsimError, first_line
 
@@ -85,8 +85,8 @@ def random_model(shape: ModelShape, *, device: torch.device, dtype: torch.dtype,
         model.to_empty(device=device)
         model.tie_weights()
         _draw(model, seed)
-    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-        if not _is_memory(error):
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
             raise
         raise refusal from None
     rotary: Any = model.model.rotary_emb
@@ -131,8 +131,3 @@ def _draw(model: torch.nn.Module, seed: int) -> None:
                 weights.fill_(1.0)
             else:
                 weights.normal_(0.0, SPREAD, generator=generator)
-
-
-def _is_memory(error: Exception) -> bool:
-    told = str(error).lower()
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "memory" in told

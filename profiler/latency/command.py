@@ -157,12 +157,14 @@ def _measured(plan: _Plan, places: Places, started: float, minutes: float | None
     from profiler.latency.samples import SampleFile
     from profiler.latency.sweep import Sweep
     from profiler.latency.timers import timer_for
+    from profiler.memory import memory_for
 
     setting = plan.setting
     timer = timer_for(setting.device)
     file = SampleFile(places.samples, plan.facts)
     if "flops_per_s" not in file.facts:
-        found = ceilings(timer, device=setting.device, dtype=setting.dtype)
+        with memory_for("the large product and copy", setting.device):
+            found = ceilings(timer, device=setting.device, dtype=setting.dtype)
         file.facts |= {
             "flops_per_s": found.flops_per_s,
             "bytes_per_s": found.bytes_per_s,

@@ -52,12 +52,18 @@ def _cpu_name() -> str:
 
 
 def _smi(query: str, device: torch.device) -> list[str]:
-    command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits", f"--id={device.index or 0}"]
+    command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits", f"--id={_smi_id(device)}"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
         return []
     return [each.strip() for each in done.stdout.strip().split(",")]
+
+
+def _smi_id(device: torch.device) -> str:
+    """Return the GPU's UUID: nvidia-smi numbers all of them, torch those that CUDA_VISIBLE_DEVICES shows."""
+    uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
+    return f"GPU-{uuid}" if uuid else str(device.index or 0)
 
 
 class Clocks:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import numpy as np
-import torch
 
 from profiler.forward import Forward, Inputs
 from profiler.latency.all_reduce import all_reduce_s
@@ -16,16 +14,16 @@ from profiler.latency.hardware import Clocks
 from profiler.latency.points import Point
 from profiler.latency.samples import Sample
 from profiler.latency.timers import Effort, Timer, Timing
+from profiler.memory import give_back, is_out_of_memory
 from profiler.packing import Ints, Work
-from profiler.pages import Tables, deal
+from profiler.pages import NoRoom, Tables, deal
 from profiler.shapes import ModelShape
-from specsim.errors import SpecsimError
 
 NAN = float("nan")
 LARGEST_CAPTURED = 512
 LAUNCHED_TOKENS = 64
 PROPOSALS = 8
-MOST_ROTATED = 4
+FEWEST_ROTATED = 2
 
 
 def captured_size(tokens: int) -> int:
@@ -65,30 +63,34 @@ class Bench:
             drawn = self._drawn(work, 0)
             prepare_s = self.timer.host(lambda: self.forward.inputs(work, *drawn, size))
             sample_s = self._sampling_s(ready[0])
-        except (RuntimeError, MemoryError, SpecsimError) as error:
+        except (RuntimeError, MemoryError, NoRoom) as error:
             reason = _reason(error)
-            _forget()
+        else:
+            reason = ""
+        if reason:  # Here the error no longer holds on to the memory of its pass.
+            give_back(self.forward.device)
             yield from (self._sample(point, work, size, mode, reason) for mode in modes)
             return
         for mode in modes:
             try:
-                timing = self._timing(mode, ready)
+                found = self._sample(point, work, size, mode, "ok", self._timing(mode, ready), prepare_s, sample_s)
             except (RuntimeError, MemoryError) as error:
-                reason = _reason(error)
-                _forget()
-                yield self._sample(point, work, size, mode, reason)
-            else:
-                yield self._sample(point, work, size, mode, "ok", timing, prepare_s, sample_s)
+                found = self._sample(point, work, size, mode, _reason(error))
+            if found.status != "ok":
+                give_back(self.forward.device)
+            yield found
 
     def _rotation(self, point: Point, work: Work, size: int) -> list[Inputs]:
-        """Return passes over different pages and tokens, enough of them to outgrow the last cache twice."""
+        """Return the pass to be timed, and those that it takes over in turn, over other pages and with other tokens.
+
+        Between two turns of one of these the others read twice as many keys as the last cache holds; no more of them
+        than there are runs.
+        """
         held = self.forward.cache.shape
         read = work.context_tokens * held.layers * held.kv_heads * held.head_dim * 2 * self.forward.dtype.itemsize
-        wanted = -(-2 * self.cache_bytes // max(read, 1)) if self.cache_bytes else 2
-        return [
-            self.forward.inputs(work, *self._drawn(work, turn), size)
-            for turn in range(int(np.clip(wanted, 2, MOST_ROTATED)))
-        ]
+        apart = -(-2 * self.cache_bytes // read) if read else 0
+        turns = min(max(apart + 1, FEWEST_ROTATED), max(self.effort.repeats, FEWEST_ROTATED))
+        return [self.forward.inputs(work, *self._drawn(work, turn), size) for turn in range(1 + turns)]
 
     def _drawn(self, work: Work, turn: int) -> tuple[Tables, Ints]:
         """Return the pages and tokens of a turn: what a server would know already, so that no clock runs."""
@@ -156,16 +158,10 @@ class Bench:
 
 def _reason(error: Exception) -> str:
     """Return why a point is skipped; an error that would befall every point is raised again."""
-    if isinstance(error, SpecsimError):
+    if isinstance(error, NoRoom):
         return "no room in the cache"
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+    if is_out_of_memory(error):
         return "out of memory"
     if any(kind.__name__ == "TorchDynamoException" for kind in type(error).__mro__):
         return "its kernel does not compile"
     raise error
-
-
-def _forget() -> None:
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()

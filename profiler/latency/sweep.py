@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from profiler.latency.measure import Bench, modes_of
 from profiler.latency.points import Point
 from profiler.latency.samples import SampleFile
 from profiler.latency.timers import Effort, Timer
-from profiler.memory import free_bytes
+from profiler.memory import free_bytes, give_back, memory_for
 from profiler.pages import pages_needed
 from profiler.random_weights import random_model, shape_of, shard
 from profiler.shapes import ModelShape, named_shape
@@ -135,13 +134,22 @@ def left_to_do(role: str, grid: Grid, timer: Timer, done: SampleFile) -> list[Le
     return [Left(point, modes) for point, modes in lacking if modes]
 
 
-def sizes(shape: ModelShape, subjects: dict[str, Subject], role: str, dtype: torch.dtype) -> dict[str, Any]:
+def weights_bytes(subject: Subject, model: PreTrainedModel, whole: ModelShape) -> int:
+    """Return the bytes of a model's weights over all GPUs: a loaded one's own, whatever its layers hold."""
+    if not subject.random:
+        return sum(each.numel() * each.element_size() for each in model.parameters())
+    return int(whole.parameters * model.dtype.itemsize)
+
+
+def sizes(
+    shape: ModelShape, weights: int, subjects: dict[str, Subject], role: str, dtype: torch.dtype
+) -> dict[str, Any]:
     """Return what a profile says of a model itself; a draft that is the target's own layers adds no weights."""
     shared = role == "draft" and subjects["draft"].name.startswith(f"{subjects['target'].name}-skip")
     return {
         "name": shape.name,
         "kv_bytes_per_token": shape.layers * shape.kv_heads * shape.head_dim * 2 * dtype.itemsize,
-        "weights_bytes": 0 if shared else shape.parameters * dtype.itemsize,
+        "weights_bytes": 0 if shared else weights,
     }
 
 
@@ -191,14 +199,17 @@ class Sweep:
     def _bench(self, role: str, points: Sequence[Point]) -> Bench:
         setting = self.setting
         gpus = setting.tp if role == "target" else 1
-        model, part, whole = build(self.subjects[role], gpus, setting)
-        self.file.facts.setdefault("models", {})[role] = sizes(whole, self.subjects, role, setting.dtype)
+        subject = self.subjects[role]
+        model, part, whole = build(subject, gpus, setting)
+        weights = weights_bytes(subject, model, whole)
+        self.file.facts.setdefault("models", {})[role] = sizes(whole, weights, self.subjects, role, setting.dtype)
         error = checked_error(
             setting.kernel, part.heads, part.kv_heads, part.head_dim, device=setting.device, dtype=setting.dtype
         )
         self.file.facts.setdefault("attention_error", {})[role] = error
-        forward = Forward(model, part, pool_pages(points, part, setting), setting.kernel)
-        forward.cache.fill(seed=1)
+        with memory_for(f"the cache of {role} {whole.name}", setting.device):
+            forward = Forward(model, part, pool_pages(points, part, setting), setting.kernel)
+            forward.cache.fill(seed=1)
         return Bench(
             role=role,
             forward=forward,
@@ -214,10 +225,9 @@ class Sweep:
 
 def release(device: torch.device) -> None:
     """Give a model's memory back before the next is built."""
-    gc.collect()
     if device.type == "cuda":
         torch._dynamo.reset()
-        torch.cuda.empty_cache()
+    give_back(device)
 
 
 def _shown(work: list[Left], label: str) -> Iterator[Left]:

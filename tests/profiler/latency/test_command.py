@@ -176,6 +176,15 @@ def test_a_place_that_cannot_be_written(tmp_path, capsys):
     assert "is a folder; expected the file of a profile" in capsys.readouterr().err
 
 
+def test_memory_that_runs_out_while_the_ceilings_are_measured_is_one_line(tmp_path, capsys, monkeypatch):
+    def full(*_, **__):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes")
+
+    monkeypatch.setattr("profiler.latency.hardware.ceilings", full)
+    assert profile_latency(*PAIR, "--out", tmp_path / "m.yaml") == 2
+    assert capsys.readouterr().err == "specsim: the large product and copy: too little memory on cpu\n"
+
+
 def test_samples_of_another_pair(tmp_path, capsys):
     from profiler.latency.points import Point
     from profiler.latency.samples import SampleFile

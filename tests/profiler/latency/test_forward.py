@@ -117,6 +117,23 @@ def test_a_padding_token_writes_to_nobodys_page():
     assert written == {int(tables.slots(np.array([0]), np.array([3]))[0]), forward.cache.shape.padding_slot}
 
 
+def test_a_model_that_attends_otherwise_is_refused_in_one_line():
+    from transformers import MistralConfig, MistralForCausalLM
+
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "vocab_size": 50}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1}
+    for window in (None, 16):
+        model = MistralForCausalLM(MistralConfig(**sizes, **heads, sliding_window=window)).eval()
+        forward = Forward(model, shape_of(model, "m"), pages=3)
+        work = Work.of([3], [1])
+        inputs = forward.inputs(work, deal(work, forward.cache.shape, np.random.default_rng(0)), np.array([5]))
+        if window is None:
+            assert forward.run(inputs).shape == (1, 50)
+            continue
+        with pytest.raises(SpecsimError, match=r"^MistralAttention attends with sliding_window=16, which is not supp"):
+            forward.run(inputs)
+
+
 def test_dealt_pages_belong_to_one_row_and_never_to_padding():
     model, _, shape = MODELS["llama"]
     forward = Forward(model, shape, pages=8)

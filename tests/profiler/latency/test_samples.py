@@ -47,7 +47,9 @@ def test_ceilings_measured_before_are_kept(tmp_path):
     assert again.facts["flops_per_s"] == FACTS["flops_per_s"]
 
 
-@pytest.mark.parametrize(("key", "value"), [("target", "bigger"), ("hardware", "Other card"), ("link", "nvlink3")])
+@pytest.mark.parametrize(
+    ("key", "value"), [("target", "bigger"), ("hardware", "Other card"), ("driver", "1.3"), ("link", "nvlink3")]
+)
 def test_samples_of_another_pair_or_hardware_are_refused(tmp_path, key, value):
     path = tmp_path / "s.parquet"
     held(path)

@@ -1,15 +1,22 @@
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from profiler.forward import Forward  # noqa: E402
+from profiler.latency.all_reduce import stated  # noqa: E402
 from profiler.latency.grids import CPU_QUICK  # noqa: E402
-from profiler.latency.measure import captured_size, modes_of  # noqa: E402
+from profiler.latency.hardware import Clocks  # noqa: E402
+from profiler.latency.measure import Bench, captured_size, modes_of  # noqa: E402
 from profiler.latency.points import Point  # noqa: E402
 from profiler.latency.samples import SampleFile, read_samples  # noqa: E402
-from profiler.latency.sweep import Setting, Subject, Sweep, pool_pages, sizes  # noqa: E402
-from profiler.latency.timers import Timing  # noqa: E402
+from profiler.latency.sweep import Setting, Subject, Sweep, pool_pages, sizes, weights_bytes  # noqa: E402
+from profiler.latency.timers import Effort, HostTimer, Timing  # noqa: E402
+from profiler.memory import free_bytes, is_out_of_memory  # noqa: E402
+from profiler.random_weights import random_model, shape_of  # noqa: E402
 from profiler.shapes import LLAMA_70B, SMOLLM2_135M, TINY_LLAMA  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 from tests.profiler.latency.made import FACTS  # noqa: E402
@@ -116,6 +123,81 @@ def test_a_point_out_of_memory_is_skipped_and_listed(tmp_path):
     assert all(each.median_s != each.median_s for each in skipped)
 
 
+def test_memory_that_runs_out_on_the_cpu_is_skipped_alike(tmp_path):
+    with pytest.raises(RuntimeError) as told:
+        torch.empty(10**16)
+    assert sweep(tmp_path / "s.parquet", CountingTimer(fail_at=(2,), failure=told.value)).run()
+    skipped = [each for each in read_samples(tmp_path / "s.parquet")[1] if each.status != "ok"]
+    assert [each.status for each in skipped] == ["out of memory"]
+
+
+def test_memory_that_runs_out_before_the_first_point_is_one_line(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("profiler.attention_check.kernel_error", full)
+        with pytest.raises(SpecsimError, match=r"^attention 'sdpa': too little memory on cpu$"):
+            sweep(tmp_path / "s.parquet", CountingTimer()).run()
+    monkeypatch.setattr("profiler.forward.PagedCache", full)
+    with pytest.raises(SpecsimError, match=r"^the cache of target tiny-llama: too little memory on cpu$"):
+        sweep(tmp_path / "s.parquet", CountingTimer()).run()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_memory_that_ran_out_is_called_so():
+    assert is_out_of_memory(RuntimeError("CUDA error: out of memory"))
+    assert is_out_of_memory(MemoryError())
+    assert not is_out_of_memory(RuntimeError("CUDA error: an illegal memory access was encountered"))
+
+
+def test_what_earlier_work_left_in_torchs_cache_counts_as_free(monkeypatch):
+    free = [10]
+    monkeypatch.setattr("torch.cuda.empty_cache", lambda: free.append(30))
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda device: (free[-1], 100))
+    assert free_bytes(torch.device("cuda")) == 30
+
+
+def test_what_a_pass_refuses_is_no_want_of_room(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise SpecsimError("attends with sliding_window=16")
+
+    monkeypatch.setattr("profiler.forward.Forward.run", refuse)
+    with pytest.raises(SpecsimError, match="attends with sliding_window=16"):
+        sweep(tmp_path / "s.parquet", CountingTimer()).run()
+
+
+def test_inputs_come_round_again_only_when_the_others_have_outgrown_the_cache_twice():
+    point, turns = Point("decode", 4, 64, 1), []
+    read = 4 * 64 * 512
+    model = random_model(TINY_LLAMA, device=torch.device("cpu"), dtype=torch.float32)
+    forward = Forward(model, TINY_LLAMA, 100)
+    for cache_bytes, repeats, others in ((4 * read, 20, 9), (4 * read, 5, 5), (0, 20, 2), (read // 9, 1, 2)):
+        bench = Bench(
+            "target", forward, TINY_LLAMA, HostTimer(), Clocks(torch.device("cpu")), Effort(repeats, 1.0), cache_bytes
+        )
+        ready = bench._rotation(point, point.work(), 4)
+        assert len({tuple(each.slots.tolist()) for each in ready}) == len(ready) == 1 + others
+        ready[0].load = turns.append
+        turns.clear()
+        bench._timing("eager", ready)
+        assert all(one is not two for one, two in itertools.pairwise(turns))
+
+
+def test_a_loaded_models_weights_are_its_own():
+    """A mixture of experts holds more than its shape says."""
+    from transformers import MixtralConfig, MixtralForCausalLM
+
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "vocab_size": 50}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "pad_token_id": 0}
+    model = MixtralForCausalLM(MixtralConfig(**sizes, **heads, num_local_experts=8))
+    experts = 8 * 3 * 16 * 24
+    whole = shape_of(model, "moe")
+    assert 4 * experts < weights_bytes(Subject("moe", random=False), model, whole) < 4 * (experts + 4000)
+    tiny = random_model(TINY_LLAMA, device=torch.device("cpu"), dtype=torch.float32)
+    assert weights_bytes(Subject("tiny-llama", random=True), tiny, LLAMA_70B) == 4 * LLAMA_70B.parameters
+
+
 def test_a_point_whose_kernel_does_not_compile_is_skipped(tmp_path):
     from torch._dynamo.exc import TorchDynamoException
 
@@ -157,6 +239,7 @@ def test_a_shard_is_measured_and_its_all_reduce_modelled(tmp_path):
     assert sweep(tmp_path / "s.parquet", CountingTimer(), setting).run()
     samples = read_samples(tmp_path / "s.parquet")[1]
     one = next(each for each in samples if each.role == "target" and each.batched_tokens == 32)
+    assert "a line whose median error is 8 to 16% on NCCL's times" in stated("nvlink4", 2)
     assert one.all_reduce_s == pytest.approx(2 * 2 * (7.9e-6 + 32 * 64 * 4 / 248e9))
     assert {each.all_reduce_s for each in samples if each.role == "draft"} == {0.0}
 
@@ -181,7 +264,7 @@ def test_the_pool_is_no_larger_than_the_largest_point():
 
 def test_a_draft_that_is_the_targets_own_layers_adds_no_weights():
     skipping = {"target": Subject("smollm2-135m", True), "draft": Subject("smollm2-135m-skip3", True)}
-    assert sizes(skipping["draft"].shape, skipping, "draft", torch.float32)["weights_bytes"] == 0
-    about = sizes(SMOLLM2_135M, skipping, "target", torch.float32)
-    assert about["weights_bytes"] == 4 * 134_515_008
+    assert sizes(skipping["draft"].shape, 7, skipping, "draft", torch.float32)["weights_bytes"] == 0
+    about = sizes(SMOLLM2_135M, 7, skipping, "target", torch.float32)
+    assert about["weights_bytes"] == 7
     assert about["kv_bytes_per_token"] == 30 * 3 * 64 * 2 * 4

@@ -180,17 +180,17 @@ def answering(monkeypatch, answers):
     def run(command, **_):
         query = command[1].removeprefix("--query-gpu=")
         asked.append(query)
-        assert command[-1] == "--id=1"
+        assert command[-1] == "--id=GPU-1-2-3"
         return SimpleNamespace(stdout=answers[query])
 
     monkeypatch.setattr("subprocess.run", run)
+    about = SimpleNamespace(name="Card", total_memory=80 * 2**30, L2_cache_size=50 * 2**20, uuid="1-2-3")
+    monkeypatch.setattr("torch.cuda.get_device_properties", lambda device: about)
     return asked
 
 
 def test_facts_of_a_gpu_come_from_torch_and_the_driver(monkeypatch):
     answering(monkeypatch, {"driver_version": "580.1\n"})
-    about = SimpleNamespace(name="Card", total_memory=80 * 2**30, L2_cache_size=50 * 2**20)
-    monkeypatch.setattr("torch.cuda.get_device_properties", lambda device: about)
     found = hardware(torch.device("cuda:1"))
     assert (found.name, found.memory_bytes, found.cache_bytes) == ("Card", 80 * 2**30, 50 * 2**20)
     assert found.driver == "580.1"
@@ -208,6 +208,7 @@ def test_clocks_that_cannot_be_read_are_nan(monkeypatch):
     def missing(*_, **__):
         raise FileNotFoundError
 
+    answering(monkeypatch, {})
     monkeypatch.setattr("subprocess.run", missing)
     assert all(math.isnan(each) for each in Clocks(torch.device("cuda")).read())
     assert all(math.isnan(each) for each in Clocks(torch.device("cpu")).read())
