@@ -20,7 +20,7 @@ def only_one(path: Path) -> Iterator[None]:
     Raises
     ------
     SpecsimError
-        When another run holds it, or the place cannot be locked.
+        When another run holds it, or the place cannot be written or locked.
     """
     beside = path.with_name(f".{path.name}.lock")
     try:
@@ -30,7 +30,7 @@ def only_one(path: Path) -> Iterator[None]:
     except BlockingIOError:
         raise SpecsimError(f"{path}: another run is writing it; expected one at a time, or another file") from None
     except OSError as error:
-        raise SpecsimError(f"{path}: cannot be locked: {error.strerror}; expected a local file system") from None
+        raise SpecsimError(f"{path}: cannot be written under a lock: {error.strerror}") from None
     try:
         yield
     finally:

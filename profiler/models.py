@@ -38,8 +38,8 @@ def require_extra() -> None:
         try:
             import_module(name)
         except Exception as error:  # A half-made installation fails in any way; a user is owed one line.
-            said = f"{name} is installed but cannot be imported: {first_line(error)}"
-            raise SpecsimError(f'specsim profile: {said}; expected pip install "specsim[profiler]"') from None
+            said = f"{name}, which is here but cannot be imported ({first_line(error)})"
+            raise SpecsimError(f'specsim profile needs {said}: pip install "specsim[profiler]"') from None
 
 
 def load_model(name: str, *, device: str = "cpu", dtype: str = "float32") -> PreTrainedModel:

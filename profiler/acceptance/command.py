@@ -71,6 +71,8 @@ def run(arguments: argparse.Namespace) -> int:
     only_read = not arguments.target and not arguments.prompts and out.exists() and not arguments.find_layers
     if not only_read and (not arguments.target or not arguments.prompts):
         raise SpecsimError("specsim profile acceptance needs --target and --prompts")
+    if arguments.limit < 0 or arguments.batch < 1:
+        raise SpecsimError(f"--limit {arguments.limit}, --batch {arguments.batch}: expected at least 0 and 1")
     if arguments.find_layers:
         sys.stdout.write(_best_layers(arguments))
         return 0
@@ -86,8 +88,6 @@ def tape(arguments: argparse.Namespace) -> Recorded:
     from profiler.acceptance.tape_file import read_tape
 
     out: Path = arguments.out
-    if arguments.limit < 0 or arguments.batch < 1:
-        raise SpecsimError(f"--limit {arguments.limit}, --batch {arguments.batch}: expected at least 0 and 1")
     only = [each for each in arguments.categories.split(",") if each]
     prompts = read_prompts(arguments.prompts, only)
     settings = _settings(arguments)

@@ -32,5 +32,5 @@ def test_torch_that_cannot_be_imported(tmp_path: Path, name: str) -> None:
         check=False,
     )
     assert done.returncode == 2, done.stderr
-    assert "torch is installed but cannot be imported: libtorch.so: no such file; expected pip" in done.stderr
+    assert "needs torch, which is here but cannot be imported (libtorch.so: no such file): pip install" in done.stderr
     assert done.stderr.count("\n") == 1

@@ -233,6 +233,7 @@ def test_parts_of_other_settings_are_not_continued(models: Path, tmp_path: Path)
         (["--lookup-ngrams", ""], "--lookup-ngrams: ''; expected the fewest and most"),
         (["--lookup-ngrams", "1,2:4"], "--lookup-ngrams: '1,2:4'; expected the fewest and most"),
         (["--find-layers", "9"], "--find-layers: 9; expected 1 to 2, the model's layers but the last"),
+        (["--find-layers", "1", "--limit", "-1"], "--limit -1, --batch 2: expected at least 0 and 1"),
         (["--find-layers", "-1"], "--find-layers: -1; expected 1 to 2"),
         (["--longest-prompt", "1"], "no prompt is at most 1 tokens long"),
         (["--device", "tpu"], "device 'tpu' is unknown"),
