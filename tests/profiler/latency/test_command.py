@@ -176,6 +176,13 @@ def test_a_place_that_cannot_be_written(tmp_path, capsys):
     assert "is a folder; expected the file of a profile" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("pair", [PAIR, ["--target", "a/b", "--draft", "a/b"]])
+def test_a_pair_that_cannot_be_sharded_is_refused_before_anything_is_measured(tmp_path, capsys, monkeypatch, pair):
+    monkeypatch.setattr("profiler.latency.hardware.ceilings", None)
+    assert profile_latency(*pair, "--tp", "8", "--link", "nvlink4", "--out", tmp_path / "m.yaml") == 2
+    assert "tp 8: " in capsys.readouterr().err
+
+
 def test_memory_that_runs_out_while_the_ceilings_are_measured_is_one_line(tmp_path, capsys, monkeypatch):
     def full(*_, **__):
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes")
