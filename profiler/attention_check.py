@@ -17,8 +17,8 @@ from profiler.packing import Work, pack
 from profiler.pages import CacheShape, deal
 from specsim.errors import SpecsimError, first_line
 
-# A right kernel errs by a few roundings of its type (0.4%, 0.04% and 1e-6 of a query's result on the CPU); a node that
-# one query sees too many, or too few, is 3% at least.
+# A right kernel errs by a few roundings of its type (at most 0.4%, 0.05% and 1e-6 of a query's head on the CPU, by SDPA
+# or FlexAttention); a node that a query sees too many, or too few, is 3% at least from four heads on.
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-3, torch.float16: 5e-3, torch.bfloat16: 1.5e-2}
 PAGES = 24
 
