@@ -63,7 +63,7 @@ def test_a_pair_on_top_by_hand():
     form = Roofline(0.01, 0.0, 0.0, 0.0, 1e-6, 1e-7, pair_s=1e-5)
     assert form.seconds(100, 2, 202) == pytest.approx(0.01 + 1e-4 + 2.02e-3)
     assert form.seconds_array([100], [2], [202]).tolist() == pytest.approx([0.01 + 1e-4 + 2.02e-3])
-    assert form.scaled(3).seconds(100, 2, 202) == pytest.approx(3 * (0.01 + 1e-4 + 2.02e-3))
+    assert form.scaled(3, 3).seconds(100, 2, 202) == pytest.approx(3 * (0.01 + 1e-4 + 2.02e-3))
 
 
 def test_a_pass_of_one_token_by_hand():
@@ -71,7 +71,7 @@ def test_a_pass_of_one_token_by_hand():
     assert form.seconds(0, 1, 1) == pytest.approx(0.007)
     assert form.seconds(0, 2, 2) == pytest.approx(0.012)
     assert form.seconds_array([0, 0], [1, 2], [1, 2]).tolist() == pytest.approx([0.007, 0.012])
-    assert form.scaled(2).seconds(0, 1, 1) == pytest.approx(0.014)
+    assert form.scaled(2, 2).seconds(0, 1, 1) == pytest.approx(0.014)
 
 
 def test_a_profile_whose_single_token_takes_no_time_is_refused():
