@@ -11,6 +11,7 @@ are the drafter's own where an acceptance is drawn, being calibrated by construc
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -100,11 +101,14 @@ class ForeseenTrees(Speculation):
 
 
 def along_paths(forest: Forest, probability: Floats) -> Floats:
-    """Return the product of each node's `probability` (nodes,) and those of its ancestors, (nodes,)."""
+    """Return the product of each node's `probability` (nodes,) and those of its ancestors, (nodes,).
+
+    Layers stand one behind the other, as passes grow them.
+    """
     path = probability.copy()
-    for depth in range(2, int(forest.depth[-1]) + 1):
-        nodes = np.flatnonzero(forest.depth == depth)
-        path[nodes] *= path[forest.parent[nodes]]
+    borders = np.searchsorted(forest.depth, np.arange(2, int(forest.depth[-1]) + 2)).tolist()
+    for first, last in pairwise(borders):
+        path[first:last] *= path[forest.parent[first:last]]
     return path
 
 
