@@ -138,7 +138,8 @@ POISSON = {"trace": "poisson", "requests": "3"}
 def test_the_user_goes_before_a_suggestion() -> None:
     config = compose({"scheduler": "smartspec_lookup", "drafter": "eagle", **POISSON})
     assert config["choices"]["drafter"] == "eagle"
-    assert not any("as suggested" in note for note in prepare(config).notes)
+    assert config["choices"]["acceptance"] == "eagle"
+    assert not any("drafter=lookup" in note for note in prepare(config).notes)
     config = compose({"scheduler": "adaserve_no_graphs", "drafter.graphs": "true", **POISSON})
     assert config["drafter"]["graphs"] is True
     assert not any("as suggested" in note for note in prepare(config).notes)
