@@ -35,7 +35,7 @@ def captured_size(tokens: int) -> int:
 
 def modes_of(timer: Timer, point: Point) -> tuple[str, ...]:
     """Return the modes a point is timed in: graphs where there are any, and launching where it may show."""
-    if not timer.captures:
+    if timer.captured is None:
         return ("eager",)
     return ("graph", "eager") if point.tokens_most()[1] <= LAUNCHED_TOKENS else ("graph",)
 
@@ -57,7 +57,7 @@ class Bench:
     def samples(self, point: Point, modes: tuple[str, ...]) -> Iterator[Sample]:
         """Measure a point; one without memory, or whose kernel does not compile, yields samples that say so."""
         work = point.work()
-        size = captured_size(work.batched_tokens) if self.timer.captures else work.batched_tokens
+        size = captured_size(work.batched_tokens) if self.timer.captured else work.batched_tokens
         try:
             ready = self._rotation(point, work, size)
             drawn = self._drawn(work, 0)
@@ -101,6 +101,7 @@ class Bench:
     def _timing(self, mode: str, ready: list[Inputs]) -> Timing:
         current, others = ready[0], ready[1:]
         timed = self.timer.captured if mode == "graph" else self.timer.launched
+        assert timed is not None, "modes_of names no graph where there is none"
         return timed(
             lambda: self.forward.run(current), lambda turn: current.load(others[turn % len(others)]), self.effort
         )

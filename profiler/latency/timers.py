@@ -48,17 +48,19 @@ class Timing:
         return cls(float(middle), min(seconds), float(high - low), len(seconds), host_s)
 
 
+Timed = Callable[[Run, Rotate, Effort], Timing]
+
+
 class Timer(Protocol):
     """What times a pass. `rotate(i)` makes the i-th inputs current before each run; its time is not counted."""
 
-    captures: bool
+    @property
+    def captured(self) -> Timed | None:
+        """Times a pass captured as a CUDA graph and replayed; None where nothing can be captured."""
+        ...
 
     def launched(self, run: Run, rotate: Rotate, effort: Effort) -> Timing:
         """Time a pass launched kernel by kernel."""
-        ...
-
-    def captured(self, run: Run, rotate: Rotate, effort: Effort) -> Timing:
-        """Time a pass captured as a CUDA graph and replayed."""
         ...
 
     def host(self, run: Run, runs: int = FEWEST) -> float:
@@ -69,7 +71,7 @@ class Timer(Protocol):
 class HostTimer:
     """The CPU's: a clock read before and after; nothing can be captured."""
 
-    captures = False
+    captured = None
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
@@ -84,10 +86,6 @@ class HostTimer:
             rotate(len(seconds))
             seconds.append(self._seconds(run))
         return Timing.of(seconds)
-
-    def captured(self, run: Run, rotate: Rotate, effort: Effort) -> Timing:
-        """Refuse: there are no graphs here."""
-        raise NotImplementedError("the CPU captures no graphs")
 
     def host(self, run: Run, runs: int = FEWEST) -> float:
         """Return the median seconds."""
@@ -108,8 +106,6 @@ class CudaTimer:
 
     `cuda` is ``torch.cuda``, injected so that the order of calls is tested without a GPU.
     """
-
-    captures = True
 
     def __init__(self, cuda: Any = torch.cuda, clock: Callable[[], float] = time.perf_counter) -> None:
         self._cuda = cuda

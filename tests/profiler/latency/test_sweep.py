@@ -30,7 +30,7 @@ class CountingTimer:
     """Runs each pass once and says it took a second; fails, or lets time pass, where it is told to."""
 
     def __init__(self, captures=False, fail_at=(), failure=torch.OutOfMemoryError, after_each=lambda: None):
-        self.captures = captures
+        self.captured = self.replayed if captures else None
         self.fail_at = fail_at
         self.failure = failure
         self.after_each = after_each
@@ -39,7 +39,7 @@ class CountingTimer:
     def launched(self, run, rotate, effort):
         return self._timed("eager", run, rotate)
 
-    def captured(self, run, rotate, effort):
+    def replayed(self, run, rotate, effort):
         return self._timed("graph", run, rotate)
 
     def _timed(self, mode, run, rotate):
