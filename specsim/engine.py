@@ -9,9 +9,9 @@ from typing import Any
 
 import simpy
 
-from specsim.errors import SchedulerFault, SpecsimError
+from specsim.errors import IllegalPass, SchedulerFault, SpecsimError
 from specsim.forest import Forest
-from specsim.ledger import IllegalPass, Ledger
+from specsim.ledger import Ledger
 from specsim.protocols import Backend, PassShape, Scheduler, Step
 from specsim.request import Requests
 from specsim.view import LedgerView
@@ -80,15 +80,15 @@ class Replica:
         Stalled
             When it runs nothing although requests wait and none will arrive.
         """
-        while self.ledger.live or not self._closed:
+        while self.ledger.roster.live or not self._closed:
             ran = False
-            if self.ledger.live:
+            if self.ledger.roster.live:
                 ran = yield from self._turn()
             if not ran:
-                if self.ledger.live and self._closed:
+                if self.ledger.roster.live and self._closed:
                     raise Stalled(
                         f"scheduler {type(self.scheduler).__name__} runs nothing at {self.env.now:g} s "
-                        f"although {self.ledger.live} requests wait and none will arrive"
+                        f"although {self.ledger.roster.live} requests wait and none will arrive"
                     )
                 if not self._closed:
                     self._bell = self.env.event()

@@ -14,6 +14,10 @@ class SchedulerFault(SpecsimError):
     """A scheduler did what no server could run, or failed: one line that names it and the simulated time."""
 
 
+class IllegalPass(SchedulerFault):
+    """A scheduler asked for a pass that no server could run."""
+
+
 def nearest(name: str, valid: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the closest valid name, else ``"; valid: a, b, c"``."""
     from difflib import get_close_matches

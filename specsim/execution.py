@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import sys
 import tempfile
 import time
@@ -16,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from specsim.config import compose
 from specsim.errors import SpecsimError
-from specsim.experiment import Experiment, prepare
+from specsim.experiment import prepare
 from specsim.metrics.store import StoredRun, is_run, read_run, write_run
 from specsim.points import points
-from specsim.workload.trace import TraceSource
+from specsim.provenance import of_these_files, provenance_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -157,7 +156,7 @@ def execute(config: Mapping[str, Any], folder: Path | None, *, progress: bool = 
     experiment = prepare(config)
     if folder is not None and is_run(folder):
         stored = _same_run(folder, config)
-        if resume and _of_these_files(stored.provenance, experiment):
+        if resume and of_these_files(stored.provenance, experiment):
             return _from_store(stored)
     started, clock = datetime.now(UTC), time.perf_counter()
     with _bar(len(experiment.simulation.requests), "request", progress) as watch:
@@ -168,7 +167,7 @@ def execute(config: Mapping[str, Any], folder: Path | None, *, progress: bool = 
     requests, tape = experiment.simulation.requests, experiment.simulation.world.tape
     metrics["specsim"]["acceptance"] = calibration(tape, requests.slo_class, requests.class_names)
     notes = experiment.notes + _out_of_range(record.totals) + _rejected(metrics)
-    provenance = _provenance(experiment, notes, started, loop_s, record.totals.iterations)
+    provenance = provenance_of(experiment, notes, started, loop_s, record.totals.iterations)
     if folder is not None:
         write_run(folder, table=table, metrics=metrics, config=config, provenance=provenance, passes=record.passes)
     passes = None
@@ -257,47 +256,3 @@ def _rejected(metrics: Mapping[str, Any]) -> tuple[str, ...]:
     if not count:
         return ()
     return (f"{count} requests rejected: prompt and max_tokens exceed the cache of both models on one replica",)
-
-
-def _of_these_files(provenance: Mapping[str, Any], experiment: Experiment) -> bool:
-    """Return whether a stored run was made from the trace and the recording that are there now."""
-    same_trace = provenance.get("trace") == _trace_facts(experiment.source)
-    return same_trace and provenance.get("recording_sha256") == experiment.recording_sha256
-
-
-def _trace_facts(source: TraceSource) -> dict[str, Any]:
-    return {
-        "name": source.name,
-        "origin": source.origin,
-        "file": source.file,
-        "sha256": source.sha256,
-        "licence": source.licence,
-    }
-
-
-def _provenance(
-    experiment: Experiment, notes: tuple[str, ...], started: datetime, loop_s: float, iterations: int
-) -> dict[str, Any]:
-    from importlib.metadata import version
-
-    packages = ("specsim", "numpy", "scipy", "pandas", "pyarrow", "simpy", "hydra-core")
-    source = experiment.source
-    return {
-        "started": started.isoformat(timespec="seconds"),
-        "loop_wall_s": loop_s,
-        "iterations_per_wall_s": iterations / loop_s,
-        "host": {
-            "machine": platform.machine(),
-            "system": platform.system(),
-            "python": platform.python_version(),
-        },
-        "versions": {name: version(name) for name in packages},
-        "trace": _trace_facts(source),
-        "recording_sha256": experiment.recording_sha256,
-        "profile": {
-            "name": experiment.profile.name,
-            "hardware": experiment.profile.hardware,
-            "provenance": [dict(each) for each in experiment.profile.provenance],
-        },
-        "notes": list(notes),
-    }

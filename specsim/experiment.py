@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -13,14 +13,17 @@ from specsim.latency.drafter import Drafter, drafter_from_mapping, equipped
 from specsim.latency.profile import Profile, profile_from_mapping
 from specsim.memory import Memory
 from specsim.paths import is_path, shipped
+from specsim.protocols import Scheduler
+from specsim.request import Requests
 from specsim.schedulers.loading import scheduler_factory
 from specsim.simulation import Simulation
 from specsim.workload.load import load_trace
 from specsim.workload.slo import TpotMeasure, mix_from_mapping, promise
-from specsim.workload.trace import TraceSource
+from specsim.workload.trace import Trace, TraceSource
 from specsim.world.acceptance import acceptance_from_mapping, tape_of
 from specsim.world.backend import World
 from specsim.world.recorded import Recording
+from specsim.world.tape import Tape
 
 SMALLEST, LARGEST = 1e-12, 1e12
 
@@ -56,9 +59,6 @@ def prepare(config: Mapping[str, Any]) -> Experiment:
     """
     chosen = config["choices"]
     seed = _whole(config, "seed", 0, 2**63 - 1)
-    requests = None if config["requests"] is None else _whole(config, "requests", 1)
-    rps = None if config["rps"] is None else _number(config, "rps")
-    slo_scale = _number(config, "slo_scale")
     drafter = drafter_from_mapping(config["drafter"], _source("drafter", chosen))
     truth = _profile(config["profile"], _source("profile", chosen), drafter)
     belief = truth if config["belief"] is None else _profile(config["belief"], "belief", drafter)
@@ -68,22 +68,55 @@ def prepare(config: Mapping[str, Any]) -> Experiment:
     )
     factory = scheduler_factory(config["scheduler"], _source("scheduler", chosen), _plugins(config["plugins"]))
     window = _window(config["metrics"])
+    trace = _trace(config, seed, window)
+    baseline_s, baseline_note = _baseline_s(config["trace"], truth)
+    promised = promise(mix, trace, seed=seed, baseline_s=baseline_s, slo_scale=_number(config, "slo_scale"))
+    tape = tape_of(acceptance, promised.acceptance, promised.requests.slo_class, trace.row, seed)
+    _check_width(factory, tape, chosen)
+    simulation = _simulation(config, promised.requests, World(promised.output_tokens, tape), truth, belief, factory)
+    cut = int((trace.output_tokens > promised.output_tokens).sum())
+    notes = (
+        trace.source.note,
+        baseline_note,
+        _suggestion_note(config),
+        f"{cut} outputs are longer than their class's max_tokens and end there" if cut else None,
+    )
+    recording_sha256 = acceptance.sha256 if isinstance(acceptance, Recording) else None
+    told = tuple(note for note in notes if note)
+    return Experiment(simulation, truth, mix.tpot_measure, recording_sha256, window, trace.source, told)
+
+
+def _trace(config: Mapping[str, Any], seed: int, window: tuple[float, float] | None) -> Trace:
+    """Return the trace, some of whose requests must arrive within the `window` (seconds) that the metrics count."""
+    requests = None if config["requests"] is None else _whole(config, "requests", 1)
+    rps = None if config["rps"] is None else _number(config, "rps")
     trace = load_trace(config["trace"], seed=seed, requests=requests, rps=rps)
     if window is not None and not ((trace.arrival_s >= window[0]) & (trace.arrival_s <= window[1])).any():
         last = f"{trace.arrival_s[-1]:g}"
         raise SpecsimError(f"metrics.window: no request arrives in {list(window)}; the last one arrives at {last} s")
-    baseline_s, baseline_note = _baseline_s(config["trace"], truth)
-    promised = promise(mix, trace, seed=seed, baseline_s=baseline_s, slo_scale=slo_scale)
-    tape = tape_of(acceptance, promised.acceptance, promised.requests.slo_class, trace.row, seed)
+    return trace
+
+
+def _check_width(factory: Callable[[], Scheduler], tape: Tape, chosen: Mapping[str, str]) -> None:
     widest = getattr(factory(), "widest", 1)
     if widest > tape.width:
         raise SpecsimError(
             f"{_source('scheduler', chosen)}: trees of width {widest} are wider than the {tape.width} proposals of "
             f"{_source('acceptance', chosen)}; expected a narrower tree, or more proposals"
         )
-    simulation = Simulation(
-        requests=promised.requests,
-        world=World(promised.output_tokens, tape),
+
+
+def _simulation(
+    config: Mapping[str, Any],
+    requests: Requests,
+    world: World,
+    truth: Profile,
+    belief: Profile,
+    factory: Callable[[], Scheduler],
+) -> Simulation:
+    return Simulation(
+        requests=requests,
+        world=world,
         truth=truth,
         belief=belief,
         memory=_memory(truth, _whole(config, "block_tokens", 1)),
@@ -93,22 +126,6 @@ def prepare(config: Mapping[str, Any]) -> Experiment:
         host_bytes_per_s=_number(config, "host_bytes_per_s") * truth.gpus,
         replicas=_whole(config, "replicas", 1),
         keep_passes=_flag(config, "passes"),
-    )
-    cut = int((trace.output_tokens > promised.output_tokens).sum())
-    notes = (
-        trace.source.note,
-        baseline_note,
-        _suggestion_note(config),
-        f"{cut} outputs are longer than their class's max_tokens and end there" if cut else None,
-    )
-    return Experiment(
-        simulation,
-        truth,
-        mix.tpot_measure,
-        acceptance.sha256 if isinstance(acceptance, Recording) else None,
-        window,
-        trace.source,
-        tuple(note for note in notes if note),
     )
 
 

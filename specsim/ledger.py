@@ -5,18 +5,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from sortedcontainers import SortedList
 
-from specsim.errors import SchedulerFault
+from specsim.errors import IllegalPass
 from specsim.memory import DRAFT, TARGET, KvPool, Memory, OutOfMemory
 from specsim.protocols import PassShape
 from specsim.request import Bools, Floats, Ids, Ints, Requests
+from specsim.roster import Roster
 from specsim.state import Facts, no_facts, no_progress
 from specsim.work import Draft, Emitted, Verify
-
-
-class IllegalPass(SchedulerFault):
-    """A scheduler asked for a pass that no server could run."""
 
 
 class Gaps(NamedTuple):
@@ -29,8 +25,8 @@ class Gaps(NamedTuple):
 class Ledger:
     """State of one replica; `check` a pass, let it run, then `commit` it.
 
-    `waiting` and `resident` are who is there without and with slots of the pool; `away`, among the waiting, whose cache
-    lies on the host.
+    `roster` is who is there, without and with slots of the pool; `away`, among the waiting, whose cache lies on the
+    host.
 
     Parameters
     ----------
@@ -45,33 +41,15 @@ class Ledger:
         self.facts = no_facts(n)
         self.progress = no_progress(n)
         self.pool = KvPool(memory, n)
-        self.waiting: SortedList[int] = SortedList()
+        self.roster = Roster(n)
         self.rejected: dict[int, str] = {}
         self.finished = 0
         self.away: set[int] = set()
-        self._resident: dict[int, None] = {}
-        self._resident_ids: Ids | None = None
-        self._live = np.zeros(n, dtype=np.bool_)
-        self._admitted = np.zeros(n, dtype=np.bool_)
         self._drafted: list[Ids] = []
         self._checked: Ids | None = None
         self._draft_nodes = np.zeros(n, dtype=np.int64)
         self._draft_depth = np.zeros(n, dtype=np.int64)
-        self._seat = np.zeros(n, dtype=np.int64)
         self._feeds = draft_cached
-
-    @property
-    def resident(self) -> Ids:
-        """Requests that hold cache, in order of admission."""
-        if self._resident_ids is None:
-            self._resident_ids = np.fromiter(self._resident, dtype=np.int64, count=len(self._resident))
-            self._resident_ids.flags.writeable = False
-        return self._resident_ids
-
-    @property
-    def live(self) -> int:
-        """Number of requests that have arrived and are neither finished nor rejected."""
-        return len(self.waiting) + len(self._resident)
 
     def arrive(self, request: int, told: Requests) -> None:
         """Enter a request, or reject it when its prompt and `max_tokens` can never fit the pool of this replica."""
@@ -82,8 +60,7 @@ class Ledger:
         if wanted > self.pool.memory.capacity_bytes:
             self.rejected[request] = "kv_capacity"
             return
-        self._live[request] = True
-        self.waiting.add(request)
+        self.roster.enter(request)
         self._follow(np.array([request]))
 
     def known(self, ids: Ids) -> Ints:
@@ -106,7 +83,9 @@ class Ledger:
         if not len(ids) or not (unfed or len(work.chunks) == len(ids)) or work.forest.rows != len(ids):
             raise IllegalPass("a pass needs at least one row, and one chunk and one tree a row")
         if ids is not self._checked:
-            self._check_rows(ids)
+            self.roster.check(ids)
+            ids.flags.writeable = False
+            self._checked = ids  # frozen, so that the next pass of the step need not be looked at again
         try:
             moved = 0
             if isinstance(work, Verify) and len(work.evict):
@@ -117,17 +96,6 @@ class Ledger:
         except OutOfMemory as error:
             raise IllegalPass(str(error)) from None
         return shape._replace(moved_bytes=moved) if moved else shape
-
-    def _check_rows(self, ids: Ids) -> None:
-        """Refuse doubled and dead rows; the array is frozen, so that the next pass of the step may skip this."""
-        if ids.min() < 0 or ids.max() >= len(self._live):
-            raise IllegalPass("a pass names a request that does not exist")
-        seats = np.arange(len(ids))
-        self._seat[ids] = seats
-        if np.count_nonzero(self._seat[ids] != seats) or not np.count_nonzero(self._live[ids]) == len(ids):
-            raise IllegalPass("a pass names a request twice, or one that has not arrived, has finished or was rejected")
-        ids.flags.writeable = False
-        self._checked = ids
 
     def _check_verify(self, work: Verify) -> PassShape:
         ids, chunks, forest = work.requests, work.chunks, work.forest
@@ -183,7 +151,7 @@ class Ledger:
         ids = work.requests
         if len(work.chunks):
             self.progress.draft_cached[ids] += work.chunks
-            self._admit(ids)
+            self.roster.admit(ids)
             self._mark_decoding(ids[work.forest.row[work.leaves]], start_s)
         if not self._drafted or self._drafted[-1] is not ids:
             self._drafted.append(ids)
@@ -201,7 +169,7 @@ class Ledger:
         before = progress.emitted_tokens[ids]
         decoding = (before > 0) & (answer.tokens > 0)
         progress.target_cached[ids] += work.chunks + answer.matched
-        self._admit(ids)
+        self.roster.admit(ids)
         if work.forest.draft_nodes:
             tree = work.forest.tree_tokens()
             progress.draft_tokens[ids] += tree
@@ -256,15 +224,6 @@ class Ledger:
         self._draft_nodes[ids] = self._draft_depth[ids] = 0
         self.pool.hold(DRAFT, ids, progress.draft_cached[ids])
 
-    def _admit(self, ids: Ids) -> None:
-        new = ids[~self._admitted[ids]]
-        if len(new):
-            self._admitted[new] = True
-            self._resident_ids = None
-            for request in new.tolist():
-                self.waiting.remove(request)
-                self._resident[request] = None
-
     def _follow(self, ids: Ids) -> None:
         """Let a drafter without a cache stand where the target stands: behind all but the root of those who decode."""
         if not self._feeds:
@@ -272,36 +231,29 @@ class Ledger:
             decoding = (known - self.progress.target_cached[ids] == 1) & (self.progress.emitted_tokens[ids] > 0)
             self.progress.draft_cached[ids] = known - decoding
 
-    def _leave(self, ids: Ids) -> None:
-        for request in ids.tolist():
-            del self._resident[request]
-        self._resident_ids = None
-        self._admitted[ids] = False
-        self.pool.release(ids)
-        self._draft_nodes[ids] = self._draft_depth[ids] = 0
-
     def _finish(self, ids: Ids, now_s: float) -> None:
-        self._leave(ids)
+        self.roster.end(ids)
+        self._free(ids)
         self.progress.target_cached[ids] = self.progress.draft_cached[ids] = 0
         self.progress.finish_s[ids] = now_s
-        self._live[ids] = False
         self.finished += len(ids)
 
     def _evict(self, ids: Ids, running: Ids, transfer: bool) -> int:
         """Take the cache of requests that hold some; return the bytes that go to the host, 0 where they are dropped."""
-        known = ids.min() >= 0 and ids.max() < len(self._live) and len(np.unique(ids)) == len(ids)
-        if not known or not self._admitted[ids].all() or np.isin(ids, running).any():
-            raise IllegalPass("only a request that holds cache and does not run in the pass can be evicted")
+        self.roster.evict(ids, running)
         moved = int(self.pool.held_bytes(ids).sum()) if transfer else 0
-        self._leave(ids)
+        self._free(ids)
         self.progress.preemptions[ids] += 1
-        self.waiting.update(ids.tolist())
         if transfer:
             self.away.update(ids.tolist())
         else:
             self.progress.target_cached[ids] = self.progress.draft_cached[ids] = 0
             self._follow(ids)
         return moved
+
+    def _free(self, ids: Ids) -> None:
+        self.pool.release(ids)
+        self._draft_nodes[ids] = self._draft_depth[ids] = 0
 
     def _bring_back(self, ids: Ids) -> int:
         """Take slots for the caches that the rows of a pass have on the host; return the bytes that come back."""

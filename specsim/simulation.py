@@ -70,12 +70,14 @@ def run(simulation: Simulation, progress: Progress | None = None) -> Record:
 
     Raises
     ------
-    specsim.ledger.IllegalPass, specsim.engine.Stalled
+    specsim.errors.IllegalPass, specsim.engine.Stalled
         When the scheduler is at fault.
     """
     env = simpy.Environment()
     replicas: list[Replica] = []
-    recorder = Recorder(simulation.keep_passes, simulation.truth, lambda name: len(replicas[name].ledger.waiting))
+    recorder = Recorder(
+        simulation.keep_passes, simulation.truth, lambda name: len(replicas[name].ledger.roster.waiting)
+    )
     replicas += [_replica(env, name, simulation, recorder) for name in range(simulation.replicas)]
     for replica in replicas:
         env.process(replica.serve())

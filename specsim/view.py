@@ -58,7 +58,7 @@ class LedgerView:
         self.first_token_s = _read_only(progress.first_token_s)
         self.first_decode_s = _read_only(progress.first_decode_s)
         self._ledger = ledger
-        self._waiting = _Line(ledger.waiting)
+        self._waiting = _Line(ledger.roster.waiting)
 
     @property
     def waiting(self) -> Sequence[int]:
@@ -68,7 +68,7 @@ class LedgerView:
     @property
     def resident(self) -> Ids:
         """Requests that hold cache, in order of admission."""
-        return self._ledger.resident
+        return self._ledger.roster.resident
 
     @property
     def free_bytes(self) -> int:

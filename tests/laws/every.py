@@ -44,7 +44,7 @@ def conservation(name: str, data: st.DataObject) -> None:
             emitted[step.work.requests] += step.answer.tokens
     assert np.array_equal(endings, ~too_large)
     assert np.array_equal(emitted, columns.output_tokens)
-    assert not any(view._ledger.live for view in seen.views)
+    assert not any(view._ledger.roster.live for view in seen.views)
     assert sum(view._ledger.finished + len(view._ledger.rejected) for view in seen.views) == len(told)
 
 

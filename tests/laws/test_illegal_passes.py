@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from specsim.errors import IllegalPass
 from specsim.forest import Forest
-from specsim.ledger import IllegalPass, Ledger
+from specsim.ledger import Ledger
 from specsim.memory import Memory
 from specsim.work import NOBODY, Draft, Emitted, Verify
 from tests.made import grown, memory, requests
@@ -128,4 +129,4 @@ def test_a_request_that_can_never_fit_is_rejected_at_the_door(memory_bytes: int,
     ledger = Ledger(1, Memory(memory_bytes, 1, 3, 1))
     ledger.arrive(0, told)
     assert ledger.rejected == ({} if fits else {0: "kv_capacity"})
-    assert ledger.live == fits
+    assert ledger.roster.live == fits

@@ -19,7 +19,7 @@ def test_the_tightest_run_and_the_others_follow_class_by_class() -> None:
     told = requests([0.0] * 4, [3] * 4, [9] * 4, [FREE, CHAT, URGENT, URGENT])
     hand = Hand(Composed(TightestFirst(Seats(2, 64, "mixed", 0.0, "keep")), FixedChains(0)), told)
     ran = []
-    while hand.ledger.live:
+    while hand.ledger.roster.live:
         work = hand.begin()
         ran.append(work.requests.tolist())
         hand.emit([1] * len(work.requests), ends=range(len(work.requests)))
@@ -31,10 +31,10 @@ def test_the_urgent_preempt(switching: str, evicted: list[int]) -> None:
     told = requests([0.0, 0.0, 0.0], [3] * 3, [9] * 3, [FREE, CHAT, URGENT])
     seats = Seats(2, 64, "mixed", 0.0, switching)  # type: ignore[arg-type]
     hand = Hand(Composed(TightestFirst(seats), FixedChains(0)), told)
-    hand.ledger.waiting.remove(2)  # it has not come yet
+    hand.ledger.roster.waiting.remove(2)  # it has not come yet
     assert hand.begin().requests.tolist() == [1, 0]
     hand.emit([1, 1])
-    hand.ledger.waiting.add(2)
+    hand.ledger.roster.waiting.add(2)
     work = hand.begin()
     assert isinstance(work, Verify)
     assert sorted(work.requests.tolist()) == [1, 2]

@@ -136,8 +136,8 @@ def test_a_prefix_is_by_age_not_by_admission() -> None:
     prefilled(hand)
     hand.begin()
     hand.emit([1] * len(hand.work.requests))
-    hand.ledger._resident = dict.fromkeys((1, 0))
-    hand.ledger._resident_ids = None
+    hand.ledger.roster._resident = dict.fromkeys((1, 0))
+    hand.ledger.roster._resident_ids = None
     assert chain(hand).requests.tolist()[0] == 0
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from specsim.api import simulate
+from specsim.errors import IllegalPass
 from specsim.forest import Forest
-from specsim.ledger import IllegalPass
 from specsim.simulation import run
 from specsim.work import Emitted, Verify
 from tests.golden.scene import scene

@@ -30,7 +30,7 @@ def test_the_smallest_counter_is_let_in_and_charged() -> None:
     """1 a prompt token, 2 an emitted one, each request emits one token: 4 + 2, 10 + 2, 4 + 2, 4 + 2."""
     part, hand = hand_of([4, 4, 4, 10], [A, A, A, B])
     ran, counters = [], []
-    while hand.ledger.live:
+    while hand.ledger.roster.live:
         ran.append(hand.begin().requests.tolist())
         hand.emit([1], ends=[0])
         counters.append((part.served[A], part.served[B]))
@@ -47,12 +47,12 @@ def test_prompts_are_charged_while_several_are_let_in() -> None:
 def test_who_comes_back_from_idling_is_lifted() -> None:
     """B arrives while A's line is not empty: to A's counter; A again, to an empty line, to the last one out."""
     part, hand = hand_of([4, 4, 4, 4], [A, A, B, A])
-    hand.ledger.waiting.remove(2)
-    hand.ledger.waiting.remove(3)
+    hand.ledger.roster.waiting.remove(2)
+    hand.ledger.roster.waiting.remove(3)
     hand.begin()
     hand.emit([1], ends=[0])
     assert part.served == {A: 6.0}
-    hand.ledger.waiting.add(2)
+    hand.ledger.roster.waiting.add(2)
     part.served[A] = 50.0
     hand.begin()
     assert part.served[B] == 50.0
@@ -61,7 +61,7 @@ def test_who_comes_back_from_idling_is_lifted() -> None:
     hand.emit([1], ends=[0])
     last = part.served[part._last_out]  # type: ignore[index]
     part.served[A] = min(part.served.values()) - 20
-    hand.ledger.waiting.add(3)
+    hand.ledger.roster.waiting.add(3)
     hand.begin()
     assert part.served[A] == max(last, part.served[A] - 4) + 4
 

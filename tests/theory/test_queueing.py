@@ -63,7 +63,7 @@ class Surveyor(simpy.Environment):
         self._ledgers = ledgers
 
     def step(self) -> None:
-        before_s, live = self.now, sum(ledger.live for ledger in self._ledgers)
+        before_s, live = self.now, sum(ledger.roster.live for ledger in self._ledgers)
         super().step()
         self.area += live * (self.now - before_s)
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from specsim.engine import Stalled
+from specsim.errors import IllegalPass
 from specsim.forest import Forest
-from specsim.ledger import IllegalPass
 from specsim.protocols import Step, View
 from specsim.simulation import run
 from specsim.work import Verify

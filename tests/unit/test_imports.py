@@ -85,7 +85,9 @@ def test_the_core_arrows_are_all_there():
 
 def test_the_ledger_rests_on_the_core_and_the_memory():
     assert "specsim.protocols" in ours("specsim.ledger")
-    assert ours("specsim.ledger", late=True) <= {*CORE, "specsim.memory", "specsim.errors", "specsim.state"}
+    rests_on = {*CORE, "specsim.memory", "specsim.errors", "specsim.state", "specsim.roster"}
+    assert ours("specsim.ledger", late=True) <= rests_on
+    assert ours("specsim.roster", late=True) <= {"specsim.errors", "specsim.request"}
     assert ours("specsim.memory", late=True) <= {"specsim.request"}
 
 
@@ -125,7 +127,7 @@ LEVELS = [
     {"specsim.engine"},
     {"specsim.simulation"},
     {"specsim.experiment"},
-    {"specsim.config", "specsim.points"},
+    {"specsim.config", "specsim.points", "specsim.provenance"},
     {"specsim.execution"},
     {"specsim.api"},
     {"specsim.cli"},

@@ -54,8 +54,8 @@ def prefilled(rows: int = 2, drafter: bool = False) -> Ledger:
 def test_a_prompt_in_two_chunks() -> None:
     ledger = begin(1)
     assert does(ledger, Verify(ints(0), ints(4), Forest.roots(1)), 0.0, [0]) == PassShape(0, 4, 10.0, 4)
-    assert ledger.resident.tolist() == [0]
-    assert list(ledger.waiting) == []
+    assert ledger.roster.resident.tolist() == [0]
+    assert list(ledger.roster.waiting) == []
     assert np.isnan(ledger.progress.first_token_s[0])
     # Two tokens on four cached: each sees those, itself and who is before it in the chunk: 5 + 6 pairs.
     assert does(ledger, Verify(ints(0), ints(2), Forest.roots(1)), 1.0, [1]) == PassShape(4, 2, 11.0, 2)
@@ -81,7 +81,7 @@ def test_decoding_counts_and_gaps() -> None:
 
 def speculate(ledger: Ledger, depth: int, start_s: float = 5.0) -> Forest:
     """Draft a chain of `depth` for every resident."""
-    ids = ledger.resident
+    ids = ledger.roster.resident
     rows = len(ids)
     lacks = ledger.known(ids) - ledger.progress.draft_cached[ids]
     forest, leaves, chunks = Forest.roots(rows), np.arange(rows), lacks
@@ -117,7 +117,7 @@ def test_accepted_tokens_behind_the_end_are_not_counted() -> None:
     does(ledger, Verify(ints(0), ints(1), forest), 6.0, [2], [3], ends=[0])
     progress = ledger.progress
     assert (progress.accepted_tokens[0], progress.emitted_tokens[0], progress.finish_s[0]) == (2, 3, 7.0)
-    assert ledger.live == 0
+    assert ledger.roster.live == 0
     assert ledger.finished == 1
     assert ledger.pool.used_bytes == 0
 
@@ -144,9 +144,9 @@ def test_an_evicted_request_starts_again_and_keeps_what_it_emitted() -> None:
     ledger = prefilled(2, drafter=True)
     does(ledger, Verify(ints(0), ints(1), Forest.roots(1), ints(1)), 2.0, [1])
     progress = ledger.progress
-    assert list(ledger.waiting) == [1]
-    assert ledger.resident.tolist() == [0]
-    assert ledger.live == 2
+    assert list(ledger.roster.waiting) == [1]
+    assert ledger.roster.resident.tolist() == [0]
+    assert ledger.roster.live == 2
     assert (progress.target_cached[1], progress.draft_cached[1], progress.emitted_tokens[1]) == (0, 0, 1)
     assert progress.preemptions.tolist() == [0, 1]
     assert ledger.pool.held_bytes(ints(1)).tolist() == [0]
@@ -161,9 +161,9 @@ def test_the_line_is_in_order_of_arrival_and_residents_in_order_of_admission() -
     ledger = begin(4)
     does(ledger, Verify(ints(2), ints(6), Forest.roots(1)), 0.0, [1])
     does(ledger, Verify(ints(3, 0), ints(6, 6), Forest.roots(2)), 0.0, [1, 1])
-    assert ledger.resident.tolist() == [2, 3, 0]
+    assert ledger.roster.resident.tolist() == [2, 3, 0]
     does(ledger, Verify(ints(2), ints(1), Forest.roots(1), ints(3, 0)), 0.0, [1])
-    assert list(ledger.waiting) == [0, 1, 3]
+    assert list(ledger.roster.waiting) == [0, 1, 3]
 
 
 def test_emitted_tokens_of_a_finished_request_stay() -> None:
@@ -172,4 +172,4 @@ def test_emitted_tokens_of_a_finished_request_stay() -> None:
     assert ledger.progress.emitted_tokens.tolist() == [2, 1]
     assert ledger.progress.finish_s[0] == pytest.approx(3.0)
     assert np.isnan(ledger.progress.finish_s[1])
-    assert ledger.resident.tolist() == [1]
+    assert ledger.roster.resident.tolist() == [1]

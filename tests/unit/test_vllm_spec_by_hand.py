@@ -87,7 +87,7 @@ def test_no_chain_is_longer_than_what_may_still_be_emitted() -> None:
     hand.emit([2], [1])
     assert sizes(chain(hand)) == [0], "one token is left, and the target brings it itself"
     assert hand.emit([1], ends=[0]) is None
-    assert hand.ledger.live == 0
+    assert hand.ledger.roster.live == 0
 
 
 def test_rows_stop_drafting_one_by_one() -> None:
