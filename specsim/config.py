@@ -7,9 +7,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from specsim.errors import SpecsimError, beside, first_line, nearest
+from specsim.errors import SpecsimError, first_line, nearest
 from specsim.paths import is_path, shipped
 from specsim.points import GROUPS, TEXTS, Point
+from specsim.reading import read_yaml
 
 FILE_OPTION = "file"
 SUGGESTING = ("scheduler", "drafter")
@@ -27,9 +28,8 @@ def choices(group: str) -> dict[str, str]:
     lines = {}
     for name in names(group):
         path = shipped("conf") / group / f"{name}.yaml"
-        lines[name] = (
-            str(_yaml(path).get("description", "")) if path.is_file() else f"installed by {_installed()[name].module}"
-        )
+        said = read_yaml(path).get("description", "") if path.is_file() else f"installed by {_installed()[name].module}"
+        lines[name] = str(said)
     return lines
 
 
@@ -76,7 +76,7 @@ def _suggests(group: str, chosen: str) -> dict[str, str]:
     path = _file(group, chosen)
     if path is None or not path.is_file():
         return {}
-    said = _yaml(path).get("suggests") or {}
+    said = read_yaml(path).get("suggests") or {}
     if not isinstance(said, Mapping):
         raise SpecsimError(f"{group}={chosen}: suggests: expected settings by key")
     words = {}
@@ -97,7 +97,7 @@ def _holds(group: str, chosen: str, point: Point) -> bool:
     """Return whether a group's file has every key that the point sets below the group."""
     path = _file(group, chosen)
     below = {key.split(".")[1] for key in point if key.startswith(f"{group}.")}
-    return not below or path is None or below <= set(_yaml(path))
+    return not below or path is None or below <= set(read_yaml(path))
 
 
 def _file(group: str, chosen: str) -> Path | None:
@@ -110,7 +110,7 @@ def _file(group: str, chosen: str) -> Path | None:
 
 @cache
 def _defaults() -> Mapping[str, str]:
-    listed = _yaml(shipped("conf") / "config.yaml")["defaults"]
+    listed = read_yaml(shipped("conf") / "config.yaml")["defaults"]
     return {str(group): str(name) for each in listed if isinstance(each, dict) for group, name in each.items()}
 
 
@@ -122,10 +122,10 @@ def _belief(chosen: str | None) -> dict[str, Any] | None:
     if chosen is None:
         return None
     if is_path(chosen):
-        return _yaml(Path(chosen).expanduser(), "belief=")
+        return read_yaml(Path(chosen).expanduser(), group="belief=")
     if chosen not in names("profile"):
         raise SpecsimError(f"belief={chosen}: unknown{nearest(chosen, names('profile'))}")
-    return _yaml(shipped("conf") / "profile" / f"{chosen}.yaml")
+    return read_yaml(shipped("conf") / "profile" / f"{chosen}.yaml")
 
 
 class _Refused(Exception):
@@ -188,7 +188,7 @@ def _from_elsewhere(group: str, node: Any, point: Point) -> Any:
 
         given = defaults_of(_installed()[chosen])
     else:
-        given = _yaml(Path(chosen).expanduser(), f"{group}=")
+        given = read_yaml(Path(chosen).expanduser(), group=f"{group}=")
         if "defaults" in given:
             raise SpecsimError(f"{chosen}: defaults: expected every key in this one file")
     below = {key.partition(".")[2]: value for key, value in point.items() if key.startswith(f"{group}.")}
@@ -230,29 +230,6 @@ def _installed() -> Mapping[str, Any]:
 @cache
 def _shipped_schedulers() -> frozenset[str]:
     return frozenset(path.stem for path in (shipped("conf") / "scheduler").glob("*.yaml"))
-
-
-def _yaml(path: Path, key: str = "") -> dict[str, Any]:
-    import yaml
-    from omegaconf._utils import get_yaml_loader
-
-    try:
-        loaded = yaml.load(path.read_text(encoding="utf-8"), Loader=get_yaml_loader())
-    except FileNotFoundError:
-        raise SpecsimError(f"{key}{path}: no such file{beside(path)}") from None
-    except IsADirectoryError:
-        raise SpecsimError(f"{key}{path}: is a folder; expected a YAML file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecsimError(f"{key}{path}: cannot be read: {first_line(error)}") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        raise SpecsimError(
-            f"{key}{path}{line}: no YAML: {getattr(error, 'problem', None) or first_line(error)}"
-        ) from None
-    if not isinstance(loaded, dict):
-        raise SpecsimError(f"{key}{path}: expected keys and values")
-    return loaded
 
 
 def _said(message: str, point: Point) -> str:

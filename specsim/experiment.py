@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from specsim.latency.profile import Profile, profile_from_mapping
 from specsim.memory import Memory
 from specsim.paths import is_path, shipped
 from specsim.protocols import Scheduler
+from specsim.reading import Node
 from specsim.request import Requests
 from specsim.schedulers.loading import scheduler_factory
 from specsim.simulation import Simulation
@@ -57,8 +57,8 @@ def prepare(config: Mapping[str, Any]) -> Experiment:
     SpecsimError
         One line naming the key, the value and what was expected.
     """
-    chosen = config["choices"]
-    seed = _whole(config, "seed", 0, 2**63 - 1)
+    node, chosen = Node("", "", config), config["choices"]
+    seed = node.whole("seed", 0, 2**63 - 1)
     drafter = drafter_from_mapping(config["drafter"], _source("drafter", chosen))
     truth = _profile(config["profile"], _source("profile", chosen), drafter)
     belief = truth if config["belief"] is None else _profile(config["belief"], "belief", drafter)
@@ -66,14 +66,16 @@ def prepare(config: Mapping[str, Any]) -> Experiment:
     acceptance = acceptance_from_mapping(
         config["acceptance"], _source("acceptance", chosen), _folder("acceptance", chosen)
     )
-    factory = scheduler_factory(config["scheduler"], _source("scheduler", chosen), _plugins(config["plugins"]))
-    window = _window(config["metrics"])
-    trace = _trace(config, seed, window)
+    factory = scheduler_factory(config["scheduler"], _source("scheduler", chosen), _plugins(node))
+    window = _window(node.child("metrics"))
+    trace = _trace(node, seed, window)
     baseline_s, baseline_note = _baseline_s(config["trace"], truth)
-    promised = promise(mix, trace, seed=seed, baseline_s=baseline_s, slo_scale=_number(config, "slo_scale"))
+    promised = promise(
+        mix, trace, seed=seed, baseline_s=baseline_s, slo_scale=node.number("slo_scale", least=SMALLEST, most=LARGEST)
+    )
     tape = tape_of(acceptance, promised.acceptance, promised.requests.slo_class, trace.row, seed)
     _check_width(factory, tape, chosen)
-    simulation = _simulation(config, promised.requests, World(promised.output_tokens, tape), truth, belief, factory)
+    simulation = _simulation(node, promised.requests, World(promised.output_tokens, tape), truth, belief, factory)
     cut = int((trace.output_tokens > promised.output_tokens).sum())
     notes = (
         trace.source.note,
@@ -86,11 +88,11 @@ def prepare(config: Mapping[str, Any]) -> Experiment:
     return Experiment(simulation, truth, mix.tpot_measure, recording_sha256, window, trace.source, told)
 
 
-def _trace(config: Mapping[str, Any], seed: int, window: tuple[float, float] | None) -> Trace:
+def _trace(node: Node, seed: int, window: tuple[float, float] | None) -> Trace:
     """Return the trace, some of whose requests must arrive within the `window` (seconds) that the metrics count."""
-    requests = None if config["requests"] is None else _whole(config, "requests", 1)
-    rps = None if config["rps"] is None else _number(config, "rps")
-    trace = load_trace(config["trace"], seed=seed, requests=requests, rps=rps)
+    requests = node.whole("requests") if node.given("requests") else None
+    rps = node.number("rps", least=SMALLEST, most=LARGEST) if node.given("rps") else None
+    trace = load_trace(node.values["trace"], seed=seed, requests=requests, rps=rps)
     if window is not None and not ((trace.arrival_s >= window[0]) & (trace.arrival_s <= window[1])).any():
         last = f"{trace.arrival_s[-1]:g}"
         raise SpecsimError(f"metrics.window: no request arrives in {list(window)}; the last one arrives at {last} s")
@@ -107,7 +109,7 @@ def _check_width(factory: Callable[[], Scheduler], tape: Tape, chosen: Mapping[s
 
 
 def _simulation(
-    config: Mapping[str, Any],
+    node: Node,
     requests: Requests,
     world: World,
     truth: Profile,
@@ -119,13 +121,13 @@ def _simulation(
         world=world,
         truth=truth,
         belief=belief,
-        memory=_memory(truth, _whole(config, "block_tokens", 1)),
+        memory=_memory(truth, node.whole("block_tokens")),
         scheduler=factory,
-        selection_s=_number(config, "selection_s", above=False),
-        selection_token_s=_number(config, "selection_token_s", above=False),
-        host_bytes_per_s=_number(config, "host_bytes_per_s") * truth.gpus,
-        replicas=_whole(config, "replicas", 1),
-        keep_passes=_flag(config, "passes"),
+        selection_s=node.number("selection_s", most=LARGEST),
+        selection_token_s=node.number("selection_token_s", most=LARGEST),
+        host_bytes_per_s=node.number("host_bytes_per_s", least=SMALLEST, most=LARGEST) * truth.gpus,
+        replicas=node.whole("replicas"),
+        keep_passes=node.flag("passes"),
     )
 
 
@@ -186,43 +188,10 @@ def _source(group: str, chosen: Mapping[str, str]) -> str:
     return f"{group}={chosen[group]}"
 
 
-def _plugins(value: Any) -> list[str]:
-    if isinstance(value, str):
-        return [value]
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise SpecsimError(f"plugins: {value!r} is no list of module names")
-    return value
+def _plugins(node: Node) -> list[str]:
+    value = node.values["plugins"]
+    return [value] if isinstance(value, str) else list(node.texts("plugins", "a list of module names"))
 
 
-def _window(metrics: Mapping[str, Any]) -> tuple[float, float] | None:
-    value = metrics["window"]
-    if value is None:
-        return None
-    pair = value if isinstance(value, list) and len(value) == 2 else []
-    numbers = pair and all(isinstance(each, int | float) and type(each) is not bool and isfinite(each) for each in pair)
-    if not numbers or not value[0] < value[1]:
-        raise SpecsimError(f"metrics.window: {value!r} is not [a, b] with seconds a < b")
-    return float(value[0]), float(value[1])
-
-
-def _whole(config: Mapping[str, Any], key: str, low: int, high: int = 10**9) -> int:
-    value = config[key]
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise SpecsimError(f"{key}: {value!r} is not a whole number between {low} and {high}")
-    return value
-
-
-def _number(config: Mapping[str, Any], key: str, *, above: bool = True) -> float:
-    value = config[key]
-    right_kind = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
-    if not right_kind or not (SMALLEST <= value <= LARGEST or (value == 0 and not above)):
-        low = f"{SMALLEST:g}" if above else "0"
-        raise SpecsimError(f"{key}: {value!r} is not a number between {low} and {LARGEST:g}")
-    return float(value)
-
-
-def _flag(config: Mapping[str, Any], key: str) -> bool:
-    value = config[key]
-    if not isinstance(value, bool):
-        raise SpecsimError(f"{key}: {value!r} is not true or false")
-    return value
+def _window(metrics: Node) -> tuple[float, float] | None:
+    return metrics.span("window", "[a, b], finite seconds a < b") if metrics.given("window") else None

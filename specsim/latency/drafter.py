@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, ClassVar, Protocol
 
-from specsim.errors import SpecsimError, nearest
 from specsim.latency.forms import Linear
 from specsim.latency.model import ModelLatency, Profile
-from specsim.latency.profile import Node
+from specsim.reading import Node
 
 
 class Drafter(Protocol):
@@ -134,10 +134,8 @@ def drafter_from_mapping(mapping: Mapping[str, Any], source: str) -> Drafter:
     SpecsimError
         One line naming `source` and the key.
     """
-    node, kind = Node(source, "", mapping), mapping.get("kind")
-    if not isinstance(kind, str) or kind not in _KINDS:
-        raise SpecsimError(f"{source}: kind: {kind!r} is unknown{nearest(str(kind), _KINDS)}")
-    wanted = _KINDS[kind]
+    node = Node(source, "", mapping)
+    wanted = _KINDS[node.choice("kind", _KINDS)]
     node.only(("kind", *wanted.keys), ("description", "suggests"))
     drafter: Drafter = wanted(**{key: _value(node, key) for key in wanted.keys})
     if isinstance(drafter, LayersSkipped) and not drafter.skipped < drafter.layers:
@@ -147,13 +145,9 @@ def drafter_from_mapping(mapping: Mapping[str, Any], source: str) -> Drafter:
 
 def _value(node: Node, key: str) -> Any:
     if key in ("graphs", "one_pass"):
-        value = node.values[key]
-        return value if isinstance(value, bool) else node.fail(key, "true or false")
+        return node.flag(key)
     if key in ("layers", "skipped", "depth"):
-        return node.whole(key, 1)
-    value = node.number(key)
-    if key.endswith("_share") and value > 1:
-        node.fail(key, "a share of the target's, at most 1")
-    if key in ("pass_s", "pass_share") and not value:
-        node.fail(key, "above 0: no drafter is free")
-    return value
+        return node.whole(key)
+    # No drafter is free.
+    above = 0 if key in ("pass_s", "pass_share") else -inf
+    return node.number(key, above=above, most=1 if key.endswith("_share") else inf)

@@ -13,7 +13,7 @@ from typing import Any
 
 from specsim.errors import SpecsimError
 from specsim.workload.damage import content, sha256
-from specsim.workload.entry import Entry, Published, check_keys, published
+from specsim.workload.entry import Entry, Published, checked, published
 from specsim.workload.locate import user_cache
 
 TIMEOUT_S = 30.0
@@ -36,12 +36,12 @@ def fetch(name: str, entry: Entry, destination: Path | None = None, progress: bo
         When the trace has no home, the network or server fails (a part stays for resuming), or the SHA-256 is
         another one (the part is removed).
     """
-    check_keys(entry)
+    node = checked(entry)
     if "url" not in entry:
         raise SpecsimError(f"trace {name!r} is not published anywhere: nothing to fetch")
     folder = user_cache() if destination is None else destination
     files = []
-    for item in published(entry):
+    for item in published(node):
         if not item.url.startswith(("https://", "http://")):
             raise SpecsimError(f"trace.url={item.url!r}: expected an address with http:// or https://")
         target = folder / item.file

@@ -10,6 +10,7 @@ import numpy as np
 
 from specsim.errors import SpecsimError, beside
 from specsim.paths import shipped
+from specsim.reading import Node
 from specsim.workload import entry as keys
 from specsim.workload import synthetic
 from specsim.workload.adaserve import read_adaserve_json, read_adaserve_parquet
@@ -38,115 +39,107 @@ def load_trace(entry: Entry, *, seed: int, requests: int | None = None, rps: flo
     SpecsimError
         One line for an unknown or missing key, a bad value, damage in a file, or more requests than exist.
     """
-    keys.check_keys(entry)
+    node = keys.checked(entry)
     if entry["kind"] == "synthetic":
-        trace = _synthetic(entry, seed, requests)
+        trace = _synthetic(node, seed, requests)
     else:
-        window = keys.window(entry)
-        trace = _user_file(entry) if entry["kind"] == "file" else _published(entry)
+        window = keys.window(node)
+        trace = _user_file(node) if entry["kind"] == "file" else _published(node)
         trace = trace if window is None else trace.window(*window)
         trace = trace if requests is None else trace.head(requests)
     return trace if rps is None else trace.at_rate(rps)
 
 
-def _synthetic(entry: Entry, seed: int, requests: int | None) -> Trace:
-    n = keys.whole(entry, "n") if requests is None else requests
+def _synthetic(node: Node, seed: int, requests: int | None) -> Trace:
+    n = node.whole("n") if requests is None else requests
     if n < 1:
         raise SpecsimError(f"requests={n}: expected a whole number, at least 1")
-    rps = keys.number(entry, "rps")
+    rps = node.number("rps", above=0)
     # One stream per column: a column's luck must not move when another one draws more.
     arrival, prompt, output = (
         np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(column,))) for column in range(3)
     )
-    process = entry["process"]
+    process = node.values["process"]
     if process == "poisson":
         arrival_s = synthetic.poisson(rps, n, arrival)
     elif process == "gamma":
-        arrival_s = synthetic.gamma(rps, n, arrival, cv=keys.number(entry, "cv", 0.01, 100))
+        arrival_s = synthetic.gamma(rps, n, arrival, cv=node.number("cv", above=0.01, most=100))
     else:
-        arrival_s = synthetic.on_off(rps, n, arrival, **_bursts(entry))
+        arrival_s = synthetic.on_off(rps, n, arrival, **_bursts(node))
     return Trace(
         arrival_s,
-        synthetic.lengths(keys.lengths(entry, "prompt_tokens"), n, prompt),
-        synthetic.lengths(keys.lengths(entry, "output_tokens"), n, output),
+        synthetic.lengths(keys.lengths(node, "prompt_tokens"), n, prompt),
+        synthetic.lengths(keys.lengths(node, "output_tokens"), n, output),
         np.arange(n, dtype=np.int64),
-        TraceSource(keys.text(entry, "name"), "synthetic"),
+        TraceSource(node.text("name"), "synthetic"),
     )
 
 
-def _bursts(entry: Entry) -> dict[str, float]:
-    share = keys.number(entry, "on_share", 0, 1)
-    ratio = entry["off_rate_ratio"]
-    if share == 1:
-        raise SpecsimError("trace.on_share=1: expected a share below 1; a trace always on is `poisson`")
-    if ratio != 0:
-        ratio = keys.number(entry, "off_rate_ratio", 0, 1)
+def _bursts(node: Node) -> dict[str, float]:
     return {
-        "burst_requests": keys.number(entry, "burst_requests", 0.1),
-        "on_share": share,
-        "off_rate_ratio": float(ratio),
+        "burst_requests": node.number("burst_requests", above=0.1),
+        "on_share": node.number("on_share", above=0, below=1),
+        "off_rate_ratio": node.number("off_rate_ratio", most=1),
     }
 
 
-def _user_file(entry: Entry) -> Trace:
-    file = Path(keys.text(entry, "path")).expanduser()
+def _user_file(node: Node) -> Trace:
+    file = Path(node.text("path")).expanduser()
     if not file.exists():
         raise SpecsimError(f"trace={file}: no such file{beside(file)}")
     checksum = sha256(content(file))
     return read_user_file(file, TraceSource(file.name, "file", file.name, checksum))
 
 
-def _published(entry: Entry) -> Trace:
-    name = keys.text(entry, "name")
-    twin_allowed = keys.flag(entry, "twin")
-    found, wanted = _located(entry)
+def _published(node: Node) -> Trace:
+    name = node.text("name")
+    twin_allowed = node.flag("twin")
+    found, wanted = _located(node)
     if found.file is not None:
         checksum = sha256(content(found.file))
-        source = TraceSource(name, "real", found.file.name, checksum, licence=keys.text(entry, "licence"))
-        return _noted(_read(entry, found.file, source), None)
+        source = TraceSource(name, "real", found.file.name, checksum, licence=node.text("licence"))
+        return _noted(_read(node, found.file, source), None)
     why = "; ".join([f"{wanted} was found neither in ${DATA_VARIABLE} nor in the user cache", *found.passed_over])
     cure = f"`specsim trace fetch {name}` downloads it"
     if not twin_allowed:
         raise SpecsimError(f"trace.twin=false, but {why}; {cure}")
-    return _shipped(entry, f"{why}; {cure}")
+    return _shipped(node, f"{why}; {cure}")
 
 
-def _located(entry: Entry) -> tuple[Found, str]:
-    first = locate(keys.text(entry, "file"), keys.text(entry, "sha256"))
-    if entry["kind"] != "adaserve":
-        return first, keys.text(entry, "file")
-    _, single = keys.point_of(entry)
+def _located(node: Node) -> tuple[Found, str]:
+    first = locate(node.text("file"), node.text("sha256"))
+    if node.values["kind"] != "adaserve":
+        return first, node.text("file")
+    _, single = keys.point_of(node)
     if first.file is not None:
         return first, single.file
     second = locate(single.file, single.sha256)
-    return Found(second.file, first.passed_over + second.passed_over), f"{entry['file']} or {single.file}"
+    return Found(second.file, first.passed_over + second.passed_over), f"{node.text('file')} or {single.file}"
 
 
-def _read(entry: Entry, file: Path, source: TraceSource) -> Trace:
-    if entry["kind"] == "azure_csv":
+def _read(node: Node, file: Path, source: TraceSource) -> Trace:
+    if node.values["kind"] == "azure_csv":
         return read_azure(file, source)
-    if entry["kind"] == "mooncake_jsonl":
-        return read_mooncake(file, source, tick_s=keys.number(entry, "tick_s"))
-    point = keys.point_of(entry)[1]
+    if node.values["kind"] == "mooncake_jsonl":
+        return read_mooncake(file, source, tick_s=node.number("tick_s", above=0))
+    point = keys.point_of(node)[1]
     if file.name.removesuffix(".gz") == point.file:
         return read_adaserve_json(file, source)
-    return read_adaserve_parquet(file, _workload(entry, point), source)
+    return read_adaserve_parquet(file, _workload(node, point), source)
 
 
-def _workload(entry: Entry, point: Published) -> str:
+def _workload(node: Node, point: Published) -> str:
     stem = point.file.removeprefix("emission_").removesuffix(".json")
-    return f"{keys.text(entry, 'workload')}__{stem}"
+    return f"{node.text('workload')}__{stem}"
 
 
-def _shipped(entry: Entry, why: str) -> Trace:
-    kind = cast(Literal["twin", "toy"], keys.choice(entry, "ships_as", SHIPS_AS))
-    name = keys.text(entry, "ships")
-    if entry["kind"] == "adaserve":
-        name = name.format(point=keys.point_of(entry)[0])
+def _shipped(node: Node, why: str) -> Trace:
+    kind = cast(Literal["twin", "toy"], node.choice("ships_as", SHIPS_AS))
+    name = node.text("ships")
+    if node.values["kind"] == "adaserve":
+        name = name.format(point=keys.point_of(node)[0])
     file = shipped("traces") / name
-    source = TraceSource(
-        keys.text(entry, "name"), kind, file.name, sha256(content(file)), licence=keys.text(entry, "licence")
-    )
+    source = TraceSource(node.text("name"), kind, file.name, sha256(content(file)), licence=node.text("licence"))
     trace = read_user_file(file, source)
     return _noted(trace, f"{source.name}: using the shipped {kind} of {len(trace)} requests: {why}")
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 
-from specsim.errors import SpecsimError, nearest
+from specsim.errors import SpecsimError
+from specsim.reading import Node
 from specsim.request import Ints, Requests
 from specsim.rng import stream_keys, uniforms
 from specsim.workload.trace import Trace
 
 TpotMeasure = Literal["tpot_s", "decode_tpot_s"]
-MIX_KEYS = {"description", "source", "tpot_measure", "classes"}
-TRACE_KEYS = {"description", "source", "tpot_measure", "max_tokens"}
-MOST_TOKENS = 10**9
-CLASS_KEYS = {"share", "tpot_s", "tpot_ratio", "ttft_s", "max_tokens", "acceptance", "scaled"}
+MEASURES = ("tpot_s", "decode_tpot_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,22 +61,18 @@ def mix_from_mapping(mapping: Mapping[str, Any], source: str) -> SloMix:
     SpecsimError
         One line naming `source` and the key.
     """
-    of_trace = "classes" not in mapping
-    keys = TRACE_KEYS if of_trace else MIX_KEYS
-    _only(mapping, keys, source)
-    measure = mapping.get("tpot_measure", "tpot_s")
-    if measure not in ("tpot_s", "decode_tpot_s"):
-        raise SpecsimError(f"{source}: tpot_measure: {measure!r} is neither tpot_s nor decode_tpot_s")
-    if of_trace:
-        return SloMix((), measure, _whole(mapping.get("max_tokens"), f"{source}: max_tokens"))
-    given = mapping["classes"]
-    if not isinstance(given, Mapping) or not given:
-        raise SpecsimError(f"{source}: classes: expected at least one class by name")
-    classes = tuple(_class(str(name), body, f"{source}: classes.{name}") for name, body in given.items())
+    node, wanted = Node(source, "", mapping), "classes" if "classes" in mapping else "max_tokens"
+    node.only((wanted,), ("description", "source", "tpot_measure"))
+    named = node.choice("tpot_measure", MEASURES) if "tpot_measure" in mapping else "tpot_s"
+    measure = cast(TpotMeasure, named)
+    if wanted == "max_tokens":
+        return SloMix((), measure, node.whole("max_tokens"))
+    bodies = node.children("classes", "at least one class by name", "share, max_tokens and promises such as tpot_s")
+    classes = tuple(_class(name, body) for name, body in bodies.items())
     total = sum(each.share for each in classes)
     if abs(total - 1.0) > 1e-9:
-        raise SpecsimError(f"{source}: classes: shares add up to {total:g}, expected 1")
-    return SloMix(classes, cast(TpotMeasure, measure))
+        node.refuse("classes", f"shares add up to {total:g}, expected 1")
+    return SloMix(classes, measure)
 
 
 def promise(mix: SloMix, trace: Trace, *, seed: int, baseline_s: float, slo_scale: float) -> Promised:
@@ -142,44 +135,15 @@ def _own_tpot_s(trace: Trace, baseline_s: float, slo_scale: float) -> Any:
     return np.where(np.isnan(ratio_s), absolute_s, ratio_s * slo_scale)
 
 
-def _class(name: str, body: Any, where: str) -> SloClass:
-    if not isinstance(body, Mapping):
-        raise SpecsimError(f"{where}: expected keys such as share, tpot_s, max_tokens")
-    _only(body, CLASS_KEYS, where)
-    tpot_s, ratio = _positive(body, "tpot_s", where), _positive(body, "tpot_ratio", where)
+def _class(name: str, node: Node) -> SloClass:
+    promises = ("tpot_s", "tpot_ratio", "ttft_s")
+    node.only(("share", "max_tokens"), (*promises, "acceptance", "scaled"))
+    tpot_s, ratio, ttft_s = (node.number(key, above=0) if node.given(key) else None for key in promises)
     if tpot_s is not None and ratio is not None:
-        raise SpecsimError(f"{where}: tpot_s and tpot_ratio are both given; expected one of them")
-    share = _positive(body, "share", where)
-    if share is None:
-        raise SpecsimError(f"{where}.share: missing, expected the share of requests in (0, 1]")
-    scaled = body.get("scaled", False)
-    if not isinstance(scaled, bool):
-        raise SpecsimError(f"{where}.scaled: {scaled!r} is not true or false")
-    most = _whole(body.get("max_tokens"), f"{where}.max_tokens")
+        node.refuse("", "tpot_s and tpot_ratio are both given; expected one of them")
+    scaled = "scaled" in node.values and node.flag("scaled")
     if scaled and tpot_s is None and ratio is None:
-        raise SpecsimError(f"{where}.scaled: true, but the class has no TPOT objective to scale")
-    acceptance = body.get("acceptance", name)
-    if not isinstance(acceptance, str):
-        raise SpecsimError(f"{where}.acceptance: {acceptance!r} is not the name of a category")
-    return SloClass(name, share, tpot_s, ratio, _positive(body, "ttft_s", where), most, acceptance, scaled)
-
-
-def _only(mapping: Mapping[str, Any], keys: set[str], where: str) -> None:
-    for key in mapping:
-        if key not in keys:
-            raise SpecsimError(f"{where}: unknown key {str(key)!r}{nearest(str(key), keys)}")
-
-
-def _positive(body: Mapping[str, Any], key: str, where: str) -> float | None:
-    value = body.get(key)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value <= 0:
-        raise SpecsimError(f"{where}.{key}: {value!r} is not a number above 0")
-    return float(value)
-
-
-def _whole(value: Any, where: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_TOKENS:
-        raise SpecsimError(f"{where}: {value!r} is not a whole number between 1 and {MOST_TOKENS}")
-    return value
+        node.refuse("scaled", "true, but the class has no TPOT objective to scale")
+    acceptance = node.text("acceptance", "the name of a category") if "acceptance" in node.values else name
+    share = node.number("share", above=0, most=1)
+    return SloClass(name, share, tpot_s, ratio, ttft_s, node.whole("max_tokens"), acceptance, scaled)

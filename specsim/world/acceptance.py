@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from specsim.errors import SpecsimError, nearest
+from specsim.reading import Node
 from specsim.request import Ints
-from specsim.world.curves import KEYS, Acceptance, curves_from_mapping, draw_tape, exactly
+from specsim.world.curves import KEYS, Acceptance, curves_from_mapping, draw_tape
 from specsim.world.recorded import Recording, recorded_tape, recording_from_mapping
 from specsim.world.tape import Tape
-
-RECORDED_KEYS = {"description", "kind", "path", "categories"}
 
 
 def acceptance_from_mapping(mapping: Mapping[str, Any], source: str, folder: Path = Path()) -> Acceptance | Recording:
@@ -23,12 +21,8 @@ def acceptance_from_mapping(mapping: Mapping[str, Any], source: str, folder: Pat
     SpecsimError
         One line naming `source` and the key.
     """
-    kind = mapping.get("kind")
-    if kind == "recorded":
-        exactly(mapping, RECORDED_KEYS, source, optional={"description"})
+    if Node(source, "", mapping).choice("kind", (*KEYS, "recorded")) == "recorded":
         return recording_from_mapping(mapping, source, folder)
-    if not isinstance(kind, str) or kind not in KEYS:
-        raise SpecsimError(f"{source}: kind: {kind!r} is unknown{nearest(str(kind), (*KEYS, 'recorded'))}")
     return curves_from_mapping(mapping, source)
 
 

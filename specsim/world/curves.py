@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import isfinite
 from typing import Any
 
 import numpy as np
 
 from specsim.errors import SpecsimError, nearest
+from specsim.reading import Node
 from specsim.request import Floats, Ints
 from specsim.rng import stream_keys
 from specsim.world.tape import MOST_PROPOSALS, Tape
@@ -18,10 +18,7 @@ from specsim.world.tape import MOST_PROPOSALS, Tape
 POOL_ROWS = 1 << 13
 GOLDEN = 0.6180339887498949
 
-KEYS = {
-    "bernoulli": {"description", "kind", "alpha", "width"},
-    "curves": {"description", "kind", "width", "levels", "categories"},
-}
+KEYS = {"bernoulli": ("kind", "width", "alpha"), "curves": ("kind", "width", "levels", "categories")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +70,14 @@ def curves_from_mapping(mapping: Mapping[str, Any], source: str) -> Acceptance:
     SpecsimError
         One line naming `source` and the key.
     """
-    kind = mapping["kind"]
-    exactly(mapping, KEYS[kind], source, optional={"description"})
-    width = _number(mapping, "width", source, 1, MOST_PROPOSALS, whole=True)
+    node, kind = Node(source, "", mapping), mapping["kind"]
+    node.only(KEYS[kind], ("description",))
+    width = node.whole("width", 1, MOST_PROPOSALS)
     if kind == "bernoulli":
-        alpha = _number(mapping, "alpha", source, 0, 1)
-        return Acceptance({"default": Curve(alpha, 0.0, 0.0, alpha)}, int(width), 1)
-    levels = _number(mapping, "levels", source, 1, 256, whole=True)
-    categories = mapping["categories"]
-    if not isinstance(categories, Mapping) or not categories:
-        raise SpecsimError(f"{source}: categories: expected at least one category by name")
-    curves = {str(name): _curve(body, f"{source}: categories.{name}") for name, body in categories.items()}
-    return Acceptance(curves, int(width), int(levels))
+        alpha = node.number("alpha", above=0, below=1)
+        return Acceptance({"default": Curve(alpha, 0.0, 0.0, alpha)}, width, 1)
+    bodies = node.children("categories", "at least one category by name", "agreement, concentration, spread and tail")
+    return Acceptance({name: _curve(body) for name, body in bodies.items()}, width, node.whole("levels", 1, 256))
 
 
 def draw_tape(acceptance: Acceptance, category: Sequence[str], slo_class: Ints, rows: Ints, seed: int) -> Tape:
@@ -142,43 +135,11 @@ def _level_means(curve: Curve, levels: int) -> Floats:
     return means
 
 
-def _curve(body: Any, where: str) -> Curve:
-    if not isinstance(body, Mapping):
-        raise SpecsimError(f"{where}: expected agreement, concentration, spread and tail")
-    exactly(body, {"agreement", "concentration", "spread", "tail"}, where)
+def _curve(node: Node) -> Curve:
+    node.only(("agreement", "concentration", "spread", "tail"))
     return Curve(
-        _number(body, "agreement", where, 0, 1),
-        _number(body, "concentration", where, 0, 1e6, closed=True),
-        _number(body, "spread", where, 0, 20, closed=True),
-        _number(body, "tail", where, 0, 1),
+        node.number("agreement", above=0, below=1),
+        node.number("concentration", most=1e6),
+        node.number("spread", most=20),
+        node.number("tail", above=0, below=1),
     )
-
-
-def exactly(
-    mapping: Mapping[str, Any], keys: set[str], where: str, optional: frozenset[str] | set[str] = frozenset()
-) -> None:
-    """Refuse unknown keys, and missing ones that are not `optional`."""
-    for key in mapping:
-        if key not in keys:
-            raise SpecsimError(f"{where}: unknown key {str(key)!r}{nearest(str(key), keys)}")
-    for key in sorted(keys - set(mapping) - optional):
-        raise SpecsimError(f"{where}: missing key {key!r}")
-
-
-def _number(
-    body: Mapping[str, Any],
-    key: str,
-    where: str,
-    low: float,
-    high: float,
-    *,
-    whole: bool = False,
-    closed: bool = False,
-) -> float:
-    value = body[key]
-    right_kind = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-    inside = right_kind and isfinite(value) and (low <= value <= high if whole or closed else low < value < high)
-    if not inside:
-        kind = "a whole number" if whole else "a number"
-        raise SpecsimError(f"{where}: {key}: {value!r} is not {kind} between {low:g} and {high:g}")
-    return float(value)

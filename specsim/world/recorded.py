@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from specsim.errors import SpecsimError, beside, first_line, nearest
+from specsim.reading import Node
 from specsim.request import Bools, Floats, Ints
 from specsim.rng import STRIDE, Words, stream_keys
 from specsim.world.tape import Tape
@@ -116,17 +117,12 @@ def recording_from_mapping(mapping: Mapping[str, Any], source: str, folder: Path
     SpecsimError
         One line naming `source` and the key.
     """
-    path, categories = mapping["path"], mapping["categories"]
-    if not isinstance(path, str) or not path:
-        raise SpecsimError(f"{source}: path: {path!r} is not the name of a Parquet file")
-    if not isinstance(categories, Mapping) or not categories:
-        raise SpecsimError(f"{source}: categories: expected a trace's categories, each with a recorded one")
-    found = Recording(folder / Path(path).expanduser(), {str(key): str(value) for key, value in categories.items()})
-    known = _pages(found.path).on
-    for key, value in found.categories.items():
-        if value not in known:
-            raise SpecsimError(f"{source}: categories.{key}: {value!r} was not recorded{nearest(value, known)}")
-    return found
+    node = Node(source, "", mapping)
+    node.only(("kind", "path", "categories"), ("description",))
+    path = folder / Path(node.text("path", "the name of a Parquet file")).expanduser()
+    categories = node.child("categories", "a trace's categories, each with a recorded one", 1)
+    known = _pages(path).on
+    return Recording(path, {str(key): categories.choice(key, known) for key in categories.values})
 
 
 def recorded_tape(recording: Recording, category: Sequence[str], slo_class: Ints, rows: Ints, seed: int) -> Tape:

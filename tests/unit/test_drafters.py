@@ -201,7 +201,7 @@ HEADS = {"kind": "heads", "one_pass": True, "depth": 5, "pass_share": 0.1, "weig
         ({"kind": "lookups"}, "did you mean 'lookup'?"),
         ({"kind": "lookup"}, "pass_s: missing key"),
         ({**LOOKUP, "pas_s": 1}, "pas_s: unknown key"),
-        ({**LOOKUP, "pass_s": 0}, "no drafter is free"),
+        ({**LOOKUP, "pass_s": 0}, "pass_s: 0 is not a finite number above 0"),
         ({**LOOKUP, "pass_s": float("nan")}, "pass_s: nan"),
         ({**HEADS, "pass_share": 1.5}, "at most 1"),
         ({**HEADS, "one_pass": 1}, "true or false"),

@@ -102,18 +102,19 @@ def test_schedulers_know_the_protocols_and_nothing_behind_them(module):
 
 @pytest.mark.parametrize("module", below("specsim.world"))
 def test_the_world_rests_on_the_work_and_the_latency(module):
-    assert ours(module, late=True) <= {*CORE, "specsim.errors", "specsim.rng", *below("specsim.world")}
+    allowed = {*CORE, "specsim.errors", "specsim.reading", "specsim.rng"}
+    assert ours(module, late=True) <= {*allowed, *below("specsim.world")}
 
 
 @pytest.mark.parametrize("module", below("specsim.latency"))
 def test_latency_models_know_no_scheduler_and_no_engine(module):
-    assert ours(module, late=True) <= {*CORE, "specsim.errors", *below("specsim.latency")}
+    assert ours(module, late=True) <= {*CORE, "specsim.errors", "specsim.reading", *below("specsim.latency")}
 
 
 @pytest.mark.parametrize("module", below("specsim.workload"))
 def test_the_workload_knows_requests_and_files_only(module):
-    allowed = {"specsim.request", "specsim.errors", "specsim.rng", "specsim.paths", *below("specsim.workload")}
-    assert ours(module, late=True) <= allowed
+    allowed = {"specsim.request", "specsim.errors", "specsim.reading", "specsim.rng", "specsim.paths"}
+    assert ours(module, late=True) <= {*allowed, *below("specsim.workload")}
 
 
 @pytest.mark.parametrize("module", below("specsim.metrics"))
@@ -121,6 +122,13 @@ def test_metrics_neither_simulate_nor_schedule(module):
     """Only the recorder hears of the ledger: what a verification left between tokens."""
     told = {"specsim.ledger"} if module == "specsim.metrics.recorder" else set()
     assert ours(module, late=True) <= {*CORE, "specsim.errors", *below("specsim.metrics"), *told}
+
+
+def test_reading_knows_nothing_but_the_errors_and_is_how_every_room_reads():
+    assert ours("specsim.reading", late=True) == {"specsim.errors"}
+    assert not imports("specsim.reading") & SLOW
+    for module in ("latency.profile", "latency.drafter", "workload.slo", "workload.entry", "world.curves"):
+        assert "specsim.reading" in ours(f"specsim.{module}")
 
 
 LEVELS = [

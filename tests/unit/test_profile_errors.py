@@ -77,16 +77,16 @@ def test_the_good_one_is_good() -> None:
         ("target.forms.linear.gamma_s", -1e-4, "a finite number of at least 0"),
         ("draft.overhead_s", "fast", "a finite number of at least 0"),
         ("draft.overhead_s", True, "a finite number of at least 0"),
-        ("gpus", 0, "a whole number of at least 1"),
-        ("memory_bytes", 1e10, "a whole number of at least 1"),
-        ("target.kv_bytes_per_token", "327680", "a whole number of at least 1"),
-        ("target.forms.roofline.tile_tokens", 0, "a whole number of at least 1"),
+        ("gpus", 0, "a whole number between 1 and 1000000000"),
+        ("memory_bytes", 1e10, "a whole number between 1 and 1000000000000000"),
+        ("target.kv_bytes_per_token", "327680", "a whole number between 1 and 1000000000000000"),
+        ("target.forms.roofline.tile_tokens", 0, "a whole number between 1 and 1000000000"),
         ("name", "", "a line of text"),
         ("target", [1], "a mapping"),
         ("draft.forms", {}, "a mapping of at least one form"),
         ("profile_version", 2, "the version that this specsim reads"),
         ("baseline_s", 0, "a finite number above 0"),
-        ("baseline_s", math.nan, "a finite number of at least 0"),
+        ("baseline_s", math.nan, "a finite number above 0"),
         ("memory_bytes", 10**9, "0.9 of it must exceed both models' weights_bytes"),
         ("target.forms.table", {**TABLE, "batched_tokens": [1, 1, 2]}, "strictly rising"),
         ("target.forms.table", {**TABLE, "seconds_at": [1, 2]}, "3 numbers"),
@@ -148,9 +148,10 @@ def test_form_that_nobody_holds_or_that_is_ambiguous_is_refused() -> None:
     [
         ("name: [1,\n", "line 2: not YAML"),
         ("a: 1\na: 2\n", "line 2: not YAML: found duplicate key a"),
-        ("- 1\n", "is not a mapping of profile keys"),
-        ("3\n", "cannot be read as YAML"),
-        ("", "name: missing key"),
+        ("- 1\n", "[1] is not a mapping of keys to values"),
+        ("3\n", "3 is not a mapping of keys to values"),
+        ("", "None is not a mapping of keys to values"),
+        ("name: mine\n", "profile_version: missing key"),
     ],
 )
 def test_broken_file_gives_one_line(tmp_path: Path, text: str, expected: str) -> None:
@@ -164,7 +165,7 @@ def test_broken_file_gives_one_line(tmp_path: Path, text: str, expected: str) ->
 
 def test_absent_file_names_a_near_one(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("name: x\n", encoding="utf-8")
-    with pytest.raises(SpecsimError, match=r"no such profile file; did you mean 'mine.yaml'\?"):
+    with pytest.raises(SpecsimError, match=r"no such profile file; did you mean '.*/mine.yaml'\?"):
         load_profile(tmp_path / "mime.yaml")
 
 

@@ -189,8 +189,11 @@ def test_a_bad_recording_is_one_line_that_names_the_file(tmp_path: Path, change:
 @pytest.mark.parametrize(
     ("mapping", "said"),
     [
-        ({"kind": "recorded", "path": "mine.parquet"}, "missing key 'categories'"),
-        ({"kind": "recorded", "path": "mine.parquet", "categories": {}}, "categories: expected"),
+        ({"kind": "recorded", "path": "mine.parquet"}, "categories: missing key"),
+        (
+            {"kind": "recorded", "path": "mine.parquet", "categories": {}},
+            "categories: {} is not a mapping of a",
+        ),
         ({"kind": "recorded", "path": "mine.parquet", "categories": {"a": "cod"}}, "did you mean 'code'?"),
         ({"kind": "recorded", "path": "min.parquet", "categories": {"a": "code"}}, "did you mean"),
         ({"kind": "recorded", "path": 3, "categories": {"a": "code"}}, "path: 3"),

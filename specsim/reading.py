@@ -1,0 +1,184 @@
+"""A mapping that a user wrote and the one way to take its values: a mistake is one line that names it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from typing import Any, NoReturn, TypeGuard
+
+from specsim.errors import SpecsimError, beside, first_line, nearest
+
+MOST = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A mapping, where it stands (`key`, dotted) and in what (`source`: a file, or a group and its choice)."""
+
+    source: str
+    key: str
+    values: Mapping[Any, Any]
+
+    def path(self, name: str) -> str:
+        """Return the dotted key of an entry, the mapping's own for an empty name."""
+        return ".".join(part for part in (self.key, str(name)) if part)
+
+    def refuse(self, name: str, problem: str) -> NoReturn:
+        """Raise SpecsimError: source, dotted key and what is wrong with it."""
+        said = ": ".join(part for part in (self.source, self.path(name), problem) if part)
+        # A key may hold a line break, too.
+        raise SpecsimError(" ".join(said.splitlines()))
+
+    def fail(self, name: str, expected: str) -> NoReturn:
+        """Refuse the value of an entry."""
+        self.refuse(name, f"{shown(self.values.get(name))} is not {expected}")
+
+    def given(self, name: str) -> bool:
+        """Return whether an entry is there and not null."""
+        return self.values.get(name) is not None
+
+    def only(self, required: Iterable[str], optional: Iterable[str] = ()) -> None:
+        """Refuse unknown and missing keys."""
+        needed = tuple(required)
+        known = (*needed, *optional)
+        for name in self.values:
+            if name not in known:
+                self.refuse(name, f"unknown key{nearest(str(name), known)}")
+        for name in needed:
+            if name not in self.values:
+                self.refuse(name, "missing key")
+
+    def text(self, name: str, expected: str = "a line of text") -> str:
+        """Return a string that is not blank."""
+        value = self.values.get(name)
+        return value if isinstance(value, str) and value.strip() else self.fail(name, expected)
+
+    def texts(self, name: str, expected: str = "a list of lines of text") -> tuple[str, ...]:
+        """Return a list of strings."""
+        value = self.values.get(name)
+        if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
+            return tuple(value)
+        self.fail(name, expected)
+
+    def flag(self, name: str) -> bool:
+        """Return a truth value."""
+        value = self.values.get(name)
+        return value if isinstance(value, bool) else self.fail(name, "true or false")
+
+    def choice(self, name: str, valid: Iterable[str]) -> str:
+        """Return one of the valid names."""
+        value, names = self.values.get(name), tuple(valid)
+        if isinstance(value, str) and value in names:
+            return value
+        self.refuse(name, f"{shown(value)} is unknown{nearest(str(value), names)}")
+
+    def whole(self, name: str, least: int = 1, most: int = MOST) -> int:
+        """Return a whole number between two bounds, both included."""
+        value = self.values.get(name)
+        return value if is_whole(value, least, most) else self.fail(name, f"a whole number between {least} and {most}")
+
+    def wholes(self, name: str, least: int = 1, most: int = MOST) -> tuple[int, ...]:
+        """Return a list of whole numbers, at least one, between two bounds."""
+        value = self.values.get(name)
+        if isinstance(value, list | tuple) and value and all(is_whole(each, least, most) for each in value):
+            return tuple(value)
+        self.fail(name, f"a list of whole numbers between {least} and {most}")
+
+    def number(
+        self, name: str, *, least: float = 0.0, above: float = -inf, most: float = inf, below: float = inf
+    ) -> float:
+        """Return a finite number within bounds: `least` and `most` are allowed, `above` and `below` are not."""
+        value = self.values.get(name)
+        if is_number(value) and least <= value <= most and above < value < below:
+            return float(value)
+        low = f"above {above:g}" if above >= least else f"of at least {least:g}"
+        high = [f" and {word} {bound:g}" for word, bound in (("at most", most), ("below", below)) if bound < inf]
+        self.fail(name, f"a finite number {low}{''.join(high)}")
+
+    def numbers(self, name: str, count: int) -> tuple[float, ...]:
+        """Return at least `count` finite numbers not below zero."""
+        value: Any = self.values.get(name)
+        enough = isinstance(value, list | tuple) and len(value) >= count
+        if enough and all(is_number(each) and each >= 0 for each in value):
+            return tuple(float(each) for each in value)
+        self.fail(name, f"a list of at least {count} finite numbers of at least 0")
+
+    def span(self, name: str, expected: str, *, least: float = -inf, empty: bool = False) -> tuple[float, float]:
+        """Return (low, high) from a list [low, high] with low < high, or low <= high where it may be `empty`."""
+        value = self.values.get(name)
+        if isinstance(value, list | tuple) and len(value) == 2 and all(map(is_number, value)):
+            low, high = value
+            if least <= low <= high and (low < high or empty):
+                return float(low), float(high)
+        self.fail(name, expected)
+
+    def child(self, name: str, holds: str = "", least: int = 0) -> Node:
+        """Return the mapping below a key; `holds` tells what it was expected to hold, at least `least`."""
+        value = self.values.get(name)
+        if not isinstance(value, Mapping) or len(value) < least:
+            self.fail(name, f"a mapping of {holds}" if holds else "a mapping")
+        return Node(self.source, self.path(name), value)
+
+    def children(self, name: str, holds: str, each_holds: str = "") -> dict[str, Node]:
+        """Return the mappings below a key by name, at least one."""
+        held = self.child(name, holds, 1)
+        return {str(each): held.child(each, each_holds) for each in held.values}
+
+    def items(self, name: str, holds: str, least: int = 1) -> tuple[Node, ...]:
+        """Return the mappings in a list, at least `least`."""
+        value = self.values.get(name)
+        if isinstance(value, list | tuple) and len(value) >= least and all(isinstance(each, Mapping) for each in value):
+            return tuple(Node(self.source, f"{self.path(name)}[{i}]", each) for i, each in enumerate(value))
+        self.fail(name, f"a list of {holds}")
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Return whether a value is a finite number that fits a float; true and false are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def is_whole(value: object, least: int, most: int) -> TypeGuard[int]:
+    """Return whether a value is a whole number between two bounds, both included; true and false are none."""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def shown(value: object) -> str:
+    """Return a value as one line of at most 60 characters."""
+    line = " ".join(repr(value).split())
+    return line if len(line) <= 60 else line[:57] + "..."
+
+
+def read_yaml(path: Path, what: str = "file", group: str = "") -> dict[str, Any]:
+    """Return the keys of a YAML file, a number with an exponent but no point being a number.
+
+    Parameters
+    ----------
+    what : the file was expected to be. group : ``key=`` before its name in messages, where a setting named it.
+
+    Raises
+    ------
+    SpecsimError
+        One line naming the file, and the line of it that is no YAML.
+    """
+    import yaml
+    from omegaconf._utils import get_yaml_loader
+
+    try:
+        values = yaml.load(path.read_text(encoding="utf-8"), Loader=get_yaml_loader())
+    except FileNotFoundError:
+        raise SpecsimError(f"{group}{path}: no such {what}{beside(path)}") from None
+    except IsADirectoryError:
+        raise SpecsimError(f"{group}{path}: is a folder; expected a YAML file") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise SpecsimError(f"{group}{path}: cannot be read: {first_line(error)}") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark else ""
+        problem = " ".join(str(getattr(error, "problem", None) or first_line(error)).split())
+        raise SpecsimError(f"{group}{path}{line}: not YAML: {problem}") from None
+    if not isinstance(values, dict):
+        raise SpecsimError(f"{group}{path}: {shown(values)} is not a mapping of keys to values")
+    return values

@@ -1,0 +1,146 @@
+"""One way to read a mapping: what passes, what is refused, and that each refusal is one line naming all of it."""
+
+import math
+
+import pytest
+
+from specsim.errors import SpecsimError
+from specsim.reading import Node, read_yaml
+
+NAN, INF, HUGE = math.nan, math.inf, 10**400
+
+
+def node(value):
+    return Node("slo=mine", "classes.chat", {"it": value})
+
+
+def refusal(read, *given, **bounds):
+    with pytest.raises(SpecsimError) as caught:
+        read(*given, **bounds)
+    assert len(str(caught.value).splitlines()) == 1
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("value", [True, False, NAN, INF, -INF, HUGE, -HUGE, -1, "1", None, [1], {}])
+def test_no_number(value):
+    said = refusal(node(value).number, "it")
+    assert said.startswith("slo=mine: classes.chat.it: ")
+    assert said.endswith(" is not a finite number of at least 0")
+
+
+@pytest.mark.parametrize(
+    ("bounds", "told"),
+    [
+        ({"above": 2, "below": 5}, "above 2 and below 5"),
+        ({"least": 3, "most": 4}, "of at least 3 and at most 4"),
+        ({"above": 2, "most": 4}, "above 2 and at most 4"),
+    ],
+)
+def test_a_number_keeps_its_bounds(bounds, told):
+    assert [node(value).number("it", **bounds) for value in (3, 4)] == [3.0, 4.0]
+    for value in (2, 5):
+        assert refusal(node(value).number, "it", **bounds).endswith(f"{value} is not a finite number {told}")
+
+
+@pytest.mark.parametrize("value", [True, 1.0, NAN, 0, 10**9 + 1, HUGE, "1", None])
+def test_no_whole_number(value):
+    for read, given in ((node(value).whole, "a whole number"), (node([2, value]).wholes, "a list of whole numbers")):
+        assert refusal(read, "it").endswith(f" is not {given} between 1 and 1000000000")
+
+
+def test_whole_numbers_keep_their_bounds():
+    assert [node(value).whole("it", 0, 3) for value in (0, 3)] == [0, 3]
+    assert node([0, 3]).wholes("it", 0, 3) == (0, 3)
+    for value in (-1, 4):
+        refusal(node(value).whole, "it", 0, 3)
+        refusal(node([value]).wholes, "it", 0, 3)
+    refusal(node([]).wholes, "it")
+
+
+@pytest.mark.parametrize(
+    "value", [[1], [1, 2, 3], [2, 1], [1, 1], [-1, 1], [0, INF], [NAN, 1], [True, 5], [0, "1"], 3, None]
+)
+def test_no_span(value):
+    assert refusal(node(value).span, "it", "[a, b]", least=0).endswith(" is not [a, b]")
+
+
+def test_a_span_and_one_that_may_be_empty():
+    assert node([0, 2]).span("it", "[a, b]", least=0) == (0.0, 2.0)
+    assert node([2, 2]).span("it", "[a, b]", empty=True) == (2.0, 2.0)
+
+
+@pytest.mark.parametrize("value", ["", "  ", 3, None, True, ["a"]])
+def test_no_text(value):
+    assert refusal(node(value).text, "it", "a name").endswith(" is not a name")
+
+
+@pytest.mark.parametrize("value", ["a", [1], ["a", None], None])
+def test_no_list_of_texts(value):
+    assert refusal(node(value).texts, "it").endswith(" is not a list of lines of text")
+
+
+@pytest.mark.parametrize("value", [0, 1, "true", None])
+def test_no_truth_value(value):
+    assert refusal(node(value).flag, "it").endswith(" is not true or false")
+
+
+@pytest.mark.parametrize("value", ["hart", ["heart"], {}, None, 1])
+def test_no_choice(value):
+    assert refusal(node(value).choice, "it", ("heart", "lung")).startswith(
+        f"slo=mine: classes.chat.it: {value!r} is unk"
+    )
+    assert refusal(node("hart").choice, "it", ("heart", "lung")).endswith("; did you mean 'heart'?")
+
+
+def test_mappings_below_say_where_they_stand():
+    below = node({"a": {"b": 0}})
+    ((name, child),) = below.children("it", "parts").items()
+    assert (name, child.key) == ("a", "classes.chat.it.a")
+    assert refusal(below.children("it", "parts")["a"].whole, "b").startswith("slo=mine: classes.chat.it.a.b: 0 is not")
+    assert [each.key for each in node([{}, {}]).items("it", "parts")] == ["classes.chat.it[0]", "classes.chat.it[1]"]
+    for value in ({}, [], 3, None):
+        assert refusal(node(value).children, "it", "parts").endswith(" is not a mapping of parts")
+    for value in ([], [1], {}, None):
+        assert refusal(node(value).items, "it", "parts").endswith(" is not a list of parts")
+    assert refusal(node({"a": 1}).children, "it", "parts", "bits").endswith("it.a: 1 is not a mapping of bits")
+
+
+def test_keys_are_the_ones_that_are_known():
+    refused = Node("mine.yaml", "", {"shar": 1})
+    assert refusal(refused.only, ("share",)) == "mine.yaml: shar: unknown key; did you mean 'share'?"
+    assert refusal(Node("", "", {}).only, ("share",)) == "share: missing key"
+    assert refusal(Node("mine.yaml", "", {"a\nb": 1}).only, ()) == "mine.yaml: a b: unknown key"
+    assert refusal(Node("mine.yaml", "", {3: 1}).only, ()) == "mine.yaml: 3: unknown key"
+    Node("mine.yaml", "", {"share": 1}).only(("share",), ("scaled",))
+
+
+def test_a_long_value_is_cut():
+    assert len(refusal(node(list(range(1000))).flag, "it")) < 120
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", ": None is not a mapping of keys to values"),
+        ("- 1\n", ": [1] is not a mapping of keys to values"),
+        ("a: [1\nb: 2\n", ", line 2: not YAML: "),
+        ("a: 1\na: 2\n", ", line 2: not YAML: found duplicate key a"),
+        (b"\xff\xfe\x00", ": cannot be read: "),
+        ("a: " + "9" * 5000, ": cannot be read: "),
+        ("a: " + "[" * 5000, ": cannot be read: "),
+        ("a: !!python/object/apply:os.getcwd []\n", ", line 1: not YAML: "),
+    ],
+)
+def test_a_file_that_is_no_mapping(tmp_path, text, told):
+    path = tmp_path / "mine.yaml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    assert refusal(read_yaml, path).startswith(f"{path}{told}")
+    assert refusal(read_yaml, path, group="slo=").startswith(f"slo={path}{told}")
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    (tmp_path / "mine.yaml").write_text("a: 1e-9\n")
+    assert read_yaml(tmp_path / "mine.yaml") == {"a": 1e-9}
+    said = refusal(read_yaml, tmp_path / "mime.yaml", "grid file")
+    assert f"mime.yaml: no such grid file; did you mean '{tmp_path / 'mine.yaml'}'?" in said
+    assert refusal(read_yaml, tmp_path).endswith("is a folder; expected a YAML file")
