@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from specsim.metrics.figure_style import GREY, amount, colours, hatches, legend_above, new_figure, style
+from specsim.request import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -66,14 +69,20 @@ def _attainment(axes: Axes, blocks: Sequence[Mapping[str, Any]], names: Sequence
     axes.set_xlim(0, 100)
 
 
+def stacked_goodput(blocks: Sequence[Mapping[str, Any]], names: Sequence[str]) -> tuple[Floats, Floats]:
+    """Return goodput in tokens/s by class, (C, R), and where each starts on those before, (C + 1, R), the totals last."""
+    key = "slo_goodput_tokens_per_s"
+    rates = np.array([[block["classes"].get(name, {}).get(key) or 0.0 for name in names] for block in blocks]).T
+    return rates, np.vstack((np.zeros(len(blocks)), rates.cumsum(axis=0)))
+
+
 def _goodput(axes: Axes, blocks: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
-    start = [0.0] * len(blocks)
+    rates, starts = stacked_goodput(blocks, names)
     colour, hatch = colours(names), hatches(names)
-    for name in names:
-        rates = [block["classes"].get(name, {}).get("slo_goodput_tokens_per_s") or 0.0 for block in blocks]
+    for name, rate, start in zip(names, rates, starts[:-1], strict=True):
         axes.barh(
             range(len(blocks)),
-            rates,
+            rate,
             height=0.72,
             left=start,
             color=colour[name],
@@ -81,8 +90,7 @@ def _goodput(axes: Axes, blocks: Sequence[Mapping[str, Any]], names: Sequence[st
             edgecolor="white",
             linewidth=0,
         )
-        start = [low + rate for low, rate in zip(start, rates, strict=True)]
-    for row, total in enumerate(start):
+    for row, total in enumerate(starts[-1]):
         axes.annotate(amount(total), (total, row), (2, 0), textcoords="offset points", va="center", fontsize=7)
     axes.set_xlabel("SLO goodput (tokens/s)")
     axes.margins(x=0.12)

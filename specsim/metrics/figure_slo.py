@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from specsim.metrics.figure_rows import rows_of_runs
+from specsim.metrics.figure_rows import rows_of_runs, stacked_goodput
 from specsim.metrics.figure_style import (
     CHARACTER_IN,
     GREY,
@@ -117,22 +117,20 @@ def _group_attainment(axes: Axes, blocks: Sequence[Mapping[str, Any]], names: Se
 
 
 def _stack_goodput(axes: Axes, blocks: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
-    floor = [0.0] * len(blocks)
+    rates, starts = stacked_goodput(blocks, names)
     colour, hatch = colours(names), hatches(names)
-    for name in names:
-        rates = [block["classes"].get(name, {}).get("slo_goodput_tokens_per_s") or 0.0 for block in blocks]
+    for name, rate, start in zip(names, rates, starts[:-1], strict=True):
         axes.bar(
             range(len(blocks)),
-            rates,
+            rate,
             width=0.62,
-            bottom=floor,
+            bottom=start,
             color=colour[name],
             hatch=hatch[name],
             edgecolor="white",
             linewidth=0,
         )
-        floor = [low + rate for low, rate in zip(floor, rates, strict=True)]
-    for run, total in enumerate(floor):
+    for run, total in enumerate(starts[-1]):
         axes.annotate(amount(total), (run, total), (0, 1.5), textcoords="offset points", ha="center", fontsize=7)
     axes.grid(axis="x", visible=False)
     axes.set_ylabel("SLO goodput (tokens/s)")
