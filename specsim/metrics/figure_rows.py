@@ -70,7 +70,7 @@ def _attainment(axes: Axes, blocks: Sequence[Mapping[str, Any]], names: Sequence
 
 
 def stacked_goodput(blocks: Sequence[Mapping[str, Any]], names: Sequence[str]) -> tuple[Floats, Floats]:
-    """Return goodput in tokens/s by class, (C, R), and where each starts on those before, (C + 1, R), the totals last."""
+    """Return goodput in tokens/s by class, (C, R), and where each starts on those before, (C + 1, R), totals last."""
     key = "slo_goodput_tokens_per_s"
     rates = np.array([[block["classes"].get(name, {}).get(key) or 0.0 for name in names] for block in blocks]).T
     return rates, np.vstack((np.zeros(len(blocks)), rates.cumsum(axis=0)))
