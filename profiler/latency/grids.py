@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from profiler.latency.points import Point
-from specsim.errors import SpecsimError, beside, first_line, nearest
+from specsim.reading import Node, read_yaml
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,37 +146,15 @@ def read_grid(path: Path, base: Grid) -> Grid:
     SpecsimError
         When the file cannot be read, or a key is unknown or wrong.
     """
-    import yaml
-
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise SpecsimError(f"{path}: no such grid file{beside(path)}") from None
-    except (OSError, UnicodeError, yaml.YAMLError) as error:
-        raise SpecsimError(f"{path}: cannot be read as YAML: {first_line(error)}") from None
-    if not isinstance(values, Mapping):
-        raise SpecsimError(f"{path}: expected a mapping of sizes, such as requests: [1, 8, 64]")
-    kinds = {each.name: each.type for each in fields(Grid)}
-    read = {name: getattr(base, name) for name in kinds}
-    for name, value in values.items():
-        if name not in kinds:
-            raise SpecsimError(f"{path}: {name}: unknown key{nearest(str(name), kinds)}")
-        read[name] = _value(path, name, str(kinds[name]), value)
-    return Grid(**read)
+    node = Node(str(path), "", read_yaml(path, "grid file"))
+    kinds = {each.name: str(each.type) for each in fields(Grid)}
+    node.only((), kinds)
+    return replace(base, **{name: _value(node, name, kinds[name]) for name in node.values})
 
 
-def _value(path: Path, name: str, kind: str, value: Any) -> Any:
-    if kind.startswith("tuple"):
-        least = 0 if name in ("behind", "contexts") else 1
-        if isinstance(value, list) and value and all(_whole(each, least) for each in value):
-            return tuple(value)
-        raise SpecsimError(f"{path}: {name}: {value!r} is not a list of whole numbers of at least {least}")
-    if kind == "float" and isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
-        return float(value)
-    if kind == "int" and _whole(value, 1):
-        return value
-    raise SpecsimError(f"{path}: {name}: {value!r} is not a {'number above 0' if kind == 'float' else 'whole number'}")
-
-
-def _whole(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+def _value(node: Node, name: str, kind: str) -> Any:
+    if kind == "float":
+        return node.number(name, above=0)
+    if kind == "int":
+        return node.whole(name)
+    return node.wholes(name, 0 if name in ("behind", "contexts") else 1)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from profiler.cli import Parser, minutes
 from profiler.latency import command
-from specsim.errors import SpecsimError, beside, first_line, nearest
+from specsim.errors import SpecsimError, first_line, nearest
 from specsim.paths import shipped
+from specsim.reading import Node, read_yaml
 
 FAILED = 2
 OPTIONS = ("target", "draft", "random_weights", "tp", "link", "device", "dtype", "attention", "grid")
@@ -94,37 +94,21 @@ def read_pairs(path: Path) -> dict[str, list[str]]:
     SpecsimError
         When the file cannot be read, or a key is unknown or missing.
     """
-    import yaml
-
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise SpecsimError(f"{path}: no such suite file{beside(path)}") from None
-    except (OSError, UnicodeError, yaml.YAMLError) as error:
-        raise SpecsimError(f"{path}: cannot be read as YAML: {first_line(error)}") from None
-    pairs = values.get("pairs") if isinstance(values, Mapping) else None
-    if not isinstance(pairs, list) or not pairs:
-        raise SpecsimError(f"{path}: pairs: expected a list of pairs, each with a name")
+    node = Node(str(path), "", read_yaml(path, "suite file"))
+    node.only(("pairs",), ("description",))
     named: dict[str, list[str]] = {}
-    for number, pair in enumerate(pairs):
-        name, words = _words(path, number, pair)
+    for pair in node.items("pairs", "pairs, each with a name"):
+        pair.only(("name",), OPTIONS)
+        name = pair.text("name", "a file name for the profile")
         if name in named:
-            raise SpecsimError(
-                f"{path}: pairs[{number}].name: {name!r} a second time; expected a name for each profile"
-            )
-        named[name] = words
+            pair.refuse("name", f"{name!r} a second time; expected a name for each profile")
+        named[name] = _words(pair)
     return named
 
 
-def _words(path: Path, number: int, pair: Any) -> tuple[str, list[str]]:
-    if not isinstance(pair, Mapping) or not isinstance(pair.get("name"), str):
-        raise SpecsimError(f"{path}: pairs[{number}].name: missing; expected a file name for the profile")
+def _words(pair: Node) -> list[str]:
     words: list[str] = []
-    for key, value in pair.items():
-        if key == "name":
-            continue
-        if key not in OPTIONS:
-            raise SpecsimError(f"{path}: pairs[{number}].{key}: unknown key{nearest(str(key), OPTIONS)}")
-        values = value if isinstance(value, list) else [value]
-        words += [f"--{key.replace('_', '-')}", *map(str, values)]
-    return str(pair["name"]), words
+    for key, value in pair.values.items():
+        if key != "name":
+            words += [f"--{key.replace('_', '-')}", *map(str, value if isinstance(value, list) else [value])]
+    return words

@@ -248,8 +248,10 @@ def test_help_and_a_fit_need_no_torch():
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("pairs: []", "pairs: expected a list of pairs, each with a name"),
-        ("pairs: [{tp: 1}]", r"pairs[0].name: missing"),
+        ("pairs: []", "pairs: [] is not a list of pairs, each with a name"),
+        ("pairs: [{tp: 1}]", "pairs[0].name: missing key"),
+        ("pairs: [{name: a}, {name: a}]", "pairs[1].name: 'a' a second time"),
+        ("pears: []", "pears: unknown key; did you mean 'pairs'"),
         ("pairs: [{name: a, tpp: 1}]", "pairs[0].tpp: unknown key; did you mean 'tp'"),
     ],
 )

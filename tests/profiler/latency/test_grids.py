@@ -62,12 +62,14 @@ def test_a_users_grid_fills_in_the_default(tmp_path):
     ("text", "told"),
     [
         ("request: [1]", "request: unknown key; did you mean 'requests'"),
-        ("requests: [0]", r"requests: \[0\] is not a list of whole numbers of at least 1"),
+        ("requests: [0]", r"requests: \[0\] is not a list of whole numbers between 1 and"),
         ("requests: 3", "requests: 3 is not a list of whole numbers"),
         ("repeats: many", "repeats: 'many' is not a whole number"),
-        ("seconds: -1", "seconds: -1 is not a number above 0"),
-        ("- 1", "expected a mapping of sizes"),
-        ("a: [", "cannot be read as YAML"),
+        ("seconds: -1", "seconds: -1 is not a finite number above 0"),
+        ("seconds: .inf", "seconds: inf is not a finite number above 0"),
+        ("behind: [-1]", r"behind: \[-1\] is not a list of whole numbers between 0 and"),
+        ("- 1", r"\[1\] is not a mapping of keys to values"),
+        ("a: [", "line 1: not YAML"),
     ],
 )
 def test_a_wrong_grid_is_one_line(tmp_path, text, told):
