@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.functional import pad
 
 from profiler.attention_sdpa import grouped
 from profiler.packing import EVERYWHERE, Ints, Packed, Work
@@ -22,6 +23,11 @@ from profiler.pages import CacheShape, Tables
 
 BLOCK_TOKENS = 128
 QUERY_BLOCK = 128
+FEWEST_BEHIND = 16
+LEAST_TILE = 16
+# Warps of the kernel for short queries by its tile. Its own choice is two for every tile: from 64 on the compiler then
+# keeps accumulators in memory (stack frames of 1 to 11 KB for compute capability 9.0, none with these).
+WARPS = {16: 2, 32: 4, 64: 4, 128: 8}
 MANY_SHAPES = 1024
 
 
@@ -29,7 +35,8 @@ MANY_SHAPES = 1024
 class Group:
     """Rows of one kernel call as tensors of fixed sizes, so that a captured graph can be given others.
 
-    b rows, q queries each (padded to a power of two), w keys behind the cached context (likewise).
+    b rows, q queries each (padded to a power of two), w keys behind the cached context (likewise, and to 16 at least:
+    fewer kernels to compile).
 
     Attributes
     ----------
@@ -73,13 +80,21 @@ class FlexPlan:
     def __call__(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scaling: float) -> torch.Tensor:
         """Attend group by group; shapes as in `profiler.attention.Plan`."""
         heads, width = query.shape[1:]
+        kv_heads = keys.shape[1]
         k, v = keys.transpose(0, 1).unsqueeze(0), values.transpose(0, 1).unsqueeze(0)
-        shared = heads != k.shape[1]
         outputs = []
         for group, mask in zip(self._groups, self._masks, strict=True):
-            asked = query.index_select(0, group.queries).view(*group.point.shape, heads, width).transpose(1, 2)
-            out = self._kernel(asked, k, v, block_mask=mask, scale=scaling, enable_gqa=shared)
-            outputs.append(out.transpose(1, 2).reshape(-1, heads, width))
+            rows, queries = group.point.shape
+            share, options = tiling(queries, heads // kv_heads)
+            asked = query.index_select(0, group.queries).view(rows, queries, kv_heads, -1, width)
+            if share > asked.shape[3]:
+                asked = pad(asked, (0, 0, 0, share - asked.shape[3]))
+            asked = asked.flatten(2, 3).transpose(1, 2)
+            out = self._kernel(
+                asked, k, v, block_mask=mask, scale=scaling, enable_gqa=share > 1, kernel_options=options
+            )
+            out = out.transpose(1, 2).unflatten(2, (kv_heads, share))[:, :, :, : heads // kv_heads]
+            outputs.append(out.reshape(-1, heads, width))
         return torch.cat(outputs).index_select(0, self._inverse)
 
     def load(self, other: FlexPlan) -> None:
@@ -87,6 +102,19 @@ class FlexPlan:
         self._inverse.copy_(other._inverse)
         for mine, its in zip(self._groups, other._groups, strict=True):
             mine.load(its)
+
+
+def tiling(queries: int, share: int) -> tuple[int, dict[str, Any]]:
+    """Return the query heads to give each key head, and the kernel's options, for q padded queries of `share` heads.
+
+    The kernel for short queries takes the heads that share a key head together, a power of two of them, in one tile
+    with all queries. A tile larger than the mask's own block has no kernel, so that there it is divided.
+    """
+    if queries >= QUERY_BLOCK:
+        return share, {}
+    whole = _power_of_two(share)
+    tile = min(max(whole * queries, LEAST_TILE), QUERY_BLOCK)
+    return whole, {"BLOCK_M": tile, "num_warps": WARPS[tile]}
 
 
 def block_mask(group: Group, page_tokens: int) -> Any:
@@ -192,7 +220,7 @@ def group_arrays(rows: Ints, work: Work, packed: Packed, tables: Tables) -> tupl
     place = np.arange(_power_of_two(int(counts.max())))
     real = place < counts[:, None]
     queries = packed.start[rows][:, None] + np.where(real, place, 0)
-    behind = np.arange(_power_of_two(int(tails.max())))
+    behind = np.arange(max(_power_of_two(int(tails.max())), FEWEST_BEHIND))
     there = behind < tails[:, None]
     entry = packed.tail_start[rows][:, None] + np.where(there, behind, 0)
     point = np.where(real, packed.point[queries], -1)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from profiler.attention import page_tokens, planner  # noqa: E402
-from profiler.attention_flex import Flex, group_arrays  # noqa: E402
+from profiler.attention_flex import QUERY_BLOCK, Flex, group_arrays  # noqa: E402
 from profiler.attention_sdpa import Sdpa, grouped  # noqa: E402
 from profiler.packing import Work, pack  # noqa: E402
 from profiler.pages import CacheShape, deal  # noqa: E402
@@ -98,6 +98,46 @@ def test_flex_visits_a_rows_own_pages_up_to_the_last_key_seen_in_tables_of_the_l
     (long, short) = Flex(shape, compiled=False, device=CPU).plan(work, packed, tables, 141)._masks
     assert long.kv_indices.shape == (1, 1, 1, 500)
     assert long.full_kv_num_blocks is short.full_kv_num_blocks is None
+
+
+@pytest.mark.parametrize("share", [1, 3, 4, 5, 7, 8])
+@pytest.mark.parametrize("queries", [1, 4, 7, 16, 40, 64, 130])
+def test_flex_asks_for_kernels_that_exist(share, queries):
+    """FlexAttention has none for short queries whose tile is no divisor of the mask's block, and none that share well
+    but for a power of two of heads; it falls back to one tile of 128 for each head."""
+    work = Work.of([30, 5], [queries, queries])
+    shape, tables, query, keys, values = pools(work, share, 128)
+    packed = pack(work)
+    plan = Flex(shape, compiled=False, device=CPU).plan(work, packed, tables, len(query))
+    plain, asked = plan._kernel, []
+
+    def kernel(query, *tensors, kernel_options, **options):
+        asked.append((query.shape, kernel_options))
+        return plain(query, *tensors, kernel_options=kernel_options, **options)
+
+    plan._kernel = kernel
+    reference = Sdpa(share, device=CPU, dtype=torch.float64).plan(work, packed, tables, len(query))
+    torch.testing.assert_close(
+        plan(query, keys, values, 0.3), reference(query, keys, values, 0.3), atol=1e-12, rtol=1e-12
+    )
+    [((_, heads, padded, _), options)] = asked
+    if padded >= QUERY_BLOCK:
+        assert (heads, options) == (2 * share, {})
+        return
+    together = heads // 2
+    assert together.bit_count() == 1
+    assert QUERY_BLOCK % options["BLOCK_M"] == 0
+    assert options["BLOCK_M"] % together == 0
+    assert options["BLOCK_M"] >= min(together * padded, QUERY_BLOCK)
+    assert options["BLOCK_M"] <= 16 * options["num_warps"]
+
+
+def test_tables_of_few_keys_are_of_one_width_so_that_fewer_kernels_are_compiled():
+    for work in (Work.of([30], [3]), Work.of([30], [1], [0, 0], [-1, 0])):
+        _, tables, *_ = pools(work, 1, 128)
+        arrays, _ = group_arrays(np.array([0]), work, pack(work), tables)
+        assert arrays["opens"].shape == arrays["closes"].shape == (1, 16)
+        assert arrays["closes"][0, 3:].max() == 0
 
 
 @pytest.mark.parametrize("kernel", ["sdpa", "flex"])
