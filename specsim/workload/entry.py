@@ -43,7 +43,8 @@ class Published:
 
 def checked(entry: Entry) -> Node:
     """Return the entry for reading; raise when a key is missing, unknown, or its kind (or process) is."""
-    node = Node(f"trace={entry.get('name')}", "trace", {key: value for key, value in entry.items() if value != "???"})
+    given = {key: value for key, value in entry.items() if value != "???"}
+    node = Node(f"trace={given.get('path', given.get('name'))}", "trace", given)
     kind = node.choice("kind", KEYS)
     more = PROCESSES[node.choice("process", PROCESSES)] if kind == "synthetic" else ()
     node.only((*COMMON, *KEYS[kind], *more))

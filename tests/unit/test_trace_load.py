@@ -130,6 +130,7 @@ def test_a_users_file_is_read_by_path(tmp_path):
     assert trace.source.sha256 == hashlib.sha256(file.read_bytes()).hexdigest()
     refused(entry("file"), "trace=file: trace.path: missing key")
     refused(entry("file", path=str(tmp_path / "no.csv")), "no.csv: no such file")
+    refused(entry("file", path=str(file), window=[2, 1]), f"trace={file}: trace.window: [2, 1] is not [start_s")
 
 
 @pytest.mark.parametrize(
