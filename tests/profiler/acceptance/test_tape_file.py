@@ -38,7 +38,7 @@ def test_the_simulator_reads_it(tmp_path: Path) -> None:
 
     tape = small_tape()
     write_tape(tmp_path / "a.parquet", tape)
-    mapping = {"path": "a.parquet", "categories": {"default": "chat"}}
+    mapping = {"kind": "recorded", "path": "a.parquet", "categories": {"default": "chat"}}
     recording = recording_from_mapping(mapping, "mine.yaml", tmp_path)
     drawn = recorded_tape(recording, ["anything"], np.zeros(3, dtype=np.int64), np.arange(3), 0)
     assert drawn.width == tape.proposals
