@@ -28,11 +28,10 @@ from typing import Literal
 import numpy as np
 
 from specsim.forest import Forest
-from specsim.protocols import Foresight, Step, View
+from specsim.protocols import Foresight, View
 from specsim.request import Bools, Floats, Ids, Ints
-from specsim.schedulers.composed import Composed
 from specsim.schedulers.parameters import at_least
-from specsim.schedulers.parts import Batching, Rows, Speculation
+from specsim.schedulers.parts import Batching, Rows
 from specsim.schedulers.perception import AcceptanceMonitor, LengthPredictor
 from specsim.schedulers.queues import Seats, live, queue_limits, with_rows, within_reach
 from specsim.work import NOBODY, Emitted
@@ -40,7 +39,15 @@ from specsim.work import NOBODY, Emitted
 
 @dataclass(slots=True)
 class LapsQueues:
-    """The batching part of `LapsSd`, with the parameters of the same names."""
+    """A batching part: LAPS-SD's queues.
+
+    Parameters
+    ----------
+    seats : the batch (1 in the paper), prompts, preemption and its cost.
+    acceptance : gamma (`window`) and delta (`spread`). lengths : the predictor and its error.
+    queues : K. first_limit_s : S_1, seconds. limit_ratio : M, at least 1.
+    estimate : Eq. 6 of what is left of a request ("remaining") or of all of it ("total").
+    """
 
     seats: Seats
     acceptance: AcceptanceMonitor
@@ -118,61 +125,16 @@ def eq_6(length: Floats, drafted: Floats, rate: Floats, round_s: Floats) -> Floa
     return length / (drafted * rate + 1) * round_s
 
 
-@dataclass(slots=True)
-class LapsSd:
-    """LAPS-SD over any speculation part.
+@dataclass(frozen=True, slots=True)
+class ShortestPredicted(Batching):
+    """A batching part, LP-SJF: who is in stays in, then the shortest predicted output first."""
 
-    Parameters
-    ----------
-    speculation : how far to speculate; the paper drafts chains of n tokens.
-    seats : the batch (1 in the paper), prompts, preemption and its cost.
-    acceptance : gamma (`window`) and delta (`spread`). lengths : the predictor and its error.
-    queues : K. first_limit_s : S_1, seconds. limit_ratio : M, at least 1.
-    estimate : Eq. 6 of what is left of a request ("remaining") or of all of it ("total").
-    """
-
-    speculation: Speculation
     seats: Seats
-    acceptance: AcceptanceMonitor
     lengths: LengthPredictor
-    queues: int
-    first_limit_s: float
-    limit_ratio: float
-    estimate: Literal["remaining", "total"]
-    _parts: Composed = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        batching = LapsQueues(
-            self.seats,
-            self.acceptance,
-            self.lengths,
-            self.queues,
-            self.first_limit_s,
-            self.limit_ratio,
-            self.estimate,
-        )
-        self._parts = Composed(batching, self.speculation)
-
-    @property
-    def widest(self) -> int:
-        """The most children of one node that a draft pass is ever asked for."""
-        return self.speculation.widest
 
     def foresee(self, foresight: Foresight) -> None:
         """Take the true output lengths for the predictor."""
         self.lengths.foresee(foresight)
-
-    def step(self, view: View) -> Step:
-        """Yield the drafter's passes and one verification."""
-        return self._parts.step(view)
-
-
-@dataclass(frozen=True, slots=True)
-class ShortestPredicted(Batching):
-    """The batching part of `LpSjf`: who is in stays in, then the shortest predicted output first."""
-
-    seats: Seats
-    lengths: LengthPredictor
 
     def rows(self, view: View, drafting: bool) -> Rows:
         """Return residents in order of admission, and the shortest of the waiting line."""
@@ -181,29 +143,3 @@ class ShortestPredicted(Batching):
         waiting = ids[inside:]
         shortest = waiting[np.argsort(self.lengths.tokens(waiting), kind="stable")]
         return self.seats.rows(view, np.concatenate((ids[:inside], shortest)), drafting)
-
-
-@dataclass(slots=True)
-class LpSjf:
-    """Length-prediction-based shortest job first, never preemptive: LAPS-SD's baseline; parameters as in `LapsSd`."""
-
-    speculation: Speculation
-    seats: Seats
-    lengths: LengthPredictor
-    _parts: Composed = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        self._parts = Composed(ShortestPredicted(self.seats, self.lengths), self.speculation)
-
-    @property
-    def widest(self) -> int:
-        """The most children of one node that a draft pass is ever asked for."""
-        return self.speculation.widest
-
-    def foresee(self, foresight: Foresight) -> None:
-        """Take the true output lengths for the predictor."""
-        self.lengths.foresee(foresight)
-
-    def step(self, view: View) -> Step:
-        """Yield the drafter's passes and one verification."""
-        return self._parts.step(view)

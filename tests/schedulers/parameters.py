@@ -162,7 +162,7 @@ OWNERS: dict[str, dict[str, Change]] = {
         "prediction_error": Change(1.0, SOON),
         "prediction_seed": Change(1, SOON | {"prediction_error": 1.0}),
     },
-    "LapsSd": {
+    "LapsQueues": {
         "queues": Change(2, FOUR),
         "first_limit_s": Change(0.05, FOUR),
         "limit_ratio": Change(4.0, FOUR),
@@ -193,8 +193,8 @@ OF_ONE_YAML: dict[tuple[str, str], Change] = {
     ("global_greedy", "slo_share"): Change(0.1, CAPPED),
     ("global_greedy", "slo_below"): Change(1.5, CAPPED),
     ("global_greedy", "time_margin"): Change(0.1, CAPPED | {"fill": False}),
-    ("lp_sjf", "lengths.prediction_error"): Change(1.0),
-    ("lp_sjf", "lengths.prediction_seed"): Change(1, {"prediction_error": 1.0}),
+    ("lp_sjf", "batching.lengths.prediction_error"): Change(1.0),
+    ("lp_sjf", "batching.lengths.prediction_seed"): Change(1, {"prediction_error": 1.0}),
     ("stta", "batching.order._target_"): Change(f"{BATCHING}.first_come"),
     ("stta", "batching.tightest"): Change("live", {}, "late"),
     ("fcfs_slo", "batching.seats.switching"): Change("recompute", {"tightest": "live"}, "tightest"),

@@ -20,12 +20,11 @@ def part(target: str, **parameters: Any) -> dict[str, Any]:
 
 
 SEATS = mapping_of("las")["batching"]["seats"] | {"max_requests": 6}
-LAPS = {key: mapping_of("laps_sd")[key] for key in ("acceptance", "lengths", "queues", "first_limit_s", "limit_ratio")}
 BATCHING = {
     "static": part("fcfs.StaticBatches", batch_requests=6),
     "whole prompts": part("continuous.PrefillFirst", max_requests=6, prefill_tokens=64, watermark=0.01),
     "chunks": part("sarathi.Chunked", max_requests=6, prefill_tokens=16, prefill="mixed", watermark=0.01),
-    "laps": part("laps_sd.LapsQueues", seats=SEATS, estimate="remaining", **LAPS),
+    "laps": mapping_of("laps_sd")["batching"] | {"seats": SEATS},
     "priority": part("priority.TightestFirst", seats=SEATS),
     "vtc": mapping_of("vtc")["batching"] | {"seats": SEATS},
 }
@@ -56,24 +55,6 @@ def test_every_pair_serves_everybody(batching: str, speculation: str) -> None:
     assert np.array_equal(columns.output_tokens, np.where(served, simulation.world.output_tokens, 0))
     assert served.sum() >= len(served) - 1, "the scene holds one request that no pool could"
     assert (columns.draft_tokens.sum() > 0) == (speculation != "none")
-
-
-def test_laps_sd_is_its_queues_over_any_speculation() -> None:
-    """The part in a composed scheduler plays what `laps_sd` plays."""
-    own = mapping_of("laps_sd")
-    mapping = {
-        **part("composed.Foreseeing"),
-        "clairvoyant": True,
-        "batching": part(
-            "laps_sd.LapsQueues",
-            **{key: own[key] for key in (*LAPS, "seats", "estimate")},
-        ),
-        "speculation": own["speculation"],
-    }
-    one, other = (
-        run(replace(scene(), scheduler=scheduler_factory(each, "scheduler=mine"))).columns for each in (own, mapping)
-    )
-    assert np.array_equal(one.finish_s, other.finish_s, equal_nan=True)
 
 
 def test_parts_that_need_the_future_are_refused_without_it() -> None:

@@ -12,7 +12,8 @@ from specsim.engine import Replica, arrivals
 from specsim.ledger import Ledger
 from specsim.protocols import PassShape
 from specsim.request import Floats, Ids, Ints
-from specsim.schedulers.laps_sd import LapsQueues, LapsSd, LpSjf
+from specsim.schedulers.composed import Foreseeing
+from specsim.schedulers.laps_sd import LapsQueues, ShortestPredicted
 from specsim.schedulers.perception import AcceptanceMonitor, LengthPredictor
 from specsim.schedulers.queues import Seats
 from specsim.schedulers.vllm_spec import FixedChains
@@ -58,7 +59,7 @@ class Told(AcceptanceMonitor):
         self.rate[:] = RATES
 
 
-def latencies_ms(scheduler: LapsSd | LpSjf) -> Floats:
+def latencies_ms(scheduler: Foreseeing) -> Floats:
     told = requests([0.0] * 3, [1] * 3, [20] * 3)
     env = simpy.Environment()
     ledger = Ledger(3, memory(told))
@@ -72,9 +73,10 @@ def latencies_ms(scheduler: LapsSd | LpSjf) -> Floats:
     return 1e3 * ledger.progress.finish_s
 
 
-def laps(acceptance: AcceptanceMonitor | None = None, seats: Seats = ONE, queues: int = 1) -> LapsSd:
+def laps(acceptance: AcceptanceMonitor | None = None, seats: Seats = ONE, queues: int = 1) -> Foreseeing:
     watch = acceptance or AcceptanceMonitor(5, 0.05)
-    return LapsSd(FixedChains(0), seats, watch, LengthPredictor(0.0, 0), queues, 0.025, 2.0, "remaining")
+    part = LapsQueues(seats, watch, LengthPredictor(0.0, 0), queues, 0.025, 2.0, "remaining")
+    return Foreseeing(part, FixedChains(0))
 
 
 def test_figure_1_first_come_first_served() -> None:
@@ -85,7 +87,7 @@ def test_figure_1_first_come_first_served() -> None:
 
 
 def test_figure_1_shortest_output_first() -> None:
-    finish_ms = latencies_ms(LpSjf(FixedChains(0), ONE, LengthPredictor(0.0, 0)))
+    finish_ms = latencies_ms(Foreseeing(ShortestPredicted(ONE, LengthPredictor(0.0, 0)), FixedChains(0)))
     assert finish_ms == pytest.approx([700, 500, 850])
     assert finish_ms.mean() == pytest.approx(683.333, abs=1e-3)
 
@@ -144,7 +146,8 @@ def test_the_order_of_algorithm_1() -> None:
 
 def test_the_perceptible_move_to_the_queue_of_their_time_and_then_run_to_their_end() -> None:
     """0 is found to be long after its first token and makes room; once it has a seat again, an arrival waits."""
-    scheduler = laps(queues=2)
+    acceptance = AcceptanceMonitor(5, 0.05)
+    scheduler = laps(acceptance, queues=2)
     scheduler.foresee(Known([30, 30, 30]))
     hand = Hand(scheduler, requests([0.0] * 3, [4] * 3, [30] * 3))
     hand.ledger.roster.waiting.remove(2)
@@ -153,7 +156,7 @@ def test_the_perceptible_move_to_the_queue_of_their_time_and_then_run_to_their_e
         ran.append(int(hand.begin().requests[0]))
         hand.emit([1])
         if round_ == 0:
-            scheduler.acceptance.totals[:, 0], scheduler.acceptance.rate[0] = (1, 0, 0, 0), 0.5
+            acceptance.totals[:, 0], acceptance.rate[0] = (1, 0, 0, 0), 0.5
         if round_ == 5:
             hand.ledger.roster.waiting.add(2)
     assert ran == [0, 1, 1, 1, 0, 0, 0, 0], "1 is above its limit when 0 gets its seat back"

@@ -86,7 +86,7 @@ def test_laps_sd_switches_at_the_price_of_the_transfer() -> None:
         found = simulate("laps_sd", **LENGTHY, **settings).requests
         return float((found["finish_s"] - found["arrival_s"]).mean())
 
-    kept = mean_s(scheduler__seats__switching="keep")
-    moved = mean_s(scheduler__seats__switching="transfer")
-    crawling = mean_s(scheduler__seats__switching="transfer", host_bytes_per_s=1e9)
+    kept = mean_s(scheduler__batching__seats__switching="keep")
+    moved = mean_s(scheduler__batching__seats__switching="transfer")
+    crawling = mean_s(scheduler__batching__seats__switching="transfer", host_bytes_per_s=1e9)
     assert kept < moved < crawling
