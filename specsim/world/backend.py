@@ -102,13 +102,12 @@ class SimulatedBackend:
                 f"tree width {work.width} exceeds the {tape.width} proposals per position of the acceptance tape"
             )
         rows, slots = self._read(work.requests, forest, leaves)
-        width = work.width
-        confidence = tape.confidence.take(rows, axis=0)[:, :width]
-        path = confidence * forest.path_probability.take(leaves)[:, None]
+        width, above = work.width, forest.path_probability[leaves]
         if width == 1 and work.beam is None and not tape.silent:
-            return forest.grow(
-                leaves, np.zeros(len(leaves), dtype=np.int64), confidence[:, 0], path[:, 0], slots
-            ), seconds
+            sure = tape.confidence[rows, 0]
+            return forest.grow(leaves, np.zeros(len(leaves), dtype=np.int64), sure, sure * above, slots), seconds
+        confidence = tape.confidence.take(rows, axis=0)[:, :width]
+        path = confidence * above[:, None]
         kept = np.arange(path.size) if work.beam is None else likeliest(forest.row[leaves], path, work.beam)
         if tape.silent:
             kept = kept[path.take(kept) > 0]
