@@ -10,6 +10,7 @@ import numpy as np
 
 from specsim.protocols import View
 from specsim.request import Bools, Ids, Ints
+from specsim.work import NOBODY
 
 
 class Chunks(NamedTuple):
@@ -17,6 +18,9 @@ class Chunks(NamedTuple):
 
     requests: Ids
     tokens: Ints
+
+
+NO_CHUNKS = Chunks(NOBODY, NOBODY)
 
 
 class Admission(NamedTuple):

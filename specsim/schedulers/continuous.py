@@ -14,15 +14,15 @@ import numpy as np
 
 from specsim.forest import Forest
 from specsim.protocols import Step, View
-from specsim.schedulers.batching import Admission, lag, seats, whole_prompts
+from specsim.schedulers.batching import NO_CHUNKS, Admission, Chunks, lag, seats, whole_prompts
 from specsim.schedulers.parameters import at_least, share
 from specsim.schedulers.parts import Batching, Rows
 from specsim.work import Verify
 
 
 @dataclass(frozen=True, slots=True)
-class Continuous:
-    """Prefill first, then decode everybody.
+class PrefillFirst(Batching):
+    """A batching part: whole prompts where some fit, else everybody who decodes.
 
     Parameters
     ----------
@@ -39,36 +39,29 @@ class Continuous:
         at_least(1, max_requests=self.max_requests, prefill_tokens=self.prefill_tokens)
         share(watermark=self.watermark)
 
-    def step(self, view: View) -> Step:
-        """Yield one pass: a prefill where possible, else one token for every resident request."""
-        if view.waiting:
-            prompts = whole_prompts(view, Admission(self.max_requests, self.watermark), self.prefill_tokens)
-            if len(prompts.requests):
-                yield Verify(prompts.requests, prompts.tokens, Forest.roots(len(prompts.requests)))
-                return
-        yield decode(view)
-
-
-@dataclass(frozen=True, slots=True)
-class PrefillFirst(Batching):
-    """The batching part of `Continuous`, with the same parameters."""
-
-    max_requests: int
-    prefill_tokens: int
-    watermark: float
-
-    def __post_init__(self) -> None:
-        at_least(1, max_requests=self.max_requests, prefill_tokens=self.prefill_tokens)
-        share(watermark=self.watermark)
+    def prompts(self, view: View, drafting: bool) -> Chunks:
+        """Return the waiting prompts of the coming pass, none where none fit."""
+        if not view.waiting:
+            return NO_CHUNKS
+        return whole_prompts(view, Admission(self.max_requests, self.watermark, drafting), self.prefill_tokens)
 
     def rows(self, view: View, drafting: bool) -> Rows:
         """Return waiting prompts where some fit, else everybody who decodes."""
-        if view.waiting:
-            prompts = whole_prompts(view, Admission(self.max_requests, self.watermark, drafting), self.prefill_tokens)
-            if len(prompts.requests):
-                return Rows(*prompts, 0, lag(view, prompts.requests))
+        prompts = self.prompts(view, drafting)
+        if len(prompts.requests):
+            return Rows(*prompts, 0, lag(view, prompts.requests))
         plain = decode(view)
         return Rows(plain.requests, plain.chunks, len(plain.requests), lag(view, plain.requests), plain.evict)
+
+
+@dataclass(frozen=True, slots=True)
+class Continuous(PrefillFirst):
+    """Prefill first, then decode everybody; parameters as in `PrefillFirst`."""
+
+    def step(self, view: View) -> Step:
+        """Yield one pass: a prefill where possible, else one token for every resident request."""
+        prompts = self.prompts(view, drafting=False)
+        yield Verify(*prompts, Forest.roots(len(prompts.requests))) if len(prompts.requests) else decode(view)
 
 
 def decode(view: View) -> Verify:

@@ -25,20 +25,20 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from specsim.forest import Forest
-from specsim.protocols import Step, View
+from specsim.protocols import View
 from specsim.request import Floats, Ints
 from specsim.schedulers.goodput import Batch, best, fitting, goodput, lengths_of, longest_by_survival
 from specsim.schedulers.parameters import at_least
 from specsim.schedulers.parts import Growing, Rows, Speculation
 from specsim.schedulers.smartspec_acceptance import AcceptanceAverage, Granularity
-from specsim.schedulers.smartspec_serving import Proposal, Proposing, Serving, grow_levels
+from specsim.schedulers.smartspec_serving import Proposing, Serving, grow_levels, propose_chains
 from specsim.schedulers.speculation import trees_fit, useful_depth
 from specsim.work import Draft, Emitted
 
 
 @dataclass(slots=True)
 class GoodputChains(Speculation):
-    """Chains of the length with the best goodput; the variant behind `SmartSpec`, and a speculation part.
+    """Chains of the length with the best goodput; what `SmartSpec` chooses, and a speculation part.
 
     As a part it runs all rows and chooses k alone; the drafter then reads every prompt, and prompt chunks beside the
     decodes are not priced.
@@ -65,11 +65,6 @@ class GoodputChains(Speculation):
         lengths = lengths_of(batch, self.longest)
         prefix, k = best(table, fitting(view, batch, lengths))
         return prefix, lengths[k, :prefix]
-
-    def propose(self, view: View, batch: Batch) -> Proposing:
-        """Yield draft passes and return the chains of the best prefix."""
-        prefix, lengths = self.choose(view, batch)
-        return (yield from propose_chains(batch, prefix, lengths))
 
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield draft passes and return chains of the best length that fits for the rows that decode."""
@@ -103,7 +98,7 @@ class GoodputChains(Speculation):
 
 
 @dataclass(slots=True)
-class SmartSpec:
+class SmartSpec(Serving):
     """The goodput argmax over prefixes and proposed lengths.
 
     Parameters
@@ -111,33 +106,22 @@ class SmartSpec:
     longest : V, the most draft tokens a request, below 10 in the paper.
     acceptance : one average for all ("global"), or one each with a length each ("per_request").
     window : past steps in the moving average. first_acceptance : what it starts full of.
-    prefill_threshold : share of past decode steps without a proposal above which new prompts are kept from the drafter
-        and their requests never speculated on; 1 never.
-    max_requests, prefill_tokens, watermark : as in `Continuous`.
     """
 
     longest: int
     acceptance: Granularity
     window: int
     first_acceptance: float
-    prefill_threshold: float
-    max_requests: int
-    prefill_tokens: int
-    watermark: float
-    _serving: Serving = field(init=False, repr=False)
+    chains: GoodputChains = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        chains = GoodputChains(self.longest, self.acceptance, self.window, self.first_acceptance)
-        room = self.prefill_threshold, self.max_requests, self.prefill_tokens, self.watermark
-        self._serving = Serving(chains, *room)
+        Serving.__post_init__(self)
+        self.chains = GoodputChains(self.longest, self.acceptance, self.window, self.first_acceptance)
 
-    def step(self, view: View) -> Step:
-        """Yield a prefill, or k draft passes and one verification of the best prefix."""
-        return self._serving.step(view)
+    def propose(self, view: View, batch: Batch) -> Proposing:
+        """Yield k draft passes and return the chains of the best prefix."""
+        return (yield from propose_chains(batch, *self.chains.choose(view, batch)))
 
-
-def propose_chains(batch: Batch, prefix: int, lengths: Ints) -> Proposing:
-    """Yield draft passes and return chains of `lengths` (prefix,) for the first requests of the batch."""
-    fed = np.where(lengths > 0, batch.fed[:prefix], 0)
-    forest = yield from grow_levels(batch.requests[:prefix], fed, lengths)
-    return Proposal(forest, int(lengths.sum()))
+    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+        """Note the acceptance of this step."""
+        self.chains.learn(view, rows, forest, answer)

@@ -14,28 +14,35 @@ Deviations, beside those of smartspec.py:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from specsim.forest import Forest
-from specsim.protocols import Step, View
+from specsim.protocols import View
 from specsim.request import Ints
 from specsim.schedulers.goodput import Batch, fitting, lengths_of, longest_fitting, target_seconds
 from specsim.schedulers.parameters import at_least
-from specsim.schedulers.smartspec_serving import Proposal, Proposing, Serving, Variant
+from specsim.schedulers.smartspec_serving import Proposal, Proposing, Serving
 from specsim.work import NOBODY, Draft
 
 
 @dataclass(slots=True)
-class ConfidentChains(Variant):
-    """The variant behind `SmartSpecConfidence`, with its parameters."""
+class SmartSpecConfidence(Serving):
+    """Draft while confident, verify by goodput.
+
+    Parameters
+    ----------
+    longest : P, the most draft passes of a step.
+    threshold : T; a request drafts on while its last token's confidence exceeds it.
+    """
 
     longest: int
     threshold: float
 
     def __post_init__(self) -> None:
-        at_least(0, longest=self.longest, threshold=self.threshold)
+        Serving.__post_init__(self)
+        at_least(0, threshold=self.threshold)
 
     def propose(self, view: View, batch: Batch) -> Proposing:
         """Yield at most P draft passes and return the chains, cut at the length with the best goodput."""
@@ -66,32 +73,3 @@ class ConfidentChains(Variant):
         tokens = (1 + np.minimum(lengths, confident)).sum(axis=1)
         seconds = spent_s + target_seconds(view.belief.target, batch, drafted)[:, -1]
         return int(np.argmax(tokens / seconds))
-
-
-@dataclass(slots=True)
-class SmartSpecConfidence:
-    """Draft while confident, verify by goodput.
-
-    Parameters
-    ----------
-    longest : P, the most draft passes of a step.
-    threshold : T; a request drafts on while its last token's confidence exceeds it.
-    prefill_threshold, max_requests, prefill_tokens, watermark : as in `SmartSpec`.
-    """
-
-    longest: int
-    threshold: float
-    prefill_threshold: float
-    max_requests: int
-    prefill_tokens: int
-    watermark: float
-    _serving: Serving = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        chains = ConfidentChains(self.longest, self.threshold)
-        room = self.prefill_threshold, self.max_requests, self.prefill_tokens, self.watermark
-        self._serving = Serving(chains, *room)
-
-    def step(self, view: View) -> Step:
-        """Yield a prefill, or draft passes and one verification."""
-        return self._serving.step(view)

@@ -15,24 +15,29 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from specsim.protocols import Foresight, Step, View
+from specsim.protocols import Foresight, View
 from specsim.request import Ints
 from specsim.rng import STRIDE, stream_keys, uniforms
 from specsim.schedulers.goodput import Batch, best, fitting, goodput, lengths_of, longest_fitting
 from specsim.schedulers.parameters import at_least
-from specsim.schedulers.smartspec import propose_chains
-from specsim.schedulers.smartspec_serving import Proposing, Serving, Variant
+from specsim.schedulers.smartspec_serving import Proposing, Serving, propose_chains
 
 
 @dataclass(slots=True)
-class SeeingChains(Variant):
-    """The variant behind `SmartSpecOracle`: chains as long as they will be right, where goodput wants them."""
+class SmartSpecOracle(Serving):
+    """SmartSpec that knows how far each request's drafts will be right: chains as long, where goodput wants them.
+
+    Parameters
+    ----------
+    longest : V, as in `SmartSpec`.
+    """
 
     longest: int
-    foresight: Foresight | None = field(default=None, init=False)
+    _foresight: Foresight | None = field(default=None, init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        at_least(0, longest=self.longest)
+    def foresee(self, foresight: Foresight) -> None:
+        """Take what tells right drafts from wrong ones."""
+        self._foresight = foresight
 
     def propose(self, view: View, batch: Batch) -> Proposing:
         """Yield draft passes and return the right chains of the best prefix."""
@@ -44,52 +49,26 @@ class SeeingChains(Variant):
 
     def _ahead(self, batch: Batch) -> Ints:
         """Return how many drafted tokens of each will be right, (n,); all, where nobody handed over the future."""
-        if self.foresight is None or not self.longest:
+        if self._foresight is None or not self.longest:
             return batch.longest
-        return self.foresight.right_ahead(batch.requests, self.longest)
+        return self._foresight.right_ahead(batch.requests, self.longest)
 
 
 @dataclass(slots=True)
-class SmartSpecOracle:
-    """SmartSpec that knows how far each request's drafts will be right.
+class SmartSpecRandom(Serving):
+    """SmartSpec that guesses.
 
     Parameters
     ----------
-    longest : V, as in `SmartSpec`.
-    prefill_threshold, max_requests, prefill_tokens, watermark : as in `SmartSpec`.
+    longest : V; lengths are uniform in 0..V. seed : of the lengths.
     """
-
-    longest: int
-    prefill_threshold: float
-    max_requests: int
-    prefill_tokens: int
-    watermark: float
-    _chains: SeeingChains = field(init=False, repr=False)
-    _serving: Serving = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        self._chains = SeeingChains(self.longest)
-        room = self.prefill_threshold, self.max_requests, self.prefill_tokens, self.watermark
-        self._serving = Serving(self._chains, *room)
-
-    def foresee(self, foresight: Foresight) -> None:
-        """Take what tells right drafts from wrong ones."""
-        self._chains.foresight = foresight
-
-    def step(self, view: View) -> Step:
-        """Yield a prefill, or draft passes and one verification of right tokens."""
-        return self._serving.step(view)
-
-
-@dataclass(slots=True)
-class RandomChains(Variant):
-    """The variant behind `SmartSpecRandom`: lengths drawn at random."""
 
     longest: int
     seed: int
 
     def __post_init__(self) -> None:
-        at_least(0, longest=self.longest, seed=self.seed)
+        Serving.__post_init__(self)
+        at_least(0, seed=self.seed)
 
     def propose(self, view: View, batch: Batch) -> Proposing:
         """Yield draft passes and return chains of random length."""
@@ -99,30 +78,3 @@ class RandomChains(Variant):
         cuts = np.minimum(np.arange(self.longest + 1)[:, None], lengths)
         prefix, most = longest_fitting(fitting(view, batch, cuts))
         return (yield from propose_chains(batch, prefix, cuts[most, :prefix]))
-
-
-@dataclass(slots=True)
-class SmartSpecRandom:
-    """SmartSpec that guesses.
-
-    Parameters
-    ----------
-    longest : V; lengths are uniform in 0..V. seed : of the lengths.
-    prefill_threshold, max_requests, prefill_tokens, watermark : as in `SmartSpec`.
-    """
-
-    longest: int
-    seed: int
-    prefill_threshold: float
-    max_requests: int
-    prefill_tokens: int
-    watermark: float
-    _serving: Serving = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        room = self.prefill_threshold, self.max_requests, self.prefill_tokens, self.watermark
-        self._serving = Serving(RandomChains(self.longest, self.seed), *room)
-
-    def step(self, view: View) -> Step:
-        """Yield a prefill, or draft passes and one verification."""
-        return self._serving.step(view)

@@ -1,7 +1,7 @@
-"""What all SmartSpec variants share: whole prompts first, draft prefill by feedback, one chosen prefix a step.
+"""What all SmartSpec schedulers share: whole prompts first, draft prefill by feedback, one chosen prefix a step.
 
 Paper: SmartSpec (Liu et al. 2024), Algorithm 2 and section 5, "Prefill disabling".
-Idea: a variant says which prefix runs and what is drafted for it; everything around that is the same.
+Idea: each says which prefix runs and what is drafted for it; everything around that is the same.
 Deviations: see smartspec.py.
 """
 
@@ -16,13 +16,12 @@ import numpy as np
 from specsim.forest import Forest
 from specsim.protocols import Step, View
 from specsim.request import Bools, Ids, Ints
-from specsim.schedulers.batching import Admission, lag, whole_prompts
-from specsim.schedulers.continuous import decode
+from specsim.schedulers.batching import lag
+from specsim.schedulers.continuous import PrefillFirst, decode
 from specsim.schedulers.goodput import Batch
-from specsim.schedulers.parameters import at_least, share
+from specsim.schedulers.parameters import at_least
 from specsim.schedulers.parts import Rows
 from specsim.schedulers.speculation import useful_depth
-from specsim.schedulers.vllm_spec import prefill
 from specsim.work import NOBODY, Draft, Emitted, Verify
 
 
@@ -35,20 +34,6 @@ class Proposal(NamedTuple):
 
 Proposing = Generator[Draft, Forest, Proposal]
 """Yields draft passes, is sent their forests, returns what to verify; no rows where the cache has slots for nobody."""
-
-
-class Variant(Protocol):
-    """Which FCFS prefix of a batch runs, and with what trees; `longest` is V, the most draft passes of a step."""
-
-    longest: int
-
-    def propose(self, view: View, batch: Batch) -> Proposing:
-        """Yield draft passes and return the trees of a prefix."""
-        ...
-
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
-        """Hear what was accepted of `forest`; a variant that derives from this keeps nothing of it."""
-        return
 
 
 @dataclass(slots=True)
@@ -85,36 +70,57 @@ class PrefillFeedback:
         self.idle += not proposed
 
 
-@dataclass(slots=True)
-class Serving:
-    """The loop around a variant; parameters as in `SmartSpec`."""
+class Choosing(Protocol):
+    """Which FCFS prefix of a batch runs, and with what trees; `longest` is V, the most draft passes of a step."""
 
-    variant: Variant
+    longest: int
+
+    def propose(self, view: View, batch: Batch) -> Proposing:
+        """Yield draft passes and return the trees of a prefix."""
+        ...
+
+    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+        """Hear what was accepted of `forest`; who derives from this keeps nothing of it."""
+        return
+
+
+@dataclass(slots=True, kw_only=True)
+class Serving(Choosing):
+    """The loop around that choice, which each SmartSpec scheduler derives from.
+
+    Parameters
+    ----------
+    prefill_threshold : share of past decode steps without a proposal above which new prompts are kept from the drafter
+        and their requests never speculated on; 1 never.
+    max_requests, prefill_tokens, watermark : as in `PrefillFirst`.
+    """
+
     prefill_threshold: float
     max_requests: int
     prefill_tokens: int
     watermark: float
-    feedback: PrefillFeedback = field(init=False)
+    feedback: PrefillFeedback = field(init=False, repr=False)
+    _prompts: PrefillFirst = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        at_least(1, max_requests=self.max_requests, prefill_tokens=self.prefill_tokens)
-        at_least(0, prefill_threshold=self.prefill_threshold)
-        share(watermark=self.watermark)
+        at_least(0, longest=self.longest, prefill_threshold=self.prefill_threshold)
         self.feedback = PrefillFeedback(self.prefill_threshold)
+        self._prompts = PrefillFirst(self.max_requests, self.prefill_tokens, self.watermark)
 
     def step(self, view: View) -> Step:
         """Yield a prefill of both models where possible, else draft passes and one verification of a prefix."""
-        if view.waiting:
-            # A drafter without a cache of its own reads no prompts: there is nothing to spare.
-            drafting = self.variant.longest > 0 and (self.feedback.drafting or not view.belief.draft.cached)
-            admission = Admission(self.max_requests, self.watermark, drafting)
-            prompts = whole_prompts(view, admission, self.prefill_tokens)
-            if len(prompts.requests):
-                self.feedback.admit(view, prompts.requests, drafting)
-                yield from prefill(view, prompts, drafting)
-                return
+        # A drafter without a cache of its own reads no prompts: there is nothing to spare.
+        drafting = self.longest > 0 and (self.feedback.drafting or not view.belief.draft.cached)
+        requests, tokens = self._prompts.prompts(view, drafting)
+        if len(requests):
+            self.feedback.admit(view, requests, drafting)
+            roots, fed = Forest.roots(len(requests)), lag(view, requests)
+            if drafting and fed.any():
+                yield Draft(requests, fed, roots)
+            yield Verify(requests, tokens, roots)
+            return
         batch = self._batch(view)
-        forest, proposed = yield from self.variant.propose(view, batch)
+        forest, proposed = yield from self.propose(view, batch)
         self.feedback.learn(proposed)
         if not forest.rows:
             yield decode(view)
@@ -122,12 +128,12 @@ class Serving:
         n = forest.rows
         rows = Rows(batch.requests[:n], batch.chunks[:n], n, batch.fed[:n])
         answer = yield Verify(rows.requests, rows.chunks, forest)
-        self.variant.learn(view, rows, forest, answer)
+        self.learn(view, rows, forest, answer)
 
     def _batch(self, view: View) -> Batch:
         """Return all residents, who all decode, by age: one let in again after a preemption keeps its place."""
         requests = np.sort(view.resident)
-        longest = np.clip(useful_depth(view, requests), 0, min(self.variant.longest, view.belief.draft.deepest))
+        longest = np.clip(useful_depth(view, requests), 0, min(self.longest, view.belief.draft.deepest))
         longest[self.feedback.plain(requests)] = 0
         return Batch(
             requests,
@@ -155,3 +161,10 @@ def grow_levels(requests: Ids, fed: Ints, depths: Ints, widths: Sequence[int] = 
         forest = yield Draft(requests, chunks, forest, leaves, widths[level] if widths else 1)
         leaves, chunks = np.arange(before, len(forest)), NOBODY
     return forest
+
+
+def propose_chains(batch: Batch, prefix: int, lengths: Ints) -> Proposing:
+    """Yield draft passes and return chains of `lengths` (prefix,) for the first requests of the batch."""
+    fed = np.where(lengths > 0, batch.fed[:prefix], 0)
+    forest = yield from grow_levels(batch.requests[:prefix], fed, lengths)
+    return Proposal(forest, int(lengths.sum()))

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from specsim.forest import Forest
-from specsim.protocols import Step, View
+from specsim.protocols import View
 from specsim.request import Floats, Ints
 from specsim.schedulers.goodput import Batch, best, fitting, target_seconds
 from specsim.schedulers.parameters import at_least
@@ -119,8 +119,14 @@ class HeadAverage:
 
 
 @dataclass(slots=True)
-class GoodputTrees:
-    """The variant behind `SmartSpecTree`, with its parameters."""
+class SmartSpecTree(Serving):
+    """The goodput argmax over prefixes and top-k per head.
+
+    Parameters
+    ----------
+    heads : most levels of a tree. width : largest top-k of a head. tree_tokens : most nodes of a tree.
+    window, first_acceptance : as in `SmartSpec`.
+    """
 
     heads: int
     width: int
@@ -134,10 +140,16 @@ class GoodputTrees:
 
     def __post_init__(self) -> None:
         at_least(1, width=self.width, tree_tokens=self.tree_tokens)
-        self.longest = self.heads
         self.average = HeadAverage(self.heads, self.window, self.first_acceptance)
+        self.longest = self.heads
+        Serving.__post_init__(self)
         self._shapes = shapes(self.heads, self.width, self.tree_tokens)
         self._top = self._shapes[0]
+
+    @property
+    def widest(self) -> int:
+        """The most children of one node that a draft pass is ever asked for."""
+        return self.width
 
     def propose(self, view: View, batch: Batch) -> Proposing:
         """Yield draft passes and return the trees of the best prefix."""
@@ -156,39 +168,3 @@ class GoodputTrees:
         depths = np.zeros(forest.rows, dtype=np.int64)
         np.maximum.at(depths, forest.row, forest.depth)
         self.average.learn(self._top, depths, answer.matched)
-
-
-@dataclass(slots=True)
-class SmartSpecTree:
-    """The goodput argmax over prefixes and top-k per head.
-
-    Parameters
-    ----------
-    heads : most levels of a tree. width : largest top-k of a head. tree_tokens : most nodes of a tree.
-    window, first_acceptance, prefill_threshold, max_requests, prefill_tokens, watermark : as in `SmartSpec`.
-    """
-
-    heads: int
-    width: int
-    tree_tokens: int
-    window: int
-    first_acceptance: float
-    prefill_threshold: float
-    max_requests: int
-    prefill_tokens: int
-    watermark: float
-    _serving: Serving = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        trees = GoodputTrees(self.heads, self.width, self.tree_tokens, self.window, self.first_acceptance)
-        room = self.prefill_threshold, self.max_requests, self.prefill_tokens, self.watermark
-        self._serving = Serving(trees, *room)
-
-    @property
-    def widest(self) -> int:
-        """The most children of one node that a draft pass is ever asked for."""
-        return self.width
-
-    def step(self, view: View) -> Step:
-        """Yield a prefill, or a draft pass per head and one verification of the best prefix."""
-        return self._serving.step(view)

@@ -8,55 +8,14 @@ runs as a pass of its own before the target's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-import numpy as np
-
-from specsim.forest import Forest
 from specsim.protocols import Step, View
-from specsim.schedulers.batching import Admission, Chunks, lag, whole_prompts
-from specsim.schedulers.continuous import decode
-from specsim.schedulers.parameters import at_least, share
+from specsim.schedulers.composed import Composed
+from specsim.schedulers.continuous import PrefillFirst
+from specsim.schedulers.parameters import at_least
 from specsim.schedulers.parts import Growing, Rows, Speculation
 from specsim.schedulers.speculation import grow_trees, trees_fit
-from specsim.work import Draft, Verify
-
-
-@dataclass(frozen=True, slots=True)
-class VllmSpec:
-    """Chains of `draft_tokens` for everybody, always.
-
-    Parameters
-    ----------
-    draft_tokens : k, at least 0; 0 is plain continuous batching.
-    max_requests, prefill_tokens, watermark : as in `Continuous`.
-    """
-
-    draft_tokens: int
-    max_requests: int
-    prefill_tokens: int
-    watermark: float
-
-    def __post_init__(self) -> None:
-        at_least(0, draft_tokens=self.draft_tokens)
-        at_least(1, max_requests=self.max_requests, prefill_tokens=self.prefill_tokens)
-        share(watermark=self.watermark)
-
-    def step(self, view: View) -> Step:
-        """Yield a prefill of both models where possible, else k draft passes and a verification."""
-        if view.waiting:
-            admission = Admission(self.max_requests, self.watermark, drafting=self.draft_tokens > 0)
-            prompts = whole_prompts(view, admission, self.prefill_tokens)
-            if len(prompts.requests):
-                yield from prefill(view, prompts, drafting=self.draft_tokens > 0)
-                return
-        running = view.resident
-        ones, fed = np.ones(len(running), dtype=np.int64), lag(view, running)
-        if not self.draft_tokens or not trees_fit(view, running, ones, len(running), self.draft_tokens, fed):
-            yield decode(view)
-            return
-        forest = yield from grow_trees(view, running, fed, len(running), self.draft_tokens, width=1)
-        yield Verify(running, ones, forest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +40,26 @@ class FixedChains(Speculation):
         return grow_trees(view, rows.requests, rows.fed, rows.decoding, depth, width=1)
 
 
-def prefill(view: View, prompts: Chunks, drafting: bool) -> Step:
-    """Yield the drafter's and the target's prefill of whole prompts."""
-    roots = Forest.roots(len(prompts.requests))
-    fed = lag(view, prompts.requests)
-    if drafting and fed.any():
-        yield Draft(prompts.requests, fed, roots)
-    yield Verify(prompts.requests, prompts.tokens, roots)
+@dataclass(frozen=True, slots=True)
+class VllmSpec(FixedChains):
+    """Chains of `draft_tokens` for everybody, always; 0 is plain continuous batching.
+
+    Parameters
+    ----------
+    draft_tokens : k, at least 0.
+    max_requests, prefill_tokens, watermark : as in `PrefillFirst`.
+    """
+
+    max_requests: int
+    prefill_tokens: int
+    watermark: float
+    _parts: Composed = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        FixedChains.__post_init__(self)
+        batching = PrefillFirst(self.max_requests, self.prefill_tokens, self.watermark)
+        object.__setattr__(self, "_parts", Composed(batching, self))
+
+    def step(self, view: View) -> Step:
+        """Yield a prefill of both models where possible, else k draft passes and a verification."""
+        return self._parts.step(view)

@@ -83,14 +83,14 @@ def test_what_was_accepted_decides_how_far_the_next_step_goes() -> None:
     assert sizes(chain(hand)) == [4, 4]
     hand.emit([1, 1], [0, 0])
     assert sizes(chain(hand)) == [0, 0]
-    assert hand.scheduler._serving.variant.average.of(np.arange(2)).tolist() == [0.0, 0.0]
+    assert hand.scheduler.chains.average.of(np.arange(2)).tolist() == [0.0, 0.0]
 
 
 def test_nothing_is_learnt_from_a_step_without_drafts() -> None:
     hand = prefilled(play(smart(), DEAR))
     chain(hand)
     hand.emit([1, 1])
-    assert hand.scheduler._serving.variant.average.of(np.arange(2)).tolist() == [0.7, 0.7]
+    assert hand.scheduler.chains.average.of(np.arange(2)).tolist() == [0.7, 0.7]
 
 
 def test_a_request_of_its_own_rate_gets_a_length_of_its_own() -> None:
@@ -240,7 +240,7 @@ def test_a_request_prefilled_without_the_drafter_never_speculates_and_that_feeds
     assert isinstance(work, Verify), "3 of 3 steps proposed nothing: no draft prefill"
     assert work.requests.tolist() == [1]
     hand.emit([1])
-    feedback = hand.scheduler._serving.feedback
+    feedback = hand.scheduler.feedback
     for step in range(4, 10):
         assert sizes(chain(hand)) == [0]
         hand.emit([1])
@@ -259,7 +259,7 @@ def test_with_a_threshold_of_one_the_drafter_always_reads_along() -> None:
 
 def test_who_may_speculate_does_beside_one_who_may_not() -> None:
     hand = prefilled(play(smart()))
-    hand.scheduler._serving.feedback.admit(hand.view, np.array([0]), drafting=False)
+    hand.scheduler.feedback.admit(hand.view, np.array([0]), drafting=False)
     work = hand.begin()
     assert (fed(work), work.forest.row[work.leaves].tolist()) == ([0, 1], [1])
     for _ in range(4):
@@ -320,10 +320,10 @@ def test_all_draft_once_and_only_the_confident_go_on() -> None:
 def test_a_step_that_verifies_no_draft_counts_as_one_without_a_proposal() -> None:
     hand = prefilled(play(sure()))
     chain(hand, 0.5)
-    assert (hand.scheduler._serving.feedback.idle, hand.scheduler._serving.feedback.steps) == (1, 1)
+    assert (hand.scheduler.feedback.idle, hand.scheduler.feedback.steps) == (1, 1)
     hand.emit([1, 1])
     chain(hand, 0.9)
-    assert (hand.scheduler._serving.feedback.idle, hand.scheduler._serving.feedback.steps) == (1, 2)
+    assert (hand.scheduler.feedback.idle, hand.scheduler.feedback.steps) == (1, 2)
 
 
 def test_at_most_p_passes_run() -> None:
