@@ -112,7 +112,8 @@ class Ledger:
             queries = chunks + tree
         self.pool.hold(TARGET, ids, cached + queries)
         decoding = (chunks == 1) & (self.progress.emitted_tokens[ids] > 0)
-        return _shape(cached, chunks, queries, int(np.add.reduce(chunks)) - int(np.count_nonzero(decoding)))
+        fed = int(np.add.reduce(chunks))
+        return _shape(cached, chunks, queries, fed, fed - int(np.count_nonzero(decoding)))
 
     def _check_draft(self, work: Draft) -> PassShape:
         ids, forest, leaves = work.requests, work.forest, work.leaves
@@ -126,13 +127,13 @@ class Ledger:
             self.pool.hold(DRAFT, ids, cached + held)
             seen = int(np.dot(nodes, cached))
             context = seen if np.count_nonzero(nodes) == len(leaves) else int(np.dot(cached, nodes > 0))
-            shape = PassShape(context, len(leaves), float(seen + len(leaves)), 0)
+            shape = PassShape(context, len(leaves), float(seen + len(leaves)), 0, len(leaves))
         else:
             chunks = work.chunks if len(work.chunks) else np.zeros_like(ids)
             self._check_fed(work, cached, chunks)
             self.pool.hold(DRAFT, ids, cached + chunks + held)
             prompts = cached < self.facts.prompt_tokens[ids]
-            shape = _shape(cached, chunks, chunks + nodes, int(np.dot(chunks, prompts)))
+            shape = _shape(cached, chunks, chunks + nodes, int(np.add.reduce(chunks)), int(np.dot(chunks, prompts)))
         if not shape.batched_tokens:
             raise IllegalPass("a draft pass without tokens")
         self._draft_nodes[ids] = held
@@ -276,6 +277,9 @@ class Ledger:
         return int(self.pool.held_bytes(back).sum())
 
 
-def _shape(cached: Ints, chunks: Ints, queries: Ints, prefill_tokens: int) -> PassShape:
+def _shape(cached: Ints, chunks: Ints, queries: Ints, fed: int, prefill_tokens: int) -> PassShape:
+    """Return the shape of `chunks` (n,), `fed` tokens in all, as part of `queries` (n,) behind `cached` (n,)."""
     pairs = float(np.dot(queries, cached + chunks + 1)) - float(np.dot(chunks, chunks + 1)) / 2
-    return PassShape(int(np.dot(cached, queries > 0)), int(np.add.reduce(queries)), pairs, prefill_tokens)
+    batched = int(np.add.reduce(queries))
+    logits = batched - fed + int(np.count_nonzero(chunks))
+    return PassShape(int(np.dot(cached, queries > 0)), batched, pairs, prefill_tokens, logits)

@@ -20,6 +20,7 @@ class PassShape(NamedTuple):
     attention_pairs : sum over query tokens of the keys each attends to; of its own tree, a node is taken to see itself
         alone, which leaves out a fraction of depth / context.
     prefill_tokens : those of the batched tokens that belong to chunks of rows which are not decoding.
+    logit_tokens : those of the batched tokens whose logits are computed: tree nodes, and the last token of each chunk.
     moved_bytes : cache that goes to the host or comes back from there before the pass.
     """
 
@@ -27,17 +28,26 @@ class PassShape(NamedTuple):
     batched_tokens: int
     attention_pairs: float
     prefill_tokens: int
+    logit_tokens: int
     moved_bytes: int = 0
 
 
 class ModelBelief(Protocol):
     """Seconds that one model's forward pass is believed to take."""
 
-    def seconds(self, context_tokens: float, batched_tokens: float, attention_pairs: float) -> float:
-        """Return the seconds of one pass, overhead of the step included."""
+    def seconds(
+        self,
+        context_tokens: float,
+        batched_tokens: float,
+        attention_pairs: float,
+        logit_tokens: float | None = None,
+    ) -> float:
+        """Return the seconds of one pass, overhead of the step included; `logit_tokens` None stands for all."""
         ...
 
-    def seconds_array(self, context_tokens: Any, batched_tokens: Any, attention_pairs: Any) -> Floats:
+    def seconds_array(
+        self, context_tokens: Any, batched_tokens: Any, attention_pairs: Any, logit_tokens: Any = None
+    ) -> Floats:
         """Return the seconds of many passes, arguments broadcast together."""
         ...
 

@@ -39,10 +39,18 @@ class Linear:
     cached: bool = True
     deepest: int = 1 << 20
 
-    def seconds(self, context_tokens: float, batched_tokens: float, attention_pairs: float) -> float:
+    def seconds(
+        self,
+        context_tokens: float,
+        batched_tokens: float,
+        attention_pairs: float,
+        logit_tokens: float | None = None,
+    ) -> float:
         return self.alpha * context_tokens + self.gamma * batched_tokens + self.delta
 
-    def seconds_array(self, context_tokens: Any, batched_tokens: Any, attention_pairs: Any) -> Floats:
+    def seconds_array(
+        self, context_tokens: Any, batched_tokens: Any, attention_pairs: Any, logit_tokens: Any = None
+    ) -> Floats:
         return np.asarray(self.alpha * context_tokens + self.gamma * batched_tokens + self.delta)
 
     def extrapolates(self, context_tokens: float, batched_tokens: float) -> bool:

@@ -1,8 +1,10 @@
-"""The forms a forward pass's time may take, as a function of three token counts.
+"""The forms a forward pass's time may take, as a function of its token counts.
 
 ``context_tokens`` are the KV tokens cached before the pass, summed once per request whatever its tree;
 ``batched_tokens`` all query tokens (roots, tree nodes, prefill chunk tokens); ``attention_pairs`` the keys
-attended to, summed over query tokens (decode: ``context + 1``; a chunk of c behind k: ``c*k + c*(c+1)/2``).
+attended to, summed over query tokens (decode: ``context + 1``; a chunk of c behind k: ``c*k + c*(c+1)/2``);
+``logit_tokens`` the query tokens whose logits are computed: every root and node, but of a chunk the last alone. None
+stands for all that are batched, as in decoding.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ Seconds: TypeAlias = NDArray[np.float64]
 class Linear:
     """T = alpha * context + gamma * batched + delta (SmartSpec Eq. 7, SpecServe Eq. 2).
 
-    It has no knee and no quadratic part: ``attention_pairs`` is ignored.
+    It has no knee and no quadratic part: ``attention_pairs`` and ``logit_tokens`` are ignored.
     """
 
     alpha_s: float
@@ -37,12 +39,22 @@ class Linear:
         """Return the form of passes that take `factor` times as long, and `context` times as long over the cache."""
         return Linear(self.alpha_s * context, self.gamma_s * factor, self.delta_s * factor)
 
-    def seconds(self, context_tokens: float, batched_tokens: float, attention_pairs: float) -> float:
+    def seconds(
+        self,
+        context_tokens: float,
+        batched_tokens: float,
+        attention_pairs: float,
+        logit_tokens: float | None = None,
+    ) -> float:
         """Return the seconds of one pass."""
         return self.alpha_s * context_tokens + self.gamma_s * batched_tokens + self.delta_s
 
     def seconds_array(
-        self, context_tokens: ArrayLike, batched_tokens: ArrayLike, attention_pairs: ArrayLike
+        self,
+        context_tokens: ArrayLike,
+        batched_tokens: ArrayLike,
+        attention_pairs: ArrayLike,
+        logit_tokens: ArrayLike | None = None,
     ) -> Seconds:
         """Return `seconds` for broadcast arrays."""
         context, batched, _ = np.broadcast_arrays(context_tokens, batched_tokens, attention_pairs)
@@ -58,9 +70,10 @@ class Roofline:
     ``tiles`` is ``batched`` rounded up to ``tile_tokens`` (1: no staircase), as a GEMM kernel pads its rows.
     Taking the larger of ``alpha * context`` (the cache read once) and ``beta * pairs`` (the scores computed)
     counts no key twice: a decode pass pays the read, a prefill chunk the products, a tree whichever is more.
-    Non-decreasing in all three arguments because no coefficient is negative. A pass of a single token is shorter by
+    Non-decreasing in all arguments because no coefficient is negative. A pass of a single token is shorter by
     ``single_s``, where products of a matrix and a vector have kernels of their own (0: it is not). ``pair_s`` is what
-    a pair costs on top, where reading the cache does not hide behind the products (0: it does).
+    a pair costs on top, where reading the cache does not hide behind the products (0: it does). ``logit_s`` is what a
+    token's logits cost on top of its way through the layers (0: as if every batched token had some).
     """
 
     delta_s: float
@@ -72,6 +85,7 @@ class Roofline:
     tile_tokens: int = 1
     single_s: float = 0.0
     pair_s: float = 0.0
+    logit_s: float = 0.0
 
     @property
     def knee_tokens(self) -> float | None:
@@ -93,9 +107,16 @@ class Roofline:
             self.tile_tokens,
             self.single_s * factor,
             self.pair_s * context,
+            self.logit_s * factor,
         )
 
-    def seconds(self, context_tokens: float, batched_tokens: float, attention_pairs: float) -> float:
+    def seconds(
+        self,
+        context_tokens: float,
+        batched_tokens: float,
+        attention_pairs: float,
+        logit_tokens: float | None = None,
+    ) -> float:
         """Return the seconds of one pass."""
         tile = self.tile_tokens
         memory = self.delta_s + self.gamma_s * batched_tokens
@@ -104,10 +125,15 @@ class Roofline:
         products = self.beta_s * attention_pairs
         seconds = (memory if memory > compute else compute) + (read if read > products else products)
         seconds += self.pair_s * attention_pairs
+        seconds += self.logit_s * (batched_tokens if logit_tokens is None else logit_tokens)
         return seconds - self.single_s if batched_tokens == 1 else seconds
 
     def seconds_array(
-        self, context_tokens: ArrayLike, batched_tokens: ArrayLike, attention_pairs: ArrayLike
+        self,
+        context_tokens: ArrayLike,
+        batched_tokens: ArrayLike,
+        attention_pairs: ArrayLike,
+        logit_tokens: ArrayLike | None = None,
     ) -> Seconds:
         """Return `seconds` for broadcast arrays."""
         batched = np.asarray(batched_tokens, dtype=np.float64)
@@ -116,6 +142,7 @@ class Roofline:
         read = self.alpha_s * np.asarray(context_tokens, dtype=np.float64)
         pairs = np.asarray(attention_pairs, dtype=np.float64)
         seconds = weights + np.maximum(read, self.beta_s * pairs) + self.pair_s * pairs
+        seconds = seconds + self.logit_s * np.asarray(batched if logit_tokens is None else logit_tokens)
         return np.asarray(seconds - np.where(batched == 1, self.single_s, 0.0), dtype=np.float64)
 
 
@@ -123,8 +150,8 @@ class Roofline:
 class Table:
     """Seconds read off a table of batched tokens: straight between rows, then the last slope, above a floor.
 
-    ``batched_tokens`` rises strictly and has as many entries as ``seconds_at``, at least two. Context and
-    attention pairs are ignored: AdaServe's artifact, for which this form is made, ignores them too.
+    ``batched_tokens`` rises strictly and has as many entries as ``seconds_at``, at least two. Context, attention
+    pairs and logits are ignored: AdaServe's artifact, for which this form is made, ignores them too.
     """
 
     batched_tokens: tuple[float, ...]
@@ -144,7 +171,13 @@ class Table:
         """Return the form of passes that take `factor` times as long; a table knows no context."""
         return Table(self.batched_tokens, tuple(each * factor for each in self.seconds_at), self.floor_s * factor)
 
-    def seconds(self, context_tokens: float, batched_tokens: float, attention_pairs: float) -> float:
+    def seconds(
+        self,
+        context_tokens: float,
+        batched_tokens: float,
+        attention_pairs: float,
+        logit_tokens: float | None = None,
+    ) -> float:
         """Return the seconds of one pass."""
         tokens, times = self.batched_tokens, self.seconds_at
         row = 1
@@ -157,7 +190,11 @@ class Table:
         return value if value > self.floor_s else self.floor_s
 
     def seconds_array(
-        self, context_tokens: ArrayLike, batched_tokens: ArrayLike, attention_pairs: ArrayLike
+        self,
+        context_tokens: ArrayLike,
+        batched_tokens: ArrayLike,
+        attention_pairs: ArrayLike,
+        logit_tokens: ArrayLike | None = None,
     ) -> Seconds:
         """Return `seconds` for broadcast arrays."""
         _, batched, _ = np.broadcast_arrays(context_tokens, batched_tokens, attention_pairs)

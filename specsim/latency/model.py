@@ -52,16 +52,28 @@ class ModelLatency:
         """Batched tokens at which compute takes over, where the form has such a point."""
         return self.chosen.knee_tokens
 
-    def seconds(self, context_tokens: float, batched_tokens: float, attention_pairs: float) -> float:
+    def seconds(
+        self,
+        context_tokens: float,
+        batched_tokens: float,
+        attention_pairs: float,
+        logit_tokens: float | None = None,
+    ) -> float:
         """Return the seconds of one pass, overhead included (arguments: see `specsim.latency.forms`)."""
-        seconds = self.chosen.seconds(context_tokens, batched_tokens, attention_pairs) + self.overhead_s
+        seconds = self.chosen.seconds(context_tokens, batched_tokens, attention_pairs, logit_tokens) + self.overhead_s
         return seconds if seconds > self.least_s else self.least_s
 
     def seconds_array(
-        self, context_tokens: ArrayLike, batched_tokens: ArrayLike, attention_pairs: ArrayLike
+        self,
+        context_tokens: ArrayLike,
+        batched_tokens: ArrayLike,
+        attention_pairs: ArrayLike,
+        logit_tokens: ArrayLike | None = None,
     ) -> Seconds:
         """Return `seconds` for broadcast arrays."""
-        seconds = self.chosen.seconds_array(context_tokens, batched_tokens, attention_pairs) + self.overhead_s
+        seconds = (
+            self.chosen.seconds_array(context_tokens, batched_tokens, attention_pairs, logit_tokens) + self.overhead_s
+        )
         return np.maximum(seconds, self.least_s) if self.least_s else seconds
 
     def extrapolates(self, context_tokens: float, batched_tokens: float) -> bool:

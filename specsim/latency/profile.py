@@ -29,7 +29,7 @@ MODEL_KEYS = ("name", "kv_bytes_per_token", "weights_bytes", "overhead_s", "form
 MODEL_OPTIONS = ("standard_errors", "valid", "held_out_error", "launch_s")
 LINEAR_KEYS = ("alpha_s", "gamma_s", "delta_s")
 ROOFLINE_KEYS = ("delta_s", "gamma_s", "compute_delta_s", "compute_s", "alpha_s", "beta_s")
-ROOFLINE_OPTIONS = ("single_s", "pair_s")
+ROOFLINE_OPTIONS = ("single_s", "pair_s", "logit_s")
 TABLE_KEYS = ("batched_tokens", "seconds_at", "floor_s")
 MOST_BYTES = 10**15
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from specsim.errors import SpecsimError
 from specsim.forest import Forest, likeliest
-from specsim.protocols import Belief, PassShape, View
+from specsim.protocols import Belief, ModelBelief, PassShape, View
 from specsim.request import Bools, Floats, Ids, Ints
 from specsim.rng import Words, mix
 from specsim.work import Draft, Emitted, Verify
@@ -87,10 +87,8 @@ class SimulatedBackend:
         A leaf behind which the drafter has no proposal stays one.
         """
         model, tape, forest, leaves = self._truth.draft, self._world.tape, work.forest, work.leaves
-        if model.one_pass and len(leaves) and leaves.min() >= forest.rows:
-            seconds = 0.0
-        else:
-            seconds = model.seconds(shape.context_tokens, shape.batched_tokens, shape.attention_pairs)
+        proposed = model.one_pass and len(leaves) and leaves.min() >= forest.rows
+        seconds = 0.0 if proposed else _pass_s(model, shape)
         if shape.moved_bytes:
             seconds += shape.moved_bytes / self._host_bytes_per_s
         if int(forest.depth[-1]) >= model.deepest:
@@ -119,7 +117,7 @@ class SimulatedBackend:
 
     def verify(self, work: Verify, shape: PassShape) -> tuple[Emitted, float]:
         """Return what each row emits and the seconds of one target pass; acceptance never changes the cost."""
-        seconds = self._truth.target.seconds(shape.context_tokens, shape.batched_tokens, shape.attention_pairs)
+        seconds = _pass_s(self._truth.target, shape)
         if shape.moved_bytes:
             seconds += shape.moved_bytes / self._host_bytes_per_s
         ids, forest = work.requests, work.forest
@@ -189,3 +187,7 @@ class SimulatedBackend:
         rank = tape.rank[rows]
         rank[~on] = _OFF_PATH
         return rows, proposals.add(keys, hashed, rows, rank)
+
+
+def _pass_s(model: ModelBelief, shape: PassShape) -> float:
+    return model.seconds(shape.context_tokens, shape.batched_tokens, shape.attention_pairs, shape.logit_tokens)

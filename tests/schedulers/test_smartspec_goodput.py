@@ -131,10 +131,10 @@ class Shapes:
 
     one_pass, cached = False, True
 
-    def seconds(self, context: float, batched: float, pairs: float) -> float:
+    def seconds(self, context: float, batched: float, pairs: float, logits: float | None = None) -> float:
         return pairs
 
-    def seconds_array(self, context: Any, batched: Any, pairs: Any) -> Any:
+    def seconds_array(self, context: Any, batched: Any, pairs: Any, logits: Any = None) -> Any:
         return pairs
 
     def extrapolates(self, context: float, batched: float) -> bool:

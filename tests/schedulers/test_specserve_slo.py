@@ -84,9 +84,15 @@ class Noted:
     inner: Linear
     asked: set[tuple[float, float, float]]
 
-    def seconds(self, context_tokens: float, batched_tokens: float, attention_pairs: float) -> float:
+    def seconds(
+        self,
+        context_tokens: float,
+        batched_tokens: float,
+        attention_pairs: float,
+        logit_tokens: float | None = None,
+    ) -> float:
         self.asked.add((context_tokens, batched_tokens, attention_pairs))
-        return self.inner.seconds(context_tokens, batched_tokens, attention_pairs)
+        return self.inner.seconds(context_tokens, batched_tokens, attention_pairs, logit_tokens)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)

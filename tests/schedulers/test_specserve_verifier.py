@@ -28,7 +28,9 @@ def test_it_stops_at_the_first_token_that_does_not_pay() -> None:
 
     @dataclass(frozen=True)
     class Stairs(Linear):
-        def seconds_array(self, context_tokens: Any, batched_tokens: Any, attention_pairs: Any) -> Any:
+        def seconds_array(
+            self, context_tokens: Any, batched_tokens: Any, attention_pairs: Any, logit_tokens: Any = None
+        ) -> Any:
             return self.delta * (-(-np.asarray(batched_tokens) // 2))
 
     forest = chains([[0.1, 0.1, 0.1]])

@@ -20,7 +20,7 @@ from tests.laws.subjects import factory_of
 from tests.laws.watch import watched
 from tests.made import hardware, ledger_and_view, requests, simulation
 
-SHAPE = PassShape(1, 1, 1.0, 0)
+SHAPE = PassShape(1, 1, 1.0, 0, 1)
 
 
 def bernoulli(alpha: float, count: int, seed: int = 0) -> Tape:

@@ -203,13 +203,13 @@ def test_tokens_needed_is_equation_5() -> None:
 )
 def test_depth_and_width_are_equations_8_and_9(requests_: int, depth: int, width: int) -> None:
     """With B1 = 512, B2 = 96, D in 4..8, W to 3: 512 // 57 - 1 = 7 and 96 // 33 = 2, say."""
-    assert LoadAdaptive(4, 8, 3, 512, 96, 0, 0)(requests_) == TreeShape(depth, width)
+    assert LoadAdaptive(8, 3, 512, 96, 4, 0, 0)(requests_) == TreeShape(depth, width)
 
 
 def test_offsets_shift_the_load_and_the_width() -> None:
     """d = 60 // (10 + 5) - 1 = 3 and w = 30 // 10 + 2 = 5."""
-    assert LoadAdaptive(1, 9, 9, 60, 30, 5, 2)(10) == TreeShape(3, 5)
-    assert LoadAdaptive(1, 9, 9, 60, 30, 0, -4)(10) == TreeShape(5, 1)
+    assert LoadAdaptive(9, 9, 60, 30, 1, 5, 2)(10) == TreeShape(3, 5)
+    assert LoadAdaptive(9, 9, 60, 30, 1, 0, -4)(10) == TreeShape(5, 1)
 
 
 def test_orders_and_caps() -> None:

@@ -11,17 +11,24 @@ LINEAR = Linear(alpha_s=5e-8, gamma_s=2e-4, delta_s=0.03)
 SMOOTH = Roofline(0.03, 5e-5, 0.02, 2e-4, 5e-8, 4e-9)
 STEPPED = Roofline(0.03, 5e-5, 0.02, 2e-4, 5e-8, 4e-9, tile_tokens=64)
 TABLE = Table((0.0, 128.0, 256.0, 1024.0), (0.0, 0.055, 0.085, 0.205), 0.03)
-FORMS: dict[str, Form] = {"linear": LINEAR, "roofline": SMOOTH, "staircase": STEPPED, "table": TABLE}
+READING = Roofline(0.03, 5e-5, 0.02, 2e-4, 5e-8, 4e-9, logit_s=1e-4)
+FORMS: dict[str, Form] = {
+    "linear": LINEAR,
+    "roofline": SMOOTH,
+    "staircase": STEPPED,
+    "logits": READING,
+    "table": TABLE,
+}
 
 amounts = st.floats(0, 1e6, allow_nan=False)
 forms = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS.keys())
 
 
 @forms
-@given(context=amounts, batched=amounts, pairs=st.floats(0, 1e10))
-def test_scalar_and_array_agree(form: Form, context: float, batched: float, pairs: float) -> None:
-    scalar = form.seconds(context, batched, pairs)
-    array = form.seconds_array(np.array([context]), np.array([batched]), np.array([pairs]))
+@given(context=amounts, batched=amounts, pairs=st.floats(0, 1e10), logits=st.none() | amounts)
+def test_scalar_and_array_agree(form: Form, context: float, batched: float, pairs: float, logits: float | None) -> None:
+    scalar = form.seconds(context, batched, pairs, logits)
+    array = form.seconds_array(np.array([context]), np.array([batched]), np.array([pairs]), logits)
     assert array.shape == (1,)
     assert array[0] == pytest.approx(scalar, rel=1e-12)
 
@@ -37,14 +44,21 @@ def test_array_broadcasts_and_takes_whole_numbers(form: Form) -> None:
 
 @forms
 @given(
-    base=st.tuples(amounts, amounts, amounts),
-    more=st.tuples(st.floats(0, 1e5), st.floats(0, 1e5), st.floats(0, 1e5)),
+    base=st.tuples(amounts, amounts, amounts, amounts),
+    more=st.tuples(st.floats(0, 1e5), st.floats(0, 1e5), st.floats(0, 1e5), st.floats(0, 1e5)),
 )
 def test_more_work_never_takes_less_time(
-    form: Form, base: tuple[float, float, float], more: tuple[float, float, float]
+    form: Form, base: tuple[float, float, float, float], more: tuple[float, float, float, float]
 ) -> None:
     larger = [before + added for before, added in zip(base, more, strict=True)]
     assert form.seconds(*larger) >= form.seconds(*base) * (1 - 1e-12)
+
+
+def test_only_the_last_of_a_chunk_pays_for_logits() -> None:
+    layers_s = SMOOTH.seconds(0, 1000, 1e6)
+    assert READING.seconds(0, 1000, 1e6, 1) == pytest.approx(layers_s + 1e-4)
+    assert READING.seconds(0, 1000, 1e6) == pytest.approx(layers_s + 0.1), "none said: every batched token"
+    assert READING.scaled(3, 3).seconds(0, 1000, 1e6, 7) == pytest.approx(3 * (layers_s + 7e-4))
 
 
 def test_linear_is_equation_7() -> None:

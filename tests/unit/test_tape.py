@@ -33,7 +33,7 @@ def drafted(text: Tape, widths: list[int], count: int = 40) -> Forest:
     forest, leaves = Forest.roots(count), ids
     for width in widths:
         before = len(forest)
-        forest, _ = asked.draft(Draft(ids, NOBODY, forest, leaves, width), PassShape(0, count, 0.0, 0))
+        forest, _ = asked.draft(Draft(ids, NOBODY, forest, leaves, width), PassShape(0, count, 0.0, 0, count))
         leaves = np.arange(before, len(forest))
     return forest
 
