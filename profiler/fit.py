@@ -19,13 +19,22 @@ ROUNDS = 60
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Passes as columns: kind, the three token counts and the seconds to be fitted, each of one length."""
+    """Passes as columns: kind, the four token counts and the seconds to be fitted, each of one length."""
 
     kinds: NDArray[np.str_]
     context: Floats
     batched: Floats
     pairs: Floats
+    logits: Floats
     seconds: Floats
+
+    def only(self, chosen: NDArray[np.bool_]) -> Samples:
+        """Return the passes that `chosen` (n,) marks."""
+        return Samples(*(getattr(self, column)[chosen] for column in self.__slots__))
+
+    def predicted_by(self, form: Linear | Roofline) -> Floats:
+        """Return the seconds that a form gives each pass."""
+        return form.seconds_array(self.context, self.batched, self.pairs, self.logits)
 
     @property
     def weights(self) -> Floats:
@@ -37,6 +46,7 @@ class Samples:
 EXTRA: dict[str, Callable[[Samples], Floats]] = {
     "single_s": lambda samples: -(samples.batched == 1).astype(np.float64),
     "pair_s": lambda samples: samples.pairs,
+    "logit_s": lambda samples: samples.logits,
 }
 
 
@@ -154,14 +164,13 @@ def sides(form: Roofline, samples: Samples) -> tuple[NDArray[np.bool_], NDArray[
 
 def cost(form: Linear | Roofline, samples: Samples) -> float:
     """Return the sum of squared weighted residuals."""
-    residual = form.seconds_array(samples.context, samples.batched, samples.pairs) - samples.seconds
+    residual = samples.predicted_by(form) - samples.seconds
     return float(np.sum((residual * samples.weights) ** 2))
 
 
 def errors_by_kind(form: Linear | Roofline, samples: Samples, added_s: float) -> dict[str, ErrorStats]:
     """Return the relative error per kind of pass, of whole passes with `added_s` seconds of overhead each."""
-    guess = form.seconds_array(samples.context, samples.batched, samples.pairs)
-    relative = np.abs(guess - samples.seconds) / (samples.seconds + added_s)
+    relative = np.abs(samples.predicted_by(form) - samples.seconds) / (samples.seconds + added_s)
     stats = {}
     for kind in dict.fromkeys(samples.kinds.tolist()):
         of_kind = relative[samples.kinds == kind]

@@ -86,6 +86,11 @@ class Work:
         row = self.node_row[~self.node_cached]
         return int(chunks.sum() + (self.context[row] + self.chunk[row] + 1).sum())
 
+    @property
+    def logit_tokens(self) -> int:
+        """Queries whose logits are wanted: every node that is one, and the last token of each chunk."""
+        return int(np.count_nonzero(~self.node_cached) + np.count_nonzero(self.chunk))
+
 
 @dataclass(frozen=True, slots=True)
 class Packed:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from profiler.fit import ErrorStats, Fitted, Samples, fit_from, fit_linear
+from profiler.fit import EXTRA, ErrorStats, Fitted, Samples, fit_from, fit_linear
 from profiler.latency.samples import Sample
 from specsim.errors import SpecsimError
 
 FOLDS = 5
 FEWEST_SHAPES = 8
 TILES = (8, 16, 32, 64, 128)
-TERMS: tuple[tuple[str, ...], ...] = ((), ("single_s",), ("pair_s",), ("single_s", "pair_s"))
+TERMS = [terms for count in range(len(EXTRA) + 1) for terms in combinations(EXTRA, count)]
 KNEES = (2, 8, 32, 96, 192, 384)
 Fit = Callable[[Samples], Fitted]
 
@@ -91,6 +92,7 @@ def as_columns(samples: list[Sample]) -> Samples:
         np.array([float(each.context_tokens) for each in samples]),
         np.array([float(each.batched_tokens) for each in samples]),
         np.array([float(each.attention_pairs) for each in samples]),
+        np.array([float(each.logit_tokens) for each in samples]),
         np.array([each.median_s + each.all_reduce_s for each in samples]),
     )
 
@@ -106,9 +108,8 @@ def _roofline(tile: int, extra: tuple[str, ...]) -> Fit:
 def _judged(samples: Samples, fold: NDArray[np.int64], fit: Fit) -> Judged:
     predicted = np.empty(len(fold))
     for held_out in np.unique(fold):
-        form = fit(_only(samples, fold != held_out)).form
-        out = _only(samples, fold == held_out)
-        predicted[fold == held_out] = form.seconds_array(out.context, out.batched, out.pairs)
+        form = fit(samples.only(fold != held_out)).form
+        predicted[fold == held_out] = samples.only(fold == held_out).predicted_by(form)
     relative = np.abs(predicted - samples.seconds) / samples.seconds
     errors = {}
     for kind in dict.fromkeys(samples.kinds.tolist()):
@@ -116,13 +117,3 @@ def _judged(samples: Samples, fold: NDArray[np.int64], fit: Fit) -> Judged:
         median, p95 = np.quantile(of_kind, [0.5, 0.95])
         errors[str(kind)] = ErrorStats(float(median), float(p95), float(of_kind.max()))
     return Judged(fit(samples), predicted, errors)
-
-
-def _only(samples: Samples, chosen: NDArray[np.bool_]) -> Samples:
-    return Samples(
-        samples.kinds[chosen],
-        samples.context[chosen],
-        samples.batched[chosen],
-        samples.pairs[chosen],
-        samples.seconds[chosen],
-    )

@@ -142,6 +142,7 @@ class Bench:
             context_tokens=work.context_tokens,
             batched_tokens=work.batched_tokens,
             attention_pairs=work.attention_pairs,
+            logit_tokens=work.logit_tokens,
             captured_tokens=size,
             median_s=shown.median_s,
             least_s=shown.least_s,

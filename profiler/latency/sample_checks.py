@@ -22,7 +22,7 @@ FACTS: dict[str, type | tuple[type, ...]] = {
 }
 """What the metadata of a finished sweep holds, beside each model's sizes and its kernel's error."""
 SIZES: dict[str, type | tuple[type, ...]] = {"name": str, "kv_bytes_per_token": int, "weights_bytes": int}
-ABOVE_ZERO = ("median_s", "batched_tokens")
+ABOVE_ZERO = ("median_s", "batched_tokens", "logit_tokens")
 NOT_BELOW = ("prepare_s", "sample_s", "all_reduce_s", "context_tokens", "attention_pairs")
 
 

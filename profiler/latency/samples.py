@@ -16,7 +16,7 @@ from specsim.errors import SpecsimError, beside, first_line
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT = 1
+FORMAT = 2
 METADATA = b"specsim"
 IDENTITY = (
     "target",
@@ -32,6 +32,7 @@ IDENTITY = (
     "transformers",
 )
 WRITE_EVERY_S = 2.0
+NO_SAMPLES = "holds no latency samples; expected a file of `specsim profile latency`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class Sample:
     context_tokens: int
     batched_tokens: int
     attention_pairs: int
+    logit_tokens: int
     captured_tokens: int
     median_s: float
     least_s: float
@@ -168,14 +170,16 @@ def read_samples(path: Path) -> tuple[dict[str, Any], list[Sample]]:
     except (OSError, pa.ArrowInvalid) as error:
         raise SpecsimError(f"{path}: cannot be read as Parquet: {first_line(error)}") from None
     metadata = (table.schema.metadata or {}).get(METADATA)
-    if metadata is None or not table.schema.remove_metadata().equals(_schema()):
-        raise SpecsimError(f"{path}: holds no latency samples; expected a file of `specsim profile latency`")
+    if metadata is None:
+        raise SpecsimError(f"{path}: {NO_SAMPLES}")
     try:
         facts = json.loads(metadata)
     except ValueError as error:
         raise SpecsimError(f"{path}: metadata is not JSON: {first_line(error)}") from None
     if not isinstance(facts, dict) or facts.pop("format", None) != FORMAT:
         raise SpecsimError(f"{path}: samples of another version of specsim; expected format {FORMAT}")
+    if not table.schema.remove_metadata().equals(_schema()):
+        raise SpecsimError(f"{path}: {NO_SAMPLES}")
     samples = [Sample(**row) for row in table.to_pylist()]
     for number, sample in enumerate(samples):
         check_numbers(f"{path}: row {number}", sample)

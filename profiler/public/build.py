@@ -93,6 +93,7 @@ def sampled(composer: Composer, work: list[PassShape]) -> Samples:
         np.array([float(each.context_tokens) for each in work]),
         np.array([float(each.batched_tokens) for each in work]),
         np.array([each.attention_pairs for each in work]),
+        np.array([float(each.logit_rows) for each in work]),
         np.array([composer.seconds(each) for each in work]),
     )
 

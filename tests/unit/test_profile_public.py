@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -50,7 +51,7 @@ def samples_of(form: Form) -> Samples:
     batched = np.array([float(each.batched_tokens) for each in work])
     pairs = np.array([each.attention_pairs for each in work])
     kinds = np.array([each.kind for each in work])
-    return Samples(kinds, context, batched, pairs, form.seconds_array(context, batched, pairs))
+    return Samples(kinds, context, batched, pairs, batched, form.seconds_array(context, batched, pairs))
 
 
 def test_linear_fit_recovers_its_own_coefficients() -> None:
@@ -77,7 +78,7 @@ def test_standard_errors_grow_with_noise() -> None:
     truth = Linear(5e-8, 2e-4, 0.03)
     clean = samples_of(truth)
     noise = 1 + 0.05 * np.random.default_rng(0).standard_normal(len(clean.seconds))
-    noisy = Samples(clean.kinds, clean.context, clean.batched, clean.pairs, clean.seconds * noise)
+    noisy = replace(clean, seconds=clean.seconds * noise)
     fitted = fit_linear(noisy)
     assert isinstance(fitted.form, Linear)
     gamma_error = fitted.standard_errors["gamma_s"]

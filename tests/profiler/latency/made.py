@@ -47,6 +47,7 @@ def sample(point, role="target", mode="graph", seconds=0.01, status="ok", **chan
         "context_tokens": work.context_tokens,
         "batched_tokens": work.batched_tokens,
         "attention_pairs": work.attention_pairs,
+        "logit_tokens": work.logit_tokens,
         "captured_tokens": work.batched_tokens,
         "median_s": seconds,
         "host_s": float("nan"),
@@ -66,6 +67,6 @@ def samples_of(form, role="target", noise=0.0, grid=FULL):
     made = []
     for point in grid.points(role):
         work = point.work()
-        seconds = form.seconds(work.context_tokens, work.batched_tokens, work.attention_pairs)
+        seconds = form.seconds(work.context_tokens, work.batched_tokens, work.attention_pairs, work.logit_tokens)
         made.append(sample(point, role, seconds=float(seconds * (1 + noise * rng.standard_normal()))))
     return made

@@ -59,6 +59,13 @@ def test_pairs_that_cost_on_top_are_found_where_they_do(pair_s):
     assert choice.roofline.errors["verify"].p95 < 0.02
 
 
+@pytest.mark.parametrize("logit_s", [0.0, 3e-5])
+def test_logits_that_cost_on_top_are_found_where_they_do(logit_s):
+    choice = judge(samples_of(replace(CURVED, logit_s=logit_s), noise=0.002), "target")
+    assert getattr(choice.roofline.fitted.form, "logit_s", None) == pytest.approx(logit_s, abs=2e-6)
+    assert max(error.p95 for error in choice.roofline.errors.values()) < 0.02
+
+
 def test_a_pair_on_top_by_hand():
     form = Roofline(0.01, 0.0, 0.0, 0.0, 1e-6, 1e-7, pair_s=1e-5)
     assert form.seconds(100, 2, 202) == pytest.approx(0.01 + 1e-4 + 2.02e-3)

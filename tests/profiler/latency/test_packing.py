@@ -29,6 +29,7 @@ def test_cached_nodes_are_seen_but_ask_nothing():
     assert work.batched_tokens == 1
     assert work.context_tokens == 3
     assert work.attention_pairs == 4
+    assert work.logit_tokens == 1
 
 
 def test_counts_by_hand():
@@ -36,6 +37,7 @@ def test_counts_by_hand():
     assert work.new_tokens.tolist() == [3, 4]
     assert work.key_tokens.tolist() == [13, 4]
     assert work.attention_pairs == 11 + 2 * 12 + 10
+    assert work.logit_tokens == 1 + 2 + 1
 
 
 @given(works())

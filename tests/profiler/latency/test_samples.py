@@ -75,10 +75,10 @@ def test_parquet_of_something_else(tmp_path):
 
 
 def test_samples_of_another_version(tmp_path, monkeypatch):
-    monkeypatch.setattr("profiler.latency.samples.FORMAT", 2)
+    monkeypatch.setattr("profiler.latency.samples.FORMAT", 1)
     held(tmp_path / "s.parquet")
     monkeypatch.undo()
-    with pytest.raises(SpecsimError, match="samples of another version of specsim; expected format 1"):
+    with pytest.raises(SpecsimError, match="samples of another version of specsim; expected format 2"):
         read_samples(tmp_path / "s.parquet")
 
 
