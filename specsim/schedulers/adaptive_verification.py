@@ -18,26 +18,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from specsim.protocols import View
-from specsim.schedulers.parameters import at_least
-from specsim.schedulers.parts import Growing, Rows, Speculation
+from specsim.schedulers.parts import Growing, Rows
 from specsim.schedulers.specinfer import everybody
 from specsim.schedulers.specserve import estimate_of, first_kept
 from specsim.schedulers.threshold import fitting_chain, grow_layers
+from specsim.schedulers.vllm_spec import FixedChains
 
 
 @dataclass(frozen=True, slots=True)
-class AdaptiveVerification(Speculation):
-    """A speculation part: chains of `draft_tokens` for everybody, of which the best are verified."""
-
-    draft_tokens: int
-
-    def __post_init__(self) -> None:
-        at_least(0, draft_tokens=self.draft_tokens)
-
-    @property
-    def drafts(self) -> bool:
-        """Unless the chains are empty."""
-        return self.draft_tokens > 0
+class AdaptiveVerification(FixedChains):
+    """A speculation part: chains of `draft_tokens` for everybody, of which the best tokens are verified."""
 
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield a draft pass per token and return the likeliest tokens of all, as many as pay."""

@@ -17,6 +17,7 @@ Deviations:
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -35,22 +36,20 @@ from specsim.schedulers.tree_shape import ShapeRule, TreeShape
 
 
 @dataclass(frozen=True, slots=True)
-class SloTrees(Speculation):
-    """The speculation part of `AdaServe`, with the parameters of the same names."""
+class CandidateTrees(Speculation):
+    """What AdaServe's selections and those it is compared with have: candidate trees, and a budget for verifying them.
+
+    Parameters
+    ----------
+    verify_tokens : B, tokens of a verification that roots and tree nodes share.
+    shape : depth and width of the candidate trees (Eq. 8, 9).
+    """
 
     verify_tokens: int
     shape: ShapeRule
-    order: Order
-    cap: Cap
-    slo_share: float
-    slo_below: float | None
-    fill: bool
-    time_margin: float
 
     def __post_init__(self) -> None:
         at_least(1, verify_tokens=self.verify_tokens)
-        at_least(0, slo_share=self.slo_share, time_margin=self.time_margin)
-        at_least(0, slo_below=self.slo_below or 0)
 
     @property
     def drafts(self) -> bool:
@@ -62,16 +61,47 @@ class SloTrees(Speculation):
         """The most children of one node that a draft pass is ever asked for."""
         return self.shape.widest
 
+    def spare(self, decoding: int) -> int:
+        """Return how many nodes so many roots leave room for."""
+        return self.verify_tokens - decoding
+
     def grow(self, view: View, rows: Rows) -> Growing:
-        """Yield d draft passes and return the selected trees."""
-        forest = yield from self.candidates(view, rows)
+        """Yield d draft passes and return the selected trees; no pass where the budget has no room for a node."""
+        depth, width = TreeShape(0, 1)
+        if self.spare(rows.decoding) > 0:
+            depth, width = fitting_shape(view, rows, self.shape(rows.decoding))
+        forest = yield from grow_trees(view, rows.requests, rows.fed, rows.decoding, depth, width)
         return forest.subset(self.chosen(view, rows, forest)) if forest.draft_nodes else forest
 
-    def candidates(self, view: View, rows: Rows) -> Growing:
-        """Yield d draft passes and return the candidate trees; none where the roots are all the budget."""
-        shape = self.shape(rows.decoding)
-        depth, width = fitting_shape(view, rows, shape) if rows.decoding < self.verify_tokens else TreeShape(0, 1)
-        return grow_trees(view, rows.requests, rows.fed, rows.decoding, depth, width)
+    @abstractmethod
+    def chosen(self, view: View, rows: Rows, forest: Forest) -> Bools:
+        """Return which nodes of the candidate trees are verified, (nodes,)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SloTrees(CandidateTrees):
+    """AdaServe's speculation part: nodes for objectives first, then the likeliest of all.
+
+    Parameters
+    ----------
+    order : who selects first. cap : A(r) to A_cap(r).
+    slo_share : n_max as a multiple of B / n. time_margin : factor on the believed t_spec.
+    slo_below : only requests with a TPOT objective below so many baseline latencies select for it; null: all.
+    fill : spend what is left of the budget on the likeliest nodes of all.
+    """
+
+    order: Order
+    cap: Cap
+    slo_share: float
+    slo_below: float | None
+    fill: bool
+    time_margin: float
+
+    def __post_init__(self) -> None:
+        CandidateTrees.__post_init__(self)
+        at_least(0, slo_share=self.slo_share, time_margin=self.time_margin)
+        at_least(0, slo_below=self.slo_below or 0)
 
     def chosen(self, view: View, rows: Rows, forest: Forest) -> Bools:
         """Return which nodes of the candidate trees are verified, (nodes,)."""
@@ -88,55 +118,27 @@ class SloTrees(Speculation):
 
 
 @dataclass(frozen=True, slots=True)
-class AdaServe:
-    """Speculate, select for SLOs, select for throughput, verify.
+class AdaServe(SloTrees):
+    """Speculate, select for SLOs, select for throughput, verify: those trees over prompts in chunks.
 
     Parameters
     ----------
-    verify_tokens : B, tokens of a verification that roots and tree nodes share.
-    shape : depth and width of the candidate trees (Eq. 8, 9).
-    order : who selects first. cap : A(r) to A_cap(r).
-    slo_share : n_max as a multiple of B / n. time_margin : factor on the believed t_spec.
-    slo_below : only requests with a TPOT objective below so many baseline latencies select for it; null: all.
-    fill : spend what is left of the budget on the likeliest nodes of all.
     prefill : "mixed" or "first". prefill_tokens : prompt tokens of a pass.
     max_requests : most requests that hold cache, at most B. watermark : share of the cache left free on admission.
     """
 
-    verify_tokens: int
-    shape: ShapeRule
-    order: Order
-    cap: Cap
-    slo_share: float
-    slo_below: float | None
-    fill: bool
-    time_margin: float
     prefill: Literal["mixed", "first"]
     prefill_tokens: int
     max_requests: int
     watermark: float
-    _parts: Composed = field(init=False, repr=False)
+    _parts: Composed = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        SloTrees.__post_init__(self)
         if self.max_requests > self.verify_tokens:
             raise ValueError(f"max_requests={self.max_requests} exceeds verify_tokens={self.verify_tokens}")
         batching = Chunked(self.max_requests, self.prefill_tokens, self.prefill, self.watermark)
-        trees = SloTrees(
-            self.verify_tokens,
-            self.shape,
-            self.order,
-            self.cap,
-            self.slo_share,
-            self.slo_below,
-            self.fill,
-            self.time_margin,
-        )
-        object.__setattr__(self, "_parts", Composed(batching, trees))
-
-    @property
-    def widest(self) -> int:
-        """The most children of one node that a draft pass is ever asked for."""
-        return self.shape.widest
+        object.__setattr__(self, "_parts", Composed(batching, self))
 
     def step(self, view: View) -> Step:
         """Yield d draft passes, select, and yield one verification."""

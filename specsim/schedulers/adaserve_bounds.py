@@ -17,45 +17,26 @@ from typing import Literal
 import numpy as np
 
 from specsim.forest import Forest, likeliest
-from specsim.protocols import Foresight, Step, View
+from specsim.protocols import Foresight, View
 from specsim.request import Bools, Floats
-from specsim.schedulers.adaserve import SloTrees
-from specsim.schedulers.composed import Composed
-from specsim.schedulers.parameters import at_least
-from specsim.schedulers.parts import Batching, Growing, Rows, Speculation
-from specsim.schedulers.speculation import fitting_shape, grow_trees
-from specsim.schedulers.tree_shape import ShapeRule, TreeShape
+from specsim.schedulers.adaserve import CandidateTrees, SloTrees
+from specsim.schedulers.parts import Rows
 
 Sight = Literal["tokens", "probabilities"]
 """What of the future a bound sees of its candidates: which are right, or what the target gives each."""
 
 
 @dataclass(frozen=True, slots=True)
-class EqualTrees(Speculation):
-    """A speculation part: every request verifies its B // n - 1 likeliest candidates; parameters as in `SloTrees`."""
+class EqualTrees(CandidateTrees):
+    """A speculation part: every request verifies its B // n - 1 likeliest candidates."""
 
-    verify_tokens: int
-    shape: ShapeRule
+    def spare(self, decoding: int) -> int:
+        """Return how many nodes each of so many roots has room for."""
+        return self.verify_tokens // max(decoding, 1) - 1
 
-    def __post_init__(self) -> None:
-        at_least(1, verify_tokens=self.verify_tokens)
-
-    @property
-    def drafts(self) -> bool:
-        """Unless trees have no depth."""
-        return self.shape.deepest > 0
-
-    @property
-    def widest(self) -> int:
-        """The most children of one node that a draft pass is ever asked for."""
-        return self.shape.widest
-
-    def grow(self, view: View, rows: Rows) -> Growing:
-        """Yield d draft passes and return each request's likeliest nodes."""
-        most = self.verify_tokens // max(rows.decoding, 1) - 1
-        depth, width = fitting_shape(view, rows, self.shape(rows.decoding)) if most > 0 else TreeShape(0, 1)
-        forest = yield from grow_trees(view, rows.requests, rows.fed, rows.decoding, depth, width)
-        return forest.subset(_likeliest_each(forest, most)) if forest.draft_nodes else forest
+    def chosen(self, view: View, rows: Rows, forest: Forest) -> Bools:
+        """Return each request's likeliest nodes, (nodes,)."""
+        return _likeliest_each(forest, self.spare(rows.decoding))
 
 
 def _likeliest_each(forest: Forest, most: int) -> Bools:
@@ -66,38 +47,29 @@ def _likeliest_each(forest: Forest, most: int) -> Bools:
     return chosen
 
 
-@dataclass(slots=True)
-class ForeseenTrees(Speculation):
-    """A speculation part: `trees` that selects by what will be accepted, or by the target's own probabilities.
+@dataclass(frozen=True, slots=True)
+class ForeseenTrees(SloTrees):
+    """A speculation part: AdaServe's trees, selected by what will be accepted, or by the target's own probabilities.
 
-    Who sees tokens verifies nothing but what is right.
+    Who sees tokens verifies nothing but what is right; without foresight every candidate is verified.
     """
 
-    trees: SloTrees
     sees: Sight
-    foresight: Foresight | None = None
+    _foresight: Foresight | None = field(init=False, repr=False, default=None)
 
-    @property
-    def drafts(self) -> bool:
-        """As `trees`."""
-        return self.trees.drafts
+    def foresee(self, foresight: Foresight) -> None:
+        """Take what only the future knows."""
+        object.__setattr__(self, "_foresight", foresight)
 
-    @property
-    def widest(self) -> int:
-        """As `trees`."""
-        return self.trees.widest
-
-    def grow(self, view: View, rows: Rows) -> Growing:
-        """Yield the draft passes of `trees` and return what its selection reaches."""
-        forest = yield from self.trees.candidates(view, rows)
-        if not forest.draft_nodes or self.foresight is None:
-            return forest
+    def chosen(self, view: View, rows: Rows, forest: Forest) -> Bools:
+        """Return what AdaServe's selection reaches with that knowledge, (nodes,)."""
+        if self._foresight is None:
+            return np.ones(len(forest), dtype=np.bool_)
         if self.sees == "probabilities":
-            foreseen = forest.with_path(along_paths(forest, self.foresight.target_probability(forest)))
-            return forest.subset(self.trees.chosen(view, rows, foreseen))
-        right = self.foresight.right(forest)
-        foreseen = forest.with_path(right.astype(np.float64))
-        return forest.subset(self.trees.chosen(view, rows, foreseen) & right)
+            foreseen = forest.with_path(along_paths(forest, self._foresight.target_probability(forest)))
+            return SloTrees.chosen(self, view, rows, foreseen)
+        right = self._foresight.right(forest)
+        return SloTrees.chosen(self, view, rows, forest.with_path(right.astype(np.float64))) & right
 
 
 def along_paths(forest: Forest, probability: Floats) -> Floats:
@@ -110,29 +82,3 @@ def along_paths(forest: Forest, probability: Floats) -> Floats:
     for first, last in pairwise(borders):
         path[first:last] *= path[forest.parent[first:last]]
     return path
-
-
-@dataclass(slots=True)
-class Clairvoyant:
-    """Any batching part with AdaServe's trees, selected by the target's own tokens, or its probabilities of ours."""
-
-    batching: Batching
-    trees: SloTrees
-    sees: Sight
-    _parts: Composed = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        self._parts = Composed(self.batching, ForeseenTrees(self.trees, self.sees))
-
-    @property
-    def widest(self) -> int:
-        """The most children of one node that a draft pass is ever asked for."""
-        return self.trees.widest
-
-    def foresee(self, foresight: Foresight) -> None:
-        """Take what only the future knows."""
-        self._parts = Composed(self.batching, ForeseenTrees(self.trees, self.sees, foresight))
-
-    def step(self, view: View) -> Step:
-        """Yield d draft passes and one verification."""
-        return self._parts.step(view)

@@ -9,7 +9,7 @@ neither is this.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
@@ -49,16 +49,10 @@ class StaticBatches(Batching):
 
 
 @dataclass(frozen=True, slots=True)
-class Fcfs:
+class Fcfs(StaticBatches):
     """Static batches of at most `batch_requests`, without speculation."""
-
-    batch_requests: int
-    _batches: StaticBatches = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_batches", StaticBatches(self.batch_requests))
 
     def step(self, view: View) -> Step:
         """Decode the batch; when it is empty, prefill the next."""
-        rows = self._batches.rows(view, drafting=False)
+        rows = self.rows(view, drafting=False)
         yield Verify(rows.requests, rows.chunks, Forest.roots(len(rows.requests)))

@@ -161,9 +161,19 @@ def _check(target: Any, arguments: Mapping[str, Any], where: str, *, complete: b
     for name in missing if complete else ():
         if name not in arguments:
             raise SpecsimError(f"{where}: missing key {name!r}")
-    hints = typing.get_type_hints(target.__init__ if inspect.isclass(target) else target)
+    hints = parameter_types(target)
     for key, value in arguments.items():
         _check_type(hints.get(key), value, f"{where}: {key}")
+
+
+def parameter_types(target: Any) -> dict[str, Any]:
+    """Return the annotations of a class's or function's parameters; inherited fields as their own modules read them."""
+    if not inspect.isclass(target):
+        return typing.get_type_hints(target)
+    known: dict[str, Any] = {}
+    for base in reversed(target.__mro__):
+        known |= vars(sys.modules[base.__module__])
+    return typing.get_type_hints(target.__init__, known)
 
 
 def _check_type(hint: Any, value: Any, where: str) -> None:

@@ -15,3 +15,10 @@ def share(**values: float) -> None:
     for name, value in values.items():
         if not 0 <= value < 1:
             raise ValueError(f"{name}={value!r} is not in [0, 1)")
+
+
+def probability(**values: float) -> None:
+    """Raise ValueError for the first of the named values that is not in [0, 1]."""
+    for name, value in values.items():
+        if not 0 <= value <= 1:
+            raise ValueError(f"{name}={value!r} is not in [0, 1]")

@@ -14,8 +14,8 @@ import numpy as np
 
 from specsim.forest import Forest
 from specsim.protocols import Step, View
-from specsim.request import Bools, Ints
-from specsim.schedulers.batching import Admission, decoding, prompt_chunks, seats
+from specsim.request import Bools, Ids, Ints
+from specsim.schedulers.batching import Admission, Chunks, decoding, prompt_chunks, seats
 from specsim.schedulers.parameters import at_least, share
 from specsim.schedulers.parts import Batching, Rows, rows_of
 from specsim.work import Verify
@@ -42,17 +42,11 @@ class Sarathi:
 
     def step(self, view: View) -> Step:
         """Yield one mixed pass."""
-        resident = view.resident
-        sizes = chunk_sizes(view.pending(resident), decoding(view, resident), self.token_budget)
-        keep, free_bytes = seats(view, resident, sizes)
-        running = keep & (sizes > 0)
-        requests, tokens = resident[running], sizes[running]
-        if view.waiting and keep.all():
-            admission = Admission(self.max_requests, self.watermark)
-            prompts = prompt_chunks(view, admission, self.token_budget - int(tokens.sum()), free_bytes)
-            requests = np.concatenate((requests, prompts.requests))
-            tokens = np.concatenate((tokens, prompts.tokens))
-        yield Verify(requests, tokens, Forest.roots(len(requests)), resident[~keep])
+        decodes = decoding(view, view.resident)
+        (requests, tokens), evicted = mixed(
+            view, decodes, self.token_budget, Admission(self.max_requests, self.watermark)
+        )
+        yield Verify(requests, tokens, Forest.roots(len(requests)), evicted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,20 +70,27 @@ class Chunked(Batching):
         share(watermark=self.watermark)
 
     def rows(self, view: View, drafting: bool) -> Rows:
-        """Return decodes and prompt chunks; new prompts only where nobody has to be preempted."""
-        resident = view.resident
-        decodes = decoding(view, resident)
+        """Return decodes and prompt chunks."""
+        decodes = decoding(view, view.resident)
         budget = int(np.count_nonzero(decodes)) + self.prefill_tokens
-        sizes = chunk_sizes(view.pending(resident), decodes, budget)
-        keep, free_bytes = seats(view, resident, sizes)
-        running = keep & (sizes > 0)
-        requests, chunks = resident[running], sizes[running]
-        if view.waiting and keep.all():
-            admission = Admission(self.max_requests, self.watermark, drafting)
-            prompts = prompt_chunks(view, admission, budget - int(chunks.sum()), free_bytes)
-            requests = np.concatenate((requests, prompts.requests))
-            chunks = np.concatenate((chunks, prompts.tokens))
-        return rows_of(view, requests, chunks, resident[~keep], first=self.prefill == "first")
+        running, evicted = mixed(view, decodes, budget, Admission(self.max_requests, self.watermark, drafting))
+        return rows_of(view, *running, evicted, first=self.prefill == "first")
+
+
+def mixed(view: View, decodes: Bools, budget: int, admission: Admission) -> tuple[Chunks, Ids]:
+    """Return the chunks of a pass of `budget` tokens, and who is preempted for it; where somebody is, nobody is let in.
+
+    Residents who decode, `decodes` (n,), go first, then prompts that are begun, then new ones.
+    """
+    resident = view.resident
+    sizes = chunk_sizes(view.pending(resident), decodes, budget)
+    keep, free_bytes = seats(view, resident, sizes)
+    run = keep & (sizes > 0)
+    running = Chunks(resident[run], sizes[run])
+    if view.waiting and keep.all():
+        new = prompt_chunks(view, admission, budget - int(running.tokens.sum()), free_bytes)
+        running = Chunks(*(np.concatenate(both) for both in zip(running, new, strict=True)))
+    return running, resident[~keep]
 
 
 def chunk_sizes(pending: Ints, decodes: Bools, budget: int) -> Ints:

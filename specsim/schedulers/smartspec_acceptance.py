@@ -14,7 +14,7 @@ import numpy as np
 
 from specsim.protocols import View
 from specsim.request import Floats, Ids, Ints
-from specsim.schedulers.parameters import at_least
+from specsim.schedulers.parameters import at_least, probability
 
 Granularity = Literal["global", "per_request"]
 
@@ -38,8 +38,7 @@ class AcceptanceAverage:
 
     def __post_init__(self) -> None:
         at_least(1, window=self.window)
-        if not 0 <= self.first <= 1:
-            raise ValueError(f"first_acceptance={self.first!r} is not in [0, 1]")
+        probability(first_acceptance=self.first)
         self._room(0)
 
     def of(self, requests: Ids) -> Floats:

@@ -25,7 +25,7 @@ from specsim.forest import Forest
 from specsim.protocols import View
 from specsim.request import Floats, Ints
 from specsim.schedulers.goodput import Batch, best, fitting, target_seconds
-from specsim.schedulers.parameters import at_least
+from specsim.schedulers.parameters import at_least, probability
 from specsim.schedulers.parts import Rows
 from specsim.schedulers.smartspec_serving import Proposal, Proposing, Serving, grow_levels
 from specsim.work import Emitted
@@ -94,8 +94,7 @@ class HeadAverage:
 
     def __post_init__(self) -> None:
         at_least(1, heads=self.heads, window=self.window)
-        if not 0 <= self.first <= 1:
-            raise ValueError(f"first_acceptance={self.first!r} is not in [0, 1]")
+        probability(first_acceptance=self.first)
         self._steps = np.zeros((3, self.heads, self.window))
         self._seen = np.zeros(self.heads, dtype=np.int64)
 

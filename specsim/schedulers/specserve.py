@@ -26,7 +26,7 @@ import numpy as np
 from specsim.forest import Forest
 from specsim.protocols import View
 from specsim.request import Bools, Floats, Ints
-from specsim.schedulers.parameters import at_least
+from specsim.schedulers.parameters import at_least, probability
 from specsim.schedulers.parts import Growing, Rows, Speculation
 from specsim.schedulers.threshold import fitting_chain, grow_layers
 from specsim.work import NOBODY
@@ -126,10 +126,9 @@ class SpecServe(Speculation):
     _steps: int = field(init=False, repr=False, default=0)
 
     def __post_init__(self) -> None:
-        at_least(0, max_length=self.max_length, first_confidence=self.first_confidence)
+        at_least(0, max_length=self.max_length)
         at_least(1, history_steps=self.history_steps)
-        if self.first_confidence > 1:
-            raise ValueError(f"first_confidence={self.first_confidence!r} is above 1")
+        probability(first_confidence=self.first_confidence)
         self._confidences = np.full(self.history_steps, float(self.first_confidence))
         self._drafted = np.ones(self.history_steps)
 

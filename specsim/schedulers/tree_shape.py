@@ -28,29 +28,22 @@ class ShapeRule(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class LoadAdaptive:
-    """AdaServe (EuroSys '26) Eq. 8 and 9: d = clip(D_max, D_min, B1 // (n + c1) - 1), w = clip(W_max, 1, B2 // n + c2).
+class Budgeted:
+    """What both of AdaServe's rules have: two budgets of tokens, shared by all, and bounds.
 
     Parameters
     ----------
-    depth_min, depth_max, width_max : D_min, D_max, W_max.
-    verify_tokens, draft_tokens : B1 and B2, tokens per verification and per draft pass.
-    depth_offset, width_offset : c1 and c2; the paper tunes them by grid search and prints no values.
+    depth_max, width_max : D_max, W_max.
+    verify_tokens, draft_tokens : B1 of the depth, B2 of the width; tokens per verification and per draft pass.
     """
 
-    depth_min: int
     depth_max: int
     width_max: int
     verify_tokens: int
     draft_tokens: int
-    depth_offset: int
-    width_offset: int
 
     def __post_init__(self) -> None:
-        at_least(0, depth_min=self.depth_min)
         at_least(1, width_max=self.width_max, verify_tokens=self.verify_tokens, draft_tokens=self.draft_tokens)
-        if self.depth_min > self.depth_max:
-            raise ValueError(f"depth_min={self.depth_min} exceeds depth_max={self.depth_max}")
 
     @property
     def deepest(self) -> int:
@@ -61,6 +54,27 @@ class LoadAdaptive:
     def widest(self) -> int:
         """The largest width it ever returns."""
         return self.width_max
+
+
+@dataclass(frozen=True, slots=True)
+class LoadAdaptive(Budgeted):
+    """AdaServe (EuroSys '26) Eq. 8 and 9: d = clip(D_max, D_min, B1 // (n + c1) - 1), w = clip(W_max, 1, B2 // n + c2).
+
+    Parameters
+    ----------
+    depth_min : D_min.
+    depth_offset, width_offset : c1 and c2; the paper tunes them by grid search and prints no values.
+    """
+
+    depth_min: int
+    depth_offset: int
+    width_offset: int
+
+    def __post_init__(self) -> None:
+        Budgeted.__post_init__(self)
+        at_least(0, depth_min=self.depth_min)
+        if self.depth_min > self.depth_max:
+            raise ValueError(f"depth_min={self.depth_min} exceeds depth_max={self.depth_max}")
 
     def __call__(self, requests: int) -> TreeShape:
         """Return the shape for a batch of `requests` speculating requests."""
@@ -73,34 +87,15 @@ class LoadAdaptive:
 
 
 @dataclass(frozen=True, slots=True)
-class BudgetShare:
+class BudgetShare(Budgeted):
     """AdaServe v1 (arXiv 2025): d = max(1, min(D_max, ceil(B / n))), w = max(1, min(W_max, B2 // n)).
 
-    Parameters
-    ----------
-    depth_max, width_max : D_max, W_max.
-    verify_tokens : B of the depth. draft_tokens : B2 of the width; v1 uses B for both, the authors' public branch
-        the tokens of a draft pass.
+    v1 uses B for both, the authors' public branch the tokens of a draft pass for the width.
     """
 
-    depth_max: int
-    width_max: int
-    verify_tokens: int
-    draft_tokens: int
-
     def __post_init__(self) -> None:
-        at_least(1, depth_max=self.depth_max, width_max=self.width_max)
-        at_least(1, verify_tokens=self.verify_tokens, draft_tokens=self.draft_tokens)
-
-    @property
-    def deepest(self) -> int:
-        """The largest depth it ever returns."""
-        return self.depth_max
-
-    @property
-    def widest(self) -> int:
-        """The largest width it ever returns."""
-        return self.width_max
+        Budgeted.__post_init__(self)
+        at_least(1, depth_max=self.depth_max)
 
     def __call__(self, requests: int) -> TreeShape:
         """Return the shape for a batch of `requests` speculating requests."""

@@ -7,12 +7,13 @@ import inspect
 import typing
 from collections.abc import Iterator
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from specsim.errors import SpecsimError
-from specsim.schedulers.loading import EXTRA_KEYS, scheduler_factory
+from specsim.schedulers.loading import EXTRA_KEYS, parameter_types, scheduler_factory
 from tests.laws.subjects import NAMES, mapping_of
 
 every_scheduler = pytest.mark.parametrize("name", NAMES)
@@ -100,7 +101,7 @@ def another_word(name: str, path: tuple[str, ...]) -> Any:
     owner = mapping_of(name)
     for key in path[:-1]:
         owner = owner[key]
-    hint = typing.get_type_hints(target_of(owner).__init__)[path[-1]]
+    hint = parameter_types(target_of(owner))[path[-1]]
     return next((each for each in typing.get_args(hint) if each != owner[path[-1]]), None)
 
 
@@ -157,6 +158,30 @@ def test_an_unknown_key_is_named_with_the_nearest(name: str) -> None:
         message = refused(changed(name, (*above, misspelt), 3))
         assert f"unknown key {misspelt!r}" in message
         assert not known or f"did you mean {known[0]!r}" in message
+
+
+DERIVED = """\
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specsim.schedulers.adaserve import AdaServe
+
+
+@dataclass(frozen=True, slots=True)
+class Mine(AdaServe):
+    pace: float
+"""
+
+
+def test_a_dataclass_of_your_own_may_derive_from_a_scheduler(tmp_path: Path) -> None:
+    """Its inherited fields are checked too, though the types they name are not imported where it stands."""
+    file = tmp_path / "derived_from_adaserve.py"
+    file.write_text(DERIVED)
+    mapping = mapping_of("adaserve") | {"_target_": "derived_from_adaserve.Mine", "pace": 1.0}
+    assert scheduler_factory(mapping, "mine", [str(file)])().widest == 3
+    with pytest.raises(SpecsimError, match="mine: prefill: 'sometimes' is unknown"):
+        scheduler_factory(mapping | {"prefill": "sometimes"}, "mine", [str(file)])
 
 
 OUTSIDE = ["os.system", "subprocess.run", "specsim.api.simulate", "specsim.schedulersx.evil.Evil", "builtins.eval"]

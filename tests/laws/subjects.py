@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import typing
 from collections.abc import Callable
 from copy import deepcopy
@@ -17,7 +16,7 @@ from specsim.config import compose
 from specsim.errors import SpecsimError
 from specsim.paths import shipped
 from specsim.protocols import Scheduler
-from specsim.schedulers.loading import scheduler_factory
+from specsim.schedulers.loading import parameter_types, scheduler_factory
 from tests.made import WIDTH
 
 
@@ -82,5 +81,8 @@ def _varied(draw: st.DrawFn, mapping: dict[str, Any]) -> dict[str, Any]:
 def _literals(target_name: str) -> dict[str, tuple[Any, ...]]:
     module, _, attribute = target_name.rpartition(".")
     target = getattr(importlib.import_module(module), attribute)
-    hints = typing.get_type_hints(target.__init__ if inspect.isclass(target) else target)
-    return {key: typing.get_args(hint) for key, hint in hints.items() if typing.get_origin(hint) is typing.Literal}
+    return {
+        key: typing.get_args(hint)
+        for key, hint in parameter_types(target).items()
+        if typing.get_origin(hint) is typing.Literal
+    }

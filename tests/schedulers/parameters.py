@@ -110,7 +110,7 @@ OWNERS: dict[str, dict[str, Change]] = {
     "AdaServe": TREES | CHUNKS,
     "SloTrees": TREES,
     "EqualTrees": {"verify_tokens": Change(12, FOUR)},
-    "Clairvoyant": {"sees": Change("probabilities", FOUR)},
+    "ForeseenTrees": TREES | {"sees": Change("probabilities", FOUR)},
     "LoadAdaptive": {
         "depth_min": Change(2, {"shape.verify_tokens": 8}),
         "depth_max": Change(5, FOUR),
@@ -182,7 +182,7 @@ OF_ONE_YAML: dict[tuple[str, str], Change] = {
     ("smartspec_per_request", "acceptance"): Change("global", FOUR, "cheap"),
     ("specserve_minus", "speculation.verifier"): Change(True, {}, "cheap"),
     ("adaserve_slo_only", "fill"): Change(True, SCARCE),
-    ("adaserve_true_probability", "sees"): Change("tokens", FOUR),
+    ("adaserve_true_probability", "speculation.sees"): Change("tokens", FOUR),
     ("adaserve_artifact", "order._target_"): Change(f"{SELECTION}.neediest_first", SCARCE | {"slo_below": None}),
     ("adaserve_artifact", "cap._target_"): Change(f"{SELECTION}.nothing", BRANCH),
     ("adaserve_artifact", "slo_below"): Change(None, SCARCE),

@@ -33,7 +33,7 @@ SPECULATION = {
     "fixed": part("vllm_spec.FixedChains", draft_tokens=3),
     "smartspec": part("smartspec.GoodputChains", longest=4, acceptance="global", window=8, first_acceptance=0.7),
     "specserve": part("specserve.SpecServe", max_length=4, verifier=True, history_steps=8, first_confidence=0.7),
-    "adaserve": mapping_of("adaserve_clairvoyant")["trees"],
+    "adaserve": mapping_of("laps_adaserve")["speculation"],
     "threshold": part("threshold.Threshold", threshold=0.4, max_length=4),
     "survival": part("adaptive_verification.AdaptiveVerification", draft_tokens=4),
 }
