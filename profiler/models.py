@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 DTYPES = ("float32", "float64", "bfloat16", "float16")
+_AFTERWARDS = {"pyarrow": "pyarrow", "scipy": "scipy", "matplotlib": "matplotlib", "yaml": "pyyaml", "tqdm": "tqdm"}
 _NO_NETWORK = ("connect", "resolve", "timed out", "offline", "proxy", "name resolution", "unreachable")
 
 
@@ -40,6 +41,19 @@ def require_extra() -> None:
         except Exception as error:  # A half-made installation fails in any way; a user is owed one line.
             said = f"{name}, which is here but cannot be imported ({first_line(error)})"
             raise SpecsimError(f'specsim profile needs {said}: pip install "specsim[profiler]"') from None
+
+
+def require_for_a_sweep() -> None:
+    """Refuse to measure for minutes what could not be written, fitted or drawn afterwards: a checkout installs nothing.
+
+    Raises
+    ------
+    SpecsimError
+        One line naming what is missing.
+    """
+    missing = [name for module, name in _AFTERWARDS.items() if find_spec(module) is None]
+    if missing:
+        raise SpecsimError(f"specsim profile needs {', '.join(missing)}: pip install {' '.join(missing)}")
 
 
 def load_model(name: str, *, device: str = "cpu", dtype: str = "float32") -> PreTrainedModel:

@@ -52,18 +52,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure what is left to measure and write the profile; 3 where time ran out before."""
-    from profiler.models import require_extra
+    from profiler.models import require_extra, require_for_a_sweep
 
     started = time.monotonic()
     require_extra()
+    require_for_a_sweep()
     places = Places.of(arguments.out, arguments.samples, arguments.figures)
     for path in (places.profile, places.samples):
         check_writable(path)
     plan = _plan(arguments)
     with only_one(places.samples):
-        whole = _measured(plan, places, started, arguments.minutes)
-    if not whole:
-        print(f"time is up; {places.samples} keeps what was measured, the same command goes on")
+        left = _left_over(plan, places, started, arguments.minutes)
+    if left:
+        print(f"time is up, {left} points are left; {places.samples} keeps what was measured, the same command goes on")
         return TIME_IS_UP
     print(write_profile(places, [places.samples]))
     return 0
@@ -152,10 +153,11 @@ def _assumptions(subjects: dict[str, Subject], arguments: argparse.Namespace, de
     return lines
 
 
-def _measured(plan: _Plan, places: Places, started: float, minutes: float | None) -> bool:
+def _left_over(plan: _Plan, places: Places, started: float, minutes: float | None) -> int:
+    """Measure what is left to measure; return how many points there was no time for."""
     from profiler.latency.hardware import ceilings
     from profiler.latency.samples import SampleFile
-    from profiler.latency.sweep import Sweep
+    from profiler.latency.sweep import ROLES, Sweep, left_to_do
     from profiler.latency.timers import timer_for
     from profiler.memory import memory_for
 
@@ -171,4 +173,6 @@ def _measured(plan: _Plan, places: Places, started: float, minutes: float | None
             "knee_tokens": found.knee_tokens(setting.dtype.itemsize),
         }
     deadline = float("inf") if minutes is None else started + 60 * minutes
-    return Sweep(plan.subjects, setting, timer, file, deadline).run()
+    if Sweep(plan.subjects, setting, timer, file, deadline).run():
+        return 0
+    return sum(len(left_to_do(role, setting.grid, timer, file)) for role in ROLES)

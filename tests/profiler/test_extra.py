@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from profiler import models
+from specsim.cli import main
+
 COMMANDS = {
     "latency": ["--random-weights", "tiny-llama", "tiny-llama", "--out", "x.yaml"],
     "acceptance": ["--target", ".", "--prompts", "p.jsonl", "--drafter", "lookup", "--out", "x.parquet"],
@@ -34,3 +37,16 @@ def test_torch_that_cannot_be_imported(tmp_path: Path, name: str) -> None:
     assert done.returncode == 2, done.stderr
     assert "needs torch, which is here but cannot be imported (libtorch.so: no such file): pip install" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.torch
+def test_what_is_needed_once_all_is_measured_is_asked_for_before(tmp_path, capsys, monkeypatch):
+    """A checkout brings no packages: one that writes, fits or draws must not be missed after minutes on a GPU."""
+    pytest.importorskip("torch")
+    here = models.find_spec
+    gone = ("pyarrow", "yaml")
+    monkeypatch.setattr(models, "find_spec", lambda name: None if name in gone else here(name))
+    words = ["--random-weights", "tiny-llama", "tiny-llama", "--device", "cpu", "--out", str(tmp_path / "m.yaml")]
+    assert main(["profile", "latency", *words]) == 2
+    assert capsys.readouterr().err == "specsim: specsim profile needs pyarrow, pyyaml: pip install pyarrow pyyaml\n"
+    assert list(tmp_path.iterdir()) == []

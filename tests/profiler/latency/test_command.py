@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import builtins
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,6 +12,7 @@ import yaml
 
 pytest.importorskip("torch")
 
+from profiler.latency.grids import CPU_QUICK, read_grid
 from profiler.latency.samples import SampleFile, read_samples
 from specsim.cli import main
 from specsim.latency.forms import Linear
@@ -106,7 +108,9 @@ def test_time_is_up_and_the_same_command_goes_on(tmp_path, capsys):
     (tmp_path / "grid.yaml").write_text(GRID)
     words = [*PAIR, "--grid", tmp_path / "grid.yaml", "--out", tmp_path / "m.yaml"]
     assert profile_latency(*words, "--minutes", "0") == 3
-    assert "time is up" in capsys.readouterr().out
+    left = int(re.search(r"time is up, (\d+) points are left", capsys.readouterr().out)[1])
+    grid = read_grid(tmp_path / "grid.yaml", CPU_QUICK)
+    assert left + 1 == len(grid.points("target")) + len(grid.points("draft"))
     assert len(read_samples(tmp_path / "m.samples.parquet")[1]) == 1
     assert not (tmp_path / "m.yaml").exists()
 
