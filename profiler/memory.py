@@ -11,6 +11,7 @@ import torch
 
 from specsim.errors import SpecsimError
 
+_BROKEN = ("cuda error", "triton error [cuda]")
 _SAID = ("can't allocate memory", "out of memory", "alloc_failed")
 
 
@@ -38,6 +39,13 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in _SAID)
+
+
+def breaks_the_device(error: BaseException) -> bool:
+    """Return whether an error is CUDA's own and no want of memory: after most, nothing runs before a new start."""
+    if not isinstance(error, RuntimeError) or is_out_of_memory(error):
+        return False
+    return any(str(error).lower().startswith(words) for words in _BROKEN)
 
 
 @contextmanager

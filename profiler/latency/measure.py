@@ -14,16 +14,18 @@ from profiler.latency.hardware import Clocks
 from profiler.latency.points import Point
 from profiler.latency.samples import Sample
 from profiler.latency.timers import Effort, Timer, Timing
-from profiler.memory import give_back, is_out_of_memory
+from profiler.memory import breaks_the_device, give_back, is_out_of_memory
 from profiler.packing import Ints, Work
 from profiler.pages import NoRoom, Tables, deal
 from profiler.shapes import ModelShape
+from specsim.errors import first_line
 
 NAN = float("nan")
 LARGEST_CAPTURED = 512
 LAUNCHED_TOKENS = 64
 PROPOSALS = 8
 FEWEST_ROTATED = 2
+LONGEST_REASON = 100
 
 
 def captured_size(tokens: int) -> int:
@@ -55,7 +57,11 @@ class Bench:
     gpus: int = 1
 
     def samples(self, point: Point, modes: tuple[str, ...]) -> Iterator[Sample]:
-        """Measure a point; one without memory, or whose kernel does not compile, yields samples that say so."""
+        """Measure a point; one without memory, or whose kernel does not compile, yields samples that say so.
+
+        A point that breaks the device is yielded likewise, so that the next run does not break at it again, and then
+        its error is raised: nothing runs on that device before a new start.
+        """
         work = point.work()
         size = captured_size(work.batched_tokens) if self.timer.captured else work.batched_tokens
         try:
@@ -65,6 +71,9 @@ class Bench:
             sample_s = self._sampling_s(ready[0])
         except (RuntimeError, MemoryError, NoRoom) as error:
             reason = _reason(error)
+            if breaks_the_device(error):
+                yield from (self._sample(point, work, size, mode, reason) for mode in modes)
+                raise
         else:
             reason = ""
         if reason:  # Here the error no longer holds on to the memory of its pass.
@@ -76,6 +85,9 @@ class Bench:
                 found = self._sample(point, work, size, mode, "ok", self._timing(mode, ready), prepare_s, sample_s)
             except (RuntimeError, MemoryError) as error:
                 found = self._sample(point, work, size, mode, _reason(error))
+                if breaks_the_device(error):
+                    yield found
+                    raise
             if found.status != "ok":
                 give_back(self.forward.device)
             yield found
@@ -165,5 +177,8 @@ def _reason(error: Exception) -> str:
     if is_out_of_memory(error):
         return "out of memory"
     if any(kind.__name__ == "TorchDynamoException" for kind in type(error).__mro__):
-        return "its kernel does not compile"
+        said = first_line(error)[:LONGEST_REASON]
+        return f"its kernel does not compile{': ' if said else ''}{said}"
+    if breaks_the_device(error):
+        return first_line(error)[:LONGEST_REASON]
     raise error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -224,10 +225,11 @@ class Sweep:
 
 
 def release(device: torch.device) -> None:
-    """Give a model's memory back before the next is built."""
+    """Give a model's memory back before the next is built; a device that has failed has none to give."""
     if device.type == "cuda":
         torch._dynamo.reset()
-    give_back(device)
+    with suppress(RuntimeError):
+        give_back(device)
 
 
 def _shown(work: list[Left], label: str) -> Iterator[Left]:

@@ -15,7 +15,7 @@ from profiler.latency.points import Point  # noqa: E402
 from profiler.latency.samples import SampleFile, read_samples  # noqa: E402
 from profiler.latency.sweep import Setting, Subject, Sweep, pool_pages, sizes, weights_bytes  # noqa: E402
 from profiler.latency.timers import Effort, HostTimer, Timing  # noqa: E402
-from profiler.memory import free_bytes, is_out_of_memory  # noqa: E402
+from profiler.memory import breaks_the_device, free_bytes, is_out_of_memory  # noqa: E402
 from profiler.random_weights import random_model, shape_of  # noqa: E402
 from profiler.shapes import LLAMA_70B, SMOLLM2_135M, TINY_LLAMA  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
@@ -149,6 +149,9 @@ def test_only_memory_that_ran_out_is_called_so():
     assert is_out_of_memory(RuntimeError("CUDA error: out of memory"))
     assert is_out_of_memory(MemoryError())
     assert not is_out_of_memory(RuntimeError("CUDA error: an illegal memory access was encountered"))
+    assert breaks_the_device(RuntimeError("Triton Error [CUDA]: invalid argument"))
+    assert not breaks_the_device(RuntimeError("CUDA error: out of memory"))
+    assert not breaks_the_device(ValueError("CUDA error: none"))
 
 
 def test_what_earlier_work_left_in_torchs_cache_counts_as_free(monkeypatch):
@@ -206,7 +209,37 @@ def test_a_point_whose_kernel_does_not_compile_is_skipped(tmp_path):
 
     assert sweep(tmp_path / "s.parquet", CountingTimer(fail_at=(3,), failure=CompilerError)).run()
     statuses = [each.status for each in read_samples(tmp_path / "s.parquet")[1]]
-    assert [each for each in statuses if each != "ok"] == ["its kernel does not compile"]
+    assert [each for each in statuses if each != "ok"] == ["its kernel does not compile: CompilerError"]
+
+
+def test_a_point_that_breaks_the_device_is_kept_so_that_the_next_run_passes_it(tmp_path, monkeypatch):
+    def nothing_runs(device):
+        raise RuntimeError("CUDA error: unspecified launch failure")
+
+    lost = RuntimeError("CUDA error: an illegal memory access was encountered\nCompile with TORCH_USE_CUDA_DSA")
+    with monkeypatch.context() as patch:
+        patch.setattr("profiler.latency.sweep.give_back", nothing_runs)
+        with pytest.raises(SpecsimError, match=r"^target .*: CUDA error: an illegal memory access was encountered"):
+            sweep(tmp_path / "s.parquet", CountingTimer(fail_at=(2,), failure=lost)).run()
+    kept = read_samples(tmp_path / "s.parquet")[1]
+    assert [each.status[:32] for each in kept] == ["ok", "ok", "CUDA error: an illegal memory ac"]
+    assert sweep(tmp_path / "s.parquet", CountingTimer()).run()
+    names = [each.name for each in read_samples(tmp_path / "s.parquet")[1]]
+    assert names.count(kept[2].name) == 1
+    assert len(names) == len(CPU_QUICK.points("target")) + len(CPU_QUICK.points("draft"))
+
+
+def test_inputs_that_break_the_device_are_kept_likewise(tmp_path, monkeypatch):
+    def broken(*_):
+        raise RuntimeError("CUDA error: device-side assert triggered")
+
+    monkeypatch.setattr("profiler.latency.measure.Bench._rotation", broken)
+    with pytest.raises(SpecsimError, match="CUDA error: device-side assert triggered"):
+        sweep(tmp_path / "s.parquet", CountingTimer(captures=True)).run()
+    kept = read_samples(tmp_path / "s.parquet")[1]
+    assert [(each.mode, each.status) for each in kept] == [
+        (mode, "CUDA error: device-side assert triggered") for mode in ("graph", "eager")
+    ]
 
 
 def test_a_point_without_room_in_the_cache_is_skipped(tmp_path, monkeypatch):
