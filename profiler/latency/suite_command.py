@@ -15,6 +15,8 @@ from specsim.paths import shipped
 from specsim.reading import Node, read_yaml
 
 FAILED = 2
+TO_BEGIN = 0.5
+"""Minutes under which no further pair is begun: drawing its weights and checking its kernel take about as long."""
 OPTIONS = ("target", "draft", "random_weights", "tp", "link", "device", "dtype", "attention", "grid")
 
 
@@ -38,6 +40,9 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"{name}: done")
             continue
         used = (time.monotonic() - started) / 60
+        if arguments.minutes is not None and 0 in codes and arguments.minutes - used < TO_BEGIN:
+            print(f"time is up before {name}; the same command goes on")
+            return command.TIME_IS_UP
         more = ["--quick"] if arguments.quick else []
         if arguments.minutes is not None:
             more += ["--minutes", str(max(arguments.minutes - used, 0.0))]

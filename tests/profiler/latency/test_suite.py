@@ -50,6 +50,22 @@ def test_a_pair_that_breaks_is_named_and_passed_over(tmp_path, capsys, monkeypat
     assert capsys.readouterr().err == "specsim: bad: RuntimeError: CUDA error: an illegal memory access\n"
 
 
+@pytest.mark.parametrize(("first", "begun"), [(0, ["one"]), (2, ["one", "two"])])
+def test_no_pair_is_begun_in_the_last_half_minute_once_another_is_done(tmp_path, capsys, monkeypatch, first, begun):
+    done, now = [], [0.0]
+
+    def run(arguments):
+        done.append(arguments.out.stem)
+        now[0] += 520
+        return first if done == ["one"] else 0
+
+    monkeypatch.setattr(command, "run", run)
+    monkeypatch.setattr("profiler.latency.suite_command.time.monotonic", lambda: now[0])
+    code = main([*suite(tmp_path, {"name": "one"}, {"name": "two"}), "--minutes", "9"])
+    assert (code, done) == (command.TIME_IS_UP if begun == ["one"] else 2, begun)
+    assert ("time is up before two" in capsys.readouterr().out) == (begun == ["one"])
+
+
 def test_two_pairs_of_one_name(tmp_path, capsys):
     assert main(suite(tmp_path, {"name": "a"}, {"name": "a", "tp": 2})) == 2
     assert "pairs[1].name: 'a' a second time; expected a name for each profile" in capsys.readouterr().err
