@@ -98,21 +98,25 @@ def checked_error(kernel: str, heads: int, kv_heads: int, head_dim: int, **place
 def working_kernel(kernel: str, **place: Any) -> str:
     """Return the kernel to use: the one asked for, or with ``auto`` the best one that gives right results here.
 
-    A better one that is passed over is named on standard error.
+    A better one that is passed over is named on standard error. On CUDA `auto` takes fused kernels alone: SDPA gathers
+    every key in every layer first, so that a sweep with it would be of another kind, and is to be asked for.
 
     Raises
     ------
     SpecsimError
         When the kernel asked for does not work, or none does.
     """
+    device = place["device"]
     if kernel != "auto":
         checked_error(kernel, 8, 2, 64, **place)
         return kernel
-    for name in KERNELS[KERNELS.index(best_kernel(place["device"])) :]:
+    for name in KERNELS[KERNELS.index(best_kernel(device)) :]:
+        if name == "sdpa" and device.type == "cuda":
+            break
         try:
             checked_error(name, 8, 2, 64, **place)
         except SpecsimError as problem:
             sys.stderr.write(f"note: {problem}\n")
         else:
             return name
-    raise SpecsimError(f"no attention kernel works on {place['device']}; expected PyTorch's own at least")
+    raise SpecsimError(f"no fused attention works on {device}; expected one that does, or --attention sdpa asked for")

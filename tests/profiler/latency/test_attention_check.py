@@ -107,3 +107,19 @@ def test_a_kernel_that_cannot_be_captured_is_passed_over(monkeypatch, capsys):
     fake = SimpleNamespace(synchronize=lambda: None)
     assert working_kernel("auto", device=CPU, dtype=torch.float32, cuda=fake) == "sdpa"
     assert f"attention 'flex' does not run on cpu: {refusal}" in capsys.readouterr().err
+
+
+def test_no_gpu_is_swept_with_gathered_keys_unless_that_is_asked_for(monkeypatch, capsys):
+    """Every kernel fails here but SDPA: a lease spent on it would be measured for nothing."""
+
+    def check(kernel, *_, **__):
+        if kernel != "sdpa":
+            raise SpecsimError(f"attention {kernel!r} does not run")
+        return 0.0
+
+    monkeypatch.setattr("profiler.attention_check.checked_error", check)
+    place = {"device": torch.device("cuda"), "dtype": torch.bfloat16}
+    with pytest.raises(SpecsimError, match=r"^no fused attention works on cuda; expected .*--attention sdpa asked for"):
+        working_kernel("auto", **place)
+    assert "note: attention 'flex' does not run" in capsys.readouterr().err
+    assert working_kernel("sdpa", **place) == "sdpa"
