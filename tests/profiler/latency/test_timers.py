@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from types import SimpleNamespace
@@ -66,7 +67,7 @@ class FakeCuda:
     def __init__(self):
         self.host, self.device = Watch(), 0.0
         self.log = []
-        self.graphs = 0
+        self.streams = []
         self.capturing = False
 
     def kernel(self, seconds, launch):
@@ -102,13 +103,14 @@ class FakeCuda:
         self.log.append("emptied")
 
     def Stream(self):  # noqa: N802
+        self.streams.append(SimpleNamespace(wait_stream=lambda _: None))
+        return self.streams[-1]
+
+    def current_stream(self):
         return SimpleNamespace(wait_stream=lambda _: None)
 
-    current_stream = Stream
-
-    def stream(self, _):
-        import contextlib
-
+    def stream(self, stream):
+        self.log.append(stream)
         return contextlib.nullcontext()
 
     def CUDAGraph(self):  # noqa: N802
@@ -119,8 +121,8 @@ class FakeCuda:
 
         return SimpleNamespace(replay=replay, reset=lambda: self.log.append("reset"))
 
-    def graph(self, _):
-        import contextlib
+    def graph(self, _, stream):
+        self.log.append(stream)
 
         @contextlib.contextmanager
         def capture():
@@ -147,6 +149,15 @@ def test_replays_stand_in_line_so_that_only_the_device_counts():
     assert timing.runs == 10
     assert cuda.log[-2:] == ["reset", "emptied"]
     assert cuda.log.count("run") == 4
+
+
+def test_every_capture_warms_up_and_records_on_one_stream():
+    """Each further stream would cost the device a workspace of its own, and one met first while recording a graph's."""
+    cuda = FakeCuda()
+    for _ in range(3):
+        CudaTimer(cuda, cuda.host).captured(cuda.kernel(2.0, 0.5), lambda _: None, Effort(5, 1e9))
+    [stream] = cuda.streams
+    assert [each for each in cuda.log if not isinstance(each, str)] == [stream] * 6
 
 
 def test_inputs_whose_rotation_waits_for_the_device_do_not_put_the_launch_into_the_replay():
