@@ -42,10 +42,14 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def breaks_the_device(error: BaseException) -> bool:
-    """Return whether an error is CUDA's own and no want of memory: after most, nothing runs before a new start."""
-    if not isinstance(error, RuntimeError) or is_out_of_memory(error):
+    """Return whether an error is CUDA's own and no want of memory: after most, nothing runs before a new start.
+
+    What may not be captured is another matter: the device is sound, and every point would meet it.
+    """
+    said = str(error).lower()
+    if not isinstance(error, RuntimeError) or is_out_of_memory(error) or "captur" in said:
         return False
-    return any(str(error).lower().startswith(words) for words in _BROKEN)
+    return said.startswith(_BROKEN)
 
 
 @contextmanager

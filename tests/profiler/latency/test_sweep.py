@@ -152,6 +152,7 @@ def test_only_memory_that_ran_out_is_called_so():
     assert breaks_the_device(RuntimeError("Triton Error [CUDA]: invalid argument"))
     assert not breaks_the_device(RuntimeError("CUDA error: out of memory"))
     assert not breaks_the_device(ValueError("CUDA error: none"))
+    assert not breaks_the_device(RuntimeError("CUDA error: operation not permitted when stream is capturing"))
 
 
 def test_what_earlier_work_left_in_torchs_cache_counts_as_free(monkeypatch):
