@@ -82,9 +82,7 @@ def test_the_profile_predicts_the_passes_it_was_made_of(swept, tmp_path):
 
 
 def seconds_of(form, sample):
-    return form.seconds(
-        sample.context_tokens, sample.batched_tokens, sample.attention_pairs, sample.logit_tokens
-    )
+    return form.seconds(sample.context_tokens, sample.batched_tokens, sample.attention_pairs, sample.logit_tokens)
 
 
 @pytest.mark.slow
