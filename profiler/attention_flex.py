@@ -28,6 +28,9 @@ LEAST_TILE = 16
 # Warps of the kernel for short queries by its tile. Its own choice is two for every tile: from 64 on the compiler then
 # keeps accumulators in memory (stack frames of 1 to 11 KB for compute capability 9.0, none with these).
 WARPS = {16: 2, 32: 4, 64: 4, 128: 8}
+# Key blocks under way at once from compute capability 9.0 on, for tiles that leave registers for it; PyTorch 2.11 and
+# 2.13 mean to choose the same and fall through to one.
+STAGES = {16: 3, 32: 3}
 MANY_SHAPES = 1024
 
 
@@ -70,9 +73,16 @@ class FlexPlan:
     """The groups of a pass with their block masks, and where in the joint output each packed query lies."""
 
     def __init__(
-        self, groups: list[Group], inverse: torch.Tensor, page_tokens: int, kernel: Callable[..., Any]
+        self,
+        groups: list[Group],
+        inverse: torch.Tensor,
+        page_tokens: int,
+        kernel: Callable[..., Any],
+        *,
+        pipelined: bool,
     ) -> None:
         self._groups = groups
+        self._pipelined = pipelined
         self._inverse = inverse
         self._kernel = kernel
         self._masks = [block_mask(group, page_tokens) for group in groups]
@@ -85,7 +95,7 @@ class FlexPlan:
         outputs = []
         for group, mask in zip(self._groups, self._masks, strict=True):
             rows, queries = group.point.shape
-            share, options = tiling(queries, heads // kv_heads)
+            share, options = tiling(queries, heads // kv_heads, pipelined=self._pipelined)
             asked = query.index_select(0, group.queries).view(rows, queries, kv_heads, -1, width)
             if share > asked.shape[3]:
                 asked = pad(asked, (0, 0, 0, share - asked.shape[3]))
@@ -104,7 +114,7 @@ class FlexPlan:
             mine.load(its)
 
 
-def tiling(queries: int, share: int) -> tuple[int, dict[str, Any]]:
+def tiling(queries: int, share: int, *, pipelined: bool = False) -> tuple[int, dict[str, Any]]:
     """Return the query heads to give each key head, and the kernel's options, for q padded queries of `share` heads.
 
     The kernel for short queries takes the heads that share a key head together, a power of two of them, in one tile
@@ -114,7 +124,8 @@ def tiling(queries: int, share: int) -> tuple[int, dict[str, Any]]:
         return share, {}
     whole = _power_of_two(share)
     tile = min(max(whole * queries, LEAST_TILE), QUERY_BLOCK)
-    return whole, {"BLOCK_M": tile, "num_warps": WARPS[tile]}
+    stages = {"num_stages": STAGES[tile]} if pipelined and tile in STAGES else {}
+    return whole, {"BLOCK_M": tile, "num_warps": WARPS[tile], **stages}
 
 
 def block_mask(group: Group, page_tokens: int) -> Any:
@@ -182,6 +193,7 @@ class Flex:
         self.page_tokens = shape.page_tokens
         self._pages = shape.pages
         self._device = device
+        self._pipelined = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
         self._kernel: Callable[..., Any] = _compiled() if compiled else _plain
 
     def plan(self, work: Work, packed: Packed, tables: Tables, size: int) -> FlexPlan:
@@ -197,7 +209,8 @@ class Flex:
         flat = np.concatenate(order)
         inverse = np.zeros(size, np.int64)
         inverse[flat[flat >= 0]] = np.flatnonzero(flat >= 0)
-        return FlexPlan(groups, torch.from_numpy(inverse).to(self._device), self.page_tokens, self._kernel)
+        placed = torch.from_numpy(inverse).to(self._device)
+        return FlexPlan(groups, placed, self.page_tokens, self._kernel, pipelined=self._pipelined)
 
     def _as_wide_as_the_pool(self, blocks: torch.Tensor) -> torch.Tensor:
         """Return a table of the width that the kernel expects, widened on the device; no kernel reads the rest."""

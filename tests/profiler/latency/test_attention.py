@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from profiler.attention import page_tokens, planner  # noqa: E402
-from profiler.attention_flex import QUERY_BLOCK, Flex, group_arrays  # noqa: E402
+from profiler.attention_flex import QUERY_BLOCK, Flex, group_arrays, tiling  # noqa: E402
 from profiler.attention_sdpa import Sdpa, grouped  # noqa: E402
 from profiler.packing import Work, pack  # noqa: E402
 from profiler.pages import CacheShape, deal  # noqa: E402
@@ -130,6 +130,14 @@ def test_flex_asks_for_kernels_that_exist(share, queries):
     assert options["BLOCK_M"] % together == 0
     assert options["BLOCK_M"] >= min(together * padded, QUERY_BLOCK)
     assert options["BLOCK_M"] <= 16 * options["num_warps"]
+
+
+@pytest.mark.parametrize(("capability", "stages"), [((8, 0), {}), ((9, 0), {"num_stages": 3})])
+def test_small_tiles_load_ahead_where_the_device_is_made_for_it(monkeypatch, capability, stages):
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: capability)
+    pipelined = Flex(CacheShape(1, 2, 8, 4, 128), compiled=False, device=torch.device("cuda"))._pipelined
+    assert tiling(1, 4, pipelined=pipelined) == (4, {"BLOCK_M": 16, "num_warps": 2, **stages})
+    assert tiling(16, 7, pipelined=pipelined) == (8, {"BLOCK_M": 128, "num_warps": 8})
 
 
 def test_tables_of_few_keys_are_of_one_width_so_that_fewer_kernels_are_compiled():
