@@ -71,8 +71,8 @@ class Grid:
         yield from (Point("prefill", 1, behind, chunk) for chunk in self.chunks for behind in self.behind)
 
 
-# On a GPU every combination of rows and padded queries is a kernel to compile, so rows are few; 3 and 20 rows and trees
-# of 7 fall between captured sizes.
+# On a GPU every combination of rows and padded queries is a kernel to compile, so rows are few, and a step's leaves and
+# catch-up tokens pad to the same; 3 and 20 rows and trees of 7 fall between captured sizes.
 FULL = Grid(
     requests=(1, 3, 8, 20, 48, 64, 128, 256),
     contexts=(128, 1024, 4096),
@@ -94,7 +94,7 @@ QUICK = Grid(
     chunks=(64, 256, 2048),
     behind=(0,),
     beside=(32,),
-    leaves=(2,),
+    leaves=(3,),
     catchup=(3,),
     max_batched_tokens=2048,
     max_context_tokens=2**17,

@@ -14,8 +14,9 @@ torch = pytest.importorskip("torch")
 from profiler.attention import page_tokens, planner  # noqa: E402
 from profiler.attention_flex import QUERY_BLOCK, Flex, group_arrays, tiling  # noqa: E402
 from profiler.attention_sdpa import Sdpa, grouped  # noqa: E402
+from profiler.latency.grids import FULL, QUICK  # noqa: E402
 from profiler.packing import Work, pack  # noqa: E402
-from profiler.pages import CacheShape, deal  # noqa: E402
+from profiler.pages import CacheShape, Tables, deal  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 from tests.profiler.latency.works import seen_by_definition, works  # noqa: E402
 
@@ -146,6 +147,19 @@ def test_tables_of_few_keys_are_of_one_width_so_that_fewer_kernels_are_compiled(
         arrays, _ = group_arrays(np.array([0]), work, pack(work), tables)
         assert arrays["opens"].shape == arrays["closes"].shape == (1, 16)
         assert arrays["closes"][0, 3:].max() == 0
+
+
+@pytest.mark.parametrize(("grid", "role", "most"), [(FULL, "target", 39), (FULL, "draft", 23), (QUICK, "draft", 5)])
+def test_a_sweep_compiles_few_kernels(grid, role, most):
+    """Each takes seconds on a GPU's host: padded sizes are shared between kinds of pass."""
+    kernels = set()
+    for point in grid.points(role):
+        work = point.work()
+        packed, tables = pack(work), Tables(np.zeros((work.rows, 64), np.int64), 128)
+        for rows in grouped(work.new_tokens, work.key_tokens, limit=2**62):
+            arrays, _ = group_arrays(rows, work, packed, tables)
+            kernels.add((arrays["point"].shape, arrays["opens"].shape))
+    assert len(kernels) <= most
 
 
 @pytest.mark.parametrize("kernel", ["sdpa", "flex"])
