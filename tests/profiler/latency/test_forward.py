@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+
 from profiler.forward import Forward  # noqa: E402
 from profiler.packing import Work  # noqa: E402
 from profiler.pages import Tables, deal, pages_needed  # noqa: E402
@@ -99,6 +101,35 @@ def test_a_packed_pass_is_decoding_each_path_alone(name, kernel, work, seed):
     found = forward.run(forward.inputs(work, tables, tokens_of(work, text), size=work.batched_tokens + 3))
     expected = torch.stack([plain_logits(plain, path) for path in paths(work, text)])
     torch.testing.assert_close(found, expected, atol=1e-9, rtol=1e-9)
+
+
+class WhatMayBeCaptured(TorchDispatchMode):
+    """Refuses what ends a graph's capture: numbers asked of the device, results of unknown size, tensors of numbers."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        assert func.overloadpacket.__name__ not in (
+            "_local_scalar_dense",
+            "nonzero",
+            "masked_select",
+            "lift_fresh",
+            "_unique2",
+        )
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_pass_is_one_that_a_graph_can_capture(name):
+    model, _, shape = MODELS[name]
+    forward = Forward(model, shape, pages=32, kernel="sdpa")
+    work = Work.of([20, 3], [1, 5], [0, 0], [-1, 0])
+    rng = np.random.default_rng(0)
+    ready, other = (
+        forward.inputs(work, deal(work, forward.cache.shape, rng), np.arange(work.batched_tokens), size=16)
+        for _ in range(2)
+    )
+    with WhatMayBeCaptured():
+        assert forward.run(ready).shape == (4, shape.vocab)
+        ready.load(other)
 
 
 def test_a_padding_token_writes_to_nobodys_page():
