@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 DTYPES = ("float32", "float64", "bfloat16", "float16")
-_AFTERWARDS = {"pyarrow": "pyarrow", "scipy": "scipy", "matplotlib": "matplotlib", "yaml": "pyyaml", "tqdm": "tqdm"}
+_TO_KEEP = {"pyarrow": "pyarrow", "yaml": "pyyaml", "tqdm": "tqdm"}
+_TO_FIT = ("scipy", "matplotlib")
 _NO_NETWORK = ("connect", "resolve", "timed out", "offline", "proxy", "name resolution", "unreachable")
 
 
@@ -44,16 +45,21 @@ def require_extra() -> None:
 
 
 def require_for_a_sweep() -> None:
-    """Refuse to measure for minutes what could not be written, fitted or drawn afterwards: a checkout installs nothing.
+    """Refuse to measure for minutes what could not be kept: a checkout installs nothing.
 
     Raises
     ------
     SpecsimError
         One line naming what is missing.
     """
-    missing = [name for module, name in _AFTERWARDS.items() if find_spec(module) is None]
+    missing = [name for module, name in _TO_KEEP.items() if find_spec(module) is None]
     if missing:
         raise SpecsimError(f"specsim profile needs {', '.join(missing)}: pip install {' '.join(missing)}")
+
+
+def missing_for_a_fit() -> list[str]:
+    """Return what a fit and its figures need that is not here; samples can be fitted elsewhere."""
+    return [name for name in _TO_FIT if find_spec(name) is None]
 
 
 def load_model(name: str, *, device: str = "cpu", dtype: str = "float32") -> PreTrainedModel:

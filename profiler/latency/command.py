@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure what is left to measure and write the profile; 3 where time ran out before."""
-    from profiler.models import require_extra, require_for_a_sweep
+    from profiler.models import missing_for_a_fit, require_extra, require_for_a_sweep
 
     started = time.monotonic()
     require_extra()
@@ -66,6 +66,10 @@ def run(arguments: argparse.Namespace) -> int:
     if left:
         print(f"time is up, {left} points are left; {places.samples} keeps what was measured, the same command goes on")
         return TIME_IS_UP
+    if missing := missing_for_a_fit():
+        elsewhere = f"specsim profile fit {places.samples} --out {places.profile}"
+        print(f"{places.samples} is whole; without {' and '.join(missing)} it is to be fitted elsewhere: {elsewhere}")
+        return 0
     print(write_profile(places, [places.samples]))
     return 0
 

@@ -114,6 +114,18 @@ def test_time_is_up_and_the_same_command_goes_on(tmp_path, capsys):
 
 
 @pytest.mark.slow
+def test_samples_are_kept_whole_where_nothing_fits_them(swept, tmp_path, monkeypatch, capsys):
+    """On a borrowed GPU the time is spent on measuring, whatever that machine lacks."""
+    monkeypatch.setattr("profiler.models.missing_for_a_fit", lambda: ["scipy", "matplotlib"])
+    samples = tmp_path / "m.samples.parquet"
+    samples.write_bytes((swept / "mine.samples.parquet").read_bytes())
+    assert profile_latency(*PAIR, "--grid", swept / "grid.yaml", "--out", tmp_path / "m.yaml") == 0
+    assert not (tmp_path / "m.yaml").exists()
+    told = capsys.readouterr().out
+    assert f"without scipy and matplotlib it is to be fitted elsewhere: specsim profile fit {samples} --out" in told
+
+
+@pytest.mark.slow
 def test_weights_from_a_folder(tmp_path):
     import torch
 
