@@ -13,9 +13,8 @@ from profiler.latency.hardware import Clocks  # noqa: E402
 from profiler.latency.measure import Bench, captured_size, modes_of  # noqa: E402
 from profiler.latency.points import Point  # noqa: E402
 from profiler.latency.samples import SampleFile, read_samples  # noqa: E402
-from profiler.latency.sweep import Setting, Subject, Sweep, pool_pages, sizes, weights_bytes  # noqa: E402
+from profiler.latency.sweep import Setting, Subject, Sweep, sizes, weights_bytes  # noqa: E402
 from profiler.latency.timers import Effort, HostTimer, Timing  # noqa: E402
-from profiler.memory import breaks_the_device, free_bytes, is_out_of_memory  # noqa: E402
 from profiler.random_weights import random_model, shape_of  # noqa: E402
 from profiler.shapes import LLAMA_70B, SMOLLM2_135M, TINY_LLAMA  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
@@ -145,23 +144,6 @@ def test_memory_that_runs_out_before_the_first_point_is_one_line(tmp_path, monke
     assert list(tmp_path.iterdir()) == []
 
 
-def test_only_memory_that_ran_out_is_called_so():
-    assert is_out_of_memory(RuntimeError("CUDA error: out of memory"))
-    assert is_out_of_memory(MemoryError())
-    assert not is_out_of_memory(RuntimeError("CUDA error: an illegal memory access was encountered"))
-    assert breaks_the_device(RuntimeError("Triton Error [CUDA]: invalid argument"))
-    assert not breaks_the_device(RuntimeError("CUDA error: out of memory"))
-    assert not breaks_the_device(ValueError("CUDA error: none"))
-    assert not breaks_the_device(RuntimeError("CUDA error: operation not permitted when stream is capturing"))
-
-
-def test_what_earlier_work_left_in_torchs_cache_counts_as_free(monkeypatch):
-    free = [10]
-    monkeypatch.setattr("torch.cuda.empty_cache", lambda: free.append(30))
-    monkeypatch.setattr("torch.cuda.mem_get_info", lambda device: (free[-1], 100))
-    assert free_bytes(torch.device("cuda")) == 30
-
-
 def test_what_a_pass_refuses_is_no_want_of_room(tmp_path, monkeypatch):
     def refuse(*_):
         raise SpecsimError("attends with sliding_window=16")
@@ -283,17 +265,6 @@ def test_a_loaded_model_cannot_be_sharded(tmp_path):
     loaded = {"target": Subject("some/model", random=False), "draft": TINY["draft"]}
     with pytest.raises(SpecsimError, match="tp 2: some/model cannot be sharded; expected --random-weights"):
         Sweep(loaded, setting, CountingTimer(), SampleFile(tmp_path / "s.parquet", FACTS)).run()
-
-
-def test_too_little_memory_for_any_cache(monkeypatch):
-    monkeypatch.setattr("profiler.latency.sweep.free_bytes", lambda device: 10**6)
-    with pytest.raises(SpecsimError, match=r"Llama-3.1-70B: too little memory on cpu: its weights leave room for 0"):
-        pool_pages([Point("decode", 1, 128, 1)], LLAMA_70B, SETTING)
-
-
-def test_the_pool_is_no_larger_than_the_largest_point():
-    points = [Point("decode", 1, 128, 1), Point("decode", 4, 16, 1)]
-    assert pool_pages(points, TINY_LLAMA, SETTING) == 9 + 1
 
 
 def test_a_draft_that_is_the_targets_own_layers_adds_no_weights():
