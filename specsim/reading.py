@@ -90,13 +90,17 @@ class Node:
     def number(
         self, name: str, *, least: float = 0.0, above: float = -inf, most: float = inf, below: float = inf
     ) -> float:
-        """Return a finite number within bounds: `least` and `most` are allowed, `above` and `below` are not."""
+        """Return a finite number within bounds: `least` and `most` are allowed, `above` and `below` are not.
+
+        With ``least=-inf`` any finite number above `above` will do.
+        """
         value = self.values.get(name)
         if is_number(value) and least <= value <= most and above < value < below:
             return float(value)
         low = f"above {above:g}" if above >= least else f"of at least {least:g}"
-        high = [f" and {word} {bound:g}" for word, bound in (("at most", most), ("below", below)) if bound < inf]
-        self.fail(name, f"a finite number {low}{''.join(high)}")
+        bounds = [low] if max(least, above) > -inf else []
+        bounds += [f"{word} {bound:g}" for word, bound in (("at most", most), ("below", below)) if bound < inf]
+        self.fail(name, " ".join(("a finite number", " and ".join(bounds))).strip())
 
     def numbers(self, name: str, count: int) -> tuple[float, ...]:
         """Return at least `count` finite numbers not below zero."""

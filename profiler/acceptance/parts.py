@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from profiler.acceptance.rows import Rows
-from specsim.errors import SpecsimError
+from specsim.errors import SpecsimError, first_line
 
 Text = tuple[str, int]
 """Category and sequence number of a recorded text."""
@@ -45,8 +44,8 @@ class Parts:
             if told.is_file():
                 same_settings(json.loads(told.read_text("utf-8")), settings, str(self.folder))
             _replace(told, json.dumps(dict(settings), indent=1).encode())
-        except (OSError, ValueError) as error:
-            raise SpecsimError(f"{self.folder}: cannot be used: {error}") from None
+        except (OSError, ValueError, RecursionError) as error:
+            raise SpecsimError(f"{self.folder}: cannot be used: {first_line(error)}") from None
 
     def add(self, number: int, rows: Mapping[Text, Rows]) -> None:
         """Keep the rows of some texts under a number not used before.
@@ -75,7 +74,7 @@ class Parts:
         for path in self._files():
             try:
                 found |= dict(_texts(path))
-            except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+            except Exception:  # A damaged archive raises anything: zlib.error, BadZipFile, NotImplementedError, ...
                 continue
         return found
 
@@ -91,8 +90,10 @@ class Parts:
         return sorted(path for path in self.folder.glob("*.npz") if path.stem.isdigit())
 
 
-def same_settings(there: Mapping[str, Any], wanted: Mapping[str, Any], where: str) -> None:
+def same_settings(there: object, wanted: Mapping[str, Any], where: str) -> None:
     """Raise SpecsimError, one line naming `where` and the first key, unless both say the same."""
+    if not isinstance(there, Mapping):
+        raise SpecsimError(f"{where}: its settings are no mapping; give another --out or delete it")
     for key in wanted:
         if key not in there or there[key] != wanted[key]:
             raise SpecsimError(
@@ -102,7 +103,7 @@ def same_settings(there: Mapping[str, Any], wanted: Mapping[str, Any], where: st
 
 
 def _texts(path: Path) -> Iterator[tuple[Text, Rows]]:
-    with np.load(path) as file:
+    with path.open("rb") as raw, np.load(raw) as file:
         for index in range(sum(name.startswith("text") for name in file.files)):
             category, sequence = file[f"text{index}"]
             yield (str(category), int(sequence)), Rows(*(file[f"{index}.{name}"] for name in Rows._fields))

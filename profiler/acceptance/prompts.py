@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -103,7 +104,7 @@ def _records(path: Path) -> Iterator[tuple[str, str]]:
         where = f"{path}: line {number}"
         try:
             record = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise SpecsimError(f"{where}: is not JSON: {first_line(error)}") from None
         yield _read(record, where)
 
@@ -118,7 +119,20 @@ def _read(record: Any, where: str) -> tuple[str, str]:
         raise SpecsimError(f"{where}: a known benchmark's keys without their contents") from None
     if not isinstance(category, str) or not category or not isinstance(text, str) or not text.strip():
         raise SpecsimError(f"{where}: category and prompt: expected two texts that are not empty")
+    if not category.isprintable():
+        raise SpecsimError(f"{where}: category: {category!a} is not a name of printable characters")
+    if not _is_unicode(text):
+        raise SpecsimError(f"{where}: prompt: expected Unicode text, not half of a surrogate pair")
     return category, text
+
+
+def _is_unicode(text: str) -> bool:
+    """Return whether text could stand in a file; JSON's escapes also spell halves of characters."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _lines(path: Path) -> list[tuple[int, str]]:
@@ -128,7 +142,7 @@ def _lines(path: Path) -> list[tuple[int, str]]:
         text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8")
     except FileNotFoundError:
         raise SpecsimError(f"{path}: no such prompt file{beside(path)}") from None
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise SpecsimError(f"{path}: cannot be read: {first_line(error)}") from None
     # Not splitlines(): U+2028 and its kin may stand inside a JSON text.
     return [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]

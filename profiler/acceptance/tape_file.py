@@ -154,7 +154,7 @@ def read_tape(path: Path) -> Recorded:
 def _about(path: Path, raw: Mapping[bytes, bytes]) -> dict[str, Any]:
     try:
         about = json.loads(raw[METADATA_KEY])
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, RecursionError):
         raise SpecsimError(f"{path}: is no recording of `specsim profile acceptance`") from None
     if not isinstance(about, dict) or about.get("format") != RECORDING_FORMAT:
         raise SpecsimError(f"{path}: is not of format {RECORDING_FORMAT}, which this specsim reads")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,11 @@ LINEAR_KEYS = ("alpha_s", "gamma_s", "delta_s")
 ROOFLINE_KEYS = ("delta_s", "gamma_s", "compute_delta_s", "compute_s", "alpha_s", "beta_s")
 ROOFLINE_OPTIONS = ("single_s", "pair_s", "logit_s")
 TABLE_KEYS = ("batched_tokens", "seconds_at", "floor_s")
+COEFFICIENTS = {"linear": LINEAR_KEYS, "roofline": (*ROOFLINE_KEYS, *ROOFLINE_OPTIONS), "table": ()}
+CHECKED_MODELS = ("target", "draft")
+KNEES = ("fitted", "compute_over_bandwidth")
+CHECK_LEVELS = 3
+"""Mappings below each other at most, from ``checks`` down to its numbers."""
 MOST_BYTES = 10**15
 
 
@@ -50,6 +56,8 @@ def profile_from_mapping(mapping: Mapping[Any, Any], source: str) -> Profile:
     top.only(TOP_KEYS, TOP_OPTIONS)
     target, draft = top.child("target"), top.child("draft")
     wanted = _form_name(top, (_forms(target), _forms(draft)))
+    if top.given("checks"):
+        _check_checks(top.child("checks"), CHECK_LEVELS)
     profile = Profile(
         name=top.text("name"),
         version=top.whole("profile_version"),
@@ -92,6 +100,7 @@ def _model(node: Node, wanted: str) -> ModelLatency:
     held = node.child("forms")
     forms = {name: _FORMS[name](held.child(name)) for name in held.values}
     form = wanted if wanted in forms else next(iter(forms))
+    _check_standard_errors(node)
     return ModelLatency(
         name=node.text("name"),
         forms=forms,
@@ -129,9 +138,44 @@ def _held_out_error(node: Node, form: str) -> dict[str, dict[str, float]]:
     return read.get(form, {})
 
 
+def _check_standard_errors(node: Node) -> None:
+    """Refuse standard errors of no coefficient, or that are neither null nor finite numbers of at least 0."""
+    if not node.given("standard_errors"):
+        return
+    by_form = node.child("standard_errors")
+    by_form.only((), _FORMS)
+    for form in by_form.values:
+        errors = by_form.child(form)
+        errors.only((), COEFFICIENTS[form])
+        for name in filter(errors.given, errors.values):
+            errors.number(name)
+
+
+def _check_checks(node: Node, levels: int) -> None:
+    """Refuse what is neither null nor a finite number; ``hardware`` is text, and errors have a sign, knees none."""
+    for name in filter(node.given, node.values):
+        if name == "knee_tokens":
+            _check_knees(node.child(name))
+        elif name == "hardware":
+            node.text(name)
+        elif isinstance(node.values[name], Mapping) and levels > 1:
+            _check_checks(node.child(name), levels - 1)
+        else:
+            node.number(name, least=-inf)
+
+
+def _check_knees(node: Node) -> None:
+    node.only((), CHECKED_MODELS)
+    for model in node.values:
+        knees = node.child(model)
+        knees.only((), KNEES)
+        for name in filter(knees.given, knees.values):
+            knees.number(name)
+
+
 def _provenance(top: Node) -> tuple[Mapping[str, str], ...]:
     entries = top.items("provenance", "mappings", 0) if top.given("provenance") else ()
-    return tuple({str(key): str(value) for key, value in each.values.items()} for each in entries)
+    return tuple({str(name): each.text(name) for name in each.values} for each in entries)
 
 
 def _linear(node: Node) -> Linear:

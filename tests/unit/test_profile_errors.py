@@ -94,6 +94,24 @@ def test_the_good_one_is_good() -> None:
         ("target.forms.table", {**TABLE, "batched_tokens": "many"}, "a list of at least 2"),
         ("target.valid", {"context_tokens": [0, 1], "batched_tokens": [9, 1]}, "a range [low, high]"),
         ("provenance", "vidur", "a list of mappings"),
+        ("provenance", [{"file": "a"}, {"file": 3}], "a line of text"),
+        ("provenance", [{"sha256": math.nan}], "a line of text"),
+        ("target.standard_errors", 3, "a mapping"),
+        ("draft.standard_errors", {"roofline": {"delta_s": math.nan}}, "a finite number of at least 0"),
+        ("draft.standard_errors", {"roofline": {"delta_s": math.inf}}, "a finite number of at least 0"),
+        ("draft.standard_errors", {"linear": {"gamma_s": -1e-9}}, "a finite number of at least 0"),
+        ("target.standard_errors", {"linear": {"gamma_s": "small"}}, "a finite number of at least 0"),
+        ("target.standard_errors", {"linear": {"gama_s": 1.0}}, "unknown key; did you mean 'gamma_s'?"),
+        ("target.standard_errors", {"lines": {}}, "unknown key; did you mean 'linear'?"),
+        ("checks", [1], "a mapping"),
+        ("checks", {"knee_tokens": {"target": {"fitted": -3.0}}}, "a finite number of at least 0"),
+        ("checks", {"knee_tokens": {"target": {"fitted": math.nan}}}, "a finite number of at least 0"),
+        ("checks", {"knee_tokens": {"target": {"compute_over_bandwidth": "x"}}}, "a finite number of at least 0"),
+        ("checks", {"knee_tokens": {"targets": {}}}, "unknown key; did you mean 'target'?"),
+        ("checks", {"splitwise": {"decode": {"median": math.nan}}}, "a finite number"),
+        ("checks", {"splitwise": {"decode": {"median": -math.inf}}}, "a finite number"),
+        ("checks", {"splitwise": {"median": "small"}}, "a finite number"),
+        ("checks", {"a": {"b": {"c": {"d": 1.0}}}}, "a finite number"),
         ("assumptions", [1], "a list of lines of text"),
     ],
 )
@@ -101,6 +119,21 @@ def test_bad_value_names_key_and_what_was_expected(key: str, value: object, expe
     message = refused(changed(key, value))
     assert key in message
     assert expected in message
+
+
+def test_signed_errors_nulls_and_the_cards_name_are_checks_of_a_profile() -> None:
+    mapping = changed("checks", {"public": {"hardware": "a card", "decode": {"median": -0.3, "least": None}}})
+    mapping["checks"]["knee_tokens"] = {"target": {"fitted": None, "compute_over_bandwidth": 156}}
+    mapping["target"]["standard_errors"] = {"roofline": {"delta_s": 1e-5, "single_s": None}}
+    mapping["provenance"] = [{"file": "a.parquet"}]
+    assert profile_from_mapping(mapping, "mine.yaml").provenance == ({"file": "a.parquet"},)
+
+
+def test_a_mapping_that_holds_itself_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml_of(GOOD) + "checks: &a\n  b: *a\n", encoding="utf-8")
+    with pytest.raises(SpecsimError, match="is not a finite number"):
+        load_profile(path)
 
 
 @pytest.mark.parametrize(

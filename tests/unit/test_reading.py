@@ -42,6 +42,13 @@ def test_a_number_keeps_its_bounds(bounds, told):
         assert refusal(node(value).number, "it", **bounds).endswith(f"{value} is not a finite number {told}")
 
 
+def test_any_finite_number_where_there_is_no_least():
+    assert node(-3).number("it", least=-INF) == -3.0
+    for value in (NAN, INF, -INF, "1", True):
+        assert refusal(node(value).number, "it", least=-INF).endswith(" is not a finite number")
+    assert refusal(node(7).number, "it", least=-INF, most=4).endswith("7 is not a finite number at most 4")
+
+
 @pytest.mark.parametrize("value", [True, 1.0, NAN, 0, 10**9 + 1, HUGE, "1", None])
 def test_no_whole_number(value):
     for read, given in ((node(value).whole, "a whole number"), (node([2, value]).wholes, "a list of whole numbers")):
