@@ -46,8 +46,8 @@ def lengths_of(batch: Batch, most: int) -> Ints:
     return np.minimum(np.arange(most + 1)[:, None], batch.longest)
 
 
-def pass_shapes(batch: Batch, passes: int) -> tuple[Ints, Ints, Floats]:
-    """Return what each request adds to draft pass 1, 2, ..., (passes, n) each: context, batched tokens, pairs.
+def pass_shapes(batch: Batch, passes: int) -> tuple[Ints, Ints, Floats, Ints]:
+    """Return what each request adds to draft pass 1, 2, ..., (passes, n) each: context, batched tokens, pairs, logits.
 
     Pass i holds those with k >= i. The first also reads what the drafter's cache lacks, which is more than one token
     after a step in which everything was accepted, or nothing was drafted.
@@ -58,13 +58,14 @@ def pass_shapes(batch: Batch, passes: int) -> tuple[Ints, Ints, Floats]:
     read = batch.draft_cached + np.where(level > 0, fed, 0)
     queries = np.where(level > 0, 1, fed)
     pairs = np.where(level > 0, read + 1.0, fed * (batch.draft_cached + (fed + 1) / 2))
-    return np.where(active, read, 0), np.where(active, queries, 0), np.where(active, pairs, 0.0)
+    batched = np.where(active, queries, 0)
+    return np.where(active, read, 0), batched, np.where(active, pairs, 0.0), np.minimum(batched, 1)
 
 
 def draft_seconds(model: DraftBelief, batch: Batch, most: int) -> Floats:
     """Return the seconds of the first 0..most draft passes of each prefix, (most + 1, n) (Eq. 5)."""
-    context, batched, pairs = (each.cumsum(axis=1) for each in pass_shapes(batch, most))
-    seconds = np.where(batched > 0, model.seconds_array(context, batched, pairs), 0.0)
+    context, batched, pairs, logits = (each.cumsum(axis=1) for each in pass_shapes(batch, most))
+    seconds = np.where(batched > 0, model.seconds_array(context, batched, pairs, logits), 0.0)
     if model.one_pass:
         seconds[1:] = 0.0
     return np.concatenate((np.zeros((1, len(batch.requests))), seconds.cumsum(axis=0)))
@@ -135,8 +136,8 @@ def longest_by_survival(belief: Belief, batch: Batch, acceptance: Floats, most: 
     # Rows: so many of the likeliest tokens. Columns: pass by pass, then passes up to that one.
     here, within = level[:, None] == np.arange(most), level[:, None] <= np.arange(most)
     shapes = (np.cumsum(here * each[level, request][:, None], axis=0) for each in pass_shapes(batch, most))
-    context, batched, pairs = shapes
-    seconds = np.where(batched > 0, belief.draft.seconds_array(context, batched, pairs), 0.0)
+    context, batched, pairs, logits = shapes
+    seconds = np.where(batched > 0, belief.draft.seconds_array(context, batched, pairs, logits), 0.0)
     if belief.draft.one_pass:
         seconds[:, 1:] = 0.0
     seconds = seconds.cumsum(axis=1)

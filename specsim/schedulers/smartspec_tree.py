@@ -76,9 +76,10 @@ def tree_goodput(view: View, batch: Batch, acceptance: Floats, top: Ints) -> Flo
         queries = batch.fed if not level else leaves[:, level - 1, None]
         read = batch.draft_cached + (batch.fed if level else 0)
         pairs = queries * (read + 1.0) + (queries * (queries - 1) / 2 if not level else 0)
-        grows = depth > level
-        context, batched, attended = (np.cumsum(grows * each, axis=1) for each in (read, queries, pairs))
-        seconds += np.where(batched > 0, model.seconds_array(context, batched, attended), 0.0)
+        grows, logits = depth > level, queries if level else np.minimum(queries, 1)
+        shapes = (np.cumsum(grows * each, axis=1) for each in (read, queries, pairs, logits))
+        context, batched, attended, asked = shapes
+        seconds += np.where(batched > 0, model.seconds_array(context, batched, attended, asked), 0.0)
     return tokens / seconds
 
 

@@ -72,14 +72,19 @@ class StepEstimate(NamedTuple):
         ranked = np.lexsort((forest.depth[forest.rows :], -path))
         tokens = self.rows.decoding + _sums(path[ranked])
         pairs = _sums(self.node_pairs[forest.row[forest.rows + ranked]])
-        batched = self.batched_tokens + np.arange(len(ranked) + 1)
-        verify_s = self.view.belief.target.seconds_array(self.context_tokens, batched, self.attention_pairs + pairs)
+        nodes, plain = np.arange(len(ranked) + 1), len(self.rows.requests)
+        verify_s = self.view.belief.target.seconds_array(
+            self.context_tokens, self.batched_tokens + nodes, self.attention_pairs + pairs, plain + nodes
+        )
         seconds = self.view.now_s - self.start_s + verify_s
         return forest.rows + ranked, np.where(seconds > self.limit_s, -1.0, tokens / seconds)
 
     def _rate(self, drafted: float, nodes: int, pairs: float, more_s: float) -> float:
         verify_s = self.view.belief.target.seconds(
-            self.context_tokens, self.batched_tokens + nodes, self.attention_pairs + pairs
+            self.context_tokens,
+            self.batched_tokens + nodes,
+            self.attention_pairs + pairs,
+            len(self.rows.requests) + nodes,
         )
         seconds = self.view.now_s - self.start_s + more_s + verify_s
         return -1.0 if seconds > self.limit_s else (self.rows.decoding + drafted) / seconds
@@ -90,11 +95,13 @@ class StepEstimate(NamedTuple):
         cached = self.view.draft_cached[ids]
         if leaves[0] < forest.rows:
             pairs = float(np.dot(fed, cached)) + float(np.dot(fed, fed + 1)) / 2
-            return self.view.belief.draft.seconds(int(np.dot(cached, fed > 0)), int(fed.sum()), pairs)
+            feeding = fed > 0
+            logits = int(np.count_nonzero(feeding))
+            return self.view.belief.draft.seconds(int(np.dot(cached, feeding)), int(fed.sum()), pairs, logits)
         if self.view.belief.draft.one_pass:
             return 0.0
         context = int(cached[forest.row[leaves]].sum())
-        return self.view.belief.draft.seconds(context, len(leaves), context + len(leaves))
+        return self.view.belief.draft.seconds(context, len(leaves), context + len(leaves), len(leaves))
 
 
 def estimate_of(view: View, rows: Rows, limit_s: float = np.inf) -> StepEstimate:

@@ -79,4 +79,4 @@ def believed_verify_s(view: View, requests: Ids, chunks: Ints, tree_tokens: int)
     cached = view.target_cached[requests]
     context = int(cached.sum())
     pairs = float(np.dot(chunks, cached) + np.dot(chunks, chunks + 1) / 2) + tree_tokens * context / len(cached)
-    return view.belief.target.seconds(context, int(chunks.sum()) + tree_tokens, pairs)
+    return view.belief.target.seconds(context, int(chunks.sum()) + tree_tokens, pairs, len(requests) + tree_tokens)

@@ -149,6 +149,20 @@ def test_pairs_are_those_the_engine_counts() -> None:
     assert draft_seconds(Shapes(), lacking, 2).ravel().tolist() == [0, 101 + 102, 101 + 102 + 103]
 
 
+class Logits(Shapes):
+    """A model that costs the logits and nothing else."""
+
+    def seconds_array(self, context: Any, batched: Any, pairs: Any, logits: Any = None) -> Any:
+        return batched if logits is None else logits
+
+
+def test_logits_are_those_the_engine_counts() -> None:
+    """What the drafter lacks is read, but only its last token asks for logits; a tree's nodes all do."""
+    lacking = batch_of(1, 100, fed=2)
+    assert draft_seconds(Logits(), lacking, 2).ravel().tolist() == [0, 1, 2]
+    assert target_seconds(Logits(), lacking, np.array([[0], [2]])).ravel().tolist() == [1, 3]
+
+
 # --- the surface ------------------------------------------------------------------------------------------------------
 
 

@@ -82,7 +82,7 @@ class Noted:
     """A model that keeps every shape it is asked about."""
 
     inner: Linear
-    asked: set[tuple[float, float, float]]
+    asked: set[tuple[float, float, float, float | None]]
 
     def seconds(
         self,
@@ -91,7 +91,7 @@ class Noted:
         attention_pairs: float,
         logit_tokens: float | None = None,
     ) -> float:
-        self.asked.add((context_tokens, batched_tokens, attention_pairs))
+        self.asked.add((context_tokens, batched_tokens, attention_pairs, logit_tokens))
         return self.inner.seconds(context_tokens, batched_tokens, attention_pairs, logit_tokens)
 
     def __getattr__(self, name: str) -> Any:
@@ -99,7 +99,7 @@ class Noted:
 
 
 def test_what_it_estimates_are_the_shapes_that_run() -> None:
-    """Context, batched tokens and attention pairs of every pass of a step, but for those that read the prompts.
+    """Context, batched tokens, attention pairs and logits of every pass of a step, but for those that read the prompts.
 
     No chain ends for its length or for want of tokens to emit, so that each has been weighed before it is verified.
     """
