@@ -33,21 +33,30 @@ DEFAULTS = ("chat", "code")
 
 
 def summary(tape: Recorded, category: str) -> dict[str, Any]:
-    """Return a category's numbers; ``error`` is a standard error over texts, NaN of a single one."""
+    """Return a category's numbers; ``error`` is a standard error over texts, NaN of a single one.
+
+    Shares right are of all positions, one without a proposal counting as a miss, except ``agreement_where_proposed``;
+    confidences and their calibration are of proposals.
+    """
     rows = on_path(tape, category)
-    rates, bins = request_rates(rows), by_confidence(rows.confidence, rows.right)
+    rates, made, settled = request_rates(rows), rows.proposed, settling(rows, MARKS)
+    sure, kept = rows.confidence[made], rows.right[made]
     ended = runs(rows)
     off = ~tape.on_path & (tape.category == tape.categories.index(category))
+    off_sure = tape.confidence[off, 0]
     overlap = tape.overlap[rows.row]
     return {
         "texts": int(rows.text.max()) + 1,
         "tokens": len(rows.row),
         "top1_agreement": float(rows.right.mean()),
         "error": clustered_error(rows.right.astype(np.int64), rows.text),
+        "positions_without_proposal": int((~made).sum()),
+        "agreement_where_proposed": _mean(kept),
+        "error_where_proposed": clustered_error(kept.astype(np.int64), rows.text[made]) if made.any() else None,
         "agreement_within_3": float((tape.rank[rows.row] < 3).mean()),
-        "mean_confidence": float(rows.confidence.mean()),
-        "calibration_error": calibration_error(bins),
-        "confidence_off_path": float(tape.confidence[off, 0].mean()) if off.any() else None,
+        "mean_confidence": _mean(sure),
+        "calibration_error": calibration_error(by_confidence(sure, kept)) if made.any() else None,
+        "confidence_off_path": _mean(off_sure[off_sure > 0]),
         "rows_off_path": int(off.sum()),
         "overlap": None if np.isnan(overlap).all() else float(np.nanmean(overlap)),
         "agreement_by_depth": {str(d): _mean(rows.right[at_depth(rows, d)]) for d in SUCCESSIVE},
@@ -55,7 +64,8 @@ def summary(tape: Recorded, category: str) -> dict[str, Any]:
         "runs_of_8_or_more": _mean(ended >= 8),
         "requests_sd": float(np.std(rates)) if len(rates) > 1 else None,
         "requests_sd_beyond_luck": float(np.sqrt(between_texts(rows))) if len(rates) > 2 else None,
-        "settling": dict(zip(map(str, MARKS), settling(rows, MARKS).tolist(), strict=True)),
+        "settling": dict(zip(map(str, MARKS), settled.distance.tolist(), strict=True)),
+        "settling_of": f"{settled.texts} texts of {settled.least} tokens or more",
     }
 
 
@@ -99,10 +109,11 @@ def _long_enough(tape: Recorded, category: str) -> bool:
 def recorded_yaml(tape: Recorded, name: str) -> str:
     """Return the acceptance file that has a run read the recording."""
     about = tape.about
-    sizes = ", ".join(f"{each} {about['tokens'][each]}" for each in tape.categories)
+    tokens = {each: len(on_path(tape, each).row) for each in tape.categories}
+    sizes = ", ".join(f"{each} {count}" for each, count in tokens.items())
     return yaml_text(
         {
-            "description": f"{_pair(about)}: recorded, {sum(about['tokens'].values())} tokens",
+            "description": f"{_pair(about)}: recorded, {sum(tokens.values())} tokens",
             "kind": "recorded",
             "path": name,
             "categories": mapped(tape.categories),
@@ -151,15 +162,18 @@ def _pair(about: Mapping[str, Any]) -> str:
 def markdown(told: Mapping[str, Any]) -> str:
     """Return the tables of a recording."""
     lines = [
-        "| category | texts | tokens | top-1 agreement | in top 3 | confidence | calibration error | "
-        "mean run that ends | requests' sd | beyond luck |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| category | texts | tokens | top-1 agreement | without a proposal | agreement where proposed | in top 3 | "
+        "confidence | calibration error | mean run that ends | requests' sd | beyond luck |",
+        f"|{'---|' * 12}",
     ]
     for name, each in told["categories"].items():
         lines.append(
             f"| {name} | {each['texts']} | {each['tokens']} | "
             f"{each['top1_agreement']:.3f} +- {_number(each['error'])} | "
-            f"{each['agreement_within_3']:.3f} | {each['mean_confidence']:.3f} | {each['calibration_error']:.3f} | "
+            f"{each['positions_without_proposal']} | "
+            f"{_number(each['agreement_where_proposed'])} +- {_number(each['error_where_proposed'])} | "
+            f"{each['agreement_within_3']:.3f} | {_number(each['mean_confidence'])} | "
+            f"{_number(each['calibration_error'])} | "
             f"{_number(each['mean_run'])} | {_number(each['requests_sd'])} | "
             f"{_number(each['requests_sd_beyond_luck'])} |"
         )

@@ -11,6 +11,8 @@ from specsim.errors import SpecsimError, nearest
 from specsim.request import Bools, Floats, Ints
 
 BINS = 10
+FEWEST_TOKENS = 16
+"""Texts of fewer have no share right of their own."""
 
 
 class OnPath(NamedTuple):
@@ -20,6 +22,7 @@ class OnPath(NamedTuple):
     ----------
     row : (n,) rows of the recording. text : (n,) which text, from 0. position : (n,).
     confidence : (n,) of the first proposal, right : (n,) whether it is the target's token.
+    proposed : (n,) whether there is one: a lookup finds nothing at some positions, which are not right.
     """
 
     row: Ints
@@ -27,6 +30,7 @@ class OnPath(NamedTuple):
     position: Ints
     confidence: Floats
     right: Bools
+    proposed: Bools
 
 
 class ByConfidence(NamedTuple):
@@ -49,7 +53,10 @@ def on_path(tape: Recorded, category: str) -> OnPath:
         raise SpecsimError(f"category {category!r} was not recorded{nearest(category, tape.categories)}")
     row = np.flatnonzero(tape.on_path & (tape.category == tape.categories.index(category)))
     _, text = np.unique(tape.sequence[row], return_inverse=True)
-    return OnPath(row, text, tape.position[row], tape.confidence[row, 0], tape.rank[row] == 0)
+    confidence = tape.confidence[row, 0]
+    # Where a lookup found nothing both are zero; a match of a length that was never right has no confidence alone.
+    proposed = (confidence > 0) | (tape.target_probability[row, 0] > 0)
+    return OnPath(row, text, tape.position[row], confidence, tape.rank[row] == 0, proposed)
 
 
 def by_confidence(confidence: Floats, right: Bools) -> ByConfidence:
@@ -90,25 +97,38 @@ def runs(rows: OnPath) -> Ints:
     return run_before(rows)[~rows.right]
 
 
-def request_rates(rows: OnPath, least: int = 16) -> Floats:
+def request_rates(rows: OnPath, least: int = FEWEST_TOKENS) -> Floats:
     """Return the share right in each text of at least `least` tokens, (texts,)."""
     tokens = np.bincount(rows.text)
     rate: Floats = (np.bincount(rows.text, weights=rows.right) / tokens)[tokens >= least]
     return rate
 
 
-def settling(rows: OnPath, marks: Ints) -> Floats:
-    """Return how far a text's share right after so many tokens lies from its share in all, (marks,), in the mean.
+class Settling(NamedTuple):
+    """How fast a text's share right settles (LAPS-SD Fig. 3).
 
-    Texts count that go on for at least twice the last mark; NaN where there is none (LAPS-SD Fig. 3).
+    Attributes
+    ----------
+    texts : how many go on for at least `least` tokens, twice the last mark; shorter ones are left out.
+    distance : (marks,) |share right after so many tokens - the text's share in all|, the mean over those texts, NaN
+        where there is none.
     """
-    distances = []
+
+    texts: int
+    least: int
+    distance: Floats
+
+
+def settling(rows: OnPath, marks: Ints) -> Settling:
+    """Return how far texts' shares right after `marks` tokens lie from their shares in all."""
+    least, distances = 2 * int(marks[-1]), []
     for text in range(int(rows.text.max()) + 1):
         right = rows.right[rows.text == text]
-        if len(right) >= 2 * marks[-1]:
+        if len(right) >= least:
             rate = np.cumsum(right)[marks - 1] / marks
             distances.append(np.abs(rate - right.mean()))
-    return np.mean(distances, axis=0) if distances else np.full(len(marks), np.nan)
+    distance = np.mean(distances, axis=0) if distances else np.full(len(marks), np.nan)
+    return Settling(len(distances), least, distance)
 
 
 def running_rates(rows: OnPath, text: int, step: int = 10) -> tuple[Ints, Floats]:

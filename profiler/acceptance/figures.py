@@ -10,6 +10,7 @@ import numpy as np
 
 from profiler.acceptance.curves import (
     BINS,
+    FEWEST_TOKENS,
     OnPath,
     at_depth,
     by_confidence,
@@ -52,12 +53,12 @@ def save_figures(tape: Recorded, compared: Mapping[str, Sequence[Compared]], fol
 
 
 def confidence_figure(rows: Mapping[str, OnPath]) -> Figure:
-    """Draw acceptance against confidence by category and depth in the chain (SpecServe Fig. 7)."""
+    """Draw proposals' acceptance against confidence by category and depth in the chain (SpecServe Fig. 7)."""
     figure, panels = _panels(list(rows))
     for name, axes in panels:
         axes.plot((0, 1), (0, 1), color=GREY, linestyle=":", linewidth=0.9, label="confidence = acceptance")
         for depth, colour in zip(DEPTHS, PALETTE, strict=False):
-            chosen = at_depth(rows[name], depth)
+            chosen = at_depth(rows[name], depth) & rows[name].proposed
             bins = by_confidence(rows[name].confidence[chosen], rows[name].right[chosen])
             seen = bins.rows >= FEWEST
             axes.plot(
@@ -75,14 +76,17 @@ def confidence_figure(rows: Mapping[str, OnPath]) -> Figure:
 
 
 def histogram_figure(rows: Mapping[str, OnPath]) -> Figure:
-    """Draw the confidences of accepted and of rejected proposals (SmartSpec Fig. 17)."""
+    """Draw the confidences of accepted and of rejected proposals (SmartSpec Fig. 17), saying how many are missing."""
     figure, panels = _panels(list(rows))
     for name, axes in panels:
+        made = rows[name].proposed
+        if not made.all():
+            axes.set_title(f"{name}\nno proposal at {(~made).sum():,} of {len(made):,}")
         for right, label, colour in ((True, "accepted", PALETTE[0]), (False, "rejected", PALETTE[4])):
-            values = rows[name].confidence[rows[name].right == right]
+            values = rows[name].confidence[made & (rows[name].right == right)]
             axes.hist(values, bins=2 * BINS, range=(0, 1), histtype="stepfilled", alpha=0.45, color=colour, label=label)
         axes.set_xlim(0, 1)
-    _edges(panels, "confidence of the proposal", "tokens")
+    _edges(panels, "confidence of the proposal", "proposals")
     legend_above(figure, panels[0][1])
     return figure
 
@@ -130,13 +134,16 @@ def request_figure(rows: Mapping[str, OnPath]) -> Figure:
         rates = np.sort(request_rates(of))
         share = np.arange(len(rates) + 1) / max(len(rates), 1)
         spread.step(np.concatenate(([0.0], rates)), share, where="post", color=ink[name], label=name)
-        settled.plot(marks, settling(of, marks) if len(marks) else [], color=ink[name])
+        settled.plot(marks, settling(of, marks).distance if len(marks) else [], color=ink[name])
         longest = int(np.bincount(of.text).argmax())
         if of.right[of.text == longest].sum() >= 20:
             examples.plot(*running_rates(of, longest), color=ink[name])
-    spread.set(xlabel="share right of a request", ylabel="requests", xlim=(0, 1), ylim=(0, 1))
+    spread.set(xlabel="share right of a request", ylabel="cumulative share of requests", xlim=(0, 1), ylim=(0, 1))
+    spread.set_title(f"requests of {FEWEST_TOKENS} tokens or more")
     settled.set(xlabel="tokens so far", ylabel="|share so far - share in all|", ylim=(0, None), xlim=(0, None))
-    examples.set(xlabel="tokens, longest request", ylabel="share right so far", ylim=(0, 1))
+    settled.set_title(f"requests of {2 * marks[-1]} tokens or more" if len(marks) else "")
+    examples.set(xlabel="tokens so far", ylabel="share right so far", ylim=(0, 1))
+    examples.set_title("the longest request of each")
     legend_above(figure, spread, columns=3)
     return figure
 

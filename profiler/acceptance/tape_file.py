@@ -161,12 +161,16 @@ def _about(path: Path, raw: Mapping[bytes, bytes]) -> dict[str, Any]:
     missing = [key for key in ABOUT if key not in about]
     if missing or not isinstance(about["proposals"], int):
         raise SpecsimError(f"{path}: metadata lacks {missing[0] if missing else 'a whole number of proposals'!r}")
+    if not isinstance(about.get("settings", {}), dict):
+        raise SpecsimError(f"{path}: metadata: settings are no mapping")
     return about
 
 
 def _check(path: Path, recorded: Recorded) -> None:
     confidence, truth, most = recorded.confidence, recorded.target_probability, recorded.proposals
+    held = set(recorded.category[recorded.on_path].tolist())
     checks = {
+        "category: expected rows of each on the target's text": held == set(range(len(recorded.categories))),
         "confidence: expected probabilities": _probabilities(confidence),
         "confidence: expected the likeliest first": bool((np.diff(confidence, axis=1) <= 0).all()),
         "target_probability: expected probabilities": _probabilities(truth),
@@ -176,8 +180,8 @@ def _check(path: Path, recorded: Recorded) -> None:
         f"rank: expected {most} off the path": bool((recorded.rank[~recorded.on_path] == most).all()),
         "rows: expected them sorted by category, sequence, path, position": _sorted(recorded),
     }
-    for said, held in checks.items():
-        if not held:
+    for said, kept in checks.items():
+        if not kept:
             raise SpecsimError(f"{path}: {said}")
 
 

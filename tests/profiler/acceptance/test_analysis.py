@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
+from matplotlib.patches import Polygon
 
 from profiler.acceptance.analysis import analyse, mapped
-from profiler.acceptance.tape_file import write_tape
+from profiler.acceptance.curves import on_path
+from profiler.acceptance.figures import histogram_figure, request_figure
+from profiler.acceptance.tape_file import Recorded, write_tape
 from specsim.world.curves import curves_from_mapping
 from specsim.world.recorded import recording_from_mapping
 from tests.profiler.acceptance.tapes import drawn_tape
@@ -18,7 +22,6 @@ from tests.profiler.acceptance.tapes import drawn_tape
 
 def test_a_recording_is_summed_up_in_files_that_a_run_reads(tmp_path: Path) -> None:
     tape = drawn_tape(np.random.default_rng(0), sequences=12, tokens=60, confidence=np.array([0.3, 0.6, 0.9]))
-    tape.about["tokens"] = {"chat": len(tape)}  # type: ignore[index]
     out = tmp_path / "mine.parquet"
     write_tape(out, tape)
     told = analyse(tape, out)
@@ -45,11 +48,10 @@ def test_a_recording_is_summed_up_in_files_that_a_run_reads(tmp_path: Path) -> N
 
 def test_a_single_text_has_no_standard_error_and_no_spread(tmp_path: Path) -> None:
     tape = drawn_tape(np.random.default_rng(0), sequences=1, tokens=60, confidence=np.array([0.3, 0.6, 0.9]))
-    tape.about["tokens"] = {"chat": len(tape)}  # type: ignore[index]
     told = analyse(tape, tmp_path / "mine.parquet")
     table = (tmp_path / "mine" / "summary.md").read_text()
     assert "| chat | 1 | 60 | " in table
-    assert table.count(" +- - |") == 1 + len(told["drawn_against_recorded"]["chat"])
+    assert table.count(" +- - |") == 2 + len(told["drawn_against_recorded"]["chat"])
     assert "| - | - |\n" in table
     assert "+- 0.000" not in table
     summary = json.loads((tmp_path / "mine" / "summary.json").read_text())
@@ -60,11 +62,62 @@ def test_a_single_text_has_no_standard_error_and_no_spread(tmp_path: Path) -> No
 
 def test_a_lookup_is_compared_as_chains_alone(tmp_path: Path) -> None:
     tape = drawn_tape(np.random.default_rng(0), sequences=12, tokens=60, confidence=np.array([0.3, 0.6, 0.9]))
-    tape.about["tokens"] = {"chat": len(tape)}  # type: ignore[index]
     tape.confidence[:, 1:] = 0.0
     told = analyse(tape, tmp_path / "mine.parquet")
     assert [each["width"] for each in told["drawn_against_recorded"]["chat"]] == [1] * 8
     assert yaml.safe_load((tmp_path / "mine_curves.yaml").read_text())["width"] == 1
+
+
+def lookup_tape() -> Recorded:
+    """Return 12 texts of 60 tokens; at every third position nothing is proposed."""
+    tape = drawn_tape(np.random.default_rng(0), sequences=12, tokens=60, confidence=np.array([0.3, 0.6, 0.9]))
+    none = tape.position % 3 == 0
+    tape.confidence[none] = 0.0
+    tape.rank[none] = tape.proposals
+    return tape
+
+
+def test_positions_without_a_proposal_are_neither_accepted_nor_rejected(tmp_path: Path) -> None:
+    tape = lookup_tape()
+    truth = tape.target_probability.copy()
+    truth[3, 0] = 0.25
+    tape = replace(tape, target_probability=truth)
+    told = analyse(tape, tmp_path / "mine.parquet")["categories"]["chat"]
+    made = (tape.position % 3 != 0) | (np.arange(len(tape)) == 3)
+    assert told["positions_without_proposal"] == 239
+    assert told["top1_agreement"] == pytest.approx((tape.rank == 0).mean())
+    assert told["agreement_where_proposed"] == pytest.approx((tape.rank[made] == 0).mean())
+    assert told["mean_confidence"] == pytest.approx(tape.confidence[made, 0].mean())
+    table = (tmp_path / "mine" / "summary.md").read_text()
+    assert f"| 239 | {told['agreement_where_proposed']:.3f} +- {told['error_where_proposed']:.3f} |" in table
+
+
+def test_the_histogram_counts_proposals_and_says_what_is_missing() -> None:
+    panel = histogram_figure({"chat": on_path(lookup_tape(), "chat")}).axes[0]
+    steps = [np.asarray(each.get_xy()) for each in panel.patches if isinstance(each, Polygon)]
+    assert len(steps) == 2
+    assert all(each[each[:, 0] <= 0.05, 1].max() == 0 for each in steps)
+    assert panel.get_title() == "chat\nno proposal at 240 of 720"
+    assert panel.get_ylabel() == "proposals"
+
+
+def test_the_figure_of_requests_says_what_it_leaves_out() -> None:
+    rng = np.random.default_rng(0)
+    tape = drawn_tape(rng, sequences=3, tokens=210, confidence=np.array([0.3, 0.9]))
+    spread, settled, _ = request_figure({"chat": on_path(tape, "chat")}).axes
+    assert spread.get_ylabel() == "cumulative share of requests"
+    assert spread.get_title() == "requests of 16 tokens or more"
+    assert settled.get_title() == "requests of 200 tokens or more"
+
+
+def test_a_lookup_that_never_found_anything_has_numbers_all_the_same(tmp_path: Path) -> None:
+    tape = lookup_tape()
+    tape.confidence[:] = 0.0
+    tape.rank[:] = tape.proposals
+    told = analyse(tape, tmp_path / "mine.parquet")["categories"]["chat"]
+    assert told["positions_without_proposal"] == 720
+    assert told["agreement_where_proposed"] is told["calibration_error"] is told["mean_confidence"] is None
+    assert "| 720 | - +- - |" in (tmp_path / "mine" / "summary.md").read_text()
 
 
 def test_a_traces_spelling_stands_for_the_recorded_one() -> None:

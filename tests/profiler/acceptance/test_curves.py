@@ -91,10 +91,13 @@ def test_rates_of_texts_leave_out_the_short_ones() -> None:
 
 def test_a_share_settles_at_the_pace_of_its_text() -> None:
     changing = on_path(patterned([1] * 20 + [0] * 20), "chat")
-    assert settling(changing, np.array([10, 20])).tolist() == [0.5, 0.5]
+    assert settling(changing, np.array([10, 20])).distance.tolist() == [0.5, 0.5]
     steady = on_path(patterned([1, 0] * 20), "chat")
-    assert settling(steady, np.array([10, 20])).tolist() == [0.0, 0.0]
-    assert np.isnan(settling(steady, np.array([21]))).all()
+    assert settling(steady, np.array([10, 20])).distance.tolist() == [0.0, 0.0]
+    none = settling(steady, np.array([21]))
+    assert (none.texts, none.least, np.isnan(none.distance).all()) == (0, 42, True)
+    both = on_path(patterned([1, 0] * 20, [1] * 39), "chat")
+    assert settling(both, np.array([10, 20]))[:2] == (1, 40)
 
 
 def test_running_rates_are_noted_every_ten_accepted_tokens() -> None:

@@ -76,6 +76,8 @@ def swapped(tape: Recorded) -> Recorded:
         (changed("confidence", 0, [0.1, 0.2, 0.0]), "confidence: expected the likeliest first"),
         (changed("target_probability", 0, [-0.5, 0.0, 0.0]), "target_probability: expected probabilities"),
         (changed("rank", 0, 4), "rank: expected 0 to 3"),
+        (lambda tape: replace(tape, categories=("chat", "code", "math")), "category: expected rows of each"),
+        (changed("path", 3, 1), "category: expected rows of each"),
         (changed("rank", -1, 0), "rank: expected 3 off the path"),
         (changed("position", 0, -1), "position: expected 0 or more"),
         (changed("path", -1, 4), "path: expected -1 or 1 to 3"),
@@ -106,6 +108,10 @@ def test_files_that_are_no_recordings_are_refused(tmp_path: Path) -> None:
     assert "is not of format 1" in said(table.replace_schema_metadata(newer))
     short = {b"specsim": json.dumps({key: about[key] for key in about if key != "drafter"}).encode()}
     assert "metadata lacks 'drafter'" in said(table.replace_schema_metadata(short))
+    odd = {b"specsim": json.dumps(about | {"settings": [1]}).encode()}
+    assert "settings are no mapping" in said(table.replace_schema_metadata(odd))
+    deep = {b"specsim": b"[" * 100_000}
+    assert "is no recording" in said(table.replace_schema_metadata(deep))
     assert "columns or their types" in said(table.drop_columns(["rank"]))
     assert "holds no rows" in said(table.slice(0, 0))
     with pytest.raises(SpecsimError, match=r"no such recording; did you mean '.*a.parquet'"):
