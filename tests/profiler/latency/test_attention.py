@@ -149,7 +149,10 @@ def test_tables_of_few_keys_are_of_one_width_so_that_fewer_kernels_are_compiled(
         assert arrays["closes"][0, 3:].max() == 0
 
 
-@pytest.mark.parametrize(("grid", "role", "most"), [(FULL, "target", 39), (FULL, "draft", 23), (QUICK, "draft", 5)])
+SWEPT = [(FULL, "target", 39), (FULL, "draft", 23), (QUICK, "target", 5), (QUICK, "draft", 4)]
+
+
+@pytest.mark.parametrize(("grid", "role", "most"), SWEPT)
 def test_a_sweep_compiles_few_kernels(grid, role, most):
     """Each takes seconds on a GPU's host: padded sizes are shared between kinds of pass."""
     kernels = set()
