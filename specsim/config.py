@@ -174,7 +174,7 @@ def _elsewhere(group: str, point: Point) -> bool:
     chosen = point.get(group)
     if chosen is None or group not in GROUPS:
         return False
-    return is_path(chosen) or (group == "scheduler" and chosen in _installed() and chosen not in _shipped_schedulers())
+    return is_path(chosen) or (group == "scheduler" and chosen not in _shipped_schedulers() and chosen in _installed())
 
 
 def _from_elsewhere(group: str, node: Any, point: Point) -> Any:

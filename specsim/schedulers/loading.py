@@ -36,12 +36,7 @@ def scheduler_factory(mapping: Mapping[str, Any], source: str, plugins: Sequence
     SpecsimError
         One line naming `source` and the key.
     """
-    modules = [_plugin(name) for name in plugins]
-    allowed = {
-        OWN_PACKAGE,
-        *(module.__name__ for module in modules),
-        *(e.module for e in installed().values()),
-    }
+    allowed = {OWN_PACKAGE, *(_plugin(name).__name__ for name in plugins)}
     arguments = {key: value for key, value in mapping.items() if key not in EXTRA_KEYS}
 
     def make() -> Scheduler:
@@ -125,12 +120,16 @@ def _build(mapping: Mapping[str, Any], where: str, allowed: set[str]) -> Any:
         raise SpecsimError(f"{where}: {first_line(error)}") from None
 
 
+def _below(module_name: str, allowed: set[str]) -> bool:
+    return any(module_name == each or module_name.startswith(f"{each}.") for each in allowed)
+
+
 def _resolve(name: str, where: str, allowed: set[str]) -> Any:
     module_name, _, attribute = name.rpartition(".")
     if (
         module_name == __name__
         or attribute.startswith("_")
-        or not any(module_name == each or module_name.startswith(f"{each}.") for each in allowed)
+        or not (_below(module_name, allowed) or _below(module_name, {e.module for e in installed().values()}))
     ):
         raise SpecsimError(
             f"{where}: _target_: {name!r} is not allowed; expected {OWN_PACKAGE}.*, an installed entry point "
