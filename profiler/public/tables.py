@@ -7,6 +7,7 @@ from pathlib import Path
 
 from profiler.public.checks import attention_check, splitwise_rows, whole_pass_rows
 from profiler.public.recipes import ARTIFACTS, RECIPES
+from specsim.latency.forms import Roofline
 from specsim.latency.profile import ModelLatency, Profile, load_profile
 
 MS = 1e-3
@@ -40,7 +41,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 SUMMARY_HEAD = (
     "profile",
     "baseline, ms",
-    "knee, tokens",
+    "ridge, tokens",
+    "bend, tokens",
     "prefill at chunk 2,048, tokens/s",
     "with the draft's",
     "KV pool, tokens",
@@ -70,11 +72,12 @@ def prefill_s(model: ModelLatency) -> float:
 
 def summary(profile: Profile) -> list[str]:
     """Return a row of the first table."""
-    knee = profile.target.knee_tokens
+    form = profile.target.chosen
+    ridge, bend = (form.knee_tokens, form.bend_tokens) if isinstance(form, Roofline) else (None, form.knee_tokens)
     return [
         f"`{profile.name}`",
         f"{profile.baseline_s / MS:.1f}",
-        "-" if knee is None else f"{knee:.0f}",
+        *("-" if tokens is None else f"{tokens:.0f}" for tokens in (ridge, bend)),
         f"{CHUNK / prefill_s(profile.target):,.0f}",
         f"{CHUNK / (prefill_s(profile.target) + prefill_s(profile.draft)):,.0f}",
         f"{profile.usable_kv_tokens:,}",

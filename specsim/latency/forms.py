@@ -91,9 +91,15 @@ class Roofline:
     def knee_tokens(self) -> float | None:
         """The ridge of the roofline: batched tokens whose products alone take as long as the floor.
 
-        The two lines cross earlier where ``compute_delta_s`` is above zero: the bend is a soft one.
+        It is not `bend_tokens`: the lines cross earlier where ``compute_delta_s`` is large, later where ``gamma_s`` is.
         """
         return self.delta_s / self.compute_s if self.compute_s else None
+
+    @property
+    def bend_tokens(self) -> float | None:
+        """Batched tokens from which on compute is the slower of the two lines, their steps aside; None if nowhere."""
+        steeper, lower = self.compute_s - self.gamma_s, self.delta_s - self.compute_delta_s
+        return lower / steeper if steeper > 0 and lower > 0 else None
 
     def scaled(self, factor: float, context: float) -> Roofline:
         """Return the form of passes that take `factor` times as long, and `context` times as long over the cache."""
@@ -160,7 +166,7 @@ class Table:
 
     @property
     def knee_tokens(self) -> float | None:
-        """Batched tokens at which the table leaves its floor; None when it never does."""
+        """Batched tokens at which the table leaves its floor, its bend; None when it never does."""
         rows = list(zip(self.batched_tokens, self.seconds_at, strict=True))
         for (low, before), (high, after) in pairwise(rows):
             if after > self.floor_s >= before:

@@ -49,7 +49,7 @@ class ModelLatency:
 
     @property
     def knee_tokens(self) -> float | None:
-        """Batched tokens at which compute takes over, where the form has such a point."""
+        """What the form has for a knee: a roofline its ridge, a table the end of its floor, a line none."""
         return self.chosen.knee_tokens
 
     def seconds(

@@ -72,6 +72,17 @@ def test_roofline_is_memory_bound_below_and_compute_bound_above() -> None:
     assert SMOOTH.knee_tokens == pytest.approx(150)
 
 
+def test_the_lines_cross_before_or_behind_the_ridge() -> None:
+    assert SMOOTH.bend_tokens == pytest.approx(0.01 / 1.5e-4)
+    behind = Roofline(0.03, 5e-5, 0.0, 2e-4, 0.0, 0.0)
+    assert (behind.knee_tokens, behind.bend_tokens) == (pytest.approx(150), pytest.approx(200))
+    for form in (SMOOTH, behind):
+        bend = form.bend_tokens
+        assert form.delta_s + form.gamma_s * bend == pytest.approx(form.compute_delta_s + form.compute_s * bend)
+    assert Roofline(0.03, 2e-4, 0.0, 2e-4, 0.0, 0.0).bend_tokens is None
+    assert Roofline(0.01, 0.0, 0.02, 2e-4, 0.0, 0.0).bend_tokens is None
+
+
 def test_decode_pays_for_the_read_and_prefill_for_the_products() -> None:
     context, chunk = 8192, 2048
     decode = SMOOTH.seconds(context, 1, context + 1) - SMOOTH.seconds(0, 1, 0)
