@@ -48,7 +48,9 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.drafter in HEADS:
-            raise SpecsimError(f"drafter {self.drafter!r}: no weights of a draft head are known to this version")
+            raise SpecsimError(
+                f"drafter {self.drafter!r}: no architecture of a draft head is implemented; valid: {', '.join(DRAFTERS)}"
+            )
         if self.drafter not in DRAFTERS:
             raise SpecsimError(f"drafter {self.drafter!r} is unknown{nearest(self.drafter, DRAFTERS)}")
         if (self.drafter == "separate") != bool(self.draft):
