@@ -49,7 +49,7 @@ class Settings:
     def __post_init__(self) -> None:
         if self.drafter in HEADS:
             known = ", ".join(DRAFTERS)
-            raise SpecsimError(f"drafter {self.drafter!r}: no architecture of a draft head is implemented; valid: {known}")
+            raise SpecsimError(f"drafter {self.drafter!r}: no draft head's architecture is implemented; valid: {known}")
         if self.drafter not in DRAFTERS:
             raise SpecsimError(f"drafter {self.drafter!r} is unknown{nearest(self.drafter, DRAFTERS)}")
         if (self.drafter == "separate") != bool(self.draft):
