@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from profiler.latency.choice import Choice
+from specsim.errors import SpecsimError, first_line
 
 MS = 1e3
 INK = {
@@ -21,10 +24,15 @@ INK = {
 
 
 def draw(choices: dict[str, Choice], mapping: dict[str, Any], folder: Path, name: str) -> list[Path]:
-    """Draw both figures for target and draft side by side; return the files."""
+    """Draw both figures for target and draft side by side; return the files.
+
+    Raises
+    ------
+    SpecsimError
+        Naming the figure that cannot be written.
+    """
     from matplotlib.figure import Figure
 
-    folder.mkdir(parents=True, exist_ok=True)
     drawn = []
     for kind, panel in (("error", _predicted), ("tokens", _tokens)):
         figure = Figure(figsize=(10, 4.6), layout="constrained")
@@ -35,9 +43,23 @@ def draw(choices: dict[str, Choice], mapping: dict[str, Any], folder: Path, name
             axes.set_title(f"{role}: {mapping[role]['name']}", fontsize=10)
         figure.suptitle(f"{name}, {mapping['form']}", fontsize=11)
         path = folder / f"{name}-{kind}.png"
-        figure.savefig(path, dpi=130)
+        _save(figure, path)
         drawn.append(path)
     return drawn
+
+
+def _save(figure: Any, path: Path) -> None:
+    """Replace the file in one step."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(beside, format="png", dpi=130)
+        beside.replace(path)
+    except OSError as error:
+        # Unlinked where it can be: on a full disk half a figure is there.
+        with suppress(OSError):
+            beside.unlink()
+        raise SpecsimError(f"{path}: cannot be written: {error.strerror or first_line(error)}") from None
 
 
 def _log_scales(axes: Any) -> None:
@@ -69,7 +91,7 @@ def _predicted(axes: Any, choice: Choice, mapping: dict[str, Any], _: str) -> No
 
 
 def _tokens(axes: Any, choice: Choice, mapping: dict[str, Any], role: str) -> None:
-    """Measurements over batched tokens, the form without context, and the knee."""
+    """Measurements over batched tokens, the form without context at whole tokens, and the roofline's ridge."""
     samples, form = choice.samples, choice.forms[mapping["form"]].fitted.form
     for kind in dict.fromkeys(samples.kinds.tolist()):
         chosen = samples.kinds == kind
@@ -83,12 +105,12 @@ def _tokens(axes: Any, choice: Choice, mapping: dict[str, Any], role: str) -> No
             label=kind,
             mew=0,
         )
-    tokens = np.geomspace(1, samples.batched.max(), 300)
+    tokens = np.unique(np.rint(np.geomspace(1, samples.batched.max(), 300)))
     bare = form.seconds_array(np.zeros_like(tokens), tokens, np.zeros_like(tokens)) * MS
     axes.plot(tokens, bare, color="0.2", lw=1.2, label="form, no context")
-    knee = mapping["checks"]["knee_tokens"][role]
-    if knee["fitted"] is not None and 1 <= knee["fitted"] <= tokens[-1]:
-        axes.axvline(knee["fitted"], color="0.4", lw=0.9, ls="--", label=f"knee {knee['fitted']:.0f}")
+    ridge = mapping["checks"]["knee_tokens"][role]["fitted"]
+    if ridge is not None and 1 <= ridge <= tokens[-1]:
+        axes.axvline(ridge, color="0.4", lw=0.9, ls="--", label=f"ridge {ridge:.0f}")
     axes.set_xlabel("batched tokens")
     axes.set_ylabel("pass (ms)")
     axes.legend(fontsize=8, frameon=False)

@@ -119,7 +119,7 @@ def _coefficients(fitted: Fitted) -> dict[str, float | int]:
 
 
 def _knee(choice: Choice, facts: dict[str, Any]) -> dict[str, float | None]:
-    """Return where the fitted roofline bends, beside compute over bandwidth as measured on the device."""
+    """Return the fitted roofline's ridge, beside compute over bandwidth as measured on the device."""
     return {
         "fitted": choice.roofline.fitted.form.knee_tokens or None,
         "compute_over_bandwidth": facts["knee_tokens"],

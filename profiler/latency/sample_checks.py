@@ -3,27 +3,70 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from profiler.latency.points import DRAFT_KINDS, TARGET_KINDS
 from specsim.errors import SpecsimError
+from specsim.latency.profile import MOST_BYTES
+from specsim.reading import is_number, is_whole, shown
 
 if TYPE_CHECKING:
     from profiler.latency.samples import Sample
 
-FACTS: dict[str, type | tuple[type, ...]] = {
-    **dict.fromkeys(("target", "draft", "device", "dtype", "attention", "hardware", "driver"), str),
-    **dict.fromkeys(("torch", "transformers", "specsim"), str),
-    **dict.fromkeys(("tp", "memory_bytes"), int),
-    **dict.fromkeys(("flops_per_s", "bytes_per_s", "knee_tokens"), (int, float)),
-    "assumptions": list,
+Fits = Callable[[object], bool]
+KINDS = {"target": TARGET_KINDS, "draft": DRAFT_KINDS}
+MODES = ("graph", "eager")
+
+
+def is_text(value: object) -> bool:
+    """Return whether a value is a string."""
+    return isinstance(value, str)
+
+
+def is_count(value: object) -> bool:
+    """Return whether a value is a whole number of at least 1."""
+    return is_whole(value, 1, MOST_BYTES)
+
+
+def is_positive(value: object) -> bool:
+    """Return whether a value is a finite number above 0."""
+    return is_number(value) and value > 0
+
+
+FACTS: dict[str, Fits] = {
+    **dict.fromkeys(("target", "draft", "device", "dtype", "attention", "hardware", "driver"), is_text),
+    **dict.fromkeys(("torch", "transformers", "specsim"), is_text),
+    **dict.fromkeys(("tp", "memory_bytes"), is_count),
+    **dict.fromkeys(("flops_per_s", "bytes_per_s", "knee_tokens"), is_positive),
+    "assumptions": lambda value: isinstance(value, list) and all(map(is_text, value)),
 }
 """What the metadata of a finished sweep holds, beside each model's sizes and its kernel's error."""
-SIZES: dict[str, type | tuple[type, ...]] = {"name": str, "kv_bytes_per_token": int, "weights_bytes": int}
-ABOVE_ZERO = ("median_s", "batched_tokens", "logit_tokens")
-NOT_BELOW = ("prepare_s", "sample_s", "all_reduce_s", "context_tokens", "attention_pairs")
+SIZES: dict[str, Fits] = {
+    "name": is_text,
+    "kv_bytes_per_token": is_count,
+    "weights_bytes": lambda value: is_whole(value, 0, MOST_BYTES),
+}
+RULES: tuple[tuple[tuple[str, ...], Callable[[float], bool], str], ...] = (
+    (
+        ("median_s", "batched_tokens", "logit_tokens"),
+        lambda value: 0 < value < math.inf,
+        "a number above 0 where the status is ok",
+    ),
+    (
+        ("prepare_s", "sample_s", "all_reduce_s", "context_tokens", "attention_pairs"),
+        lambda value: 0 <= value < math.inf,
+        "a number, 0 or more, where the status is ok",
+    ),
+    (
+        ("host_s", "sm_clock_mhz"),
+        lambda value: math.isnan(value) or 0 <= value < math.inf,
+        "a number, 0 or more, or NaN",
+    ),
+)
+"""What a measured sample's numbers must be, and in words."""
 
 
 def check_numbers(where: str, sample: Sample) -> None:
@@ -38,14 +81,15 @@ def check_numbers(where: str, sample: Sample) -> None:
     for key, value in values.items():
         if value is None:
             raise SpecsimError(f"{where}: {key}: null; expected a value")
+    for key, known in (("role", KINDS), ("mode", MODES), ("kind", KINDS.get(sample.role, ()))):
+        if values[key] not in known:
+            raise SpecsimError(f"{where}: {key}: {values[key]!r}; expected one of {', '.join(known)}")
     if sample.status != "ok":
         return
-    for key in ABOVE_ZERO:
-        if not 0 < values[key] < math.inf:
-            raise SpecsimError(f"{where}: {key}: {values[key]}; expected a number above 0 where the status is ok")
-    for key in NOT_BELOW:
-        if not 0 <= values[key] < math.inf:
-            raise SpecsimError(f"{where}: {key}: {values[key]}; expected a number, 0 or more, where the status is ok")
+    for keys, fits, expected in RULES:
+        for key in keys:
+            if not fits(values[key]):
+                raise SpecsimError(f"{where}: {key}: {values[key]}; expected {expected}")
 
 
 def check_finished(path: Path, facts: Mapping[str, Any]) -> None:
@@ -59,16 +103,18 @@ def check_finished(path: Path, facts: Mapping[str, Any]) -> None:
     wanted = dict(FACTS)
     told = dict(facts)
     for role in ("target", "draft"):
-        wanted |= {f"models.{role}.{key}": kind for key, kind in SIZES.items()}
+        wanted |= {f"models.{role}.{key}": fits for key, fits in SIZES.items()}
         told |= {f"models.{role}.{key}": _at(facts, "models", role, key) for key in SIZES}
-        wanted[f"attention_error.{role}"] = (int, float)
+        wanted[f"attention_error.{role}"] = lambda value: is_number(value) and value >= 0
         told[f"attention_error.{role}"] = _at(facts, "attention_error", role)
-    for key, kind in wanted.items():
+    for key, fits in wanted.items():
         value = told.get(key)
         if value is None:
             raise SpecsimError(f"{path}: metadata: {key}: missing; expected a finished sweep of both models")
-        if not isinstance(value, kind) or (isinstance(value, float) and not math.isfinite(value)):
-            raise SpecsimError(f"{path}: metadata: {key}: {value!r}; expected what `specsim profile latency` writes")
+        if not fits(value):
+            raise SpecsimError(
+                f"{path}: metadata: {key}: {shown(value)}; expected what `specsim profile latency` writes"
+            )
 
 
 def _at(facts: Any, *keys: str) -> Any:

@@ -56,6 +56,12 @@ def fit_says(capsys, *paths):
         ("median_s", float("inf"), "row 0: median_s: inf; expected a number above 0"),
         ("sample_s", float("nan"), "row 0: sample_s: nan; expected a number, 0 or more"),
         ("all_reduce_s", -1.0, "row 0: all_reduce_s: -1.0; expected a number, 0 or more"),
+        ("host_s", -1.0, "row 0: host_s: -1.0; expected a number, 0 or more, or NaN"),
+        ("sm_clock_mhz", float("inf"), "row 0: sm_clock_mhz: inf; expected a number, 0 or more, or NaN"),
+        ("kind", "decoding", "row 0: kind: 'decoding'; expected one of decode, verify, prefill, mixed"),
+        ("kind", "catchup", "row 0: kind: 'catchup'; expected one of decode, verify, prefill, mixed"),
+        ("role", "drafter", "row 0: role: 'drafter'; expected one of target, draft"),
+        ("mode", "captured", "row 0: mode: 'captured'; expected one of graph, eager"),
     ],
 )
 def test_numbers_that_are_none(tmp_path, capsys, key, value, told):
@@ -82,6 +88,13 @@ def test_a_skipped_point_needs_no_numbers(tmp_path):
         ({"knee_tokens": None}, "metadata: knee_tokens: missing"),
         ({"tp": "two"}, "metadata: tp: 'two'; expected what `specsim profile latency` writes"),
         ({"flops_per_s": float("nan")}, "metadata: flops_per_s: nan; expected what"),
+        ({"flops_per_s": -3.12e14}, "metadata: flops_per_s: -312000000000000.0; expected what"),
+        ({"bytes_per_s": 10**400}, "metadata: bytes_per_s: 1000"),
+        ({"knee_tokens": 0}, "metadata: knee_tokens: 0; expected what"),
+        ({"tp": True}, "metadata: tp: True; expected what"),
+        ({"memory_bytes": -1}, "metadata: memory_bytes: -1; expected what"),
+        ({"attention_error": {"target": -0.1, "draft": 0.1}}, "metadata: attention_error.target: -0.1; expected what"),
+        ({"assumptions": [3]}, "metadata: assumptions: [3]; expected what"),
     ],
 )
 def test_facts_that_are_missing(tmp_path, capsys, changes, told):

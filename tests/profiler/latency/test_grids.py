@@ -65,6 +65,7 @@ def test_a_users_grid_fills_in_the_default(tmp_path):
         ("requests: [0]", r"requests: \[0\] is not a list of whole numbers between 1 and"),
         ("requests: 3", "requests: 3 is not a list of whole numbers"),
         ("repeats: many", "repeats: 'many' is not a whole number"),
+        ("repeats: 0", "repeats: 0 is not a whole number between 1 and"),
         ("seconds: -1", "seconds: -1 is not a finite number above 0"),
         ("seconds: .inf", "seconds: inf is not a finite number above 0"),
         ("behind: [-1]", r"behind: \[-1\] is not a list of whole numbers between 0 and"),

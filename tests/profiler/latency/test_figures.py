@@ -1,0 +1,64 @@
+"""The figures of a fit: what their lines hold, and what is said where they cannot be written."""
+
+from __future__ import annotations
+
+import errno
+
+import numpy as np
+import pytest
+
+from profiler.latency import figures
+from profiler.latency.choice import judge
+from profiler.latency.grids import QUICK
+from specsim.errors import SpecsimError
+from specsim.latency.forms import Roofline
+from tests.profiler.latency.made import samples_of
+
+LAW = Roofline(0.012, 1e-6, 0.002, 7e-5, 2e-8, 2e-9, single_s=0.004)
+MAPPING = {
+    "form": "roofline",
+    "target": {"name": "Big"},
+    "draft": {"name": "Small"},
+    "checks": {"knee_tokens": {"target": {"fitted": 171.4}, "draft": {"fitted": None}}},
+}
+
+
+@pytest.fixture(scope="module")
+def choices():
+    return {role: judge(samples_of(LAW, role, grid=QUICK), role) for role in ("target", "draft")}
+
+
+def test_a_form_is_drawn_at_whole_tokens_and_its_ridge_is_called_so(choices, tmp_path, monkeypatch):
+    drawn = {}
+    monkeypatch.setattr(figures, "_save", lambda figure, path: drawn.update({path.name: figure}))
+    figures.draw(choices, MAPPING, tmp_path, "mine")
+    target, draft = drawn["mine-tokens.png"].axes
+    lines = {line.get_label(): line for line in target.lines}
+    tokens, milliseconds = (np.asarray(each) for each in lines["form, no context"].get_data())
+    assert np.array_equal(tokens, np.unique(np.rint(tokens)))
+    assert tokens[[0, 1, -1]].tolist() == [1, 2, choices["target"].samples.batched.max()]
+    fitted = choices["target"].roofline.fitted.form
+    assert milliseconds[0] == pytest.approx(1e3 * fitted.seconds(0, 1, 0))
+    assert lines["ridge 171"].get_xdata()[0] == 171.4
+    assert not [line for line in draft.lines if "ridge" in line.get_label()]
+
+
+def test_a_full_disk_names_the_figure_and_leaves_nothing_half_written(choices, tmp_path, monkeypatch):
+    from matplotlib.figure import Figure
+
+    def full(self, path, **_):
+        path.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    (tmp_path / "mine-error.png").write_bytes(b"before")
+    monkeypatch.setattr(Figure, "savefig", full)
+    with pytest.raises(SpecsimError, match=r"mine-error.png: cannot be written: No space left on device$"):
+        figures.draw(choices, MAPPING, tmp_path, "mine")
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("mine-error.png", b"before")]
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(choices, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SpecsimError, match=r"file/mine-error.png: cannot be written: ") as caught:
+        figures.draw(choices, MAPPING, tmp_path / "file", "mine")
+    assert "\n" not in str(caught.value)
