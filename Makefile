@@ -28,7 +28,7 @@ $(VENV)/all: $(VENV)/dev
 run: $(VENV)/core  ## the main job: AdaServe serves the Azure code trace
 	$(BIN)/specsim run +scheduler=adaserve trace=azure_code
 
-test: $(VENV)/dev  ## the core suite: no torch, under five minutes
+test: $(VENV)/dev  ## the core suite: no torch, about five minutes on two cores
 	$(BIN)/python -m pytest --numprocesses auto -m "not slow"
 
 test-all: $(VENV)/all  ## everything: also torch, the wheel, the README, the twins and the notebooks
