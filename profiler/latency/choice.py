@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -59,6 +59,11 @@ def usable(samples: list[Sample], role: str) -> list[Sample]:
     return [each for each in of_role if each.mode == "graph" or each.key not in captured]
 
 
+def shapes_of(samples: list[Sample], role: str) -> set[str]:
+    """Return the shapes of pass of a role that were measured."""
+    return {each.shape for each in usable(samples, role)}
+
+
 def judge(samples: list[Sample], role: str) -> Choice:
     """Fit both forms to a role's samples, the roofline with the optional terms, then the staircase, that err least.
 
@@ -69,8 +74,7 @@ def judge(samples: list[Sample], role: str) -> Choice:
     """
     kept = usable(samples, role)
     shapes = list(dict.fromkeys(each.shape for each in sorted(kept, key=_size)))
-    if len(shapes) < FEWEST_SHAPES:
-        raise SpecsimError(f"{role}: {len(shapes)} measured shapes of pass; expected {FEWEST_SHAPES} at least to fit")
+    check_shapes(role, shapes, "measured ")
     number = {shape: place % FOLDS for place, shape in enumerate(shapes)}
     fold = np.array([number[each.shape] for each in kept])
     columns = as_columns(kept)
@@ -78,6 +82,18 @@ def judge(samples: list[Sample], role: str) -> Choice:
     extra = min(by_terms, key=lambda terms: by_terms[terms].score)
     rooflines = [by_terms[extra], *(_judged(columns, fold, _roofline(tile, extra)) for tile in TILES)]
     return Choice(columns, _judged(columns, fold, fit_linear), min(rooflines, key=lambda judged: judged.score))
+
+
+def check_shapes(role: str, shapes: Collection[str], which: str = "") -> None:
+    """Refuse shapes of pass of which none could be held out.
+
+    Raises
+    ------
+    SpecsimError
+        Naming how many there are.
+    """
+    if len(shapes) < FEWEST_SHAPES:
+        raise SpecsimError(f"{role}: {len(shapes)} {which}shapes of pass; expected {FEWEST_SHAPES} at least to fit")
 
 
 def _size(sample: Sample) -> tuple[int, int, str]:

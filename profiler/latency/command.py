@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profiler.cli import minutes
-from profiler.latency.grids import read_grid, shipped
-from profiler.latency.profile_file import check_writable
+from profiler.latency.choice import check_shapes, shapes_of
+from profiler.latency.grids import read_grid, shares, shipped
+from profiler.latency.profile_file import check_apart_from, check_writable
 from profiler.latency.result import Places, write_profile
 from profiler.lock import only_one
 from profiler.versions import versions
@@ -41,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dtype", help="default: bfloat16 on cuda, float32 on the CPU")
     parser.add_argument("--attention", default="auto", metavar="NAME", help="flashinfer, flex or sdpa (default: auto)")
     parser.add_argument("--grid", type=Path, metavar="FILE", help="YAML of sizes; keys left out are the default's")
-    parser.add_argument("--quick", action="store_true", help="a coarse grid: a tenth of the points")
+    parser.add_argument("--quick", action="store_true", help=f"a coarse grid: {shares()}")
     parser.add_argument("--minutes", type=minutes, metavar="X", help="stop after X minutes; run again to go on")
     parser.add_argument("--samples", type=Path, metavar="FILE", help="raw samples (default: beside --out)")
     parser.add_argument(
@@ -58,6 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     require_extra()
     require_for_a_sweep()
     places = Places.of(arguments.out, arguments.samples, arguments.figures)
+    check_apart_from(places.profile, [places.samples])
     for path in (places.profile, places.samples):
         check_writable(path)
     plan = _plan(arguments)
@@ -168,6 +170,8 @@ def _left_over(plan: _Plan, places: Places, started: float, minutes: float | Non
     setting = plan.setting
     timer = timer_for(setting.device)
     file = SampleFile(places.samples, plan.facts)
+    for role in ROLES:
+        check_shapes(role, {point.shape for point in setting.grid.points(role)} | shapes_of(file.samples, role))
     if "flops_per_s" not in file.facts:
         with memory_for("the large product and copy", setting.device):
             found = ceilings(timer, device=setting.device, dtype=setting.dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from profiler.latency.profile_file import check_writable
+from profiler.latency.profile_file import check_apart_from, check_writable
 from profiler.latency.result import Places, write_profile
 
 
@@ -19,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Fit and write; return 0."""
     places = Places.of(arguments.out, arguments.samples[0], arguments.figures)
+    check_apart_from(places.profile, arguments.samples)
     check_writable(places.profile)
     print(write_profile(places, arguments.samples))
     return 0

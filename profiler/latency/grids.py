@@ -138,6 +138,12 @@ def shipped(device: str, quick: bool) -> Grid:
     return QUICK if quick else FULL
 
 
+def shares() -> str:
+    """Return how many points the quick grids have of the others'."""
+    counts = [sum(len(grid.points(role)) for role in ("target", "draft")) for grid in (QUICK, FULL, CPU_QUICK, CPU)]
+    return "{} points of {} on a GPU, {} of {} on the CPU".format(*counts)
+
+
 def read_grid(path: Path, base: Grid) -> Grid:
     """Return the grid of a YAML file; keys it leaves out are those of `base`.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,18 @@ def _skipped(samples: list[Sample]) -> list[str]:
         return []
     more = f" and {len(skipped) - SHOWN_SKIPPED} more" if len(skipped) > SHOWN_SKIPPED else ""
     return [f"skipped: {', '.join(skipped[:SHOWN_SKIPPED])}{more}"]
+
+
+def check_apart_from(profile: Path, samples: Iterable[Path]) -> None:
+    """Refuse to write a profile over the samples that it is made of.
+
+    Raises
+    ------
+    SpecsimError
+        One line.
+    """
+    if profile.resolve() in {path.resolve() for path in samples}:
+        raise SpecsimError(f"--out {profile}: is the samples file; expected another for the profile")
 
 
 def check_writable(path: Path) -> None:

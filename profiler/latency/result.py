@@ -47,7 +47,7 @@ def write_profile(places: Places, samples: list[Path]) -> str:
 
 
 def summary(mapping: dict[str, Any]) -> list[str]:
-    """Return a table of held-out errors of the form in use, and a line on each model's knee."""
+    """Return a table of held-out errors of the form in use, and a line on each model's ridge."""
     form = mapping["form"]
     lines = [f"{mapping['description']}: {form}", f"{'held-out error':18}{'median':>8}{'p95':>8}{'worst':>8}"]
     for role in ROLES:
@@ -57,7 +57,7 @@ def summary(mapping: dict[str, Any]) -> list[str]:
     for role, knee in mapping["checks"]["knee_tokens"].items():
         fitted = "none" if knee["fitted"] is None else f"{knee['fitted']:.0f}"
         lines.append(
-            f"{role}: knee at {fitted} batched tokens; compute over bandwidth {knee['compute_over_bandwidth']:.0f}"
+            f"{role}: ridge at {fitted} batched tokens; compute over bandwidth {knee['compute_over_bandwidth']:.0f}"
         )
     lines += [line for line in mapping["assumptions"] if line.startswith("skipped: ")]
     return lines

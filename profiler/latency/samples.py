@@ -174,7 +174,7 @@ def read_samples(path: Path) -> tuple[dict[str, Any], list[Sample]]:
         raise SpecsimError(f"{path}: {NO_SAMPLES}")
     try:
         facts = json.loads(metadata)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SpecsimError(f"{path}: metadata is not JSON: {first_line(error)}") from None
     if not isinstance(facts, dict) or facts.pop("format", None) != FORMAT:
         raise SpecsimError(f"{path}: samples of another version of specsim; expected format {FORMAT}")

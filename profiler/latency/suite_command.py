@@ -17,6 +17,8 @@ from specsim.reading import Node, read_yaml
 FAILED = 2
 TO_BEGIN = 0.5
 """Minutes under which no further pair is begun: drawing its weights and checking its kernel take about as long."""
+QUICK = "-quick"
+"""What a coarse grid's files are called behind the pair's name: never taken for those of the full one."""
 OPTIONS = ("target", "draft", "random_weights", "tp", "link", "device", "dtype", "attention", "grid")
 
 
@@ -24,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command's options."""
     parser.add_argument("suite", metavar="NAME", help="`gpu`, or a YAML file with a list of pairs")
     parser.add_argument("--minutes", type=minutes, metavar="X", help="stop after X minutes; run again to go on")
-    parser.add_argument("--quick", action="store_true", help="a coarse grid")
+    parser.add_argument("--quick", action="store_true", help="a coarse grid; what it makes is named NAME-quick")
     parser.add_argument(
         "--out", type=Path, default=Path("results/profiles"), metavar="DIR", help="default: %(default)s"
     )
@@ -35,7 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
     started = time.monotonic()
     pairs = read_pairs(_path(arguments.suite))
     codes = []
-    for name, words in pairs.items():
+    for pair, words in pairs.items():
+        name = f"{pair}{QUICK}" if arguments.quick else pair
         if _is_done(arguments.out / f"{name}.yaml"):
             print(f"{name}: done")
             continue
@@ -107,6 +110,8 @@ def read_pairs(path: Path) -> dict[str, list[str]]:
         name = pair.text("name", "a file name for the profile")
         if name in named:
             pair.refuse("name", f"{name!r} a second time; expected a name for each profile")
+        if name.endswith(QUICK):
+            pair.refuse("name", f"{name!r} ends in {QUICK}, as what --quick makes of another pair does")
         named[name] = _words(pair)
     return named
 

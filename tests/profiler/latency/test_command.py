@@ -12,7 +12,7 @@ import yaml
 
 pytest.importorskip("torch")
 
-from profiler.latency.grids import CPU_QUICK, read_grid
+from profiler.latency.grids import CPU, CPU_QUICK, FULL, QUICK, read_grid
 from profiler.latency.samples import SampleFile, read_samples
 from specsim.cli import main
 from specsim.latency.forms import Linear
@@ -152,12 +152,12 @@ def test_a_suite_in_calls_that_resume(tmp_path, capsys):
     words = ["profile", "suite", str(tmp_path / "suite.yaml"), "--quick", "--out", str(tmp_path)]
     assert main([*words, "--minutes", "0"]) == 3
     assert main(words) == 2
-    assert load_profile(tmp_path / "two.yaml").gpus == 2
+    assert load_profile(tmp_path / "two-quick.yaml").gpus == 2
     told = capsys.readouterr()
-    assert "bad: Llama-3.1-70B: 564.4 GB of weights do not fit on cpu: too little memory" in told.err
+    assert "bad-quick: Llama-3.1-70B: 564.4 GB of weights do not fit on cpu: too little memory" in told.err
     assert "Traceback" not in told.err
     main(words)
-    assert "one: done\ntwo: done" in capsys.readouterr().out
+    assert "one-quick: done\ntwo-quick: done" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -189,6 +189,43 @@ def test_bad_input_is_one_line(tmp_path, capsys, words, told):
     assert told in err
     assert err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_profile_over_its_own_samples_is_refused(tmp_path, capsys):
+    (tmp_path / "m.yaml").write_bytes(b"raw samples")
+    (tmp_path / "link.yaml").symlink_to(tmp_path / "m.yaml")
+    assert profile_latency(*PAIR, "--out", tmp_path / "m.yaml", "--samples", tmp_path / "link.yaml") == 2
+    assert main(["profile", "fit", str(tmp_path / "link.yaml"), "--out", str(tmp_path / "m.yaml")]) == 2
+    err = capsys.readouterr().err
+    assert err == 2 * f"specsim: --out {tmp_path / 'm.yaml'}: is the samples file; expected another for the profile\n"
+    assert (tmp_path / "m.yaml").read_bytes() == b"raw samples"
+
+
+@pytest.mark.slow
+def test_a_grid_of_too_few_shapes_is_refused_before_anything_is_measured(tmp_path, capsys, monkeypatch):
+    tiny = "requests: [1]\ncontexts: [16]\nchunks: [8, 32]\nleaves: [1]\nseconds: 0.001\n"
+    (tmp_path / "grid.yaml").write_text(tiny)
+    words = [*PAIR, "--grid", tmp_path / "grid.yaml", "--out", tmp_path / "m.yaml"]
+    with monkeypatch.context() as patch:
+        patch.setattr("profiler.latency.sweep.Sweep.run", lambda _: pytest.fail("measured"))
+        assert profile_latency(*words) == 2
+    assert "target: 6 shapes of pass; expected 8 at least to fit" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["grid.yaml"]
+
+
+@pytest.mark.slow
+def test_a_small_grid_counts_with_what_is_measured_already(swept, tmp_path, capsys):
+    (tmp_path / "m.samples.parquet").write_bytes((swept / "mine.samples.parquet").read_bytes())
+    (tmp_path / "grid.yaml").write_text("requests: [1]\ncontexts: [16]\nchunks: [8]\nseconds: 0.001\n")
+    assert profile_latency(*PAIR, "--grid", tmp_path / "grid.yaml", "--out", tmp_path / "m.yaml") == 0
+
+
+def test_the_help_says_how_much_smaller_the_quick_grids_are(capsys):
+    counted = [sum(len(grid.points(role)) for role in ("target", "draft")) for grid in (QUICK, FULL, CPU_QUICK, CPU)]
+    with pytest.raises(SystemExit):
+        main(["profile", "latency", "--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert "a coarse grid: {} points of {} on a GPU, {} of {} on the CPU".format(*counted) in told
 
 
 def test_no_cuda(tmp_path, capsys, monkeypatch):

@@ -66,6 +66,27 @@ def test_no_pair_is_begun_in_the_last_half_minute_once_another_is_done(tmp_path,
     assert ("time is up before two" in capsys.readouterr().out) == (begun == ["one"])
 
 
+def test_what_is_quick_has_a_name_of_its_own(tmp_path, capsys, monkeypatch):
+    done = []
+
+    def run(arguments):
+        done.append((arguments.out.name, arguments.quick))
+        for name in (f"{arguments.out.stem}.samples.parquet", arguments.out.name):
+            (tmp_path / name).write_text("")
+        return 0
+
+    monkeypatch.setattr(command, "run", run)
+    words = suite(tmp_path, {"name": "a"})
+    assert [main([*words, "--quick"]), main([*words, "--quick"]), main(words), main(words)] == [0, 0, 0, 0]
+    assert done == [("a-quick.yaml", True), ("a.yaml", False)]
+    assert capsys.readouterr().out == "a-quick: done\na: done\n"
+
+
+def test_a_pair_called_quick(tmp_path, capsys):
+    assert main(suite(tmp_path, {"name": "a-quick"})) == 2
+    assert "pairs[0].name: 'a-quick' ends in -quick, as what --quick makes" in capsys.readouterr().err
+
+
 def test_two_pairs_of_one_name(tmp_path, capsys):
     assert main(suite(tmp_path, {"name": "a"}, {"name": "a", "tp": 2})) == 2
     assert "pairs[1].name: 'a' a second time; expected a name for each profile" in capsys.readouterr().err
