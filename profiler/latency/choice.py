@@ -74,7 +74,7 @@ def judge(samples: list[Sample], role: str) -> Choice:
     """
     kept = usable(samples, role)
     shapes = list(dict.fromkeys(each.shape for each in sorted(kept, key=_size)))
-    check_shapes(role, shapes, "measured ")
+    check_shapes(role, shapes, "measured shapes of pass")
     number = {shape: place % FOLDS for place, shape in enumerate(shapes)}
     fold = np.array([number[each.shape] for each in kept])
     columns = as_columns(kept)
@@ -84,7 +84,7 @@ def judge(samples: list[Sample], role: str) -> Choice:
     return Choice(columns, _judged(columns, fold, fit_linear), min(rooflines, key=lambda judged: judged.score))
 
 
-def check_shapes(role: str, shapes: Collection[str], which: str = "") -> None:
+def check_shapes(role: str, shapes: Collection[str], which: str) -> None:
     """Refuse shapes of pass of which none could be held out.
 
     Raises
@@ -93,7 +93,7 @@ def check_shapes(role: str, shapes: Collection[str], which: str = "") -> None:
         Naming how many there are.
     """
     if len(shapes) < FEWEST_SHAPES:
-        raise SpecsimError(f"{role}: {len(shapes)} {which}shapes of pass; expected {FEWEST_SHAPES} at least to fit")
+        raise SpecsimError(f"{role}: {len(shapes)} {which}; expected {FEWEST_SHAPES} at least to fit")
 
 
 def _size(sample: Sample) -> tuple[int, int, str]:
