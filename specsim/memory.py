@@ -43,9 +43,9 @@ class KvPool:
             memory.block_tokens * memory.draft_token_bytes,
         )
         self._blocks = np.zeros((2, requests), dtype=np.int64)
-        # Numpy integers: it takes twice as long to add a Python int to a short array.
-        self._block_tokens = np.int64(memory.block_tokens)
-        self._round_up = np.int64(memory.block_tokens - 1)
+        # Arrays of no dimension: beside a short array a Python int costs three times, a numpy integer twice as much.
+        self._block_tokens = np.array(memory.block_tokens, dtype=np.int64)
+        self._round_up = np.array(memory.block_tokens - 1, dtype=np.int64)
 
     @property
     def free_bytes(self) -> int:

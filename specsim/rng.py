@@ -7,11 +7,19 @@ import numpy.typing as npt
 
 Words = npt.NDArray[np.uint64]
 
-STRIDE = np.uint64(0x9E3779B97F4A7C15)
+
+def word(number: int) -> Words:
+    """Return a constant as an array of no dimension: beside a short array it costs half of what a scalar costs."""
+    constant = np.array(number, dtype=np.uint64)
+    constant.flags.writeable = False
+    return constant
+
+
+STRIDE = word(0x9E3779B97F4A7C15)
 """The odd step between two neighbouring positions of one stream (2^64 / golden ratio)."""
 
-_S30, _S27, _S31, _S11 = (np.uint64(n) for n in (30, 27, 31, 11))
-_M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_S30, _S27, _S31, _S11 = (word(n) for n in (30, 27, 31, 11))
+_M1, _M2 = word(0xBF58476D1CE4E5B9), word(0x94D049BB133111EB)
 
 
 def mix(words: Words) -> Words:

@@ -111,7 +111,7 @@ class ModelDrafter:
         return self.draft.probabilities(hidden[0], self.temperature, self.vocabulary)
 
     def _luck(self, key: np.uint64, first: int, count: int) -> Tensor:
-        words = key + STRIDE * np.arange(first, first + count, dtype=np.uint64)
+        words = STRIDE * np.arange(first, first + count, dtype=np.uint64) + key
         return torch.from_numpy(uniforms(words)).to(self.draft.device)
 
 

@@ -56,7 +56,7 @@ class _Proposals:
 
     def right(self, slot: Ints, token: Ints) -> Bools:
         """Return which drafted tokens, their path included, are the target's own."""
-        right: Bools = self.rows[1, slot] == token
+        right: Bools = self.rows[1][slot] == token
         return right
 
 
@@ -102,7 +102,7 @@ class SimulatedBackend:
         rows, slots = self._read(work.requests, forest, leaves)
         width, above = work.width, forest.path_probability[leaves]
         if width == 1 and work.beam is None and not tape.silent:
-            sure = tape.confidence[rows, 0]
+            sure = tape.likeliest[rows]
             return forest.grow(leaves, np.zeros(len(leaves), dtype=np.int64), sure, sure * above, slots), seconds
         confidence = tape.confidence.take(rows, axis=0)[:, :width]
         path = confidence * above[:, None]
@@ -150,7 +150,7 @@ class SimulatedBackend:
         requests, ahead = np.repeat(ids, most), np.tile(np.arange(most), len(ids))
         keys = tape.on_path(requests, self._view.emitted_tokens[requests] + ahead)
         rows = tape.rows(requests, keys, mix(keys), np.ones(len(requests), dtype=np.bool_))
-        right = (tape.rank[rows] == 0) & (tape.confidence[rows, 0] > 0)
+        right = (tape.rank[rows] == 0) & (tape.likeliest[rows] > 0)
         ahead_right: Ints = np.logical_and.accumulate(right.reshape(len(ids), most), axis=1).sum(axis=1)
         return ahead_right
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from specsim.request import Bools, Floats, Ints
-from specsim.rng import STRIDE, Words
+from specsim.rng import STRIDE, Words, word
 
 MOST_PROPOSALS = 64
 _WRONG_TURN = STRIDE * (2 * np.arange(MOST_PROPOSALS, dtype=np.uint64) + np.uint64(3))
@@ -29,6 +29,7 @@ class Tape:
     start, off_start : (N,) first row of the request's pool on and off the target's path.
     pool_rows : rows of one pool, a power of two.
     keys : (N,) uint64, the key of each request's position 0.
+    likeliest : (rows,) the first column of `confidence`.
     target_probability : (rows, K) what the target itself gives the proposed tokens; the confidences where they are
         calibrated by construction.
     """
@@ -41,11 +42,13 @@ class Tape:
     keys: Words
     target_probability: Floats | None = None
     silent: bool = field(init=False, repr=False)
-    _mask: np.uint64 = field(init=False, repr=False)
+    likeliest: Floats = field(init=False, repr=False)
+    _mask: Words = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_mask", np.uint64(self.pool_rows - 1))
-        object.__setattr__(self, "silent", bool((self.confidence[:, 0] == 0).any()))
+        object.__setattr__(self, "_mask", word(self.pool_rows - 1))
+        object.__setattr__(self, "likeliest", np.ascontiguousarray(self.confidence[:, 0]))
+        object.__setattr__(self, "silent", bool((self.likeliest == 0).any()))
 
     @property
     def truth(self) -> Floats:
