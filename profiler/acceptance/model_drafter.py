@@ -13,7 +13,7 @@ from profiler.acceptance.generate import Written
 from profiler.acceptance.network import PIECE, Network
 from profiler.acceptance.rows import MOST_WRONG, Rows, joined, off_path, on_path
 from specsim.request import Floats, Ints
-from specsim.rng import STRIDE, Words, uniforms
+from specsim.rng import STRIDE, uniforms
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +110,8 @@ class ModelDrafter:
         cache.crop(-len(place))  # The form that old and new versions share.
         return self.draft.probabilities(hidden[0], self.temperature, self.vocabulary)
 
-    def _luck(self, key: Words, first: int, count: int) -> Tensor:
-        words = STRIDE * np.arange(first, first + count, dtype=np.uint64) + key
+    def _luck(self, key: np.uint64, first: int, count: int) -> Tensor:
+        words = key + STRIDE * np.arange(first, first + count).astype(np.uint64)
         return torch.from_numpy(uniforms(words)).to(self.draft.device)
 
 
