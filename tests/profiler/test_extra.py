@@ -82,4 +82,4 @@ def test_a_checkout_profiles_a_suite_without_what_only_simulating_needs(tmp_path
         check=False,
     )
     assert (done.returncode, done.stderr) == (3, "")
-    assert (tmp_path / "one.samples.parquet").is_file()
+    assert (tmp_path / "one-quick.samples.parquet").is_file()
