@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from profiler.latency.choice import FEWEST_SHAPES
 from profiler.latency.grids import CPU, CPU_QUICK, FULL, QUICK, read_grid
 from profiler.latency.points import DRAFT_KINDS, TARGET_KINDS, Point
 from specsim.errors import SpecsimError
@@ -17,6 +18,7 @@ def test_a_grid_has_every_kind_of_pass_within_its_limits(name, role, kinds):
     points = grid.points(role)
     assert {point.kind for point in points} == set(kinds)
     assert len({point.key for point in points}) == len(points)
+    assert len({point.shape for point in points}) > FEWEST_SHAPES + 3, "some may be skipped"
     for point in points:
         work = point.work()
         assert work.batched_tokens == point.tokens_most()[1] <= grid.max_batched_tokens
