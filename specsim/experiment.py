@@ -13,7 +13,7 @@ from specsim.latency.profile import Profile, profile_from_mapping
 from specsim.memory import Memory
 from specsim.paths import is_path, shipped
 from specsim.protocols import Scheduler
-from specsim.reading import Node
+from specsim.reading import Node, is_number
 from specsim.request import Requests
 from specsim.schedulers.loading import scheduler_factory
 from specsim.simulation import Simulation
@@ -123,12 +123,18 @@ def _simulation(
         belief=belief,
         memory=_memory(truth, node.whole("block_tokens")),
         scheduler=factory,
-        selection_s=node.number("selection_s", most=LARGEST),
-        selection_token_s=node.number("selection_token_s", most=LARGEST),
+        selection_s=_nothing_or_more(node, "selection_s"),
+        selection_token_s=_nothing_or_more(node, "selection_token_s"),
         host_bytes_per_s=node.number("host_bytes_per_s", least=SMALLEST, most=LARGEST) * truth.gpus,
         replicas=node.whole("replicas"),
         keep_passes=node.flag("passes"),
     )
+
+
+def _nothing_or_more(node: Node, name: str) -> float:
+    """Return 0, or a number within the bounds of all others."""
+    value = node.values[name]
+    return 0.0 if is_number(value) and value == 0 else node.number(name, least=SMALLEST, most=LARGEST)
 
 
 def _profile(mapping: Mapping[str, Any], source: str, drafter: Drafter) -> Profile:

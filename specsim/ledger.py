@@ -12,7 +12,7 @@ from specsim.protocols import PassShape
 from specsim.request import Bools, Floats, Ids, Ints, Requests
 from specsim.roster import Roster
 from specsim.state import Facts, no_facts, no_progress
-from specsim.work import NOBODY, Draft, Emitted, Verify
+from specsim.work import Draft, Emitted, Verify
 
 
 class Gaps(NamedTuple):
@@ -47,7 +47,6 @@ class Ledger:
         self.away: set[int] = set()
         self._drafted: list[Ids] = []
         self._checked: Ids | None = None
-        self._extended: Ids = NOBODY
         self._draft_nodes = np.zeros(n, dtype=np.int64)
         self._draft_depth = np.zeros(n, dtype=np.int64)
         self._feeds = draft_cached
@@ -118,16 +117,15 @@ class Ledger:
     def _check_draft(self, work: Draft) -> PassShape:
         ids, forest, leaves = work.requests, work.forest, work.leaves
         cached = self.progress.draft_cached[ids]
-        rows, inner = forest.row[leaves], leaves >= forest.rows
-        all_inner = np.count_nonzero(inner) == len(leaves)
-        nodes = np.bincount(rows if all_inner else rows[inner], minlength=len(ids))
+        inner = leaves[leaves >= forest.rows]
+        nodes = np.bincount(forest.row[inner], minlength=len(ids))
         held = self._draft_nodes[ids] + nodes
         caught_up = bool(self._drafted) and self._drafted[-1] is ids
-        if caught_up and all_inner and not len(work.chunks):
+        if caught_up and not len(work.chunks) and len(inner) == len(leaves):
             self.pool.hold(DRAFT, ids, cached + held)
             seen = int(np.dot(nodes, cached))
-            context = seen if np.count_nonzero(nodes) == len(leaves) else int(np.dot(cached, nodes > 0))
-            shape = PassShape(context, len(leaves), float(seen + len(leaves)), 0, len(leaves))
+            context = seen if np.count_nonzero(nodes) == len(inner) else int(np.dot(cached, nodes > 0))
+            shape = PassShape(context, len(inner), float(seen + len(inner)), 0, len(inner))
         else:
             chunks = work.chunks if len(work.chunks) else np.zeros_like(ids)
             self._check_fed(work, cached, chunks)
@@ -137,7 +135,6 @@ class Ledger:
         if not shape.batched_tokens:
             raise IllegalPass("a draft pass without tokens")
         self._draft_nodes[ids] = held
-        self._extended = ids[rows]
         return shape
 
     def _check_fed(self, work: Draft, cached: Ints, chunks: Ints) -> None:
@@ -156,19 +153,12 @@ class Ledger:
         if len(work.chunks):
             self.progress.draft_cached[ids] += work.chunks
             self.roster.admit(ids)
-            self._mark_decoding(self._extended, start_s)
+            self._mark_decoding(ids[work.forest.row[work.leaves]], start_s)
         if not self._drafted or self._drafted[-1] is not ids:
             self._drafted.append(ids)
         if len(work.leaves):
-            self._deepen(ids, work.forest.depth[work.leaves])
-
-    def _deepen(self, ids: Ids, depth: Ints) -> None:
-        """Note how deep the trees of the last draft pass reach, `depth` (leaves,)."""
-        extended, deepest = self._extended, self._draft_depth
-        if len(extended) == len(ids) and not np.count_nonzero(extended != ids):
-            deepest[ids] = np.maximum(deepest[ids], depth)
-        else:
-            np.maximum.at(deepest, extended, depth)
+            extended = ids[work.forest.row[work.leaves]]
+            np.maximum.at(self._draft_depth, extended, work.forest.depth[work.leaves])
 
     def commit_verify(self, work: Verify, answer: Emitted, start_s: float, now_s: float) -> Gaps:
         """Book a verification; return the gap since each emitting request's previous emission (inter-token latency).

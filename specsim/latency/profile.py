@@ -56,7 +56,7 @@ def profile_from_mapping(mapping: Mapping[Any, Any], source: str) -> Profile:
     top.only(TOP_KEYS, TOP_OPTIONS)
     target, draft = top.child("target"), top.child("draft")
     wanted = _form_name(top, (_forms(target), _forms(draft)))
-    if top.given("checks"):
+    if "checks" in top.values:
         _check_checks(top.child("checks"), CHECK_LEVELS)
     profile = Profile(
         name=top.text("name"),
@@ -67,10 +67,10 @@ def profile_from_mapping(mapping: Mapping[Any, Any], source: str) -> Profile:
         memory_bytes=top.whole("memory_bytes", 1, MOST_BYTES),
         target=_model(target, wanted),
         draft=_model(draft, wanted),
-        stated_baseline_s=top.number("baseline_s", above=0) if top.given("baseline_s") else None,
-        stated_usable_kv_bytes=top.whole("usable_kv_bytes", 1, MOST_BYTES) if top.given("usable_kv_bytes") else None,
+        stated_baseline_s=top.number("baseline_s", above=0) if "baseline_s" in top.values else None,
+        stated_usable_kv_bytes=top.whole("usable_kv_bytes", 1, MOST_BYTES) if "usable_kv_bytes" in top.values else None,
         provenance=_provenance(top),
-        assumptions=top.texts("assumptions") if top.given("assumptions") else (),
+        assumptions=top.texts("assumptions") if "assumptions" in top.values else (),
     )
     if profile.usable_kv_bytes <= 0:
         top.fail("memory_bytes", "enough: 0.9 of it must exceed both models' weights_bytes")
@@ -109,13 +109,13 @@ def _model(node: Node, wanted: str) -> ModelLatency:
         weights_bytes=node.whole("weights_bytes", 0, MOST_BYTES),
         overhead_s=node.number("overhead_s"),
         fit_error=_held_out_error(node, form),
-        launch_s=node.number("launch_s") if node.given("launch_s") else None,
+        launch_s=node.number("launch_s") if "launch_s" in node.values else None,
         **_ranges(node),
     )
 
 
 def _ranges(node: Node) -> dict[str, Any]:
-    if not node.given("valid"):
+    if "valid" not in node.values:
         return {}
     valid = node.child("valid")
     valid.only(("context_tokens", "batched_tokens"))
@@ -126,7 +126,7 @@ def _ranges(node: Node) -> dict[str, Any]:
 
 
 def _held_out_error(node: Node, form: str) -> dict[str, dict[str, float]]:
-    if not node.given("held_out_error"):
+    if "held_out_error" not in node.values:
         return {}
     by_form = node.child("held_out_error")
     by_form.only((), _FORMS)
@@ -140,7 +140,7 @@ def _held_out_error(node: Node, form: str) -> dict[str, dict[str, float]]:
 
 def _check_standard_errors(node: Node) -> None:
     """Refuse standard errors of no coefficient, or that are neither null nor finite numbers of at least 0."""
-    if not node.given("standard_errors"):
+    if "standard_errors" not in node.values:
         return
     by_form = node.child("standard_errors")
     by_form.only((), _FORMS)
@@ -174,7 +174,7 @@ def _check_knees(node: Node) -> None:
 
 
 def _provenance(top: Node) -> tuple[Mapping[str, str], ...]:
-    entries = top.items("provenance", "mappings", 0) if top.given("provenance") else ()
+    entries = top.items("provenance", "mappings", 0) if "provenance" in top.values else ()
     return tuple({str(name): each.text(name) for name in each.values} for each in entries)
 
 
@@ -185,8 +185,8 @@ def _linear(node: Node) -> Linear:
 
 def _roofline(node: Node) -> Roofline:
     node.only(ROOFLINE_KEYS, ("tile_tokens", *ROOFLINE_OPTIONS))
-    tile = node.whole("tile_tokens") if node.given("tile_tokens") else 1
-    given = [*ROOFLINE_KEYS, *(name for name in ROOFLINE_OPTIONS if node.given(name))]
+    tile = node.whole("tile_tokens") if "tile_tokens" in node.values else 1
+    given = [*ROOFLINE_KEYS, *(name for name in ROOFLINE_OPTIONS if name in node.values)]
     form = Roofline(**{name: node.number(name) for name in given}, tile_tokens=tile)
     if form.single_s and form.seconds(0, 1, 0) <= 0:
         node.fail("single_s", "less than a pass of one token takes without it")

@@ -78,6 +78,7 @@ TWICE = [
 
 VALUES = [
     *((f"rps={value}", "rps") for value in ("-1", "0", "abc", "nan", "inf", "true", "[1]", "", "1e-320")),
+    *((f"selection_s={value}", "selection_s") for value in ("-1", "1e-13", "2e12", "x", "nan", "false", "null")),
     *((f"slo_scale={value}", "slo_scale") for value in ("-1", "0", "x", "nan", "inf", "null")),
     *((f"requests={value}", "requests") for value in ("0", "-4", "1.5", "abc", "true")),
     ("trace=azure_code requests=8820", "requests=8820", "8819"),

@@ -82,17 +82,11 @@ class Noted:
     """A model that keeps every shape it is asked about."""
 
     inner: Linear
-    asked: set[tuple[float, float, float, float | None]]
+    asked: set[tuple[float, ...]]
 
-    def seconds(
-        self,
-        context_tokens: float,
-        batched_tokens: float,
-        attention_pairs: float,
-        logit_tokens: float | None = None,
-    ) -> float:
-        self.asked.add((context_tokens, batched_tokens, attention_pairs, logit_tokens))
-        return self.inner.seconds(context_tokens, batched_tokens, attention_pairs, logit_tokens)
+    def seconds(self, *shape: float) -> float:
+        self.asked.add(shape)
+        return self.inner.seconds(*shape)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)

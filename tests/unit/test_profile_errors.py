@@ -121,6 +121,22 @@ def test_bad_value_names_key_and_what_was_expected(key: str, value: object, expe
     assert expected in message
 
 
+OPTIONS = ["baseline_s", "usable_kv_bytes", "checks", "provenance", "assumptions"]
+OPTIONS += [f"target.{each}" for each in ("launch_s", "valid", "held_out_error", "standard_errors")]
+OPTIONS += [f"target.forms.roofline.{each}" for each in ("tile_tokens", "single_s", "pair_s", "logit_s")]
+
+
+@pytest.mark.parametrize("key", OPTIONS)
+def test_an_option_that_is_null_is_refused(key: str) -> None:
+    mapping = changed(key, 0)
+    *parents, last = key.split(".")
+    place = mapping
+    for parent in parents:
+        place = place[parent]
+    place[last] = None
+    assert f"mine.yaml: {key}: None is not" in refused(mapping)
+
+
 def test_signed_errors_nulls_and_the_cards_name_are_checks_of_a_profile() -> None:
     mapping = changed("checks", {"public": {"hardware": "a card", "decode": {"median": -0.3, "least": None}}})
     mapping["checks"]["knee_tokens"] = {"target": {"fitted": None, "compute_over_bandwidth": 156}}
