@@ -55,9 +55,7 @@ def summary(mapping: dict[str, Any]) -> list[str]:
             shown = "".join(f"{100 * error[each]:7.1f}%" for each in ("median", "p95", "worst"))
             lines.append(f"{role + ' ' + kind:18}{shown}")
     for role, knee in mapping["checks"]["knee_tokens"].items():
-        fitted = "none" if knee["fitted"] is None else f"{knee['fitted']:.0f}"
-        lines.append(
-            f"{role}: ridge at {fitted} batched tokens; compute over bandwidth {knee['compute_over_bandwidth']:.0f}"
-        )
+        ridge = "no ridge" if knee["fitted"] is None else f"ridge at {knee['fitted']:.0f} batched tokens"
+        lines.append(f"{role}: {ridge}; compute over bandwidth {knee['compute_over_bandwidth']:.0f}")
     lines += [line for line in mapping["assumptions"] if line.startswith("skipped: ")]
     return lines
