@@ -147,8 +147,9 @@ def execute(config: Mapping[str, Any], folder: Path | None, *, progress: bool = 
 
     A folder that holds this very run is read back instead when `resume` is set; one that holds another is refused.
     """
+    from specsim.metrics.request_table import request_table
     from specsim.metrics.schema import PASS_COLUMNS
-    from specsim.metrics.summary import request_table, summarise
+    from specsim.metrics.summary import summarise
     from specsim.simulation import run as run_simulation
     from specsim.world.calibration import calibration
 
@@ -162,7 +163,7 @@ def execute(config: Mapping[str, Any], folder: Path | None, *, progress: bool = 
     with _bar(len(experiment.simulation.requests), "request", progress) as watch:
         record = run_simulation(experiment.simulation, watch)
     loop_s = time.perf_counter() - clock
-    table = request_table(record.columns, experiment.tpot_measure)
+    table = request_table(record.columns)
     metrics = summarise(table, record.totals, experiment.window)
     requests, tape = experiment.simulation.requests, experiment.simulation.world.tape
     metrics["specsim"]["acceptance"] = calibration(tape, requests.slo_class, requests.class_names)

@@ -18,7 +18,8 @@ from specsim.request import Requests
 from specsim.schedulers.loading import scheduler_factory
 from specsim.simulation import Simulation
 from specsim.workload.load import load_trace
-from specsim.workload.slo import TpotMeasure, mix_from_mapping, promise
+from specsim.workload.promise import promise
+from specsim.workload.slo import mix_from_mapping
 from specsim.workload.trace import Trace, TraceSource
 from specsim.world.acceptance import acceptance_from_mapping, tape_of
 from specsim.world.backend import World
@@ -35,14 +36,13 @@ class Experiment:
     Attributes
     ----------
     simulation : ready for `specsim.simulation.run`.
-    profile : the true latency profile. tpot_measure : which TPOT the objectives are held against.
+    profile : the true latency profile.
     recording_sha256 : of the recorded acceptance, None where it is drawn.
     window : seconds of arrival that the metrics count. source : where the trace came from. notes : lines for the user.
     """
 
     simulation: Simulation
     profile: Profile
-    tpot_measure: TpotMeasure
     recording_sha256: str | None
     window: tuple[float, float] | None
     source: TraceSource
@@ -70,9 +70,8 @@ def prepare(config: Mapping[str, Any]) -> Experiment:
     window = _window(node.child("metrics"))
     trace = _trace(node, seed, window)
     baseline_s, baseline_note = _baseline_s(config["trace"], truth)
-    promised = promise(
-        mix, trace, seed=seed, baseline_s=baseline_s, slo_scale=node.number("slo_scale", least=SMALLEST, most=LARGEST)
-    )
+    scales = {name: node.number(name, least=SMALLEST, most=LARGEST) for name in ("slo_scale", "ttft_scale")}
+    promised = promise(mix, trace, seed=seed, baseline_s=baseline_s, **scales)
     tape = tape_of(acceptance, promised.acceptance, promised.requests.slo_class, trace.row, seed)
     _check_width(factory, tape, chosen)
     simulation = _simulation(node, promised.requests, World(promised.output_tokens, tape), truth, belief, factory)
@@ -80,12 +79,13 @@ def prepare(config: Mapping[str, Any]) -> Experiment:
     notes = (
         trace.source.note,
         baseline_note,
+        *promised.notes,
         _suggestion_note(config),
         f"{cut} outputs are longer than their class's max_tokens and end there" if cut else None,
     )
     recording_sha256 = acceptance.sha256 if isinstance(acceptance, Recording) else None
     told = tuple(note for note in notes if note)
-    return Experiment(simulation, truth, mix.tpot_measure, recording_sha256, window, trace.source, told)
+    return Experiment(simulation, truth, recording_sha256, window, trace.source, told)
 
 
 def _trace(node: Node, seed: int, window: tuple[float, float] | None) -> Trace:

@@ -137,6 +137,7 @@ def _record(simulation: Simulation, ledgers: list[Ledger], recorder: Recorder) -
         speculations=over_replicas("speculations"),
         preemptions=over_replicas("preemptions"),
         decoded_tokens=over_replicas("decoded_tokens"),
+        longest_pause_s=recorder.longest_pauses(n),
         tpot_slo_s=told.tpot_slo_s,
         ttft_slo_s=told.ttft_slo_s,
         rejected_reason=codes,

@@ -28,14 +28,12 @@ def latency_cdf(metrics: Mapping[str, Any], requests: DataFrame) -> Figure:
     A curve counts all arrived requests of its class: its height at its SLO line is the share that meets it.
     """
     classes = metrics["specsim"]["classes"]
-    measures = {part["slo_tpot_measure"] for part in classes.values()}
-    decode = measures == {"decode_tpot_s"}
     with style():
         figure = new_figure(2.6)
         left, right = figure.subplots(1, 2, sharey=True)
         _panel(left, classes, requests, "slo_tpot_s")
         _panel(right, classes, requests, "slo_ttft_s")
-        left.set_xlabel("Decode latency per token (ms)" if decode else "Time per output token, TPOT (ms)")
+        left.set_xlabel("Time per output token, TPOT (ms)")
         right.set_xlabel("Time to first token, TTFT (ms)")
         left.set_ylabel("Share of arrived requests (%)")
         left.set_ylim(0, 102)
@@ -71,7 +69,7 @@ def _panel(axes: Axes, classes: Mapping[str, Any], requests: DataFrame, slo: str
 
 def _curve(part: DataFrame, slo: str) -> tuple[FloatArray, FloatArray]:
     """Return latencies in ms, sorted, and the share in % at or below; its first is the share left of all."""
-    column = "ttft_s" if slo == "slo_ttft_s" else str(part["slo_tpot_measure"].iloc[0])
+    column = slo.removeprefix("slo_")
     values_ms = 1000 * part[column].to_numpy(dtype=np.float64)
     completed = (part["rejected_reason"] == "").to_numpy(dtype=bool)
     measured = completed & ~np.isnan(values_ms)

@@ -18,12 +18,15 @@ from specsim.metrics.figure_style import (
     new_figure,
     style,
 )
+from specsim.metrics.table import objective
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 ALL = "all"
+ALONE = {"ttft": "met TTFT alone", "tpot": "met TPOT alone"}
+MARKERS = ("o", "D")
 MOST_LABEL_CHARACTERS = 36
 LABEL_ROOM_IN = 6.2
 MOST_GROUPS = 10
@@ -32,7 +35,10 @@ LABEL_BOX = {"facecolor": "white", "edgecolor": "none", "pad": 0.4}
 
 
 def slo_by_class(metrics: Mapping[str, Any]) -> Figure:
-    """Return two panels, attainment in % and goodput in tokens/s, one bar per class and one for all."""
+    """Return two panels, attainment in % and goodput in tokens/s, one bar per class and one for all.
+
+    Marks beside each attainment are the shares that meet TTFT alone and TPOT alone (AdaServe's measure).
+    """
     block = metrics["specsim"]
     parts = {**block["classes"], ALL: block}
     with style():
@@ -40,14 +46,17 @@ def slo_by_class(metrics: Mapping[str, Any]) -> Figure:
         left, right = figure.subplots(1, 2)
         shares = [100 * (part["slo_attainment"] or 0.0) for part in parts.values()]
         rates = [part["slo_goodput_tokens_per_s"] or 0.0 for part in parts.values()]
-        has_tpot = any(part.get("slo_tpot_s") is not None for part in parts.values())
         for axes, heights in ((left, shares), (right, rates)):
             bars = axes.bar(range(len(parts)), heights, width=0.62, color=_bar_colours(parts))
             axes.bar_label(bars, fmt=amount, padding=1.5, fontsize=7.5, bbox=LABEL_BOX)
             name_ticks(axes, [_with_slo(name, part) for name, part in parts.items()], room_in=3.0)
             axes.grid(axis="x", visible=False)
-            axes.set_xlabel("SLO class (TPOT SLO)" if has_tpot else "SLO class")
+            axes.set_xlabel("SLO class (TTFT in s, TPOT in ms)")
         _percent_axis(left)
+        for place, (measure, label) in enumerate(ALONE.items()):
+            alone = [100 * (part[f"{measure}_attainment"] or 0.0) for part in parts.values()]
+            left.plot(range(len(parts)), alone, MARKERS[place], color=GREY, mfc="white", clip_on=False, label=label)
+        legend_above(figure, left)
         right.set_ylabel("SLO goodput (tokens/s)")
         right.margins(y=0.12)
         return figure
@@ -63,6 +72,7 @@ def comparison(runs: Sequence[tuple[str, Mapping[str, Any]]]) -> Figure:
     names = list(dict.fromkeys(name for block in blocks for name in block["classes"]))
     what, values = _shared_key([label for label, _ in runs])
     labels = [_elide(value) for value in values]
+    labels = [_marked(label, block) for label, block in zip(labels, blocks, strict=True)]
     if len(runs) > MOST_GROUPS:
         return rows_of_runs(labels, blocks, names, what)
     level = fits_level(labels, LABEL_ROOM_IN)
@@ -87,6 +97,10 @@ def _shared_key(labels: Sequence[str]) -> tuple[str, list[str]]:
     if len(keys) != 1 or not single:
         return "Run", list(labels)
     return keys.pop(), [label.partition("=")[2] for label in labels]
+
+
+def _marked(label: str, block: Mapping[str, Any]) -> str:
+    return f"{label} (overloaded)" if block["load"]["overloaded"] else label
 
 
 def _elide(label: str) -> str:
@@ -148,5 +162,8 @@ def _bar_colours(parts: Mapping[str, Any]) -> list[str]:
 
 
 def _with_slo(name: str, part: Mapping[str, Any]) -> str:
-    slo_s = part.get("slo_tpot_s")
-    return name if slo_s is None else f"{name}\n{1000 * slo_s:.3g} ms"
+    if name == ALL:
+        return name
+    promises = (("slo_ttft_range_s", 1), ("slo_tpot_range_s", 1000))
+    shown = [objective(part[key], scale) for key, scale in promises]
+    return "\n".join((name, *(f"{what} {value}" for what, value in zip(("TTFT", "TPOT"), shown, strict=True))))

@@ -123,6 +123,12 @@ class Recorder:
             itl_request_id=np.array(self._gap_owners, dtype=np.int64),
         )
 
+    def longest_pauses(self, requests: int) -> npt.NDArray[np.float64]:
+        """Return each request's longest gap between two emissions, (requests,) seconds, NaN where there is none."""
+        longest_s = np.full(requests, np.nan)
+        np.fmax.at(longest_s, np.array(self._gap_owners, dtype=np.int64), np.array(self._gaps, dtype=np.float64))
+        return longest_s
+
     def passes(self) -> dict[str, npt.NDArray[Any]] | None:
         """Return one array per column of `passes.parquet`, None when they were not kept."""
         if self._passes is None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-SCHEMA_VERSION = 1
-
-TpotMeasure = Literal["tpot_s", "decode_tpot_s"]
+SCHEMA_VERSION = 2
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -35,10 +33,13 @@ REQUEST_COLUMNS: dict[str, str] = {
     "preemptions": "int64",
     "rejected_reason": "string",
     "slo_ttft_s": "float64",
-    "slo_tpot_measure": "string",
     "first_decode_s": "float64",
     "decoded_tokens": "int64",
     "speculations": "int64",
+    "longest_pause_s": "float64",
+    "ttft_ok": "bool",
+    "tpot_ok": "bool",
+    "decode_tpot_ok": "bool",
 }
 
 PASS_COLUMNS: dict[str, str] = {
@@ -68,6 +69,7 @@ class RequestColumns:
     ``slo_class`` and ``rejected_reason`` are codes into the tuples of names beside them; reason 0 is ``""``,
     not rejected. SLOs are resolved seconds, NaN for none. ``draft_tokens`` counts the nodes submitted to the
     target, ``verifications`` the decoding target passes, ``speculations`` those with a draft token.
+    ``longest_pause_s`` is the longest time between two emissions, NaN where there was one at most.
 
     Raises
     ------
@@ -90,6 +92,7 @@ class RequestColumns:
     speculations: IntArray
     preemptions: IntArray
     decoded_tokens: IntArray
+    longest_pause_s: FloatArray
     tpot_slo_s: FloatArray
     ttft_slo_s: FloatArray
     rejected_reason: IntArray

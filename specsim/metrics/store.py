@@ -111,7 +111,7 @@ def read_run(folder: Path) -> StoredRun:
     ------
     SpecsimError
         When there is no such folder, it is not a run folder, its ``metrics.json`` is damaged, or it was
-        written by a newer schema than this version reads.
+        written by another schema than this version reads.
     """
     folder = Path(folder)
     if folder.is_file():
@@ -131,6 +131,11 @@ def read_run(folder: Path) -> StoredRun:
     if version > SCHEMA_VERSION:
         raise SpecsimError(
             f"{str(path)!r} has schema_version {version}; this specsim reads up to {SCHEMA_VERSION}: upgrade"
+        )
+    if version < SCHEMA_VERSION:
+        raise SpecsimError(
+            f"{str(path)!r} has schema_version {version}, whose attainment leaves out the wait for the first token; "
+            f"this specsim reads {SCHEMA_VERSION}: run it again"
         )
     _check_classes(path, block.get("classes"))
     return StoredRun(folder, metrics)

@@ -1,56 +1,22 @@
-"""From rows to numbers: the request table and the aggregates of ``metrics.json`` (docs/metrics.md)."""
+"""From the rows of a run to the aggregates of ``metrics.json`` (docs/metrics.md)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from specsim.errors import SpecsimError
-from specsim.metrics.schema import (
-    REQUEST_COLUMNS,
-    SCHEMA_VERSION,
-    FloatArray,
-    IntArray,
-    RequestColumns,
-    RunTotals,
-    TpotMeasure,
-)
+from specsim.metrics.load import load
+from specsim.metrics.schema import SCHEMA_VERSION, FloatArray, IntArray, RunTotals
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pandas import DataFrame
 
-# Latencies are differences of clock readings: one that equals its SLO on paper may differ in the last bits.
-SLO_RELATIVE_TOLERANCE = 1e-9
-
-
-def request_table(columns: RequestColumns, tpot_measure: TpotMeasure) -> DataFrame:
-    """Return the rows of ``requests.parquet``: the columns of `REQUEST_COLUMNS`, one row per arrived request.
-
-    ``tpot_measure`` names the column that the TPOT SLO is held against.
-    """
-    import pandas as pd
-
-    c = columns
-    tpot_s = _divide(c.finish_s - c.first_token_s, c.output_tokens - 1)
-    decode_tpot_s = _divide(c.finish_s - c.first_decode_s, c.decoded_tokens)
-    ttft_s = c.first_token_s - c.arrival_s
-    judged_s = decode_tpot_s if tpot_measure == "decode_tpot_s" else tpot_s
-    tpot_ok = _meets(judged_s, c.tpot_slo_s) | (c.output_tokens <= 1)
-    values: dict[str, Any] = {
-        "slo_class": np.array(c.slo_class_names, dtype=object)[c.slo_class],
-        "ttft_s": ttft_s,
-        "tpot_s": tpot_s,
-        "decode_tpot_s": decode_tpot_s,
-        "e2el_s": c.finish_s - c.arrival_s,
-        "slo_tpot_s": c.tpot_slo_s,
-        "slo_ttft_s": c.ttft_slo_s,
-        "slo_tpot_measure": np.full(len(ttft_s), tpot_measure, dtype=object),
-        "slo_ok": (c.rejected_reason == 0) & tpot_ok & _meets(ttft_s, c.ttft_slo_s),
-        "rejected_reason": np.array(c.rejected_reason_names, dtype=object)[c.rejected_reason],
-    }
-    return pd.DataFrame({name: values[name] if name in values else getattr(c, name) for name in REQUEST_COLUMNS})
+ATTAINMENTS = {"slo": "slo_ok", "ttft": "ttft_ok", "tpot": "decode_tpot_ok"}
+"""Shares of the arrived requests by the column that they count; "tpot" is AdaServe's measure."""
 
 
 def summarise(table: DataFrame, totals: RunTotals, window: tuple[float, float] | None = None) -> dict[str, Any]:
@@ -68,7 +34,8 @@ def summarise(table: DataFrame, totals: RunTotals, window: tuple[float, float] |
         table = _select(table, window)
         itl_s = _select_itl(totals, table["request_id"].to_numpy())
     done = table[table["rejected_reason"] == ""]
-    duration_s = _duration_s(table)
+    span = _span(table)
+    duration_s = span.duration_s
     metrics = _throughput(table, done, duration_s)
     for name, values in (
         ("ttft", done["ttft_s"].to_numpy()),
@@ -78,18 +45,23 @@ def summarise(table: DataFrame, totals: RunTotals, window: tuple[float, float] |
     ):
         metrics |= _statistics_ms(name, values)
     metrics |= _acceptance(table)
+    classes = _classes(table, span)
     metrics["specsim"] = {
         "schema_version": SCHEMA_VERSION,
         "window": None if window is None else [float(edge) for edge in window],
         "arrived": len(table),
         "completed": len(done),
         "rejected": _count_reasons(table),
-        **_service(table, duration_s),
+        **_service(table, span),
+        **_worst(classes),
+        "load": load(table["arrival_s"].to_numpy(), table["finish_s"].to_numpy()),
+        "p99_ttft_s": _percentile(done["ttft_s"].to_numpy(), 99),
+        "p99_e2el_s": _percentile(done["e2el_s"].to_numpy(), 99),
         "mean_decode_tpot_s": _mean(done["decode_tpot_s"].to_numpy()),
         "p99_decode_tpot_s": _percentile(done["decode_tpot_s"].to_numpy(), 99),
         "preemptions": int(table["preemptions"].sum()),
         **_engine(totals),
-        "classes": _classes(table, duration_s),
+        "classes": classes,
     }
     return metrics
 
@@ -124,19 +96,53 @@ def _acceptance(table: DataFrame) -> dict[str, Any]:
     }
 
 
-def _service(table: DataFrame, duration_s: float | None) -> dict[str, Any]:
+class _Span(NamedTuple):
+    """First and last arrival, seconds, and the duration of the run: None if nothing completed."""
+
+    first_arrival_s: float
+    last_arrival_s: float
+    duration_s: float | None
+
+
+def _span(table: DataFrame) -> _Span:
+    arrival_s, finish_s = table["arrival_s"].to_numpy(), table["finish_s"].to_numpy()
+    first_s, finish_s = float(arrival_s.min()), finish_s[~np.isnan(finish_s)]
+    return _Span(first_s, float(arrival_s.max()), float(finish_s.max() - first_s) if len(finish_s) else None)
+
+
+def _service(table: DataFrame, span: _Span) -> dict[str, Any]:
     """Return what a whole run and each of its classes report alike."""
     output_tokens = table["output_tokens"].to_numpy()
     slo_ok: NDArray[np.bool_] = table["slo_ok"].to_numpy(dtype=bool)
+    in_time = slo_ok & (table["finish_s"].to_numpy() <= span.last_arrival_s)
+    pauses_s = table["longest_pause_s"].to_numpy()
     return {
-        "slo_attainment": _ratio(int(slo_ok.sum()), len(table)),
-        "slo_goodput_tokens_per_s": _ratio(int(output_tokens[slo_ok].sum()), duration_s),
-        "generated_tokens_per_s": _ratio(int(output_tokens.sum()), duration_s),
+        **{f"{name}_attainment": _ratio(int(table[column].sum()), len(table)) for name, column in ATTAINMENTS.items()},
+        "missed": _missed(table),
+        "slo_goodput_tokens_per_s": _ratio(int(output_tokens[slo_ok].sum()), span.duration_s),
+        "slo_goodput_in_arrivals_tokens_per_s": _ratio(
+            int(output_tokens[in_time].sum()), span.last_arrival_s - span.first_arrival_s
+        ),
+        "generated_tokens_per_s": _ratio(int(output_tokens.sum()), span.duration_s),
+        "longest_pause_s": _plain(np.fmax.reduce(pauses_s, initial=np.nan)),
         "mean_tokens_per_verification": _ratio(int(table["decoded_tokens"].sum()), int(table["verifications"].sum())),
     }
 
 
-def _classes(table: DataFrame, duration_s: float | None) -> dict[str, Any]:
+def _missed(table: DataFrame) -> dict[str, int]:
+    """Return how many requests missed each objective, and how many were rejected; a request may miss two."""
+    rejected = (table["rejected_reason"] != "").to_numpy(dtype=bool)
+    late = {name: ~table[f"{name}_ok"].to_numpy(dtype=bool) & ~rejected for name in ("ttft", "tpot")}
+    return {**{name: int(missed.sum()) for name, missed in late.items()}, "rejected": int(rejected.sum())}
+
+
+def _worst(classes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the class that attains least, the first by name among equals."""
+    name = min(classes, key=lambda each: classes[each]["slo_attainment"])
+    return {"worst_class": name, "worst_class_attainment": classes[name]["slo_attainment"]}
+
+
+def _classes(table: DataFrame, span: _Span) -> dict[str, Any]:
     blocks: dict[str, Any] = {}
     for name in sorted(set(table["slo_class"])):
         part = table[table["slo_class"] == name]
@@ -145,17 +151,23 @@ def _classes(table: DataFrame, duration_s: float | None) -> dict[str, Any]:
             "requests": len(part),
             "completed": len(done),
             "rejected": len(part) - len(done),
-            **_service(part, duration_s),
+            **_service(part, span),
         }
         for column in ("tpot_s", "decode_tpot_s", "ttft_s", "e2el_s"):
             values = done[column].to_numpy()
             block |= {f"mean_{column}": _mean(values), f"p99_{column}": _percentile(values, 99)}
         for column in ("slo_tpot_s", "slo_ttft_s"):
-            distinct = np.unique(part[column].to_numpy())
-            block[column] = _plain(distinct[0]) if len(distinct) == 1 else None
-        block["slo_tpot_measure"] = str(part["slo_tpot_measure"].iloc[0])
+            block |= _objective(column, part[column].to_numpy())
         blocks[str(name)] = block
     return blocks
+
+
+def _objective(column: str, seconds: FloatArray) -> dict[str, Any]:
+    """Return the objective that all requests of a class share, and the least and the largest of those that have one."""
+    given = seconds[~np.isnan(seconds)]
+    shared = given[0] if len(given) == len(seconds) and np.all(given == given[0]) else np.nan
+    name = column.removesuffix("_s")
+    return {column: _plain(shared), f"{name}_range_s": [float(given.min()), float(given.max())] if len(given) else None}
 
 
 def _engine(totals: RunTotals) -> dict[str, Any]:
@@ -186,12 +198,6 @@ def _select_itl(totals: RunTotals, kept: IntArray) -> FloatArray:
     return totals.itl_s[np.isin(totals.itl_request_id, kept)]
 
 
-def _duration_s(table: DataFrame) -> float | None:
-    finish_s = table["finish_s"].to_numpy()
-    finish_s = finish_s[~np.isnan(finish_s)]
-    return float(finish_s.max() - table["arrival_s"].min()) if len(finish_s) else None
-
-
 def _statistics_ms(name: str, values_s: FloatArray) -> dict[str, float | None]:
     values_ms = 1000 * values_s[~np.isnan(values_s)]
     return {
@@ -213,16 +219,6 @@ def _peak(start_s: FloatArray, end_s: FloatArray) -> int:
 def _count_reasons(table: DataFrame) -> dict[str, int]:
     reasons = [str(reason) for reason in table["rejected_reason"] if reason]
     return {reason: reasons.count(reason) for reason in sorted(set(reasons))}
-
-
-def _meets(latency_s: FloatArray, slo_s: FloatArray) -> NDArray[np.bool_]:
-    return np.isnan(slo_s) | (latency_s <= slo_s * (1 + SLO_RELATIVE_TOLERANCE))
-
-
-def _divide(span_s: FloatArray, tokens: IntArray) -> FloatArray:
-    quotient = np.full(len(span_s), np.nan)
-    np.divide(span_s, tokens, out=quotient, where=tokens > 0)
-    return quotient
 
 
 def _mean(values: FloatArray) -> float | None:

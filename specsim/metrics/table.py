@@ -3,34 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from textwrap import wrap
 from typing import Any
 
 WIDTH = 100
 ABSENT = "-"
+FLATTERED = 0.1
+"""How far TPOT alone may exceed the attainment before a table says so."""
 
 
 def class_table(metrics: Mapping[str, Any]) -> str:
-    """Return one row per SLO class and one for all, then the run's speculation, time and request counts."""
+    """Return one row per SLO class and one for all, with the objectives, then what to know before believing a row."""
     block = metrics["specsim"]
-    measures = {part["slo_tpot_measure"] for part in block["classes"].values()}
-    tpot = "decode TPOT" if measures == {"decode_tpot_s"} else "TPOT"
-    head = ["class", "requests", "attained", "goodput", tpot, "p99", "SLO", "TTFT", "p99", "E2E"]
-    units = ["", "", "%", "tok/s", "ms", "ms", "ms", "ms", "ms", "s"]
+    head = ["class", "requests", "attained", "goodput", "TTFT p99", "SLO", "TPOT p99", "SLO", "E2E p99", "pause"]
+    units = ["", "", "%", "tok/s", "s", "s", "ms", "ms", "s", "s"]
     rows = [_class_row(name, part) for name, part in block["classes"].items()]
-    rows.append(_total_row(metrics, decode=tpot != "TPOT"))
+    rows.append(_total_row(metrics))
     width = WIDTH - 2 * (len(head) - 1) - sum(_widths([head[1:], units[1:], *(row[1:] for row in rows)]))
     rows = [[_shorten(row[0], max(width, 8)), *row[1:]] for row in rows]
     lines = _align([head, units, *rows], left=1)
     lines.insert(2, "-" * len(lines[0]))
-    return "\n".join([*lines, "", *_run_lines(block)])
+    return "\n".join([*lines, "", *_verdict_lines(block), *_run_lines(block)])
 
 
 def comparison_table(runs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> str:
-    """Return one row per run ``(label, metrics)``; the keys of the labels become the leading columns."""
+    """Return one row per run ``(label, metrics)``; the keys of the labels become the leading columns.
+
+    A row shows every figure by which a policy that starves requests would betray itself, and the lines below it the
+    objectives.
+    """
     keys = list(dict.fromkeys(key for label, _ in runs for key in label))
-    head = ["attained", "goodput", "generated", "TPOT", "TTFT p99", "tok/verif"]
-    units = ["%", "tok/s", "tok/s", "ms", "ms", ""]
-    figures = [head, units, *(_run_figures(metrics) for _, metrics in runs)]
+    head = ["attain", "worst", "goodput", "TTFT", "E2E", "pause", "span", "missed", ""]
+    units = ["%", "class", "tok/s", "p99 s", "p99 s", "s", "x", "most", ""]
+    figures = [head, units, *(_run_figures(metrics["specsim"]) for _, metrics in runs)]
     names = [[key.rsplit(".", 1)[-1] for key in keys], [""] * len(keys)]
     names += [[_text(label.get(key)) for key in keys] for label, _ in runs]
     room = WIDTH - sum(_widths(figures)) - 2 * (len(head) + len(keys) - 1)
@@ -38,43 +43,90 @@ def comparison_table(runs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]
     rows = [[*label, *values] for label, values in zip(names, figures, strict=True)]
     lines = _align(rows, left=len(keys))
     lines.insert(2, "-" * max(len(line) for line in lines))
-    return "\n".join(lines)
+    blocks = [metrics["specsim"] for _, metrics in runs]
+    return "\n".join([*lines, "", *_legend_lines(blocks)])
 
 
 def _class_row(name: str, part: Mapping[str, Any]) -> list[str]:
-    measure = part["slo_tpot_measure"]
     return [
         name,
         str(part["requests"]),
-        _number(part["slo_attainment"], 100, 1),
+        _attained(part),
         _number(part["slo_goodput_tokens_per_s"], 1, 1),
-        _number(part[f"mean_{measure}"], 1000, 1),
-        _number(part[f"p99_{measure}"], 1000, 1),
-        _number(part["slo_tpot_s"], 1000, 1),
-        _number(part["mean_ttft_s"], 1000, 0),
-        _number(part["p99_ttft_s"], 1000, 0),
-        _number(part["mean_e2el_s"], 1, 2),
+        _number(part["p99_ttft_s"], 1, 2),
+        objective(part["slo_ttft_range_s"], 1),
+        _number(part["p99_tpot_s"], 1000, 1),
+        objective(part["slo_tpot_range_s"], 1000),
+        _number(part["p99_e2el_s"], 1, 2),
+        _number(part["longest_pause_s"], 1, 2),
     ]
 
 
-def _total_row(metrics: Mapping[str, Any], *, decode: bool) -> list[str]:
+def _total_row(metrics: Mapping[str, Any]) -> list[str]:
     block = metrics["specsim"]
-    tpot_ms = (
-        [_number(block[f"{kind}_decode_tpot_s"], 1000, 1) for kind in ("mean", "p99")]
-        if decode
-        else [_number(metrics[f"{kind}_tpot_ms"], 1, 1) for kind in ("mean", "p99")]
-    )
     return [
         "all",
         str(block["arrived"]),
-        _number(block["slo_attainment"], 100, 1),
+        _attained(block),
         _number(block["slo_goodput_tokens_per_s"], 1, 1),
-        *tpot_ms,
+        _number(metrics["p99_ttft_ms"], 0.001, 2),
         "",
-        _number(metrics["mean_ttft_ms"], 1, 0),
-        _number(metrics["p99_ttft_ms"], 1, 0),
-        _number(metrics["mean_e2el_ms"], 0.001, 2),
+        _number(metrics["p99_tpot_ms"], 1, 1),
+        "",
+        _number(metrics["p99_e2el_ms"], 0.001, 2),
+        _number(block["longest_pause_s"], 1, 2),
     ]
+
+
+def _attained(part: Mapping[str, Any]) -> str:
+    """Return the attainment in %, starred where TPOT alone would say much more."""
+    return f"{'*' if flattered(part) else ''}{_number(part['slo_attainment'], 100, 1)}"
+
+
+def flattered(part: Mapping[str, Any]) -> bool:
+    """Return whether TPOT alone, AdaServe's measure, exceeds the attainment by `FLATTERED` or more."""
+    return bool(round(part["tpot_attainment"] - part["slo_attainment"], 9) >= FLATTERED)
+
+
+def objective(span: Sequence[float] | None, scale: float) -> str:
+    """Return an objective, or the least and the largest where requests of a class have several."""
+    if span is None:
+        return "none"
+    low, high = (f"{scale * each:.4g}" for each in span)
+    return low if low == high else f"{low}-{high}"
+
+
+def most_missed(block: Mapping[str, Any]) -> str | None:
+    """Return the objective that most requests missed, "rejected" included; None where none was missed."""
+    missed = block["missed"]
+    name = max(missed, key=lambda each: missed[each])
+    return str(name) if missed[name] else None
+
+
+def _verdict_lines(block: Mapping[str, Any]) -> list[str]:
+    """Return what a reader needs before comparing the table's attainment with another."""
+    lines = []
+    if block["load"]["overloaded"]:
+        lines.append("OVERLOADED: more arrives than is served, and the figures depend on how long the run is")
+    if flattered(block):
+        lines.append(
+            f"* TPOT alone would say {_number(block['tpot_attainment'], 100, 1)}%: "
+            "it leaves out the wait for the first token"
+        )
+    worst = f"worst class {block['worst_class']} {_number(block['worst_class_attainment'], 100, 1)}%"
+    ratio = f"makespan {_number(block['load']['makespan_ratio'], 1, 2)} x the arrivals' span"
+    lines.append(f"{worst}; {_missed_words(block)}; {ratio}")
+    goodput = _number(block["slo_goodput_in_arrivals_tokens_per_s"], 1, 1)
+    lines.append(f"goodput {goodput} tok/s while requests arrive")
+    return [_shorten(line, WIDTH) for line in lines]
+
+
+def _missed_words(block: Mapping[str, Any]) -> str:
+    if most_missed(block) is None:
+        return "no objective missed"
+    names = {"ttft": "TTFT", "tpot": "TPOT", "rejected": "rejected"}
+    ordered = sorted(block["missed"].items(), key=lambda item: -item[1])
+    return "missed " + ", ".join(f"{names[name]} {count}" for name, count in ordered if count)
 
 
 def _run_lines(block: Mapping[str, Any]) -> list[str]:
@@ -93,16 +145,38 @@ def _run_lines(block: Mapping[str, Any]) -> list[str]:
     return [_shorten(line, WIDTH) for line in lines]
 
 
-def _run_figures(metrics: Mapping[str, Any]) -> list[str]:
-    block = metrics["specsim"]
+def _run_figures(block: Mapping[str, Any]) -> list[str]:
     return [
-        _number(block["slo_attainment"], 100, 1),
+        _attained(block),
+        _number(block["worst_class_attainment"], 100, 1),
         _number(block["slo_goodput_tokens_per_s"], 1, 1),
-        _number(block["generated_tokens_per_s"], 1, 1),
-        _number(metrics["mean_tpot_ms"], 1, 1),
-        _number(metrics["p99_ttft_ms"], 1, 0),
-        _number(block["mean_tokens_per_verification"], 1, 2),
+        _number(block["p99_ttft_s"], 1, 2),
+        _number(block["p99_e2el_s"], 1, 2),
+        _number(block["longest_pause_s"], 1, 2),
+        _number(block["load"]["makespan_ratio"], 1, 2),
+        {"ttft": "TTFT", "tpot": "TPOT", "rejected": "reject", None: ABSENT}[most_missed(block)],
+        "OVERLOADED" if block["load"]["overloaded"] else "",
     ]
+
+
+def _legend_lines(blocks: Sequence[Mapping[str, Any]]) -> list[str]:
+    names = list(dict.fromkeys(name for block in blocks for name in block["classes"]))
+    lines = wrap(f"objectives: {'; '.join(_promises(name, blocks) for name in names)}", WIDTH, subsequent_indent="  ")
+    lines.append("pause: longest time between two tokens; span: makespan over the arrivals' span")
+    if any(flattered(block) for block in blocks):
+        lines.append(f"* TPOT alone would say {100 * FLATTERED:.0f} points more or above: the wait is what fails")
+    return lines
+
+
+def _promises(name: str, blocks: Sequence[Mapping[str, Any]]) -> str:
+    """Return a class's objectives over all runs."""
+    parts = [block["classes"][name] for block in blocks if name in block["classes"]]
+
+    def over(key: str, scale: float) -> str:
+        spans = [part[key] for part in parts if part[key] is not None]
+        return objective([min(low for low, _ in spans), max(high for _, high in spans)] if spans else None, scale)
+
+    return f"{name} TTFT {over('slo_ttft_range_s', 1)} s, TPOT {over('slo_tpot_range_s', 1000)} ms"
 
 
 def _number(value: float | None, scale: float, decimals: int) -> str:

@@ -12,7 +12,8 @@ from specsim.config import compose
 from specsim.experiment import prepare
 from specsim.rng import mix
 from specsim.simulation import Simulation
-from specsim.workload.slo import mix_from_mapping, promise
+from specsim.workload.promise import promise
+from specsim.workload.slo import mix_from_mapping
 from specsim.workload.trace import Trace, TraceSource
 from specsim.world.curves import Acceptance, Curve, draw_tape
 from specsim.world.tape import Tape

@@ -10,11 +10,20 @@ import numpy as np
 import pytest
 
 from specsim.errors import SpecsimError
+from specsim.metrics.request_table import request_table
 from specsim.metrics.schema import PASS_COLUMNS, REQUEST_COLUMNS, RequestColumns, RunTotals
-from specsim.metrics.summary import request_table, summarise
+from specsim.metrics.summary import summarise
 
 NAN = math.nan
-FLOATS = ("arrival_s", "first_token_s", "finish_s", "first_decode_s", "tpot_slo_s", "ttft_slo_s")
+FLOATS = (
+    "arrival_s",
+    "first_token_s",
+    "finish_s",
+    "first_decode_s",
+    "longest_pause_s",
+    "tpot_slo_s",
+    "ttft_slo_s",
+)
 
 # Request 0 meets its SLO exactly, 1 misses TPOT, 2 has one token, 3 is rejected, 4 misses only TTFT.
 BY_HAND = {
@@ -32,6 +41,7 @@ BY_HAND = {
     "speculations": [2, 1, 0, 0, 0],
     "preemptions": [0, 1, 0, 0, 0],
     "decoded_tokens": [4, 3, 0, 0, 2],
+    "longest_pause_s": [1.0, 1.0, NAN, NAN, 0.5],
     "tpot_slo_s": [0.5, 0.5, 0.6, 0.6, 0.6],
     "ttft_slo_s": [NAN, NAN, 0.5, 0.5, 0.5],
     "rejected_reason": [0, 0, 0, 1, 0],
@@ -68,7 +78,7 @@ def totals(**changes):
 
 @pytest.fixture
 def table():
-    return request_table(columns(), "tpot_s")
+    return request_table(columns())
 
 
 @pytest.fixture
@@ -103,28 +113,32 @@ def test_slo_ok_needs_all_slos(table):
     assert table["rejected_reason"].tolist() == ["", "", "", "never fits in memory", ""]
 
 
-def test_slo_ok_against_the_measure_of_the_mix():
-    # Request 1 decodes at 0.9167 s per token, between its tpot_s of 1.0 and a tighter SLO.
-    changed = columns(tpot_slo_s=[0.5, 0.92, 0.6, 0.6, 0.6])
-    assert not request_table(changed, "tpot_s")["slo_ok"][1]
-    decode = request_table(changed, "decode_tpot_s")
-    assert decode["slo_ok"][1]
-    assert set(decode["slo_tpot_measure"]) == {"decode_tpot_s"}
+def test_each_objective_is_judged_and_the_joint_verdict_needs_all(table):
+    assert table["ttft_ok"].tolist() == [True, True, True, False, False]
+    assert table["tpot_ok"].tolist() == [True, False, True, False, True]
+    assert (table["slo_ok"] == table["ttft_ok"] & table["tpot_ok"]).all()
+
+
+def test_the_hole_before_the_first_decode_counts_in_tpot_and_not_in_adaserve_s_measure():
+    """A request that decodes at 0.9167 s per token after a hole: 1 s per token since its first."""
+    row = request_table(columns(tpot_slo_s=[0.5, 0.92, 0.6, 0.6, 0.6])).iloc[1]
+    assert (row["tpot_s"], row["tpot_ok"], row["slo_ok"]) == (1.0, False, False)
+    assert row["decode_tpot_ok"]
 
 
 def test_exactly_at_the_slo_is_met_whatever_the_clock_lost():
     start_s = 101_351.671
     noisy = columns([0], first_token_s=[start_s] * 5, finish_s=[start_s + 2 * 0.036] * 5, tpot_slo_s=[0.036] * 5)
     noisy = dataclasses.replace(noisy, output_tokens=np.array([3]))
-    row = request_table(noisy, "tpot_s").iloc[0]
+    row = request_table(noisy).iloc[0]
     assert row["tpot_s"] > 0.036
     assert row["slo_ok"]
     clear = dataclasses.replace(noisy, tpot_slo_s=np.array([0.036 * (1 - 1e-6)]))
-    assert not request_table(clear, "tpot_s")["slo_ok"][0]
+    assert not request_table(clear)["slo_ok"][0]
 
 
 def test_without_slos_completed_attains_and_rejected_misses():
-    free = request_table(columns(tpot_slo_s=[NAN] * 5, ttft_slo_s=[NAN] * 5), "tpot_s")
+    free = request_table(columns(tpot_slo_s=[NAN] * 5, ttft_slo_s=[NAN] * 5))
     assert free["slo_ok"].tolist() == [True, True, True, False, True]
     metrics = summarise(free, totals(), None)
     assert metrics["request_goodput"] is None
@@ -171,11 +185,18 @@ def test_speculation(metrics):
 
 def test_specsim_block(metrics):
     block = metrics["specsim"]
-    assert block["schema_version"] == 1
+    assert block["schema_version"] == 2
     assert (block["arrived"], block["completed"], block["preemptions"]) == (5, 4, 1)
     assert block["rejected"] == {"never fits in memory": 1}
     assert block["slo_attainment"] == 0.4
+    assert (block["ttft_attainment"], block["tpot_attainment"]) == (0.6, 0.6)
+    assert block["missed"] == {"ttft": 1, "tpot": 1, "rejected": 1}
+    assert (block["worst_class"], block["worst_class_attainment"]) == ("chat", pytest.approx(1 / 3))
+    assert block["longest_pause_s"] == 1.0
+    assert block["p99_ttft_s"] == pytest.approx(metrics["p99_ttft_ms"] / 1000)
     assert block["slo_goodput_tokens_per_s"] == pytest.approx(6 / 7)
+    # Both that attain, five tokens and one, have ended by 4 s, when the last request arrives.
+    assert block["slo_goodput_in_arrivals_tokens_per_s"] == pytest.approx(6 / 4)
     assert block["generated_tokens_per_s"] == pytest.approx(13 / 7)
     assert block["mean_decode_tpot_s"] == pytest.approx((0.5 + 2.75 / 3 + 0.25) / 3)
     assert (block["iterations"], block["draft_passes"], block["out_of_range_passes"]) == (9, 4, 3)
@@ -193,6 +214,8 @@ def test_classes_share_the_duration_of_the_run(metrics):
     assert chat["slo_goodput_tokens_per_s"] == pytest.approx(1 / 7)
     assert (chat["slo_tpot_s"], chat["slo_ttft_s"]) == (0.6, 0.5)
     assert (code["slo_tpot_s"], code["slo_ttft_s"]) == (0.5, None)
+    assert (code["slo_tpot_range_s"], code["slo_ttft_range_s"]) == ([0.5, 0.5], None)
+    assert code["missed"] == {"ttft": 0, "tpot": 1, "rejected": 0}
     assert (code["mean_tpot_s"], code["mean_ttft_s"], code["mean_e2el_s"]) == (0.75, 1.0, 3.5)
     assert code["p99_tpot_s"] == pytest.approx(0.995)
     for name in ("slo_goodput_tokens_per_s", "generated_tokens_per_s"):
@@ -200,8 +223,21 @@ def test_classes_share_the_duration_of_the_run(metrics):
 
 
 def test_a_class_with_several_slos_reports_none():
-    mixed = request_table(columns(tpot_slo_s=[0.5, 0.7, 0.6, 0.6, 0.6]), "tpot_s")
-    assert summarise(mixed, totals(), None)["specsim"]["classes"]["code"]["slo_tpot_s"] is None
+    mixed = request_table(columns(tpot_slo_s=[0.5, 0.7, 0.6, 0.6, 0.6]))
+    code = summarise(mixed, totals(), None)["specsim"]["classes"]["code"]
+    assert (code["slo_tpot_s"], code["slo_tpot_range_s"]) == (None, [0.5, 0.7])
+
+
+def test_what_ends_after_the_last_arrival_is_not_in_the_goodput_of_the_arrivals(table):
+    late = columns(finish_s=[3.0, 5.0, 2.5, NAN, 4.5], ttft_slo_s=[NAN] * 5)
+    block = summarise(request_table(late), totals(), None)["specsim"]
+    assert block["slo_goodput_tokens_per_s"] == pytest.approx(9 / 5)
+    assert block["slo_goodput_in_arrivals_tokens_per_s"] == pytest.approx(6 / 4)
+
+
+def test_arrivals_at_one_instant_have_no_goodput_of_their_own():
+    block = summarise(request_table(columns([0])), totals(), None)["specsim"]
+    assert block["slo_goodput_in_arrivals_tokens_per_s"] is None
 
 
 def test_window_selects_by_arrival_and_both_ends_count(table):
@@ -226,7 +262,7 @@ def test_empty_window_names_the_span_of_the_arrivals(table):
 
 
 def test_one_request():
-    metrics = summarise(request_table(columns([1]), "tpot_s"), totals(), None)
+    metrics = summarise(request_table(columns([1])), totals(), None)
     assert metrics["duration"] == 4.0
     assert metrics["std_ttft_ms"] == 0.0
     assert metrics["p99_tpot_ms"] == metrics["median_tpot_ms"] == 1000.0
@@ -236,7 +272,7 @@ def test_one_request():
 
 
 def test_nothing_completed_leaves_rates_absent():
-    metrics = summarise(request_table(columns([3]), "tpot_s"), totals(itl_s=np.empty(0)), None)
+    metrics = summarise(request_table(columns([3])), totals(itl_s=np.empty(0)), None)
     rates = ("duration", "request_throughput", "output_throughput", "mean_ttft_ms", "p99_itl_ms")
     assert [metrics[name] for name in rates] == [None] * 5
     block = metrics["specsim"]
@@ -245,7 +281,7 @@ def test_nothing_completed_leaves_rates_absent():
 
 
 def test_only_one_token_outputs():
-    metrics = summarise(request_table(columns([2]), "tpot_s"), totals(itl_s=np.empty(0)), None)
+    metrics = summarise(request_table(columns([2])), totals(itl_s=np.empty(0)), None)
     assert metrics["mean_tpot_ms"] is None
     assert metrics["spec_decode_acceptance_rate"] is None
     assert metrics["spec_decode_acceptance_length"] is None
@@ -255,7 +291,7 @@ def test_only_one_token_outputs():
 
 def test_back_to_back_requests_do_not_overlap():
     rows = columns([0, 1], arrival_s=[0.0, 3.0, 0, 0, 0], first_token_s=[1.0, 4.0, 0, 0, 0])
-    assert summarise(request_table(rows, "tpot_s"), totals(), None)["max_concurrent_requests"] == 1
+    assert summarise(request_table(rows), totals(), None)["max_concurrent_requests"] == 1
 
 
 def test_metrics_are_plain_json(metrics):

@@ -1,4 +1,4 @@
-"""The terminal's tables: their numbers, their width and what stands for an absent value."""
+"""The terminal's tables: their numbers, their width, what stands for an absent value, and what they warn of."""
 
 import pytest
 
@@ -9,16 +9,16 @@ def part(**changes):
     given = {
         "requests": 60,
         "slo_attainment": 0.5,
+        "ttft_attainment": 0.7,
+        "tpot_attainment": 0.55,
+        "missed": {"ttft": 18, "tpot": 20, "rejected": 0},
         "slo_goodput_tokens_per_s": 120.04,
-        "mean_tpot_s": 0.0312,
         "p99_tpot_s": 0.0521,
-        "mean_decode_tpot_s": 0.0301,
-        "p99_decode_tpot_s": 0.0499,
-        "mean_ttft_s": 0.8,
-        "p99_ttft_s": 3.21,
-        "mean_e2el_s": 4.567,
-        "slo_tpot_s": 0.036,
-        "slo_tpot_measure": "tpot_s",
+        "p99_ttft_s": 3.214,
+        "p99_e2el_s": 9.567,
+        "longest_pause_s": 0.75,
+        "slo_tpot_range_s": [0.036, 0.036],
+        "slo_ttft_range_s": [2.0, 2.0],
     }
     return given | changes
 
@@ -29,18 +29,35 @@ def metrics(classes=None, **changes):
         "completed": 60,
         "rejected": {"never fits in memory": 2, "too long": 1},
         "slo_attainment": 0.476,
+        "ttft_attainment": 0.6,
+        "tpot_attainment": 0.5,
+        "missed": {"ttft": 18, "tpot": 20, "rejected": 3},
+        "worst_class": "code",
+        "worst_class_attainment": 0.5,
         "slo_goodput_tokens_per_s": 120.04,
+        "slo_goodput_in_arrivals_tokens_per_s": 110.0,
         "generated_tokens_per_s": 240.5,
         "mean_tokens_per_verification": 2.345,
-        "mean_decode_tpot_s": 0.0301,
-        "p99_decode_tpot_s": 0.0499,
+        "p99_ttft_s": 3.214,
+        "p99_e2el_s": 9.567,
+        "longest_pause_s": 0.75,
+        "load": {"makespan_ratio": 1.04, "overloaded": False},
         "iterations": 1234,
         "preemptions": 5,
         "time_shares": {"prefill": 0.25, "draft": 0.125, "selection": 0.005, "verify": 0.5, "idle": 0.12},
         "classes": {"code": part()} if classes is None else classes,
     }
-    latencies = {"mean_tpot_ms": 31.2, "p99_tpot_ms": 52.1, "mean_ttft_ms": 800.0, "p99_ttft_ms": 3210.0}
-    return {**latencies, "mean_e2el_ms": 4567.0, "specsim": block | changes}
+    latencies = {"p99_tpot_ms": 52.1, "p99_ttft_ms": 3214.0, "p99_e2el_ms": 9567.0}
+    return {**latencies, "specsim": block | changes}
+
+
+OVERLOADED = {"makespan_ratio": 14.2, "overloaded": True}
+
+
+def starved():
+    """A run that starves: TPOT is perfect, hardly a request begins in time."""
+    waits = {"slo_attainment": 0.064, "tpot_attainment": 1.0, "missed": {"ttft": 59, "tpot": 0, "rejected": 0}}
+    return metrics({"code": part(**waits)}, **waits, worst_class_attainment=0.064, load=OVERLOADED)
 
 
 def cells(text, row):
@@ -48,28 +65,41 @@ def cells(text, row):
     return line.split()
 
 
-def test_class_table_shows_percent_and_milliseconds():
+def test_class_table_shows_every_objective_beside_what_was_reached():
     text = class_table(metrics())
-    assert cells(text, "code") == [
-        "code",
-        "60",
-        "50.0",
-        "120.0",
-        "31.2",
-        "52.1",
-        "36.0",
-        "800",
-        "3210",
-        "4.57",
-    ]
-    assert cells(text, "all") == ["all", "63", "47.6", "120.0", "31.2", "52.1", "800", "3210", "4.57"]
+    row = ["60", "50.0", "120.0", "3.21", "2", "52.1", "36", "9.57", "0.75"]
+    assert cells(text, "code") == ["code", *row]
+    assert cells(text, "all") == ["all", "63", "47.6", "120.0", "3.21", "52.1", "9.57", "0.75"]
 
 
-def test_class_table_shows_the_latency_that_the_slo_is_held_against():
-    text = class_table(metrics({"code": part(slo_tpot_measure="decode_tpot_s")}))
-    assert "decode TPOT" in text.splitlines()[0]
-    assert cells(text, "code")[4:6] == ["30.1", "49.9"]
-    assert cells(text, "all")[4:6] == ["30.1", "49.9"]
+def test_a_class_of_several_objectives_shows_their_range_and_one_without_says_none():
+    text = class_table(metrics({"code": part(slo_tpot_range_s=[0.03, 0.05], slo_ttft_range_s=None)}))
+    assert cells(text, "code")[5] == "none"
+    assert cells(text, "code")[7] == "30-50"
+
+
+def test_class_table_names_the_worst_class_and_what_failed_most_first():
+    lines = class_table(metrics()).splitlines()
+    missed = "missed TPOT 20, TTFT 18, rejected 3"
+    assert f"worst class code 50.0%; {missed}; makespan 1.04 x the arrivals' span" in lines
+    assert "goodput 110.0 tok/s while requests arrive" in lines
+    calm = class_table(metrics(missed={"ttft": 0, "tpot": 0, "rejected": 0}, rejected={}))
+    assert "no objective missed" in calm
+
+
+def test_class_table_marks_starvation():
+    text = class_table(starved())
+    assert cells(text, "all")[2] == "*6.4"
+    assert "* TPOT alone would say 100.0%" in text
+    assert any(line.startswith("OVERLOADED") for line in text.splitlines())
+    ordinary = class_table(metrics())
+    assert "OVERLOADED" not in ordinary
+    assert "*" not in ordinary
+
+
+@pytest.mark.parametrize(("tpot", "marked"), [(0.5759, False), (0.576, True)])
+def test_the_mark_begins_at_ten_points(tpot, marked):
+    assert ("*47.6" in class_table(metrics(tpot_attainment=tpot))) is marked
 
 
 def test_class_table_accounts_for_every_request_and_for_the_time():
@@ -85,27 +115,37 @@ def test_no_line_on_rejections_without_any():
 
 
 def test_absent_values_are_dashes():
-    absent = {name: None for name in part() if name.startswith(("mean", "p99", "slo_tpot_s", "slo_good"))}
+    absent = {name: None for name in part() if name.startswith(("mean", "p99", "longest", "slo_good"))}
     text = class_table(metrics({"code": part(**absent)}, mean_tokens_per_verification=None))
-    assert cells(text, "code") == ["code", "60", "50.0", "-", "-", "-", "-", "-", "-", "-"]
+    assert cells(text, "code") == ["code", "60", "50.0", "-", "-", "2", "-", "36", "-", "-"]
     assert "tokens per verification -" in text
 
 
 @pytest.mark.parametrize("length", [4, 40, 400])
 def test_tables_fit_the_terminal(length):
     classes = {"c" * length: part(slo_goodput_tokens_per_s=123456.7), "d" * length: part()}
-    text = class_table(metrics(classes, rejected={"r" * length: 3}))
+    long = metrics(classes, rejected={"r" * length: 3}, worst_class="c" * length)
+    text = class_table(long)
     label = {"scheduler": "s" * length, "trace.path": "p" * length, "rps": 2}
-    text += "\n" + comparison_table([(label, metrics()), (label | {"rps": 4}, metrics())])
+    text += "\n" + comparison_table([(label, long), (label | {"rps": 4}, starved())])
     assert max(map(len, text.splitlines())) <= WIDTH
 
 
 def test_comparison_has_a_row_per_run_led_by_the_swept_keys():
-    runs = [({"scheduler": "fcfs", "slo.scale": 0.8}, metrics()), ({"scheduler": "adaserve"}, metrics())]
+    runs = [({"scheduler": "fcfs", "slo.scale": 0.8}, starved()), ({"scheduler": "adaserve"}, metrics())]
     text = comparison_table(runs)
     assert text.splitlines()[0].split()[:2] == ["scheduler", "scale"]
-    assert cells(text, "fcfs") == ["fcfs", "0.8", "47.6", "120.0", "240.5", "31.2", "3210", "2.35"]
-    assert cells(text, "adaserve")[:3] == ["adaserve", "-", "47.6"]
+    shared = ["120.0", "3.21", "9.57", "0.75"]
+    assert cells(text, "fcfs") == ["fcfs", "0.8", "*6.4", "6.4", *shared, "14.20", "TTFT", "OVERLOADED"]
+    assert cells(text, "adaserve") == ["adaserve", "-", "47.6", "50.0", *shared, "1.04", "TPOT"]
+
+
+def test_comparison_states_the_objectives_and_what_a_star_means():
+    tighter = metrics({"code": part(slo_tpot_range_s=[0.03, 0.03])})
+    text = comparison_table([({"rps": 2}, tighter), ({"rps": 4}, starved())])
+    assert "objectives: code TTFT 2 s, TPOT 30-36 ms" in text
+    assert "* TPOT alone would say 10 points more or above" in text
+    assert "* TPOT" not in comparison_table([({"rps": 2}, metrics())])
 
 
 def test_comparison_keeps_the_ends_of_long_values():

@@ -15,8 +15,9 @@ from specsim.metrics.figure_slo import comparison, slo_by_class
 from specsim.metrics.figure_style import fits_level
 from specsim.metrics.figure_timeline import timeline
 from specsim.metrics.plots import plot_comparison, plot_run, run_figures
+from specsim.metrics.request_table import request_table
 from specsim.metrics.schema import PASS_COLUMNS, RequestColumns, RunTotals
-from specsim.metrics.summary import request_table, summarise
+from specsim.metrics.summary import summarise
 
 NAMES = ("chat", "coding", "summarization")
 
@@ -54,13 +55,14 @@ def run(seed=0, rows=300, with_passes=False):
         speculations=np.full(rows, 2),
         preemptions=np.zeros(rows, dtype=np.int64),
         decoded_tokens=np.where(gone, 0, output - 1),
+        longest_pause_s=np.where(gone | (output == 1), np.nan, 0.2),
         tpot_slo_s=np.array([0.05, 0.036, 0.15])[kind],
         ttft_slo_s=np.array([0.5, np.nan, np.nan])[kind],
         rejected_reason=rejected,
         rejected_reason_names=("", "never fits in memory"),
     )
     totals = RunTotals(10, 20, 1.0, 1.0, 0.1, 2.0, 1.0, itl_s=np.array([0.1]))
-    table = request_table(columns, "tpot_s")
+    table = request_table(columns)
     return MemoryRun(summarise(table, totals), table, passes() if with_passes else None)
 
 
@@ -131,7 +133,12 @@ def test_slo_bars_are_the_metrics():
     assert bar_heights(left) == [[100 * part["slo_attainment"] for part in parts]]
     assert bar_heights(right) == [[part["slo_goodput_tokens_per_s"] for part in parts]]
     ticks = [label.get_text() for label in left.get_xticklabels()]
-    assert ticks == ["chat\n50 ms", "coding\n36 ms", "summarization\n150 ms", "all"]
+    assert ticks == [
+        "chat\nTTFT 0.5\nTPOT 50",
+        "coding\nTTFT none\nTPOT 36",
+        "summarization\nTTFT none\nTPOT 150",
+        "all",
+    ]
     assert overlapping_ticks(figure) == []
 
 
@@ -153,16 +160,6 @@ def test_cdf_meets_its_slo_line_at_the_share_that_meets_it():
     dashed = [line.get_xdata()[0] for line in left.lines if line.is_dashed() and len(line.get_xdata())]
     assert sorted(dashed) == pytest.approx([36.0, 50.0, 150.0])
     assert [line.get_xdata()[0] for line in figure.axes[1].lines if line.is_dashed()] == [500.0]
-
-
-def test_cdf_says_which_latency_the_slo_is_held_against():
-    given = run()
-    for part in given.metrics["specsim"]["classes"].values():
-        part["slo_tpot_measure"] = "decode_tpot_s"
-    table = given.requests.assign(slo_tpot_measure="decode_tpot_s", decode_tpot_s=0.02)
-    axes = latency_cdf(given.metrics, table).axes[0]
-    assert axes.get_xlabel() == "Decode latency per token (ms)"
-    assert axes.lines[0].get_xdata()[1] == pytest.approx(20.0)
 
 
 def test_timeline_panels():
@@ -278,7 +275,7 @@ def test_drawing_leaves_pyplot_and_its_settings_alone():
     script = (
         "import matplotlib, sys; before = matplotlib.rcParams.copy(); import specsim.metrics.plots as plots; "
         "from specsim.metrics.figure_slo import comparison; "
-        "part = {'slo_attainment': 1.0, 'slo_goodput_tokens_per_s': 1.0, 'classes': {}}; "
+        "part = {'slo_attainment': 1.0, 'slo_goodput_tokens_per_s': 1.0, 'classes': {}, 'load': {'overloaded': True}}; "
         "comparison([('a', {'specsim': part})]); "
         "assert 'matplotlib.pyplot' not in sys.modules; assert matplotlib.rcParams.copy() == before"
     )

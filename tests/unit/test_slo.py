@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from specsim.errors import SpecsimError
-from specsim.workload.slo import mix_from_mapping, promise
+from specsim.workload.promise import promise
+from specsim.workload.slo import mix_from_mapping
 from specsim.workload.trace import Trace, TraceSource
 from specsim.world.acceptance import acceptance_from_mapping
 from specsim.world.curves import draw_tape
 
 BASELINE_S = 0.02
 THREE = {
-    "tpot_measure": "decode_tpot_s",
     "classes": {
         "coding": {"share": 0.6, "tpot_ratio": 1.2, "max_tokens": 50, "acceptance": "code", "scaled": True},
         "chat": {"share": 0.2, "tpot_s": 0.05, "ttft_s": 1.5, "max_tokens": 20},
@@ -27,10 +27,10 @@ def trace(n=4000, **columns):
     return Trace(rows * 0.1, rows % 7 + 1, rows % 90 + 1, rows, TraceSource("made", "file"), **columns)
 
 
-def promised(mapping=THREE, given=None, seed=0, slo_scale=1.0):
+def promised(mapping=THREE, given=None, seed=0, **scales):
     mix = mix_from_mapping(mapping, "slo=mine")
     given = trace() if given is None else given
-    return promise(mix, given, seed=seed, baseline_s=BASELINE_S, slo_scale=slo_scale)
+    return promise(mix, given, seed=seed, baseline_s=BASELINE_S, **scales)
 
 
 def edited(**changes):
@@ -98,7 +98,7 @@ def test_arrivals_and_prompts_are_the_trace_s():
     assert np.array_equal(requests.prompt_tokens, given.prompt_tokens)
 
 
-OWN = {"tpot_measure": "tpot_s", "max_tokens": 30}
+OWN = {"classes_from": "trace", "max_tokens": 30}
 
 
 def test_the_trace_s_own_classes_and_objectives():
@@ -133,9 +133,77 @@ def test_a_trace_without_objectives_cannot_bring_the_mix():
         promised(OWN, trace(2, slo_class=np.array([0, 1]), slo_names=("a", "b")))
 
 
-def test_the_measure_defaults_to_tpot():
-    assert mix_from_mapping(THREE, "x").tpot_measure == "decode_tpot_s"
-    assert mix_from_mapping({"classes": THREE["classes"]}, "x").tpot_measure == "tpot_s"
+def test_the_scale_of_ttft_falls_on_every_class_that_has_one():
+    requests = promised(ttft_scale=2.0).requests
+    expected = np.array([np.nan, 3.0, np.nan])[requests.slo_class]
+    assert np.array_equal(requests.ttft_slo_s, expected, equal_nan=True)
+    assert np.array_equal(requests.tpot_slo_s, promised().requests.tpot_slo_s, equal_nan=True)
+    nothing = {"classes": {"chat": {"share": 1.0, "tpot_s": 0.05, "max_tokens": 20}}}
+    with pytest.raises(SpecsimError, match="ttft_scale=2 changes nothing"):
+        promised(nothing, ttft_scale=2.0)
+
+
+def test_a_class_takes_from_the_mix_what_it_does_not_state():
+    mix = {"ttft_s": 2.0, "tpot_s": 0.07, "max_tokens": 9, "classes": {"a": {"share": 0.5}, "b": {"share": 0.5}}}
+    mix["classes"]["b"] |= {"ttft_s": 0.5, "tpot_ratio": 1.5, "max_tokens": 4}
+    requests = promised(mix).requests
+    a, b = requests.slo_class == 0, requests.slo_class == 1
+    assert a.any()
+    assert b.any()
+    assert (set(requests.ttft_slo_s[a]), set(requests.ttft_slo_s[b])) == ({2.0}, {0.5})
+    assert (set(requests.tpot_slo_s[a]), set(requests.tpot_slo_s[b])) == ({0.07}, {1.5 * BASELINE_S})
+    assert (set(requests.max_tokens[a]), set(requests.max_tokens[b])) == ({9}, {4})
+
+
+def test_the_trace_s_objectives_give_way_to_those_set_for_a_class_and_fill_up_from_the_mix():
+    codes = np.arange(6) % 2
+    given = trace(
+        6,
+        slo_class=codes,
+        slo_names=("a", "b"),
+        tpot_slo_s=np.where(codes == 1, 0.05, np.nan),
+        tpot_slo_ratio=np.where(codes == 0, 1.5, np.nan),
+        ttft_slo_s=np.where(np.arange(6) < 2, 0.3, np.nan),
+    )
+    requests = promised({**OWN, "ttft_s": 2.0}, given).requests
+    assert requests.ttft_slo_s.tolist() == [0.3, 0.3, 2.0, 2.0, 2.0, 2.0]
+    mix = {**OWN, "ttft_s": 2.0, "classes": {"a": {"ttft_s": 0.1, "tpot_s": 0.01, "max_tokens": 5}}}
+    requests = promised(mix, given).requests
+    assert requests.ttft_slo_s.tolist() == [0.1, 0.3, 0.1, 2.0, 0.1, 2.0]
+    assert requests.tpot_slo_s.tolist() == [0.01, 0.05] * 3
+    assert requests.max_tokens.tolist() == [5, 30] * 3
+    with pytest.raises(SpecsimError, match=r"classes\.chat: unknown"):
+        promised({**OWN, "classes": {"chat": {"ttft_s": 1.0}}}, given)
+
+
+def labelled(names, **columns):
+    return trace(6, slo_class=np.arange(6) % len(names), slo_names=names, **columns)
+
+
+def test_the_trace_s_classes_are_followed_under_a_mix_that_has_them():
+    found = promised(given=labelled(("chat", "coding")))
+    assert [found.requests.class_names[code] for code in found.requests.slo_class] == ["chat", "coding"] * 3
+    assert "classes: the trace's own" in found.notes
+
+
+def test_the_trace_s_classes_are_refused_or_dealt_anew_under_a_mix_without_them():
+    given = labelled(("chat", "codin"))
+    with pytest.raises(SpecsimError, match=r"slo=mine has no class 'codin'.*'coding'.*slo\.redraw_classes=true"):
+        promised(given=given)
+    anew = promised({**THREE, "redraw_classes": True}, given)
+    assert np.array_equal(anew.requests.slo_class, promised(given=trace(6)).requests.slo_class)
+    assert any("dealt anew" in note for note in anew.notes)
+
+
+def test_objectives_of_the_trace_that_a_mix_replaces_are_named():
+    found = promised(given=labelled(("chat", "coding"), ttft_slo_s=np.full(6, 0.3)))
+    assert any("the trace's own are not used" in note for note in found.notes)
+
+
+def test_classes_without_a_limit_on_the_first_token_are_named():
+    (note,) = promised().notes
+    assert note.startswith("no TTFT objective: batch, coding")
+    assert promised({**THREE, "ttft_s": 2.0}).notes == ()
 
 
 @pytest.mark.parametrize(
@@ -143,13 +211,22 @@ def test_the_measure_defaults_to_tpot():
     [
         ({**THREE, "clases": 1}, "clases: unknown key.*'classes'"),
         ({**OWN, "max_token": 1}, "max_token: unknown key.*'max_tokens'"),
-        ({**THREE, "max_tokens": 5}, "max_tokens: unknown key"),
-        ({**THREE, "tpot_measure": "mean"}, "tpot_measure: 'mean'"),
-        ({"max_tokens": 0}, "max_tokens: 0"),
-        ({"max_tokens": None}, "max_tokens: None"),
-        ({"max_tokens": True}, "max_tokens: True"),
-        ({"max_tokens": 1.5}, r"max_tokens: 1\.5"),
-        ({"max_tokens": 10**24}, "max_tokens"),
+        ({**THREE, "max_tokens": 5}, "max_tokens: changes nothing"),
+        ({**edited(ttft_s=1.0), "tpot_measure": "tpot_s"}, "tpot_measure: unknown key"),
+        ({"max_tokens": 5}, "classes: missing key"),
+        ({**THREE, "redraw_classes": 1}, "redraw_classes: 1 is not true or false"),
+        ({**OWN, "redraw_classes": True}, "redraw_classes: true, but"),
+        ({**OWN, "classes_from": "file"}, "classes_from: 'file' is unknown"),
+        ({**OWN, "classes": {"a": {"share": 1.0}}}, r"classes\.a\.share: unknown key"),
+        ({**OWN, "classes": {"a": {"tpot_s": 1, "tpot_ratio": 1}}}, "both given"),
+        ({**OWN, "max_tokens": 0}, "max_tokens: 0"),
+        ({**OWN, "max_tokens": None}, "max_tokens: None"),
+        ({**OWN, "max_tokens": True}, "max_tokens: True"),
+        ({**OWN, "max_tokens": 1.5}, r"max_tokens: 1\.5"),
+        ({**OWN, "max_tokens": 10**24}, "max_tokens"),
+        ({**OWN, "ttft_s": -1}, "ttft_s: -1"),
+        ({"ttft_s": 1.0, "classes": {"a": {"share": 1.0, "ttft_s": 2.0, "max_tokens": 5}}}, "ttft_s: changes nothing"),
+        ({"classes": {"a": {"share": 1.0}}}, r"classes\.a\.max_tokens: missing key"),
         ({"classes": {}}, "classes: {} is not a mapping of at least one"),
         ({"classes": None}, "classes: None is not a mapping of at least one"),
         ({"classes": 5}, "classes: 5 is not a mapping of at least one"),

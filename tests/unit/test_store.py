@@ -34,7 +34,7 @@ def parts(**changes):
         "metrics": {
             "completed": 3,
             "mean_tpot_ms": None,
-            "specsim": {"schema_version": 1, "arrived": 3, "classes": {}},
+            "specsim": {"schema_version": 2, "arrived": 3, "classes": {}},
         },
         "config": {"seed": 0, "scheduler": {"name": "adaserve"}},
         "provenance": {"host": "here", "iterations_per_wall_s": 1234.5},
@@ -76,7 +76,7 @@ def test_types_on_disk_are_those_of_the_schema(tmp_path):
         schema = pq.read_schema(tmp_path / "run" / name)
         on_disk = {field.name: str(field.type).replace("double", "float64") for field in schema}
         assert list(on_disk.items()) == list(types.items())
-        assert schema.metadata == {b"specsim_schema_version": b"1"}
+        assert schema.metadata == {b"specsim_schema_version": b"2"}
 
 
 def test_same_inputs_give_same_bytes(tmp_path):
@@ -113,7 +113,7 @@ def test_failure_while_writing_changes_nothing(tmp_path, monkeypatch, existing):
 
     monkeypatch.setattr(pq, "write_table", fail)
     with pytest.raises(SpecsimError, match=r"cannot write run folder '.*run': No space left on device$"):
-        write_run(folder, **parts(metrics={"specsim": {"schema_version": 1, "classes": {}}}))
+        write_run(folder, **parts(metrics={"specsim": {"schema_version": 2, "classes": {}}}))
     assert (contents(folder) if existing else None) == before
     assert [path.name for path in tmp_path.iterdir()] == (["run"] if existing else [])
 
@@ -178,7 +178,8 @@ def test_damaged_json_names_file_and_line(run):
     [
         (b"[1]", "holds list; expected a JSON object"),
         (b"{}", "has no specsim.schema_version"),
-        (b'{"specsim": {"schema_version": 2}}', "has schema_version 2; this specsim reads up to 1"),
+        (b'{"specsim": {"schema_version": 3}}', "has schema_version 3; this specsim reads up to 2"),
+        (b'{"specsim": {"schema_version": 1}}', "run it again"),
         (b"\xff\xfe", "byte 0 is damaged: not UTF-8 text"),
     ],
 )
