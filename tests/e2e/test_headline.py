@@ -1,0 +1,62 @@
+"""What starves requests looks bad in every headline figure, whatever it attains by TPOT alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from specsim import Run, simulate
+from specsim.metrics.table import class_table, comparison_table, flattered
+
+
+@pytest.fixture(scope="module")
+def runs() -> dict[str, Run]:
+    settings = {"trace__point": 4.0, "profile": "adaserve_artifact_llama70b", "requests": 150}
+    return {name: simulate(name, "adaserve_fig8", **settings) for name in ("lp_sjf", "fcfs", "adaserve")}
+
+
+@pytest.mark.parametrize("starving", ["lp_sjf", "fcfs"])
+def test_a_starving_scheduler_wins_by_tpot_alone_and_by_nothing_else(runs: dict[str, Run], starving: str) -> None:
+    bad, good = (runs[name].metrics["specsim"] for name in (starving, "adaserve"))
+    assert bad["tpot_attainment"] > good["tpot_attainment"]
+    for name in ("slo_attainment", "worst_class_attainment", "slo_goodput_tokens_per_s"):
+        assert bad[name] < good[name] / 2, name
+    assert bad["p99_ttft_s"] > 4 * good["p99_ttft_s"]
+    assert max(bad["missed"], key=bad["missed"].get) == "ttft"
+    assert flattered(bad)
+    assert not flattered(good)
+
+
+def test_the_tables_star_it(runs: dict[str, Run]) -> None:
+    assert "TPOT alone would say 100.0%" in class_table(runs["lp_sjf"].metrics)
+    rows = comparison_table([({"scheduler": name}, run.metrics) for name, run in runs.items()]).splitlines()
+    starred = {row.split()[0] for row in rows if row.split()[1:2] and row.split()[1].startswith("*")}
+    assert starred == {"lp_sjf", "fcfs"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "limits_s"),
+    [
+        ({"slo": "adaserve", "slo__ttft_s": 5}, {5.0}),
+        ({"slo": "specserve", "slo__ttft_s": 0.5, "ttft_scale": 2}, {1.0}),
+        ({"slo": "absolute", "ttft_scale": 0.5}, {1.0}),
+    ],
+)
+def test_the_limit_on_the_first_token_is_set_by_key(settings: dict[str, object], limits_s: set[float]) -> None:
+    run = simulate("continuous", "poisson", requests=10, **settings)
+    assert set(run.requests["slo_ttft_s"]) == limits_s
+
+
+def test_a_run_without_a_limit_on_the_first_token_says_so() -> None:
+    run = simulate("continuous", "poisson", requests=10, slo__ttft_s=None)
+    assert any(note.startswith("no TTFT objective") for note in run.notes)
+
+
+def test_one_mix_promises_the_same_on_every_hardware() -> None:
+    profiles = ("llama70b_1b_4xa100", "llama70b_1b_4xh100")
+
+    def promises(slo: str) -> list[list[float]]:
+        runs = [simulate("continuous", "poisson", requests=20, slo=slo, profile=name) for name in profiles]
+        return [run.requests["slo_tpot_s"].tolist() for run in runs]
+
+    assert len({tuple(each) for each in promises("absolute")}) == 1
+    assert len({tuple(each) for each in promises("adaserve")}) == 2
