@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.claims.paired import MEASURES, attainment
@@ -17,9 +19,27 @@ CASES = [
 ]
 ROUNDING = 1e-12
 """Of the mean of shares; one request is 3e-3."""
+LEVEL = "level to a third of a point: docs/schedulers.md, Claims, rows 4a and 4b"
+URGENT = "urgent requests alone in small batches win by TPOT: docs/schedulers.md, Claims, row 4c"
+WAITS = "its first tokens are late at 4.8/s: docs/schedulers.md, Claims, row 4d"
+FAILS = {
+    ("tpot_attainment", "equal_greedy", 4.8): LEVEL,
+    ("tpot_attainment", "global_greedy", 4.8): LEVEL,
+    ("slo_attainment", "equal_greedy", 4.0): LEVEL,
+    ("slo_attainment", "global_greedy", 4.0): LEVEL,
+    ("slo_attainment", "equal_greedy", 4.8): LEVEL,
+    ("slo_attainment", "global_greedy", 4.8): LEVEL,
+    ("tpot_attainment", "priority", 4.0): URGENT,
+    ("tpot_attainment", "priority", 4.8): URGENT,
+    **{("slo_attainment", other, 4.8): WAITS for other in ("sarathi", "vllm_spec", *FIGURE_1)},
+}
 
 
-@pytest.mark.parametrize(("measure", "other", "rps"), CASES)
+def marked(case: tuple[str, str, float]) -> Any:
+    return pytest.param(*case, marks=[pytest.mark.xfail(reason=FAILS[case])] if case in FAILS else [])
+
+
+@pytest.mark.parametrize(("measure", "other", "rps"), [marked(case) for case in CASES])
 def test_adaserve_attains_at_least_as_much_as(measure: str, other: str, rps: float) -> None:
     settings = {**ADASERVE, "trace__point": rps, "rps": rps}
     difference = attainment(measure, "adaserve", **settings) - attainment(measure, other, **settings)
