@@ -115,16 +115,18 @@ class Replica:
             start_s, gaps = env.now, None
             thinking_s = self._thinking(work, answer)
             shape = self._checked(work)
+            moving_s = self.backend.move(work, shape) if shape.moved_bytes else 0.0
             if isinstance(work, Draft):
                 answer, seconds = self.backend.draft(work, shape)
-                yield env.timeout(thinking_s + seconds)
+                yield env.timeout(thinking_s + (seconds + moving_s))
                 ledger.commit_draft(work, start_s)
             else:
                 answer, seconds = self.backend.verify(work, shape)
-                yield env.timeout(thinking_s + seconds)
+                yield env.timeout(thinking_s + (seconds + moving_s))
                 gaps = ledger.commit_verify(work, answer, start_s, env.now)
             view.now_s = env.now
-            self._booking(self.name, start_s, seconds, thinking_s, work, shape, answer, gaps)
+            view.forward_s += seconds
+            self._booking(self.name, start_s, seconds + moving_s, thinking_s, work, shape, answer, gaps)
         ledger.end_step()
         return ran
 

@@ -88,7 +88,7 @@ class Ledger:
             self._checked = ids  # frozen, so that the next pass of the step need not be looked at again
         try:
             moved = 0
-            if isinstance(work, Verify) and len(work.evict):
+            if len(work.evict):
                 moved = self._evict(work.evict, ids, work.transfer)
             if self.away:
                 moved += self._bring_back(ids)

@@ -99,6 +99,8 @@ class View(Protocol):
     Attributes
     ----------
     now_s : the event clock. belief : latency model. free_bytes : bytes of cache that nobody holds.
+    forward_s : seconds of all forward passes so far, as a server times its kernels: neither the caches that were moved
+        nor the scheduler's own work count.
     waiting : arrived requests without cache in the pool, in order of arrival; some may have theirs on the host.
         resident : requests that hold cache, in order of admission. arrival_s, prompt_tokens, max_tokens, slo_class,
         tpot_slo_s, ttft_slo_s : as in `Requests`.
@@ -107,6 +109,7 @@ class View(Protocol):
     """
 
     now_s: float
+    forward_s: float
     belief: Belief
     arrival_s: Floats
     prompt_tokens: Ints
@@ -188,10 +191,14 @@ class Foresight(Protocol):
 class Backend(Protocol):
     """What runs passes and knows how long they took."""
 
+    def move(self, work: Pass, shape: PassShape) -> float:
+        """Move the caches that leave for the host or come back before this pass and return the seconds it took."""
+        ...
+
     def draft(self, work: Draft, shape: PassShape) -> tuple[Forest, float]:
-        """Return the grown forest and the seconds it took."""
+        """Return the grown forest and the seconds of the pass."""
         ...
 
     def verify(self, work: Verify, shape: PassShape) -> tuple[Emitted, float]:
-        """Return what each row emitted and the seconds it took."""
+        """Return what each row emitted and the seconds of the pass."""
         ...

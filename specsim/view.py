@@ -40,10 +40,11 @@ class _Line(Sequence[int]):
 
 
 class LedgerView:
-    """`specsim.protocols.View` over one ledger; the engine moves `now_s` on."""
+    """`specsim.protocols.View` over one ledger; the engine moves `now_s` and `forward_s` on."""
 
     def __init__(self, ledger: Ledger, belief: Belief) -> None:
         self.now_s = 0.0
+        self.forward_s = 0.0
         self.belief = belief
         facts, progress = ledger.facts, ledger.progress
         self.arrival_s = _read_only(facts.arrival_s)

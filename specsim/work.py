@@ -24,6 +24,7 @@ class Draft(NamedTuple):
     forest : n trees; `leaves` (m,) are the nodes to extend, grouped by row.
     width : likeliest tokens proposed behind each leaf; 0 asks for no proposals (draft prefill).
     beam : of a row's new nodes keep only this many, by path probability; None keeps all.
+    evict, transfer : as in `Verify`.
     """
 
     requests: Ids
@@ -32,6 +33,8 @@ class Draft(NamedTuple):
     leaves: Ints = NOBODY
     width: int = 0
     beam: int | None = None
+    evict: Ids = NOBODY
+    transfer: bool = False
 
 
 class Verify(NamedTuple):

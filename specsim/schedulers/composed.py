@@ -29,7 +29,7 @@ class Composed:
 
     def step(self, view: View) -> Step:
         """Yield the drafter's passes and one verification."""
-        start_s = view.now_s
+        forward_s = view.forward_s
         rows = self.batching.rows(view, self.speculation.drafts)
         if not len(rows.requests):
             return
@@ -38,7 +38,7 @@ class Composed:
             forest = yield from self.speculation.grow(view, rows)
         answer = yield Verify(rows.requests, rows.chunks, forest, rows.evicted, rows.transfer)
         self.speculation.learn(view, rows, forest, answer)
-        self.batching.learn(view, rows, forest, answer, start_s)
+        self.batching.learn(view, rows, forest, answer, view.forward_s - forward_s)
 
 
 @dataclass(frozen=True, slots=True)

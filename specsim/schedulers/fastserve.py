@@ -4,8 +4,9 @@ Paper: FastServe (Wu et al. 2023), as a baseline of AdaServe (EuroSys '26), Figu
 Idea: who has used up the quantum of its queue sinks to the next; as a long prompt's first pass would use up more than
 one quantum, a request joins the first queue whose quantum covers it, without passing through those above.
 Deviations: FastServe moves the caches of the preempted to the host ahead of time; that is not in the engine: they are
-kept while memory lasts, or recomputed. The time of the first pass is believed, not profiled. Quanta are counted at the
-end of a pass, a whole pass to everybody in it. Queues are in order of entry. Who has not run for `starvation_s` returns
+kept while memory lasts, recomputed, or moved between passes (`seats.switching`). The time of the first pass is
+believed, not profiled. Quanta are counted at the end of a pass, a whole pass to everybody in it; moving a cache is no
+service. Queues are in order of entry. Who has not run for `starvation_s` returns
 to the top queue with a fresh quantum. LAS counts in whole quanta of `quantum_s`, earliest first among equals: 0, pure
 LAS, switches between equals at every pass; it is not said in LAPS-SD how its own does.
 """
@@ -73,10 +74,10 @@ class SkipJoin:
         order = ids[np.lexsort((ids, self._entered_s[ids], self.level[ids]))]
         return self.seats.rows(view, order, drafting)
 
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted, start_s: float) -> None:
-        """Charge the step to everybody in it; who has used up its quantum sinks to the end of the next queue."""
+    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
+        """Charge the passes to everybody in them; who has used up its quantum sinks to the end of the next queue."""
         ids = rows.requests
-        self.spent_s[ids] += view.now_s - start_s
+        self.spent_s[ids] += service_s
         self._served_s[ids] = view.now_s
         quanta = queue_limits(self.queues, self.first_quantum_s, self.quantum_ratio)
         upper = ids[self.level[ids] < len(quanta)]
@@ -120,6 +121,6 @@ class LeastAttained:
             attained = attained // self.quantum_s
         return self.seats.rows(view, ids[np.lexsort((ids, attained))], drafting)
 
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted, start_s: float) -> None:
-        """Book the step's seconds to everybody who ran in it."""
-        self.attained_s[rows.requests] += view.now_s - start_s
+    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
+        """Book the step's passes to everybody who ran in it."""
+        self.attained_s[rows.requests] += service_s

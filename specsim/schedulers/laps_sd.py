@@ -11,9 +11,10 @@ Deviations:
   when perceptible is not preempted. The text before Eq. 6 swaps T_SSM and T_LLM, the equation is right; n is a
   request's own mean: drafted tokens a round beside A, draft passes a round beside T_SSM. Both are n for chains, but
   trees may use it too.
-- Demotion is by the limit S_j, since S^down has no formula. Service is every pass that a request ran in, prompts
-  included; in a batch each attains the whole step. A_i is settled once, and rounds without drafts do not count for it,
-  nor in Eq. 6: where a lookup often finds nothing, times are perceived too short.
+- Demotion is by the limit S_j, since S^down has no formula. Service is the seconds of every forward pass that a request
+  ran in, prompts included; moving a cache is none, reading a dropped one anew is. In a batch each attains the whole
+  step. A_i is settled once, and rounds without drafts do not count for it, nor in Eq. 6: where a lookup often finds
+  nothing, times are perceived too short.
 - Within a queue the perceptible go first, shortest first; of the others those with a seat, then the earliest.
 - Switching is free while memory lasts (`keep`), or costs recomputation (`recompute`) or moving the cache to the host
   and back (`transfer`, the paper's). Memory is not in the paper: see `queues`. LP-SJF never preempts, unless memory is
@@ -109,9 +110,9 @@ class LapsQueues:
         left = self.lengths.tokens(ids) - (view.emitted_tokens[ids] if self.estimate == "remaining" else 0)
         return eq_6(np.maximum(left, 1), nodes, self.acceptance.rate[ids], depth * draft_s + target_s)
 
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted, start_s: float) -> None:
-        """Book the step's seconds to everybody who ran in it, and note how the drafts fared."""
-        self.attained_s[rows.requests] += view.now_s - start_s
+    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
+        """Book the step's passes to everybody who ran in it, and note how the drafts fared."""
+        self.attained_s[rows.requests] += service_s
         if forest.draft_nodes:
             self.acceptance.hear(rows.requests, forest, answer.accepted)
 

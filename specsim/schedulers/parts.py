@@ -44,8 +44,8 @@ class Batching(Protocol):
         """Return the rows of the next verification; `drafting` says whether the drafter caches prompts too."""
         ...
 
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted, start_s: float) -> None:
-        """Hear how the verification of `forest` whose step began at `start_s` went; `view.now_s` is when it ended."""
+    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
+        """Hear how the verification of `forest` went; `service_s` are the seconds of the step's forward passes."""
         return
 
 

@@ -65,7 +65,7 @@ class VirtualCounters:
             self._charged[let_in] = True
         return rows
 
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted, start_s: float) -> None:
+    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
         """Charge what was emitted."""
         tenants = view.slo_class[rows.requests]
         for tenant in np.unique(tenants).tolist():

@@ -11,7 +11,7 @@ from specsim.forest import Forest, likeliest
 from specsim.protocols import Belief, ModelBelief, PassShape, View
 from specsim.request import Bools, Floats, Ids, Ints
 from specsim.rng import Words, mix
-from specsim.work import Draft, Emitted, Verify
+from specsim.work import Draft, Emitted, Pass, Verify
 from specsim.world.tape import Tape
 
 
@@ -81,6 +81,10 @@ class SimulatedBackend:
         self._proposals = _Proposals(4096)
         self._verified = False
 
+    def move(self, work: Pass, shape: PassShape) -> float:
+        """Return the seconds that the moved bytes take on the link to the host."""
+        return shape.moved_bytes / self._host_bytes_per_s
+
     def draft(self, work: Draft, shape: PassShape) -> tuple[Forest, float]:
         """Return the forest grown by each leaf's likeliest tokens, and the seconds of one draft pass.
 
@@ -89,8 +93,6 @@ class SimulatedBackend:
         model, tape, forest, leaves = self._truth.draft, self._world.tape, work.forest, work.leaves
         proposed = model.one_pass and len(leaves) and leaves.min() >= forest.rows
         seconds = 0.0 if proposed else _pass_s(model, shape)
-        if shape.moved_bytes:
-            seconds += shape.moved_bytes / self._host_bytes_per_s
         if int(forest.depth[-1]) >= model.deepest:
             leaves = leaves[forest.depth[leaves] < model.deepest]
         if not len(leaves) or not work.width:
@@ -118,8 +120,6 @@ class SimulatedBackend:
     def verify(self, work: Verify, shape: PassShape) -> tuple[Emitted, float]:
         """Return what each row emits and the seconds of one target pass; acceptance never changes the cost."""
         seconds = _pass_s(self._truth.target, shape)
-        if shape.moved_bytes:
-            seconds += shape.moved_bytes / self._host_bytes_per_s
         ids, forest = work.requests, work.forest
         emitted = self._view.emitted_tokens[ids]
         complete = work.chunks == self._view.pending(ids)

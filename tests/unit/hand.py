@@ -62,6 +62,7 @@ class Hand:
     def _ask(self, answer: Any) -> Any:
         if answer is not None:
             self.view.now_s += 0.01
+            self.view.forward_s += 0.01
         try:
             self.work = self._step.send(answer)
             self.ledger.check(self.work)

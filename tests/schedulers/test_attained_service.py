@@ -1,0 +1,70 @@
+"""Attained service is speculation and verification alone: who runs when does not depend on what a switch costs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from specsim.schedulers.loading import scheduler_factory
+from specsim.simulation import Simulation
+from tests.laws.subjects import mapping_of
+from tests.laws.watch import Watched, watched
+from tests.made import requests, simulation
+
+SLOW = {"moving": {"host_bytes_per_s": 200.0}, "thinking": {"selection_s": 0.5}}
+"""Seconds a switch, and half a second for every selection of nodes, where a pass takes 20 ms."""
+ATTAINED: dict[str, dict[str, Any]] = {
+    "laps_sd": {"acceptance": mapping_of("laps_sd")["batching"]["acceptance"] | {"spread": 0.0}},
+    "las": {},
+    "fastserve": {"starvation_s": 1e9},
+}
+"""Who decides by attained service, and what lets it alone decide: nobody is perceptible, nobody is rescued."""
+
+
+def by_service(name: str) -> Any:
+    """Return the scheduler with one seat, caches that move, and token trees."""
+    mapping = mapping_of(name)
+    seats = mapping["batching"]["seats"] | {"max_requests": 1, "switching": "transfer"}
+    mapping["batching"] |= {"seats": seats} | ATTAINED[name]
+    mapping["speculation"] = mapping_of("laps_adaserve")["speculation"]
+    return scheduler_factory(mapping, name)
+
+
+def played(name: str, **costs: Any) -> tuple[Simulation, Watched]:
+    """Play three requests that are there from the start: no arrival can fall elsewhere."""
+    told = requests([0.0] * 3, [20, 12, 16], [60, 40, 50])
+    simulated = simulation(told, [55, 38, 47], by_service(name), **costs)
+    return simulated, watched(simulated)
+
+
+def order_of(seen: Watched) -> list[int]:
+    return [int(step.work.requests[0]) for step in seen.heard[0]]
+
+
+@pytest.mark.parametrize("cost", SLOW)
+@pytest.mark.parametrize("name", ATTAINED)
+def test_who_runs_does_not_depend_on_what_a_switch_costs(name: str, cost: str) -> None:
+    (_, free), (_, dear) = played(name), played(name, **SLOW[cost])
+    assert free.record.columns.preemptions.sum() > 1
+    assert np.nanmax(dear.record.columns.finish_s) > 2 * np.nanmax(free.record.columns.finish_s)
+    assert order_of(dear) == order_of(free)
+
+
+@pytest.mark.parametrize("cost", SLOW)
+def test_the_service_attained_is_that_of_the_passes(cost: str) -> None:
+    """With one seat, the services of all add up to the seconds of the passes where moving and thinking are free."""
+    made = by_service("las")
+    kept: list[Any] = []
+
+    def keeping() -> Any:
+        kept.append(made())
+        return kept[-1]
+
+    simulated, free = played("las")
+    passes = free.record.passes
+    assert passes is not None
+    watched(replace(simulated, scheduler=keeping, **SLOW[cost]))
+    assert kept[0].batching.attained_s.sum() == pytest.approx(passes["seconds"].sum(), rel=1e-12)
