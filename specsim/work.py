@@ -47,7 +47,8 @@ class Verify(NamedTuple):
     requests : (n,) request of each row.
     chunks : (n,) pending tokens fed into the target's cache, at least 1.
     forest : n trees; only a row whose chunk is all that is pending may carry one.
-    evict : (m,) requests that lose their cache before the pass: preemption by recompute.
+    evict : (m,) requests that lose their cache before the pass: preemption by recompute. In a step that drafts, the
+        first draft pass evicts, so that what it frees holds the trees.
     transfer : their caches go to the host instead, and come back with the next pass that names them; both take time.
     """
 

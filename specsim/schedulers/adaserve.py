@@ -11,8 +11,7 @@ Deviations:
 - The paper does not say how prompts are read: here chunks of at most `prefill_tokens` ride on the verification
   (`prefill: mixed`), or passes of their own go first (`prefill: first`).
 - n > B is not treated: no more than `max_requests` <= B are admitted.
-- Where memory is short, the candidate trees are narrowed, then shortened, until they fit both caches; a step in which
-  somebody has to be preempted decodes plainly.
+- Where memory is short, the candidate trees are narrowed, then shortened, until they fit both caches.
 """
 
 from __future__ import annotations

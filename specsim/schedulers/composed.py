@@ -2,7 +2,7 @@
 
 Paper: none; the parts are those of the papers' schedulers (docs/schedulers.md).
 Idea: who runs and how far it speculates are two decisions, and every pair of them is a scheduler.
-Deviations: where somebody has to be preempted, the step decodes plainly.
+Deviations: none; whoever is preempted gives up its cache before the first pass of the step, drafted or not.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from specsim.forest import Forest
 from specsim.protocols import Foresight, Step, View
-from specsim.schedulers.parts import Batching, Speculation
+from specsim.schedulers.parts import Batching, Speculation, evicting
 from specsim.work import Verify
 
 
@@ -33,10 +33,10 @@ class Composed:
         rows = self.batching.rows(view, self.speculation.drafts)
         if not len(rows.requests):
             return
-        forest = Forest.roots(len(rows.requests))
-        if self.speculation.drafts and not len(rows.evicted):
-            forest = yield from self.speculation.grow(view, rows)
-        answer = yield Verify(rows.requests, rows.chunks, forest, rows.evicted, rows.transfer)
+        forest, evicted = Forest.roots(len(rows.requests)), rows.evicted
+        if self.speculation.drafts:
+            forest, evicted = yield from evicting(self.speculation.grow(view, rows), evicted, rows.transfer)
+        answer = yield Verify(rows.requests, rows.chunks, forest, evicted, rows.transfer)
         self.speculation.learn(view, rows, forest, answer)
         self.batching.learn(view, rows, forest, answer, view.forward_s - forward_s)
 

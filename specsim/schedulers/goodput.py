@@ -13,6 +13,7 @@ import numpy as np
 
 from specsim.protocols import Belief, DraftBelief, ModelBelief, View
 from specsim.request import Bools, Floats, Ids, Ints
+from specsim.work import NOBODY
 
 
 class Batch(NamedTuple):
@@ -23,6 +24,7 @@ class Batch(NamedTuple):
     requests : ids. chunks : pending tokens of each, 1 when decoding.
     target_cached, draft_cached : tokens in either cache. fed : tokens that the drafter's cache lacks.
     longest : most draft tokens each may be given, at most V.
+    evicted : (m,) requests that give up their cache for these, before the first pass of the step.
     """
 
     requests: Ids
@@ -31,6 +33,12 @@ class Batch(NamedTuple):
     draft_cached: Ints
     fed: Ints
     longest: Ints
+    evicted: Ids = NOBODY
+
+    def prefix(self, requests: int) -> Batch:
+        """Return the first so many requests."""
+        *columns, evicted = self
+        return Batch(*(column[:requests] for column in columns), evicted)
 
 
 def expected_length(acceptance: Floats, lengths: Ints) -> Floats:
@@ -99,7 +107,8 @@ def fitting(view: View, batch: Batch, tree_tokens: Ints) -> Bools:
     growth = view.growth_bytes(
         batch.requests, batch.target_cached + batch.chunks + tree_tokens, batch.draft_cached + drafted
     )
-    fits: Bools = growth.cumsum(axis=1) <= view.free_bytes
+    freed = int(view.held_bytes(batch.evicted).sum()) if len(batch.evicted) else 0
+    fits: Bools = growth.cumsum(axis=1) <= view.free_bytes + freed
     return fits
 
 

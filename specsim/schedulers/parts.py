@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -35,6 +35,7 @@ class Rows(NamedTuple):
 
 Growing = Generator[Draft, Forest, Forest]
 """Yields draft passes, is sent their forests, returns the forest to verify."""
+_Grown = TypeVar("_Grown")
 
 
 class Batching(Protocol):
@@ -69,6 +70,28 @@ class Speculation(Protocol):
     def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
         """Hear what was accepted of `forest`."""
         return
+
+
+def evicting(
+    growing: Generator[Draft, Forest, _Grown], evicted: Ids, transfer: bool = False
+) -> Generator[Draft, Forest, tuple[_Grown, Ids]]:
+    """Yield the passes of `growing`, the first of which evicts `evicted`; return its result and who is left to evict.
+
+    Eviction goes with the first pass of a step, so that what it frees holds the trees.
+    """
+    try:
+        work = next(growing)
+        while True:
+            if len(evicted):
+                work, evicted = work._replace(evict=evicted, transfer=transfer), NOBODY
+            try:
+                forest = yield work
+            except Exception as refusal:
+                work = growing.throw(refusal)
+            else:
+                work = growing.send(forest)
+    except StopIteration as end:
+        return end.value, evicted
 
 
 def rows_of(view: View, requests: Ids, chunks: Ints, evicted: Ids = NOBODY, *, first: bool = False) -> Rows:

@@ -13,8 +13,8 @@ Deviations:
   that. Rates are conditional: accepted / (accepted + the one that failed). While k = 0 nothing is learnt, as there.
 - With `acceptance: per_request` lengths follow the survival ranking of `goodput.longest_by_survival`; the paper names
   this granularity and gives no method.
-- No request is given more tokens than its `max_tokens` leaves room for. A step in which not even the oldest request
-  has a slot decodes plainly and preempts the youngest.
+- No request is given more tokens than its `max_tokens` leaves room for. Where not even the oldest request has a slot,
+  the youngest are preempted, as many as let all others decode; the others choose among what that leaves.
 - Draft and target take equal slots for drafted tokens, but share one pool instead of halves.
 """
 
@@ -32,7 +32,7 @@ from specsim.schedulers.parameters import at_least
 from specsim.schedulers.parts import Growing, Rows, Speculation
 from specsim.schedulers.smartspec_acceptance import AcceptanceAverage, Granularity
 from specsim.schedulers.smartspec_serving import Proposing, Serving, grow_levels, propose_chains
-from specsim.schedulers.speculation import trees_fit, useful_depth
+from specsim.schedulers.speculation import rows_fit, useful_depth
 from specsim.work import Draft, Emitted
 
 
@@ -76,11 +76,11 @@ class GoodputChains(Speculation):
             most = np.clip(useful_depth(view, decoding), 0, self.longest)
             batch, table = self._table(view, Batch(decoding, rows.chunks[:n], *cached, rows.fed[:n], most))
             for k in np.argsort(-table[:, -1], kind="stable").tolist():
-                if trees_fit(view, requests, rows.chunks, n, k, rows.fed):
+                if rows_fit(view, rows, k):
                     depths[:n] = np.minimum(batch.longest, k)
                     break
         fed = np.where((depths > 0) | (np.arange(len(requests)) >= n), rows.fed, 0)
-        if not depths.any() and fed.any() and trees_fit(view, requests, rows.chunks, n, 0, fed):
+        if not depths.any() and fed.any() and rows_fit(view, rows._replace(fed=fed), 0):
             yield Draft(requests, fed, Forest.roots(len(requests)))
         return (yield from grow_levels(requests, fed, depths))
 

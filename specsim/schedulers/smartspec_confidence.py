@@ -48,7 +48,7 @@ class SmartSpecConfidence(Serving):
         """Yield at most P draft passes and return the chains, cut at the length with the best goodput."""
         start_s = view.now_s
         prefix, most = longest_fitting(fitting(view, batch, lengths_of(batch, self.longest)))
-        batch = Batch(*(column[:prefix] for column in batch))
+        batch = batch.prefix(prefix)
         forest = Forest.roots(prefix)
         leaves, chunks = np.flatnonzero(batch.longest > 0), np.where(batch.longest > 0, batch.fed, 0)
         for level in range(most):

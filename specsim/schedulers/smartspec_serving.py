@@ -16,11 +16,11 @@ import numpy as np
 from specsim.forest import Forest
 from specsim.protocols import Step, View
 from specsim.request import Bools, Ids, Ints
-from specsim.schedulers.batching import lag
-from specsim.schedulers.continuous import PrefillFirst, decode
+from specsim.schedulers.batching import lag, seats
+from specsim.schedulers.continuous import PrefillFirst
 from specsim.schedulers.goodput import Batch
 from specsim.schedulers.parameters import at_least
-from specsim.schedulers.parts import Rows
+from specsim.schedulers.parts import Rows, evicting
 from specsim.schedulers.speculation import useful_depth
 from specsim.work import NOBODY, Draft, Emitted, Verify
 
@@ -33,7 +33,7 @@ class Proposal(NamedTuple):
 
 
 Proposing = Generator[Draft, Forest, Proposal]
-"""Yields draft passes, is sent their forests, returns what to verify; no rows where the cache has slots for nobody."""
+"""Yields draft passes, is sent their forests, returns what to verify."""
 
 
 @dataclass(slots=True)
@@ -120,19 +120,22 @@ class Serving(Choosing):
             yield Verify(requests, tokens, roots)
             return
         batch = self._batch(view)
-        forest, proposed = yield from self.propose(view, batch)
+        (forest, proposed), evicted = yield from evicting(self.propose(view, batch), batch.evicted)
         self.feedback.learn(proposed)
-        if not forest.rows:
-            yield decode(view)
-            return
         n = forest.rows
         rows = Rows(batch.requests[:n], batch.chunks[:n], n, batch.fed[:n])
-        answer = yield Verify(rows.requests, rows.chunks, forest)
+        answer = yield Verify(rows.requests, rows.chunks, forest, evicted)
         self.learn(view, rows, forest, answer)
 
     def _batch(self, view: View) -> Batch:
-        """Return all residents, who all decode, by age: one let in again after a preemption keeps its place."""
-        requests = np.sort(view.resident)
+        """Return all residents, who all decode, by age: one let in again after a preemption keeps its place.
+
+        Where the oldest has no slot to decode in, the youngest give way until all others have.
+        """
+        requests, evicted = np.sort(view.resident), NOBODY
+        if not has_slot(view, requests[:1]):
+            keep, _ = seats(view, requests, np.ones_like(requests))
+            requests, evicted = requests[keep], requests[~keep]
         longest = np.clip(useful_depth(view, requests), 0, min(self.longest, view.belief.draft.deepest))
         longest[self.feedback.plain(requests)] = 0
         return Batch(
@@ -142,7 +145,16 @@ class Serving(Choosing):
             view.draft_cached[requests],
             lag(view, requests),
             longest,
+            evicted,
         )
+
+
+def has_slot(view: View, request: Ids) -> bool:
+    """Return whether the cache has a slot for one more token of the target of `request` (1,)."""
+    if view.surely_fits(1, 1, 0):
+        return True
+    growth = view.growth_bytes(request, view.target_cached[request] + 1, view.draft_cached[request])
+    return int(growth[0]) <= view.free_bytes
 
 
 def grow_levels(requests: Ids, fed: Ints, depths: Ints, widths: Sequence[int] = ()) -> Generator[Draft, Forest, Forest]:

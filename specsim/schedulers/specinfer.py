@@ -17,7 +17,7 @@ from specsim.forest import Forest
 from specsim.protocols import View
 from specsim.request import Ints
 from specsim.schedulers.parts import Growing, Rows, Speculation
-from specsim.schedulers.speculation import trees_fit
+from specsim.schedulers.speculation import rows_fit
 from specsim.schedulers.threshold import grow_layers
 
 
@@ -46,7 +46,7 @@ class FixedTrees(Speculation):
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield a draft pass per layer and return all of the trees."""
         widths = self.expansion
-        while widths and not trees_fit(view, rows.requests, rows.chunks, rows.decoding, nodes_of(widths), rows.fed):
+        while widths and not rows_fit(view, rows, nodes_of(widths)):
             widths = widths[:-1]
         return grow_layers(view, rows, widths, everybody)
 

@@ -51,10 +51,12 @@ def useful_depth(view: View, requests: Ids) -> Ints:
     return view.max_tokens[requests] - view.emitted_tokens[requests] - 1
 
 
-def trees_fit(view: View, requests: Ids, chunks: Ints, growing: int, nodes: int, fed: Ints) -> bool:
+def trees_fit(
+    view: View, requests: Ids, chunks: Ints, growing: int, nodes: int, fed: Ints, evicted: Ids = NOBODY
+) -> bool:
     """Return whether the first `growing` rows can hold `nodes` tree tokens each in both caches during this step.
 
-    `chunks` (n,) are the target's, `fed` (n,) the drafter's.
+    `chunks` (n,) are the target's, `fed` (n,) the drafter's; `evicted` (m,) give up their cache before the trees grow.
     """
     fresh, trees = int(np.add.reduce(chunks)), growing * nodes
     if view.surely_fits(len(requests), fresh + trees, int(np.add.reduce(fed)) + trees):
@@ -63,13 +65,19 @@ def trees_fit(view: View, requests: Ids, chunks: Ints, growing: int, nodes: int,
     need = view.growth_bytes(
         requests, view.target_cached[requests] + chunks + tree, view.draft_cached[requests] + fed + tree
     )
-    return int(np.add.reduce(need)) <= view.free_bytes
+    freed = int(view.held_bytes(evicted).sum()) if len(evicted) else 0
+    return int(np.add.reduce(need)) <= view.free_bytes + freed
+
+
+def rows_fit(view: View, rows: Rows, nodes: int) -> bool:
+    """Return whether each row that decodes can hold `nodes` tree tokens in both caches, once the evicted have left."""
+    return trees_fit(view, rows.requests, rows.chunks, rows.decoding, nodes, rows.fed, rows.evicted)
 
 
 def fitting_shape(view: View, rows: Rows, shape: TreeShape) -> TreeShape:
     """Return the largest shape, narrowed first and then shortened, whose trees fit the free memory; depth 0 if none."""
     depth, width = shape
-    while depth and not trees_fit(view, rows.requests, rows.chunks, rows.decoding, depth * width, rows.fed):
+    while depth and not rows_fit(view, rows, depth * width):
         depth, width = (depth, width - 1) if width > 1 else (depth - 1, width)
     return TreeShape(depth, width)
 

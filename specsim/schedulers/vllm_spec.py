@@ -2,8 +2,9 @@
 
 Paper: vLLM-Spec(k) as AdaServe (EuroSys '26, section 6.1) and SmartSpec compare with it; Leviathan et al. 2023.
 Idea: continuous batching, whole prompts first; every decoding step drafts k tokens a request and verifies the chain.
-Deviations: where memory is short for k tokens the step decodes plainly instead of preempting; the drafter's prefill
-runs as a pass of its own before the target's.
+Deviations: where memory is short for k tokens the step decodes plainly instead of preempting; where it is short for
+plain decoding, the youngest is preempted and the others draft in what it leaves. The drafter's prefill runs as a pass
+of its own before the target's.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst
 from specsim.schedulers.parameters import at_least
 from specsim.schedulers.parts import Growing, Rows, Speculation
-from specsim.schedulers.speculation import grow_trees, trees_fit
+from specsim.schedulers.speculation import grow_trees, rows_fit
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class FixedChains(Speculation):
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield a draft pass per token and return the chains; none where they do not all fit."""
         depth = self.draft_tokens
-        if not trees_fit(view, rows.requests, rows.chunks, rows.decoding, depth, rows.fed):
+        if not rows_fit(view, rows, depth):
             depth = 0
         return grow_trees(view, rows.requests, rows.fed, rows.decoding, depth, width=1)
 

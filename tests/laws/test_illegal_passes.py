@@ -68,6 +68,8 @@ ILLEGAL: dict[str, tuple[Draft | Verify, str]] = {
     "evicts who has finished": (Verify(ints(DECODING), ints(1), ROOT, ints(FINISHED)), "can be evicted"),
     "evicts somebody twice": (Verify(ints(DECODING), ints(1), ROOT, ints(HALFWAY, HALFWAY)), "."),
     "evicts beyond the last id": (Verify(ints(DECODING), ints(1), ROOT, ints(5)), "."),
+    "a draft evicts who runs": (Draft(ints(DECODING), ints(1), ROOT, evict=ints(DECODING)), "can be evicted"),
+    "a draft evicts who holds nothing": (Draft(ints(DECODING), ints(1), ROOT, evict=ints(WAITING)), "can be evicted"),
     "verifies more than the pool holds": (Verify(ints(DECODING), ints(1), trees(1, *[0] * 200)), "bytes of cache"),
     "drafts more than the pool holds": (
         Draft(ints(DECODING), ints(1), trees(1, *[0] * 200), np.arange(1, 201), 1),
@@ -104,6 +106,7 @@ LEGAL: dict[str, Draft | Verify] = {
     "a draft prefill": Draft(ints(WAITING), ints(6), ROOT),
     "a part of a draft prefill": Draft(ints(WAITING), ints(2), ROOT),
     "a draft that catches up": Draft(ints(DECODING), ints(1), ROOT, ints(0), 2),
+    "a draft, an eviction": Draft(ints(DECODING), ints(1), ROOT, ints(0), 2, evict=ints(HALFWAY)),
 }
 
 

@@ -169,8 +169,14 @@ def test_a_shorter_prefix_runs_where_the_cache_has_slots_for_no_more() -> None:
 
 
 def test_the_youngest_gives_way_where_the_oldest_has_no_slot() -> None:
-    work = chain(squeezed(prefilled(play(smart())), 2))
-    assert (work.requests.tolist(), work.evict.tolist()) == ([0], [1])
+    """The 20 bytes of 1 and the 2 that are free hold the root and 4 drafts of 0: 4 bytes a token of both models."""
+    hand = squeezed(prefilled(play(smart())), 2)
+    first = hand.begin()
+    assert isinstance(first, Draft)
+    assert (first.requests.tolist(), first.evict.tolist()) == ([0], [1])
+    while isinstance(hand.work, Draft):
+        hand.propose(0.9)
+    assert (hand.work.requests.tolist(), sizes(hand.work), hand.work.evict.tolist()) == ([0], [4], [])
 
 
 # --- the moving average -----------------------------------------------------------------------------------------------
