@@ -9,8 +9,9 @@ Deviations:
 - The step time is that of the belief, whatever its form; `profile.form=linear` is the paper's Eq. 7. The first draft
   pass is charged for all that the drafter's cache lacks: it falls behind while nothing is proposed and catches up
   when something is, where vLLM keeps it in step.
-- The window starts full of `first_acceptance`, a request's own full of the global average; the paper has no word on
-  that. Rates are conditional: accepted / (accepted + the one that failed). While k = 0 nothing is learnt, as there.
+- The paper has no word on how steps are averaged, nor on what goes before the first. Here tokens are summed over the
+  window, accepted / (accepted + those that failed), which is unbiased at any batch size; the window starts full of one
+  token a step at `first_acceptance`, a request's own at the global average. While k = 0 nothing is learnt, as there.
 - With `acceptance: per_request` lengths follow the survival ranking of `goodput.longest_by_survival`; the paper names
   this granularity and gives no method.
 - No request is given more tokens than its `max_tokens` leaves room for. Where not even the oldest request has a slot,
@@ -105,7 +106,7 @@ class SmartSpec(Serving):
     ----------
     longest : V, the most draft tokens a request, below 10 in the paper.
     acceptance : one average for all ("global"), or one each with a length each ("per_request").
-    window : past steps in the moving average. first_acceptance : what it starts full of.
+    window : past steps whose tokens are summed. first_acceptance : what it starts full of, a token a step.
     """
 
     longest: int

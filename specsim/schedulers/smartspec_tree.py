@@ -9,8 +9,9 @@ Deviations, beside those of smartspec.py:
 - What proposes is the `drafter`: Medusa's heads, which the YAML suggests, propose all levels in one pass; a draft model
   takes a pass a level. Either is priced, so "no draft at all" is among the shapes, and a head may be left out from the
   end.
-- Every shape of at most `tree_tokens` nodes is tried. The rate of a head is what, at the window's mean k, gives its
-  observed share of success; a head that was never reached is believed to be as good as `first_acceptance`.
+- Every shape of at most `tree_tokens` nodes is tried. The rate of a head is the one at which as many trials succeed as
+  did in the window, each with the k of its step; a head that was never reached is believed to be as good as
+  `first_acceptance`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ from specsim.schedulers.parameters import at_least, probability
 from specsim.schedulers.parts import Rows
 from specsim.schedulers.smartspec_serving import Proposal, Proposing, Serving, grow_levels
 from specsim.work import Emitted
+
+NEWTON_STEPS = 50
+ROUNDING = 1e-12
 
 
 def shapes(heads: int, width: int, tree_tokens: int) -> Ints:
@@ -100,12 +104,9 @@ class HeadAverage:
         self._seen = np.zeros(self.heads, dtype=np.int64)
 
     def rates(self) -> Floats:
-        """Return 1 - (1 - successes / trials)^(1 / mean k) of each head, (heads,)."""
-        right, tried, asked = self._steps.sum(axis=2)
-        some = tried > 0
-        tries = np.where(some, tried, 1.0)
-        rate = 1.0 - (1.0 - right / tries) ** (tries / np.where(some, asked, 1.0))
-        return np.where(some, rate, self.first)
+        """Return the acceptance a of each head, (heads,): trials of k tokens failed (1 - a)^k of the time."""
+        right, tried, top = self._steps
+        return np.where(tried.any(axis=1), 1.0 - failing_rate(tried, top, (tried - right).sum(axis=1)), self.first)
 
     def learn(self, top: Ints, depths: Ints, matched: Ints) -> None:
         """Note a step with `top` (heads,) tokens a head: trees `depths` (n,) deep, `matched` (n,) levels right."""
@@ -114,8 +115,26 @@ class HeadAverage:
         right = ((matched > head) & (depths > head)).sum(axis=1)
         some = np.flatnonzero(tried)
         place = self._seen[some] % self.window
-        self._steps[:, some, place] = np.stack((right, tried, tried * top))[:, some]
+        self._steps[:, some, place] = np.stack((right, tried, top))[:, some]
         self._seen[some] += 1
+
+
+def failing_rate(tried: Floats, top: Floats, failed: Floats) -> Floats:
+    """Return the q of each head at which sum_s tried_s q^top_s = failed, (heads,); `tried`, `top` (heads, steps).
+
+    The rate at the mean of `top` is not below it (Jensen), and from there Newton's steps fall to it, since the sum is
+    convex in q.
+    """
+    trials = np.maximum(tried.sum(axis=1), 1.0)
+    rate: Floats = (failed / trials) ** (trials / np.maximum((tried * top).sum(axis=1), 1.0))
+    for _ in range(NEWTON_STEPS):
+        powers = tried * rate[:, None] ** np.maximum(top - 1.0, 0.0)
+        slope = (powers * top).sum(axis=1)
+        step = (powers.sum(axis=1) * rate - failed) / np.where(slope > 0, slope, 1.0)
+        rate = np.clip(rate - step, 0.0, 1.0)
+        if np.abs(step).max() < ROUNDING:
+            break
+    return rate
 
 
 @dataclass(slots=True)

@@ -187,14 +187,14 @@ def learnt(average: AcceptanceAverage, requests_: list[int], drafted: list[int],
     average.learn(view, np.array(requests_), np.array(drafted), np.array(matched))
 
 
-def test_a_rate_is_conditional_and_a_step_counts_once() -> None:
-    """4 of 4 right, and 1 right of the 2 that were tried out of 4: 5 of 6; then 0 of 1."""
+def test_a_rate_is_conditional_and_a_token_counts_once() -> None:
+    """4 of 4 right, and 1 right of the 2 that were tried out of 4: 5 of 6; then 0 of 1: 5 of 7, not (5/6 + 0) / 2."""
     average = AcceptanceAverage("global", window=2, first=0.7)
     assert average.of(np.arange(2)).tolist() == [0.7, 0.7]
     learnt(average, [0, 1], [4, 4], [4, 1])
-    assert average.of(np.arange(2)) == pytest.approx([(5 / 6 + 0.7) / 2] * 2), "the window starts full"
+    assert average.of(np.arange(2)) == pytest.approx([(5 + 0.7) / (6 + 1)] * 2), "the window starts full"
     learnt(average, [0], [3], [0])
-    assert average.of(np.array([1])) == pytest.approx([5 / 12])
+    assert average.of(np.array([1])) == pytest.approx([5 / 7])
 
 
 def test_the_window_forgets() -> None:
@@ -207,7 +207,7 @@ def test_the_window_forgets() -> None:
 def test_a_request_without_history_is_taken_for_the_average_one() -> None:
     average = AcceptanceAverage("per_request", window=2, first=0.7)
     learnt(average, [0, 1], [1, 4], [1, 0])
-    overall = (0.7 + 0.5) / 2
+    overall = (1 + 0.7) / (2 + 1)
     assert average.of(np.array([0, 1, 3])) == pytest.approx([(1 + overall) / 2, overall / 2, overall])
     learnt(average, [0, 1], [1, 4], [1, 0])
     assert average.of(np.array([0, 1, 3])) == pytest.approx([1.0, 0.0, 0.5])

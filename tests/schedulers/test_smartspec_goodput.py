@@ -103,6 +103,22 @@ def test_a_heads_rate_is_found_again_from_what_a_wide_head_gets_right() -> None:
     assert average.rates() == pytest.approx([0.4, 0.5])
 
 
+def test_a_heads_rate_is_found_again_from_steps_of_different_widths() -> None:
+    """Every other step tries three tokens at 0.4, which hold a right one with 0.784, or one token."""
+    average = HeadAverage(heads=1, window=6, first=0.9)
+    for wrong, top in ((216, 3), (600, 1)) * 3:
+        average.learn(np.array([top]), np.ones(1000, dtype=np.int64), np.repeat([0, 1], [wrong, 1000 - wrong]))
+    assert average.rates() == pytest.approx([0.4])
+
+
+@pytest.mark.parametrize(("right", "rate"), [(0, 0.0), (5, 1.0)])
+def test_a_head_may_be_always_wrong_or_always_right(right: int, rate: float) -> None:
+    average = HeadAverage(heads=1, window=2, first=0.5)
+    for top in (1, 3):
+        average.learn(np.array([top]), np.ones(5, dtype=np.int64), np.repeat([0, 1], [5 - right, right]))
+    assert average.rates().tolist() == [rate]
+
+
 def test_a_heads_window_forgets_and_an_unreached_head_stays_as_believed() -> None:
     average = HeadAverage(heads=2, window=2, first=0.9)
     for right in (0, 1, 1):
