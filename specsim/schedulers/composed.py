@@ -35,7 +35,11 @@ class Composed:
             return
         forest, evicted = Forest.roots(len(rows.requests)), rows.evicted
         if self.speculation.drafts:
-            forest, evicted = yield from evicting(self.speculation.grow(view, rows), evicted, rows.transfer)
+            growing = self.speculation.grow(view, rows)
+            if len(evicted):
+                forest, evicted = yield from evicting(growing, evicted, rows.transfer)
+            else:
+                forest = yield from growing
         answer = yield Verify(rows.requests, rows.chunks, forest, evicted, rows.transfer)
         self.speculation.learn(view, rows, forest, answer)
         self.batching.learn(view, rows, forest, answer, view.forward_s - forward_s)

@@ -37,8 +37,7 @@ class Batch(NamedTuple):
 
     def prefix(self, requests: int) -> Batch:
         """Return the first so many requests."""
-        *columns, evicted = self
-        return Batch(*(column[:requests] for column in columns), evicted)
+        return Batch(*(column[:requests] for column in self[:-1]))._replace(evicted=self.evicted)
 
 
 def expected_length(acceptance: Floats, lengths: Ints) -> Floats:

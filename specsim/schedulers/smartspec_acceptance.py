@@ -49,6 +49,8 @@ class AcceptanceAverage:
     def of(self, requests: Ids) -> Floats:
         """Return the acceptance to expect of each request, (n,)."""
         overall = self._rate(np.zeros(1, dtype=np.int64), self.first)
+        if len(self._seen) == 1:
+            return np.full(len(requests), overall[0])
         known = requests < len(self._seen) - 1
         return np.where(known, self._rate(np.where(known, requests + 1, 0), overall), overall)
 

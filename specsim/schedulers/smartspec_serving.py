@@ -120,7 +120,11 @@ class Serving(Choosing):
             yield Verify(requests, tokens, roots)
             return
         batch = self._batch(view)
-        (forest, proposed), evicted = yield from evicting(self.propose(view, batch), batch.evicted)
+        proposing, evicted = self.propose(view, batch), batch.evicted
+        if len(evicted):
+            (forest, proposed), evicted = yield from evicting(proposing, evicted)
+        else:
+            forest, proposed = yield from proposing
         self.feedback.learn(proposed)
         n = forest.rows
         rows = Rows(batch.requests[:n], batch.chunks[:n], n, batch.fed[:n])
