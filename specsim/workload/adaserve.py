@@ -1,4 +1,4 @@
-"""AdaServe's own workloads (EuroSys '26, figures 8-11, 14, 15): the artifact's JSON, or all in one Parquet.
+"""AdaServe's own workloads (EuroSys '26, figures 8-11, 14, 15): what the artifact's JSON means, or all in one Parquet.
 
 Source: github.com/zikun-li/AdaServe-Artifact-Evaluation, ``exps/fig*/emission_*.json``. The authors give
 three classes by ``slo_ratio``: above 0 a multiple of the baseline latency, below 0 milliseconds per token.
@@ -6,25 +6,27 @@ three classes by ``slo_ratio``: above 0 a multiple of the baseline latency, belo
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from specsim.errors import SpecsimError
+from specsim.errors import SpecsimError, nearest
 from specsim.workload import columns
-from specsim.workload.columns import Rows
-from specsim.workload.damage import Damage, shown, text
-from specsim.workload.trace import Floats, Ints, Trace, TraceSource
-from specsim.workload.user_file import parquet_columns
+from specsim.workload.arrivals import read_clock
+from specsim.workload.damage import content, shown
+from specsim.workload.parquet_file import open_parquet
+from specsim.workload.table import Cells, Rows
+from specsim.workload.trace import Ints, Trace, TraceSource
 
 CLASSES = ("coding", "chat", "summarization")
 CODE_OF_MS = {-50.0: 1, -150.0: 2}
 # Measured by the data collectors on the prompts that have both lengths; used where only characters are known.
 CHARACTERS_PER_TOKEN = (3.4, 4.6, 4.6)
 FIELDS = ("emission_time_ms", "slo_ratio", "input_length", "output_length")
+COLLECTED = (*FIELDS, "trace", "input_length_unit", "input_tokens")
 
 
 def read_adaserve_parquet(file: Path, workload: str, source: TraceSource) -> Trace:
@@ -35,65 +37,34 @@ def read_adaserve_parquet(file: Path, workload: str, source: TraceSource) -> Tra
     SpecsimError
         When the file is damaged or holds no such workload.
     """
-    names = (*FIELDS, "trace", "input_length_unit", "input_tokens")
-    cells = parquet_columns(file, names)
-    mine = [i for i, name in enumerate(cells["trace"]) if name == workload]
+    table = open_parquet(content(file), file)
+    for name in COLLECTED:
+        if name not in table.names:
+            raise SpecsimError(f"{file}: no column {name!r}{nearest(name, table.names)}")
+    cells, rows = table.read(COLLECTED)
+    mine = [place for place, name in enumerate(cells["trace"]) if name == workload]
     if not mine:
         raise SpecsimError(f"{file}: no row of the workload {workload!r}")
-    chosen = {name: [cells[name][i] for i in mine] for name in names}
-    counted = [unit != "chars" for unit in chosen["input_length_unit"]]
-    known = [
-        length if token else given
-        for length, token, given in zip(chosen["input_length"], counted, chosen["input_tokens"], strict=True)
-    ]
-    rows = Rows([i + 1 for i in mine], Damage(file, "row"))
-    return _trace(chosen, known, rows, source)
-
-
-def read_adaserve_json(file: Path, source: TraceSource) -> Trace:
-    """Return one ``emission_*.json`` of the artifact: a list of objects with ``FIELDS`` and ``prompt``.
-
-    A file whose ``input_length`` is the length of the prompt text in every row (figure 14) counts characters.
-
-    Raises
-    ------
-    SpecsimError
-        When the file is not such a list, or entries are damaged (counted from 1).
-    """
-    try:
-        records = json.loads(text(file))
-    except (json.JSONDecodeError, RecursionError) as error:
-        where = f"line {error.lineno}" if isinstance(error, json.JSONDecodeError) else "line 1"
-        raise SpecsimError(f"{file}: {where}: not JSON, damaged or cut") from None
-    if not isinstance(records, list) or not records:
-        raise SpecsimError(f"{file}: expected a list of requests with {', '.join(FIELDS)}")
-    rows = Rows(range(1, len(records) + 1), Damage(file, "entry"))
-    for place, record in enumerate(records, start=1):
-        if not isinstance(record, dict):
-            rows.damage.add(place, f"{shown(record)} is not an object")
+    cells = {name: [column[place] for place in mine] for name, column in cells.items()}
+    rows = rows._replace(numbers=[place + 1 for place in mine])
+    clock = read_clock(cells["emission_time_ms"], "emission_time_ms", rows, "ms")
+    optional = objectives(cells, rows)
+    length, output = (columns.tokens(cells[name], name, rows) for name in FIELDS[2:])
     rows.damage.check()
-    cells = {name: [record.get(name) for record in records] for name in FIELDS}
-    characters = all(record.get("input_length") == len(str(record.get("prompt"))) for record in records)
-    known = [None] * len(records) if characters else cells["input_length"]
-    return _trace(cells, known, rows, source)
+    counted = zip(length.tolist(), cells["input_length_unit"], cells["input_tokens"], strict=True)
+    known = [tokens if unit == "chars" else count for count, unit, tokens in counted]
+    prompt, note = _estimated(known, length, optional["slo_class"])
+    row = np.arange(len(mine), dtype=np.int64)
+    return columns.trace(clock.since_s, prompt, output, row, replace(source, note=note), optional)
 
 
-def _trace(cells: dict[str, list[object]], known: Sequence[object], rows: Rows, source: TraceSource) -> Trace:
-    arrival_s = columns.arrivals(cells["emission_time_ms"], "emission_time_ms", rows) / 1000
-    code, ratio, seconds = _slo(cells["slo_ratio"], rows)
-    length = columns.tokens(cells["input_length"], "input_length", rows)
-    prompt, note = _prompt_tokens(known, length, code)
-    output = columns.tokens(cells["output_length"], "output_length", rows)
-    rows.damage.check()
-    trace = columns.trace(arrival_s, prompt, output, replace(source, note=note))
-    return replace(trace, slo_class=code, slo_names=CLASSES, tpot_slo_s=seconds, tpot_slo_ratio=ratio)
-
-
-def _slo(cells: Sequence[object], rows: Rows) -> tuple[Ints, Floats, Floats]:
-    code = np.zeros(len(cells), np.int64)
-    ratio = np.full(len(cells), np.nan)
-    seconds = np.full(len(cells), np.nan)
-    for i, cell in enumerate(cells):
+def objectives(cells: Cells, rows: Rows) -> dict[str, Any]:
+    """Return the authors' classes and TPOT SLOs as fields of a `Trace`."""
+    ratios = cells["slo_ratio"]
+    code = np.zeros(len(ratios), np.int64)
+    ratio = np.full(len(ratios), np.nan)
+    seconds = np.full(len(ratios), np.nan)
+    for i, cell in enumerate(ratios):
         value = columns.number(cell)
         if value is not None and value > 0:
             ratio[i] = value
@@ -101,15 +72,26 @@ def _slo(cells: Sequence[object], rows: Rows) -> tuple[Ints, Floats, Floats]:
             code[i], seconds[i] = CODE_OF_MS[value], -value / 1000
         else:
             rows.damage.add(rows.numbers[i], f"slo_ratio {shown(cell)} is not above 0, -50 or -150")
-    return code, ratio, seconds
+    return {"slo_class": code, "slo_names": CLASSES, "tpot_slo_s": seconds, "tpot_slo_ratio": ratio}
 
 
-def _prompt_tokens(known: Sequence[object], length: Ints, code: Ints) -> tuple[Ints, str | None]:
-    unknown = np.array([cell is None for cell in known])
+def prompt_tokens(texts: Sequence[object] | None, length: Ints, code: Ints) -> tuple[Ints, str | None]:
+    """Return prompt lengths (N,) in tokens of one of the artifact's files, and what to tell of them.
+
+    A file whose ``input_length`` is the length of the ``prompt`` text in every row (figure 14) counts characters.
+    """
+    if texts is None:
+        return length, None
+    characters = all(count == len(str(text)) for count, text in zip(length.tolist(), texts, strict=True))
+    return _estimated([None] * len(length), length, code) if characters else (length, None)
+
+
+def _estimated(known: Sequence[object], length: Ints, code: Ints) -> tuple[Ints, str | None]:
+    unknown = np.array([count is None for count in known])
     if not unknown.any():
         return length, None
     estimate = np.maximum(1, np.rint(length / np.array(CHARACTERS_PER_TOKEN)[code])).astype(np.int64)
-    given = np.array([cell if isinstance(cell, int) else 0 for cell in known], np.int64)
+    given = np.array([count if isinstance(count, int) else 0 for count in known], np.int64)
     note = (
         f"{int(unknown.sum())} of {len(known)} prompt lengths are estimated from characters"
         f" ({CHARACTERS_PER_TOKEN[0]:g} per token for code, {CHARACTERS_PER_TOKEN[1]:g} for text)"

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite, nan
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
-from specsim.workload.damage import Damage, shown
+from specsim.workload.damage import shown
+from specsim.workload.table import Rows
 from specsim.workload.trace import Floats, Ints, Trace, TraceSource
 
 MAX_TOKENS = 10_000_000
 WHOLE = re.compile(r"\s*[+-]?[0-9]{1,18}\s*", re.ASCII)
 NUMBER = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*", re.ASCII)
-
-
-class Rows(NamedTuple):
-    """Row numbers as the user counts them, and where their damage is noted."""
-
-    numbers: Sequence[int]
-    damage: Damage
+DECIMAL_COMMA = re.compile(r"\s*[+-]?[0-9]*,[0-9]+\s*", re.ASCII)
 
 
 def number(cell: object) -> float | None:
@@ -29,41 +24,39 @@ def number(cell: object) -> float | None:
     if isinstance(cell, str):
         value = float(cell) if NUMBER.fullmatch(cell) else nan
     elif isinstance(cell, int | float) and not isinstance(cell, bool):
-        value = float(cell)
+        value = float(cell) if abs(cell) < 1e300 else nan
     else:
         return None
     return value if isfinite(value) else None
 
 
-def tokens(cells: Sequence[object], column: str, rows: Rows) -> Ints:
-    """Return token counts (N,), each 1 to ``MAX_TOKENS``; damaged cells are noted and read as 1."""
+def not_a_number(cell: object, wanted: str = "a number") -> str:
+    """Return what is wrong with a cell that is none."""
+    comma = isinstance(cell, str) and DECIMAL_COMMA.fullmatch(cell)
+    return f"{shown(cell)} has a decimal comma; expected a point" if comma else f"{shown(cell)} is not {wanted}"
+
+
+def tokens(cells: Sequence[object], column: str, rows: Rows, least: int = 1) -> Ints:
+    """Return token counts (N,), each `least` to ``MAX_TOKENS``; damaged cells are noted and read as 1."""
     values = np.ones(len(cells), np.int64)
+    odd: object = None
     for i, cell in enumerate(cells):
         if isinstance(cell, str) and WHOLE.fullmatch(cell):
-            cell = int(cell)
-        if not isinstance(cell, int) or isinstance(cell, bool):
-            rows.damage.add(rows.numbers[i], f"{column} {shown(cell)} is not a whole number")
-        elif not 1 <= cell <= MAX_TOKENS:
-            rows.damage.add(rows.numbers[i], f"{column} {cell} is not in 1..{MAX_TOKENS}")
+            count = int(cell)
+        elif isinstance(cell, int) and not isinstance(cell, bool):
+            count = cell
         else:
-            values[i] = cell
-    return values
-
-
-def arrivals(cells: Sequence[object], column: str, rows: Rows) -> Floats:
-    """Return arrival times (N,), finite, not negative and never falling; damaged cells are noted."""
-    values = np.zeros(len(cells))
-    before = 0.0
-    for i, cell in enumerate(cells):
-        value = number(cell)
-        if value is None:
-            rows.damage.add(rows.numbers[i], f"{column} {shown(cell)} is not a number")
-        elif value < 0:
-            rows.damage.add(rows.numbers[i], f"{column} {value:g} is negative")
-        elif value < before:
-            rows.damage.add(rows.numbers[i], f"{column} {value:.10g} is earlier than {before:.10g} before it")
+            value = number(cell)
+            if value is None or not value.is_integer():
+                rows.damage.add(rows.numbers[i], f"{column} {not_a_number(cell, 'a whole number')}")
+                continue
+            count, odd = int(value), cell if odd is None else odd
+        if least <= count <= MAX_TOKENS:
+            values[i] = count
         else:
-            before = values[i] = value
+            rows.damage.add(rows.numbers[i], f"{column} {shown(count)} is not in {least}..{MAX_TOKENS}")
+    if odd is not None:
+        rows.note(f"{column} are whole numbers written like {shown(odd)}")
     return values
 
 
@@ -75,7 +68,7 @@ def slos(cells: Sequence[object], column: str, rows: Rows) -> Floats:
             continue
         value = number(cell)
         if value is None or value <= 0:
-            rows.damage.add(rows.numbers[i], f"{column} {shown(cell)} is not a number above 0")
+            rows.damage.add(rows.numbers[i], f"{column} {not_a_number(cell, 'a number above 0')}")
         else:
             values[i] = value
     return values
@@ -94,7 +87,21 @@ def classes(cells: Sequence[object], column: str, rows: Rows) -> tuple[Ints, tup
     return np.array([code[name] for name in names], np.int64), order
 
 
-def trace(arrival_s: Floats, prompt_tokens: Ints, output_tokens: Ints, source: TraceSource) -> Trace:
-    """Return the trace of checked columns, the first arrival moved to 0 and rows numbered from 0."""
-    row = np.arange(len(arrival_s), dtype=np.int64)
-    return Trace(arrival_s - arrival_s[0], prompt_tokens, output_tokens, row, source)
+def trace(
+    since_s: Floats,
+    prompt_tokens: Ints,
+    output_tokens: Ints,
+    row: Ints,
+    source: TraceSource,
+    optional: Mapping[str, Any],
+) -> Trace:
+    """Return the trace of checked columns in order of arrival, the first arrival at 0, ties in order of rows.
+
+    `optional` holds the fields of a `Trace` that not every file fills.
+    """
+    order = np.argsort(since_s, kind="stable")
+    arrival_s = since_s[order]
+    rest: dict[str, Any] = {
+        name: each[order] if isinstance(each, np.ndarray) else each for name, each in optional.items()
+    }
+    return Trace(arrival_s - arrival_s[0], prompt_tokens[order], output_tokens[order], row[order], source, **rest)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import stat
 import zlib
 from pathlib import Path
 
 from specsim.errors import SpecsimError
 
 TOLD = 5
+MOST_BYTES = 2 << 30
+"""What a file may hold, unpacked."""
+MOST_RATIO, FREE_BYTES = 200, 64 << 20
+"""How many times its size a gzip may unpack to, once it passes the free bytes: traces pack 3 to 30 times."""
 
 
 class Damage:
@@ -33,10 +38,10 @@ class Damage:
         raise SpecsimError(f"{self.file}: {len(self._rows)} damaged {rows}: {', '.join(told + more)}")
 
 
-def shown(cell: object) -> str:
-    """Return a cell as an error message can hold it: quoted, on one line, cut at 40 characters."""
-    text = repr(cell)
-    return text if len(text) <= 40 else text[:37] + "..."
+def shown(cell: object, most: int = 40) -> str:
+    """Return a cell as an error message can hold it: quoted, on one line, cut at `most` characters."""
+    text = repr(cell[: most + 1] if isinstance(cell, str) else cell)
+    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def content(file: Path) -> bytes:
@@ -45,26 +50,27 @@ def content(file: Path) -> bytes:
     Raises
     ------
     SpecsimError
-        When it is missing, a folder, unreadable, empty, or its gzip is cut or broken (with the line reached).
+        When it is missing, no file, unreadable, empty, too large, or its gzip is cut or broken (with the line
+        reached).
     """
     try:
+        facts = file.stat()
+        if not stat.S_ISREG(facts.st_mode):
+            what = "a folder" if stat.S_ISDIR(facts.st_mode) else "a pipe or a device"
+            raise SpecsimError(f"{file}: {what}, expected a file")
+        if facts.st_size > MOST_BYTES:
+            raise SpecsimError(f"{file}: {facts.st_size / 2**30:.1f} GiB; expected at most {MOST_BYTES >> 30} GiB")
         raw = file.read_bytes()
     except FileNotFoundError:
         raise SpecsimError(f"{file}: no such file") from None
-    except IsADirectoryError:
-        raise SpecsimError(f"{file}: a folder, expected a file") from None
-    except OSError as error:
-        raise SpecsimError(f"{file}: cannot be read ({error.strerror})") from None
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or str(error)
+        raise SpecsimError(f"{shown(str(file), 80)}: cannot be read ({said})") from None
     if raw[:2] == b"\x1f\x8b":
         raw = _unpacked(raw, file)
-    if not raw.strip():
+    if not raw or raw.isspace():
         raise SpecsimError(f"{file}: empty file")
     return raw
-
-
-def text(file: Path) -> str:
-    """Return the text of a file; bytes that are not UTF-8 survive as surrogates and fail where they stand."""
-    return content(file).decode("utf-8-sig", errors="surrogateescape")
 
 
 def sha256(raw: bytes) -> str:
@@ -74,12 +80,15 @@ def sha256(raw: bytes) -> str:
 
 def _unpacked(raw: bytes, file: Path) -> bytes:
     parts: list[bytes] = []
-    step = 1 << 16
+    step, held, most = 1 << 16, 0, min(MOST_BYTES, max(FREE_BYTES, MOST_RATIO * len(raw)))
     while raw:
         stream = zlib.decompressobj(wbits=31)
         try:
             for start in range(0, len(raw), step):
                 parts.append(stream.decompress(raw[start : start + step]))
+                held += len(parts[-1])
+                if held > most:
+                    raise SpecsimError(f"{file}: gzip unpacks to more than {most >> 20} MiB; expected less")
                 if stream.eof:
                     raw = stream.unused_data + raw[start + step :]
                     break

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
-from specsim.reading import MOST, Node, is_number
+from specsim.errors import SpecsimError, beside, first_line
+from specsim.reading import MOST, Node, is_number, shown
+from specsim.workload.arrivals import UNITS, Unit
 from specsim.workload.synthetic import Lengths
 
 Entry = Mapping[str, Any]
@@ -17,7 +20,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "azure_csv": PUBLISHED,
     "mooncake_jsonl": (*PUBLISHED, "tick_s"),
     "adaserve": (*PUBLISHED, "workload", "point", "points", "baselines_s"),
-    "file": ("path", "window"),
+    "file": ("path", "window", "time_unit", "tick_s"),
     "synthetic": ("process", "rps", "n", "prompt_tokens", "output_tokens"),
 }
 PROCESSES: dict[str, tuple[str, ...]] = {
@@ -55,6 +58,30 @@ def window(node: Node) -> tuple[float, float] | None:
     """Return (start_s, stop_s) or None."""
     expected = "[start_s, stop_s], finite, with 0 <= start_s < stop_s"
     return node.span("window", expected, least=0) if node.given("window") else None
+
+
+def path(node: Node) -> Path:
+    """Return the path of a user's file, which exists."""
+    given = node.text("path")
+    if not given.isprintable():
+        raise SpecsimError(f"trace={shown(given)}: a path that cannot be printed")
+    try:
+        file = Path(given).expanduser()
+        if file.exists():
+            return file
+    except (OSError, RuntimeError) as error:
+        raise SpecsimError(f"trace={shown(given)}: cannot be read: {first_line(error)}") from None
+    raise SpecsimError(f"trace={file}: no such file{beside(file)}")
+
+
+def time_unit(node: Node) -> Unit | None:
+    """Return the unit of arrivals, None where the file tells it."""
+    return cast(Unit, node.choice("time_unit", UNITS)) if node.given("time_unit") else None
+
+
+def tick_s(node: Node) -> float | None:
+    """Return the seconds that requests stamped alike are spread over, None where they stay together."""
+    return node.number("tick_s", above=0) if node.given("tick_s") else None
 
 
 def lengths(node: Node, key: str) -> Lengths:

@@ -8,15 +8,14 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from specsim.errors import SpecsimError, beside
+from specsim.errors import SpecsimError
 from specsim.paths import shipped
 from specsim.reading import Node
 from specsim.workload import entry as keys
 from specsim.workload import synthetic
-from specsim.workload.adaserve import read_adaserve_json, read_adaserve_parquet
+from specsim.workload.adaserve import read_adaserve_parquet
 from specsim.workload.damage import content, sha256
 from specsim.workload.entry import Entry, Published
-from specsim.workload.formats import read_azure, read_mooncake
 from specsim.workload.locate import DATA_VARIABLE, Found, locate
 from specsim.workload.trace import Trace, TraceSource
 from specsim.workload.user_file import read_user_file
@@ -84,11 +83,10 @@ def _bursts(node: Node) -> dict[str, float]:
 
 
 def _user_file(node: Node) -> Trace:
-    file = Path(node.text("path")).expanduser()
-    if not file.exists():
-        raise SpecsimError(f"trace={file}: no such file{beside(file)}")
-    checksum = sha256(content(file))
-    return read_user_file(file, TraceSource(file.name, "file", file.name, checksum))
+    file = keys.path(node)
+    source = TraceSource(file.name, "file", file.name, sha256(content(file)))
+    trace, said = read_user_file(file, source, time_unit=keys.time_unit(node), tick_s=keys.tick_s(node))
+    return _noted(trace, f"{file.name}: {said}")
 
 
 def _published(node: Node) -> Trace:
@@ -118,14 +116,12 @@ def _located(node: Node) -> tuple[Found, str]:
 
 
 def _read(node: Node, file: Path, source: TraceSource) -> Trace:
-    if node.values["kind"] == "azure_csv":
-        return read_azure(file, source)
-    if node.values["kind"] == "mooncake_jsonl":
-        return read_mooncake(file, source, tick_s=node.number("tick_s", above=0))
-    point = keys.point_of(node)[1]
-    if file.name.removesuffix(".gz") == point.file:
-        return read_adaserve_json(file, source)
-    return read_adaserve_parquet(file, _workload(node, point), source)
+    """Return a published trace; the file was found by its checksum."""
+    if node.values["kind"] == "adaserve":
+        point = keys.point_of(node)[1]
+        if file.name.removesuffix(".gz") != point.file:
+            return read_adaserve_parquet(file, _workload(node, point), source)
+    return read_user_file(file, source, tick_s=keys.tick_s(node)).trace
 
 
 def _workload(node: Node, point: Published) -> str:
@@ -140,7 +136,7 @@ def _shipped(node: Node, why: str) -> Trace:
         name = name.format(point=keys.point_of(node)[0])
     file = shipped("traces") / name
     source = TraceSource(node.text("name"), kind, file.name, sha256(content(file)), licence=node.text("licence"))
-    trace = read_user_file(file, source)
+    trace = read_user_file(file, source).trace
     return _noted(trace, f"{source.name}: using the shipped {kind} of {len(trace)} requests: {why}")
 
 

@@ -1,101 +1,134 @@
-"""The user's own trace: CSV (plain or gzip) or Parquet with the columns of ``docs/traces.md``."""
+"""A trace by its path: what the file is written in, and whose columns it has, is read from its content."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from io import BytesIO
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from specsim.errors import SpecsimError, nearest
-from specsim.workload import columns
-from specsim.workload.columns import Rows
-from specsim.workload.damage import Damage, content, shown
-from specsim.workload.formats import checked_width, csv_rows
-from specsim.workload.trace import Floats, Trace, TraceSource
+import numpy as np
 
-REQUIRED = ("arrival_s", "prompt_tokens", "output_tokens")
-OPTIONAL = ("slo_class", "tpot_slo_s", "tpot_slo_ratio", "ttft_slo_s")
+from specsim.errors import SpecsimError
+from specsim.workload import adaserve, columns
+from specsim.workload.arrivals import Clock, Unit, guessed_unit, read_clock, spread
+from specsim.workload.damage import shown
+from specsim.workload.formats import ADASERVE, AZURE, KNOWN, OPTIONAL, VLLM, Format, choose, unread
+from specsim.workload.pace import check_pace, pace, ticks
+from specsim.workload.sniff import open_table
+from specsim.workload.table import Cells, Rows, Table
+from specsim.workload.trace import Ints, Trace, TraceSource
+
+TOLD = 8
+INDEX = ("", "Unnamed: 0", "__index_level_0__")
+"""What pandas calls an index that it writes out."""
 
 
-def read_user_file(file: Path, source: TraceSource) -> Trace:
-    """Return the trace of a CSV, CSV.gz or Parquet file; damage is told by line (CSV) or row from 1.
+class Reading(NamedTuple):
+    """A trace, and how its file was read, as text for the user."""
+
+    trace: Trace
+    said: str
+
+
+def read_user_file(
+    file: Path, source: TraceSource, *, time_unit: Unit | None = None, tick_s: float | None = None
+) -> Reading:
+    """Return the trace of a CSV, JSON or Parquet file, or of its gzip, with the columns of any of `formats.FORMATS`.
+
+    Parameters
+    ----------
+    time_unit : of arrivals that are numbers; None: the format's own, if that makes sense
+    tick_s : requests of one stamp are spread evenly over so many seconds; None leaves them together
 
     Raises
     ------
     SpecsimError
-        One line for whatever is damaged or unknown; nothing is dropped.
+        One line for whatever is damaged or unknown, by line (CSV, JSON lines), row (Parquet) or entry (JSON) from 1.
     """
-    if content(file)[:4] == b"PAR1":
-        return _from_cells(*_parquet(file), source)
-    header, lines = csv_rows(file)
-    _check_header(file, header, "line 1: ")
-    rows = Rows([line for line, _ in lines], Damage(file))
-    cells = checked_width(lines, header, rows)
-    return _from_cells(dict(zip(header, cells, strict=True)), rows, source)
-
-
-def parquet_columns(file: Path, names: Sequence[str] | None = None) -> dict[str, list[object]]:
-    """Return the columns of a Parquet file as Python values.
-
-    Raises
-    ------
-    SpecsimError
-        When the file is missing, not Parquet, cut, or lacks a column of ``names``.
-    """
-    # pyarrow takes longer to import than any trace takes to read.
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    raw = content(file)
-    try:
-        table = pq.read_table(BytesIO(raw))
-    except (pa.ArrowInvalid, OSError):
-        raise SpecsimError(f"{file}: damaged or cut Parquet file") from None
-    for name in names or ():
-        if name not in table.column_names:
-            raise SpecsimError(f"{file}: no column {name!r}{nearest(name, table.column_names)}")
-    return {name: table.column(name).to_pylist() for name in names or table.column_names}
-
-
-def _parquet(file: Path) -> tuple[dict[str, list[object]], Rows]:
-    cells = parquet_columns(file)
-    _check_header(file, list(cells), "")
-    count = len(cells[REQUIRED[0]])
-    if count == 0:
+    table = open_table(file, KNOWN)
+    form = choose(table)
+    cells, rows = table.read([name for name in dict.fromkeys(table.names) if name in (*form.columns, *form.optional)])
+    if not rows.numbers:
+        rows.damage.check()
         raise SpecsimError(f"{file}: no row")
-    return cells, Rows(range(1, count + 1), Damage(file, "row"))
-
-
-def _check_header(file: Path, header: list[str], where: str) -> None:
-    known = (*REQUIRED, *OPTIONAL)
-    for name in header:
-        if name not in known:
-            raise SpecsimError(f"{file}: {where}unknown column {shown(name)}{nearest(name, known)}")
-        if header.count(name) > 1:
-            raise SpecsimError(f"{file}: {where}column {name!r} stands twice")
-    missing = [name for name in REQUIRED if name not in header]
-    if missing:
-        raise SpecsimError(f"{file}: {where}no column {', '.join(missing)}; needs {', '.join(REQUIRED)}")
-
-
-def _from_cells(cells: Mapping[str, Sequence[object]], rows: Rows, source: TraceSource) -> Trace:
-    arrival_s = columns.arrivals(cells["arrival_s"], "arrival_s", rows)
-    prompt = columns.tokens(cells["prompt_tokens"], "prompt_tokens", rows)
-    output = columns.tokens(cells["output_tokens"], "output_tokens", rows)
-    slo: dict[str, Floats] = {name: columns.slos(cells[name], name, rows) for name in OPTIONAL[1:] if name in cells}
-    if "tpot_slo_s" in slo and "tpot_slo_ratio" in slo:
-        for i, both in enumerate((slo["tpot_slo_s"] > 0) & (slo["tpot_slo_ratio"] > 0)):
-            if both:
-                rows.damage.add(rows.numbers[i], "tpot_slo_s and tpot_slo_ratio are both given")
-    code, names = columns.classes(cells["slo_class"], "slo_class", rows) if "slo_class" in cells else (None, ())
+    cells, rows, served = _served(form, cells, rows)
+    clock, unit = _clock(table, form, cells, rows, time_unit)
+    prompt, output = (columns.tokens(cells[name], name, rows) for name in (form.prompt, form.output))
+    optional = adaserve.objectives(cells, rows) if form is ADASERVE else _objectives(cells, rows)
     rows.damage.check()
-    trace = columns.trace(arrival_s, prompt, output, source)
-    return replace(
-        trace,
-        slo_class=code,
-        slo_names=names,
-        tpot_slo_s=slo.get("tpot_slo_s"),
-        tpot_slo_ratio=slo.get("tpot_slo_ratio"),
-        ttft_slo_s=slo.get("ttft_slo_s"),
-    )
+    for odd in check_pace(clock, form.arrival, file, unit, time_unit is not None):
+        rows.note(odd)
+    if form is ADASERVE:
+        prompt, note = adaserve.prompt_tokens(cells.get("prompt"), prompt, optional["slo_class"])
+        source = replace(source, note=note)
+    trace = columns.trace(clock.since_s, prompt, output, served, source, optional)
+    _note_order(clock, trace, tick_s, rows)
+    return Reading(_spread(trace, tick_s), _said(table, form, trace, rows))
+
+
+def _served(form: Format, cells: Cells, rows: Rows) -> tuple[Cells, Rows, Ints]:
+    """Return what was served, without the failed requests of formats that hold them, and its rows from 0."""
+    count = len(rows.numbers)
+    if not form.failures:
+        return cells, rows, np.arange(count, dtype=np.int64)
+    lengths = zip(cells[form.prompt], cells[form.output], strict=True)
+    served = [place for place, pair in enumerate(lengths) if 0 not in map(columns.number, pair)]
+    if not served:
+        raise SpecsimError(f"{rows.damage.file}: every request has 0 tokens")
+    if len(served) < count:
+        rows.note(f"left out {count - len(served):,} of {count:,} requests (0 tokens: they failed)")
+        cells = {name: [column[place] for place in served] for name, column in cells.items()}
+        rows = rows._replace(numbers=[rows.numbers[place] for place in served])
+    return cells, rows, np.array(served, np.int64)
+
+
+def _clock(table: Table, form: Format, cells: Cells, rows: Rows, chosen: Unit | None) -> tuple[Clock, Unit]:
+    """Return the arrivals and their unit: the user's, the format's, or what the content tells."""
+    stamps, why, unit = cells[form.arrival], None, chosen or form.unit
+    if unit is None:
+        unit, why = guessed_unit(table.head, stamps)
+    clock = read_clock(stamps, form.arrival, rows, unit)
+    if clock.latest_s is None and chosen is not None:
+        raise SpecsimError(f"{table.file}: trace.time_unit={chosen} changes nothing: {form.arrival} holds timestamps")
+    if clock.latest_s is not None and why:
+        rows.note(f"{form.arrival} is in {unit} ({why}); trace.time_unit sets it")
+    if clock.latest_s is None and form is not AZURE:
+        rows.note(f"{form.arrival} holds timestamps")
+    return clock, unit
+
+
+def _objectives(cells: Cells, rows: Rows) -> dict[str, Any]:
+    """Return the fields of a `Trace` that optional columns fill."""
+    found: dict[str, Any] = {name: columns.slos(cells[name], name, rows) for name in OPTIONAL[1:] if name in cells}
+    if "tpot_slo_s" in found and "tpot_slo_ratio" in found:
+        for place in np.flatnonzero((found["tpot_slo_s"] > 0) & (found["tpot_slo_ratio"] > 0)).tolist():
+            rows.damage.add(rows.numbers[place], "tpot_slo_s and tpot_slo_ratio are both given")
+    if "slo_class" in cells:
+        found["slo_class"], found["slo_names"] = columns.classes(cells["slo_class"], "slo_class", rows)
+    return found
+
+
+def _note_order(clock: Clock, trace: Trace, tick_s: float | None, rows: Rows) -> None:
+    early = int(np.count_nonzero(clock.since_s < np.maximum.accumulate(clock.since_s)))
+    if early:
+        rows.note(f"sorted by arrival ({early:,} of {len(trace):,} stood behind a later one)")
+    for note in ticks(trace.arrival_s) if tick_s is None else ():
+        rows.note(note)
+
+
+def _spread(trace: Trace, tick_s: float | None) -> Trace:
+    if tick_s is None:
+        return trace
+    note = f"requests stamped alike are spread evenly over their tick of {tick_s:g} s" if tick_s >= 1 else None
+    told = "; ".join(each for each in (trace.source.note, note) if each) or None
+    return replace(trace, arrival_s=spread(trace.arrival_s, tick_s), source=replace(trace.source, note=told))
+
+
+def _said(table: Table, form: Format, trace: Trace, rows: Rows) -> str:
+    unused = unread(table, form)
+    left = ["an index" if name in INDEX else name if name.isprintable() else shown(name) for name in unused[:TOLD]]
+    left = [name if len(name) <= 40 else shown(name) for name in left]
+    more = [f"{len(unused) - TOLD} more"] if len(unused) > TOLD else []
+    ignored = [f"not read: {', '.join(left + more)}"] if left else []
+    name = form.name if form is VLLM and table.kind == "JSON" else f"{form.name} {table.kind}"
+    return "; ".join((f"read as {name}: {', '.join(form.columns)}", pace(trace.arrival_s), *rows.notes, *ignored))

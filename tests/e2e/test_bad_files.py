@@ -68,7 +68,13 @@ SPECIAL = [
     ("trace", HEADER + "0,5,5\nnan,5,5\n", "line 3"),
     ("trace", HEADER + "0,5,5\n1,-5,5\n", "line 3"),
     ("trace", HEADER + "0,5,5\n1,5\n", "line 3"),
-    ("trace", HEADER + "5,5,5\n1,5,5\n", "line 3"),
+    ("trace", HEADER + "1700000000000000000,5,5\n1700000001000000000,5,5\n", "trace.time_unit=ns"),
+    ("trace", HEADER.replace(",", ";") + "0,5;5;5\n", "decimal comma"),
+    ("trace", HEADER[:-1] + ",tpot_slo\n0,5,5,1\n", "'tpot_slo_s'"),
+    ("trace", '{"timestamp": 0, "input_length": 5}\n{"timestamp": 1}\n', "output_length"),
+    ("trace", '{"request_throughput": 1.0, "total_input_tokens": 5}', "--save-detailed"),
+    ("trace", '{"input_lens": [1], "output_lens": [1]}', "start_times"),
+    ("trace", b"PK\x03\x04\x14\x00", "Excel"),
     ("trace", HEADER + "0,5,5\n" + HEADER, "line 3"),
     ("trace", b"\x1f\x8bnothing", "gzip"),
     ("trace", HEADER + "0,5,5\n", "requests=2"),
@@ -145,6 +151,36 @@ def test_a_file_with_a_mistake_names_it(refused, tmp_path, group, content, named
     assert named in said
     if named != "codng":
         assert name in said
+
+
+@pytest.mark.parametrize("name", ["~nobody/mine.csv", "./" + "x" * 300 + ".csv", "./a\x1b[31m.csv", "./a\nb.csv"])
+def test_a_path_that_is_none_of_a_trace(refused, name):
+    assert "trace=" in refused(f"trace={name}")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("trace.time_unit=min", "'min' is unknown"),
+        ("trace.tick_s=0", "0 is not a finite number above 0"),
+        ("trace.unit=ms", "did you mean"),
+    ],
+)
+def test_a_key_of_a_trace_by_path(refused, tmp_path, words, said):
+    write(tmp_path / "mine.csv", HEADER + "0,5,5\n1,5,5\n")
+    assert said in refused("trace=./mine.csv", words)
+
+
+def test_how_a_trace_was_read_is_noted(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "mine.csv", ("index," + HEADER + "a,5,5.0,5\nb,1,5,5\n").replace(",", ";").encode("utf-16"))
+    base = [word for word in BASE if not word.startswith("trace=")]
+    assert main(["run", *base, "trace=./mine.csv", "out=here"]) == 0
+    assert (
+        "note: mine.csv: read as specsim CSV: arrival_s, prompt_tokens, output_tokens; 2 requests in 4 s, 0.25/s; "
+        "cells separated by semicolons; UTF-16; prompt_tokens are whole numbers written like '5.0'; "
+        "sorted by arrival (1 of 2 stood behind a later one); not read: index"
+    ) in capsys.readouterr().out.splitlines()
 
 
 def test_a_bad_file_that_is_only_believed_in(refused, tmp_path):

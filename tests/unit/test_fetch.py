@@ -159,8 +159,9 @@ def test_a_folder_that_cannot_be_made_is_one_line(home, tmp_path):
 
 
 def test_synthetic_traces_have_no_home():
+    keys = {"path": "x", "window": None, "time_unit": None, "tick_s": None}
     with pytest.raises(SpecsimError, match="not published anywhere"):
-        fetch("file", {"name": "file", "description": "", "kind": "file", "path": "x", "window": None})
+        fetch("file", {"name": "file", "description": "", "kind": "file", **keys})
 
 
 def test_every_point_of_a_figure_is_fetched(home, tmp_path):

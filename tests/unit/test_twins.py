@@ -26,7 +26,7 @@ TOYS = sorted(TRACES.glob("**/*_toy.csv.gz"))
 
 
 def twin(name):
-    return read_user_file(TRACES / f"{name}_twin.csv.gz", TraceSource(name, "twin"))
+    return read_user_file(TRACES / f"{name}_twin.csv.gz", TraceSource(name, "twin")).trace
 
 
 def real(name):
@@ -104,5 +104,5 @@ def test_the_readme_gives_the_checksum_of_every_file_that_ships():
 def test_toys_are_of_a_few_hundred_requests_and_all_of_it_below_a_megabyte():
     assert len(TOYS) == 32
     for file in TOYS:
-        assert 200 <= len(read_user_file(file, TraceSource("toy", "toy"))) <= 500
+        assert 200 <= len(read_user_file(file, TraceSource("toy", "toy")).trace) <= 500
     assert sum(file.stat().st_size for file in TRACES.glob("**/*.*")) < 1_000_000

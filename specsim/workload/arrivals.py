@@ -1,0 +1,138 @@
+"""When requests arrive: from numbers in some unit, or from timestamps, to seconds since the earliest."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from math import ceil
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+
+from specsim.workload.columns import not_a_number, number
+from specsim.workload.damage import shown
+from specsim.workload.table import Rows
+from specsim.workload.trace import Floats
+
+Unit = Literal["s", "ms", "us", "ns"]
+UNITS: tuple[Unit, ...] = get_args(Unit)
+PER_S: dict[Unit, int] = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+STAMP = re.compile(
+    r"\s*(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d)?)(?:[.,](\d{1,9}))? ?(Z|[+-]\d\d(?::?\d\d)?)?\s*", re.ASCII
+)
+SINCE_1970_S = 1e9
+"""Later than September 2001."""
+MOST_PER_MS = 0.1
+EXAMPLE = "2024-05-10 00:00:00.009930+00:00"
+
+
+class Clock(NamedTuple):
+    """Arrivals (N,) in seconds since the earliest, in order of rows, and the latest itself (None: a timestamp)."""
+
+    since_s: Floats
+    latest_s: float | None
+
+
+def read_clock(cells: Sequence[object], column: str, rows: Rows, unit: Unit) -> Clock:
+    """Return when each row arrives; damaged cells are noted and read as 0.
+
+    Numbers count in `unit`, finite and not negative. Timestamps are ISO 8601 to the nanosecond, all with a zone or
+    all without; numpy's are taken as they are.
+    """
+    first = next((cell for cell in cells if number(cell) is not None or is_stamp(cell)), None)
+    if not is_stamp(first):
+        return _from_numbers(cells, column, rows, unit)
+    stamps = [_nanoseconds(cell) for cell in cells]
+    zoned = next(stamp[1] for stamp in stamps if stamp is not None)
+    for i, stamp in enumerate(stamps):
+        if stamp is None:
+            rows.damage.add(rows.numbers[i], f"{column} {shown(cells[i])} is no time like {EXAMPLE}")
+        elif stamp[1] != zoned:
+            has = "no time zone" if zoned else "a time zone"
+            rows.damage.add(rows.numbers[i], f"{column} {shown(cells[i])} has {has}, unlike rows before it")
+    earliest = min(stamp[0] for stamp in stamps if stamp is not None)
+    since = np.array([0 if stamp is None else stamp[0] - earliest for stamp in stamps], np.float64)
+    return Clock(since / PER_S["ns"], None)
+
+
+def is_stamp(cell: object) -> bool:
+    """Return whether a cell is a timestamp."""
+    return _nanoseconds(cell) is not None
+
+
+def guessed_unit(head: Sequence[dict[str, object]], cells: Sequence[object]) -> tuple[Unit, str]:
+    """Return the unit of a ``timestamp`` whose writers differ, and why.
+
+    Blocks of ``hash_ids`` tell Mooncake (512 tokens, milliseconds) from Alibaba's Bailian (16 tokens, seconds).
+    Without them stamps since 1970 tell it by their size, a fraction means seconds, and so does a mean rate that
+    milliseconds would make absurd.
+    """
+    blocks = [block for block in (16, 512) if head and all(_fills(record, block) for record in head)]
+    if len(blocks) == 1:
+        return ("ms" if blocks == [512] else "s"), f"hash_ids stand for {blocks[0]} tokens"
+    values = [value for value in map(number, cells) if value is not None]
+    least, most = min(values, default=0.0), max(values, default=0.0)
+    if least > SINCE_1970_S:
+        return ("s" if least < 100 * SINCE_1970_S else "ms"), "since 1970"
+    if any(not value.is_integer() for value in values):
+        return "s", "they have fractions"
+    if (len(values) - 1) > MOST_PER_MS * (most - least) > 0:
+        return "s", f"as milliseconds {1000 * (len(values) - 1) / (most - least):,.0f} requests/s"
+    return "ms", "as Mooncake's"
+
+
+def spread(stamp_s: Floats, tick_s: float) -> Floats:
+    """Return arrivals (N,): the k-th of m requests stamped alike moves by k/m of the tick (or of the gap)."""
+    first = np.flatnonzero(np.diff(stamp_s, prepend=-1.0) > 0)
+    size = np.diff(first, append=len(stamp_s))
+    width_s = np.minimum(tick_s, np.diff(stamp_s[first], append=np.inf))
+    place = np.arange(len(stamp_s)) - np.repeat(first, size)
+    return np.asarray(stamp_s + np.repeat(width_s / size, size) * place, np.float64)
+
+
+def _from_numbers(cells: Sequence[object], column: str, rows: Rows, unit: Unit) -> Clock:
+    values = np.zeros(len(cells))
+    for i, cell in enumerate(cells):
+        value = number(cell)
+        if value is None:
+            rows.damage.add(rows.numbers[i], f"{column} {not_a_number(cell)}")
+        elif value < 0:
+            rows.damage.add(rows.numbers[i], f"{column} {value:g} is negative")
+        else:
+            values[i] = value
+    latest_s = float(values.max()) / PER_S[unit]
+    exact = [_whole(cell) for cell in cells] if values.max() > 2**53 else []
+    if exact and None not in exact:
+        # Nanoseconds since 1970 are whole numbers that a float does not hold.
+        values = np.array([value - exact[0] for value in exact], np.float64)  # type: ignore[operator]
+    if exact or np.array_equal(values, np.floor(values)):
+        return Clock((values - values.min()) / PER_S[unit], latest_s)
+    seconds = values / PER_S[unit]
+    return Clock(seconds - seconds.min(), latest_s)
+
+
+def _whole(cell: object) -> int | None:
+    if isinstance(cell, str):
+        return int(cell) if cell.strip().isdecimal() else None
+    return cell if isinstance(cell, int) else None
+
+
+def _fills(record: dict[str, object], block: int) -> bool:
+    ids, tokens = record.get("hash_ids"), number(record.get("input_length"))
+    return isinstance(ids, list) and tokens is not None and len(ids) == ceil(tokens / block)
+
+
+def _nanoseconds(cell: object) -> tuple[int, bool] | None:
+    """Return nanoseconds since 1970 and whether the zone is known, None for what is no timestamp."""
+    if isinstance(cell, np.datetime64):
+        return None if np.isnat(cell) else (int(cell.astype("datetime64[ns]").astype(np.int64)), False)
+    match = STAMP.fullmatch(cell) if isinstance(cell, str) else None
+    if match is None:
+        return None
+    date, clock, fraction, zone = match.groups()
+    try:
+        second = int(datetime.fromisoformat(f"{date}T{clock}{zone or '+00:00'}").timestamp())
+    except ValueError:
+        return None
+    return second * 10**9 + int((fraction or "").ljust(9, "0")), zone is not None

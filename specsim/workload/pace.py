@@ -1,0 +1,89 @@
+"""Whether arrivals make sense in the unit they were read in, and how fast they come, in words for the user."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from specsim.errors import SpecsimError
+from specsim.workload.arrivals import PER_S, UNITS, Clock, Unit
+from specsim.workload.trace import Floats
+
+YEAR_S = 365.25 * 86400
+MOST_SPAN_S = 2**53 / 1e6
+"""Beyond it a float64 does not hold a microsecond."""
+MOST_YEARS = 10
+LATEST_S = 1e11
+"""The year 5138, counted from 1970."""
+SLOW_S, FAST_PER_S = 100, 1000
+"""A mean gap, and a mean rate, beyond which one asks whether the unit is right."""
+UNEVEN = 0.02
+"""How far a gap may miss a multiple of the tick, and how many may miss by more."""
+
+
+def check_pace(clock: Clock, column: str, file: Path, unit: Unit, chosen: bool) -> list[str]:
+    """Return what is odd about the pace of arrivals; a unit that the user did not choose has to make sense.
+
+    Raises
+    ------
+    SpecsimError
+        One line with the unit to set, when arrivals span ages or lie in a far future.
+    """
+    span_s, gaps = float(clock.since_s.max()), max(1, len(clock.since_s) - 1)
+    latest_s = 0.0 if chosen or clock.latest_s is None else clock.latest_s
+    likely = _finer(unit, span_s / gaps, latest_s)
+    cure = (
+        f"; in {likely} {said_s(span_s * PER_S[unit] / PER_S[likely])}: set trace.time_unit={likely}" if likely else ""
+    )
+    if latest_s > LATEST_S:
+        raise SpecsimError(f"{file}: {column} reaches {latest_s:.6g} s, the year {1970 + latest_s / YEAR_S:,.0f}{cure}")
+    if span_s > (MOST_SPAN_S if chosen or clock.latest_s is None else MOST_YEARS * YEAR_S):
+        raise SpecsimError(f"{file}: {column} spans {said_s(span_s)} in {unit}{cure or '; expected less'}")
+    if chosen or clock.latest_s is None:
+        return []
+    if span_s / gaps > SLOW_S and likely:
+        return [f"one request in {said_s(span_s / gaps)}: if {column} is in {likely}, set trace.time_unit={likely}"]
+    if span_s and gaps / span_s > FAST_PER_S and unit != "s":
+        return [f"{gaps / span_s:,.0f} requests/s: if {column} is in s, set trace.time_unit=s"]
+    return []
+
+
+def ticks(since_s: Floats) -> list[str]:
+    """Return a line about stamps in even ticks of a second or more that two requests or more share on average."""
+    stamps_s = np.unique(since_s)
+    if 2 * len(stamps_s) > len(since_s) or len(stamps_s) < 2:
+        return []
+    gaps_s = np.diff(stamps_s)
+    tick_s = float(np.median(gaps_s))
+    even = np.abs(gaps_s / tick_s - np.rint(gaps_s / tick_s)) < UNEVEN
+    if tick_s < 1 or even.mean() < 1 - UNEVEN:
+        return []
+    return [f"stamped every {tick_s:g} s: trace.tick_s={tick_s:g} spreads requests stamped alike"]
+
+
+def pace(since_s: Floats) -> str:
+    """Return the number of requests, their span and mean rate."""
+    count, span_s = len(since_s), float(since_s.max())
+    if count == 1:
+        return "1 request"
+    rate = f" in {said_s(span_s)}, {(count - 1) / span_s:.3g}/s" if span_s > 0 else " at once"
+    return f"{count:,} requests{rate}"
+
+
+def said_s(seconds: float) -> str:
+    """Return a time in the unit that suits it."""
+    for name, size_s in (("years", YEAR_S), ("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= 3 * size_s:
+            return f"{seconds / size_s:,.0f} {name}"
+    return f"{seconds:.3g} s"
+
+
+def _finer(unit: Unit, gap_s: float, latest_s: float) -> Unit | None:
+    """Return the first finer unit in which arrivals would make sense, else the finest."""
+    finer = UNITS[UNITS.index(unit) + 1 :]
+    for each in finer:
+        smaller = PER_S[unit] / PER_S[each]
+        if latest_s * smaller <= LATEST_S and gap_s * smaller <= SLOW_S:
+            return each
+    return finer[-1] if finer else None

@@ -1,0 +1,358 @@
+"""A trace by its path: whose columns it has is read from the content, and whatever was tolerated is said."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+from specsim.errors import SpecsimError
+from specsim.workload.trace import TraceSource
+from specsim.workload.user_file import read_user_file
+
+SOURCE = TraceSource("made", "file")
+USER = "arrival_s,prompt_tokens,output_tokens\n"
+AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+BURST = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+BURST_3 = "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+RESULT = {
+    "request_throughput": 1.0,
+    "total_input_tokens": 18,
+    "max_concurrency": None,
+    "input_lens": [5, 6, 7],
+    "output_lens": [50, 0, 70],
+    "ttfts": [0.1, 0.0, 0.1],
+    "itls": [[0.1], [], [0.1]],
+    "start_times": [353400.5, 0.0, 353399.25],
+    "errors": ["", "Connection reset", ""],
+}
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Return a function from a file's content to its trace and what is said of it."""
+
+    def reading(content, name="t.csv", **options):
+        file = tmp_path / name
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return read_user_file(file, SOURCE, **options)
+
+    return reading
+
+
+@pytest.fixture
+def refused(read, tmp_path):
+    """Return a function from a file's content to the line that refuses it."""
+
+    def refusal(content, name="t.csv", **options):
+        with pytest.raises(SpecsimError) as caught:
+            read(content, name, **options)
+        said = str(caught.value)
+        assert len(said.splitlines()) == 1
+        assert said.startswith(f"{tmp_path / name}: ")
+        return said.removeprefix(f"{tmp_path / name}: ")
+
+    return refusal
+
+
+def rows(trace):
+    return list(zip(trace.arrival_s.tolist(), trace.prompt_tokens.tolist(), trace.output_tokens.tolist(), strict=True))
+
+
+def lines(*records):
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+def test_ones_own_columns(read):
+    trace, said = read(USER + "0,5,6\n0.5,7,8\n")
+    assert rows(trace) == [(0, 5, 6), (0.5, 7, 8)]
+    assert said == "read as specsim CSV: arrival_s, prompt_tokens, output_tokens; 2 requests in 0.5 s, 2/s"
+
+
+def test_azure_of_2023_and_of_2024(read):
+    old = AZURE + "2023-11-16 18:17:03.9799600,4808,10\r\n2023-11-16 18:17:04.0319601,3180,8\r\n"
+    assert rows(read(old).trace) == [(0, 4808, 10), (0.0520001, 3180, 8)]
+    new = AZURE + "2024-05-12 00:00:00+00:00,9,10\n2024-05-12 00:00:00.031960+00:00,3,8\n"
+    trace, said = read(gzip.compress(new.encode()), "t.csv.gz")
+    assert rows(trace) == [(0, 9, 10), (0.03196, 3, 8)]
+    assert said.startswith("read as Azure CSV: TIMESTAMP, ContextTokens, GeneratedTokens; 2 requests in ")
+
+
+def test_burstgpt_with_and_without_sessions_leaves_failures_out_and_counts_them(read, refused):
+    trace, said = read(BURST + "5,ChatGPT,472,18,490,API log\n45,GPT-4,9,0,9,API log\n45,GPT-4,417,276,693,API log\n")
+    assert rows(trace) == [(0, 472, 18), (40, 417, 276)]
+    assert trace.row.tolist() == [0, 2]
+    assert said.startswith("read as BurstGPT CSV: Timestamp, Request tokens, Response tokens; 2 requests in 40 s")
+    assert "left out 1 of 3 requests (0 tokens: they failed)" in said
+    assert said.endswith("not read: Model, Total tokens, Log Type")
+    trace, said = read(
+        BURST_3 + "19440110.0,1722ac82,43,GPT-4,906,446,1352,API log\n19440161.0,d5,2,GPT-4,36,29,65,x\n"
+    )
+    assert rows(trace) == [(0, 906, 446), (51, 36, 29)]
+    assert said.endswith("not read: Session ID, Elapsed time, Model, Total tokens, Log Type")
+    assert refused(BURST + "5,ChatGPT,472,0,472,API log\n") == "every request has 0 tokens"
+
+
+@pytest.mark.parametrize(
+    ("stamps", "more", "unit", "why"),
+    [
+        ((0, 3053), {"input_length": 6955, "hash_ids": list(range(14))}, "ms", "hash_ids stand for 512 tokens"),
+        ((0, 3), {"input_length": 521, "hash_ids": list(range(33))}, "s", "hash_ids stand for 16 tokens"),
+        ((0, 3053), {"input_length": 7, "hash_ids": [1]}, "ms", "as Mooncake's"),
+        ((0, 3053), {"input_length": 7}, "ms", "as Mooncake's"),
+        ((0, 2.5), {"input_length": 7}, "s", "they have fractions"),
+        ((0, 3), {"input_length": 7}, "s", "as milliseconds 333 requests/s"),
+        ((1700000000, 1700000003), {"input_length": 7}, "s", "since 1970"),
+        ((1700000000000, 1700000003053), {"input_length": 7}, "ms", "since 1970"),
+    ],
+)
+def test_a_timed_traces_unit_is_read_from_its_content_and_said(read, stamps, more, unit, why):
+    content = lines(*({"timestamp": stamp, "output_length": 1, **more} for stamp in stamps))
+    trace, said = read(content, "t.jsonl")
+    span = stamps[1] - stamps[0]
+    assert trace.arrival_s.tolist() == [0, span if unit == "s" else span / 1000]
+    assert said.startswith("read as Mooncake / vLLM timed trace JSON lines: timestamp, input_length, output_length; ")
+    assert f"timestamp is in {unit} ({why}); trace.time_unit sets it" in said
+    assert ("not read: hash_ids" in said) == ("hash_ids" in more)
+    other = "ms" if unit == "s" else "s"
+    trace, said = read(content, "t.jsonl", time_unit=other)
+    assert trace.arrival_s.tolist() == [0, span if other == "s" else span / 1000]
+    assert "timestamp is in" not in said
+
+
+def test_a_benchmark_result_of_vllm(read):
+    for content in (json.dumps(RESULT), json.dumps(RESULT, indent=1)):
+        trace, said = read(content, "r.json")
+        assert rows(trace) == [(0, 7, 70), (1.25, 5, 50)]
+        assert trace.row.tolist() == [2, 0]
+        assert said.startswith("read as vLLM benchmark result: start_times, input_lens, output_lens; 2 requests in ")
+        assert "left out 1 of 3 requests (0 tokens: they failed)" in said
+        assert "sorted by arrival (1 of 2 stood behind a later one)" in said
+        assert "max_concurrency" not in said
+
+
+def test_a_benchmark_result_that_waited_for_places(read):
+    trace, said = read(json.dumps({**RESULT, "queue_times": [0.5, 0, 0.25]}), "r.json")
+    assert rows(trace) == [(0, 7, 70), (1.0, 5, 50)]
+    assert "arrivals are start_times less queue_times" in said
+    held = read(json.dumps({**RESULT, "max_concurrency": 64}), "r.json").said
+    assert "max_concurrency=64 held requests back: they arrive here when they were sent" in held
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (("start_times",), "without start_times, so without arrivals; vLLM writes them since January 2026"),
+        (("input_lens", "output_lens", "start_times"), "without input_lens; expected one of --save-result --save-det"),
+        (("output_lens",), "without output_lens; expected one of --save-result --save-detailed"),
+    ],
+)
+def test_a_benchmark_result_without_its_requests(refused, changes, said):
+    short = {key: value for key, value in RESULT.items() if key not in changes}
+    assert refused(json.dumps(short), "r.json").startswith(f"a result of `vllm bench serve` {said}")
+
+
+def test_a_damaged_benchmark_result(refused):
+    assert refused(json.dumps(RESULT) + "\n" + json.dumps(RESULT), "r.json").startswith("line 2: more behind the first")
+    uneven = refused(json.dumps({**RESULT, "start_times": [1.0]}), "r.json")
+    assert uneven == "its lists differ in length: 1 start_times, 3 input_lens, 3 output_lens"
+    null = refused(json.dumps({**RESULT, "start_times": [1.0, None, None]}), "r.json")
+    assert null == "1 damaged row: entry 3: start_times None is not a number"
+
+
+def test_adaserves_json_by_path_keeps_its_classes(read):
+    row = {"emission_time_ms": 1500.0, "input_length": 28, "output_length": 5, "prompt": "abc", "slo_ratio": -50.0}
+    trace, said = read(json.dumps([{**row, "emission_time_ms": 0.0}, row]), "e.json")
+    assert rows(trace) == [(0, 28, 5), (1.5, 28, 5)]
+    assert {trace.slo_names[code] for code in trace.slo_class} == {"chat"}
+    assert said.startswith(
+        "read as AdaServe JSON: emission_time_ms, input_length, output_length, slo_ratio; 2 requests"
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "note"),
+    [
+        ((USER + "0,5,6\n1,7,8\n").replace(",", ";"), "cells separated by semicolons"),
+        ((USER + "0,5,6\n1,7,8\n").replace(",", "\t"), "cells separated by tabs"),
+        ((USER + "0,5,6\n1,7,8\n").replace(",", "|"), "cells separated by bars"),
+        ((USER + "0,5,6\n1,7,8\n").encode("utf-16"), "UTF-16"),
+        ((USER + "0,5,6\n1,7,8\n").encode("utf-16-le"), "UTF-16 without a byte order mark"),
+        ((USER + "0,5,6\n1,7,8\n").encode("utf-16-be"), "UTF-16 without a byte order mark"),
+        ((USER + "0,5,6\n1,7,8\n").encode("utf-32"), "UTF-32"),
+        ((USER + "0,5,6\n1,7,8\n").encode("utf-8-sig"), "UTF-8 with a byte order mark"),
+        (USER + '"0","5","6"\n"1","7","8"\n', "numbers in quotes"),
+        (USER + "0,5.0,6\n1,7,8\n", "prompt_tokens are whole numbers written like '5.0'"),
+        (USER + "0,5,6\n1,.7e1,8\n", "prompt_tokens are whole numbers written like '.7e1'"),
+        (USER + "1,7,8\n0,5,6\n", "sorted by arrival (1 of 2 stood behind a later one)"),
+        (USER + "2024-05-10 10:00:00,5,6\n2024-05-10 10:00:01,7,8\n", "arrival_s holds timestamps"),
+        (USER + "2024-05-10T10:00Z,5,6\n2024-05-10T12:00:01.000+0200,7,8\n", "arrival_s holds timestamps"),
+        ("," + USER + "0,0,5,6\n1,1,7,8\n", "not read: an index"),
+        ("model,x\ty," + USER + "a,b,0,5,6\na,b,1,7,8\n", "not read: model, 'x\\ty'"),
+    ],
+)
+def test_what_is_tolerated_is_said(read, content, note):
+    trace, said = read(content)
+    assert rows(trace) == [(0, 5, 6), (1, 7, 8)]
+    assert said.removeprefix("read as specsim CSV: arrival_s, prompt_tokens, output_tokens; ") == (
+        f"2 requests in 1 s, 1/s; {note}"
+    )
+
+
+def test_windows_lines_and_old_macs_lines_are_lines(read):
+    for end in ("\r\n", "\r"):
+        assert rows(read((USER + "0,5,6\n1,7,8\n").replace("\n", end)).trace) == [(0, 5, 6), (1, 7, 8)]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        lines(
+            {"arrival_s": 0, "prompt_tokens": 5, "output_tokens": 6},
+            {"arrival_s": 1, "prompt_tokens": 7, "output_tokens": 8},
+        ),
+        '[{"arrival_s": 0, "prompt_tokens": 5, "output_tokens": 6},\n'
+        ' {"arrival_s": 1, "prompt_tokens": 7, "output_tokens": 8}]',
+        '{"arrival_s": [0, 1], "prompt_tokens": [5, 7], "output_tokens": [6, 8]}',
+    ],
+)
+def test_json_of_three_shapes(read, content):
+    assert rows(read(content, "t.json").trace) == [(0, 5, 6), (1, 7, 8)]
+    assert rows(read(content.encode("utf-16"), "t.json").trace) == [(0, 5, 6), (1, 7, 8)]
+
+
+def test_json_numbers_in_quotes_are_said(read):
+    said = read('{"arrival_s": "0", "prompt_tokens": "5", "output_tokens": 6.0}', "t.json").said
+    assert said.endswith("; numbers in quotes; output_tokens are whole numbers written like 6.0")
+
+
+def test_timestamps_are_exact_to_the_nanosecond(read):
+    stamps = ("2024-05-10 23:59:59.999999999+00:00", "2024-05-11 02:00:00.000000001+02:00")
+    assert read(USER + "".join(f"{stamp},1,1\n" for stamp in stamps)).trace.arrival_s.tolist() == [0, 2e-9]
+
+
+def test_parquet_keeps_timestamps_and_leaves_an_index_unread(read, tmp_path):
+    import pandas as pd
+
+    frame = pd.DataFrame(
+        {
+            "arrival_s": pd.to_datetime(["2024-05-10 00:00:00.000000001", "2024-05-10 00:00:01.5"]),
+            "prompt_tokens": [5.0, 7.0],
+            "output_tokens": [6, 8],
+        },
+        index=["a", "b"],
+    )
+    frame.to_parquet(tmp_path / "f.parquet")
+    trace, said = read((tmp_path / "f.parquet").read_bytes(), "t.parquet")
+    assert rows(trace) == [(0, 5, 6), (1.499999999, 7, 8)]
+    assert said.endswith(
+        "; arrival_s holds timestamps; prompt_tokens are whole numbers written like 5.0; not read: an index"
+    )
+    frame.to_csv(tmp_path / "f.csv")
+    assert rows(read((tmp_path / "f.csv").read_bytes()).trace) == rows(trace)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (
+            USER.replace(",", ";") + "0,5;5;6\n",
+            "1 damaged row: line 2: arrival_s '0,5' has a decimal comma; expected a p",
+        ),
+        (USER + '0,"1,000",6\n', "1 damaged row: line 2: prompt_tokens '1,000' has a decimal comma; expected a point"),
+        (USER + "0,5.5,6\n", "1 damaged row: line 2: prompt_tokens '5.5' is not a whole number"),
+        (USER + "0,1e9,6\n", "1 damaged row: line 2: prompt_tokens 1000000000 is not in 1..10000000"),
+        (USER + "0,0,6\n", "1 damaged row: line 2: prompt_tokens 0 is not in 1..10000000"),
+        (USER + "16/11/2023 18:17,5,6\n", "1 damaged row: line 2: arrival_s '16/11/2023 18:17' is not a number"),
+        (USER + "2024-05-10 10:00:00,5,6\n7,5,6\n", "1 damaged row: line 3: arrival_s '7' is no time like 2024-05-10 "),
+        (USER + "2024-05-10 10:00:60,5,6\n", "1 damaged row: line 2: arrival_s '2024-05-10 10:00:60' is not a number"),
+        (USER.replace("arrival_s", "timestamp") + "0,5,6\n", "line 1: no column arrival_s; needs arrival_s, prompt_to"),
+        (b"PK\x03\x04xlsx", "a ZIP archive or an Excel sheet; expected CSV, JSON or Parquet, plain or gzip"),
+        (b"\x28\xb5\x2f\xfdzstd", "packed with Zstandard; expected CSV, JSON or Parquet, plain or gzip"),
+        ("{", "line 1: not JSON, damaged or cut"),
+        ("[]", "expected requests: an object a line, a list of objects, or an object of lists"),
+        ('{"arrival_s": [], "prompt_tokens": [], "output_tokens": []}', "no row"),
+        ('{"timestamp": ' + "9" * 5000 + "}", "line 1: not JSON, damaged or cut"),
+        ("[" * 100_000, "line 1: not JSON, damaged or cut"),
+        (USER + "0,5," + "6" * 200_000 + "\n", "line 2: not CSV (field larger than field limit (131072))"),
+    ],
+)
+def test_what_is_not_tolerated(refused, content, said):
+    assert refused(content).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("stamps", "said", "unit", "gap_s"),
+    [
+        ((1700000000000000001, 1700000000500000001), "arrival_s reaches 1.7e+18 s, the year 53,869,", "ns", 0.5),
+        ((1700000000000000, 1700000000500000), "arrival_s reaches 1.7e+15 s, the year 53,871,", "us", 0.5),
+        ((1700000000000, 1700000000500), "arrival_s reaches 1.7e+12 s, the year 55,840; in ms 0.5 s", "ms", 0.5),
+        ((0, 500000000), "arrival_s spans 16 years in s; in ns 0.5 s", "ns", 0.5),
+        (range(0, 3600000001, 36000000), "arrival_s spans 114 years in s; in us 60 min", "us", 36.0),
+    ],
+)
+def test_a_unit_that_makes_no_sense_is_refused_with_the_key_that_mends_it(read, refused, stamps, said, unit, gap_s):
+    content = USER + "".join(f"{stamp},1,1\n" for stamp in stamps)
+    told = refused(content)
+    assert told.startswith(said)
+    assert told.endswith(f": set trace.time_unit={unit}")
+    assert read(content, time_unit=unit).trace.arrival_s[1] == gap_s
+
+
+def test_a_unit_that_may_be_wrong_is_a_note_and_a_chosen_one_is_none(read):
+    slow = USER + "0,1,1\n400,1,1\n800,1,1\n"
+    assert "one request in 7 min: if arrival_s is in ms, set trace.time_unit=ms" in read(slow).said
+    assert "time_unit" not in read(slow, time_unit="s").said
+    assert read(slow, time_unit="ms").trace.arrival_s.tolist() == [0, 0.4, 0.8]
+    fast = lines(*({"timestamp": i, "input_length": 1000, "output_length": 1, "hash_ids": [1, 2]} for i in range(9)))
+    assert "requests/s" not in read(fast, "t.jsonl").said
+    fast = fast.replace('"timestamp": 8', '"timestamp": 7')
+    assert "1,143 requests/s: if timestamp is in s, set trace.time_unit=s" in read(fast, "t.jsonl").said
+
+
+def test_a_unit_changes_nothing_for_timestamps(refused):
+    said = refused(AZURE + "2024-05-12 00:00:00+00:00,9,10\n", time_unit="s")
+    assert said == "trace.time_unit=s changes nothing: TIMESTAMP holds timestamps"
+
+
+def test_a_span_beyond_microseconds_is_refused_even_if_the_unit_is_chosen(refused):
+    assert refused(USER + "0,1,1\n1e10,1,1\n", time_unit="s").startswith("arrival_s spans 317 years in s")
+    assert refused(USER + "1000-01-01 00:00,1,1\n2000-01-01 00:00,1,1\n").startswith("arrival_s spans 1,000 years")
+
+
+def test_coarse_stamps_are_said_and_spread_on_demand(read):
+    content = USER + "".join(f"{3 * (i // 4)},1,1\n" for i in range(12))
+    trace, said = read(content)
+    assert said.endswith("; stamped every 3 s: trace.tick_s=3 spreads requests stamped alike")
+    assert trace.arrival_s.tolist() == [0] * 4 + [3] * 4 + [6] * 4
+    trace, said = read(content, tick_s=3)
+    assert trace.arrival_s == pytest.approx(np.arange(12) * 0.75)
+    assert "stamped every" not in said
+    assert trace.source.note == "requests stamped alike are spread evenly over their tick of 3 s"
+    assert "stamped every" not in read(USER + "0,1,1\n3,1,1\n3,1,1\n").said
+
+
+def test_a_gzip_that_unpacks_beyond_all_measure_is_refused_early(tmp_path):
+    file = tmp_path / "bomb.csv.gz"
+    block = gzip.compress(b"0" * (32 << 20))
+    file.write_bytes(block * 8)
+    with pytest.raises(SpecsimError, match="gzip unpacks to more than 64 MiB; expected less"):
+        read_user_file(file, SOURCE)
+
+
+def test_a_parquet_that_states_too_many_rows_is_refused_unread(refused, tmp_path, monkeypatch):
+    import pandas as pd
+
+    from specsim.workload import parquet_file
+
+    pd.DataFrame({"arrival_s": [0, 1], "prompt_tokens": 1, "output_tokens": 1}).to_parquet(tmp_path / "f.parquet")
+    monkeypatch.setattr(parquet_file, "MOST_ROWS", 1)
+    assert refused((tmp_path / "f.parquet").read_bytes(), "t.parquet") == "states 2 rows; expected at most 1"
+
+
+def test_a_pipe_is_no_file(tmp_path):
+    import os
+
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(SpecsimError, match=r"pipe\.csv: a pipe or a device, expected a file"):
+        read_user_file(tmp_path / "pipe.csv", SOURCE)
