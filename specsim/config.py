@@ -238,6 +238,6 @@ def _said(message: str, point: Point) -> str:
     base = _composed(groups)
     for key, value in point.items():
         group, _, below = key.partition(".")
-        if group in GROUPS and below and (group == "trace" or not _elsewhere(group, point)):
+        if group in GROUPS and below and not _elsewhere(group, point):
             _check_below(base[group], f"{key}={value}", below, str(base["choices"][group]))
     return message

@@ -1,0 +1,87 @@
+"""The examples of docs/traces.md, slo.md, acceptance.md and drafters.md, run as they stand; no key is left out."""
+
+import re
+import runpy
+import shlex
+from pathlib import Path
+
+import pytest
+
+from specsim.cli import main
+from specsim.latency.drafter import _KINDS
+from specsim.workload import slo
+from specsim.workload.formats import FORMATS, OPTIONAL
+from specsim.world.curves import KEYS, Curve
+from specsim.world.recorded import COLUMNS
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = ("traces", "slo", "acceptance", "drafters")
+
+
+def page(name):
+    return (DOCS / f"{name}.md").read_text(encoding="utf-8")
+
+
+def blocks(name):
+    return re.findall(r"^```(\w+)\n(.*?)^```$", page(name), re.DOTALL | re.MULTILINE)
+
+
+def consoles(text):
+    """Yield each command of a console block and the lines shown behind it."""
+    for each in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        command, *shown = each.splitlines()
+        yield shlex.split(command), shown
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_examples_of_a_page_run(tmp_path, monkeypatch, capsys, name):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SPECSIM_DATA", raising=False)
+    runs = 0
+    for kind, text in blocks(name):
+        if kind in ("yaml", "python"):
+            (named,) = re.findall(r"\A# (\w+\.\w+)\n", text)
+            (tmp_path / named).write_text(text)
+            continue
+        assert kind == "console"
+        for command, shown in consoles(text):
+            if command[0] == "cat":
+                (tmp_path / command[1]).write_text("".join(f"{line}\n" for line in shown))
+            elif command[0] == "python":
+                runpy.run_path(command[1])
+            else:
+                runs += 1
+                capsys.readouterr()
+                assert main([*command[1:], f"out=run{runs}"]) == 0
+                said = capsys.readouterr().out.splitlines()
+                assert [line for line in shown if line not in said] == []
+    assert runs
+
+
+def keys_of(name):
+    return set(re.findall(r"`(\w+)`", page(name)))
+
+
+def test_every_key_that_is_read_stands_on_its_page():
+    classes = (*slo.PROMISES, "share", "acceptance", "scaled")
+    assert {*slo.MIX_KEYS, *classes, "classes"} <= keys_of("slo")
+    recorded = ("kind", "path", "categories")
+    assert {key for keys in (*KEYS.values(), recorded) for key in keys} <= keys_of("acceptance")
+    assert {*Curve.__slots__, *COLUMNS, *KEYS} <= keys_of("acceptance")
+    assert {key for kind in _KINDS.values() for key in kind.keys} | set(_KINDS) <= keys_of("drafters")
+
+
+def test_every_column_that_is_read_stands_on_its_page():
+    named = set(re.findall(r"`([\w ]+)`", page("traces")))
+    assert {*OPTIONAL, *(column for each in FORMATS for column in each.columns)} <= named
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_links_of_a_page_lead_somewhere(name):
+    links = re.findall(r"\]\(([^)#:]+)\)", page(name))
+    assert [link for link in links if not (DOCS / link).exists()] == []
+
+
+def test_the_readme_names_every_page():
+    readme = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    assert [name for name in PAGES if f"(docs/{name}.md)" not in readme] == []
