@@ -16,7 +16,7 @@ from specsim.workload.trace import Floats, Ints, Trace, TraceSource
 MAX_TOKENS = 10_000_000
 WHOLE = re.compile(r"\s*[+-]?[0-9]{1,18}\s*", re.ASCII)
 NUMBER = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*", re.ASCII)
-DECIMAL_COMMA = re.compile(r"\s*[+-]?[0-9]*,[0-9]+\s*", re.ASCII)
+COMMA = re.compile(r"\s*[+-]?[0-9]*,[0-9,.]+\s*", re.ASCII)
 
 
 def number(cell: object) -> float | None:
@@ -32,8 +32,8 @@ def number(cell: object) -> float | None:
 
 def not_a_number(cell: object, wanted: str = "a number") -> str:
     """Return what is wrong with a cell that is none."""
-    comma = isinstance(cell, str) and DECIMAL_COMMA.fullmatch(cell)
-    return f"{shown(cell)} has a decimal comma; expected a point" if comma else f"{shown(cell)} is not {wanted}"
+    comma = isinstance(cell, str) and COMMA.fullmatch(cell)
+    return f"{shown(cell)} holds a comma; expected a decimal point" if comma else f"{shown(cell)} is not {wanted}"
 
 
 def tokens(cells: Sequence[object], column: str, rows: Rows, least: int = 1) -> Ints:

@@ -69,7 +69,7 @@ SPECIAL = [
     ("trace", HEADER + "0,5,5\n1,-5,5\n", "line 3"),
     ("trace", HEADER + "0,5,5\n1,5\n", "line 3"),
     ("trace", HEADER + "1700000000000000000,5,5\n1700000001000000000,5,5\n", "trace.time_unit=ns"),
-    ("trace", HEADER.replace(",", ";") + "0,5;5;5\n", "decimal comma"),
+    ("trace", HEADER.replace(",", ";") + "0,5;5;5\n", "holds a comma; expected a decimal point"),
     ("trace", HEADER[:-1] + ",tpot_slo\n0,5,5,1\n", "'tpot_slo_s'"),
     ("trace", '{"timestamp": 0, "input_length": 5}\n{"timestamp": 1}\n', "output_length"),
     ("trace", '{"request_throughput": 1.0, "total_input_tokens": 5}', "--save-detailed"),

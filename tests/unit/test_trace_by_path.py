@@ -257,9 +257,12 @@ def test_parquet_keeps_timestamps_and_leaves_an_index_unread(read, tmp_path):
     [
         (
             USER.replace(",", ";") + "0,5;5;6\n",
-            "1 damaged row: line 2: arrival_s '0,5' has a decimal comma; expected a p",
+            "1 damaged row: line 2: arrival_s '0,5' holds a comma; expected a decimal",
         ),
-        (USER + '0,"1,000",6\n', "1 damaged row: line 2: prompt_tokens '1,000' has a decimal comma; expected a point"),
+        (
+            USER + '0,"1,000",6\n',
+            "1 damaged row: line 2: prompt_tokens '1,000' holds a comma; expected a decimal point",
+        ),
         (USER + "0,5.5,6\n", "1 damaged row: line 2: prompt_tokens '5.5' is not a whole number"),
         (USER + "0,1e9,6\n", "1 damaged row: line 2: prompt_tokens 1000000000 is not in 1..10000000"),
         (USER + "0,0,6\n", "1 damaged row: line 2: prompt_tokens 0 is not in 1..10000000"),
