@@ -127,7 +127,8 @@ def _check_writable(folder: Path) -> None:
 
 
 def _stored_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in config.items() if key != "out"}
+    """Return what makes a run the run it is: not where it is kept, nor which settings came as suggestions."""
+    return {key: value for key, value in config.items() if key not in ("out", "followed")}
 
 
 def _same_run(folder: Path, config: Mapping[str, Any]) -> StoredRun:
@@ -153,8 +154,8 @@ def execute(config: Mapping[str, Any], folder: Path | None, *, progress: bool = 
     from specsim.simulation import run as run_simulation
     from specsim.world.calibration import calibration
 
-    config = _stored_config(config)
     experiment = prepare(config)
+    config = _stored_config(config)
     if folder is not None and is_run(folder):
         stored = _same_run(folder, config)
         if resume and of_these_files(stored.provenance, experiment):
@@ -167,7 +168,8 @@ def execute(config: Mapping[str, Any], folder: Path | None, *, progress: bool = 
     metrics = summarise(table, record.totals, experiment.window)
     requests, tape = experiment.simulation.requests, experiment.simulation.world.tape
     metrics["specsim"]["acceptance"] = calibration(tape, requests.slo_class, requests.class_names)
-    notes = experiment.notes + _out_of_range(record.totals) + _rejected(metrics)
+    drafting = (experiment.drafting_note,) if experiment.drafting_note and record.totals.draft_passes else ()
+    notes = experiment.notes + drafting + _out_of_range(record.totals) + _rejected(metrics)
     provenance = provenance_of(experiment, notes, started, loop_s, record.totals.iterations)
     if folder is not None:
         write_run(folder, table=table, metrics=metrics, config=config, provenance=provenance, passes=record.passes)

@@ -10,6 +10,7 @@ from typing import Any
 from specsim.errors import SpecsimError
 from specsim.latency.drafter import Drafter, drafter_from_mapping, equipped
 from specsim.latency.profile import Profile, profile_from_mapping
+from specsim.matching import budget_note, pair_note
 from specsim.memory import Memory
 from specsim.paths import is_path, shipped
 from specsim.protocols import Scheduler
@@ -21,7 +22,7 @@ from specsim.workload.load import load_trace
 from specsim.workload.promise import promise
 from specsim.workload.slo import mix_from_mapping
 from specsim.workload.trace import Trace, TraceSource
-from specsim.world.acceptance import acceptance_from_mapping, tape_of
+from specsim.world.acceptance import acceptance_from_mapping, pair_from_mapping, tape_of
 from specsim.world.backend import World
 from specsim.world.recorded import Recording
 from specsim.world.tape import Tape
@@ -39,6 +40,7 @@ class Experiment:
     profile : the true latency profile.
     recording_sha256 : of the recorded acceptance, None where it is drawn.
     window : seconds of arrival that the metrics count. source : where the trace came from. notes : lines for the user.
+    drafting_note : a line for the user where something is drafted: the acceptance is of another pair.
     """
 
     simulation: Simulation
@@ -47,6 +49,7 @@ class Experiment:
     window: tuple[float, float] | None
     source: TraceSource
     notes: tuple[str, ...]
+    drafting_note: str | None
 
 
 def prepare(config: Mapping[str, Any]) -> Experiment:
@@ -66,6 +69,7 @@ def prepare(config: Mapping[str, Any]) -> Experiment:
     acceptance = acceptance_from_mapping(
         config["acceptance"], _source("acceptance", chosen), _folder("acceptance", chosen)
     )
+    pair_said = _pair_note(config, truth, refused=not node.flag("any_target") and isinstance(acceptance, Recording))
     factory = scheduler_factory(config["scheduler"], _source("scheduler", chosen), _plugins(node))
     window = _window(node.child("metrics"))
     trace = _trace(node, seed, window)
@@ -81,11 +85,12 @@ def prepare(config: Mapping[str, Any]) -> Experiment:
         baseline_note,
         *promised.notes,
         _suggestion_note(config),
+        budget_note(config["scheduler"], truth, _source("profile", chosen)),
         f"{cut} outputs are longer than their class's max_tokens and end there" if cut else None,
     )
     recording_sha256 = acceptance.sha256 if isinstance(acceptance, Recording) else None
     told = tuple(note for note in notes if note)
-    return Experiment(simulation, truth, recording_sha256, window, trace.source, told)
+    return Experiment(simulation, truth, recording_sha256, window, trace.source, told, pair_said)
 
 
 def _trace(node: Node, seed: int, window: tuple[float, float] | None) -> Trace:
@@ -153,14 +158,21 @@ def _profile(mapping: Mapping[str, Any], source: str, drafter: Drafter) -> Profi
 
 def _suggestion_note(config: Mapping[str, Any]) -> str | None:
     """Return a line about the settings that the chosen files brought along."""
-    chosen = config["choices"]
-    followed = [
-        f"{key}={value} (with {_source(group, chosen)})"
-        for group in ("scheduler", "drafter")
-        for key, value in (config[group].get("suggests") or {}).items()
-        if (config[key.partition(".")[0]].get(key.partition(".")[2]) if "." in key else chosen[key]) == value
-    ]
+    followed = [f"{', '.join(settings)} (with {source})" for source, settings in config.get("followed", {}).items()]
     return f"{', '.join(followed)}, as suggested there" if followed else None
+
+
+def _pair_note(config: Mapping[str, Any], truth: Profile, *, refused: bool) -> str | None:
+    chosen = config["choices"]
+    of = pair_from_mapping(config["acceptance"], _source("acceptance", chosen))
+    return pair_note(of, truth, _brought("acceptance", config), _source("profile", chosen), refused=refused)
+
+
+def _brought(group: str, config: Mapping[str, Any]) -> str:
+    """Return how a group was chosen, and what suggested it."""
+    plain = _source(group, config["choices"])
+    sources = [source for source, settings in config.get("followed", {}).items() if plain in settings]
+    return f"{plain} (with {sources[0]})" if sources else plain
 
 
 def _folder(group: str, chosen: Mapping[str, str]) -> Path:

@@ -114,6 +114,7 @@ def recorded_yaml(tape: Recorded, name: str) -> str:
     return yaml_text(
         {
             "description": f"{_pair(about)}: recorded, {sum(tokens.values())} tokens",
+            "pair": pair_of(about),
             "kind": "recorded",
             "path": name,
             "categories": mapped(tape.categories),
@@ -133,6 +134,7 @@ def curves_yaml(tape: Recorded, curves: Acceptance) -> str:
     return yaml_text(
         {
             "description": f"{_pair(about)}: curves fitted to its recording",
+            "pair": pair_of(about),
             "kind": "curves",
             "width": curves.width,
             "levels": curves.levels,
@@ -148,6 +150,13 @@ def mapped(categories: Sequence[str]) -> dict[str, str]:
     names |= {name: name for name in categories}
     default = next((name for name in DEFAULTS if name in categories), categories[0])
     return names | {"default": default}
+
+
+def pair_of(about: Mapping[str, Any]) -> dict[str, str]:
+    """Return target and draft as a run names them: a lookup and skipped layers are no models of their own."""
+    skipped = len(about.get("settings", {}).get("skip_layers", []))
+    drafts = {"skip": f"{about['target']} less {skipped} layers", "lookup": "prompt lookup"}
+    return {"target": about["target"], "draft": drafts.get(about["drafter"], about["draft"])}
 
 
 def _pair(about: Mapping[str, Any]) -> str:

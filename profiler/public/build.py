@@ -20,9 +20,12 @@ from specsim.latency.model import MEMORY_SHARE, PROFILE_VERSION
 from specsim.latency.profile import profile_from_mapping
 
 MS = 1e-3
+ARTIFACT_GPU = "NVIDIA A100-SXM4-40GB"
 ARTIFACT_MEMORY_BYTES = 40 * 2**30
 ENGINE_STEPS = ("schedule", "sampler_e2e", "prepare_inputs_e2e", "process_model_outputs")
 DRAFT_STEPS = ("sampler_e2e", "prepare_inputs_e2e")
+V1_BUDGETS = {"A100": 156, "H100": 582}
+"""Tokens of a verification by GPU: AdaServe v1 (arXiv 2025), Table 1. The paper counts the H100's sparse products."""
 
 
 def composed_profile(data: Path, recipe: Recipe) -> dict[str, Any]:
@@ -37,6 +40,7 @@ def composed_profile(data: Path, recipe: Recipe) -> dict[str, Any]:
         "name": recipe.name,
         "profile_version": PROFILE_VERSION,
         "description": recipe.description,
+        "suggests": suggested(recipe.acceptance, recipe.target.gpu.name, {}),
         "hardware": recipe.target.gpu.name,
         "gpus": recipe.target.gpus,
         "memory_bytes": memory,
@@ -50,6 +54,13 @@ def composed_profile(data: Path, recipe: Recipe) -> dict[str, Any]:
     mapping["provenance"] = provenance(data, used_by(recipe))
     mapping["assumptions"] = [*recipe.notes, *ASSUMPTIONS]
     return mapping
+
+
+def suggested(acceptance: str | None, gpu: str, constants: dict[str, int]) -> dict[str, Any]:
+    """Return what goes with a profile: its pair's acceptance, and AdaServe's `constants` for it by key."""
+    of_pair: dict[str, Any] = {} if acceptance is None else {"acceptance": acceptance}
+    of_pair |= {"adaserve": constants} if constants else {}
+    return of_pair | {"adaserve_v1": {"verify_tokens": next(b for name, b in V1_BUDGETS.items() if name in gpu)}}
 
 
 def composed_model(data: Path, placement: Placement, overhead_s: float, capacity: int) -> dict[str, Any]:
@@ -136,6 +147,18 @@ def provenance(data: Path, datasets: list[sources.Dataset]) -> list[dict[str, st
     ]
 
 
+def artifact_constants(settings: dict[str, Any]) -> dict[str, int]:
+    """Return what the authors ran AdaServe with on this pair, by the keys of a scheduler's file."""
+    return {
+        "verify_tokens": settings["spec_batch_size"],
+        "max_requests": settings["max_requests_per_batch"],
+        "shape.depth_min": settings["min_tree_depth"],
+        "shape.depth_max": settings["max_tree_depth"],
+        "shape.width_max": settings["max_tree_width"],
+        "shape.draft_pass_tokens": settings["max_tokens_per_ssm_spec_batch"],
+    }
+
+
 def artifact_profile(data: Path, artifact: Artifact) -> dict[str, Any]:
     """Return the keys of a profile made of the AdaServe authors' own table."""
     text = sources.located(data, sources.ADASERVE).read_text(encoding="utf-8")
@@ -164,7 +187,8 @@ def artifact_profile(data: Path, artifact: Artifact) -> dict[str, Any]:
         "name": artifact.name,
         "profile_version": PROFILE_VERSION,
         "description": artifact.description,
-        "hardware": "NVIDIA A100-SXM4-40GB",
+        "suggests": suggested(artifact.acceptance, ARTIFACT_GPU, artifact_constants(settings)),
+        "hardware": ARTIFACT_GPU,
         "gpus": artifact.gpus,
         "memory_bytes": ARTIFACT_MEMORY_BYTES * artifact.gpus,
         "form": "table",

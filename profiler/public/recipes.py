@@ -14,7 +14,8 @@ class Recipe:
     """A composed profile: two placed models, the engine whose CPU time the target is given, and notes.
 
     `engine` is the measured model and its tensor parallelism in the CPU overhead table; `splitwise` the
-    hardware whose whole passes of the same architecture are the independent check, where there are any.
+    hardware whose whole passes of the same architecture are the independent check, where there are any;
+    `acceptance` the shipped one of this very pair, where there is one.
     """
 
     name: str
@@ -24,6 +25,7 @@ class Recipe:
     engine: tuple[str, int]
     notes: tuple[str, ...] = ()
     splitwise: str | None = None
+    acceptance: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class Artifact:
     target: shapes.ModelShape
     draft: Placement
     draft_floor_s: float
+    acceptance: str
 
 
 DRAFT_ENGINE = ("microsoft/phi-2", 1)
@@ -62,6 +65,7 @@ RECIPES = (
         ENGINE_70B,
         (EXACT, DRAFT_HEADS),
         "a100-80gb",
+        "llama70b_1b",
     ),
     Recipe(
         "llama70b_1b_4xh100",
@@ -71,6 +75,7 @@ RECIPES = (
         ENGINE_70B,
         (EXACT, DRAFT_HEADS, "CPU time per pass: measured on an A100 host, taken over"),
         "h100-80gb-pcap",
+        "llama70b_1b",
     ),
     Recipe(
         "qwen32b_05b_2xa100",
@@ -83,6 +88,7 @@ RECIPES = (
             "target attention: 20 query and 4 KV heads per GPU read off 16/4, products scaled by 20/16",
             f"{DRAFT_HEADS}: 7/1 read off 8/1, products scaled by 7/8",
         ),
+        acceptance="qwen32b_05b",
     ),
     Recipe(
         "llama8b_1b_a100",
@@ -126,6 +132,7 @@ ARTIFACTS = (
         shapes.LLAMA_70B,
         LLAMA_1B_A100,
         0.005,
+        "llama70b_1b",
     ),
     Artifact(
         "adaserve_artifact_qwen32b",
@@ -135,6 +142,7 @@ ARTIFACTS = (
         shapes.QWEN_32B,
         QWEN_05B_A100,
         0.004,
+        "qwen32b_05b",
     ),
 )
 ASSUMPTIONS = (

@@ -71,7 +71,7 @@ class LayersSkipped:
     def of(self, profile: Profile) -> ModelLatency:
         """Return the target's passes shortened in proportion to the layers that are left."""
         kept = 1 - self.skipped / self.layers
-        return _of_target(profile, f"{self.layers - self.skipped} of {self.layers} layers", kept, kept, 0.0)
+        return _of_target(profile, f"{profile.target.name} less {self.skipped} layers", kept, kept, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def equipped(profile: Profile, drafter: Drafter) -> Profile:
 def _of_target(profile: Profile, name: str, time: float, cache: float, weights: float) -> ModelLatency:
     target = profile.target
     return ModelLatency(
-        name=f"{target.name}: {name}",
+        name=name,
         forms={each: form.scaled(time, cache) for each, form in target.forms.items()},
         form=target.form,
         kv_bytes_per_token=round(cache * target.kv_bytes_per_token),

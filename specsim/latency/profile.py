@@ -25,7 +25,7 @@ TOP_KEYS = (
     "target",
     "draft",
 )
-TOP_OPTIONS = ("baseline_s", "usable_kv_bytes", "checks", "provenance", "assumptions")
+TOP_OPTIONS = ("baseline_s", "usable_kv_bytes", "checks", "provenance", "assumptions", "suggests")
 MODEL_KEYS = ("name", "kv_bytes_per_token", "weights_bytes", "overhead_s", "forms")
 MODEL_OPTIONS = ("standard_errors", "valid", "held_out_error", "launch_s")
 LINEAR_KEYS = ("alpha_s", "gamma_s", "delta_s")

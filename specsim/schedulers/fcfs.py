@@ -23,12 +23,12 @@ from specsim.work import Verify
 
 @dataclass(frozen=True, slots=True)
 class StaticBatches(Batching):
-    """A batching part: static batches of at most `batch_requests`."""
+    """A batching part: static batches of at most `max_requests`."""
 
-    batch_requests: int
+    max_requests: int
 
     def __post_init__(self) -> None:
-        at_least(1, batch_requests=self.batch_requests)
+        at_least(1, max_requests=self.max_requests)
 
     def rows(self, view: View, drafting: bool) -> Rows:
         """Return the batch, who all decode; when it is empty, the prompts of the next."""
@@ -37,7 +37,7 @@ class StaticBatches(Batching):
             return rows_of(view, batch, view.pending(batch))
         chosen: list[int] = []
         free_bytes = view.free_bytes
-        for request in islice(view.waiting, self.batch_requests):
+        for request in islice(view.waiting, self.max_requests):
             ids = np.array([request])
             most = view.prompt_tokens[ids] + view.max_tokens[ids]
             free_bytes -= int(view.growth_bytes(ids, most, most * drafting)[0])
@@ -50,7 +50,7 @@ class StaticBatches(Batching):
 
 @dataclass(frozen=True, slots=True)
 class Fcfs(StaticBatches):
-    """Static batches of at most `batch_requests`, without speculation."""
+    """Static batches of at most `max_requests`, without speculation."""
 
     def step(self, view: View) -> Step:
         """Decode the batch; when it is empty, prefill the next."""

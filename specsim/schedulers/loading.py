@@ -8,7 +8,7 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from math import isfinite
@@ -22,7 +22,8 @@ from specsim.protocols import Scheduler
 OWN_PACKAGE = "specsim.schedulers"
 GROUP = "specsim.schedulers"
 PLUGIN_MARK = "__specsim_plugin__"
-EXTRA_KEYS = {"description", "clairvoyant", "suggests"}
+EXTRA_KEYS = {"description", "clairvoyant", "suggests", "family"}
+"""Keys of a scheduler's file that its class never takes."""
 
 
 def scheduler_factory(mapping: Mapping[str, Any], source: str, plugins: Sequence[str] = ()) -> Callable[[], Scheduler]:
@@ -30,6 +31,7 @@ def scheduler_factory(mapping: Mapping[str, Any], source: str, plugins: Sequence
 
     `_target_` may name something below `specsim.schedulers`, an entry point of the group of that name, or
     something in a module of `plugins` (a dotted name, or the path of a .py file); nothing else is ever imported.
+    A key at the top that the class does not take is shared: parts below take it, with the same value.
 
     Raises
     ------
@@ -40,7 +42,7 @@ def scheduler_factory(mapping: Mapping[str, Any], source: str, plugins: Sequence
     arguments = {key: value for key, value in mapping.items() if key not in EXTRA_KEYS}
 
     def make() -> Scheduler:
-        scheduler: Scheduler = _build(arguments, source, allowed)
+        scheduler: Scheduler = _build(_without_shared(arguments, source, allowed), source, allowed)
         if not callable(getattr(scheduler, "step", None)):
             raise SpecsimError(f"{source}: _target_: {mapping.get('_target_')!r} has no step(view) method")
         if hasattr(scheduler, "foresee") != (mapping.get("clairvoyant", False) is True):
@@ -99,10 +101,7 @@ def _module_of_file(path: Path) -> ModuleType:
 
 
 def _build(mapping: Mapping[str, Any], where: str, allowed: set[str]) -> Any:
-    target_name = mapping.get("_target_")
-    if not isinstance(target_name, str):
-        raise SpecsimError(f"{where}: _target_: missing, expected the dotted name of a class")
-    target = _resolve(target_name, where, allowed)
+    target = _target(mapping, where, allowed)
     given = {key: value for key, value in mapping.items() if key not in ("_target_", "_partial_")}
     arguments = {
         key: _build(value, f"{where}: {key}", allowed) if isinstance(value, Mapping) and "_target_" in value else value
@@ -118,6 +117,44 @@ def _build(mapping: Mapping[str, Any], where: str, allowed: set[str]) -> Any:
         return target(**arguments)
     except Exception as error:
         raise SpecsimError(f"{where}: {first_line(error)}") from None
+
+
+def _target(mapping: Mapping[str, Any], where: str, allowed: set[str]) -> Any:
+    name = mapping.get("_target_")
+    if not isinstance(name, str):
+        raise SpecsimError(f"{where}: _target_: missing, expected the dotted name of a class")
+    return _resolve(name, where, allowed)
+
+
+def _without_shared(mapping: Mapping[str, Any], source: str, allowed: set[str]) -> dict[str, Any]:
+    """Return the mapping without the keys that its class does not take and that a part below takes under that name.
+
+    Raises
+    ------
+    SpecsimError
+        When a part has another value there: setting the key at the top would change nothing.
+    """
+    taken = inspect.signature(_target(mapping, source, allowed)).parameters
+    shared = {key: dict(_places(mapping, key)) for key in mapping if key not in taken and not key.startswith("_")}
+    known = [*taken, *(key for key, places in shared.items() if places)]
+    for key, places in shared.items():
+        if not places:
+            raise SpecsimError(f"{source}: unknown key {key!r}{nearest(key, known)}")
+        for path, other in places.items():
+            if other != mapping[key]:
+                follow = "${" + "." * path.count(".") + f".{key}}}"
+                said = f"{key}: {mapping[key]!r}, but {path} is {other!r}"
+                raise SpecsimError(f"{source}: {said}; expected {path}: {follow}")
+    return {key: value for key, value in mapping.items() if key not in shared}
+
+
+def _places(mapping: Mapping[str, Any], key: str, above: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield (path, value) of every `key` of the parts below a mapping."""
+    for name, part in mapping.items():
+        if name != key and isinstance(part, Mapping) and "_target_" in part:
+            if key in part:
+                yield f"{above}{name}.{key}", part[key]
+            yield from _places(part, key, f"{above}{name}.")
 
 
 def _below(module_name: str, allowed: set[str]) -> bool:

@@ -33,11 +33,11 @@ class SmartSpecConfidence(Serving):
 
     Parameters
     ----------
-    longest : P, the most draft passes of a step.
+    draft_tokens : P, the most draft tokens a request, hence draft passes of a step.
     threshold : T; a request drafts on while its last token's confidence exceeds it.
     """
 
-    longest: int
+    draft_tokens: int
     threshold: float
 
     def __post_init__(self) -> None:
@@ -47,7 +47,7 @@ class SmartSpecConfidence(Serving):
     def propose(self, view: View, batch: Batch) -> Proposing:
         """Yield at most P draft passes and return the chains, cut at the length with the best goodput."""
         start_s = view.now_s
-        prefix, most = longest_fitting(fitting(view, batch, lengths_of(batch, self.longest)))
+        prefix, most = longest_fitting(fitting(view, batch, lengths_of(batch, self.draft_tokens)))
         batch = batch.prefix(prefix)
         forest = Forest.roots(prefix)
         leaves, chunks = np.flatnonzero(batch.longest > 0), np.where(batch.longest > 0, batch.fed, 0)

@@ -6,7 +6,7 @@ Deviations:
 - transformers speculates for one request at a time; here each request of a batch stops on its own, and the next pass
   holds those that go on.
 - The token that fell below the threshold is verified too, as there: it has been drafted by then.
-- `max_length` is the 8 of SpecServe's section 7.4; transformers' own default is 20, and its threshold 0.4.
+- `draft_tokens` is the 8 of SpecServe's section 7.4; transformers' own default is 20, and its threshold 0.4.
 - Where memory is short, everybody's chains are shortened until they fit.
 """
 
@@ -32,22 +32,22 @@ GoingOn = Callable[[Forest, Ints], Ints]
 
 @dataclass(frozen=True, slots=True)
 class Threshold(Speculation):
-    """A speculation part: chains of at most `max_length` tokens that end behind a confidence below `threshold`."""
+    """A speculation part: chains of at most `draft_tokens` that end behind a confidence below `threshold`."""
 
     threshold: float
-    max_length: int
+    draft_tokens: int
 
     def __post_init__(self) -> None:
-        at_least(0, threshold=self.threshold, max_length=self.max_length)
+        at_least(0, threshold=self.threshold, draft_tokens=self.draft_tokens)
 
     @property
     def drafts(self) -> bool:
         """Unless chains have no length."""
-        return self.max_length > 0
+        return self.draft_tokens > 0
 
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield a draft pass for as long as somebody goes on, and return the chains."""
-        return grow_layers(view, rows, fitting_chain(view, rows, self.max_length), self._sure)
+        return grow_layers(view, rows, fitting_chain(view, rows, self.draft_tokens), self._sure)
 
     def _sure(self, forest: Forest, leaves: Ints) -> Ints:
         # A root is nobody's guess: the first token is drafted whatever the threshold.

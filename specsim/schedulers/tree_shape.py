@@ -34,16 +34,17 @@ class Budgeted:
     Parameters
     ----------
     depth_max, width_max : D_max, W_max.
-    verify_tokens, draft_tokens : B1 of the depth, B2 of the width; tokens per verification and per draft pass.
+    verify_tokens, draft_pass_tokens : B1 of the depth, B2 of the width; tokens per verification and per draft pass.
     """
 
     depth_max: int
     width_max: int
     verify_tokens: int
-    draft_tokens: int
+    draft_pass_tokens: int
 
     def __post_init__(self) -> None:
-        at_least(1, width_max=self.width_max, verify_tokens=self.verify_tokens, draft_tokens=self.draft_tokens)
+        at_least(1, width_max=self.width_max)
+        at_least(1, verify_tokens=self.verify_tokens, draft_pass_tokens=self.draft_pass_tokens)
 
     @property
     def deepest(self) -> int:
@@ -79,7 +80,7 @@ class LoadAdaptive(Budgeted):
     def __call__(self, requests: int) -> TreeShape:
         """Return the shape for a batch of `requests` speculating requests."""
         depth = self.verify_tokens // max(requests + self.depth_offset, 1) - 1
-        width = self.draft_tokens // max(requests, 1) + self.width_offset
+        width = self.draft_pass_tokens // max(requests, 1) + self.width_offset
         return TreeShape(
             min(max(depth, self.depth_min), self.depth_max),
             min(max(width, 1), self.width_max),
@@ -100,7 +101,7 @@ class BudgetShare(Budgeted):
     def __call__(self, requests: int) -> TreeShape:
         """Return the shape for a batch of `requests` speculating requests."""
         n = max(requests, 1)
-        depth, width = -(-self.verify_tokens // n), self.draft_tokens // n
+        depth, width = -(-self.verify_tokens // n), self.draft_pass_tokens // n
         return TreeShape(max(1, min(self.depth_max, depth)), max(1, min(self.width_max, width)))
 
 

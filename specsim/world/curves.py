@@ -71,7 +71,7 @@ def curves_from_mapping(mapping: Mapping[str, Any], source: str) -> Acceptance:
         One line naming `source` and the key.
     """
     node, kind = Node(source, "", mapping), mapping["kind"]
-    node.only(KEYS[kind], ("description",))
+    node.only(KEYS[kind], ("description", "pair"))
     width = node.whole("width", 1, MOST_PROPOSALS)
     if kind == "bernoulli":
         alpha = node.number("alpha", above=0, below=1)

@@ -118,7 +118,7 @@ def recording_from_mapping(mapping: Mapping[str, Any], source: str, folder: Path
         One line naming `source` and the key.
     """
     node = Node(source, "", mapping)
-    node.only(("kind", "path", "categories"), ("description",))
+    node.only(("kind", "path", "categories"), ("description", "pair"))
     path = folder / Path(node.text("path", "the name of a Parquet file")).expanduser()
     categories = node.child("categories", "a trace's categories, each with a recorded one", 1)
     known = _pages(path).on

@@ -100,7 +100,7 @@ SCHEDULERS = [
     *((f"scheduler.max_requests={value}", "max_requests") for value in ("0", "-1", "1.5", "true", "abc", "null")),
     *((f"scheduler.prefill_tokens={value}", "prefill_tokens") for value in ("0", "-1")),
     *((f"scheduler.watermark={value}", "watermark") for value in ("2", "-1", "nan", "x")),
-    ("scheduler=fcfs scheduler.batch_requests=0", "batch_requests"),
+    ("scheduler=fcfs scheduler.max_requests=0", "max_requests"),
     ("scheduler=vllm_spec scheduler.draft_tokens=-1", "draft_tokens"),
     ("scheduler=vllm_spec scheduler.max_requests=0", "max_requests"),
     ("scheduler=sarathi scheduler.token_budget=0", "token_budget"),

@@ -38,7 +38,7 @@ def plain(*words):
 
 def meant(*words):
     """Return the configuration without what was typed to choose it."""
-    return {key: value for key, value in plain(*words).items() if key != "choices"}
+    return {key: value for key, value in plain(*words).items() if key not in ("choices", "followed")}
 
 
 def test_points_are_the_product_with_the_last_axis_fastest():
@@ -68,7 +68,7 @@ def test_nothing_said_gives_the_defaults():
     base.pop("defaults")
     config = plain()
     assert {key: config[key] for key in base} == base
-    assert set(config) == {*base, *GROUPS, "choices"}
+    assert set(config) == {*base, *GROUPS, "choices", "followed"}
 
 
 @pytest.mark.parametrize("group", GROUPS)

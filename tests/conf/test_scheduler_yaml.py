@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from omegaconf.errors import InterpolationKeyError
 
 from specsim.errors import SpecsimError
+from specsim.interpolation import place_of
 from specsim.schedulers.loading import EXTRA_KEYS, parameter_types, scheduler_factory
-from tests.laws.subjects import NAMES, mapping_of
+from tests.laws.subjects import NAMES, mapping_of, raw_of, repeats, resolved
 
 every_scheduler = pytest.mark.parametrize("name", NAMES)
 
@@ -37,19 +39,31 @@ def parameters() -> list[tuple[str, tuple[str, ...]]]:
     return [
         (name, (*above, key))
         for name in NAMES
-        for above, node in nodes(mapping_of(name))
+        for above, node in nodes(raw_of(name))
         for key, value in node.items()
-        if not key.startswith("_") and key not in EXTRA_KEYS and not isinstance(value, dict)
+        if not key.startswith("_") and key not in EXTRA_KEYS and not isinstance(value, dict) and not repeats(value)
     ]
 
 
 def changed(name: str, path: tuple[str, ...], value: Any) -> dict[str, Any]:
-    mapping = mapping_of(name)
-    place = mapping
+    raw = raw_of(name)
+    place = raw
     for key in path[:-1]:
         place = place[key]
     place[path[-1]] = value
-    return mapping
+    return resolved(raw)
+
+
+def taken_at(name: str, path: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Return where the class of a node takes the value of a path: there, or where the parts below repeat it."""
+    raw, mapping = raw_of(name), mapping_of(name)
+    own = inspect.signature(target_of(mapping)).parameters
+    return [
+        (*above, path[-1])
+        for above, node in nodes(mapping)
+        if (not above or above[0] in own) and path[-1] in inspect.signature(target_of(node)).parameters
+        if place_of(raw, ".".join((*above, path[-1]))) == ".".join(path)
+    ]
 
 
 def value_of(name: str, path: tuple[str, ...]) -> Any:
@@ -85,11 +99,42 @@ def test_it_says_what_it_is_in_a_line(name: str) -> None:
 
 @every_scheduler
 def test_keys_are_the_signature_no_more_and_no_less(name: str) -> None:
-    for above, node in nodes(mapping_of(name)):
+    for above, node in nodes(raw_of(name)):
         if node.get("_partial_"):
             continue
         keys = {key for key in node if not key.startswith("_")} - (EXTRA_KEYS if not above else set())
-        assert keys == set(inspect.signature(target_of(node)).parameters), above
+        taken = set(inspect.signature(target_of(node)).parameters)
+        shared = {key for key in keys - taken if not above and any(f".{key}}}" in each for each in repeated(name))}
+        assert keys - shared == taken, above
+
+
+def repeated(name: str) -> list[str]:
+    """Return every ``${..key}`` of a YAML."""
+    return [value for _, node in nodes(raw_of(name)) for value in node.values() if repeats(value)]
+
+
+SHARED = {"window", "acceptance", "order"}
+"""Names that two schedulers give to different things: acceptance averages and monitors, and orders of two kinds."""
+
+
+def test_one_parameter_has_one_name_and_one_place_in_every_scheduler() -> None:
+    """Whatever stands in several YAMLs can be set for all of them by one key."""
+    places: dict[str, set[str]] = {}
+    for name in NAMES:
+        for above, node in nodes(raw_of(name)):
+            for key, value in node.items():
+                if not key.startswith("_") and key not in SHARED and not repeats(value):
+                    places.setdefault(key, set()).add(".".join((*above, key)))
+    assert {key: found for key, found in places.items() if len(found) > 1} == {}
+
+
+@pytest.mark.parametrize("key", ["max_requests", "prefill_tokens", "watermark", "draft_tokens", "verify_tokens"])
+def test_the_knobs_that_are_swept_stand_at_the_top(key: str) -> None:
+    owners = [name for name in NAMES if any(key in node for _, node in nodes(raw_of(name)))]
+    assert len(owners) > 5
+    for name in owners:
+        for above, node in nodes(raw_of(name)):
+            assert key not in node or repeats(node[key]) == bool(above), (name, above)
 
 
 NULLED: dict[str, Any] = {"slo_below": 1.5}
@@ -99,7 +144,7 @@ NULLED: dict[str, Any] = {"slo_below": 1.5}
 def another_word(name: str, path: tuple[str, ...]) -> Any:
     """Return another choice of a parameter whose annotation is a Literal."""
     owner = mapping_of(name)
-    for key in path[:-1]:
+    for key in taken_at(name, path)[0][:-1]:
         owner = owner[key]
     hint = parameter_types(target_of(owner))[path[-1]]
     return next((each for each in typing.get_args(hint) if each != owner[path[-1]]), None)
@@ -118,22 +163,30 @@ def test_a_change_arrives(name: str, path: tuple[str, ...]) -> None:
         if path[-1] == "verify_tokens" or path[-1] == "depth_max":
             other = value + 1
     assert other is not None, f"say here what else {'.'.join(path)} can be"
-    built: Any = scheduler_factory(changed(name, path, other), name)()
-    for key in path:
-        built = getattr(built, key)
-    assert (list(built) if isinstance(other, list) else built) == other
+    whole: Any = scheduler_factory(changed(name, path, other), name)()
+    taken = taken_at(name, path)
+    assert taken
+    for each in taken:
+        built = whole
+        for key in each:
+            built = getattr(built, key)
+        assert (list(built) if isinstance(other, list) else built) == other
 
 
 @pytest.mark.parametrize(
     ("name", "path"), parameters(), ids=lambda part: part if isinstance(part, str) else ".".join(part)
 )
 def test_a_missing_key_and_a_value_of_the_wrong_kind_are_named(name: str, path: tuple[str, ...]) -> None:
-    mapping = mapping_of(name)
-    place: Any = mapping
+    raw = raw_of(name)
+    place: Any = raw
     for key in path[:-1]:
         place = place[key]
     del place[path[-1]]
-    assert refused(mapping).endswith(f"missing key {path[-1]!r}")
+    if any(f".{path[-1]}}}" in each for each in repeated(name)):
+        with pytest.raises(InterpolationKeyError, match=path[-1]):
+            resolved(raw)
+    else:
+        assert refused(resolved(raw)).endswith(f"missing key {path[-1]!r}")
     right = value_of(name, path)
     wrong = [12, None] if isinstance(right, str) else ["twelve", True, None, [1], {"a": 1}]
     for value in [each for each in wrong if type(each) is not type(right)]:
@@ -152,7 +205,7 @@ def test_whole_numbers_are_not_rounded(name: str) -> None:
 
 @every_scheduler
 def test_an_unknown_key_is_named_with_the_nearest(name: str) -> None:
-    for above, node in nodes(mapping_of(name)):
+    for above, node in nodes(raw_of(name)):
         known = [key for key in node if not key.startswith("_") and key not in EXTRA_KEYS]
         misspelt = f"{known[0]}x" if known else "nonsense"
         message = refused(changed(name, (*above, misspelt), 3))
@@ -211,7 +264,7 @@ def test_what_is_outside_is_never_imported(target: str, tmp_path: Any) -> None:
     ],
 )
 def test_a_target_that_is_not_there_is_one_line(target: Any, said: str) -> None:
-    assert said in refused({"_target_": target, "batch_requests": 4})
+    assert said in refused({"_target_": target, "max_requests": 4})
 
 
 def test_what_has_no_step_is_no_scheduler() -> None:

@@ -87,7 +87,7 @@ def test_the_shortest_of_those_who_wait_goes_first(written, tmp_path):
     rows = [(0.0, 500)] + [(0.001 * (i + 1), tokens) for i, tokens in enumerate((300, 100, 200))]
     lines = [f"{at},{prompt},8" for at, prompt in rows]
     (tmp_path / "mine.csv").write_text("\n".join(["arrival_s,prompt_tokens,output_tokens", *lines]) + "\n")
-    words = "'plugins=[./shortest_first.py]' scheduler=./shortest_first.yaml scheduler.batch_requests=1"
+    words = "'plugins=[./shortest_first.py]' scheduler=./shortest_first.yaml scheduler.max_requests=1"
     shell(f"specsim run {words} trace={tmp_path}/mine.csv out={tmp_path}/run", written)
     first_token_s = load_run(tmp_path / "run").requests["first_token_s"]
     assert first_token_s.sort_values().index.tolist() == [0, 2, 3, 1]
@@ -110,8 +110,8 @@ def test_as_an_installed_package(installed, written, tmp_path):
 def test_an_installed_scheduler_needs_what_has_no_default(installed, tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(installed)}
     for words, named in (
-        (["scheduler=shortest_first"], "batch_requests"),
-        (["scheduler=shortest_first", "scheduler.batch_request=3"], "'batch_requests'"),
+        (["scheduler=shortest_first"], "max_requests"),
+        (["scheduler=shortest_first", "scheduler.max_request=3"], "'max_requests'"),
         (["scheduler=shortest_firs"], "'shortest_first'"),
     ):
         command = [sys.executable, "-m", "specsim", "run", *words, "trace=poisson", "requests=3", "out=here"]

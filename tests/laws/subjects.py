@@ -11,11 +11,12 @@ from typing import Any
 
 from hypothesis import assume
 from hypothesis import strategies as st
+from omegaconf import OmegaConf
 
-from specsim.config import compose
 from specsim.errors import SpecsimError
 from specsim.paths import shipped
 from specsim.protocols import Scheduler
+from specsim.reading import read_yaml
 from specsim.schedulers.loading import parameter_types, scheduler_factory
 from tests.made import WIDTH
 
@@ -28,44 +29,61 @@ def _names() -> list[str]:
 NAMES = _names()
 
 
+def raw_of(name: str) -> dict[str, Any]:
+    """Return a scheduler's YAML as it is written, nothing resolved, the caller's own copy."""
+    return deepcopy(_read(name))
+
+
 @cache
-def _composed(name: str) -> dict[str, Any]:
-    chosen: dict[str, Any] = compose({"scheduler": name})["scheduler"]
-    return chosen
+def _read(name: str) -> dict[str, Any]:
+    return read_yaml(shipped("conf") / "scheduler" / f"{name}.yaml")
+
+
+def resolved(raw: dict[str, Any]) -> dict[str, Any]:
+    """Return a YAML with every ``${..key}`` in place, as a run composes it."""
+    plain: Any = OmegaConf.to_container(OmegaConf.create(raw), resolve=True)
+    return dict(plain)
+
+
+def repeats(value: Any) -> bool:
+    """Return whether a value of a YAML only repeats another."""
+    return isinstance(value, str) and value.startswith("${")
 
 
 def mapping_of(name: str) -> dict[str, Any]:
-    """Return a scheduler's composed YAML, the caller's own copy."""
-    return deepcopy(_composed(name))
+    """Return a scheduler's YAML with every value in place, the caller's own copy."""
+    return resolved(raw_of(name))
 
 
 def factory_of(name: str, **overrides: Any) -> Callable[[], Scheduler]:
-    return scheduler_factory(mapping_of(name) | overrides, name)
+    """Return the scheduler's factory with other values of keys that stand at the top of its YAML."""
+    return scheduler_factory(resolved(raw_of(name) | overrides), name)
 
 
 def is_clairvoyant(name: str) -> bool:
-    return bool(_composed(name).get("clairvoyant", False))
+    return bool(raw_of(name).get("clairvoyant", False))
 
 
 @st.composite
 def factories(draw: st.DrawFn, name: str) -> Callable[[], Scheduler]:
     """Draw the scheduler as shipped, or with other numbers and other choices in small, sane ranges."""
-    mapping = mapping_of(name)
+    raw = raw_of(name)
     if draw(st.booleans()):
-        mapping = _varied(draw, mapping)
+        raw = _varied(draw, raw, _literals(raw))
     try:
-        return scheduler_factory(mapping, name)
+        return scheduler_factory(resolved(raw), name)
     except SpecsimError:
         assume(False)
         raise
 
 
-def _varied(draw: st.DrawFn, mapping: dict[str, Any]) -> dict[str, Any]:
-    choices = _literals(mapping["_target_"])
+def _varied(draw: st.DrawFn, mapping: dict[str, Any], choices: dict[str, tuple[Any, ...]]) -> dict[str, Any]:
     varied = dict(mapping)
     for key, value in mapping.items():
         if isinstance(value, dict) and "_target_" in value:
-            varied[key] = _varied(draw, value)
+            varied[key] = _varied(draw, value, choices)
+        elif repeats(value):
+            continue
         elif isinstance(value, bool):
             varied[key] = draw(st.booleans())
         elif isinstance(value, int):
@@ -78,11 +96,14 @@ def _varied(draw: st.DrawFn, mapping: dict[str, Any]) -> dict[str, Any]:
     return varied
 
 
-def _literals(target_name: str) -> dict[str, tuple[Any, ...]]:
-    module, _, attribute = target_name.rpartition(".")
-    target = getattr(importlib.import_module(module), attribute)
-    return {
-        key: typing.get_args(hint)
-        for key, hint in parameter_types(target).items()
-        if typing.get_origin(hint) is typing.Literal
+def _literals(mapping: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
+    """Return the words that each parameter of a scheduler and its parts may be, by name."""
+    found: dict[str, tuple[Any, ...]] = {}
+    for value in mapping.values():
+        if isinstance(value, dict) and "_target_" in value:
+            found |= _literals(value)
+    module, _, attribute = mapping["_target_"].rpartition(".")
+    hints = parameter_types(getattr(importlib.import_module(module), attribute))
+    return found | {
+        key: typing.get_args(hint) for key, hint in hints.items() if typing.get_origin(hint) is typing.Literal
     }

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specsim.schedulers.loading import scheduler_factory
 from specsim.simulation import Simulation, run
 from tests.laws.every import assert_same_record
 from tests.laws.subjects import factory_of, mapping_of
@@ -36,13 +35,10 @@ def test_no_draft_tokens_is_no_speculation(simulated: Simulation, seats: int, pr
 @given(simulated=simulations(), prefill_tokens=st.integers(1, 64))
 def test_who_never_drafts_does_not_care_what_would(name: str, simulated: Simulation, prefill_tokens: int) -> None:
     """With chains of no tokens a drafter without a cache leaves the run as it is, however tight the memory."""
-    mapping = mapping_of(name)
-    part = mapping.get("batching", mapping)
-    part["seats"]["prefill_tokens"] = prefill_tokens
-    mapping["speculation"]["draft_tokens"] = 0
+    silent = factory_of(name, prefill_tokens=prefill_tokens, draft_tokens=0)
     truth = replace(simulated.truth, draft=replace(simulated.truth.draft, one_pass=False, cached=True))
     weightless = replace(simulated.memory, draft_token_bytes=0)
-    plain = replace(simulated, truth=truth, belief=truth, memory=weightless, scheduler=scheduler_factory(mapping, name))
+    plain = replace(simulated, truth=truth, belief=truth, memory=weightless, scheduler=silent)
     looking_up = replace(plain, truth=truth.looking_up(), belief=truth.looking_up())
     assert_same_record(run(plain), run(looking_up))
 
@@ -50,7 +46,7 @@ def test_who_never_drafts_does_not_care_what_would(name: str, simulated: Simulat
 @profile
 @given(simulated=simulations(), factor=st.sampled_from((1.0, 1.1, 2.0, 30.0)))
 def test_slower_hardware_never_helps_fcfs_at_batch_1(simulated: Simulation, factor: float) -> None:
-    one_by_one = replace(simulated, scheduler=factory_of("fcfs", batch_requests=1))
+    one_by_one = replace(simulated, scheduler=factory_of("fcfs", max_requests=1))
     fast = run(one_by_one).columns
     slow = run(replace(one_by_one, truth=simulated.truth.slower(factor))).columns
     for moment in ("first_token_s", "finish_s"):

@@ -12,7 +12,7 @@ import numpy as np
 
 from specsim.schedulers.loading import scheduler_factory
 from specsim.simulation import Record, Simulation, run
-from tests.laws.subjects import mapping_of
+from tests.laws.subjects import raw_of, resolved
 from tests.made import Hardware, Linear, hardware, memory, requests, simulation, tape
 
 COUNT = 24
@@ -56,11 +56,11 @@ def late() -> Simulation:
 
 
 def played(mapping: dict[str, Any], scene: Simulation) -> Record:
-    return run(replace(scene, scheduler=scheduler_factory(mapping, "made")))
+    return run(replace(scene, scheduler=scheduler_factory(resolved(mapping), "made")))
 
 
 def with_value(mapping: dict[str, Any], path: str, value: Any, *, again: bool = False) -> dict[str, Any]:
-    """Return the mapping with another value at `path`; the same one may stand there only `again`."""
+    """Return the YAML with another value at `path`; the same one may stand there only `again`."""
     changed = deepcopy(mapping)
     place = changed
     *above, last = path.split(".")
@@ -73,7 +73,7 @@ def with_value(mapping: dict[str, Any], path: str, value: Any, *, again: bool = 
 
 def shows(name: str, path: str, value: Any, first: Mapping[str, Any], where: str) -> bool:
     """Return whether a run of `name`, with the values `first` by path, is another one with `value` at `path`."""
-    mapping = mapping_of(name)
+    mapping = raw_of(name)
     for key, each in first.items():
         mapping = with_value(mapping, key, each, again=True)
     one, other = played(mapping, scene(where)), played(with_value(mapping, path, value), scene(where))

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from specsim.schedulers.loading import EXTRA_KEYS
-from tests.laws.subjects import NAMES, mapping_of
+from tests.laws.subjects import NAMES, raw_of, repeats
 
 
 class Parameter(NamedTuple):
     """One value of a YAML: its scheduler, the keys that lead to it, and the class or function that it belongs to.
 
+    A value that stands at the top for the parts below belongs to the first of those that take it.
     The choice of a function (`order._target_`) is a parameter of the class that takes it.
     """
 
@@ -43,21 +46,34 @@ class Change(NamedTuple):
 
 def parameters() -> list[Parameter]:
     """Return every parameter of every scheduler in conf/scheduler."""
-    return [each for name in NAMES for each in _below(name, mapping_of(name), "")]
+    return [each for name in NAMES for each in _below(name, raw_of(name), "")]
 
 
 def _below(name: str, node: dict[str, Any], above: str) -> Iterator[Parameter]:
-    owner = node["_target_"].rpartition(".")[2]
     for key, value in node.items():
-        if key.startswith("_") or (not above and key in EXTRA_KEYS):
+        if key.startswith("_") or (not above and key in EXTRA_KEYS) or repeats(value):
             continue
-        path = f"{above}{key}"
+        owner, path = _owner(node, key), f"{above}{key}"
         if not isinstance(value, dict) or "_target_" not in value:
             yield Parameter(name, path, owner)
         elif value.get("_partial_"):
             yield Parameter(name, f"{path}._target_", owner)
         else:
             yield from _below(name, value, f"{path}.")
+
+
+def _owner(node: dict[str, Any], key: str) -> str:
+    """Return the class that takes a key: that of the node, else of the first of its parts that does; "" for none."""
+    if taken_by(node, key):
+        return str(node["_target_"].rpartition(".")[2])
+    parts = (each for name, each in node.items() if isinstance(each, dict) and taken_by(node, name))
+    return next(filter(None, (_owner(part, key) for part in parts)), "")
+
+
+def taken_by(node: dict[str, Any], key: str) -> bool:
+    """Return whether the class or function of a node takes a key."""
+    module, _, attribute = node["_target_"].rpartition(".")
+    return key in inspect.signature(getattr(importlib.import_module(module), attribute)).parameters
 
 
 def change_of(parameter: Parameter) -> Change | None:
@@ -68,7 +84,7 @@ def change_of(parameter: Parameter) -> Change | None:
 
 def whole_path(scheduler: str, end: str) -> str:
     """Return the shortest path in the YAML that ends so; a choice of a function goes by the name of the parameter."""
-    paths = sorted((each.path for each in _below(scheduler, mapping_of(scheduler), "")), key=len)
+    paths = sorted((each.path for each in _below(scheduler, raw_of(scheduler), "")), key=len)
     return next(path for path in paths if f".{path.removesuffix('._target_')}".endswith(f".{end}"))
 
 
@@ -95,12 +111,12 @@ TREES = {
     "time_margin": Change(0.1, SCARCE | {"fill": False}),
 }
 GOODPUT = ROOM | {
-    "longest": Change(1, FOUR, "cheap"),
+    "draft_tokens": Change(1, FOUR, "cheap"),
     "prefill_threshold": Change(1.0, {}, "hopeless"),
 }
 AVERAGED = GOODPUT | {"window": Change(1, {}, "cheap"), "first_acceptance": Change(0.01, {}, "cheap")}
 OWNERS: dict[str, dict[str, Change]] = {
-    "Fcfs": {"batch_requests": Change(3)},
+    "Fcfs": {"max_requests": Change(3)},
     "Continuous": ROOM,
     "PrefillFirst": ROOM,
     "Sarathi": {"max_requests": Change(3), "token_budget": Change(16), "watermark": Change(0.8)},
@@ -112,36 +128,34 @@ OWNERS: dict[str, dict[str, Change]] = {
     "EqualTrees": {"verify_tokens": Change(12, FOUR)},
     "ForeseenTrees": TREES | {"sees": Change("probabilities", FOUR)},
     "LoadAdaptive": {
-        "depth_min": Change(2, {"shape.verify_tokens": 8}),
+        "depth_min": Change(2, SCARCE | {"max_requests": 8}),
         "depth_max": Change(5, FOUR),
         "width_max": Change(1, FOUR),
-        "verify_tokens": Change(20, FOUR),
-        "draft_tokens": Change(4, FOUR),
-        "depth_offset": Change(4, {"shape.verify_tokens": 30}),
-        "width_offset": Change(1, {"shape.draft_tokens": 6}),
+        "draft_pass_tokens": Change(4, FOUR),
+        "depth_offset": Change(4, {"verify_tokens": 30, "max_requests": 16}),
+        "width_offset": Change(1, {"shape.draft_pass_tokens": 6}),
     },
     "BudgetShare": {
         "depth_max": Change(5, FOUR),
         "width_max": Change(1, FOUR),
-        "verify_tokens": Change(8, FOUR),
-        "draft_tokens": Change(4, FOUR),
+        "draft_pass_tokens": Change(4, FOUR),
     },
     "SpecServe": {
-        "max_length": Change(1, {}, "cheap"),
+        "draft_tokens": Change(1, {}, "cheap"),
         "verifier": Change(False, {}, "cheap"),
         "history_steps": Change(1, {}, "cheap"),
         "first_confidence": Change(0.05, {}, "cheap"),
     },
     "FixedTrees": {"expansion": Change([2, 2])},
-    "Threshold": {"threshold": Change(0.8), "max_length": Change(2)},
+    "Threshold": {"threshold": Change(0.8), "draft_tokens": Change(2)},
     "ByBatchSize": {
-        "num_speculative_tokens": Change(2),
+        "draft_tokens": Change(2),
         "num_speculative_tokens_per_batch_size": Change([[1, 2, 5], [3, 64, 1]]),
     },
     "AdaptiveVerification": {"draft_tokens": Change(2)},
     "SmartSpec": AVERAGED | {"acceptance": Change("per_request", FOUR, "cheap")},
     "SmartSpecTree": {
-        **{key: change for key, change in AVERAGED.items() if key != "longest"},
+        **{key: change for key, change in AVERAGED.items() if key != "draft_tokens"},
         "heads": Change(1, FOUR, "cheap"),
         "width": Change(1, FOUR, "cheap"),
         "tree_tokens": Change(3, FOUR, "cheap"),
@@ -197,8 +211,8 @@ OF_ONE_YAML: dict[tuple[str, str], Change] = {
     ("lp_sjf", "batching.lengths.prediction_seed"): Change(1, {"prediction_error": 1.0}),
     ("stta", "batching.order._target_"): Change(f"{BATCHING}.first_come"),
     ("stta", "batching.tightest"): Change("live", {}, "late"),
-    ("fcfs_slo", "batching.seats.switching"): Change("recompute", {"tightest": "live"}, "tightest"),
-    ("vtc", "batching.seats.switching"): Change("recompute"),
-    ("priority", "batching.seats.switching"): Change("keep", {"max_requests": 3}),
+    ("fcfs_slo", "switching"): Change("recompute", {"tightest": "live"}, "tightest"),
+    ("vtc", "switching"): Change("recompute"),
+    ("priority", "switching"): Change("keep", {"max_requests": 3}),
 }
 """Where a YAML ships what the others of its owner are changed to, or hides more."""

@@ -21,7 +21,7 @@ def part(target: str, **parameters: Any) -> dict[str, Any]:
 
 SEATS = mapping_of("las")["batching"]["seats"] | {"max_requests": 6}
 BATCHING = {
-    "static": part("fcfs.StaticBatches", batch_requests=6),
+    "static": part("fcfs.StaticBatches", max_requests=6),
     "whole prompts": part("continuous.PrefillFirst", max_requests=6, prefill_tokens=64, watermark=0.01),
     "chunks": part("sarathi.Chunked", max_requests=6, prefill_tokens=16, prefill="mixed", watermark=0.01),
     "laps": mapping_of("laps_sd")["batching"] | {"seats": SEATS},
@@ -31,10 +31,10 @@ BATCHING = {
 SPECULATION = {
     "none": part("vllm_spec.FixedChains", draft_tokens=0),
     "fixed": part("vllm_spec.FixedChains", draft_tokens=3),
-    "smartspec": part("smartspec.GoodputChains", longest=4, acceptance="global", window=8, first_acceptance=0.7),
-    "specserve": part("specserve.SpecServe", max_length=4, verifier=True, history_steps=8, first_confidence=0.7),
+    "smartspec": part("smartspec.GoodputChains", draft_tokens=4, acceptance="global", window=8, first_acceptance=0.7),
+    "specserve": part("specserve.SpecServe", draft_tokens=4, verifier=True, history_steps=8, first_confidence=0.7),
     "adaserve": mapping_of("laps_adaserve")["speculation"],
-    "threshold": part("threshold.Threshold", threshold=0.4, max_length=4),
+    "threshold": part("threshold.Threshold", threshold=0.4, draft_tokens=4),
     "survival": part("adaptive_verification.AdaptiveVerification", draft_tokens=4),
 }
 

@@ -10,7 +10,7 @@ from specsim.schedulers.composed import Composed
 from specsim.schedulers.queues import Seats
 from specsim.schedulers.slo_batching import SloLimited, closest_to_violation, first_come
 from specsim.schedulers.vllm_spec import FixedChains
-from tests.laws.subjects import mapping_of
+from tests.laws.subjects import raw_of
 from tests.made import Hardware, Linear, ledger_and_view, requests
 from tests.schedulers.changes import late, played, with_value
 from tests.unit.hand import Hand
@@ -93,7 +93,7 @@ def test_who_does_not_fit_pauses_and_keeps_its_cache(order: object, first: list[
 
 def test_late_chats_fill_the_batch_before_an_urgent_request_unless_it_shrinks_the_batch_already() -> None:
     """A long prompt without an objective makes eight chats late; a step of eight is too slow for the urgent one."""
-    mapping = mapping_of("stta")
+    mapping = raw_of("stta")
     free = played(mapping, late()).columns.finish_s
     shrunk = played(with_value(mapping, "batching.tightest", "live"), late()).columns.finish_s
     assert (free[:8] < shrunk[:8]).all()

@@ -14,7 +14,7 @@ from specsim.forest import Forest
 from specsim.simulation import run
 from specsim.work import Emitted, Verify
 from tests.golden.scene import scene
-from tests.laws.subjects import factory_of, mapping_of
+from tests.laws.subjects import factory_of, raw_of
 from tests.made import ledger_and_view, requests
 
 LENGTHY: dict[str, Any] = {"trace": "poisson", "requests": 30, "rps": 4, "profile": "llama8b_1b_h100"}
@@ -72,9 +72,8 @@ def test_what_never_fits_beside_another_cannot_come_back() -> None:
 
 
 def test_moving_takes_the_links_time() -> None:
-    batching = mapping_of("las")["batching"]
-    seats = {**batching["seats"], "switching": "transfer", "max_requests": 1}
-    factory = factory_of("las", batching={**batching, "seats": seats, "quantum_s": 0.0})
+    batching = raw_of("las")["batching"] | {"quantum_s": 0.0}
+    factory = factory_of("las", batching=batching, switching="transfer", max_requests=1)
     fast = run(replace(scene(), scheduler=factory))
     slow = run(replace(scene(), scheduler=factory, host_bytes_per_s=1e3))
     assert fast.columns.preemptions.sum() > 0
@@ -86,7 +85,7 @@ def test_laps_sd_switches_at_the_price_of_the_transfer() -> None:
         found = simulate("laps_sd", **LENGTHY, **settings).requests
         return float((found["finish_s"] - found["arrival_s"]).mean())
 
-    kept = mean_s(scheduler__batching__seats__switching="keep")
-    moved = mean_s(scheduler__batching__seats__switching="transfer")
-    crawling = mean_s(scheduler__batching__seats__switching="transfer", host_bytes_per_s=1e9)
+    kept = mean_s(scheduler__switching="keep")
+    moved = mean_s(scheduler__switching="transfer")
+    crawling = mean_s(scheduler__switching="transfer", host_bytes_per_s=1e9)
     assert kept < moved < crawling

@@ -77,5 +77,5 @@ def test_what_vllm_refuses_is_refused(wrong: Any, said: str) -> None:
 
 
 def test_a_negative_maximum_is_refused() -> None:
-    with pytest.raises(ValueError, match="num_speculative_tokens=-1"):
+    with pytest.raises(ValueError, match="draft_tokens=-1"):
         ByBatchSize(-1, WITHOUT_GAPS)

@@ -135,7 +135,7 @@ LEVELS = [
     {"specsim.engine"},
     {"specsim.simulation"},
     {"specsim.experiment"},
-    {"specsim.config", "specsim.points", "specsim.provenance"},
+    {"specsim.config", "specsim.groups", "specsim.idle", "specsim.points", "specsim.provenance", "specsim.suggestions"},
     {"specsim.execution"},
     {"specsim.api"},
     {"specsim.cli"},

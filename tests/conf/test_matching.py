@@ -1,0 +1,158 @@
+"""Pairs that do not match, recordings on other targets, and budgets past the ridge are said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from specsim.api import simulate
+from specsim.config import compose
+from specsim.errors import SpecsimError
+from specsim.experiment import prepare
+from specsim.paths import shipped
+from specsim.reading import read_yaml
+from specsim.world.acceptance import Pair, pair_from_mapping
+
+ACCEPTANCES = sorted(path.stem for path in (shipped("conf") / "acceptance").glob("*.yaml") if path.stem != "file")
+SMALL = {"trace": "poisson", "requests": "3"}
+
+
+def pair_note(**point: str) -> str | None:
+    return prepare(compose({**SMALL, **point})).drafting_note
+
+
+def budget_notes(**point: str) -> list[str]:
+    point = {key.replace("__", "."): value for key, value in point.items()}
+    return [note for note in prepare(compose({**SMALL, **point})).notes if "verify_tokens" in note]
+
+
+@pytest.mark.parametrize("name", ACCEPTANCES)
+def test_every_acceptance_names_its_pair(name: str) -> None:
+    mapping = read_yaml(shipped("conf") / "acceptance" / f"{name}.yaml")
+    pair = pair_from_mapping(mapping, name)
+    assert mapping["pair"] == {"target": pair.target, "draft": pair.draft} if pair else None
+    assert (pair.target == "any") == (name in ("bernoulli", "eagle", "medusa")) if pair else None
+
+
+def test_another_pair_is_a_loud_note_where_something_is_drafted() -> None:
+    note = pair_note(profile="llama8b_1b_h100")
+    assert note
+    assert note.startswith(
+        "MISMATCHED PAIR: acceptance=llama70b_1b is of Llama-3.1-70B with Llama-3.2-1B, the run is of "
+    )
+    assert "Llama-3.1-8B with Llama-3.2-1B" in note
+    shared: dict[str, Any] = {"trace": "poisson", "requests": 3, "profile": "llama8b_1b_h100"}
+    assert note in simulate("vllm_spec", **shared).notes
+    assert note not in simulate("continuous", **shared).notes
+
+
+def test_another_draft_of_the_same_target_is_a_note_too() -> None:
+    note = pair_note(drafter="lookup", acceptance="llama70b_1b")
+    assert note
+    assert "the run is of Llama-3.1-70B with prompt lookup" in note
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        {},
+        {"acceptance": "bernoulli", "profile": "llama8b_1b_h100"},
+        {"drafter": "eagle"},
+        {"drafter": "medusa", "profile": "vicuna7b_68m_a100"},
+        {"drafter": "lookup", "profile": "smollm2_skip_cpu", "scheduler": "vllm_spec"},
+        {"drafter": "layers_skipped", "profile": "smollm2_skip_cpu"},
+        {"acceptance": "smollm2_skip_curves", "profile": "smollm2_skip_cpu"},
+    ],
+    ids=str,
+)
+def test_what_belongs_together_or_is_generic_says_nothing(point: dict[str, str]) -> None:
+    assert pair_note(**point) is None
+
+
+def test_heads_are_not_a_draft_model() -> None:
+    note = pair_note(acceptance="eagle")
+    assert note
+    assert "is of any with heads" in note
+
+
+@pytest.mark.parametrize("point", [{"scheduler": "smartspec_lookup"}, {"acceptance": "smollm2_skip"}], ids=str)
+def test_a_recording_on_another_target_is_refused_unless_asked_for(point: dict[str, str]) -> None:
+    with pytest.raises(SpecsimError, match=r"recorded on SmolLM2-135M.*Llama-3\.1-70B; .*any_target=true$") as error:
+        pair_note(**point)
+    assert "\n" not in str(error.value)
+    note = pair_note(**point, any_target="true")
+    assert note
+    assert note.startswith("MISMATCHED PAIR")
+
+
+def test_who_suggested_the_recording_is_said() -> None:
+    with pytest.raises(SpecsimError, match=r"^acceptance=smollm2_lookup_t07 \(with drafter=lookup\): recorded"):
+        pair_note(drafter="lookup", scheduler="vllm_spec")
+
+
+def test_curves_of_another_target_are_a_note() -> None:
+    note = pair_note(acceptance="smollm2_skip_curves")
+    assert note
+    assert note.startswith("MISMATCHED PAIR")
+
+
+def test_an_acceptance_that_names_no_pair_says_that_it_is_not_checked(tmp_path: Path) -> None:
+    mapping = read_yaml(shipped("conf") / "acceptance" / "llama70b_1b.yaml")
+    del mapping["pair"]
+    (tmp_path / "a.yaml").write_text(yaml.safe_dump(mapping))
+    note = pair_note(acceptance=str(tmp_path / "a.yaml"))
+    assert note
+    assert "names no pair" in note
+    bernoulli = {"kind": "bernoulli", "alpha": 0.5, "width": 4}
+    (tmp_path / "b.yaml").write_text(yaml.safe_dump(bernoulli))
+    assert pair_note(acceptance=str(tmp_path / "b.yaml")) is None
+
+
+@pytest.mark.parametrize(
+    ("pair", "said"),
+    [
+        ("Llama", "pair: 'Llama' is not a mapping of target and draft"),
+        ({"target": "a"}, "pair.draft: missing key"),
+        ({"target": "a", "draft": 3}, "pair.draft: 3 is not the name of a model, or any"),
+        ({"target": "a", "draft": "b", "drft": "c"}, "pair.drft: unknown key"),
+    ],
+)
+def test_a_bad_pair_is_one_line(pair: Any, said: str) -> None:
+    with pytest.raises(SpecsimError) as error:
+        pair_from_mapping({"kind": "curves", "pair": pair}, "acceptance=mine")
+    assert str(error.value).startswith(f"acceptance=mine: {said}")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("Llama-3.1-8B", "meta-llama/Llama-3.1-8B-Instruct", True),
+        ("SmolLM2-135M-Instruct.Q4_1", "SmolLM2-135M", True),
+        ("vicuna-7b-v1.5", "Vicuna-7B", True),
+        ("any", "Vicuna-7B", True),
+        ("SmolLM2-135M-Instruct.Q4_1 less 3 layers", "SmolLM2-135M less 3 layers", True),
+        ("SmolLM2-135M", "SmolLM2-135M less 3 layers", False),
+        ("SmolLM2-135M less 3 layers", "SmolLM2-135M less 30 layers", False),
+        ("Qwen2.5-3B", "Qwen2.5-32B", False),
+        ("Llama-3.1-7", "Llama-3.1-70B", False),
+        ("Llama-3.1-8B", "Llama-3.1-70B", False),
+    ],
+)
+def test_names_of_one_model(one: str, other: str, same: bool) -> None:
+    for a, b in ((one, other), (other, one)):
+        assert Pair(a, "x").has_target(Pair(b, "y")) == same
+        assert Pair("x", a).has_draft(Pair("y", b)) == same
+
+
+def test_a_budget_past_the_ridge_names_both_numbers() -> None:
+    (note,) = budget_notes()
+    assert note.startswith("scheduler.verify_tokens=512 lies past the ridge of profile=llama70b_1b_4xh100, 256 tokens")
+    assert not budget_notes(scheduler__verify_tokens="255")
+    assert not budget_notes(scheduler="continuous")
+    assert not budget_notes(profile__form="linear"), "a line has no ridge"
+    assert len(budget_notes(scheduler="laps_adaserve")) == 1
+    (note,) = budget_notes(profile="adaserve_artifact_llama70b")
+    assert "lies past the bend of profile=adaserve_artifact_llama70b, 70 tokens" in note

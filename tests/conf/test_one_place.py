@@ -1,0 +1,169 @@
+"""A value that stands at two places of a YAML is written at one: there it is set, by name, by path and from Python."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+import yaml
+
+from specsim import simulate, sweep
+from specsim.config import compose
+from specsim.errors import SpecsimError
+from specsim.execution import configs
+from specsim.interpolation import place_of, value_at
+from specsim.paths import shipped
+from specsim.points import points
+from specsim.schedulers.loading import scheduler_factory
+from tests.laws.subjects import NAMES
+
+TREES = sorted(
+    name for name in NAMES if "verify_tokens" in (shipped("conf") / "scheduler" / f"{name}.yaml").read_text()
+)
+YAML = {
+    "top": 1,
+    "node": {"same": "${..top}", "beside": "${.same}", "deep": {"up": "${...top}"}},
+    "copy": "${.node}",
+    "absolute": "${top}",
+}
+
+
+@pytest.mark.parametrize(
+    ("key", "place", "value"),
+    [
+        ("top", "top", 1),
+        ("node.same", "top", 1),
+        ("node.beside", "top", 1),
+        ("node.deep.up", "top", 1),
+        ("copy.deep.up", "top", 1),
+        ("copy.deep", "node.deep", YAML["node"]["deep"]),  # type: ignore[index]
+        ("absolute", "absolute", "${top}"),
+        ("nothing.there", "nothing.there", KeyError),
+        ("top.below", "top.below", KeyError),
+    ],
+)
+def test_where_a_value_is_written(key: str, place: str, value: Any) -> None:
+    assert place_of(YAML, key) == place
+    if value is KeyError:
+        with pytest.raises(KeyError):
+            value_at(YAML, key)
+    else:
+        assert value_at(YAML, key) == value
+
+
+def test_values_that_repeat_each_other_have_an_end() -> None:
+    assert place_of({"a": "${.b}", "b": "${.a}"}, "a") in ("a", "b")
+
+
+def budgets(mapping: dict[str, Any]) -> list[int]:
+    """Return every verify_tokens of a scheduler, wherever it stands."""
+    found = [value for key, value in mapping.items() if key == "verify_tokens"]
+    return found + [each for value in mapping.values() if isinstance(value, dict) for each in budgets(value)]
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_one_key_sets_the_whole_budget_by_name_and_by_path(name: str, tmp_path: Path) -> None:
+    shutil.copy(shipped("conf") / "scheduler" / f"{name}.yaml", tmp_path / "mine.yaml")
+    for chosen in (name, str(tmp_path / "mine.yaml")):
+        found = budgets(compose({"scheduler": chosen, "scheduler.verify_tokens": "200"})["scheduler"])
+        assert len(found) >= 2
+        assert set(found) == {200}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_copy_by_path_is_the_scheduler_by_name(name: str, tmp_path: Path) -> None:
+    shutil.copy(shipped("conf") / "scheduler" / f"{name}.yaml", tmp_path / "mine.yaml")
+    profile = {"profile": "llama8b_1b_a100"}
+    own = compose({"scheduler": str(tmp_path / "mine.yaml"), **profile})["scheduler"]
+    assert own == compose({"scheduler": name, **profile})["scheduler"]
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "key", "place"),
+    [
+        ("adaserve", "shape.verify_tokens", "verify_tokens"),
+        ("adaserve_v1", "shape.draft_pass_tokens", "verify_tokens"),
+        ("laps_adaserve", "speculation.shape.verify_tokens", "verify_tokens"),
+        ("laps_adaserve", "speculation.shape.depth_max", "shape.depth_max"),
+        ("laps_sd", "batching.seats.max_requests", "max_requests"),
+        ("composed", "speculation.draft_tokens", "draft_tokens"),
+    ],
+)
+def test_the_other_place_is_refused_and_the_one_is_named(scheduler: str, key: str, place: str, tmp_path: Path) -> None:
+    shutil.copy(shipped("conf") / "scheduler" / f"{scheduler}.yaml", tmp_path / "mine.yaml")
+    for chosen in (scheduler, str(tmp_path / "mine.yaml")):
+        with pytest.raises(SpecsimError) as error:
+            compose({"scheduler": chosen, f"scheduler.{key}": "5"})
+        assert str(error.value) == f"scheduler.{key}=5: follows scheduler.{place}; expected scheduler.{place}=5"
+
+
+def test_a_sweep_from_python_sets_the_whole_budget() -> None:
+    runs = sweep({"scheduler__verify_tokens": [64, 128]}, scheduler="equal_greedy", trace="poisson", requests=3)
+    assert [set(budgets(run.config["scheduler"])) for run in runs] == [{64}, {128}]
+
+
+def test_a_sweep_over_schedulers_sets_one_knob_for_all_and_it_takes_effect() -> None:
+    words = ["+scheduler=fcfs,laps_sd,adaserve,priority,continuous,sarathi,smartspec", "scheduler.max_requests=2"]
+    ready = configs(points([*words, "trace=poisson", "requests=20"], sweep=True))
+    assert [config["scheduler"]["max_requests"] for config in ready] == [2] * 7
+    for name in ("fcfs", "laps_sd", "adaserve"):
+        shared: dict[str, Any] = {"trace": "poisson", "requests": 40, "rps": 20, "passes": True}
+        seats = {
+            most: simulate(name, **shared, scheduler__max_requests=most).passes["requests"].max() for most in (2, 8)
+        }
+        assert seats == {2: 2, 8: 8}, name
+
+
+OWN = """\
+_target_: specsim.schedulers.composed.Composed
+max_requests: 8
+draft_tokens: 2
+batching:
+  _target_: specsim.schedulers.continuous.PrefillFirst
+  max_requests: {seats}
+  prefill_tokens: 8192
+  watermark: 0.01
+speculation:
+  _target_: specsim.schedulers.vllm_spec.FixedChains
+  draft_tokens: ${{..draft_tokens}}
+"""
+
+
+def test_the_example_of_the_docs_is_a_scheduler(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "your-scheduler.md").read_text(encoding="utf-8")
+    lines = page.partition("## Keys that parts share")[2].splitlines()
+    example = "\n".join(line for line in lines[: lines.index("## Or install it")] if line.startswith("    "))
+    built = made(tmp_path, dedent(example), max_requests="8")
+    assert (built.batching.max_requests, built.speculation.draft_tokens) == (8, 4)
+
+
+def made(folder: Path, text: str, **below: str) -> Any:
+    (folder / "mine.yaml").write_text(text)
+    config = compose({"scheduler": str(folder / "mine.yaml"), **{f"scheduler.{k}": v for k, v in below.items()}})
+    return scheduler_factory(config["scheduler"], "scheduler=mine")()
+
+
+def test_a_key_at_the_top_feeds_the_parts_that_repeat_it(tmp_path: Path) -> None:
+    built = made(tmp_path, OWN.format(seats="${..max_requests}"), max_requests="3", draft_tokens="4")
+    assert (built.batching.max_requests, built.speculation.draft_tokens) == (3, 4)
+
+
+def test_a_key_at_the_top_that_a_part_does_not_follow_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SpecsimError) as error:
+        made(tmp_path, OWN.format(seats=64))
+    said = "max_requests: 8, but batching.max_requests is 64; expected batching.max_requests: ${..max_requests}"
+    assert str(error.value) == f"scheduler=mine: {said}"
+
+
+def test_a_key_at_the_top_that_feeds_nothing_is_unknown(tmp_path: Path) -> None:
+    with pytest.raises(SpecsimError, match="unknown key 'max_request'; did you mean 'max_requests'"):
+        made(tmp_path, OWN.format(seats="${..max_requests}") + "max_request: 3\n")
+
+
+def test_a_repeated_key_that_is_not_there_names_the_file(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump({"_target_": "x.Y", "part": {"seats": "${..max_requests}"}}))
+    with pytest.raises(SpecsimError, match=r"mine\.yaml: .*max_requests"):
+        compose({"scheduler": str(tmp_path / "mine.yaml")})
