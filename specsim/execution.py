@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from specsim.config import compose
 from specsim.errors import SpecsimError
 from specsim.experiment import prepare
+from specsim.idle import check_idle
 from specsim.metrics.store import StoredRun, is_run, read_run, write_run
 from specsim.points import points
 from specsim.provenance import of_these_files, provenance_of
@@ -74,6 +75,7 @@ def configs(chosen: Sequence[Mapping[str, str]]) -> list[dict[str, Any]]:
     ready = [compose(point) for point in chosen]
     for config in ready:
         prepare(config)
+    check_idle(chosen, ready)
     return ready
 
 

@@ -71,6 +71,26 @@ def defaults_of(entry: EntryPoint) -> dict[str, Any]:
     return {"_target_": f"{entry.module}.{entry.attr}", **given}
 
 
+def unused_plugins(mapping: Mapping[str, Any], plugins: Sequence[str]) -> list[str]:
+    """Return the loaded `plugins` of which no `_target_` of a scheduler names anything, nor a plugin that is named."""
+    modules = {name: Path(name).stem if name.endswith(".py") else name for name in plugins}
+    named = {module for module in modules.values() if any(_below(each, {module}) for each in _target_names(mapping))}
+    brought = {
+        getattr(value, "__name__" if isinstance(value, ModuleType) else "__module__", None)
+        for module in named
+        for value in vars(sys.modules[module]).values()
+    }
+    return [name for name, module in modules.items() if module not in named | brought]
+
+
+def _target_names(mapping: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in mapping.items():
+        if key == "_target_":
+            yield value
+        elif isinstance(value, Mapping):
+            yield from _target_names(value)
+
+
 def _plugin(name: str) -> ModuleType:
     """Import a module by dotted name or path; a file takes the place of another plugin, never of any other module."""
     try:

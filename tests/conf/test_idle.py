@@ -1,0 +1,126 @@
+"""Settings that change nothing are refused in one line; those that matter to some run of a sweep are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from specsim.errors import SpecsimError
+from specsim.execution import configs
+from specsim.paths import shipped
+from specsim.points import points
+from specsim.reading import read_yaml
+
+BASE = ("trace=poisson", "requests=3")
+OWN = "from specsim.schedulers.continuous import Continuous\n\n\nclass Mine(Continuous):\n    pass\n"
+YAML = "_target_: mine_of_idle.Mine\nmax_requests: 8\nprefill_tokens: 8192\nwatermark: 0.01\n"
+
+IDLE = [
+    ("profile.gpus=64", "profile.gpus=64: changes nothing: the times of profile=llama70b_1b_4xh100 are of 4 GPUs"),
+    ("profile.hardware=B200", "hardware says what profile="),
+    ("profile.description=mine", "description says what"),
+    ("profile.name=mine", "name says what"),
+    ("profile.provenance=[]", "provenance says what"),
+    ("profile.assumptions=[]", "assumptions says what"),
+    ("profile.checks={}", "checks says what"),
+    ("profile.target.standard_errors={}", "standard_errors says how well"),
+    ("profile.draft.held_out_error={}", "held_out_error says how well"),
+    ("profile.target.forms.linear.alpha_s=1e-9", "the form in use is roofline (profile.form)"),
+    ("profile.draft.overhead_s=1e-3", None),
+    ("profile.target.forms.roofline.delta_s=1e-2", None),
+    ("profile.form=linear profile.target.forms.linear.alpha_s=1e-9", None),
+    ("profile.form=linear profile.target.forms.roofline.delta_s=1e-2", "the form in use is linear"),
+    ("profile=adaserve_artifact_qwen32b profile.draft.forms.table.floor_s=1e-3", None),
+    ("drafter=eagle profile.draft.forms.roofline.delta_s=1e-2", "drafter=eagle drafts, not the draft model"),
+    ("drafter=eagle profile.draft.kv_bytes_per_token=1", "drafter=eagle drafts"),
+    ("drafter=eagle profile.draft.overhead_s=1e-3", None),
+    ("drafter.launch_s=1e-3", "draft passes run in CUDA graphs (drafter.graphs=true)"),
+    ("drafter.launch_s=1e-3 drafter.graphs=false", None),
+    ("drafter.description=mine", "description says what drafter=separate is"),
+    ("scheduler.description=mine", "description says what scheduler=adaserve is"),
+    ("scheduler.family=mine", "family says what"),
+    ("acceptance.description=mine", "description says what"),
+    ("acceptance.pair.target=any", "pair says what acceptance=llama70b_1b is"),
+    ("slo.source=me", "source says what slo=adaserve is"),
+    ("trace.description=mine", "description says what trace=poisson is"),
+    ("trace.rps=3 rps=2", "trace.rps=3: changes nothing: rps=2 goes before it"),
+    ("trace.rps=3", None),
+    ("trace.n=9", "trace.n=9: changes nothing: requests=3 goes before it"),
+    ("plugins=numpy", "plugins=numpy: changes nothing: no _target_ of scheduler=adaserve names anything in numpy"),
+    ("plugins=[json,numpy]", "names anything in json"),
+]
+
+
+def checked(*words: str, sweep: bool = False) -> None:
+    configs(points([*BASE, *words], sweep=sweep))
+
+
+@pytest.mark.parametrize(("words", "said"), IDLE, ids=[words for words, _ in IDLE])
+def test_a_setting_that_changes_nothing_is_refused(words: str, said: str | None) -> None:
+    if said is None:
+        checked(*words.split())
+        return
+    with pytest.raises(SpecsimError) as error:
+        checked(*words.split())
+    assert said in str(error.value)
+    assert ": changes nothing: " in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_the_gpus_of_a_file_of_your_own_are_its_own(tmp_path: Path) -> None:
+    text = (shipped("conf") / "profile" / "llama8b_1b_a100.yaml").read_text().replace("gpus: 1", "gpus: 2")
+    (tmp_path / "mine.yaml").write_text(text)
+    checked(f"profile={tmp_path}/mine.yaml")
+    with pytest.raises(SpecsimError, match="of 2 GPUs"):
+        checked(f"profile={tmp_path}/mine.yaml", "profile.gpus=4")
+
+
+def test_a_measured_launch_counts_without_graphs_and_goes_before_the_assumed_one(tmp_path: Path) -> None:
+    mapping = read_yaml(shipped("conf") / "profile" / "llama8b_1b_a100.yaml")
+    for role in ("target", "draft"):
+        mapping[role]["launch_s"] = 5e-3
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(mapping | {"usable_kv_bytes": 10**10}))
+    mine = f"profile={tmp_path}/mine.yaml"
+    checked(mine, "drafter.graphs=false", "profile.draft.launch_s=1e-2")
+    for words, said in (
+        (["profile.draft.launch_s=1e-2"], "only draft passes without CUDA graphs"),
+        (["profile.target.launch_s=1e-2", "drafter.graphs=false"], "only draft passes without CUDA graphs"),
+        (["drafter.launch_s=1e-2", "drafter.graphs=false"], "measured draft.launch_s=0.005"),
+        (["profile.memory_bytes=1000000000000"], "states usable_kv_bytes"),
+    ):
+        with pytest.raises(SpecsimError) as error:
+            checked(mine, *words)
+        assert said in str(error.value)
+
+
+def test_what_matters_to_one_run_of_a_sweep_may_be_set_for_all() -> None:
+    checked("drafter.graphs=true,false", "drafter.launch_s=1e-3", sweep=True)
+    checked("profile.form=roofline,linear", "profile.target.forms.linear.alpha_s=1e-9", sweep=True)
+    with pytest.raises(SpecsimError, match=r"profile\.gpus=64"):
+        checked("scheduler=continuous,adaserve", "profile.gpus=64", sweep=True)
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Path:
+    (tmp_path / "mine_of_idle.py").write_text(OWN)
+    (tmp_path / "mine.yaml").write_text(YAML)
+    return tmp_path
+
+
+def test_a_plugin_is_used_where_some_scheduler_names_it(plugin: Path) -> None:
+    named = f"plugins=[{plugin}/mine_of_idle.py]"
+    checked(named, f"scheduler={plugin}/mine.yaml")
+    checked(named, f"scheduler={plugin}/mine.yaml,continuous", sweep=True)
+    with pytest.raises(SpecsimError, match=r"names anything in .*mine_of_idle\.py"):
+        checked(named, "scheduler=continuous")
+
+
+def test_a_plugin_that_a_used_one_imports_is_used(plugin: Path) -> None:
+    (plugin / "helper_of_idle.py").write_text("STEP = 1\n\n\ndef half(x):\n    return x / 2\n")
+    for line in ("import helper_of_idle", "from helper_of_idle import half"):
+        (plugin / "mine_of_idle.py").write_text(f"{line}\n{OWN}")
+        checked(f"plugins=[{plugin}/helper_of_idle.py,{plugin}/mine_of_idle.py]", f"scheduler={plugin}/mine.yaml")
+    with pytest.raises(SpecsimError, match="names anything in numpy"):
+        checked(f"plugins=[{plugin}/mine_of_idle.py,numpy]", f"scheduler={plugin}/mine.yaml")
