@@ -131,7 +131,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _say_notes(notes: Sequence[Sequence[str]]) -> None:
-    for note in dict.fromkeys(note for each in notes for note in each):
+    from specsim.metrics.load_notes import in_short
+
+    for note in in_short(notes):
         print(f"note: {note}")
 
 

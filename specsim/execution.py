@@ -150,6 +150,7 @@ def execute(config: Mapping[str, Any], folder: Path | None, *, progress: bool = 
 
     A folder that holds this very run is read back instead when `resume` is set; one that holds another is refused.
     """
+    from specsim.metrics.load_notes import load_notes
     from specsim.metrics.request_table import request_table
     from specsim.metrics.schema import PASS_COLUMNS
     from specsim.metrics.summary import summarise
@@ -170,8 +171,10 @@ def execute(config: Mapping[str, Any], folder: Path | None, *, progress: bool = 
     metrics = summarise(table, record.totals, experiment.window)
     requests, tape = experiment.simulation.requests, experiment.simulation.world.tape
     metrics["specsim"]["acceptance"] = calibration(tape, requests.slo_class, requests.class_names)
+    block = metrics["specsim"]
     drafting = (experiment.drafting_note,) if experiment.drafting_note and record.totals.draft_passes else ()
     notes = experiment.notes + drafting + _out_of_range(record.totals) + _rejected(metrics)
+    notes += load_notes(block["load"], block["arrived"])
     provenance = provenance_of(experiment, notes, started, loop_s, record.totals.iterations)
     if folder is not None:
         write_run(folder, table=table, metrics=metrics, config=config, provenance=provenance, passes=record.passes)

@@ -30,6 +30,7 @@ def summarise(table: DataFrame, totals: RunTotals, window: tuple[float, float] |
         When the window selects no request.
     """
     itl_s: FloatArray = totals.itl_s
+    load_block = load(table, totals, window)
     if window is not None:
         table = _select(table, window)
         itl_s = _select_itl(totals, table["request_id"].to_numpy())
@@ -54,7 +55,7 @@ def summarise(table: DataFrame, totals: RunTotals, window: tuple[float, float] |
         "rejected": _count_reasons(table),
         **_service(table, span),
         **_worst(classes),
-        "load": load(table["arrival_s"].to_numpy(), table["finish_s"].to_numpy()),
+        "load": load_block,
         "p99_ttft_s": _percentile(done["ttft_s"].to_numpy(), 99),
         "p99_e2el_s": _percentile(done["e2el_s"].to_numpy(), 99),
         "mean_decode_tpot_s": _mean(done["decode_tpot_s"].to_numpy()),

@@ -16,6 +16,7 @@ POINTS = {
     "recorded": {"trace": "azure_code", "requests": "60"},
     "recorded, one class": {"trace": "azure_code", "requests": "60", "slo": "specserve"},
     "recorded, its own classes": {"trace": "adaserve_fig8", "requests": "60"},
+    "recorded, its own classes, a mix": {"trace": "adaserve_fig8", "requests": "60", "slo": "adaserve"},
     "synthetic": POISSON,
     "synthetic, one class": {**POISSON, "slo": "specserve"},
     "synthetic, lengths fixed": {**POISSON, **FIXED},
@@ -32,6 +33,25 @@ def drawn(point, seed):
         "classes": told.slo_class.tobytes(),
         "acceptance": world.tape.keys.tobytes(),
     }
+
+
+def test_a_mix_may_deal_the_classes_anew(tmp_path):
+    shares = "{coding: {share: 0.5, tpot_s: 0.03}, chat: {share: 0.5, tpot_s: 0.05}}"
+    (tmp_path / "mix.yaml").write_text(f"max_tokens: 64\nredraw_classes: true\nclasses: {shares}\n")
+    point = {"trace": "adaserve_fig8", "requests": "60", "slo": str(tmp_path / "mix.yaml")}
+    assert varies_with_seed(compose(point)) == ("classes", "acceptance")
+    assert drawn(point, 0)["classes"] != drawn(point, 1)["classes"]
+
+
+@pytest.mark.parametrize("column", ["", ",slo_class"])
+def test_a_file_is_asked_whether_it_names_classes(column, tmp_path):
+    classes = ("coding", "chat", "summarization") * 20
+    lines = [f"{i},5,5" + (f",{name}" if column else "") for i, name in enumerate(classes)]
+    (tmp_path / "mine.csv").write_text("\n".join([f"arrival_s,prompt_tokens,output_tokens{column}", *lines]))
+    point = {"trace": str(tmp_path / "mine.csv")}
+    changed = ("acceptance",) if column else ("classes", "acceptance")
+    assert varies_with_seed(compose(point)) == changed
+    assert (drawn(point, 0)["classes"] != drawn(point, 1)["classes"]) == ("classes" in changed)
 
 
 @pytest.mark.parametrize("name", POINTS)

@@ -1,0 +1,178 @@
+"""The block `load` from a request table by hand, and what is said of it in the notes."""
+
+import json
+
+import numpy as np
+import pytest
+
+from specsim.api import simulate, sweep
+from specsim.metrics.load import load, service_s
+from specsim.metrics.load_notes import in_short, load_notes
+from specsim.metrics.request_table import request_table
+from specsim.metrics.summary import summarise
+from tests.unit.test_metrics_summary import columns, totals
+
+FINE = {
+    "makespan_ratio": 1.02,
+    "arrival_span_s": 100.0,
+    "drain_s": 2.0,
+    "longest_service_s": 3.0,
+    "last_backlog": 7,
+    "backlog_trend_per_s": 0.01,
+    "backlog_trend_interval_per_s": [-0.1, 0.12],
+    "backlog_grows": False,
+    "overloaded": False,
+    "steady": True,
+    "attainment_half_width": 0.02,
+    "needed_requests": 161,
+    "needed_s": 16.1,
+    "too_short": False,
+}
+
+
+@pytest.fixture
+def table():
+    return request_table(columns())
+
+
+def test_a_requests_own_service_is_the_least_of_three_estimates(table):
+    """A pass takes 4/9 s in the mean; of the longer outputs, 4 and 3 steps, the faster takes 0.5 s a token."""
+    pass_s = 4 / 9
+    by_passes, by_tokens = 2 * pass_s, 3 * 0.5
+    expected = [by_passes + pass_s, min(3 * pass_s, by_tokens) + pass_s, pass_s, np.nan, by_passes + pass_s]
+    np.testing.assert_allclose(service_s(table, totals()), expected, rtol=1e-12)
+    slow = service_s(table, totals(verify_s=2_000.0))
+    np.testing.assert_allclose(slow, table["e2el_s"], rtol=1e-12)
+    many = request_table(columns(verifications=[900, 900, 0, 0, 900]))
+    np.testing.assert_allclose(service_s(many, totals())[:2], [4 * 0.5 + pass_s, 3 * 0.5 + pass_s], rtol=1e-12)
+
+
+def test_without_a_pass_or_a_second_token_the_sojourn_stands(table):
+    np.testing.assert_allclose(service_s(table, totals(iterations=0)), table["e2el_s"])
+    single = request_table(columns(rows=[2, 3]))
+    np.testing.assert_allclose(service_s(single, totals()), [0.5, np.nan])
+
+
+def test_the_block_by_hand(table):
+    block = load(table, totals(), None)
+    assert block["makespan_ratio"] == pytest.approx(7 / 4)
+    assert block["arrival_span_s"] == pytest.approx(4.0)
+    assert block["drain_s"] == pytest.approx(3.0)
+    assert block["last_backlog"] == 2
+    assert block["backlog_grows"] is None
+    assert block["steady"] is None
+    assert block["too_short"]
+    assert summarise(table, totals())["specsim"]["load"] == block
+
+
+def test_a_window_judges_the_attainment_of_those_it_counts_and_the_load_of_all(table):
+    block, counted = load(table, totals(), None), load(table, totals(), (0.0, 2.0))
+    assert counted["makespan_ratio"] == block["makespan_ratio"]
+    assert counted["last_backlog"] == block["last_backlog"]
+    ends, every = np.array([True, False, True]), np.array([True, False, True, False, False])
+    assert table["slo_ok"].tolist() == every.tolist()
+    for met, found in ((every, block), (ends, counted)):
+        share = (met.sum() + 2) / (len(met) + 4)
+        expected = 1.959963984540054 * np.sqrt(share * (1 - share) / (len(met) + 4))
+        assert found["attainment_half_width"] == pytest.approx(expected)
+    assert summarise(table, totals(), (0.0, 2.0))["specsim"]["load"] == counted
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, ()),
+        (
+            {"too_short": True, "attainment_half_width": 0.102, "needed_requests": 4190, "needed_s": 465.6},
+            ("too short: slo_attainment is known to +-10.2 points (95%); +-5 take about 4,200 requests (470 s)",),
+        ),
+        (
+            {"steady": None, "overloaded": None, "too_short": True, "needed_requests": 1000, "needed_s": 10.4},
+            (
+                "too short: 40 requests in 100 s of arrivals; the longest alone takes 3 s and the last ends 2 s after"
+                " the last arrival: load and attainment cannot be judged; expected 1,000 requests (10 s) or more",
+            ),
+        ),
+        (
+            {"steady": False, "backlog_trend_per_s": -0.3, "backlog_trend_interval_per_s": [-0.5, -0.1]},
+            (
+                "not steady: the backlog falls by 0.3 requests/s (0.1 to 0.5, 95%);"
+                " warmup=SECONDS leaves the beginning out",
+            ),
+        ),
+        (
+            {
+                "overloaded": True,
+                "steady": False,
+                "backlog_grows": True,
+                "backlog_trend_per_s": 4.6,
+                "backlog_trend_interval_per_s": [2.91, 6.27],
+                "last_backlog": 479,
+            },
+            (
+                "OVERLOADED: the backlog grows by 4.6 requests/s (2.9 to 6.3, 95%) to 479 requests at the last"
+                " arrival; figures of a longer run would differ",
+            ),
+        ),
+        (
+            {"overloaded": True, "steady": False, "backlog_grows": None, "makespan_ratio": 2.5, "drain_s": 150.0},
+            (
+                "OVERLOADED: the last request ends 150 s after the last arrival, which makes 2.5 times the arrivals'"
+                " span; figures of a longer run would differ",
+            ),
+        ),
+        (
+            {"steady": None, "overloaded": None, "too_short": True, "makespan_ratio": None},
+            ("too short: all requests arrive at one time, or none was served: no load can be read from them",),
+        ),
+    ],
+)
+def test_the_notes_say_what_is_wrong_and_how_long_is_long_enough(changes, said):
+    assert load_notes(FINE | changes, 40) == said
+
+
+def test_a_sweep_counts_the_runs_of_each_kind():
+    notes = [("twin", "OVERLOADED: a"), ("twin", "too short: b"), ("OVERLOADED: c",), ()]
+    assert in_short(notes) == [
+        "twin",
+        "OVERLOADED: 2 of 4 runs; the notes in each run's provenance.json say why",
+        "too short: b",
+    ]
+    assert in_short([("twin", "too short: b", "not steady: c")]) == ["twin", "too short: b", "not steady: c"]
+
+
+@pytest.fixture
+def twins(monkeypatch, tmp_path):
+    monkeypatch.setenv("SPECSIM_DATA", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+@pytest.mark.usefixtures("twins")
+@pytest.mark.parametrize("scheduler", ["vllm_spec", "adaserve"])
+def test_40_requests_of_a_conversation_are_too_short_and_1000_overload_it(scheduler):
+    """The issue's case: at 9 requests/s the order of the two turns round between 40 requests and 1,000."""
+    short, long = (simulate(scheduler, "azure_conv", rps=9, requests=n) for n in (40, 1_000))
+    (note,) = (each for each in short.notes if each.startswith("too short: 40 requests in 4.33 s"))
+    assert note.endswith("expected 1,000 requests (110 s) or more")
+    assert short.metrics["specsim"]["load"]["overloaded"] is None
+    (note,) = (each for each in long.notes if each.startswith("OVERLOADED: the backlog grows by "))
+    assert long.metrics["specsim"]["load"]["overloaded"] is True
+    assert long.metrics["specsim"]["load"]["makespan_ratio"] > 1.1
+    assert long.provenance["notes"] == list(long.notes)
+
+
+@pytest.mark.usefixtures("twins")
+def test_a_server_within_its_means_gets_no_note():
+    run = simulate("vllm_spec", "poisson", rps=5, requests=1_000)
+    assert not [note for note in run.notes if note.partition(":")[0] in ("OVERLOADED", "too short", "not steady")]
+    assert run.metrics["specsim"]["load"]["steady"] is True
+
+
+def test_the_block_is_in_the_file_as_in_memory(tmp_path):
+    run = simulate("continuous", "poisson", rps=2, requests=300, profile="llama8b_1b_h100", out=tmp_path / "run")
+    stored = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert stored["specsim"]["load"] == run.metrics["specsim"]["load"]
+    (again,) = sweep(
+        {"seed": [0]}, scheduler="continuous", trace="poisson", rps=2, requests=300, profile="llama8b_1b_h100"
+    )
+    assert again.metrics["specsim"]["load"] == run.metrics["specsim"]["load"]
