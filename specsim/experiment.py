@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from specsim.counting import counted
 from specsim.errors import SpecsimError
 from specsim.latency.drafter import Drafter, drafter_from_mapping, equipped
 from specsim.latency.profile import Profile, profile_from_mapping
@@ -71,8 +72,8 @@ def prepare(config: Mapping[str, Any]) -> Experiment:
     )
     pair_said = _pair_note(config, truth, refused=not node.flag("any_target") and isinstance(acceptance, Recording))
     factory = scheduler_factory(config["scheduler"], _source("scheduler", chosen), _plugins(node))
-    window = _window(node.child("metrics"))
-    trace = _trace(node, seed, window)
+    trace = _trace(node, seed)
+    window, warmup_note = counted(node, trace.arrival_s)
     baseline_s, baseline_note = _baseline_s(config["trace"], truth)
     scales = {name: node.number(name, least=SMALLEST, most=LARGEST) for name in ("slo_scale", "ttft_scale")}
     promised = promise(mix, trace, seed=seed, baseline_s=baseline_s, **scales)
@@ -82,6 +83,7 @@ def prepare(config: Mapping[str, Any]) -> Experiment:
     cut = int((trace.output_tokens > promised.output_tokens).sum())
     notes = (
         trace.source.note,
+        warmup_note,
         baseline_note,
         *promised.notes,
         _suggestion_note(config),
@@ -93,15 +95,10 @@ def prepare(config: Mapping[str, Any]) -> Experiment:
     return Experiment(simulation, truth, recording_sha256, window, trace.source, told, pair_said)
 
 
-def _trace(node: Node, seed: int, window: tuple[float, float] | None) -> Trace:
-    """Return the trace, some of whose requests must arrive within the `window` (seconds) that the metrics count."""
+def _trace(node: Node, seed: int) -> Trace:
     requests = node.whole("requests") if node.given("requests") else None
     rps = node.number("rps", least=SMALLEST, most=LARGEST) if node.given("rps") else None
-    trace = load_trace(node.values["trace"], seed=seed, requests=requests, rps=rps)
-    if window is not None and not ((trace.arrival_s >= window[0]) & (trace.arrival_s <= window[1])).any():
-        last = f"{trace.arrival_s[-1]:g}"
-        raise SpecsimError(f"metrics.window: no request arrives in {list(window)}; the last one arrives at {last} s")
-    return trace
+    return load_trace(node.values["trace"], seed=seed, requests=requests, rps=rps)
 
 
 def _check_width(factory: Callable[[], Scheduler], tape: Tape, chosen: Mapping[str, str]) -> None:
@@ -209,7 +206,3 @@ def _source(group: str, chosen: Mapping[str, str]) -> str:
 def _plugins(node: Node) -> list[str]:
     value = node.values["plugins"]
     return [value] if isinstance(value, str) else list(node.texts("plugins", "a list of module names"))
-
-
-def _window(metrics: Node) -> tuple[float, float] | None:
-    return metrics.span("window", "[a, b], finite seconds a < b") if metrics.given("window") else None

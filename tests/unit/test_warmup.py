@@ -1,0 +1,50 @@
+"""warmup=: simulated and not counted, as metrics.window=[a, inf) would."""
+
+import numpy as np
+import pytest
+
+from specsim.api import simulate, sweep
+from specsim.config import compose
+from specsim.experiment import prepare
+
+GIVEN = {"scheduler": "continuous", "trace": "poisson", "rps": 4, "requests": 60, "profile": "llama8b_1b_h100"}
+
+
+@pytest.mark.parametrize(("warmup", "seconds"), [(5, 5.0), (2.5, 2.5), ("20%", 0.2 * 59 / 4), ("12.5%", 59 / 32)])
+def test_a_warmup_is_a_window_without_an_end(warmup, seconds):
+    warm, window = simulate(**GIVEN, warmup=warmup), simulate(**GIVEN, metrics__window=[seconds, 1e6])
+    counted, same = dict(warm.metrics["specsim"]), dict(window.metrics["specsim"])
+    assert counted.pop("window") == pytest.approx([seconds, 59 / 4])
+    assert same.pop("window") == [seconds, 1e6]
+    assert counted == same
+    assert {**warm.metrics, "specsim": None} == {**window.metrics, "specsim": None}
+    assert counted["arrived"] == (warm.requests["arrival_s"] >= seconds).sum() < 60
+
+
+def test_what_is_left_out_is_simulated_all_the_same():
+    warm, whole = simulate(**GIVEN, warmup="50%"), simulate(**GIVEN)
+    assert warm.requests.equals(whole.requests)
+    assert warm.metrics["specsim"]["iterations"] == whole.metrics["specsim"]["iterations"]
+    assert warm.metrics["mean_ttft_ms"] != whole.metrics["mean_ttft_ms"]
+
+
+def test_the_note_says_what_was_left_out():
+    run = simulate(**GIVEN, warmup=5)
+    left_out = int((run.requests["arrival_s"] < 5).sum())
+    assert f"warmup: {left_out} of 60 requests arrive in the first 5 s and are not counted" in run.notes
+    assert not any(note.startswith("warmup") for note in simulate(**GIVEN).notes)
+
+
+def test_a_warmup_is_a_setting_like_any_other():
+    runs = sweep({"warmup": [None, 5, "50%"]}, **GIVEN)
+    assert [run.config["warmup"] for run in runs] == [None, 5, "50%"]
+    arrived = [run.metrics["specsim"]["arrived"] for run in runs]
+    assert arrived == sorted(arrived, reverse=True)
+    assert len(set(arrived)) == 3
+
+
+def test_a_share_is_of_the_arrivals_after_limit_and_rate():
+    point = {"trace": "poisson", "requests": "50", "rps": "7", "warmup": "10%"}
+    window = prepare(compose(point)).window
+    assert window is not None
+    np.testing.assert_allclose(window, [0.1 * 49 / 7, 49 / 7])
