@@ -14,7 +14,7 @@ from specsim.workload.synthetic import Lengths
 
 Entry = Mapping[str, Any]
 
-COMMON = ("name", "description", "kind")
+COMMON = ("name", "description", "kind", "resample")
 PUBLISHED = ("file", "sha256", "url", "licence", "ships", "ships_as", "twin", "window")
 KEYS: dict[str, tuple[str, ...]] = {
     "azure_csv": PUBLISHED,
@@ -51,6 +51,8 @@ def checked(entry: Entry) -> Node:
     kind = node.choice("kind", KEYS)
     more = PROCESSES[node.choice("process", PROCESSES)] if kind == "synthetic" else ()
     node.only((*COMMON, *KEYS[kind], *more))
+    if kind == "synthetic" and node.given("resample"):
+        node.refuse("resample", f"{shown(node.values['resample'])} changes nothing: the seed draws this trace anew")
     return node
 
 
@@ -58,6 +60,11 @@ def window(node: Node) -> tuple[float, float] | None:
     """Return (start_s, stop_s) or None."""
     expected = "[start_s, stop_s], finite, with 0 <= start_s < stop_s"
     return node.span("window", expected, least=0) if node.given("window") else None
+
+
+def resample(node: Node) -> float | None:
+    """Return the seconds of a block that is drawn from the recording, None where it is played as it was."""
+    return node.number("resample", above=0) if node.given("resample") else None
 
 
 def path(node: Node) -> Path:

@@ -1,4 +1,4 @@
-"""From one entry of ``conf/trace`` to the trace it names: read, window, row limit, rate, in this order."""
+"""From one entry of ``conf/trace`` to the trace it names: read, window, resampling, row limit, rate, in this order."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from specsim.workload.adaserve import read_adaserve_parquet
 from specsim.workload.damage import content, sha256
 from specsim.workload.entry import Entry, Published
 from specsim.workload.locate import DATA_VARIABLE, Found, locate
+from specsim.workload.resample import resample
 from specsim.workload.trace import Trace, TraceSource
 from specsim.workload.user_file import read_user_file
 
@@ -24,12 +25,12 @@ SHIPS_AS = {"twin": None, "toy": None}
 
 
 def load_trace(entry: Entry, *, seed: int, requests: int | None = None, rps: float | None = None) -> Trace:
-    """Return the trace of a composed ``conf/trace/NAME.yaml``, cut to ``requests``, stretched to ``rps``.
+    """Return the trace of a composed ``conf/trace/NAME.yaml``, resampled, cut to ``requests``, stretched to ``rps``.
 
     Parameters
     ----------
     entry : the YAML as a plain dict, every key resolved
-    seed : of the synthetic traces; files do not depend on it
+    seed : of synthetic and resampled traces; other files do not depend on it
     requests : the first so many rows behind the window; None keeps all
     rps : true mean rate of what is left, requests per second; None keeps the trace's own
 
@@ -42,9 +43,12 @@ def load_trace(entry: Entry, *, seed: int, requests: int | None = None, rps: flo
     if entry["kind"] == "synthetic":
         trace = _synthetic(node, seed, requests)
     else:
-        window = keys.window(node)
+        window, block_s = keys.window(node), keys.resample(node)
         trace = _user_file(node) if entry["kind"] == "file" else _published(node)
         trace = trace if window is None else trace.window(*window)
+        if block_s is not None:
+            said = f"trace.resample={block_s:g}: the seed draws blocks of {block_s:g} s from the recording"
+            trace = _noted(resample(trace, block_s, seed=seed, requests=requests), said)
         trace = trace if requests is None else trace.head(requests)
     return trace if rps is None else trace.at_rate(rps)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from specsim.workload.load import load_trace
@@ -14,12 +17,8 @@ def varies_with_seed(config: Mapping[str, Any]) -> tuple[str, ...]:
     """Return which of `DRAWN` change with the seed of a composed configuration, in that order.
 
     A recorded trace keeps its arrivals and lengths under every seed, unless ``trace.resample`` draws it anew.
-    ``acceptance`` is named whether or not the scheduler drafts.
-
-    Raises
-    ------
-    SpecsimError
-        When the user's own trace, asked whether it names classes, cannot be read.
+    ``acceptance`` is named whether or not the scheduler drafts. A user's file is asked whether it names classes; one
+    that is gone by now is taken to name none.
     """
     trace, resampled = config["trace"], config["trace"].get("resample") is not None
     synthetic = trace["kind"] == "synthetic"
@@ -34,13 +33,20 @@ def varies_with_seed(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _classes_stay(trace: Mapping[str, Any], slo: Mapping[str, Any]) -> bool:
     """Return whether the classes are those that the trace names: they move with their requests alone."""
-    if slo.get("classes_from") == "trace":
+    if slo.get("classes_from") == "trace" or not slo.get("classes"):
         return True
     if slo.get("redraw_classes"):
         return False
     if trace["kind"] == "file":
-        return load_trace(trace, seed=0).slo_class is not None
+        file = Path(trace["path"]).expanduser()
+        return file.exists() and _names_classes(json.dumps(trace), file.stat().st_mtime_ns)
     return bool(trace["kind"] == "adaserve")
+
+
+@lru_cache(maxsize=8)
+def _names_classes(trace: str, changed_ns: int) -> bool:
+    """Return whether a user's trace, its entry as JSON, names the class of each request; read again once changed."""
+    return load_trace(json.loads(trace), seed=0).slo_class is not None
 
 
 def _drawn(lengths: Mapping[str, Any]) -> bool:

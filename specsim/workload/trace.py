@@ -122,6 +122,13 @@ class Trace:
         # Dividing first keeps the last arrival at exactly (N - 1) / rps.
         return replace(self, arrival_s=self.arrival_s / span_s * ((len(self) - 1) / rps))
 
+    def redrawn(self, rows: Ints, arrival_s: Floats) -> Trace:
+        """Return the requests at places `rows` (M,), which may repeat, moved to rising times, the first of them to 0.
+
+        They are numbered anew: the luck of a request that stands twice differs.
+        """
+        return self._taken(rows, arrival_s - arrival_s[0], np.arange(len(rows), dtype=np.int64))
+
     @property
     def _called(self) -> str:
         shipped = f" (the shipped {self.source.origin})" if self.source.origin in ("twin", "toy") else ""
@@ -132,12 +139,15 @@ class Trace:
         return {name: getattr(self, name) for name in names}
 
     def _select(self, rows: slice) -> Trace:
+        return self._taken(rows, self.arrival_s[rows] - self.arrival_s[rows.start], self.row[rows])
+
+    def _taken(self, rows: slice | Ints, arrival_s: Floats, row: Ints) -> Trace:
         optional = {name: None if column is None else column[rows] for name, column in self._optional().items()}
         return replace(
             self,
-            arrival_s=self.arrival_s[rows] - self.arrival_s[rows.start],
+            arrival_s=arrival_s,
             prompt_tokens=self.prompt_tokens[rows],
             output_tokens=self.output_tokens[rows],
-            row=self.row[rows],
+            row=row,
             **optional,  # type: ignore[arg-type]
         )

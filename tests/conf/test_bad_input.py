@@ -157,6 +157,11 @@ WORLDS = [
     ("trace.prompt_tokens=5", "trace.prompt_tokens"),
     ("trace.prompt_tokens.distribution=normal", "normal", "'lognormal'"),
     ("trace.prompt_tokens.low=9000", "low: 9000", "high, 8192"),
+    *(
+        (f"trace=azure_code trace.resample={value}", "trace.resample")
+        for value in ("-1", "0", "x", "true", "1e9", "1e-9")
+    ),
+    ("trace=bursts trace.resample=60", "trace.resample", "changes nothing"),
     *((f"trace=azure_code trace.window={value}", "trace.window") for value in ("[5,1]", "[-1,5]", "[1e9,2e9]", "x")),
     ("trace=azure_code trace.twin=0", "trace.twin"),
     ("trace=adaserve_fig8 trace.point=9", "trace.point: 9", "4.8"),

@@ -17,6 +17,9 @@ POINTS = {
     "recorded, one class": {"trace": "azure_code", "requests": "60", "slo": "specserve"},
     "recorded, its own classes": {"trace": "adaserve_fig8", "requests": "60"},
     "recorded, its own classes, a mix": {"trace": "adaserve_fig8", "requests": "60", "slo": "adaserve"},
+    "resampled": {"trace": "azure_code", "requests": "60", "trace.resample": "20"},
+    "resampled, one class": {"trace": "azure_code", "requests": "60", "trace.resample": "20", "slo": "specserve"},
+    "resampled, its own classes": {"trace": "adaserve_fig8", "requests": "60", "trace.resample": "20"},
     "synthetic": POISSON,
     "synthetic, one class": {**POISSON, "slo": "specserve"},
     "synthetic, lengths fixed": {**POISSON, **FIXED},
@@ -52,6 +55,9 @@ def test_a_file_is_asked_whether_it_names_classes(column, tmp_path):
     changed = ("acceptance",) if column else ("classes", "acceptance")
     assert varies_with_seed(compose(point)) == changed
     assert (drawn(point, 0)["classes"] != drawn(point, 1)["classes"]) == ("classes" in changed)
+    config = compose(point)
+    (tmp_path / "mine.csv").unlink()
+    assert varies_with_seed(config) == ("classes", "acceptance")
 
 
 @pytest.mark.parametrize("name", POINTS)

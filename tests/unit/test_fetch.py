@@ -61,6 +61,7 @@ def entry(home, path="/file.csv", sha256=None):
         "ships_as": "twin",
         "twin": True,
         "window": None,
+        "resample": None,
     }
 
 
@@ -159,7 +160,7 @@ def test_a_folder_that_cannot_be_made_is_one_line(home, tmp_path):
 
 
 def test_synthetic_traces_have_no_home():
-    keys = {"path": "x", "window": None, "time_unit": None, "tick_s": None}
+    keys = {"path": "x", "window": None, "resample": None, "time_unit": None, "tick_s": None}
     with pytest.raises(SpecsimError, match="not published anywhere"):
         fetch("file", {"name": "file", "description": "", "kind": "file", **keys})
 

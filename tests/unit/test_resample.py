@@ -1,0 +1,214 @@
+"""trace.resample: what a block keeps, what a seed changes, and what both do to the rate, the limit and the luck."""
+
+import numpy as np
+import pytest
+import yaml
+
+from specsim.api import simulate
+from specsim.config import compose
+from specsim.errors import SpecsimError
+from specsim.experiment import prepare
+from specsim.paths import shipped
+from specsim.workload import synthetic
+from specsim.workload.describe import fano
+from specsim.workload.load import load_trace
+from specsim.workload.resample import resample
+from specsim.workload.trace import Trace, TraceSource
+
+N = 4_000
+
+
+def recorded(arrival_s, name="mine"):
+    """A trace whose every column tells which request it was."""
+    n = len(arrival_s)
+    place = np.arange(n)
+    return Trace(
+        arrival_s,
+        place + 1,
+        2 * place + 1,
+        place,
+        TraceSource(name, "file"),
+        place % 3,
+        ("a", "b", "c"),
+        ttft_slo_s=place + 0.5,
+    )
+
+
+def bursts(seed, n=N):
+    return synthetic.on_off(2.0, n, np.random.default_rng(seed), burst_requests=40, on_share=0.2, off_rate_ratio=0.1)
+
+
+@pytest.fixture(scope="module")
+def trace():
+    return recorded(bursts(0))
+
+
+def entry(name, **changes):
+    values = yaml.safe_load((shipped("conf") / "trace" / f"{name}.yaml").read_text())
+    values.pop("defaults", None)
+    return {**values, **changes}
+
+
+@pytest.fixture(autouse=True)
+def nothing_real(monkeypatch, tmp_path):
+    monkeypatch.setenv("SPECSIM_DATA", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def test_blocks_are_pieces_of_the_recording_laid_end_to_end(trace):
+    drawn = resample(trace, 50.0, seed=1)
+    place = drawn.prompt_tokens - 1
+    assert (drawn.output_tokens == 2 * place + 1).all()
+    assert (drawn.slo_class == place % 3).all()
+    assert (drawn.ttft_slo_s == place + 0.5).all()
+    joined = np.diff(place) == 1
+    gaps_s, before_s = np.diff(drawn.arrival_s), np.diff(trace.arrival_s)
+    np.testing.assert_allclose(gaps_s[joined], before_s[place[:-1][joined]], atol=1e-9)
+    blocks = np.ceil(trace.arrival_s[-1] / 50.0)
+    assert 0.5 * blocks < (~joined).sum() < blocks
+    assert trace.arrival_s[-1] - 50 < drawn.arrival_s[-1] <= trace.arrival_s[-1]
+
+
+def test_a_block_begins_anywhere(trace):
+    """Half of the first blocks lie in the first half of the recording, and hardly two begin alike."""
+    firsts = np.array([resample(trace, 50.0, seed=seed).prompt_tokens[0] for seed in range(200)])
+    share = (trace.arrival_s[firsts - 1] < trace.arrival_s[-1] / 2).mean()
+    assert abs(share - 0.5) < 3 * 0.5 / np.sqrt(200)
+    assert len(set(firsts.tolist())) > 150
+
+
+def test_the_same_seed_draws_the_same_and_another_another(trace):
+    first, again, other = (resample(trace, 50.0, seed=seed) for seed in (1, 1, 2))
+    assert first.arrival_s.tobytes() == again.arrival_s.tobytes()
+    assert first.prompt_tokens.tobytes() == again.prompt_tokens.tobytes()
+    assert first.prompt_tokens[:100].tobytes() != other.prompt_tokens[:100].tobytes()
+
+
+def test_requests_that_are_drawn_twice_are_two(trace):
+    drawn = resample(trace, 50.0, seed=1)
+    assert len(set(drawn.prompt_tokens.tolist())) < len(drawn)
+    assert drawn.row.tolist() == list(range(len(drawn)))
+
+
+@pytest.mark.parametrize("requests", [1, 7, 900, 3_500, N])
+def test_fewer_requests_are_a_prefix(trace, requests):
+    whole = resample(trace, 50.0, seed=4, requests=N)
+    part = resample(trace, 50.0, seed=4, requests=requests).head(requests)
+    for column in ("arrival_s", "prompt_tokens", "output_tokens", "row", "slo_class"):
+        assert getattr(part, column).tolist() == getattr(whole, column)[:requests].tolist()
+
+
+def test_blocks_go_on_where_the_span_holds_too_few(trace):
+    """Some seeds draw fewer than were recorded; whoever asks for all gets as many."""
+    counts = {seed: len(resample(trace, 50.0, seed=seed)) for seed in range(20)}
+    poor = min(counts, key=lambda seed: counts[seed])
+    assert counts[poor] < N < max(counts.values())
+    more = resample(trace, 50.0, seed=poor, requests=N)
+    assert len(more) == N
+    assert more.arrival_s[-1] > trace.arrival_s[-1] - 50
+    with pytest.raises(SpecsimError, match=f"requests={N + 1}: .* expected 1..{N}"):
+        resample(trace, 50.0, seed=poor, requests=N + 1)
+
+
+def test_bursts_survive_in_blocks_longer_than_they_are(trace):
+    """Variance / mean of the counts per second: of the process itself about 5, of shuffled requests 1."""
+    kept = np.mean([fano(resample(trace, 60.0, seed=seed).arrival_s, 1.0) for seed in range(20)])
+    shuffled = np.mean([fano(resample(trace, 0.03, seed=seed).arrival_s, 1.0) for seed in range(20)])
+    assert kept == pytest.approx(fano(trace.arrival_s, 1.0), rel=0.1)
+    assert shuffled == pytest.approx(1.0, rel=0.1)
+    assert kept > 2
+
+
+def test_seeds_spread_as_recordings_of_the_process_would():
+    """The number of requests in 1,000 s: its spread over resampled seeds is that over independent recordings.
+
+    A shuffle of single requests, which forgets the bursts, is too sure of it by more than half.
+    """
+
+    def spread(counts):
+        return np.std(counts, ddof=1)
+
+    truth = spread([np.searchsorted(bursts(1_000 + seed), 1_000.0) for seed in range(200)])
+    found, shuffled = [], []
+    for seed in range(10):
+        arrival_s = bursts(seed)
+        part = recorded(arrival_s[arrival_s <= 1_000.0])
+        found.append(spread([len(resample(part, 100.0, seed=each)) for each in range(100)]))
+        shuffled.append(spread([len(resample(part, 0.05, seed=each)) for each in range(30)]))
+    assert np.mean(found) == pytest.approx(truth, rel=0.2)
+    assert np.mean(shuffled) < 0.5 * truth
+
+
+def test_the_rate_is_unbiased_but_for_the_ends(trace):
+    """The first and last block's length of a recording is drawn less often: at most that share, 2 x 50 of 2,043 s."""
+    counts = [len(resample(trace, 50.0, seed=seed)) for seed in range(300)]
+    assert np.mean(counts) == pytest.approx(N, abs=3 * np.std(counts) / np.sqrt(300) + 0.05 * N)
+
+
+@pytest.mark.parametrize("block_s", [1e-9, 1e9])
+def test_a_block_is_shorter_than_the_trace_and_not_next_to_nothing(trace, block_s):
+    with pytest.raises(SpecsimError, match=r"trace.resample=1e[-+]09: expected seconds of at least .* and below"):
+        resample(trace, block_s, seed=1)
+
+
+def test_what_arrives_at_one_time_has_no_blocks():
+    with pytest.raises(SpecsimError, match="trace 'mine' has no span"):
+        resample(recorded(np.zeros(5)), 1.0, seed=1)
+
+
+def test_an_empty_stretch_is_drawn_on(trace):
+    """Two requests far apart: most blocks of a tenth hold none, and a trace holds at least one."""
+    sparse = recorded(np.array([0.0, 1_000.0, 1_001.0, 10_000.0]))
+    for seed in range(50):
+        assert len(resample(sparse, 100.0, seed=seed)) >= 1
+
+
+def test_a_window_is_resampled_within_itself_and_a_rate_comes_last():
+    window = [600.0, 1_200.0]
+    inside = load_trace(entry("azure_code", window=window), seed=0)
+    known = set(zip(inside.prompt_tokens.tolist(), inside.output_tokens.tolist(), strict=True))
+    drawn = load_trace(entry("azure_code", window=window, resample=30), seed=3, requests=500, rps=4.0)
+    assert len(drawn) == 500
+    assert drawn.rate_per_s == pytest.approx(4.0)
+    assert set(zip(drawn.prompt_tokens.tolist(), drawn.output_tokens.tolist(), strict=True)) <= known
+    assert "trace.resample=30: the seed draws blocks of 30 s from the recording" in (drawn.source.note or "")
+
+
+@pytest.mark.parametrize("name", ["azure_conv", "mooncake_synthetic", "adaserve_fig8"])
+def test_every_published_trace_can_be_resampled(name):
+    plain = load_trace(entry(name), seed=1)
+    first, second = (load_trace(entry(name, resample=5), seed=seed) for seed in (1, 2))
+    assert first.prompt_tokens.tolist() != plain.prompt_tokens.tolist()
+    assert first.prompt_tokens.tolist() != second.prompt_tokens.tolist()
+    assert plain.prompt_tokens.tolist() == load_trace(entry(name), seed=2).prompt_tokens.tolist()
+    assert first.slo_names == plain.slo_names
+
+
+@pytest.mark.parametrize("name", ["poisson", "gamma", "bursts"])
+def test_a_synthetic_trace_refuses(name):
+    with pytest.raises(SpecsimError, match="resample: 60 changes nothing: the seed draws this trace anew"):
+        prepare(compose({"trace": name, "trace.resample": "60"}))
+
+
+def test_luck_differs_between_the_two_places_of_one_request(tmp_path):
+    lines = [f"{10 * i},{i + 1},9" for i in range(40)]
+    (tmp_path / "mine.csv").write_text("\n".join(["arrival_s,prompt_tokens,output_tokens", *lines]))
+    given = {"trace": str(tmp_path / "mine.csv"), "trace.resample": "50"}
+    simulation = prepare(compose(given)).simulation
+    prompt = simulation.requests.prompt_tokens
+    twice = [each for each in set(prompt.tolist()) if (prompt == each).sum() > 1]
+    assert len(twice) > 3
+    for each in twice:
+        keys = simulation.world.tape.keys[prompt == each]
+        assert len(set(keys.tolist())) == len(keys)
+    classes = [set(simulation.requests.slo_class[prompt == each].tolist()) for each in twice]
+    assert any(len(found) > 1 for found in classes)
+
+
+def test_a_run_says_so_and_its_seeds_differ_in_arrivals():
+    given = {"scheduler": "continuous", "trace": "azure_code", "requests": 40, "profile": "llama8b_1b_h100"}
+    first, second = (simulate(**given, seed=seed, trace__resample=20) for seed in (0, 1))
+    assert any("trace.resample=20: the seed draws" in note for note in first.notes)
+    assert first.requests["arrival_s"].tolist() != second.requests["arrival_s"].tolist()
+    plain = [simulate(**given, seed=seed).requests["arrival_s"].tolist() for seed in (0, 1)]
+    assert plain[0] == plain[1]
