@@ -10,6 +10,7 @@ from specsim.errors import SpecsimError
 from specsim.execution import Run, check_places, configs, execute, folders, run_all
 from specsim.metrics.store import StoredRun, read_run
 from specsim.points import check_key, product
+from specsim.reading import expanded
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -48,7 +49,7 @@ def simulate(
     """
     given = {"scheduler": scheduler, "trace": trace, **settings}
     ready = configs([{_key(name): _word(value) for name, value in given.items()}])
-    folder = None if out is None else Path(out)
+    folder = None if out is None else expanded(str(out), "out=")
     check_places(ready, [folder])
     return execute(ready[0], folder, progress=progress)
 
@@ -61,7 +62,7 @@ def load_run(folder: str | Path) -> StoredRun:
     SpecsimError
         When the folder is missing, damaged, or of a newer schema.
     """
-    return read_run(Path(folder))
+    return read_run(expanded(str(folder)))
 
 
 def load_sweep(folder: str | Path) -> DataFrame:
@@ -74,7 +75,7 @@ def load_sweep(folder: str | Path) -> DataFrame:
     """
     from specsim.metrics.sweeps import read_sweep
 
-    return read_sweep(Path(folder))
+    return read_sweep(expanded(str(folder)))
 
 
 def sweep(
@@ -96,7 +97,7 @@ def sweep(
     """
     chosen = product(_axes(axes, settings))
     ready = configs(chosen)
-    places = [None] * len(chosen) if out is None else folders(Path(out), chosen)
+    places = [None] * len(chosen) if out is None else folders(expanded(str(out), "out="), chosen)
     return run_all(ready, places, progress=progress)
 
 

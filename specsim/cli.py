@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from specsim.errors import SpecsimError, nearest
 
@@ -24,32 +25,24 @@ settings (key=value; groups also as +scheduler=NAME):
   scheduler=NAME    policy                    trace=NAME       requests to replay
   profile=NAME      models and hardware       slo=NAME         classes and objectives
   acceptance=NAME   how drafts are accepted   drafter=NAME     what proposes tokens
-  rps=X             stretch to this mean rate slo_scale=X      factor on TPOT SLOs
-  requests=N        only the first N requests seed=S           luck
-  replicas=N        servers                   passes=true      keep a row per pass
-  out=DIR           run folder
-A value with a slash or a file suffix is a path: profile=./mine.yaml trace=./mine.csv
-With -m, values with commas are swept: rps=2,3,4 slo_scale=0.8,1.0,1.2
-Any key of a chosen file can be set: scheduler.verify_tokens=256
+  rps=X             stretch to this mean rate requests=N       only the first N requests
+  slo_scale=X       factor on TPOT SLOs       ttft_scale=X     factor on TTFT SLOs
+  replicas=N        servers                   seed=S           luck
+  passes=true       keep a row per pass       out=DIR          run folder
+A value with a slash or a file suffix is a path: profile=./mine.yaml trace=~/mine.csv
+With -m, values are swept: rps=2,3,4 seed=range(0,5) 'scheduler=glob(smart*)'
+Any key of a chosen file can be set: scheduler.verify_tokens=256 slo.classes.chat.ttft_s=0.2
+--cfg job shows all of them; docs/command-line.md has the rest.
 """
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its code, or 2 after a line about what was wrong."""
-    words = sys.argv[1:] if argv is None else list(argv)
-    parser = _parser()
-    if words[:1] == ["profile"]:
-        arguments, rest = argparse.Namespace(command=_profile, words=words[1:]), list[str]()
-    else:
-        arguments, rest = parser.parse_known_args(words)
-    if rest and hasattr(arguments, "settings") and not any(word.startswith("-") for word in rest):
-        arguments.settings += rest
-    elif rest:
-        parser.error(f"unrecognized argument {rest[0]}")
+    arguments = _arguments(sys.argv[1:] if argv is None else list(argv))
     try:
         code: int = arguments.command(arguments)
     except SpecsimError as error:
-        print(f"specsim: {error}", file=sys.stderr)
+        print("specsim:", " ".join(str(error).splitlines()), file=sys.stderr)
         return 2
     except BrokenPipeError:
         sys.stderr.close()
@@ -60,6 +53,43 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
+def _arguments(words: list[str]) -> argparse.Namespace:
+    """Return the command and what it was given; leave with 2 and a line where that is no command line."""
+    from specsim.instead import for_flag
+
+    if words[:1] == ["profile"]:
+        return argparse.Namespace(command=_profile, words=words[1:])
+    parser, commands = _parser()
+    first = next((word for word in words if not word.startswith("-")), "")
+    instead = for_flag(words) if first == "run" or first not in commands else ""
+    if instead:
+        parser.error(instead)
+    if "=" in first or (words[:1] and words[0] in ("-m", "--multirun", "--cfg", "-c")):
+        parser.error(f"no command; expected specsim run {' '.join(words)}")
+    if first and first not in commands:
+        parser.error(f"{first}: unknown command{nearest(first, commands)}")
+    arguments, rest = parser.parse_known_args(words)
+    strange = next((word for word in rest if word.startswith("-")), None)
+    if strange is None and rest and hasattr(arguments, "settings"):
+        arguments.settings += rest
+    elif rest:
+        commands.get(first, parser).error(_unrecognized(strange or rest[0], commands.get(first, parser)))
+    elif not first:
+        parser.error(f"no command; expected one of {', '.join(commands)}")
+    return arguments
+
+
+def _unrecognized(word: str, parser: argparse.ArgumentParser) -> str:
+    """Say what a word that a parser does not know may have meant."""
+    from specsim.points import known_keys
+
+    key, equals, value = word.lstrip("-").partition("=")
+    if parser.prog.endswith(" run") and key in known_keys():
+        return f"{word}: settings have no dashes; expected {key}={value if equals else 'VALUE'}"
+    flags = [flag for action in parser._actions for flag in action.option_strings]
+    return f"unrecognized argument {word}{nearest(word, flags) if word.startswith('-') else ''}"
+
+
 class _Parser(argparse.ArgumentParser):
     """Argparse whose mistakes are one line."""
 
@@ -68,14 +98,22 @@ class _Parser(argparse.ArgumentParser):
         raise SystemExit(2)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="specsim", description="Simulate multi-SLO speculative LLM serving.")
+def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
+    """Return the parser, and that of each command."""
+    parser = _Parser(
+        prog="specsim",
+        description="Simulate multi-SLO speculative LLM serving.",
+        epilog="To begin: specsim run trace=poisson rps=2; specsim list; specsim run --help",
+    )
     parser.add_argument("--version", action=_Version)
-    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+    commands = parser.add_subparsers(metavar="COMMAND", parser_class=_Parser)
     run = commands.add_parser(
         "run", help="simulate", epilog=RUN_HELP, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    run.add_argument("-m", "--multirun", action="store_true", help="sweep values with commas")
+    run.add_argument("-m", "--multirun", action="store_true", help="sweep: a run for each combination of values")
+    run.add_argument("-c", "--cfg", metavar="job", help="show the settings of the run, resolved, and run nothing")
+    run.add_argument("-p", "--package", metavar="KEY", help="with --cfg: only this part, as in slo.classes")
+    run.add_argument("--resolve", action="store_true", help="accepted beside --cfg, which always resolves")
     run.add_argument("settings", nargs="*", metavar="KEY=VALUE")
     run.set_defaults(command=_run)
     listing = commands.add_parser("list", help="what can be chosen")
@@ -91,7 +129,7 @@ def _parser() -> argparse.ArgumentParser:
     fetch.add_argument("name")
     fetch.set_defaults(command=_fetch)
     commands.add_parser("profile", help="measure hardware and a model pair")
-    return parser
+    return parser, commands.choices
 
 
 class _Version(argparse.Action):
@@ -111,6 +149,8 @@ def _run(arguments: argparse.Namespace) -> int:
     from specsim.points import points
 
     chosen = points(arguments.settings, sweep=arguments.multirun)
+    if arguments.cfg is not None or arguments.package is not None or arguments.resolve:
+        return _show(arguments, chosen)
     ready = execution.configs(chosen)
     out = ready[0]["out"]
     root = Path(out) if out is not None else _default_folder(ready[0]["choices"], arguments.multirun)
@@ -127,6 +167,29 @@ def _run(arguments: argparse.Namespace) -> int:
     print(comparison_table([(named, run.metrics) for named, run in zip(labels, runs, strict=True)]))
     execution.write_table(root, labels, runs)
     print(root)
+    return 0
+
+
+def _show(arguments: argparse.Namespace, chosen: Sequence[Mapping[str, str]]) -> int:
+    """Print what config.yaml of each point's run would hold, or a part of it."""
+    from specsim.config import compose
+    from specsim.execution import label, stored_config
+    from specsim.metrics.store import yaml_text
+
+    if arguments.cfg is None:
+        raise SpecsimError("--package and --resolve change nothing by themselves; expected --cfg job beside them")
+    if arguments.cfg != "job":
+        raise SpecsimError(f"--cfg {arguments.cfg}: Hydra runs nothing here; expected --cfg job")
+    for point in chosen:
+        shown: Any = stored_config(compose(point))
+        for name in arguments.package.split(".") if arguments.package else ():
+            known = list(map(str, shown)) if isinstance(shown, dict) else []
+            if name not in known:
+                raise SpecsimError(f"--package {arguments.package}: no such key{nearest(name, known)}")
+            shown = shown[name]
+        if arguments.multirun:
+            print("---", *(f"# {key}={value}" for key, value in label(point, chosen).items()), sep="\n")
+        print(yaml_text(shown), end="")
     return 0
 
 
@@ -149,7 +212,7 @@ def _default_folder(choices: Mapping[str, str], many: bool) -> Path:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    from specsim.config import choices
+    from specsim.groups import choices
 
     kinds = list(GROUPS) if arguments.kind is None else [arguments.kind]
     for kind in kinds:

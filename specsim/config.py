@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from specsim.errors import SpecsimError, first_line, nearest
-from specsim.groups import (
-    FILE_OPTION,
-    check_below,
-    choices,
-    chosen_in,
-    file_of,
-    installed_schedulers,
-    names,
-    shipped_schedulers,
-)
+from specsim.errors import SpecsimError, nearest
+from specsim.groups import FILE_OPTION, choices, chosen_in, file_of, installed_schedulers, names, shipped_schedulers
 from specsim.interpolation import place_of
 from specsim.paths import is_path, shipped
 from specsim.points import GROUPS, TEXTS, Point
-from specsim.reading import read_yaml
+from specsim.reading import expanded, read_yaml
+from specsim.settings import put
 from specsim.suggestions import with_suggestions
 
 __all__ = ["choices", "compose", "names"]
@@ -37,19 +31,32 @@ def compose(point: Point) -> dict[str, Any]:
     SpecsimError
         One line naming the key and value, what was expected and the nearest valid name.
     """
+    for key in (*GROUPS, "belief"):
+        _check_path(key, point.get(key, ""))
     point, followed = with_suggestions(point)
     _check_places(point)
-    try:
-        resolved = _composed([word for key in point for word in _hydra_words(key, point)])
-    except _Refused as error:
-        raise SpecsimError(_said(str(error), point)) from None
+    shared, chosen = _composed(tuple(_hydra_word(group, point) for group in GROUPS if group in point))
+    tree, chosen = deepcopy(shared), {**chosen, **{group: point[group] for group in GROUPS if group in point}}
     for group in GROUPS:
-        resolved[group] = _from_elsewhere(group, resolved[group], point)
-        resolved["choices"][group] = point.get(group, resolved["choices"][group])
-    resolved["out"] = _text(point, "out")
+        tree[group] = _from_elsewhere(group, tree[group], point)
+    put(tree, {key: text for key, text in point.items() if key not in GROUPS and key not in TEXTS}, chosen)
+    resolved = {**_resolved(tree, chosen), "choices": chosen, "followed": followed}
+    out = _text(point, "out")
+    resolved["out"] = None if out is None else str(expanded(out, "out="))
     resolved["belief"] = _belief(_text(point, "belief"))
-    resolved["followed"] = followed
     return resolved
+
+
+def _check_path(key: str, chosen: str) -> None:
+    """Refuse an address, the home of nobody, and a missing file that has a name's."""
+    if not is_path(chosen):
+        return
+    if "://" in chosen:
+        raise SpecsimError(f"{key}={chosen}: expected a name or a file; nothing is fetched by address")
+    path = expanded(chosen, f"{key}=")
+    name = path.stem
+    if name in names("profile" if key == "belief" else key) and not path.exists():
+        raise SpecsimError(f"{key}={chosen}: no such file; did you mean {key}={name}?")
 
 
 def _check_places(point: Point) -> None:
@@ -72,51 +79,51 @@ def _belief(chosen: str | None) -> dict[str, Any] | None:
     if chosen is None:
         return None
     if is_path(chosen):
-        return read_yaml(Path(chosen).expanduser(), group="belief=")
+        return read_yaml(expanded(chosen), group="belief=")
     if chosen not in names("profile"):
         raise SpecsimError(f"belief={chosen}: unknown{nearest(chosen, names('profile'))}")
     return read_yaml(shipped("conf") / "profile" / f"{chosen}.yaml")
 
 
-class _Refused(Exception):
-    """Hydra or OmegaConf refuses a configuration."""
-
-
-def _composed(words: Sequence[str]) -> dict[str, Any]:
+@cache
+def _composed(words: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the tree that Hydra composes of choices alone, not yet resolved, and the choice of each group."""
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
-    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
+
+    with initialize_config_dir(str(shipped("conf")), version_base="1.3"):
+        config = hydra_compose("config", overrides=list(words), return_hydra_config=True)
+    chosen = config.hydra.runtime.choices
+    OmegaConf.set_struct(config, False)
+    config.pop("hydra")
+    plain = OmegaConf.to_container(config, resolve=False)
+    assert isinstance(plain, dict)
+    return {str(key): value for key, value in plain.items()}, {each: chosen[each] for each in GROUPS}
+
+
+def _resolved(tree: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, Any]:
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
     try:
-        with initialize_config_dir(str(shipped("conf")), version_base="1.3"):
-            config = hydra_compose("config", overrides=list(words), return_hydra_config=True)
-        chosen = config.hydra.runtime.choices
-        OmegaConf.set_struct(config, False)
-        config.pop("hydra")
-        plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
-    except (HydraException, OmegaConfBaseException) as error:
-        raise _Refused(first_line(error)) from None
+        plain = OmegaConf.to_container(OmegaConf.create(dict(tree)), resolve=True, throw_on_missing=True)
+    except OmegaConfBaseException as error:
+        key = str(error.full_key or "")
+        group = key.partition(".")[0]
+        where = f"{group}={chosen[group]}: " if group in chosen else ""
+        raise SpecsimError(f"{where}{key}: {str(error).splitlines()[0]}") from None
     assert isinstance(plain, dict)
-    return {**{str(key): value for key, value in plain.items()}, "choices": {each: chosen[each] for each in GROUPS}}
+    return {str(key): value for key, value in plain.items()}
 
 
-def _hydra_words(key: str, point: Point) -> Iterator[str]:
-    """Translate one setting; what Hydra cannot know of is put in later, by `_from_elsewhere`."""
-    group, _, below = key.partition(".")
-    if group in TEXTS:
-        return
-    elsewhere = _elsewhere(group, point)
-    if group not in GROUPS or (below and (not elsewhere or group == "trace")):
-        yield f"{key}={point[key]}"
-    elif not below and elsewhere:
-        yield f"{group}={FILE_OPTION}"
-        yield f"{group}.path=given"
-    elif not below:
-        if point[key] not in names(group):
-            raise SpecsimError(f"{key}={point[key]}: unknown{nearest(point[key], names(group))}")
-        yield f"{group}={point[key]}"
+def _hydra_word(group: str, point: Point) -> str:
+    """Return a choice in Hydra's words; what Hydra cannot know of is put in later, by `_from_elsewhere`."""
+    if _elsewhere(group, point):
+        return f"{group}={FILE_OPTION}"
+    if point[group] not in names(group):
+        raise SpecsimError(f"{group}={point[group]}: unknown{nearest(point[group], names(group))}")
+    return f"{group}={point[group]}"
 
 
 def _elsewhere(group: str, point: Point) -> bool:
@@ -138,38 +145,8 @@ def _from_elsewhere(group: str, node: Any, point: Point) -> Any:
     if not is_path(chosen):
         from specsim.schedulers.loading import defaults_of
 
-        given = defaults_of(installed_schedulers()[chosen])
-    else:
-        given = read_yaml(Path(chosen).expanduser(), group=f"{group}=")
-        if "defaults" in given:
-            raise SpecsimError(f"{chosen}: defaults: expected every key in this one file")
-    below = {key.partition(".")[2]: value for key, value in point.items() if key.startswith(f"{group}.")}
-    return _merged(given, below, f"{group}={chosen}", group)
-
-
-def _merged(given: Mapping[str, Any], below: Mapping[str, str], source: str, group: str) -> dict[str, Any]:
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-
-    try:
-        config = OmegaConf.create(dict(given))
-        for dotted, value in below.items():
-            check_below(given, f"{group}.{dotted}={value}", dotted, source)
-            OmegaConf.update(config, dotted, OverridesParser.create().parse_override(f"x={value}").value(), merge=True)
-        plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
-    except OmegaConfBaseException as error:
-        raise SpecsimError(f"{source}: {first_line(error)}") from None
-    assert isinstance(plain, dict)
-    return {str(key): value for key, value in plain.items()}
-
-
-def _said(message: str, point: Point) -> str:
-    """Say what Hydra means, with the nearest key where a setting below a group missed one."""
-    groups = [word for key in point if key in GROUPS for word in _hydra_words(key, point)]
-    base = _composed(groups)
-    for key, value in point.items():
-        group, _, below = key.partition(".")
-        if group in GROUPS and below and not _elsewhere(group, point):
-            check_below(base[group], f"{key}={value}", below, str(base["choices"][group]))
-    return message
+        return defaults_of(installed_schedulers()[chosen])
+    given = read_yaml(expanded(chosen), group=f"{group}=")
+    if "defaults" in given:
+        raise SpecsimError(f"{chosen}: defaults: expected every key in this one file")
+    return given

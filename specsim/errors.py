@@ -23,7 +23,7 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     from difflib import get_close_matches
 
     names = sorted(valid)
-    close = get_close_matches(name, names, n=1, cutoff=0.5)
+    close = get_close_matches(name, names, n=1, cutoff=0.5) or get_close_matches(name.lower(), names, n=1, cutoff=0.5)
     if close:
         return f"; did you mean {close[0]!r}?"
     return f"; valid: {', '.join(names)}" if names else ""

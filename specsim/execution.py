@@ -113,7 +113,7 @@ def check_places(ready: Sequence[Mapping[str, Any]], places: Sequence[Path | Non
         if places.count(folder) > 1:
             raise SpecsimError(f"out={folder}: two points of the sweep have this folder; expected paths of other names")
         if is_run(folder):
-            _same_run(folder, _stored_config(config))
+            _same_run(folder, stored_config(config))
         _check_writable(folder)
 
 
@@ -128,7 +128,7 @@ def _check_writable(folder: Path) -> None:
         raise SpecsimError(f"out={folder}: cannot be written: {error.strerror}") from None
 
 
-def _stored_config(config: Mapping[str, Any]) -> dict[str, Any]:
+def stored_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return what makes a run the run it is: not where it is kept, nor which settings came as suggestions."""
     return {key: value for key, value in config.items() if key not in ("out", "followed")}
 
@@ -158,7 +158,7 @@ def execute(config: Mapping[str, Any], folder: Path | None, *, progress: bool = 
     from specsim.world.calibration import calibration
 
     experiment = prepare(config)
-    config = _stored_config(config)
+    config = stored_config(config)
     if folder is not None and is_run(folder):
         stored = _same_run(folder, config)
         if resume and of_these_files(stored.provenance, experiment):

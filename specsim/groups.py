@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from specsim.errors import SpecsimError, nearest
 from specsim.paths import is_path, shipped
-from specsim.points import Point
-from specsim.reading import read_yaml
+from specsim.reading import expanded, read_yaml
+from specsim.schedulers.installed import installed
+
+if TYPE_CHECKING:
+    from specsim.points import Point
 
 FILE_OPTION = "file"
 
@@ -43,7 +47,7 @@ def default_of(group: str) -> str:
 
 def file_of(group: str, chosen: str) -> Path | None:
     """Return the YAML file of a group's choice, None where there is none: an installed scheduler, a trace by path."""
-    path = Path(chosen).expanduser() if is_path(chosen) else shipped("conf") / group / f"{chosen}.yaml"
+    path = expanded(chosen) if is_path(chosen) else shipped("conf") / group / f"{chosen}.yaml"
     return path if path.is_file() and not (is_path(chosen) and group == "trace") else None
 
 
@@ -57,10 +61,8 @@ def check_below(node: Any, setting: str, dotted: str, source: str) -> None:
 
 
 @cache
-def installed_schedulers() -> Mapping[str, Any]:
+def installed_schedulers() -> Mapping[str, EntryPoint]:
     """Return the entry points of schedulers from other packages by name."""
-    from specsim.schedulers.loading import installed
-
     return installed()
 
 

@@ -1,4 +1,4 @@
-"""From words as typed, key=value, to the points that they span; nothing is looked up or opened here."""
+"""From words as typed, key=value, to the points that they span; no file of the user's is opened here."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import itertools
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-from specsim.errors import SpecsimError, first_line, nearest
+from specsim.errors import SpecsimError, nearest
+from specsim.groups import names
+from specsim.instead import refuse_key
 from specsim.paths import is_path, shipped
+from specsim.values import several, several_names, unquoted
 
 GROUPS = ("scheduler", "trace", "slo", "acceptance", "profile", "drafter")
 TEXTS = ("belief", "out")
@@ -28,14 +31,25 @@ def points(words: Sequence[str], *, sweep: bool) -> list[dict[str, str]]:
     """
     axes: dict[str, list[str]] = {}
     for word in words:
-        key, equals, value = word.removeprefix("+").partition("=")
-        if not equals or not key:
-            raise SpecsimError(f"{word!r} is no setting; expected key=value")
+        key, value = _setting(word)
         if key in axes:
             raise SpecsimError(f"{key}: given twice; expected one value, or -m {key}=a,b for a sweep")
-        check_key(key)
-        axes[key] = _values(key, value, word, sweep)
+        axes[key] = _values(key, value, sweep)
     return product(axes)
+
+
+def _setting(word: str) -> tuple[str, str]:
+    """Return key and value of a word; ``+`` and ``++`` mean nothing more, and spaces around ``=`` nothing."""
+    refuse_key(word)
+    key, equals, value = word.partition("=")
+    key, value = key.strip().removeprefix("+").removeprefix("+"), value.strip()
+    if not equals or not key:
+        raise SpecsimError(f"{word!r} is no setting; expected key=value in one word")
+    check_key(key)
+    if not value:
+        hint = nearest("", names(key)) if key in GROUPS else "; expected one, or null for none"
+        raise SpecsimError(f"{key}=: no value{hint}")
+    return key, value
 
 
 def product(axes: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
@@ -47,37 +61,37 @@ def product(axes: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
         When a key has no value, or one value twice.
     """
     for key, values in axes.items():
-        if len(set(values)) < len(values):
-            twice = next(value for value in values if list(values).count(value) > 1)
+        meant = [_meant(value) for value in values]
+        if len(set(meant)) < len(meant):
+            twice = next(value for value, each in zip(values, meant, strict=True) if meant.count(each) > 1)
             raise SpecsimError(f"{key}={twice}: stands twice in the sweep")
         if not values:
             raise SpecsimError(f"{key}: expected at least one value")
     return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
 
 
-def _values(key: str, value: str, word: str, sweep: bool) -> list[str]:
-    if key == "out" and ((sweep and "," in value) or value[:1] in ("[", "{") or value in ("true", "false", "")):
-        raise SpecsimError(f"{word!r}: expected one folder")
-    if key in GROUPS or key in TEXTS:
-        several = value.split(",") if key != "out" and (sweep or not is_path(value)) else [value]
-        if len(several) == 1:
-            return several
-    else:
-        several = _parsed(word, key, value)
-    if len(several) > 1 and not sweep:
-        raise SpecsimError(f"{word!r} holds {len(several)} values; expected one, or -m for a sweep")
-    return several
-
-
-def _parsed(word: str, key: str, value: str) -> list[str]:
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.errors import HydraException
-
+def _meant(value: str) -> str | float:
+    """Return the number that a value is, so that 2 and 2.0 are one."""
     try:
-        override = OverridesParser.create().parse_override(f"{key}={value}")
-        return list(override.sweep_string_iterator()) if override.is_sweep_override() else [value]
-    except (HydraException, ValueError, TypeError, NotImplementedError) as error:
-        raise SpecsimError(f"{word!r} cannot be read: {first_line(error)}") from None
+        return float(value)
+    except ValueError:
+        return value
+
+
+def _values(key: str, value: str, sweep: bool) -> list[str]:
+    setting = f"{key}={value}"
+    if key == "out" and ((sweep and "," in value) or value[:1] in ("[", "{") or value in ("true", "false")):
+        raise SpecsimError(f"{setting}: expected one folder")
+    if key == "out":
+        return [unquoted(value)]
+    if key in GROUPS or key in TEXTS:
+        split = sweep or not is_path(value)
+        found = several_names(setting, value, lambda: names("profile" if key == "belief" else key), split=split)
+    else:
+        found = several(setting, value)
+    if len(found) > 1 and not sweep:
+        raise SpecsimError(f"{setting} holds {len(found)} values; expected one, or -m for a sweep")
+    return found
 
 
 def check_key(key: str) -> None:
@@ -88,7 +102,7 @@ def check_key(key: str) -> None:
     SpecsimError
         One line with the nearest valid key.
     """
-    known = _known_keys()
+    known = known_keys()
     head, *rest = key.split(".")
     if head not in known:
         raise SpecsimError(f"{key}: unknown key{nearest(head, known)}")
@@ -97,7 +111,8 @@ def check_key(key: str) -> None:
 
 
 @cache
-def _known_keys() -> dict[str, tuple[str, ...]]:
+def known_keys() -> Mapping[str, tuple[str, ...]]:
+    """Return the keys of a run, and those below each that holds any; the groups hold their files'."""
     import yaml
 
     base = yaml.safe_load((shipped("conf") / "config.yaml").read_text(encoding="utf-8"))

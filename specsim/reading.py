@@ -155,6 +155,22 @@ def shown(value: object) -> str:
     return line if len(line) <= 60 else line[:57] + "..."
 
 
+def expanded(typed: str, setting: str = "") -> Path:
+    """Return the path that a user typed, ``~`` and ``~name`` being home folders; `setting` names it in messages.
+
+    Raises
+    ------
+    SpecsimError
+        When there is no such user.
+    """
+    try:
+        return Path(typed).expanduser()
+    except RuntimeError:
+        user = Path(typed).parts[0]
+        said = f"{setting}{typed}: no user {user[1:]!r}; a file of this name is ./{typed}"
+        raise SpecsimError(said) from None
+
+
 def read_yaml(path: Path, what: str = "file", group: str = "") -> dict[str, Any]:
     """Return the keys of a YAML file, a number with an exponent but no point being a number.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from specsim.errors import SpecsimError, nearest
@@ -11,7 +10,7 @@ from specsim.groups import check_below, chosen_in, default_of, file_of, names
 from specsim.interpolation import value_at
 from specsim.paths import is_path
 from specsim.points import GROUPS, Point
-from specsim.reading import read_yaml
+from specsim.reading import expanded, read_yaml
 
 SUGGESTING = ("scheduler", "drafter", "profile")
 """Groups whose files may hold `suggests`.
@@ -72,7 +71,7 @@ def _suggests(group: str, chosen: str, scheduler: str) -> dict[str, str]:
         if head not in GROUPS:
             raise SpecsimError(f"{source}: {key!r} is no group or key of one")
         if key == head and is_path(word):
-            word = str(path.parent / Path(word).expanduser())
+            word = str(path.parent / expanded(word))
         elif key == head and word not in names(head):
             raise SpecsimError(f"{source}: {key}={word}: unknown{nearest(word, names(head))}")
         words[str(key)] = word

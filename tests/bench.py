@@ -81,7 +81,7 @@ def _loops(steady: str) -> tuple[Loop, ...]:
 
 
 def _schedulers() -> list[str]:
-    from specsim.config import names
+    from specsim.groups import names
 
     return names("scheduler")
 

@@ -87,7 +87,7 @@ def write_run(
         shutil.rmtree(staging, ignore_errors=True)
         staging.mkdir(parents=True)
         _write_json(staging / PROVENANCE_FILE, provenance, sort_keys=True)
-        _write_yaml(staging / CONFIG_FILE, config)
+        (staging / CONFIG_FILE).write_text(yaml_text(dict(config)), encoding="utf-8")
         _write_parquet(staging / REQUESTS_FILE, table, REQUEST_COLUMNS)
         if passes is not None:
             _write_parquet(staging / PASSES_FILE, passes, PASS_COLUMNS)
@@ -167,11 +167,12 @@ def _write_json(path: Path, content: Mapping[str, Any], *, sort_keys: bool) -> N
     path.write_text(text + "\n", encoding="utf-8")
 
 
-def _write_yaml(path: Path, config: Mapping[str, Any]) -> None:
+def yaml_text(value: Any) -> str:
+    """Return plain values as ``config.yaml`` holds them."""
     import yaml
 
-    text = yaml.safe_dump(dict(config), sort_keys=True, allow_unicode=True, default_flow_style=False)
-    path.write_text(text, encoding="utf-8")
+    text: str = yaml.safe_dump(value, sort_keys=True, allow_unicode=True, default_flow_style=False)
+    return text.removesuffix("...\n")
 
 
 def _write_parquet(path: Path, columns: Any, types: Mapping[str, str]) -> None:

@@ -10,7 +10,7 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from math import isfinite
 from pathlib import Path
 from types import ModuleType
@@ -18,9 +18,9 @@ from typing import Any
 
 from specsim.errors import SpecsimError, first_line, nearest
 from specsim.protocols import Scheduler
+from specsim.schedulers.installed import installed
 
 OWN_PACKAGE = "specsim.schedulers"
-GROUP = "specsim.schedulers"
 PLUGIN_MARK = "__specsim_plugin__"
 EXTRA_KEYS = {"description", "clairvoyant", "suggests", "family"}
 """Keys of a scheduler's file that its class never takes."""
@@ -51,11 +51,6 @@ def scheduler_factory(mapping: Mapping[str, Any], source: str, plugins: Sequence
 
     make()
     return make
-
-
-def installed() -> dict[str, EntryPoint]:
-    """Return the schedulers that other packages bring, by the names of their entry points."""
-    return {entry.name: entry for entry in entry_points(group=GROUP)}
 
 
 def defaults_of(entry: EntryPoint) -> dict[str, Any]:

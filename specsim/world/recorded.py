@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from specsim.errors import SpecsimError, beside, first_line, nearest
-from specsim.reading import Node
+from specsim.reading import Node, expanded
 from specsim.request import Bools, Floats, Ints
 from specsim.rng import STRIDE, Words, stream_keys
 from specsim.world.tape import Tape
@@ -119,7 +119,7 @@ def recording_from_mapping(mapping: Mapping[str, Any], source: str, folder: Path
     """
     node = Node(source, "", mapping)
     node.only(("kind", "path", "categories"), ("description", "pair"))
-    path = folder / Path(node.text("path", "the name of a Parquet file")).expanduser()
+    path = folder / expanded(node.text("path", "the name of a Parquet file"), f"{source}: path: ")
     categories = node.child("categories", "a trace's categories, each with a recorded one", 1)
     known = _pages(path).on
     return Recording(path, {str(key): categories.choice(key, known) for key in categories.values})

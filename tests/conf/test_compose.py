@@ -139,9 +139,19 @@ def test_a_file_may_write_numbers_as_the_shipped_ones_do(made):
     assert plain("profile=./profile.yaml")["profile"]["target"]["overhead_s"] == 0.001
 
 
+@pytest.mark.parametrize("word", ["plugins=[~/mine.py]", "plugins=~/mine.py", "plugins=['~/mine.py']"])
+def test_a_plugin_may_lie_in_a_home_folder(made, monkeypatch, word):
+    monkeypatch.setenv("HOME", str(made))
+    monkeypatch.chdir("/")
+    (made / "mine.py").write_text("from specsim.schedulers.fcfs import Fcfs\n\n\nclass Mine(Fcfs):\n    pass\n")
+    prepare(plain("scheduler=fcfs", "scheduler._target_=mine.Mine", word, "requests=2", "trace=poisson"))
+
+
 def test_a_home_folder_is_expanded(made, monkeypatch):
     monkeypatch.setenv("HOME", str(made))
     monkeypatch.chdir("/")
+    assert plain("out=~/runs/one")["out"] == str(made / "runs" / "one")
+    assert plain("belief=~/profile.yaml")["belief"] == plain("profile=~/profile.yaml")["profile"]
     assert meant("profile=~/profile.yaml") == meant("profile=llama8b_1b_h100")
     assert len(prepare(plain("trace=~/trace.csv")).simulation.requests) == 3
 
@@ -163,10 +173,121 @@ def test_a_mistake_below_a_path_names_the_nearest_key(made):
         plain("profile=./profile.yaml", "profile.target.overhead_s.x=8")
 
 
-def test_a_key_that_the_file_lacks_is_refused_by_path_and_by_name(made):
+@pytest.mark.parametrize("slo", ["slo=./slo.yaml", "slo=adaserve"])
+def test_a_mix_may_be_given_what_its_file_lacks(made, slo):
+    classes = plain(slo, "slo.classes.chat.ttft_s=0.2", "slo.classes.coding.ttft_s=1")["slo"]["classes"]
+    assert [classes[name].get("ttft_s") for name in ("chat", "coding", "summarization")] == [0.2, 1, None]
+
+
+@pytest.mark.parametrize("slo", ["adaserve", "specserve", "trace"])
+def test_any_mix_may_be_given_objectives_for_all_its_classes(slo):
+    given = plain(f"slo={slo}", "slo.ttft_s=2", "slo.tpot_s=0.05")["slo"]
+    assert (given["ttft_s"], given["tpot_s"]) == (2, 0.05)
+
+
+def test_the_classes_of_a_trace_may_be_given_objectives_by_name():
+    given = plain("trace=adaserve_fig8", "slo.classes.chat.ttft_s=0.2", "slo.classes.coding={tpot_s: 0.03}")["slo"]
+    assert given["classes"] == {"chat": {"ttft_s": 0.2}, "coding": {"tpot_s": 0.03}}
+
+
+@pytest.mark.parametrize("slo", ["slo=./slo.yaml", "slo=adaserve"])
+@pytest.mark.parametrize(
+    ("words", "coding"),
+    [
+        (["slo.classes.coding.tpot_s=0.03"], {"tpot_s": 0.03}),
+        (["slo.classes.coding={tpot_s: 0.03}"], {"tpot_s": 0.03}),
+        (["slo.classes={coding: {tpot_s: 0.03}}"], {"tpot_s": 0.03}),
+        (["slo.classes.coding.tpot_ratio=1.5"], {"tpot_ratio": 1.5}),
+        (["slo.classes.coding.tpot_s=null"], {"tpot_ratio": 1.2, "tpot_s": None}),
+        (
+            ["slo.classes.coding.tpot_s=0.03", "slo.classes.coding.tpot_ratio=2"],
+            {"tpot_s": 0.03, "tpot_ratio": 2},
+        ),
+    ],
+)
+def test_an_objective_that_is_set_takes_the_place_of_the_files_other_form(made, slo, words, coding):
+    """A class has a TPOT in seconds or as a ratio; both are the user's mistake, told by the reader of the mix."""
+    found = plain(slo, *words)["slo"]["classes"]["coding"]
+    assert {key: found[key] for key in found if key.startswith("tpot")} == coding
+
+
+def test_a_ratio_takes_the_place_of_seconds(made):
     for slo in ("slo=./slo.yaml", "slo=adaserve"):
-        with pytest.raises(SpecsimError, match="ttft_s"):
-            plain(slo, "slo.classes.chat.ttft_s=0.2")
+        chat = plain(slo, "slo.classes.chat.tpot_ratio=1.5")["slo"]["classes"]["chat"]
+        assert "tpot_s" not in chat
+        assert chat["tpot_ratio"] == 1.5
+
+
+@pytest.mark.parametrize("slo", ["slo=./slo.yaml", "slo=adaserve"])
+def test_a_class_that_the_mix_lacks_is_refused(made, slo):
+    with pytest.raises(SpecsimError, match=r"slo\.classes\.codng\.ttft_s.*'coding'"):
+        plain(slo, "slo.classes.codng.ttft_s=1")
+
+
+@pytest.mark.parametrize("slo", ["slo=./slo.yaml", "slo=adaserve"])
+@pytest.mark.parametrize("word", ["slo.classes.chat.ttft=1", "slo.classes.chat={tfft_s: 1}"])
+def test_what_no_class_may_hold_is_judged_by_the_reader_of_the_mix(made, slo, word):
+    with pytest.raises(SpecsimError, match=r"classes\.chat\.t[tf]+t(_s)?: unknown key; did you mean 'ttft_s'"):
+        prepare(plain(slo, word))
+
+
+def test_a_key_that_another_groups_file_lacks_is_refused_by_path_and_by_name(made):
+    for scheduler in ("scheduler=./scheduler.yaml", "scheduler=continuous"):
+        with pytest.raises(SpecsimError, match="draft_tokens"):
+            plain(scheduler, "scheduler.draft_tokens=4")
+
+
+@pytest.mark.parametrize(
+    ("words", "same"),
+    [
+        (["rps='2'"], ["rps=2"]),
+        (['rps="2"'], ["rps=2"]),
+        (["rps=2.0"], ["rps=2"]),
+        (["requests=1e3"], ["requests=1000"]),
+        (["requests=1_000"], ["requests=1000"]),
+        (["requests=100.0"], ["requests=100"]),
+        (["requests='1e2'"], ["requests=100"]),
+        (["seed=1e0"], ["seed=1"]),
+        (["passes='true'"], ["passes=true"]),
+        (["metrics.window='[0, 5]'"], ["metrics.window=[0,5]"]),
+        (["scheduler='fcfs'"], ["scheduler=fcfs"]),
+        (['+scheduler="fcfs"'], ["scheduler=fcfs"]),
+        (["++rps=2"], ["rps=2"]),
+        (["rps = 2"], ["rps=2"]),
+        (["scheduler.max_requests=1e1"], ["scheduler.max_requests=10"]),
+        (["scheduler.max_requests='8'"], ["scheduler.max_requests=8"]),
+        (["scheduler.shape={width_max: 2.0}"], ["scheduler.shape.width_max=2"]),
+        (["belief='llama8b_1b_h100'"], ["belief=llama8b_1b_h100"]),
+        (["scheduler=choice(fcfs)"], ["scheduler=fcfs"]),
+    ],
+    ids=lambda words: words[0],
+)
+def test_spellings_of_one_setting(words, same):
+    """The configurations print alike, too: a run's config.yaml does not tell 1e3 from 1000."""
+    assert str(plain(*words)) == str(plain(*same))
+
+
+def test_quotes_keep_text_where_text_stands():
+    assert plain("slo.source='5'")["slo"]["source"] == "5"
+    assert plain("slo.source='a, b'")["slo"]["source"] == "a, b"
+
+
+def test_a_number_stays_as_it_is_where_it_is_no_whole_one():
+    assert [plain("requests=1.5")["requests"], plain("slo_scale=2.0")["slo_scale"]] == [1.5, 2.0]
+    assert plain("seed=1e300")["seed"] == 1e300
+
+
+def test_a_file_may_refer_to_keys_of_the_run_and_of_itself(made):
+    text = (made / "scheduler.yaml").read_text().replace("max_requests: 512", "max_requests: ${seed}")
+    (made / "scheduler.yaml").write_text(text + "copy: ${scheduler.max_requests}\n")
+    scheduler = plain("scheduler=./scheduler.yaml", "seed=7")["scheduler"]
+    assert (scheduler["max_requests"], scheduler["copy"]) == (7, 7)
+    assert plain("scheduler=./scheduler.yaml", "scheduler.max_requests=9")["scheduler"]["copy"] == 9
+
+
+def test_a_list_is_set_by_place_too():
+    points_of = plain("trace=adaserve_fig8", "trace.points.0.point=9")["trace"]["points"]
+    assert [each["point"] for each in points_of[:2]] == [9, 2.6]
 
 
 def test_hydra_keeps_no_trace_of_a_composition():

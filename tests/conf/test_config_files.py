@@ -7,8 +7,9 @@ import pytest
 import yaml
 
 from specsim.cli import main
-from specsim.config import choices, compose
+from specsim.config import compose
 from specsim.experiment import prepare
+from specsim.groups import choices
 from specsim.paths import shipped
 from specsim.points import GROUPS
 from specsim.schedulers.loading import EXTRA_KEYS, scheduler_factory

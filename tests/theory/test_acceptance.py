@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from specsim.config import choices, compose
+from specsim.config import compose
 from specsim.forest import Forest
+from specsim.groups import choices
 from specsim.protocols import PassShape
 from specsim.rng import mix
 from specsim.work import NOBODY, Draft, Emitted, Verify

@@ -1,0 +1,205 @@
+"""One value as typed, in Hydra's grammar: what it means, and the several values that a sweep spans."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
+from functools import cache
+from math import ceil
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from specsim.errors import SpecsimError, first_line, nearest
+
+if TYPE_CHECKING:
+    from hydra.core.override_parser.types import Override
+
+FUNCTION = re.compile(r"(choice|glob|interval|range|shuffle|sort|tag) ?\(.*\)")
+OPEN, CLOSED = "([{", ")]}"
+BEYOND_EXACT = 2.0**53
+MOST_VALUES = 100_000
+
+
+def value_of(setting: str, text: str) -> Any:
+    """Return what a text means: a number, a truth value, None, a list, a mapping, or itself.
+
+    Raises
+    ------
+    SpecsimError
+        One line that names the `setting`.
+    """
+    override = _parsed(setting, text)
+    if override.is_sweep_override():
+        raise SpecsimError(f"{setting}: holds several values; expected one")
+    return override.value()
+
+
+def fitting(setting: str, text: str, old: Any) -> Any:
+    """Return what a text means in the place of an `old` value: quotes make text of a number only where text stood.
+
+    Raises
+    ------
+    SpecsimError
+        One line that names the `setting`.
+    """
+    value = value_of(setting, text)
+    if not isinstance(value, str) or (isinstance(old, str) and not _is_open(old)):
+        return value
+    if value == "None":
+        raise SpecsimError(f"{setting}: expected null for none")
+    inner = _meaning(value) if is_quoted(text) else value
+    return value if isinstance(inner, str) else inner
+
+
+def whole(value: Any, old: Any) -> Any:
+    """Return a number such as 1e3 or 100.0 as the whole number that it is, where no other number stood."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < BEYOND_EXACT:
+        return int(value) if _is_open(old) or (isinstance(old, int) and not isinstance(old, bool)) else value
+    return value
+
+
+def several(setting: str, text: str) -> list[str]:
+    """Return the values that a text spans, one unless it holds commas or a function of Hydra's sweeps.
+
+    Raises
+    ------
+    SpecsimError
+        One line that names the `setting`.
+    """
+    override = _parsed(setting, text)
+    return [text] if not override.is_sweep_override() else list(_spanned(setting, override, _written))
+
+
+def several_names(setting: str, text: str, names: Callable[[], Sequence[str]], *, split: bool) -> list[str]:
+    """Return the names or paths that a text spans; glob() picks among `names`, commas part where `split` is set.
+
+    Names and paths need no quotes: what stands between commas is taken as it is.
+    """
+    if FUNCTION.fullmatch(text):
+        override = _parsed(setting, text)
+        if override.is_sweep_override():
+            return list(_spanned(setting, override, _plain, names))
+    if is_quoted(text) and text[0] not in text[1:-1]:
+        return [text[1:-1]]
+    found = [unquoted(each.strip()) for each in (text.split(",") if split else [text])]
+    if "" in found:
+        _unreadable(setting, text, "")
+    return found
+
+
+def is_quoted(text: str) -> bool:
+    """Return whether one pair of quotes is around the whole text."""
+    return len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
+
+
+def unquoted(text: str) -> str:
+    """Return a text without the pair of quotes around it."""
+    return text[1:-1] if is_quoted(text) else text
+
+
+def _meaning(text: str) -> Any:
+    try:
+        return value_of("", text)
+    except SpecsimError:
+        return text
+
+
+def _is_open(old: Any) -> bool:
+    """Return whether what stands there does not tell its kind: a null, an interpolation or a gap."""
+    return old is None or (isinstance(old, str) and ("${" in old or old == "???"))
+
+
+def _parsed(setting: str, text: str) -> Override:
+    from hydra.errors import HydraException
+
+    if not text:
+        raise SpecsimError(f"{setting}: no value; expected one, or null for none")
+    try:
+        override: Override = _parser().parse_override(f"x={_home_quoted(text)}")
+        return override
+    except (HydraException, ValueError, TypeError, NotImplementedError, RecursionError) as error:
+        _unreadable(setting, text, first_line(error))
+
+
+@cache
+def _parser() -> Any:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    return OverridesParser.create()
+
+
+def _home_quoted(text: str) -> str:
+    """Quote what begins with a tilde, as ~/mine.py does: Hydra's grammar has no such sign outside quotes."""
+    return text if "'" in text or '"' in text else re.sub(r"(^|[\[,:]\s*)(~[^\s\[\],(){}]*)", r"\1'\2'", text)
+
+
+def _unreadable(setting: str, text: str, said: str) -> NoReturn:
+    if re.search(r"(^|[\[(,])\s*,|,\s*$", text):
+        why = "nothing stands beside a comma"
+    elif sum(map(text.count, OPEN)) != sum(map(text.count, CLOSED)) or text.count('"') % 2 or text.count("'") % 2:
+        why = "a bracket or a quote stands alone"
+    elif "Unknown function" in said:
+        why = "no such function; expected choice(), range(), glob() or a list with commas"
+    elif "while evaluating" in said:
+        why = said.partition(": ")[2] or said
+    else:
+        why = f"""expected a number, a name, [a, b] or {{key: value}}; quote other text: "'{text[:40]}'\""""
+    raise SpecsimError(f"{setting}: cannot be read: {why}")
+
+
+def _spanned(
+    setting: str, override: Override, write: Callable[[Any], str], names: Callable[[], Sequence[str]] | None = None
+) -> Iterator[str]:
+    from hydra.core.override_parser.types import Glob, IntervalSweep, RangeSweep
+
+    value = override.value()
+    if isinstance(value, IntervalSweep):
+        raise SpecsimError(
+            f"{setting}: interval() is for an optimising sweeper, which specsim has none of; expected range(a,b,step)"
+        )
+    if getattr(value, "shuffle", False):
+        raise SpecsimError(f"{setting}: shuffle() changes nothing: points do not depend on their order")
+    if isinstance(value, Glob):
+        if names is None:
+            raise SpecsimError(f"{setting}: glob() picks among the names of a group; expected values")
+        return iter(_globbed(setting, value, names()))
+    if isinstance(value, RangeSweep):
+        return map(str, _range(setting, value.start, value.stop, value.step))
+    return map(write, override.sweep_iterator())
+
+
+def _globbed(setting: str, glob: Any, names: Sequence[str]) -> list[str]:
+    found: list[str] = glob.filter(list(names))
+    if not found:
+        files = "; files are listed with commas" if "/" in setting else ""
+        raise SpecsimError(f"{setting}: matches no name{files}{nearest('', names)}")
+    exclude, glob.exclude = glob.exclude, []
+    if exclude and glob.filter(list(names)) == found:
+        raise SpecsimError(f"{setting}: {exclude} excludes nothing; several patterns are one list: glob([a*,b*])")
+    return found
+
+
+def _range(setting: str, start: Any, stop: Any, step: Any) -> list[Any]:
+    """Return start, start + step, ... before stop, in decimals where one is no whole number: 0.3, not 0.30...04."""
+    whole = all(isinstance(each, int) for each in (start, stop, step))
+    low, high, by = (Decimal(str(each)) for each in (start, stop, step))
+    if not (by and (high - low).is_finite()):
+        raise SpecsimError(f"{setting}: expected finite bounds and a step that is not 0")
+    count = ceil((high - low) / by)
+    if not 0 < count <= MOST_VALUES:
+        raise SpecsimError(f"{setting}: spans {max(0, count)} values; expected 1 to {MOST_VALUES}")
+    return [(int if whole else float)(low + by * place) for place in range(count)]
+
+
+def _written(value: Any) -> str:
+    from hydra.core.override_parser.types import Override
+
+    return Override._get_value_element_as_str(value)
+
+
+def _plain(value: Any) -> str:
+    from hydra.core.override_parser.types import QuotedString
+
+    if isinstance(value, str):
+        return value
+    return value.text if isinstance(value, QuotedString) else _written(value)

@@ -1,0 +1,105 @@
+"""Values as typed: Hydra's grammar, its functions that span several values, on keys and on groups."""
+
+import pytest
+
+from specsim.errors import SpecsimError
+from specsim.groups import names
+from specsim.points import points
+from specsim.values import fitting, whole
+
+
+def swept(word):
+    ((key, *_),) = {tuple(point) for point in points([word], sweep=True)}
+    return [point[key] for point in points([word], sweep=True)]
+
+
+@pytest.mark.parametrize(
+    ("word", "values"),
+    [
+        ("rps=2,3", ["2", "3"]),
+        ("rps=2 , 3", ["2", "3"]),
+        ("rps=choice(2,3)", ["2", "3"]),
+        ("rps=range(1,5)", ["1", "2", "3", "4"]),
+        ("rps=range(3)", ["0", "1", "2"]),
+        ("rps=range(5,1,-2)", ["5", "3"]),
+        ("rps=range(0.1,0.5,0.1)", ["0.1", "0.2", "0.3", "0.4"]),
+        ("rps=range(1,2,0.25)", ["1.0", "1.25", "1.5", "1.75"]),
+        ("rps=sort(3,1,2)", ["1", "2", "3"]),
+        ("rps=tag(mine,choice(1,2))", ["1", "2"]),
+        ("metrics.window=[0,5],[5,9]", ["[0,5]", "[5,9]"]),
+        ("scheduler=fcfs, las", ["fcfs", "las"]),
+        ("scheduler=choice(fcfs,continuous)", ["fcfs", "continuous"]),
+        ("+scheduler=choice('fcfs', continuous)", ["fcfs", "continuous"]),
+        ("trace=choice(./my first.csv,'b (2).csv',poisson)", ["./my first.csv", "b (2).csv", "poisson"]),
+        ("trace=./a(1).csv,./b=2.csv", ["./a(1).csv", "./b=2.csv"]),
+        ("trace='./a,b.csv'", ["./a,b.csv"]),
+        ("belief=glob(vicuna*)", ["vicuna7b_160m_a100", "vicuna7b_68m_a100"]),
+    ],
+)
+def test_what_a_word_spans(word, values):
+    assert swept(word) == values
+
+
+def test_glob_picks_among_the_names_of_a_group_as_in_hydra():
+    assert swept("scheduler=glob(smart*)") == [name for name in names("scheduler") if name.startswith("smart")]
+    assert len(swept("scheduler=glob(smart*)")) > 3
+    rest = swept("scheduler=glob(*,exclude=[fcfs,las])")
+    assert rest == [name for name in names("scheduler") if name not in ("fcfs", "las")]
+    assert swept("trace=glob([azure*,poisson])") == ["azure_code", "azure_conv", "poisson"]
+    assert swept("profile=glob(llama8b*,exclude=*a100)") == ["llama8b_1b_h100"]
+
+
+def test_the_stand_in_for_a_file_is_no_name():
+    assert "file" not in swept("slo=glob(*)")
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "value"),
+    [
+        ("5", 1, 5),
+        ("'5'", 1, 5),
+        ("'5'", "name", "5"),
+        ("'5'", "${seed}", 5),
+        ("'5'", "???", 5),
+        ("'5'", None, 5),
+        ("'x'", None, "x"),
+        ("'true'", False, True),
+        ("'null'", 1.0, None),
+        ("'[1,2]'", None, [1, 2]),
+        ("~/x.py", [], "~/x.py"),
+        ("[~/x.py, b]", [], ["~/x.py", "b"]),
+        ("{a: ~/x}", {}, {"a": "~/x"}),
+        ("None", "text", "None"),
+    ],
+)
+def test_what_a_text_means_in_the_place_of_another_value(text, old, value):
+    assert fitting("key=", text, old) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "old", "kind"),
+    [
+        (100.0, 64, int),
+        (1e3, None, int),
+        (2.0, "${seed}", int),
+        (2.0, 1.0, float),
+        (2.5, 1, float),
+        (2.0, True, float),
+        (2.0, "name", float),
+        (2.0**53, 1, float),
+    ],
+)
+def test_a_whole_number_may_be_written_with_a_point_or_an_exponent(value, old, kind):
+    assert type(whole(value, old)) is kind
+    assert whole(value, old) == value
+
+
+def test_a_whole_number_beyond_what_a_float_holds_is_not_guessed():
+    """9007199254740993.0 reads as ...992: it stays what it is, and is refused where a whole number is due."""
+    assert type(whole(9007199254740993.0, 1)) is float
+
+
+def test_several_values_where_one_is_due():
+    for text in ("1,2", "choice(1,2)", "range(1,3)", "glob(*)"):
+        with pytest.raises(SpecsimError, match=r"key=.*several"):
+            fitting("key=", text, 1)
