@@ -128,6 +128,10 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     fetch = verbs.add_parser("fetch", help="download a trace from its official home")
     fetch.add_argument("name")
     fetch.set_defaults(command=_fetch)
+    completion = commands.add_parser("completion", help="print what makes a shell complete: bash, zsh or fish")
+    completion.add_argument("shell", metavar="{bash,zsh,fish}")
+    completion.add_argument("words", nargs="*", default=[], help=argparse.SUPPRESS)
+    completion.set_defaults(command=_completion)
     commands.add_parser("profile", help="measure hardware and a model pair")
     return parser, commands.choices
 
@@ -245,6 +249,22 @@ def _profile(arguments: argparse.Namespace) -> int:
 
     code: int = import_module("profiler.cli").main(arguments.words)
     return code
+
+
+def _completion(arguments: argparse.Namespace) -> int:
+    """Print a shell's script; with words, what its script asks for: what the last of them may become."""
+    from specsim.completion import SHELLS, candidates, in_bash, script
+
+    shell, words = arguments.shell, arguments.words
+    if shell not in SHELLS:
+        raise SpecsimError(f"completion {shell}: expected {', '.join(SHELLS)}")
+    if not words:
+        print(script(shell), end="")
+        return 0
+    parser, _ = _parser()
+    line, breaks = words[0], "".join(words[1:])
+    print("\n".join(in_bash(parser, line, breaks, GROUPS) if shell == "bash" else candidates(parser, words, GROUPS)))
+    return 0
 
 
 def _fetch(arguments: argparse.Namespace) -> int:

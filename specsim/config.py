@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import deepcopy
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from specsim.errors import SpecsimError, nearest

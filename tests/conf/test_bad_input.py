@@ -378,6 +378,8 @@ def test_without_the_real_file_twin_false_is_refused(refused):
         ("--cfg job", "specsim run --cfg job"),
         ("--config-name x", "./mine.yaml"),
         ("--config-name=x rps=2", "./mine.yaml"),
+        ("completion", "{bash,zsh,fish}"),
+        ("completion tcsh", "expected bash, zsh, fish"),
         ("trace list", "fetch"),
     ],
 )

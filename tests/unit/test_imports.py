@@ -136,7 +136,7 @@ LEVELS = [
     {"specsim.simulation"},
     {"specsim.experiment"},
     {"specsim.config", "specsim.groups", "specsim.idle", "specsim.points", "specsim.provenance", "specsim.suggestions"},
-    {"specsim.execution"},
+    {"specsim.execution", "specsim.completion"},
     {"specsim.api"},
     {"specsim.cli"},
     {"specsim.__main__"},

@@ -1,0 +1,154 @@
+"""Completion in bash, zsh and fish: what the shells' own functions offer, and how soon."""
+
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+
+from specsim.cli import main
+from specsim.completion import SHELLS
+from specsim.groups import names
+
+CASES = [
+    ("", ["completion", "list", "plot", "profile", "run", "trace"]),
+    ("ru", ["run"]),
+    ("run sch", ["scheduler="]),
+    ("run +sch", ["+scheduler="]),
+    ("run scheduler=smartspec_l", ["scheduler=smartspec_lookup"]),
+    ("run scheduler=laps", ["scheduler=laps_adaserve", "scheduler=laps_sd"]),
+    ("run -m +scheduler=fcfs,conti", ["+scheduler=fcfs,continuous"]),
+    ("run rps=2 r", ["replicas=", "requests="]),
+    ("run metr", ["metrics."]),
+    ("run metrics.", ["metrics.window="]),
+    ("run scheduler=continuous scheduler.max", ["scheduler.max_requests="]),
+    ("run scheduler=adaserve scheduler.sh", ["scheduler.shape."]),
+    ("run scheduler.shape.width_m", ["scheduler.shape.width_max="]),
+    ("run slo.classes.cha", ["slo.classes.chat."]),
+    ("run slo.classes.chat.t", [f"slo.classes.chat.{key}=" for key in ("tpot_ratio", "tpot_s", "ttft_s")]),
+    ("run slo.ttft", ["slo.ttft_s="]),
+    ("run passes=", ["passes=false", "passes=true"]),
+    ("run belief=vicuna7b_6", ["belief=vicuna7b_68m_a100"]),
+    ("run seed=", []),
+    ("run trace=./mi", ["trace=./mine.csv", "trace=./mines/"]),
+    ("run out=mi", ["out=mine.csv", "out=mines/"]),
+    ("run scheduler=./my.yaml scheduler.", ["scheduler.own_key="]),
+    ("run plugins=[./my.", ["plugins=[./my.yaml"]),
+    ("run --cf", ["--cfg"]),
+    ("run --cfg ", ["job"]),
+    ("run --cfg job -p slo.cl", ["slo.classes."]),
+    ("list sc", ["schedulers"]),
+    ("trace ", ["fetch"]),
+    ("trace fetch azure", ["azure_code", "azure_conv"]),
+    ("profile ", ["acceptance", "fit", "latency", "suite"]),
+    ("completion ", ["bash", "fish", "zsh"]),
+    ("plot mines", ["mines/"]),
+    ("nonsense ", []),
+]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """Go where there are files to complete, with `specsim` of this very tree on the path."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.csv").write_text("")
+    (tmp_path / "mines").mkdir()
+    (tmp_path / ".hidden").write_text("")
+    (tmp_path / "a b.csv").write_text("")
+    (tmp_path / "my.yaml").write_text("own_key: 1\n")
+    command = tmp_path / "bin" / "specsim"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m specsim "$@"\n')
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", str(command.parent), prepend=":")
+    return tmp_path
+
+
+def in_bash(lines):
+    """Return what bash's own function offers for each line."""
+    script = ['eval "$(specsim completion bash)"']
+    for line in lines:
+        script += [f'COMP_LINE="{line}"; COMP_POINT=${{#COMP_LINE}}; COMPREPLY=(); _specsim specsim', "echo ---"]
+        script += ['printf "%s\\n" "${COMPREPLY[@]}"']
+    done = subprocess.run(["bash", "-c", "\n".join(script)], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    return [part.split("\n")[1:-1] for part in done.stdout.split("---")[1:]]
+
+
+def test_bash_is_offered_what_stands_behind_its_word_breaks(here):
+    """Bash takes ``scheduler=ad`` for three words and replaces the last of them."""
+    for (line, whole), found in zip(CASES, in_bash([f"specsim {line}" for line, _ in CASES]), strict=True):
+        begun = line.rpartition(" ")[2]
+        cut = begun.rfind("=") + 1
+        assert [each for each in found if each] == [each[cut:] for each in whole], line
+
+
+def test_bash_gets_whole_words_where_equals_breaks_none(here, capsys):
+    assert main(["completion", "bash", "specsim run scheduler=conti", " \t\n"]) == 0
+    assert capsys.readouterr().out == "scheduler=continuous\n"
+
+
+def test_bash_gets_special_characters_escaped_and_nothing_within_quotes(here, capsys):
+    main(["completion", "bash", "specsim run trace=./a", "="])
+    assert capsys.readouterr().out == "./a\\ b.csv\n"
+    main(["completion", "bash", "specsim run 'trace=./a", "="])
+    assert capsys.readouterr().out == "\n"
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+@pytest.mark.parametrize(("line", "whole"), CASES, ids=[line for line, _ in CASES])
+def test_zsh_and_fish_are_offered_whole_words(here, capsys, shell, line, whole):
+    assert main(["completion", shell, "--", *line.split(" ")]) == 0
+    assert capsys.readouterr().out.split() == whole
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
+def test_fish_itself(here):
+    code = 'specsim completion fish | source; complete -C "specsim run scheduler=laps"'
+    done = subprocess.run(["fish", "--no-config", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["scheduler=laps_adaserve", "scheduler=laps_sd"]
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+def test_zsh_reads_its_script(here):
+    code = 'autoload -Uz compinit && compinit -u -D && eval "$(specsim completion zsh)" && echo $_comps[specsim]'
+    done = subprocess.run(["zsh", "-f", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "_specsim\n"
+
+
+def test_hidden_files_are_offered_where_their_dot_is_typed(here, capsys):
+    main(["completion", "zsh", "--", "run", "trace=./.h"])
+    assert capsys.readouterr().out == "trace=./.hidden\n"
+
+
+def test_a_group_offers_every_name(here, capsys):
+    main(["completion", "zsh", "--", "run", "scheduler="])
+    assert capsys.readouterr().out.split() == [f"scheduler={name}" for name in names("scheduler")]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_script_is_printed_whole(capsys, shell):
+    assert main(["completion", shell]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"# Completion of specsim in {shell}")
+    assert f"completion {shell}" in said
+
+
+def test_it_is_quick_and_imports_nothing_slow(here):
+    code = """
+import sys
+from specsim.cli import main
+main(["completion", "bash", "specsim run scheduler=ad", "="])
+print(sorted(set(sys.modules) & {"numpy", "pandas", "hydra", "omegaconf", "matplotlib", "simpy", "torch"}))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert "adaserve" in done.stdout
+
+    def seconds():
+        began = time.perf_counter()
+        subprocess.run(["specsim", "completion", "bash", "specsim run profile.", "="], check=True, capture_output=True)
+        return time.perf_counter() - began
+
+    assert min(seconds() for _ in range(5)) < 0.2
