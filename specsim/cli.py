@@ -94,7 +94,7 @@ class _Parser(argparse.ArgumentParser):
     """Argparse whose mistakes are one line."""
 
     def error(self, message: str) -> None:  # type: ignore[override]
-        print(f"specsim: {message} (see {self.prog} --help)", file=sys.stderr)
+        print("specsim:", " ".join(message.splitlines()), f"(see {self.prog} --help)", file=sys.stderr)
         raise SystemExit(2)
 
 

@@ -16,9 +16,6 @@ from specsim.paths import is_path, shipped
 from specsim.points import GROUPS, TEXTS, known_keys
 
 SHELLS = ("bash", "zsh", "fish")
-MIX_PROMISES = ("max_tokens", "tpot_s", "ttft_s")
-CLASS_PROMISES = (*MIX_PROMISES, "tpot_ratio")
-"""Keys that any SLO mix, and each class of one, may hold."""
 
 
 def script(shell: str) -> str:
@@ -37,6 +34,8 @@ def in_bash(parser: argparse.ArgumentParser, line: str, breaks: str, kinds: Iter
         return []
     if line[-1:].isspace():
         words.append("")
+    if not words:
+        return []
     cut = max([words[-1].rfind(each) + 1 for each in "=:" if each in breaks], default=0)
     found = candidates(parser, words, kinds)
     return [re.sub(r"([^\w@%+=:,./~\[\](){}*-])", r"\\\1", each[cut:]) for each in found]
@@ -131,10 +130,15 @@ def _held(above: str, given: Mapping[str, str]) -> Mapping[str, Any]:
         held = {key: value for key, value in _yaml(shipped("conf") / "config.yaml").items() if key in known_keys()}
     for name in below:
         held = held.get(name) if isinstance(held, Mapping) else None
-    promises: tuple[str, ...] = ()
-    if group == "slo" and (not below or (below[0] == "classes" and len(below) == 2)):
-        promises = CLASS_PROMISES if below else MIX_PROMISES
-    return {**dict.fromkeys(promises), **(held if isinstance(held, Mapping) else {})}
+    known = _of_mix(below) if group == "slo" else ()
+    return {**dict.fromkeys(known), **(held if isinstance(held, Mapping) else {})}
+
+
+def _of_mix(below: Sequence[str]) -> tuple[str, ...]:
+    """Return the keys that any SLO mix, or any class of one, may hold."""
+    from specsim.workload.slo import MIX_KEYS, PROMISES
+
+    return MIX_KEYS if not below else PROMISES if below[0] == "classes" and len(below) == 2 else ()
 
 
 def _profile(before: Sequence[str], typed: str) -> Iterable[str]:

@@ -22,7 +22,7 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the closest valid name, else ``"; valid: a, b, c"``."""
     from difflib import get_close_matches
 
-    names = sorted(valid)
+    names = sorted(set(valid))
     close = get_close_matches(name, names, n=1, cutoff=0.5) or get_close_matches(name.lower(), names, n=1, cutoff=0.5)
     if close:
         return f"; did you mean {close[0]!r}?"

@@ -11,6 +11,9 @@ from specsim.values import fitting, whole
 RIVALS = {"tpot_s": "tpot_ratio", "tpot_ratio": "tpot_s"}
 """Keys of a promise of which one is given: setting one takes the file's other away."""
 
+DEFAULTS = ("tpot_s", "ttft_s", "max_tokens")
+"""Keys of a mix that hold for the classes without their own."""
+
 
 def put(tree: dict[str, Any], settings: Mapping[str, str], chosen: Mapping[str, str]) -> None:
     """Put settings (dotted key to text) into a tree of plain values; mappings are merged, all else is replaced.
@@ -27,7 +30,8 @@ def put(tree: dict[str, Any], settings: Mapping[str, str], chosen: Mapping[str, 
         One line with the nearest key where there is no such key, or a value that changes nothing.
     """
     said: set[str] = set()
-    classes = frozenset(tree["slo"].get("classes") or ())
+    held = tree["slo"].get("classes")
+    classes = frozenset(held if isinstance(held, Mapping) else ())
     for key, text in settings.items():
         setting = f"{key}={text}"
         holder, name = _holder(tree, key, classes, f"{setting}: {chosen.get(key.partition('.')[0], 'the run')}")
@@ -40,6 +44,8 @@ def put(tree: dict[str, Any], settings: Mapping[str, str], chosen: Mapping[str, 
         said.update(_leaves(key, new))
     for key in said:
         _give_way(tree, key, said)
+    if any(key.startswith("slo.classes.") for key in said):
+        _forget_defaults(tree["slo"], said)
 
 
 def _holder(tree: dict[str, Any], key: str, classes: frozenset[str], where: str) -> tuple[Any, Any]:
@@ -86,3 +92,13 @@ def _give_way(tree: Mapping[str, Any], key: str, said: set[str]) -> None:
         node = node.get(each) if isinstance(node, Mapping) else None
     if isinstance(node, dict) and node.get(name) is not None:
         node.pop(RIVALS[name], None)
+
+
+def _forget_defaults(mix: dict[str, Any], said: set[str]) -> None:
+    """Take away what the file, not the user, says for all classes where each class by now says its own."""
+    classes = mix["classes"]
+    bodies = [body for body in classes.values() if isinstance(body, Mapping)] if isinstance(classes, Mapping) else []
+    for name in DEFAULTS:
+        own = all(any(body.get(each) is not None for each in (name, RIVALS.get(name, name))) for body in bodies)
+        if bodies and own and f"slo.{name}" not in said and mix.get("classes_from") != "trace":
+            mix.pop(name, None)

@@ -150,9 +150,11 @@ def _unreadable(setting: str, text: str, said: str) -> NoReturn:
 def _spanned(
     setting: str, override: Override, write: Callable[[Any], str], names: Callable[[], Sequence[str]] | None = None
 ) -> Iterator[str]:
-    from hydra.core.override_parser.types import Glob, IntervalSweep, RangeSweep
+    from hydra.core.override_parser.types import Glob, IntervalSweep, RangeSweep, Sweep
 
     value = override.value()
+    if any(isinstance(each, Sweep | Glob) for each in getattr(value, "list", ())):
+        raise SpecsimError(f"{setting}: a function stands among the values; expected it alone, or values alone")
     if isinstance(value, IntervalSweep):
         raise SpecsimError(
             f"{setting}: interval() is for an optimising sweeper, which specsim has none of; expected range(a,b,step)"

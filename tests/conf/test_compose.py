@@ -211,6 +211,42 @@ def test_an_objective_that_is_set_takes_the_place_of_the_files_other_form(made, 
     assert {key: found[key] for key in found if key.startswith("tpot")} == coding
 
 
+@pytest.mark.parametrize(
+    ("words", "ttft_s", "tpot_s"),
+    [
+        (["slo=adaserve"], {2.0}, {0.05, 0.15}),
+        (["slo=adaserve", "slo.ttft_s=1"], {1.0}, {0.05, 0.15}),
+        (["slo=./slo.yaml", "slo.classes.chat.ttft_s=0.2"], {0.2, 2.0}, {0.05, 0.15}),
+        (["slo=./slo.yaml", "slo.classes.chat={ttft_s: 0.2, tpot_s: 0.04}"], {0.2, 2.0}, {0.04, 0.15}),
+        (["slo=specserve", "slo.classes.request.ttft_s=0.3", "slo.classes.request.tpot_s=0.04"], {0.3}, {0.04}),
+        (["trace=adaserve_fig8", "slo.ttft_s=0.7"], {0.7}, {0.036, 0.05, 0.15}),
+        (["trace=adaserve_fig8", "slo.classes.chat={ttft_s: 0.2, tpot_s: 0.04}"], {0.2, 2.0}, {0.036, 0.04, 0.15}),
+        (["trace=adaserve_fig8", "slo.classes.coding.tpot_s=0.03"], {2.0}, {0.03, 0.05, 0.15}),
+        (["trace=./trace.csv", "slo=trace", "slo.tpot_s=0.05", "slo.ttft_s=3"], {3.0}, {0.05}),
+    ],
+    ids=lambda words: " ".join(words) if isinstance(words, list) else None,
+)
+def test_objectives_that_are_set_are_those_of_the_requests(made, words, ttft_s, tpot_s):
+    """Two mixes promise coding a multiple of the profile's baseline; it is left out."""
+    given = {word.partition("=")[0] for word in words}
+    experiment = prepare(plain(*words, *(["trace=poisson", "requests=200"] if "trace" not in given else [])))
+    requests = experiment.simulation.requests
+    assert set(requests.ttft_slo_s.tolist()) == ttft_s
+    assert set(requests.tpot_slo_s.tolist()) - {1.2 * experiment.profile.baseline_s} == tpot_s
+
+
+def test_a_default_of_the_file_that_no_class_needs_any_more_gives_way(made):
+    """Else its reader refuses it: a value that changes nothing."""
+    words = [f"slo.classes.{name}.ttft_s=0.5" for name in ("coding", "chat", "summarization")]
+    for slo in ("slo=./slo.yaml", "slo=adaserve"):
+        assert "ttft_s" in plain(slo, *words[:2])["slo"]
+        config = plain(slo, *words, "trace=poisson", "requests=9")
+        assert "ttft_s" not in config["slo"]
+        assert set(prepare(config).simulation.requests.ttft_slo_s.tolist()) == {0.5}
+        with pytest.raises(SpecsimError, match="ttft_s: changes nothing"):
+            prepare(plain(slo, *words, "slo.ttft_s=1"))
+
+
 def test_a_ratio_takes_the_place_of_seconds(made):
     for slo in ("slo=./slo.yaml", "slo=adaserve"):
         chat = plain(slo, "slo.classes.chat.tpot_ratio=1.5")["slo"]["classes"]["chat"]

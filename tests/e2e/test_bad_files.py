@@ -39,6 +39,8 @@ SPECIAL = [
     ("profile", profile(form="linea"), "'linear'"),
     ("profile", yaml.safe_dump({key: value for key, value in PROFILE.items() if key != "draft"}), "draft"),
     ("slo", "classes: {}\n", "classes"),
+    ("slo", "classes: 5\n", "classes"),
+    ("slo", "classes: [a]\n", "classes"),
     ("slo", "classes: {a: {share: 1.0}}\n", "max_tokens"),
     ("slo", "classes: {a: {shar: 1.0, max_tokens: 5}}\n", "'share'"),
     ("slo", "classes: {a: {share: 0.5, max_tokens: 5}}\n", "0.5"),

@@ -37,7 +37,7 @@ CASES = [
     ("run plugins=[./my.", ["plugins=[./my.yaml"]),
     ("run --cf", ["--cfg"]),
     ("run --cfg ", ["job"]),
-    ("run --cfg job -p slo.cl", ["slo.classes."]),
+    ("run --cfg job -p slo.classes.ch", ["slo.classes.chat."]),
     ("list sc", ["schedulers"]),
     ("trace ", ["fetch"]),
     ("trace fetch azure", ["azure_code", "azure_conv"]),
@@ -93,6 +93,8 @@ def test_bash_gets_special_characters_escaped_and_nothing_within_quotes(here, ca
     main(["completion", "bash", "specsim run trace=./a", "="])
     assert capsys.readouterr().out == "./a\\ b.csv\n"
     main(["completion", "bash", "specsim run 'trace=./a", "="])
+    assert capsys.readouterr().out == "\n"
+    main(["completion", "bash", "specsim"])
     assert capsys.readouterr().out == "\n"
 
 

@@ -62,6 +62,16 @@ def test_load_run_takes_text_or_path(tmp_path):
     assert load_run("run").metrics == load_run(tmp_path / "run").metrics
 
 
+def test_a_home_folder_is_expanded(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    run = simulate("continuous", out="~/run", **SMALL)
+    assert run.folder == tmp_path / "home" / "run"
+    assert load_run("~/run").metrics == run.metrics
+    assert list(tmp_path.iterdir()) == [tmp_path / "home"]
+    with pytest.raises(SpecsimError, match=r"out=~no_such_user/x: no user 'no_such_user'"):
+        simulate("continuous", out="~no_such_user/x", **SMALL)
+
+
 def test_passes_only_on_request():
     assert simulate("continuous", **SMALL).passes is None
     run = simulate("continuous", passes=True, **SMALL)
