@@ -116,12 +116,15 @@ def test_the_youngest_gives_way_when_not_even_plain_decoding_fits() -> None:
     told = requests([0.0, 0.0], [5, 5], [20, 20])
     hand = Hand(VllmSpec(4, 8, 64, 0.0), told, replace(memory(told, 1.0, block_tokens=1), capacity_bytes=25 * 4))
     prefilled(hand)
-    evicted: list[int] = []
-    while not evicted:
-        work = chain(hand)
-        evicted = work.evict.tolist()
-        hand.emit([1] * len(work.requests))
-    assert evicted == [1]
+    work = hand.begin()
+    while not work.evict.tolist():
+        work = hand.propose(0.5) if isinstance(work, Draft) else hand.emit([1] * len(work.requests)) or hand.begin()
+    assert (work.requests.tolist(), work.evict.tolist()) == ([0], [1])
+    assert isinstance(work, Draft), "what 1 leaves holds the chain of 0"
+    while isinstance(work, Draft):
+        work = hand.propose(0.5)
+    assert sizes(work) == [4]
+    hand.emit([1])
     assert list(hand.view.waiting) == [1]
     assert hand.view.resident.tolist() == [0]
     assert hand.ledger.progress.preemptions.tolist() == [0, 1]
