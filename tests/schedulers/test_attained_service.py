@@ -10,14 +10,14 @@ import pytest
 
 from specsim.schedulers.loading import scheduler_factory
 from specsim.simulation import Simulation
-from tests.laws.subjects import mapping_of
+from tests.laws.subjects import mapping_of, raw_of, resolved
 from tests.laws.watch import Watched, watched
 from tests.made import requests, simulation
 
 SLOW = {"moving": {"host_bytes_per_s": 200.0}, "thinking": {"selection_s": 0.5}}
 """Seconds a switch, and half a second for every selection of nodes, where a pass takes 20 ms."""
 ATTAINED: dict[str, dict[str, Any]] = {
-    "laps_sd": {"acceptance": mapping_of("laps_sd")["batching"]["acceptance"] | {"spread": 0.0}},
+    "laps_sd": {"acceptance": raw_of("laps_sd")["batching"]["acceptance"] | {"spread": 0.0}},
     "las": {},
     "fastserve": {"starvation_s": 1e9},
 }
@@ -26,11 +26,11 @@ ATTAINED: dict[str, dict[str, Any]] = {
 
 def by_service(name: str) -> Any:
     """Return the scheduler with one seat, caches that move, and token trees."""
-    mapping = mapping_of(name)
-    seats = mapping["batching"]["seats"] | {"max_requests": 1, "switching": "transfer"}
-    mapping["batching"] |= {"seats": seats} | ATTAINED[name]
-    mapping["speculation"] = mapping_of("laps_adaserve")["speculation"]
-    return scheduler_factory(mapping, name)
+    raw = raw_of(name) | {"max_requests": 1, "switching": "transfer"}
+    raw["batching"] |= ATTAINED[name]
+    raw["speculation"] = mapping_of("laps_adaserve")["speculation"]
+    raw.pop("draft_tokens", None)
+    return scheduler_factory(resolved(raw), name)
 
 
 def played(name: str, **costs: Any) -> tuple[Simulation, Watched]:

@@ -13,13 +13,14 @@ from specsim.errors import IllegalPass
 from specsim.forest import Forest
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.fastserve import LeastAttained
+from specsim.schedulers.loading import scheduler_factory
 from specsim.schedulers.parts import evicting
 from specsim.schedulers.queues import Seats
 from specsim.schedulers.vllm_spec import FixedChains
 from specsim.simulation import Simulation
 from specsim.work import Draft, Verify
 from tests.golden.scene import scene
-from tests.laws.subjects import NAMES, mapping_of, scheduler_factory
+from tests.laws.subjects import NAMES, raw_of, resolved
 from tests.laws.watch import Heard, watched
 from tests.made import memory, requests
 from tests.unit.hand import Hand, sizes
@@ -50,12 +51,11 @@ def decoding_steps(heard: list[Heard]) -> Iterator[StepOf]:
 
 def crowded(name: str) -> Simulation:
     """Return the golden scene, whose memory is tight; those with one seat switch often, and caches move then."""
-    mapping = mapping_of(name)
-    seats = mapping.get("batching", {}).get("seats")
-    if seats:
-        seats |= {"switching": "transfer"}
-    mapping.get("batching", {}).update(OFTEN.get(name, {}))
-    return replace(scene(), scheduler=scheduler_factory(mapping, name))
+    raw = raw_of(name)
+    if "switching" in raw:
+        raw["switching"] = "transfer"
+    raw.get("batching", {}).update(OFTEN.get(name, {}))
+    return replace(scene(), scheduler=scheduler_factory(resolved(raw), name))
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in NEVER | FEW])

@@ -13,7 +13,7 @@ from specsim.simulation import run
 from specsim.work import Verify
 from specsim.world.curves import Acceptance, Curve, draw_tape
 from specsim.world.tape import Tape
-from tests.laws.subjects import factory_of, mapping_of
+from tests.laws.subjects import factory_of, raw_of
 from tests.laws.watch import watched
 from tests.made import Hardware, Linear, requests, simulation
 from tests.theory.test_acceptance import bernoulli
@@ -77,10 +77,9 @@ def test_specserves_mean_confidence_is_unbiased(batch: int) -> None:
     agreement = 0.7
     curves = Acceptance({"default": Curve(agreement, 3.0, 0.0, 0.5)}, 4, 1)
     text = draw_tape(curves, ["text"], np.zeros(batch, dtype=np.int64), np.arange(batch), 0)
-    speculation = mapping_of("specserve")["speculation"] | {"history_steps": STEPS // 2, "first_confidence": 0.2}
-    batching = mapping_of("specserve")["batching"] | {"max_requests": batch}
+    speculation = raw_of("specserve")["speculation"] | {"history_steps": STEPS // 2, "first_confidence": 0.2}
     serve: Any
-    serve, answers = kept("specserve", batch, text, 4 * STEPS, speculation=speculation, batching=batching)
+    serve, answers = kept("specserve", batch, text, 4 * STEPS, speculation=speculation, max_requests=batch)
     assert len(answers) > STEPS // 2
     drafted = sum(trees.draft_nodes for trees, _ in answers[-(STEPS // 2) :])
     confidence = np.sort(text.confidence[:, 0])
@@ -92,13 +91,12 @@ def test_specserves_mean_confidence_is_unbiased(batch: int) -> None:
 def test_laps_sds_perceived_rate_is_unbiased(batch: int) -> None:
     """A_i is accepted / drafted, a + a^2 + ... + a^n over n: of 64 requests, each perceived after 40 rounds."""
     alpha, drafted, count = 0.84, 4, 64
-    mapping = mapping_of("laps_sd")
-    mapping["batching"]["seats"]["max_requests"] = batch
-    mapping["batching"]["acceptance"] |= {"window": 40, "spread": 1.1}
+    batching = raw_of("laps_sd")["batching"]
+    batching["acceptance"] |= {"window": 40, "spread": 1.1}
     made: list[Any] = []
 
     def keeping() -> Any:
-        made.append(factory_of("laps_sd", **mapping)())
+        made.append(factory_of("laps_sd", batching=batching, max_requests=batch)())
         return made[-1]
 
     told = requests([0.0] * count, [3] * count, [300] * count)
