@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from specsim.errors import SpecsimError
-from specsim.execution import Run, check_places, configs, execute, folders, run_all
+from specsim.execution import Run, execute, run_all
 from specsim.metrics.store import StoredRun, read_run
+from specsim.plan import check_place, configs, plan
 from specsim.points import check_key, product
 from specsim.reading import expanded
+from specsim.sweeps import Sweep, load_sweep
 
-if TYPE_CHECKING:
-    from pandas import DataFrame
-
-__all__ = ["Run", "load_run", "load_sweep", "simulate", "sweep"]
+__all__ = ["Run", "Sweep", "load_run", "load_sweep", "simulate", "sweep"]
 
 
 def simulate(
@@ -32,7 +33,7 @@ def simulate(
     ----------
     scheduler, trace : names as `specsim list` shows them, or paths.
     out : run folder to write.
-    progress : draw a progress bar on a terminal.
+    progress : draw a progress bar on a terminal or in Jupyter.
     **settings : any other key of a run: ``profile=, slo=, acceptance=, rps=, slo_scale=, requests=, seed=, passes=``;
         a key below a group is written with two underscores: ``scheduler__verify_tokens=256``.
 
@@ -48,10 +49,10 @@ def simulate(
     50
     """
     given = {"scheduler": scheduler, "trace": trace, **settings}
-    ready = configs([{_key(name): _word(value) for name, value in given.items()}])
+    (config,) = configs([{_key(name): _word(value) for name, value in given.items()}])
     folder = None if out is None else expanded(str(out), "out=")
-    check_places(ready, [folder])
-    return execute(ready[0], folder, progress=progress)
+    check_place(config, folder)
+    return execute(config, folder, progress=progress)
 
 
 def load_run(folder: str | Path) -> StoredRun:
@@ -65,29 +66,26 @@ def load_run(folder: str | Path) -> StoredRun:
     return read_run(expanded(str(folder)))
 
 
-def load_sweep(folder: str | Path) -> DataFrame:
-    """Return one row per run below `folder` and class: choices, settings, and what the class attained.
+def sweep(
+    axes: Mapping[str, Iterable[Any]],
+    *,
+    out: str | Path | None = None,
+    progress: bool = True,
+    **settings: Any,
+) -> Sweep:
+    """Run every combination of `axes`, the last one fastest; every point is checked before the first starts.
+
+    Parameters
+    ----------
+    axes : values by key: a list, range, numpy array or pandas Series each. ``__`` in a key stands for a dot.
+    out : folder below which each run gets one of its own; runs that are already there are not run again. Without it
+        all runs stay in memory, their tables included.
+    progress : draw a progress bar on a terminal or in Jupyter. **settings : as of `simulate`.
 
     Raises
     ------
     SpecsimError
-        When the folder holds no run, or one is damaged.
-    """
-    from specsim.metrics.sweeps import read_sweep
-
-    return read_sweep(expanded(str(folder)))
-
-
-def sweep(
-    axes: Mapping[str, Sequence[Any]],
-    *,
-    out: str | Path | None = None,
-    progress: bool = False,
-    **settings: Any,
-) -> list[Run]:
-    """Run every combination of `axes`, the last one fastest; every point is checked before the first starts.
-
-    With `out` each run gets a folder of its own below it, and runs that are already there are not run again.
+        One line for any mistake in what was given, before anything has run.
 
     Examples
     --------
@@ -96,20 +94,24 @@ def sweep(
     [2, 4, 2, 4]
     """
     chosen = product(_axes(axes, settings))
-    ready = configs(chosen)
-    places = [None] * len(chosen) if out is None else folders(expanded(str(out), "out="), chosen)
-    return run_all(ready, places, progress=progress)
+    planned = plan(chosen, configs(chosen), None if out is None else expanded(str(out), "out="))
+    return run_all(planned, progress=progress)
 
 
-def _axes(axes: Mapping[str, Sequence[Any]], settings: Mapping[str, Any]) -> dict[str, list[str]]:
+def _axes(axes: Mapping[str, Iterable[Any]], settings: Mapping[str, Any]) -> dict[str, list[str]]:
     values = {_key(name): [_word(value)] for name, value in settings.items()}
     for name, several in axes.items():
-        if isinstance(several, str) or not isinstance(several, Sequence):
+        if isinstance(several, str | bytes | Mapping | set | frozenset) or not _iterable(several):
             raise SpecsimError(f"sweep: {name}={several!r}: expected a list of values")
         if _key(name) in values:
             raise SpecsimError(f"{name}: given twice; expected it among the axes or the settings")
         values[_key(name)] = [_word(value) for value in several]
     return values
+
+
+def _iterable(value: Any) -> bool:
+    """Return whether a value holds several, in order; an array without a dimension holds none."""
+    return isinstance(value, Iterable) and getattr(value, "ndim", 1) > 0
 
 
 def _key(name: str) -> str:
@@ -121,9 +123,9 @@ def _key(name: str) -> str:
 def _word(value: Any) -> str:
     if value is None:
         return "null"
-    if isinstance(value, bool):
+    if isinstance(value, bool | np.bool_):
         return str(value).lower()
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | np.ndarray) and np.ndim(value) > 0:
         return f"[{','.join(map(_word, value))}]"
     if isinstance(value, Mapping):
         return "{" + ",".join(f"{key}:{_word(each)}" for key, each in value.items()) + "}"

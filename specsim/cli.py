@@ -20,6 +20,8 @@ GROUPS = {
     "drafters": "drafter",
 }
 
+SWEEP_OPTIONS = ("x", "line", "against")
+
 RUN_HELP = """\
 settings (key=value; groups also as +scheduler=NAME):
   scheduler=NAME    policy                    trace=NAME       requests to replay
@@ -119,9 +121,12 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     listing = commands.add_parser("list", help="what can be chosen")
     listing.add_argument("kind", nargs="?", metavar="{" + ",".join(GROUPS) + "}")
     listing.set_defaults(command=_list)
-    plot = commands.add_parser("plot", help="draw figures of a run, or compare runs")
-    plot.add_argument("runs", nargs="+", type=Path, metavar="RUN")
+    plot = commands.add_parser("plot", help="draw figures of a run or a sweep, or compare runs")
+    plot.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run folders, or the folder of a sweep")
     plot.add_argument("--out", type=Path, help="folder for the figures")
+    plot.add_argument("--x", metavar="KEY", help="of a sweep: the number along the axis (rps)")
+    plot.add_argument("--line", metavar="KEY", help="of a sweep: the setting with a line for each value (scheduler)")
+    plot.add_argument("--against", metavar="VALUE", help="of a sweep: the line that differences are from (the best)")
     plot.set_defaults(command=_plot)
     trace = commands.add_parser("trace", help="fetch a public trace")
     verbs = trace.add_subparsers(metavar="VERB", required=True, parser_class=_Parser)
@@ -148,28 +153,38 @@ class _Version(argparse.Action):
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from specsim import execution
-    from specsim.metrics.table import class_table, comparison_table
+    from specsim import execution, plan
+    from specsim.metrics.table import class_table
     from specsim.points import points
 
     chosen = points(arguments.settings, sweep=arguments.multirun)
     if arguments.cfg is not None or arguments.package is not None or arguments.resolve:
         return _show(arguments, chosen)
-    ready = execution.configs(chosen)
-    out = ready[0]["out"]
-    root = Path(out) if out is not None else _default_folder(ready[0]["choices"], arguments.multirun)
-    if not arguments.multirun:
-        execution.check_places(ready, [root])
-        run = execution.execute(ready[0], root, progress=True)
-        _say_notes([run.notes])
-        print(class_table(run.metrics))
-        print(root)
-        return 0
-    runs = execution.run_all(ready, execution.folders(root, chosen), progress=True)
+    if arguments.multirun:
+        return _sweep(chosen)
+    (config,) = plan.configs(chosen)
+    root = Path(config["out"]) if config["out"] is not None else _default_folder(config["choices"])
+    plan.check_place(config, root)
+    run = execution.execute(config, root, progress=True)
+    _say_notes([run.notes])
+    print(class_table(run.metrics))
+    print(root)
+    return 0
+
+
+def _sweep(chosen: Sequence[Mapping[str, str]]) -> int:
+    from specsim import execution, plan
+    from specsim.metrics.table import comparison_table
+
+    ready = plan.configs(chosen)
+    root = _default_folder(None) if ready[0]["out"] is None else Path(ready[0]["out"])
+    planned = plan.plan(chosen, ready, root)
+    runs = execution.run_all(planned, progress=True)
     _say_notes([run.notes for run in runs])
-    labels = [execution.label(point, chosen) for point in chosen]
-    print(comparison_table([(named, run.metrics) for named, run in zip(labels, runs, strict=True)]))
-    execution.write_table(root, labels, runs)
+    print(comparison_table([(each.label, run.metrics) for each, run in zip(planned, runs, strict=True)]))
+    for line in runs.seeds_said():
+        print(line)
+    execution.write_table(root)
     print(root)
     return 0
 
@@ -177,14 +192,15 @@ def _run(arguments: argparse.Namespace) -> int:
 def _show(arguments: argparse.Namespace, chosen: Sequence[Mapping[str, str]]) -> int:
     """Print what config.yaml of each point's run would hold, or a part of it."""
     from specsim.config import compose
-    from specsim.execution import label, stored_config
+    from specsim.execution import stored_config
     from specsim.metrics.store import yaml_text
+    from specsim.plan import labels_of
 
     if arguments.cfg is None:
         raise SpecsimError("--package and --resolve change nothing by themselves; expected --cfg job beside them")
     if arguments.cfg != "job":
         raise SpecsimError(f"--cfg {arguments.cfg}: Hydra runs nothing here; expected --cfg job")
-    for point in chosen:
+    for point, label in zip(chosen, labels_of(chosen), strict=True):
         shown: Any = stored_config(compose(point))
         for name in arguments.package.split(".") if arguments.package else ():
             known = list(map(str, shown)) if isinstance(shown, dict) else []
@@ -192,7 +208,7 @@ def _show(arguments: argparse.Namespace, chosen: Sequence[Mapping[str, str]]) ->
                 raise SpecsimError(f"--package {arguments.package}: no such key{nearest(name, known)}")
             shown = shown[name]
         if arguments.multirun:
-            print("---", *(f"# {key}={value}" for key, value in label(point, chosen).items()), sep="\n")
+            print("---", *(f"# {key}={value}" for key, value in label.items()), sep="\n")
         print(yaml_text(shown), end="")
     return 0
 
@@ -204,9 +220,10 @@ def _say_notes(notes: Sequence[Sequence[str]]) -> None:
         print(f"note: {note}")
 
 
-def _default_folder(choices: Mapping[str, str], many: bool) -> Path:
+def _default_folder(choices: Mapping[str, str] | None) -> Path:
+    """Return a new folder below results/runs, named by the time and by a run's `choices`, None for a sweep."""
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-    name = "sweep" if many else "-".join(Path(choices[key]).stem for key in ("scheduler", "trace"))
+    name = "sweep" if choices is None else "-".join(Path(choices[key]).stem for key in ("scheduler", "trace"))
     base = Path("results") / "runs" / f"{stamp}-{name}"
     folder, count = base, 1
     while folder.exists():
@@ -233,9 +250,22 @@ def _list(arguments: argparse.Namespace) -> int:
 
 def _plot(arguments: argparse.Namespace) -> int:
     from specsim import execution
-    from specsim.api import load_run
+    from specsim.api import load_run, load_sweep
+    from specsim.metrics.store import run_folders
 
-    runs = [load_run(folder) for folder in arguments.runs]
+    places = arguments.runs
+    if any(run_folders(place) for place in places):
+        sweep = load_sweep(*places)
+        for line in sweep.notes:
+            print(f"note: {line}")
+        given = {name: getattr(arguments, name) for name in SWEEP_OPTIONS}
+        for path in sweep.plot(arguments.out or places[0] / "figures", **given):
+            print(path)
+        return 0
+    for name in SWEEP_OPTIONS:
+        if getattr(arguments, name) is not None:
+            raise SpecsimError(f"--{name} {getattr(arguments, name)}: these are runs; expected the folder of a sweep")
+    runs = [load_run(folder) for folder in places]
     if len(runs) == 1 and runs[0].passes is None:
         print("note: no timeline; a run with passes=true keeps what it needs")
     for path in execution.plot(runs, arguments.out):

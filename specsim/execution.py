@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import sys
-import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specsim.config import compose
 from specsim.errors import SpecsimError
 from specsim.experiment import prepare
-from specsim.idle import check_idle
-from specsim.metrics.store import StoredRun, is_run, read_run, write_run
+from specsim.metrics.store import StoredRun, write_run
+from specsim.plan import PlannedRun, check_same_run
 from specsim.points import points
 from specsim.provenance import of_these_files, provenance_of
+from specsim.sweeps import Sweep, load_sweep
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -69,63 +70,35 @@ class Run:
             raise SpecsimError("the run is only in memory; expected plot(folder)")
         return plot_run(self, where)
 
+    def _repr_html_(self) -> str:
+        from specsim.metrics.html import run_html
 
-def configs(chosen: Sequence[Mapping[str, str]]) -> list[dict[str, Any]]:
-    """Compose and check every point, before any of them runs."""
-    ready = [compose(point) for point in chosen]
-    for config in ready:
-        prepare(config)
-    check_idle(chosen, ready)
-    return ready
+        return run_html(self.config, self.metrics, self.notes)
 
 
-def run_all(ready: Sequence[Mapping[str, Any]], places: Sequence[Path | None], *, progress: bool = False) -> list[Run]:
-    """Execute configurations one after the other; those whose folder holds them already are read back.
+def run_all(planned: Sequence[PlannedRun], *, progress: bool = False) -> Sweep:
+    """Execute runs one after the other; those whose folder holds them already are not run again.
 
     A stored run is made anew where the trace behind it or the recorded acceptance is another one by now.
     """
-    check_places(ready, places)
     runs = []
-    with _bar(len(ready), "run", progress) as watch:
-        for index, (config, folder) in enumerate(zip(ready, places, strict=True)):
-            runs.append(execute(config, folder, resume=True))
+    with _bar(len(planned), "run", progress) as watch:
+        for index, each in enumerate(planned):
+            runs.append(_made(each))
             if watch is not None:
                 watch(index + 1)
-    return runs
+    return Sweep(runs)
 
 
-def folders(root: Path, chosen: Sequence[Mapping[str, str]]) -> list[Path | None]:
-    """Return one folder below `root` for each point, named by what differs."""
-    return [root / _folder_name(label(point, chosen)) for point in chosen]
-
-
-def check_places(ready: Sequence[Mapping[str, Any]], places: Sequence[Path | None]) -> None:
-    """Refuse folders that cannot be written, that stand twice, or that hold a run with other settings.
-
-    Raises
-    ------
-    SpecsimError
-        Before anything has run.
-    """
-    for config, folder in zip(ready, places, strict=True):
-        if folder is None:
-            continue
-        if places.count(folder) > 1:
-            raise SpecsimError(f"out={folder}: two points of the sweep have this folder; expected paths of other names")
-        if is_run(folder):
-            _same_run(folder, stored_config(config))
-        _check_writable(folder)
-
-
-def _check_writable(folder: Path) -> None:
-    there = folder
-    while not there.exists() and there != there.parent:
-        there = there.parent
-    try:
-        with tempfile.TemporaryDirectory(dir=there):
-            pass
-    except OSError as error:
-        raise SpecsimError(f"out={folder}: cannot be written: {error.strerror}") from None
+def _made(planned: PlannedRun) -> Run | Path:
+    """Return the run, where it has a folder as that: nothing of it stays in memory."""
+    config, folder = planned.config, planned.folder
+    if folder is None:
+        return execute(config, None)
+    stored = check_same_run(folder, config)
+    if stored is None or not of_these_files(stored.provenance, prepare(config)):
+        execute(config, folder)
+    return folder
 
 
 def stored_config(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -133,23 +106,8 @@ def stored_config(config: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in config.items() if key not in ("out", "followed")}
 
 
-def _same_run(folder: Path, config: Mapping[str, Any]) -> StoredRun:
-    stored = read_run(folder)
-    if stored.config != config:
-        raise SpecsimError(f"out={folder}: holds a run with other settings; expected a new folder")
-    return stored
-
-
-def label(point: Mapping[str, str], chosen: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Return the settings of a point in which the points of a sweep differ."""
-    return {key: value for key, value in point.items() if len({each[key] for each in chosen}) > 1}
-
-
-def execute(config: Mapping[str, Any], folder: Path | None, *, progress: bool = False, resume: bool = False) -> Run:
-    """Run one resolved configuration and store it in `folder`.
-
-    A folder that holds this very run is read back instead when `resume` is set; one that holds another is refused.
-    """
+def execute(config: Mapping[str, Any], folder: Path | None, *, progress: bool = False) -> Run:
+    """Run one resolved configuration and store it in `folder`; a folder that holds another run is refused."""
     from specsim.metrics.load_notes import load_notes
     from specsim.metrics.request_table import request_table
     from specsim.metrics.schema import PASS_COLUMNS
@@ -157,12 +115,10 @@ def execute(config: Mapping[str, Any], folder: Path | None, *, progress: bool = 
     from specsim.simulation import run as run_simulation
     from specsim.world.calibration import calibration
 
+    if folder is not None:
+        check_same_run(folder, config)
     experiment = prepare(config)
     config = stored_config(config)
-    if folder is not None and is_run(folder):
-        stored = _same_run(folder, config)
-        if resume and of_these_files(stored.provenance, experiment):
-            return _from_store(stored)
     started, clock = datetime.now(UTC), time.perf_counter()
     with _bar(len(experiment.simulation.requests), "request", progress) as watch:
         record = run_simulation(experiment.simulation, watch)
@@ -186,15 +142,16 @@ def execute(config: Mapping[str, Any], folder: Path | None, *, progress: bool = 
     return Run(metrics, config, provenance, table, passes, folder, notes)
 
 
-def write_table(root: Path, labels: Sequence[Mapping[str, str]], runs: Sequence[Run]) -> Path:
-    """Write ``table.csv`` of a sweep below `root`: what differs, then every number of each run's metrics."""
-    from pandas import json_normalize
-
-    rows = [{**named, **run.metrics} for named, run in zip(labels, runs, strict=True)]
-    path = root / "table.csv"
-    partial = path.with_suffix(".tmp")
-    json_normalize(rows).to_csv(partial, index=False)
-    return partial.replace(path)
+def write_table(root: Path) -> Path:
+    """Write ``table.csv`` into a sweep's folder, whole or not at all: the table of all runs in it."""
+    path, partial = root / "table.csv", root / f".table.csv.{os.getpid()}.tmp"
+    try:
+        load_sweep(root).table.to_csv(partial, index=False)
+        return partial.replace(path)
+    except OSError as error:
+        raise SpecsimError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def plot(runs: Sequence[StoredRun], out: Path | None = None) -> list[Path]:
@@ -224,25 +181,16 @@ def fetch_trace(name: str, *, progress: bool = False) -> list[Path]:
     return list(fetch(name, compose(point)["trace"], progress=progress))
 
 
-def _from_store(stored: StoredRun) -> Run:
-    provenance = stored.provenance
-    notes = tuple(provenance.get("notes", ()))
-    return Run(stored.metrics, stored.config, provenance, stored.requests, stored.passes, stored.folder, notes)
-
-
-def _folder_name(parts: Mapping[str, str]) -> str:
-    name = ",".join(f"{key}={value}" for key, value in parts.items()) or "run"
-    plain = "".join(each if each.isalnum() or each in "=,.-_" else "_" for each in name)
-    return plain if len(plain.encode()) <= 200 else f"{plain[:100]}-{sha256(name.encode()).hexdigest()[:12]}"
-
-
 @contextmanager
 def _bar(total: int, unit: str, progress: bool) -> Iterator[Watcher | None]:
-    """Yield what hears how many have ended; a bar on a terminal, None in a pipe."""
-    if not progress or not sys.stderr.isatty():
+    """Yield what hears how many have ended; a bar on a terminal and in Jupyter, None in a pipe."""
+    if not progress or not (sys.stderr.isatty() or _in_jupyter()):
         yield None
         return
-    from tqdm import tqdm
+    with warnings.catch_warnings():
+        # Without ipywidgets the bar is text: nothing that a user must hear.
+        warnings.simplefilter("ignore")
+        from tqdm.auto import tqdm
 
     with tqdm(total=total, unit=unit, leave=False) as bar:
 
@@ -250,6 +198,11 @@ def _bar(total: int, unit: str, progress: bool) -> Iterator[Watcher | None]:
             bar.update(ended - bar.n)
 
         yield watch
+
+
+def _in_jupyter() -> bool:
+    shell = sys.modules.get("IPython")
+    return shell is not None and hasattr(shell.get_ipython(), "kernel")
 
 
 def _out_of_range(totals: RunTotals) -> tuple[str, ...]:

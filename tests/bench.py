@@ -113,8 +113,8 @@ def _time_selection() -> None:
 
 
 def _time_loop(loop: Loop, repeats: int = REPEATS) -> None:
-    from specsim.execution import configs
     from specsim.experiment import prepare
+    from specsim.plan import configs
     from specsim.points import points
 
     (config,) = configs(points(loop.words, sweep=False))

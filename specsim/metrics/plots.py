@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +10,16 @@ from specsim.errors import SpecsimError, nearest
 from specsim.metrics.figure_latency import latency_cdf
 from specsim.metrics.figure_slo import comparison, slo_by_class
 from specsim.metrics.figure_style import RunData, style
+from specsim.metrics.figure_sweep import curves
 from specsim.metrics.figure_timeline import timeline
+from specsim.metrics.store import readable_name
+from specsim.metrics.sweep_axes import SweepAxes, line_named
+from specsim.metrics.sweep_panels import ATTAINMENT, GOODPUT, word
+from specsim.metrics.sweep_table import ALL, CLASS, SEED, rows_with, values_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from pandas import DataFrame
 
 # Without dates and version strings the same run gives the same bytes.
 METADATA: dict[str, dict[str, Any]] = {
@@ -59,6 +65,62 @@ def plot_comparison(
     if not runs:
         raise SpecsimError("nothing to compare: expected at least one run folder")
     return _save({"comparison": comparison(runs)}, Path(folder), formats)
+
+
+def plot_sweep(
+    table: DataFrame, axes: SweepAxes, folder: Path, against: Any = None, formats: Sequence[str] = ("png", "pdf")
+) -> list[Path]:
+    """Save the figures of a sweep into ``folder`` and return the files.
+
+    Raises
+    ------
+    SpecsimError
+        As `sweep_figures`, and when a format is not png, pdf or svg, or a file cannot be written.
+    """
+    return _save(sweep_figures(table, axes, against), Path(folder), formats)
+
+
+def sweep_figures(table: DataFrame, axes: SweepAxes, against: Any = None) -> dict[str, Figure]:
+    """Return the figures of a sweep by name, a set for each combination of values of `axes.rest`.
+
+    A set is attainment and goodput, and with several seeds and lines the differences of both, paired by seed.
+
+    Parameters
+    ----------
+    table : rows of `Sweep.table`. against : the line that differences are from; by default the one with the highest
+        mean attainment.
+
+    Raises
+    ------
+    SpecsimError
+        When `against` is no line, or rows would be pooled.
+    """
+    lines = values_of(table, axes.line)
+    paired = len(lines) > 1 and table[SEED].nunique() > 1
+    base = _best(table, axes.line) if against is None else line_named(table, axes.line, against)
+    figures = {}
+    for values, rows in _parts(table, axes.rest):
+        title, stem = ", ".join(f"{key} = {value}" for key, value in values.items()), readable_name(values)
+        behind = f",{stem}" if values else ""
+        for name, measure in (("attainment", ATTAINMENT), ("goodput", GOODPUT)):
+            figures[f"{name}{behind}"] = curves(rows, axes, measure, title=title)
+            if paired and {base} < set(rows[axes.line]):
+                figures[f"{name}_difference{behind}"] = curves(rows, axes, measure, base, title=title)
+    return figures
+
+
+def _parts(table: DataFrame, rest: Sequence[str]) -> Iterator[tuple[dict[str, str], DataFrame]]:
+    """Yield the rows of each combination of values of some settings, and these values as words."""
+    if not rest:
+        yield {}, table
+        return
+    for values, rows in table.groupby(list(rest), dropna=False):
+        yield dict(zip(rest, map(word, values), strict=True)), rows
+
+
+def _best(table: DataFrame, line: str) -> Any:
+    whole = table[table[CLASS] == ALL]
+    return max(values_of(table, line), key=lambda value: rows_with(whole, line, value)[ATTAINMENT].mean())
 
 
 def _save(figures: Mapping[str, Figure], folder: Path, formats: Iterable[str]) -> list[Path]:

@@ -106,8 +106,81 @@ def test_what_is_no_run_folder(stored, tmp_path, capsys):
         assert str(path) in capsys.readouterr().err
     assert main(["plot", str(stored.with_name("goood"))]) == 2
     assert str(stored) in capsys.readouterr().err
-    assert main(["plot", str(stored.parent)]) == 2
-    assert str(stored) in capsys.readouterr().err
+
+
+SWEEPS = {
+    "rate": (
+        ["rps=5,9", "scheduler=fcfs,vllm_spec", "seed=0,1"],
+        {"attainment", "attainment_difference", "goodput", "goodput_difference"},
+    ),
+    "one seed": (["rps=5,9", "scheduler=fcfs,vllm_spec"], {"attainment", "goodput"}),
+    "one line": (["rps=5,9", "seed=0,1"], {"attainment", "goodput"}),
+    "seeds alone": (
+        ["scheduler=fcfs,vllm_spec", "seed=0,1"],
+        {"attainment", "attainment_difference", "goodput", "goodput_difference"},
+    ),
+    "nothing numeric": (["scheduler=fcfs,vllm_spec"], {"comparison"}),
+    "one run": ([], {"comparison"}),
+    "two numbers": (
+        ["rps=5,9", "slo_scale=0.8,1.2", "scheduler=fcfs,vllm_spec"],
+        {f"{name},slo_scale={scale}" for name in ("attainment", "goodput") for scale in ("0.8", "1.2")},
+    ),
+    "a parameter": (["scheduler=vllm_spec", "scheduler.draft_tokens=0,2"], {"attainment", "goodput"}),
+}
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_figures_of_a_sweep(tmp_path, capsys, name):
+    words, stems = SWEEPS[name]
+    given = [word for word in WORDS if word.partition("=")[0] not in {each.partition("=")[0] for each in words}]
+    assert main(["run", "-m", *given, *words, f"out={tmp_path}"]) == 0
+    capsys.readouterr()
+    assert main(["plot", str(tmp_path)]) == 0
+    files = capsys.readouterr().out.splitlines()
+    assert set(files) == {str(tmp_path / "figures" / f"{stem}.{kind}") for stem in stems for kind in ("png", "pdf")}
+    for file in files:
+        assert Path(file).stat().st_size > 1000
+    before = {file: Path(file).read_bytes() for file in files}
+    assert main(["plot", str(tmp_path)]) == 0
+    assert {file: Path(file).read_bytes() for file in files} == before
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("swept")
+    axes = ["rps=5,9", "scheduler.draft_tokens=0,2", "seed=0,1"]
+    assert main(["run", "-m", *WORDS, *axes, f"out={folder}"]) == 0
+    return folder
+
+
+def test_what_a_sweep_is_drawn_against_can_be_chosen(swept, tmp_path, capsys):
+    words = ["--x", "scheduler.draft_tokens", "--line", "rps", "--against", "5", "--out", str(tmp_path)]
+    assert main(["plot", str(swept), *words]) == 0
+    assert "attainment_difference.png" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--x", "scheduler.draft_token"], "'scheduler.draft_tokens'"),
+        (["--x", "trace"], "number"),
+        (["--x", "rps", "--line", "rps"], "two settings"),
+        (["--line", "schedule"], "schedule"),
+        (["--against", "7"], "against=7"),
+    ],
+)
+def test_a_wrong_choice_is_told_in_a_line(swept, tmp_path, capsys, words, named):
+    assert main(["plot", str(swept), *words, "--out", str(tmp_path / "figures")]) == 2
+    said = capsys.readouterr()
+    assert named in said.err
+    assert len(said.err.splitlines()) == 1
+    assert said.out == ""
+    assert not (tmp_path / "figures").exists()
+
+
+def test_what_only_a_sweep_has_is_refused_for_runs(stored, capsys):
+    assert main(["plot", str(stored), "--against", "fcfs"]) == 2
+    assert "sweep" in capsys.readouterr().err
 
 
 def test_one_bad_run_among_several_stops_before_a_figure(stored, tmp_path, capsys):

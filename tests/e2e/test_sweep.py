@@ -3,17 +3,24 @@
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
-from specsim import load_run, simulation
+from specsim import load_run, load_sweep, simulation
 from specsim.cli import main
 
 WORDS = ["trace=poisson", "requests=6", "acceptance=bernoulli", "profile=llama8b_1b_h100"]
+CLASSES = ["chat", "coding", "summarization", "all"]
 AXES = ["scheduler=fcfs,continuous", "rps=2,4", "slo_scale=0.8,1.2"]
 
 
 def contents(root):
     return {path.relative_to(root): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def folder(root, label):
+    (found,) = root.glob(f"{label}-*")
+    return found
 
 
 @pytest.fixture
@@ -31,17 +38,17 @@ def counted(monkeypatch):
 
 def test_eight_points_write_eight_folders_and_one_table(tmp_path, capsys, counted):
     assert main(["run", "-m", *AXES, *WORDS, f"out={tmp_path / 'all'}"]) == 0
-    assert len((tmp_path / "all" / "table.csv").read_text().splitlines()) == 9
+    assert len((tmp_path / "all" / "table.csv").read_text().splitlines()) == 1 + 8 * len(CLASSES)
     folders = sorted(path.name for path in (tmp_path / "all").iterdir() if path.is_dir())
-    assert folders == [
+    assert [name.rpartition("-")[0] for name in folders] == [
         f"scheduler={scheduler},rps={rps},slo_scale={scale}"
         for scheduler in ("continuous", "fcfs")
         for rps in ("2", "4")
         for scale in ("0.8", "1.2")
     ]
     assert len(counted) == 8
-    for folder in filter(Path.is_dir, (tmp_path / "all").iterdir()):
-        assert json.loads((folder / "metrics.json").read_text())["completed"] == 6
+    for place in filter(Path.is_dir, (tmp_path / "all").iterdir()):
+        assert json.loads((place / "metrics.json").read_text())["completed"] == 6
     lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("note: ")]
     assert lines[0].split()[:3] == ["scheduler", "rps", "slo_scale"]
     assert [line.split()[:3] for line in lines[3:11]] == [
@@ -50,14 +57,14 @@ def test_eight_points_write_eight_folders_and_one_table(tmp_path, capsys, counte
         for rps in ("2", "4")
         for scale in ("0.8", "1.2")
     ]
-    assert lines[11:] == [str(tmp_path / "all")]
+    assert lines[-1] == str(tmp_path / "all")
 
 
 def test_a_point_of_a_sweep_is_the_run_alone(tmp_path):
     assert main(["run", "-m", "rps=2,4", "scheduler=fcfs", *WORDS, f"out={tmp_path / 'all'}"]) == 0
     assert main(["run", "rps=4", "scheduler=fcfs", *WORDS, f"out={tmp_path / 'one'}"]) == 0
     for name in ("metrics.json", "requests.parquet", "config.yaml"):
-        assert (tmp_path / "all" / "rps=4" / name).read_bytes() == (tmp_path / "one" / name).read_bytes()
+        assert (folder(tmp_path / "all", "rps=4") / name).read_bytes() == (tmp_path / "one" / name).read_bytes()
 
 
 def test_a_second_call_runs_nothing_and_prints_the_same(tmp_path, capsys, counted):
@@ -89,23 +96,115 @@ def test_what_was_finished_before_a_break_is_kept(tmp_path, monkeypatch, capsys)
     command = ["run", "-m", "rps=2,4", "scheduler=fcfs", *WORDS, f"out={tmp_path}"]
     assert main(command) == 130
     assert len(capsys.readouterr().err.splitlines()) == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["rps=2"]
+    assert [path.name.rpartition("-")[0] for path in tmp_path.iterdir()] == ["rps=2"]
     kept = contents(tmp_path)
     assert main(command) == 0
     assert len(started) == 3
-    assert {path: text for path, text in contents(tmp_path).items() if path.parts[0] == "rps=2"} == kept
+    assert {path: text for path, text in contents(tmp_path).items() if path in kept} == kept
 
 
-def test_a_folder_with_another_run_is_refused_before_any_run(tmp_path, capsys, counted):
+def test_two_sweeps_share_a_folder_and_the_runs_that_they_have_in_common(tmp_path, counted):
     assert main(["run", "-m", "rps=2,4", "scheduler=fcfs", *WORDS, f"out={tmp_path}"]) == 0
+    assert main(["run", "-m", "rps=8,4", "scheduler=fcfs", "seed=1", *WORDS, f"out={tmp_path}"]) == 0
+    assert len(counted) == 4
+    assert main(["run", "-m", "seed=0,1", "rps=4,8", "scheduler=fcfs", *WORDS, f"out={tmp_path}"]) == 0
+    assert len(counted) == 5
+    assert len(load_sweep(tmp_path)) == 5
+
+
+ADDED = {
+    "a rate": ["rps=2,4,8", "seed=0,1"],
+    "a seed": ["rps=2,4", "seed=0,1,2"],
+    "an axis": ["rps=2,4", "seed=0,1", "slo_scale=1.0,1.2"],
+    "the axes in another order": ["seed=0,1", "rps=2,4"],
+    "a default, now said": ["rps=2,4", "seed=0,1", "replicas=1", "slo_scale=1.0"],
+}
+
+
+@pytest.mark.parametrize("added", ADDED)
+def test_what_is_added_to_a_sweep_runs_and_what_is_there_is_neither_run_nor_counted_again(tmp_path, counted, added):
+    command = ["run", "-m", "scheduler=fcfs", *WORDS, f"out={tmp_path}"]
+    assert main([*command, "rps=2,4", "seed=0,1"]) == 0
     before = contents(tmp_path)
-    capsys.readouterr()
-    assert main(["run", "-m", "rps=8,4", "scheduler=fcfs", "seed=1", *WORDS, f"out={tmp_path}"]) == 2
-    said = capsys.readouterr().err
-    assert "rps=4" in said
-    assert len(said.splitlines()) <= 2
+    before.pop(Path("table.csv"))
+    assert main([*command, *ADDED[added]]) == 0
+    points = 1
+    for word in ADDED[added]:
+        points *= len(word.split(","))
+    assert len(counted) == len(load_sweep(tmp_path)) == max(points, 4)
+    assert {path: text for path, text in contents(tmp_path).items() if path in before} == before
+
+
+def test_a_run_made_alone_an_older_name_and_a_moved_folder_are_found_by_their_settings(tmp_path, counted):
+    assert main(["run", "rps=2", "scheduler=fcfs", *WORDS, f"out={tmp_path / 'sweep' / 'mine'}"]) == 0
+    assert main(["run", "rps=4", "scheduler=fcfs", *WORDS, f"out={tmp_path / 'sweep' / 'rps=4'}"]) == 0
+    (tmp_path / "sweep").rename(tmp_path / "moved")
+    assert main(["run", "-m", "rps=2,4", "scheduler=fcfs", *WORDS, f"out={tmp_path / 'moved'}"]) == 0
     assert len(counted) == 2
-    assert contents(tmp_path) == before
+    assert sorted(path.name for path in (tmp_path / "moved").iterdir()) == ["mine", "rps=4", "table.csv"]
+
+
+def test_a_folder_of_the_name_with_another_run_is_refused_before_any_run(tmp_path, capsys, counted):
+    assert main(["run", "-m", "rps=2", "scheduler=fcfs", *WORDS, f"out={tmp_path / 'a'}"]) == 0
+    assert main(["run", "-m", "rps=2", "scheduler=continuous", *WORDS, f"out={tmp_path / 'b'}"]) == 0
+    (mine,), (theirs,) = ((tmp_path / name).glob("run-*") for name in "ab")
+    theirs.rename(mine.with_name(theirs.name))
+    (mine.with_name(theirs.name)).rename(tmp_path / "kept")
+    mine.rename(tmp_path / "b" / theirs.name)
+    capsys.readouterr()
+    assert main(["run", "-m", "rps=2", "scheduler=continuous", *WORDS, f"out={tmp_path / 'b'}"]) == 2
+    said = capsys.readouterr().err
+    assert theirs.name in said
+    assert len(said.splitlines()) == 1
+    assert len(counted) == 2
+
+
+def test_a_name_stays_below_what_a_file_system_takes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for letter in "ab":
+        (tmp_path / f"{'ü' * 100}{letter}.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,9,3\n1,9,3\n")
+    traces = ",".join(f"./{'ü' * 100}{letter}.csv" for letter in "ab")
+    assert main(["run", "-m", f"trace={traces}", "scheduler=fcfs", *WORDS[2:], "out=all"]) == 0
+    names = [path.name for path in (tmp_path / "all").iterdir() if path.is_dir()]
+    assert len(names) == 2
+    assert max(len(name.encode()) for name in names) <= 140
+
+
+def test_the_table_holds_the_whole_folder_and_is_written_whole(tmp_path, monkeypatch, capsys):
+    command = ["run", "-m", "scheduler=fcfs", *WORDS, f"out={tmp_path}"]
+    assert main([*command, "rps=2,4"]) == 0
+    assert main([*command, "rps=4,8", "slo_scale=1.2"]) == 0
+    table = pd.read_csv(tmp_path / "table.csv")
+    assert len(table) == 4 * len(CLASSES)
+    assert set(zip(table["rps"], table["slo_scale"], strict=True)) == {(2, 1.0), (4, 1.0), (4, 1.2), (8, 1.2)}
+    assert set(table["varies_with_seed"]) == {"arrivals, lengths, classes, acceptance"}
+    before = (tmp_path / "table.csv").read_bytes()
+
+    def breaks(_, path, **__):
+        path.write_text("half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pd.DataFrame, "to_csv", breaks)
+    assert main([*command, "rps=2,4"]) == 2
+    assert "No space left" in capsys.readouterr().err
+    assert (tmp_path / "table.csv").read_bytes() == before
+    assert not [path for path in tmp_path.iterdir() if path.name.endswith(".tmp")]
+
+
+@pytest.mark.parametrize(
+    ("words", "covers"),
+    [
+        (WORDS, "arrivals, lengths, classes and acceptance"),
+        (["trace=azure_code", *WORDS[1:]], "classes and acceptance; arrivals and lengths are the recorded trace's"),
+        (["trace=adaserve_fig8", "requests=6"], "acceptance; arrivals and lengths are the recorded trace's"),
+    ],
+    ids=["synthetic", "recorded", "recorded classes"],
+)
+def test_a_sweep_over_seeds_says_what_their_interval_covers(tmp_path, capsys, words, covers):
+    assert main(["run", "-m", "scheduler=fcfs", "seed=0,1,2", *words, f"out={tmp_path}"]) == 0
+    assert f"3 seeds: an interval over them covers {covers}" in capsys.readouterr().out
+    assert main(["run", "-m", "scheduler=fcfs", "rps=2,4", *words, f"out={tmp_path / 'one'}"]) == 0
+    assert "interval" not in capsys.readouterr().out
 
 
 def test_a_file_that_changed_is_not_read_back_from_an_old_run(tmp_path, monkeypatch, capsys):
@@ -116,21 +215,29 @@ def test_a_file_that_changed_is_not_read_back_from_an_old_run(tmp_path, monkeypa
         trace.write_text(f"arrival_s,prompt_tokens,output_tokens\n0,{prompt},3\n1,{prompt},3\n")
         codes.append(main(["run", "-m", "trace=./mine.csv", "rps=2,4", "scheduler=fcfs", *WORDS[2:], "out=all"]))
     said = capsys.readouterr().err
-    stored = load_run(tmp_path / "all" / "rps=2").requests["prompt_tokens"].tolist()
+    stored = load_run(folder(tmp_path / "all", "rps=2")).requests["prompt_tokens"].tolist()
     assert (codes, stored) in [([0, 0], [7000, 7000]), ([0, 2], [10, 10])]
     assert len(said.splitlines()) <= 2
 
 
-def test_points_whose_folders_would_be_one_are_kept_apart_or_refused(tmp_path, monkeypatch, capsys, counted):
+def test_points_of_one_label_have_folders_of_their_own(tmp_path, monkeypatch, counted):
     monkeypatch.chdir(tmp_path)
     rows = "arrival_s,prompt_tokens,output_tokens\n0,{},3\n1,9,3\n"
     for name, prompt in (("a/b.csv", 10), ("a_b.csv", 20)):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(rows.format(prompt))
-    code = main(["run", "-m", "trace=./a/b.csv,./a_b.csv", "scheduler=fcfs", *WORDS[2:], "out=all"])
-    assert len(capsys.readouterr().err.splitlines()) <= 2
-    found = len(list((tmp_path / "all").iterdir())) if (tmp_path / "all").exists() else 0
-    assert (code, len(counted), found) in [(0, 2, 2), (2, 0, 0)]
+    assert main(["run", "-m", "trace=./a/b.csv,./a_b.csv", "scheduler=fcfs", *WORDS[2:], "out=all"]) == 0
+    prompts = [run.requests["prompt_tokens"][0] for run in load_sweep("all")]
+    assert sorted(prompts) == [10, 20]
+    assert len(counted) == 2
+
+
+def test_two_points_that_are_one_configuration_are_refused(tmp_path, capsys, counted):
+    assert main(["run", "-m", "rps=2,2.0", "scheduler=fcfs", *WORDS, f"out={tmp_path / 'all'}"]) == 2
+    said = capsys.readouterr().err
+    assert "rps=2 and rps=2.0 are one configuration" in said
+    assert len(said.splitlines()) == 1
+    assert not counted
 
 
 def test_m_without_commas_is_one_run(tmp_path, counted):

@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
 import specsim
-from specsim import SpecsimError, load_run, simulate, sweep
+from specsim import SpecsimError, load_run, load_sweep, simulate, sweep
 
 SMALL = {"trace": "poisson", "requests": 8, "acceptance": "bernoulli", "profile": "llama8b_1b_h100"}
 
@@ -32,7 +33,7 @@ def test_the_examples_in_the_docstrings_run(function, tmp_path):
 
 
 def test_public_names_are_offered_and_documented():
-    assert set(specsim.__all__) == {"Run", "SpecsimError", "load_run", "load_sweep", "simulate", "sweep"}
+    assert set(specsim.__all__) == {"Run", "SpecsimError", "Sweep", "load_run", "load_sweep", "simulate", "sweep"}
     for name in specsim.__all__:
         assert inspect.getdoc(getattr(specsim, name))
     with pytest.raises(AttributeError, match="simulat"):
@@ -112,7 +113,7 @@ def test_a_sweep_is_the_product_with_the_last_axis_fastest(tmp_path):
     runs = sweep({"scheduler": ["fcfs", "continuous"], "rps": [2, 4]}, out=tmp_path / "all", **SMALL)
     found = [(run.config["scheduler"]["_target_"].rpartition(".")[2], run.config["rps"]) for run in runs]
     assert found == [("Fcfs", 2), ("Fcfs", 4), ("Continuous", 2), ("Continuous", 4)]
-    assert [run.folder.name for run in runs] == [
+    assert [run.folder.name.rpartition("-")[0] for run in runs] == [
         f"scheduler={scheduler},rps={rps}" for scheduler in ("fcfs", "continuous") for rps in (2, 4)
     ]
 
@@ -127,6 +128,27 @@ def test_a_sweep_over_keys_below_a_group_and_over_lists():
         (2, 1),
         (2, 2),
     ]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[2, 4], (2, 4), range(2, 5, 2), np.array([2, 4]), np.array([2.0, 4.0]), pd.Series([2, 4]), iter([2, 4])],
+    ids=lambda values: type(values).__name__,
+)
+def test_axes_may_be_what_holds_several_values(values):
+    runs = sweep({"rps": values}, scheduler="continuous", **SMALL)
+    assert [run.config["rps"] for run in runs] == [2, 4]
+
+
+def test_values_of_numpy_keep_their_meaning():
+    runs = sweep(
+        {"passes": np.array([True]), "metrics__window": np.array([[0, 1], [0, 2]]), "rps": [np.float32(0.1)]},
+        scheduler="continuous",
+        **SMALL,
+    )
+    assert [run.config["metrics"]["window"] for run in runs] == [[0, 1], [0, 2]]
+    assert [run.config["rps"] for run in runs] == [0.1, 0.1]
+    assert all(run.passes is not None for run in runs)
 
 
 def test_a_sweep_without_axes_is_one_run():
@@ -180,6 +202,11 @@ MISTAKES = [
     (lambda: sweep({"scheduler": "fcfs"}, **SMALL), "scheduler"),
     (lambda: sweep({"rps": [2, 3]}, rps=4, scheduler="fcfs", **SMALL), "rps"),
     (lambda: sweep({"rps": [2, 2]}, scheduler="fcfs", **SMALL), "rps"),
+    (lambda: sweep({"rps": [2, 2.0]}, scheduler="fcfs", **SMALL), "rps=2 and rps=2.0"),
+    (lambda: sweep({"rps": np.array(2)}, scheduler="fcfs", **SMALL), "rps"),
+    (lambda: sweep({"rps": {2, 4}}, scheduler="fcfs", **SMALL), "rps"),
+    (lambda: load_sweep("."), "no run folders"),
+    (lambda: load_sweep("nope"), "nope"),
     (lambda: sweep({"rps": [2, 3]}, out="file", scheduler="fcfs", **SMALL), "file"),
 ]
 

@@ -1,0 +1,58 @@
+"""When two resolved configurations are the same: their settings by dotted key, and a hash of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from typing import Any
+
+Value = str | int | float | bool
+HASH_CHARACTERS = 12
+
+
+def settings_of(config: Mapping[str, Any]) -> dict[str, Value]:
+    """Return the settings of a run by dotted key; what is null is left out, and so are `out` and `followed`.
+
+    A group's own key (``scheduler``) holds its choice, ``belief`` the name of the profile. Lists are JSON text.
+    """
+    belief = config.get("belief") or {}
+    rest = {key: value for key, value in config.items() if key not in ("choices", "belief", "out", "followed")}
+    named = {**config["choices"], "belief": belief.get("name")}
+    return flat(named) | flat(rest) | flat({"belief": belief or None})
+
+
+def identity(settings: Mapping[str, Value]) -> str:
+    """Return what two runs share when all their settings are equal: 12 hexadecimal characters; 2 equals 2.0."""
+    text = json.dumps(sorted(settings.items()), ensure_ascii=False)
+    return sha256(text.encode()).hexdigest()[:HASH_CHARACTERS]
+
+
+def flat(mapping: Mapping[str, Any]) -> dict[str, Value]:
+    """Return a nested mapping by dotted key, without what is null."""
+    return dict(_flat("", mapping))
+
+
+def _flat(prefix: str, mapping: Mapping[str, Any]) -> Iterator[tuple[str, Value]]:
+    for key, value in mapping.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(f"{prefix}{key}.", value)
+        elif value is not None:
+            yield f"{prefix}{key}", _plain(value)
+
+
+def _plain(value: Any) -> Value:
+    """Return a whole float as an integer, as equality has it, and a list as text."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    if isinstance(value, list | tuple | Mapping):
+        return json.dumps(_whole(value), ensure_ascii=False, sort_keys=True)
+    return value if isinstance(value, Value) else str(value)
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _whole(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_whole(each) for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -1,0 +1,146 @@
+"""Many runs as one table: a row per run and SLO class, the settings that differ before what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+RUN, CLASS, POINT, VARIES, SEED = "run", "slo_class", "point", "varies_with_seed", "seed"
+ALL = "all"
+GROUPS = ("scheduler", "trace", "slo", "acceptance", "profile", "drafter")
+ALWAYS = (*GROUPS, "rps", "slo_scale", "ttft_scale", "requests", SEED, "replicas")
+"""Settings that a table holds whether or not they differ."""
+HEADLINE = (
+    "slo_attainment",
+    "worst_class",
+    "worst_class_attainment",
+    "slo_goodput_tokens_per_s",
+    "p99_ttft_s",
+    "p99_e2el_s",
+    "longest_pause_s",
+    "load.makespan_ratio",
+    "load.overloaded",
+    "tpot_attainment",
+    "mean_tpot_s",
+    "mean_ttft_s",
+    "mean_tokens_per_verification",
+)
+READ = ".read."
+"""Part of the key of what a run found: the file behind a trace or a recording."""
+NOT_MEASURED = ("schema_version", "window", "classes", "acceptance")
+
+
+class SweptRun(NamedTuple):
+    """One run as a table needs it.
+
+    Attributes
+    ----------
+    name : of the run. settings : by dotted key. point : the same text for runs that differ in their seed alone.
+    varies : what the seed draws anew. metrics : the content of ``metrics.json``.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    point: str
+    varies: str
+    metrics: Mapping[str, Any]
+
+
+def sweep_table(runs: Iterable[SweptRun]) -> DataFrame:
+    """Return one row per run and SLO class, the class ``all`` included.
+
+    Columns, in this order: ``run``; `ALWAYS` and every other setting that differs, but for those below a group that
+    the group's choice fixes; ``slo_class``; ``point``; ``varies_with_seed``; every number measured, `HEADLINE` first.
+    A setting that a run does not have is missing, as one that is null.
+    """
+    from pandas import DataFrame
+
+    base: Mapping[str, Any] = {}
+    rows: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    for place, run in enumerate(runs):
+        base = base if place else dict(run.settings)
+        told = {key: value for key, value in run.settings.items() if key in ALWAYS or base.get(key) != value}
+        told |= {key: None for key in base if key not in run.settings}
+        ends = {POINT: run.point, VARIES: run.varies}
+        rows += [({RUN: run.name, **told}, {CLASS: name, **ends, **measured}) for name, measured in _rows(run.metrics)]
+    differ = {key for told, _ in rows for key in told if key != RUN}
+    keys = [*ALWAYS, *sorted(differ - set(ALWAYS))]
+    measures = list(dict.fromkeys(key for _, measured in rows for key in measured if key not in (CLASS, POINT, VARIES)))
+    order = [each for each in HEADLINE if each in measures]
+    columns = [RUN, *keys, CLASS, POINT, VARIES, *order, *(each for each in measures if each not in order)]
+    whole = [{**{key: base.get(key) for key in keys}, **told, **measured} for told, measured in rows]
+    table = DataFrame(whole, columns=columns)
+    return table.drop(columns=_fixed(table, keys))
+
+
+def keys_of(table: DataFrame) -> list[str]:
+    """Return the columns of a table that are settings, ``slo_class`` and the seed included."""
+    if POINT in table:
+        return [str(each) for each in table.columns[: table.columns.get_loc(POINT)] if each != RUN]
+    return [str(each) for each in table.columns if each not in (*HEADLINE, RUN, VARIES)]
+
+
+def values_of(table: DataFrame, key: str) -> list[Any]:
+    """Return the different values of a column in order, None last where one is missing."""
+    found = table[key].drop_duplicates()
+    there = found.dropna().tolist()
+    numbers = all(isinstance(each, int | float) for each in there)
+    return [*sorted(there, key=None if numbers else str), *([None] if found.isna().any() else [])]
+
+
+def rows_with(table: DataFrame, key: str, value: Any) -> DataFrame:
+    """Return the rows in which a column has a value; None stands for a missing one."""
+    return table[table[key].isna() if value is None else table[key] == value]
+
+
+def differing(table: DataFrame) -> list[str]:
+    """Return the settings in which rows differ, the seed and ``slo_class`` left out."""
+    return [key for key in keys_of(table) if key not in (SEED, CLASS) and table[key].nunique(dropna=False) > 1]
+
+
+def _fixed(table: DataFrame, keys: Sequence[str]) -> list[str]:
+    """Return the keys below a group, or a belief, that its choice fixes, and files read that its settings fix."""
+    fixed = []
+    for key in keys:
+        head = key.partition(".")[0]
+        if head == key or head not in table:
+            continue
+        own = [each for each in keys if each.partition(".")[0] == head and READ not in each] if READ in key else [head]
+        if table.groupby(own, dropna=False)[key].nunique(dropna=False).max() == 1:
+            fixed.append(key)
+    return fixed
+
+
+def _rows(metrics: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each class and what was measured of it; its requests are called ``arrived``, as those of the run."""
+    block = metrics["specsim"]
+    for name, part in block["classes"].items():
+        yield name, _numbers({"arrived" if key == "requests" else key: value for key, value in part.items()})
+    run = {key: value for key, value in block.items() if key not in NOT_MEASURED}
+    yield ALL, {**_in_seconds({key: value for key, value in metrics.items() if key != "specsim"}), **_numbers(run)}
+
+
+def _in_seconds(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the numbers of ``vllm bench serve`` with milliseconds as seconds."""
+    return {
+        f"{key.removesuffix('_ms')}_s" if key.endswith("_ms") else key: (
+            value / 1000 if key.endswith("_ms") and value is not None else value
+        )
+        for key, value in metrics.items()
+    }
+
+
+def _numbers(block: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the single values of a block by dotted key; requests rejected for any reason are one number."""
+    found: dict[str, Any] = {}
+    for key, value in block.items():
+        if key == "rejected" and isinstance(value, Mapping):
+            found[prefix + key] = sum(value.values())
+        elif isinstance(value, Mapping):
+            found |= _numbers(value, f"{prefix}{key}.")
+        elif not isinstance(value, list | tuple):
+            found[prefix + key] = value
+    return found

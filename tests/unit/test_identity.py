@@ -1,0 +1,55 @@
+"""Two configurations are one when every setting is, whatever its type of number, its order or its null keys."""
+
+import copy
+
+import pytest
+
+from specsim.config import compose
+from specsim.identity import identity, settings_of
+
+POINT = {"trace": "poisson", "scheduler": "vllm_spec"}
+
+
+def of(**words):
+    return identity(settings_of(compose({**POINT, **words})))
+
+
+def test_an_order_or_a_default_said_or_a_type_of_number_changes_nothing():
+    config = compose(POINT)
+    turned = dict(reversed(config.items()))
+    assert identity(settings_of(turned)) == of()
+    assert of(slo_scale="1.0", replicas="1") == of(slo_scale="1") == of()
+    assert of(rps="2") == of(rps="2.0")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"rps": "2"},
+        {"seed": "1"},
+        {"passes": "true"},
+        {"scheduler.draft_tokens": "5"},
+        {"scheduler": "fcfs"},
+        {"metrics.window": "[0,5]"},
+        {"belief": "llama8b_1b_h100"},
+    ],
+    ids=lambda words: next(iter(words)),
+)
+def test_every_setting_counts(words):
+    point = {**POINT, **words}
+    assert identity(settings_of(compose(point))) != of()
+
+
+def test_where_a_run_is_stored_and_what_is_null_do_not_count():
+    config = compose(POINT)
+    other = copy.deepcopy(config) | {"out": "somewhere", "new_key": None}
+    assert settings_of(other) == settings_of(config)
+
+
+def test_a_key_of_each_group_holds_its_choice_and_a_belief_its_name():
+    settings = settings_of(compose({**POINT, "belief": "llama8b_1b_h100", "metrics.window": "[0,5]"}))
+    assert (settings["scheduler"], settings["trace"]) == ("vllm_spec", "poisson")
+    assert settings["belief"] == "llama8b_1b_h100"
+    assert settings["scheduler.draft_tokens"] == compose(POINT)["scheduler"]["draft_tokens"]
+    assert settings["metrics.window"] == "[0, 5]"
+    assert not [key for key in settings if key.startswith(("choices", "out"))]

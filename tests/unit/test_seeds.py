@@ -1,0 +1,177 @@
+"""Means over the seed alone, paired differences, and a line for whatever would pool something else."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from specsim.errors import SpecsimError
+from specsim.metrics.seeds import COVERS, ONE_SEED, covers_said, over_seeds, paired_difference
+
+MEASURE = "slo_attainment"
+
+
+def table(**axes):
+    """A sweep's table over axes, one class; the measure is told apart by every axis and the seed."""
+    given = {"scheduler": ["adaserve", "fcfs"], "rps": [2, 4], "seed": [0, 1, 2]} | axes
+    frame = pd.DataFrame(list(itertools.product(*given.values())), columns=list(given))
+    rest = [key for key in given if key != "seed"]
+    frame["slo_class"] = "all"
+    frame["point"] = [str(row) for row in frame[rest].itertuples(index=False)]
+    frame["varies_with_seed"] = "classes, acceptance"
+    frame[MEASURE] = np.random.default_rng(0).uniform(0, 1, len(frame))
+    frame["worst_class"] = "coding"
+    return frame
+
+
+def test_the_mean_and_its_students_interval():
+    given = table()
+    found = over_seeds(given, MEASURE, ["scheduler", "rps"])
+    assert list(found.columns) == ["scheduler", "rps", "mean", "half_width", "count", COVERS]
+    assert len(found) == 4
+    for row in found.itertuples():
+        values = given[(given["scheduler"] == row.scheduler) & (given["rps"] == row.rps)][MEASURE]
+        low, high = stats.t.interval(0.95, 2, loc=values.mean(), scale=stats.sem(values))
+        assert (row.mean, row.half_width, row.count) == pytest.approx((values.mean(), (high - low) / 2, 3))
+    assert set(found[COVERS]) == {"classes, acceptance"}
+
+
+def test_one_seed_has_no_interval_and_says_so():
+    given = table()
+    found = over_seeds(given[(given["seed"] == 0) | (given["rps"] == 2)], MEASURE, ["scheduler", "rps"])
+    one = found[found["rps"] == 4]
+    assert one["half_width"].isna().all()
+    assert set(one[COVERS]) == {ONE_SEED}
+    assert found[found["rps"] == 2]["half_width"].notna().all()
+
+
+@pytest.mark.parametrize("key", ["slo_scale", "scheduler.draft_tokens", "trace"])
+def test_rows_that_differ_in_another_key_are_never_pooled(key):
+    given = table(**{key: [0.8, 1.2]})
+    for mean in (
+        lambda: over_seeds(given, MEASURE, ["scheduler", "rps"]),
+        lambda: paired_difference(given, MEASURE, "fcfs", ["rps"]),
+    ):
+        with pytest.raises(SpecsimError) as raised:
+            mean()
+        assert f"differ in {key} (0.8, 1.2)" in str(raised.value)
+        assert len(str(raised.value).splitlines()) == 1
+    assert len(over_seeds(given, MEASURE, ["scheduler", "rps", key])) == 8
+
+
+def test_a_missing_value_is_one_of_its_own_and_not_dropped():
+    given = table(rps=[2, None])
+    assert over_seeds(given, MEASURE, ["scheduler", "rps"])["count"].tolist() == [3, 3, 3, 3]
+    with pytest.raises(SpecsimError, match="rps"):
+        over_seeds(given, MEASURE, ["scheduler"])
+
+
+def test_classes_are_never_pooled():
+    given = pd.concat([table(), table().assign(slo_class="chat")])
+    with pytest.raises(SpecsimError, match="slo_class"):
+        over_seeds(given, MEASURE, ["scheduler", "rps"])
+
+
+def test_points_that_differ_in_what_the_table_does_not_hold_are_not_pooled():
+    given = table(slo_scale=[0.8, 1.2]).drop(columns="slo_scale")
+    with pytest.raises(SpecsimError, match="does not hold"):
+        over_seeds(given, MEASURE, ["scheduler", "rps"])
+
+
+def test_a_table_of_ones_own_is_held_to_its_columns():
+    given = table(slo_scale=[0.8, 1.2]).drop(columns=["point", "varies_with_seed", "worst_class"])
+    with pytest.raises(SpecsimError, match="slo_scale"):
+        over_seeds(given, MEASURE, ["scheduler", "rps"])
+    assert len(over_seeds(given, MEASURE, ["scheduler", "rps", "slo_scale"])) == 8
+
+
+def test_the_same_seed_twice_is_an_error():
+    given = pd.concat([table(), table().iloc[[4]]])
+    with pytest.raises(SpecsimError, match=r"scheduler=adaserve, rps=4, seed=1 stands twice"):
+        over_seeds(given, MEASURE, ["scheduler", "rps"])
+    with pytest.raises(SpecsimError, match="stands twice"):
+        paired_difference(given, MEASURE, "fcfs", ["rps"])
+
+
+def test_an_empty_by_is_one_mean():
+    given = table(scheduler=["fcfs"], rps=[2])
+    (row,) = over_seeds(given, MEASURE, []).itertuples()
+    assert row.mean == pytest.approx(given[MEASURE].mean())
+    both = table(rps=[2])
+    (difference,) = paired_difference(both, MEASURE, "fcfs", []).itertuples()
+    of = {name: rows[MEASURE].mean() for name, rows in both.groupby("scheduler")}
+    assert difference.mean == pytest.approx(of["adaserve"] - of["fcfs"])
+
+
+def test_pairs_are_those_of_a_seed_whatever_the_order_of_rows():
+    given = table()
+    shuffled = given.sample(frac=1, random_state=3)
+    found = paired_difference(shuffled, MEASURE, "fcfs", ["rps"])
+    wide = given.pivot_table(index=["rps", "seed"], columns="scheduler", values=MEASURE)
+    by_hand = (wide["adaserve"] - wide["fcfs"]).groupby("rps").agg(["mean", "sem"])
+    assert found["mean"].tolist() == pytest.approx(by_hand["mean"].tolist())
+    assert found["half_width"].tolist() == pytest.approx((stats.t.ppf(0.975, 2) * by_hand["sem"]).tolist())
+    assert set(found[COVERS]) == {"classes, acceptance"}
+
+
+def test_what_is_compared_may_be_any_setting():
+    found = paired_difference(table(), MEASURE, 2, ["scheduler"], of="rps")
+    assert found["rps"].tolist() == [4, 4]
+
+
+def test_partners_that_differ_in_a_setting_are_no_partners():
+    given = table()
+    given["slo_scale"] = np.where(given["scheduler"] == "fcfs", 0.8, 1.2)
+    given = given[["slo_scale", *given.columns.drop("slo_scale")]]
+    with pytest.raises(SpecsimError, match="differ in slo_scale, too"):
+        paired_difference(given, MEASURE, "fcfs", ["rps"])
+
+
+def test_a_scheduler_may_bring_its_own_acceptance():
+    given = table()
+    given["acceptance"] = np.where(given["scheduler"] == "fcfs", "own", "common")
+    given = given[["acceptance", *given.columns.drop("acceptance")]]
+    assert len(paired_difference(given, MEASURE, "fcfs", ["rps"])) == 2
+
+
+WITHOUT = table()[lambda rows: ~((rows["scheduler"] == "fcfs") & (rows["seed"] == 1))]
+MISTAKES = {
+    "unknown column": (lambda: over_seeds(table(), MEASURE, ["schedulr"]), "'scheduler'"),
+    "a word for by": (lambda: over_seeds(table(), MEASURE, "rps"), "list of columns"),
+    "by none": (lambda: over_seeds(table(), MEASURE, None), "list of columns"),
+    "seed in by": (lambda: over_seeds(table(), MEASURE, ["scheduler", "rps", "seed"]), "seed"),
+    "unknown measure": (lambda: over_seeds(table(), "slo_attainmnt", ["scheduler", "rps"]), f"'{MEASURE}'"),
+    "a setting for a measure": (lambda: over_seeds(table(), "rps", ["scheduler"]), "no measure 'rps'"),
+    "words for numbers": (lambda: over_seeds(table(), "worst_class", ["scheduler", "rps"]), "no numbers"),
+    "no rows": (lambda: over_seeds(table().iloc[:0], MEASURE, ["scheduler"]), "no rows"),
+    "no seed": (lambda: over_seeds(table().drop(columns="seed"), MEASURE, ["scheduler"]), "seed"),
+    "empty by that pools": (lambda: over_seeds(table(), MEASURE, []), "scheduler"),
+    "empty by of pairs": (lambda: paired_difference(table(), MEASURE, "fcfs", []), "rps"),
+    "unknown other": (lambda: paired_difference(table(), MEASURE, "fcf", ["rps"]), "'fcfs'"),
+    "compared and in by": (lambda: paired_difference(table(), MEASURE, "fcfs", ["scheduler", "rps"]), "scheduler"),
+    "unknown of": (lambda: paired_difference(table(), MEASURE, "fcfs", ["rps"], of="policy"), "policy"),
+    "no partner": (lambda: paired_difference(WITHOUT, MEASURE, "fcfs", ["rps"]), "rps=2, seed=1 has no partner"),
+    "alone": (lambda: paired_difference(table(scheduler=["fcfs"]), MEASURE, "fcfs", ["rps"]), "alone"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_one_line(name):
+    call, named = MISTAKES[name]
+    with pytest.raises(SpecsimError) as raised:
+        call()
+    assert named in str(raised.value)
+    assert len(str(raised.value).splitlines()) == 1
+
+
+def test_a_sweep_says_what_its_seeds_cover():
+    (line,) = covers_said(table())
+    assert "3 seeds" in line
+    assert "classes and acceptance" in line
+    assert "recorded" in line
+    (all_of_it,) = covers_said(table().assign(varies_with_seed="arrivals, lengths, acceptance"))
+    assert "arrivals, lengths and acceptance" in all_of_it
+    assert "recorded" not in all_of_it
+    assert covers_said(table(seed=[7])) == ()

@@ -1,0 +1,266 @@
+"""The figures of a sweep: which lines stand in which panel, what intervals reach and cover, that nothing overlaps."""
+
+import itertools
+from itertools import combinations, pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from specsim.errors import SpecsimError
+from specsim.metrics.figure_sweep import curves
+from specsim.metrics.plots import sweep_figures
+from specsim.metrics.seeds import over_seeds, paired_difference
+from specsim.metrics.sweep_axes import axes_of
+from specsim.metrics.sweep_panels import named
+
+CLASSES = ["chat", "coding", "summarization", "all"]
+PANELS = ["chat", "coding", "summarization", "all classes", "worst class"]
+
+
+def table(schedulers=("adaserve", "fcfs"), covers="classes, acceptance", **axes):
+    given = {"scheduler": list(schedulers), "rps": [2, 4, 8], "seed": [0, 1, 2]} | axes
+    rows = list(itertools.product(*given.values(), CLASSES))
+    frame = pd.DataFrame(rows, columns=[*given, "slo_class"])
+    rest = [key for key in given if key != "seed"]
+    frame["point"] = [str(row) for row in frame[rest].itertuples(index=False)]
+    frame["varies_with_seed"] = covers
+    luck = np.random.default_rng(0)
+    whole = frame["slo_class"] == "all"
+    frame["slo_attainment"] = luck.uniform(0.2, 0.9, len(frame))
+    frame["worst_class_attainment"] = np.where(whole, luck.uniform(0, 0.2, len(frame)), np.nan)
+    frame["slo_goodput_tokens_per_s"] = luck.uniform(100, 900, len(frame))
+    frame["load.overloaded"] = np.where(whole, frame.get("rps", pd.Series(0, frame.index)) == 8, None)
+    return frame
+
+
+def drawn(frame, measure="slo_attainment", against=None, **chosen):
+    return curves(frame, axes_of(frame, **chosen), measure, against)
+
+
+def lines_of(axes):
+    """Return the means drawn as (x, y) arrays in the order of the lines."""
+    return [container.lines[0].get_data() for container in axes.containers]
+
+
+def reaches(axes):
+    """Return (low, high) of each interval, by line."""
+    found = []
+    for container in axes.containers:
+        (bars,) = container.lines[2]
+        found.append([(low[1], high[1]) for low, high in bars.get_segments()])
+    return found
+
+
+def words(figure):
+    return figure._supxlabel.get_text().replace("\n", " ")
+
+
+def test_a_panel_a_class_and_the_worst_with_a_line_a_scheduler():
+    frame = table()
+    figure = drawn(frame)
+    assert [axes.get_title() for axes in figure.axes] == PANELS
+    assert {axes.get_xlabel() for axes in figure.axes} == {"Request rate (requests/s)"}
+    assert [axes.get_ylabel() for axes in figure.axes] == ["SLO attainment (%)", "", "", "SLO attainment (%)", ""]
+    means = over_seeds(frame, "slo_attainment", ["slo_class", "scheduler", "rps"])
+    for axes, name in zip(figure.axes, CLASSES, strict=False):
+        for (x, y), scheduler in zip(lines_of(axes), ("adaserve", "fcfs"), strict=True):
+            line = means[(means["slo_class"] == name) & (means["scheduler"] == scheduler)]
+            assert list(x) == [2, 4, 8]
+            assert list(y) == pytest.approx(list(100 * line["mean"]))
+    whole = frame[frame["slo_class"] == "all"].groupby(["scheduler", "rps"])["worst_class_attainment"].mean()
+    assert np.concatenate([y for _, y in lines_of(figure.axes[-1])]) == pytest.approx(100 * whole.to_numpy())
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["adaserve", "fcfs"]
+    assert legend.get_title().get_text() == "scheduler"
+
+
+def test_intervals_end_at_what_the_measure_can_be():
+    frame = table()
+    figure = drawn(frame)
+    for axes in figure.axes:
+        for low, high in itertools.chain(*reaches(axes)):
+            assert 0 <= low <= high <= 100
+    means = over_seeds(frame, "slo_goodput_tokens_per_s", ["slo_class", "scheduler", "rps"])
+    means = means[(means["slo_class"] == "chat") & (means["scheduler"] == "adaserve")]
+    (first, *_) = reaches(drawn(frame, "slo_goodput_tokens_per_s").axes[0])
+    assert [high for _, high in first] == pytest.approx(list(means["mean"] + means["half_width"]))
+
+
+def test_goodput_has_no_worst_class_and_names_its_unit():
+    figure = drawn(table(), "slo_goodput_tokens_per_s")
+    assert [axes.get_title() for axes in figure.axes] == PANELS[:-1]
+    assert figure.axes[0].get_ylabel() == "SLO goodput (tokens/s)"
+
+
+def test_differences_are_paired_by_seed():
+    frame = table(("adaserve", "fcfs", "vtc"))
+    figure = drawn(frame, "slo_attainment", "fcfs")
+    pairs = paired_difference(frame, "slo_attainment", "fcfs", ["slo_class", "rps"])
+    pairs = pairs[(pairs["slo_class"] == "coding") & (pairs["scheduler"] == "vtc")]
+    adaserve, vtc = lines_of(figure.axes[1])
+    assert list(vtc[1]) == pytest.approx(list(100 * pairs["mean"]))
+    assert figure.axes[0].get_ylabel() == "SLO attainment (points)\nminus fcfs"
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["adaserve", "vtc"]
+    assert "paired by seed" in words(figure)
+    assert len(adaserve[0]) == 3
+
+
+@pytest.mark.parametrize(
+    ("covers", "said", "fixed"),
+    [
+        ("classes, acceptance", "which cover classes and acceptance.", True),
+        ("arrivals, lengths, classes, acceptance", "which cover arrivals, lengths, classes and acceptance.", False),
+    ],
+)
+@pytest.mark.parametrize("against", [None, "fcfs"])
+def test_a_figure_says_what_its_intervals_cover(covers, said, fixed, against):
+    caption = words(drawn(table(covers=covers), against=against))
+    assert "over 3 seeds with 95% intervals" in caption
+    assert said in caption
+    assert ("recorded trace's" in caption) == fixed
+
+
+def test_one_seed_shows_no_interval_and_says_so():
+    figure = drawn(table(seed=[0]))
+    assert "one seed: no interval" in words(figure)
+    assert all(low == high for axes in figure.axes for low, high in itertools.chain(*reaches(axes)))
+
+
+def test_an_overloaded_point_is_hollow():
+    figure = drawn(table())
+    axes = figure.axes[0]
+    white = [line for line in axes.lines if line.get_markerfacecolor() == "white"]
+    assert [list(line.get_xdata()) for line in white] == [[8], [8]]
+    assert "Hollow: overloaded" in words(figure)
+    assert "Hollow" not in words(drawn(table(rps=[2, 4])))
+
+
+def test_without_a_number_a_row_stands_for_each():
+    figure = drawn(table(rps=[4]))
+    axes = figure.axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["adaserve", "fcfs"]
+    assert axes.get_xlabel() == "SLO attainment (%)"
+
+
+def test_a_setting_that_is_not_drawn_is_refused():
+    frame = table(slo_scale=[0.8, 1.2])
+    axes = axes_of(frame)
+    assert axes.rest == ("slo_scale",)
+    with pytest.raises(SpecsimError, match="differ in slo_scale"):
+        curves(frame, axes)
+
+
+def test_a_set_of_figures_for_each_value_of_the_rest():
+    figures = sweep_figures(frame := table(slo_scale=[0.8, 1.2]), axes_of(frame))
+    assert set(figures) == {
+        f"{name}{kind},slo_scale={scale}"
+        for name in ("attainment", "goodput")
+        for kind in ("", "_difference")
+        for scale in ("0.8", "1.2")
+    }
+    assert figures["attainment,slo_scale=0.8"].legends[0].get_title().get_text() == "scheduler, with slo_scale = 0.8"
+
+
+def test_differences_are_from_the_best_unless_another_is_named():
+    frame = table(("adaserve", "fcfs", "vtc"))
+    frame.loc[frame["scheduler"] == "vtc", "slo_attainment"] = 0.95
+    axes = axes_of(frame)
+    assert "minus vtc" in sweep_figures(frame, axes)["goodput_difference"].axes[0].get_ylabel()
+    assert "minus fcfs" in sweep_figures(frame, axes, "fcfs")["goodput_difference"].axes[0].get_ylabel()
+    with pytest.raises(SpecsimError, match=r"against=vtcc: .*'vtc'"):
+        sweep_figures(frame, axes, "vtcc")
+
+
+def test_where_a_line_has_no_partner_no_difference_is_drawn():
+    frame = table(("adaserve", "fcfs", "vtc"))
+    frame = frame[~((frame["scheduler"] == "fcfs") & (frame["rps"] == 8))]
+    figure = drawn(frame, "slo_attainment", "fcfs")
+    assert {tuple(x) for axes in figure.axes for x, _ in lines_of(axes)} == {(2, 4)}
+    frame = frame[~((frame["scheduler"] == "vtc") & (frame["rps"] == 2))]
+    assert [tuple(x) for x, _ in lines_of(drawn(frame, "slo_attainment", "adaserve").axes[0])] == [(2, 4), (4, 8)]
+
+
+def test_a_class_without_a_figure_leaves_a_gap_and_no_traceback():
+    frame = table()
+    frame.loc[frame["slo_class"] == "chat", ["slo_attainment", "slo_goodput_tokens_per_s"]] = np.nan
+    for measure in ("slo_attainment", "slo_goodput_tokens_per_s"):
+        figure = drawn(frame, measure)
+        assert all(np.isnan(y.astype(float)).all() for _, y in lines_of(figure.axes[0]))
+        figure.draw_without_rendering()
+
+
+AXES = {
+    "rate before scale": (table(slo_scale=[0.8, 1.2]), {}, ("rps", "scheduler", ("slo_scale",))),
+    "another number": (table(rps=[2], replicas=[1, 2]), {}, ("replicas", "scheduler", ())),
+    "two numbers": (table(["fcfs"], **{"scheduler.k": [0, 4]}), {}, ("rps", "scheduler.k", ())),
+    "words": (table(["fcfs"], trace=["a", "b"]), {}, ("rps", "trace", ())),
+    "a rate that is not given": (table(rps=[2, None]), {}, (None, "scheduler", ("rps",))),
+    "chosen": (table(slo_scale=[0.8, 1.2]), {"x": "slo_scale", "line": "rps"}, ("slo_scale", "rps", ("scheduler",))),
+    "nothing": (table(["fcfs"], rps=[2]), {}, (None, "scheduler", ())),
+}
+
+
+@pytest.mark.parametrize("name", AXES)
+def test_what_a_sweep_is_drawn_against(name):
+    frame, chosen, expected = AXES[name]
+    frame = frame[[*sorted(set(frame.columns) & {"replicas", "scheduler.k", "trace", "slo_scale"}), *frame.columns]]
+    frame = frame.loc[:, ~frame.columns.duplicated()]
+    found = axes_of(frame, **chosen)
+    assert (found.x, found.line, found.rest) == expected
+
+
+def test_what_goes_along_with_a_scheduler_makes_no_figure_of_its_own():
+    frame = table()
+    frame.insert(0, "acceptance", np.where(frame["scheduler"] == "fcfs", "own", "common"))
+    axes = axes_of(frame)
+    assert (axes.rest, axes.along) == ((), ("acceptance",))
+    assert "along with scheduler: acceptance" in words(curves(frame, axes))
+    frame.insert(0, "slo_scale", np.where(frame["scheduler"] == "fcfs", 0.8, 1.2))
+    assert axes_of(frame).rest == ("slo_scale",)
+
+
+@pytest.mark.parametrize(
+    ("key", "label"),
+    [
+        ("slo_scale", "TPOT SLO scale (x)"),
+        ("scheduler.draft_tokens", "scheduler.draft_tokens (tokens)"),
+        ("selection_s", "selection_s (s)"),
+        ("trace.point", "trace.point"),
+        ("tpot_attainment", "tpot_attainment (%)"),
+    ],
+)
+def test_an_axis_names_its_unit(key, label):
+    assert named(key) == label
+
+
+def boxes(figure):
+    """Return the boxes of all that may overlap: panels with their labels, the legend, the caption."""
+    figure.draw_without_rendering()
+    panels = [axes.get_tightbbox() for axes in figure.axes]
+    return [*panels, *(legend.get_window_extent() for legend in figure.legends), figure._supxlabel.get_window_extent()]
+
+
+NAMES = ["adaserve", "fcfs", "smartspec_per_request", "a_policy_of_mine_with_a_rather_long_name", "vtc", "stta"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 6, 20, 36])
+@pytest.mark.parametrize("layout", ["lines", "differences", "rows", "goodput"])
+def test_nothing_overlaps_and_all_stands_on_the_page(count, layout):
+    schedulers = [f"{NAMES[place % 6]}_{place}" for place in range(count)]
+    frame = table(schedulers, rps=[4] if layout == "rows" else [1, 2, 4, 8, 16, 32])
+    against = schedulers[0] if layout == "differences" and count > 1 else None
+    figure = drawn(frame, "slo_goodput_tokens_per_s" if layout == "goodput" else "slo_attainment", against)
+    found = boxes(figure)
+    width, height = figure.bbox.size
+    for one, other in combinations(found, 2):
+        overlap = (min(one.x1, other.x1) - max(one.x0, other.x0), min(one.y1, other.y1) - max(one.y0, other.y0))
+        assert min(overlap) <= 2, "two parts of the figure overlap"
+    for box in found:
+        assert min(box.x0, box.y0) >= -2
+        assert box.x1 <= width + 2
+        assert box.y1 <= height + 2
+    for axes in figure.axes:
+        across = [label.get_window_extent() for label in axes.get_xticklabels() if label.get_text()]
+        assert all(left.x1 <= right.x0 for left, right in pairwise(across))
+        assert axes.get_window_extent().height >= 60, "a panel is squeezed"

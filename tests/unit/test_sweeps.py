@@ -1,0 +1,242 @@
+"""A sweep as one object: a sequence without the tables of stored runs, a table of all that differs, means."""
+
+import gc
+import io
+import json
+import shutil
+import sys
+import types
+import weakref
+
+import pandas as pd
+import pytest
+
+from specsim import SpecsimError, Sweep, load_run, load_sweep, simulate, sweep
+from specsim.metrics import store
+from specsim.metrics.store import StoredRun
+
+SMALL = {"trace": "poisson", "requests": 8, "acceptance": "bernoulli", "profile": "llama8b_1b_h100"}
+AXES = {"scheduler": ["vllm_spec", "fcfs"], "rps": [2, 4], "seed": [0, 1]}
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sweeps") / "all"
+    sweep(AXES, out=folder, **SMALL)
+    return folder
+
+
+@pytest.fixture
+def copied(stored, tmp_path):
+    return shutil.copytree(stored, tmp_path / "all")
+
+
+def test_a_sweep_is_a_sequence_of_runs(stored):
+    made, found = sweep(AXES, out=stored, **SMALL), load_sweep(stored)
+    assert isinstance(made, Sweep)
+    assert len(made) == len(found) == len(list(found)) == 8
+    assert [run.config["choices"]["scheduler"] for run in made] == ["vllm_spec"] * 4 + ["fcfs"] * 4
+    assert made[-1].config["seed"] == 1
+    assert [run.folder for run in made[2:4]] == [made[2].folder, made[3].folder]
+    with pytest.raises(IndexError):
+        made[8]
+    with pytest.raises(SpecsimError, match=r"sweep.table\['rps'\]"):
+        made["rps"]
+
+
+def test_runs_in_memory_and_on_disk_have_the_same_table_and_the_same_face(stored):
+    in_memory, on_disk = sweep(AXES, **SMALL), sweep(AXES, out=stored, **SMALL)
+    pd.testing.assert_frame_equal(in_memory.table.drop(columns="run"), on_disk.table.drop(columns="run"))
+    for one, other in zip(in_memory, on_disk, strict=True):
+        assert (one.notes, one.slo_attainment) == (other.notes, other.slo_attainment)
+        assert one.folder is None
+        assert isinstance(other, StoredRun)
+        assert one._repr_html_() == other._repr_html_()
+
+
+def test_no_table_of_requests_is_read_until_it_is_asked_for_or_kept(stored, monkeypatch):
+    read, really = [], store._read_parquet
+    monkeypatch.setattr(store, "_read_parquet", lambda *given: read.append(given) or really(*given))
+    found = load_sweep(stored)
+    assert len(found.table) == 8 * 4
+    found.means("slo_attainment")
+    assert not read
+    tables = [weakref.ref(run.requests) for run in found]
+    gc.collect()
+    assert len(read) == 8
+    assert not any(table() is not None for table in tables)
+
+
+def test_a_row_per_run_and_class_with_what_was_measured(stored):
+    found = load_sweep(stored)
+    table = found.table
+    assert len(table) == sum(1 + len(run.metrics["specsim"]["classes"]) for run in found)
+    for run in found:
+        rows = table[table["run"] == run.folder.name].set_index("slo_class")
+        block = run.metrics["specsim"]
+        assert rows["slo_attainment"].to_dict() == {
+            "all": block["slo_attainment"],
+            **{name: part["slo_attainment"] for name, part in block["classes"].items()},
+        }
+        assert rows.loc["all", "worst_class_attainment"] == block["worst_class_attainment"]
+        assert rows.loc["all", "mean_ttft_s"] == pytest.approx(run.metrics["mean_ttft_ms"] / 1000)
+        assert rows.loc["all", "arrived"] == 8
+        assert rows.loc["all", "requests"] == run.config["requests"]
+        assert rows.loc["all", "load.makespan_ratio"] == block["load"]["makespan_ratio"]
+    assert table.columns.is_unique
+
+
+def test_changing_the_table_that_was_given_out_changes_nothing(stored):
+    found = load_sweep(stored)
+    table = found.table
+    table["rps"] = 0
+    assert set(found.table["rps"]) == {2, 4}
+
+
+KEYS = {
+    "slo_scale": {"slo_scale": [0.8, 1.2]},
+    "scheduler.draft_tokens": {"scheduler__draft_tokens": [0, 2]},
+    "metrics.window": {"metrics__window": [[0, 5], [0, 9]]},
+    "block_tokens": {"block_tokens": [8, 16]},
+    "belief": {"belief": [None, "llama70b_1b_4xh100"]},
+    "trace": {"trace": ["poisson", "gamma"]},
+}
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_every_key_that_differs_is_kept_and_never_pooled_with_seeds(key):
+    settings = {name: value for name, value in SMALL.items() if name not in KEYS[key]}
+    found = sweep({**KEYS[key], "seed": [0, 1]}, scheduler="vllm_spec", rps=4, **settings)
+    assert list(found.axes) == [key, "seed"]
+    assert found.table[key].nunique(dropna=False) == 2
+    with pytest.raises(SpecsimError, match=rf"differ in {key} "):
+        found.means(by=["slo_class", "scheduler", "rps"])
+    assert set(found.means()["count"]) == {2}
+
+
+def test_what_a_choice_fixes_is_no_column(stored):
+    columns = load_sweep(stored).table.columns
+    assert not [name for name in columns if name.startswith(("scheduler.", "trace.", "profile."))]
+
+
+def test_files_that_changed_between_runs_are_a_key(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for seed, prompt in ((0, 10), (1, 700)):
+        (tmp_path / "mine.csv").write_text(f"arrival_s,prompt_tokens,output_tokens\n0,{prompt},3\n1,9,3\n")
+        simulate("fcfs", "./mine.csv", seed=seed, out=f"all/{seed}", acceptance="bernoulli", profile="llama8b_1b_h100")
+    with pytest.raises(SpecsimError, match=r"trace.read.sha256"):
+        load_sweep("all").means(by=["slo_class"])
+
+
+def test_the_same_run_twice_is_counted_once_with_a_note(copied):
+    first = load_sweep(copied)[0].folder
+    shutil.copytree(first, copied / "a copy")
+    found = load_sweep(copied)
+    assert len(found) == 8
+    assert set(found.means()["count"]) == {2}
+    (note,) = found.notes
+    assert "'a copy'" in note
+    assert first.name in note
+    assert len(load_sweep(copied, copied)) == 8
+
+
+def test_the_same_run_twice_with_other_results_is_refused(copied):
+    first = load_sweep(copied)[0].folder
+    shutil.copytree(first, copied / "a copy")
+    metrics = json.loads((copied / "a copy" / "metrics.json").read_text())
+    metrics["specsim"]["slo_attainment"] = 0.123
+    (copied / "a copy" / "metrics.json").write_text(json.dumps(metrics))
+    with pytest.raises(SpecsimError, match=r"'a copy' and .* different results"):
+        load_sweep(copied)
+
+
+def test_a_run_that_is_just_being_written_is_not_counted(copied):
+    first = load_sweep(copied)[0].folder
+    shutil.copytree(first, copied / ".rps=9.123.tmp")
+    assert len(load_sweep(copied)) == 8
+    assert not load_sweep(copied).notes
+
+
+def test_several_folders_are_one_sweep(copied, tmp_path):
+    more = sweep({"rps": [8]}, scheduler="fcfs", out=tmp_path / "more", **SMALL)
+    found = load_sweep(copied, tmp_path / "more")
+    assert len(found) == 8 + len(more)
+    assert found.axes["rps"] == [2, 4, 8]
+
+
+def test_select_keeps_the_runs_of_a_value(stored):
+    found = load_sweep(stored)
+    some = found.select(scheduler="fcfs", rps=[2, 4], seed=0)
+    assert [run.config["rps"] for run in some] == [2, 4]
+    assert isinstance(some, Sweep)
+    assert found.select(rps=range(2, 3)).axes == {"scheduler": ["fcfs", "vllm_spec"], "seed": [0, 1]}
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [({"schedulr": "fcfs"}, "'scheduler'"), ({"rps": 3}, "rps=3"), ({"slo_class": "chat"}, "slo_class")],
+)
+def test_a_selection_of_nothing_is_one_line(stored, given, named):
+    with pytest.raises(SpecsimError) as raised:
+        load_sweep(stored).select(**given)
+    assert named in str(raised.value)
+    assert len(str(raised.value).splitlines()) == 1
+
+
+def test_means_and_pairs_go_by_all_that_differs(stored):
+    found = load_sweep(stored)
+    means = found.means("p99_ttft_s")
+    assert set(means["count"]) == {2}
+    assert len(means[means["slo_class"] == "all"]) == 4
+    pairs = found.paired(against="fcfs")
+    assert set(pairs["scheduler"]) == {"vllm_spec"}
+    assert set(pairs["rps"]) == {2, 4}
+
+
+def test_what_jupyter_shows_is_short_and_names_what_differs(stored):
+    found = load_sweep(stored)
+    shown = found._repr_html_()
+    assert "Sweep of 8 runs: scheduler (2), rps (2), seed (2)" in shown
+    assert len(shown) < 4000
+    assert repr(found) == "<Sweep of 8 runs: scheduler (2), rps (2), seed (2)>"
+    run = found[0]._repr_html_()
+    assert "trace=poisson" in run
+    assert "coding" in run
+    assert len(run) < 4000
+
+
+def test_a_large_sweep_shows_its_first_runs_only():
+    shown = sweep({"seed": range(25)}, scheduler="fcfs", **SMALL)._repr_html_()
+    assert "Sweep of 25 runs: seed (25)" in shown
+    assert "5 more runs" in shown
+    assert len(shown.splitlines()) < 20 + 12
+
+
+def test_a_run_given_twice_is_refused(stored):
+    run = load_sweep(stored)[0]
+    with pytest.raises(SpecsimError, match="same run"):
+        Sweep([run, run]).means()
+
+
+@pytest.mark.parametrize(("where", "drawn"), [("pipe", False), ("terminal", True), ("jupyter", True)])
+def test_progress_is_drawn_on_a_terminal_and_in_jupyter_and_not_in_a_pipe(monkeypatch, where, drawn):
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: where == "terminal", raising=False)
+    monkeypatch.setattr(sys, "stderr", stream)
+    shell = types.SimpleNamespace(kernel=None) if where == "jupyter" else None
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))
+    sweep({"rps": [2, 4]}, scheduler="fcfs", **SMALL)
+    assert ("0/2" in stream.getvalue()) == drawn
+
+
+def test_a_run_alone_is_no_sweep(stored):
+    with pytest.raises(SpecsimError, match="no run folders"):
+        load_sweep(load_run(next(stored.glob("*-*"))).folder)
+
+
+def test_curves_refuse_a_third_setting_and_name_it():
+    found = sweep({"scheduler": ["fcfs", "vllm_spec"], "rps": [2, 4], "slo_scale": [0.8, 1.2]}, **SMALL)
+    with pytest.raises(SpecsimError, match="slo_scale"):
+        found.curves()
+    figure = found.select(slo_scale=0.8).curves("slo_goodput_tokens_per_s")
+    assert [axes.get_title() for axes in figure.axes][-1] == "all classes"
