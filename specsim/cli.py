@@ -44,6 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code: int = arguments.command(arguments)
     except SpecsimError as error:
+        if getattr(arguments, "debug", False):
+            _print_traceback(error)
         print("specsim:", " ".join(str(error).splitlines()), file=sys.stderr)
         return 2
     except BrokenPipeError:
@@ -92,6 +94,17 @@ def _unrecognized(word: str, parser: argparse.ArgumentParser) -> str:
     return f"unrecognized argument {word}{nearest(word, flags) if word.startswith('-') else ''}"
 
 
+def _print_traceback(error: BaseException) -> None:
+    """Print where an error comes from, also where it hides that."""
+    import traceback
+
+    each: BaseException | None = error
+    while each is not None:
+        each.__suppress_context__ = each.__cause__ is not None
+        each = each.__cause__ or each.__context__
+    traceback.print_exception(error)
+
+
 class _Parser(argparse.ArgumentParser):
     """Argparse whose mistakes are one line."""
 
@@ -116,6 +129,7 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     run.add_argument("-c", "--cfg", metavar="job", help="show the settings of the run, resolved, and run nothing")
     run.add_argument("-p", "--package", metavar="KEY", help="with --cfg: only this part, as in slo.classes")
     run.add_argument("--resolve", action="store_true", help="accepted beside --cfg, which always resolves")
+    run.add_argument("--debug", action="store_true", help="show the traceback of an error, your own lines in it")
     run.add_argument("settings", nargs="*", metavar="KEY=VALUE")
     run.set_defaults(command=_run)
     listing = commands.add_parser("list", help="what can be chosen")

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Generator
-from pathlib import Path
 from typing import Any
 
 import simpy
 
-from specsim.errors import IllegalPass, SchedulerFault, SpecsimError
+from specsim.conversation import Conversation
+from specsim.errors import SchedulerFault, SpecsimError, first_line
 from specsim.forest import Forest
 from specsim.ledger import Ledger
-from specsim.protocols import Backend, PassShape, Scheduler, Step
+from specsim.protocols import Backend, PassShape, Scheduler
 from specsim.request import Requests
 from specsim.view import LedgerView
-from specsim.work import Draft, Emitted, Pass, Verify
+from specsim.work import Draft, Emitted, Pass
 
 Thinking = Callable[[Pass, Any], float]
 """Seconds of the scheduler's own work before a pass, from the pass and the answer it was decided on."""
@@ -88,7 +87,7 @@ class Replica:
                 if self.ledger.roster.live and self._closed:
                     raise Stalled(
                         f"scheduler {type(self.scheduler).__name__} runs nothing at {self.env.now:g} s "
-                        f"although {self.ledger.roster.live} requests wait and none will arrive"
+                        f"although {self.ledger.roster.live} requests wait and none will arrive: {self._state()}"
                     )
                 if not self._closed:
                     self._bell = self.env.event()
@@ -98,31 +97,24 @@ class Replica:
         """Hold one conversation with the scheduler; return whether it ran anything."""
         env, view, ledger = self.env, self.view, self.ledger
         view.now_s = env.now
-        step: Step | None = None
+        conversation = Conversation(self.scheduler, view)
         answer: Forest | Emitted | None = None
         ran = False
-        while True:
-            try:
-                step = step or self.scheduler.step(view)
-                work = step.send(answer)
-            except StopIteration:
-                break
-            except SpecsimError:
-                raise
-            except Exception as error:
-                raise self._fault(f"{type(error).__name__}: {error}", error) from error
+        while (work := conversation.ask(answer)) is not None:
             ran = True
             start_s, gaps = env.now, None
             thinking_s = self._thinking(work, answer)
-            shape = self._checked(work)
+            try:
+                shape, answer, seconds = self._answer(work)
+            except SpecsimError as error:
+                conversation.refuse(str(error))
+            except (AttributeError, IndexError, TypeError, ValueError) as error:
+                conversation.refuse(f"malformed {type(work).__name__}: {first_line(error)}")
             moving_s = self.backend.move(work, shape) if shape.moved_bytes else 0.0
+            yield env.timeout(thinking_s + (seconds + moving_s))
             if isinstance(work, Draft):
-                answer, seconds = self.backend.draft(work, shape)
-                yield env.timeout(thinking_s + (seconds + moving_s))
                 ledger.commit_draft(work, start_s)
-            else:
-                answer, seconds = self.backend.verify(work, shape)
-                yield env.timeout(thinking_s + (seconds + moving_s))
+            elif isinstance(answer, Emitted):
                 gaps = ledger.commit_verify(work, answer, start_s, env.now)
             view.now_s = env.now
             view.forward_s += seconds
@@ -130,23 +122,18 @@ class Replica:
         ledger.end_step()
         return ran
 
-    def _checked(self, work: Pass) -> PassShape:
-        if not isinstance(work, Draft | Verify):
-            raise self._fault(f"step yielded {work!r}; expected a Draft or a Verify")
-        try:
-            return self.ledger.check(work)
-        except IllegalPass as error:
-            raise IllegalPass(str(self._fault(str(error)))) from None
-        except (AttributeError, IndexError, TypeError, ValueError) as error:
-            raise self._fault(f"malformed {type(work).__name__}: {error}", error) from error
+    def _state(self) -> str:
+        """Return how many requests wait and hold cache, and the cache that is free."""
+        roster, pool = self.ledger.roster, self.ledger.pool
+        seated = len(roster.resident)
+        return f"{len(roster.waiting)} without cache, {seated} with; {pool.room()}"
 
-    def _fault(self, what: str, error: Exception | None = None) -> SchedulerFault:
-        where = ""
-        if error is not None and error.__traceback__ is not None:
-            last = traceback.extract_tb(error.__traceback__)[-1]
-            where = f" ({Path(last.filename).name}:{last.lineno})"
-        line = " ".join(what.split())
-        return SchedulerFault(f"scheduler {type(self.scheduler).__name__} at {self.env.now:g} s: {line}{where}")
+    def _answer(self, work: Pass) -> tuple[PassShape, Forest | Emitted, float]:
+        """Take the slots of a pass; return its shape, what it will answer, and after how many seconds."""
+        shape = self.ledger.check(work)
+        if isinstance(work, Draft):
+            return shape, *self.backend.draft(work, shape)
+        return shape, *self.backend.verify(work, shape)
 
 
 def arrivals(

@@ -81,9 +81,12 @@ class Ledger:
         ids = work.requests
         unfed = isinstance(work, Draft) and not len(work.chunks)
         if not len(ids) or not (unfed or len(work.chunks) == len(ids)) or work.forest.rows != len(ids):
-            raise IllegalPass("a pass needs at least one row, and one chunk and one tree a row")
+            raise IllegalPass(
+                "a pass needs at least one row, and one chunk and one tree a row: "
+                f"it has {len(ids)} requests, {len(work.chunks)} chunks, {work.forest.rows} trees"
+            )
         if ids is not self._checked:
-            self.roster.check(ids)
+            self._check_rows(ids)
             ids.flags.writeable = False
             self._checked = ids  # frozen, so that the next pass of the step need not be looked at again
         try:
@@ -97,17 +100,30 @@ class Ledger:
             raise IllegalPass(str(error)) from None
         return shape._replace(moved_bytes=moved) if moved else shape
 
+    def _check_rows(self, ids: Ids) -> None:
+        """Refuse rows that are doubled or name nobody who is here."""
+        self.roster.check(ids)
+        for request in self.roster.absent(ids)[:1].tolist():
+            why = "has not arrived" if np.isnan(self.progress.finish_s[request]) else "has finished"
+            if request in self.rejected:
+                why = f"was rejected ({self.rejected[request]})"
+            raise IllegalPass(f"a pass names request {request}, which {why}")
+
     def _check_verify(self, work: Verify) -> PassShape:
         ids, chunks, forest = work.requests, work.chunks, work.forest
         cached = self.progress.target_cached[ids]
         pending = self.known(ids) - cached
-        if np.count_nonzero((chunks < 1) | (chunks > pending)):
-            raise IllegalPass("a chunk must hold between one and all of the pending tokens")
+        wrong = (chunks < 1) | (chunks > pending)
+        if np.count_nonzero(wrong):
+            said = _first(wrong, "request {} is given {}, {} are pending", ids, chunks, pending)
+            raise IllegalPass(f"a chunk must hold between one and all of the pending tokens: {said}")
         queries = chunks
         if forest.draft_nodes:
             tree = forest.tree_tokens()
             if np.count_nonzero(tree[chunks < pending]):
-                raise IllegalPass("a tree hangs behind a prefill that is not finished")
+                wrong = (tree > 0) & (chunks < pending)
+                said = _first(wrong, "request {} reads {} of {} pending tokens", ids, chunks, pending)
+                raise IllegalPass(f"a tree hangs behind a prefill that is not finished: {said}")
             queries = chunks + tree
         self.pool.hold(TARGET, ids, cached + queries)
         decoding = (chunks == 1) & (self.progress.emitted_tokens[ids] > 0)
@@ -133,17 +149,23 @@ class Ledger:
             prompts = cached < self.facts.prompt_tokens[ids]
             shape = _shape(cached, chunks, chunks + nodes, int(np.add.reduce(chunks)), int(np.dot(chunks, prompts)))
         if not shape.batched_tokens:
-            raise IllegalPass("a draft pass without tokens")
+            raise IllegalPass("a draft pass without tokens: nobody's chunk holds any, and no drafted node is extended")
         self._draft_nodes[ids] = held
         return shape
 
     def _check_fed(self, work: Draft, cached: Ints, chunks: Ints) -> None:
         """Refuse chunks (n,) longer than what is lacking; whoever is extended must have caught up by then."""
         pending = self.known(work.requests) - cached
-        if np.count_nonzero((chunks < 0) | (chunks > pending)):
-            raise IllegalPass("a draft chunk must not be longer than what the drafter's cache lacks")
-        if np.count_nonzero((pending > chunks)[work.forest.row[work.leaves]]):
-            raise IllegalPass("a leaf can only be extended where the drafter's cache has caught up")
+        wrong = (chunks < 0) | (chunks > pending)
+        if np.count_nonzero(wrong):
+            said = _first(wrong, "request {} is given {} of {}", work.requests, chunks, pending)
+            raise IllegalPass(f"a draft chunk must hold no more tokens than the drafter's cache lacks: {said}")
+        extended = work.forest.row[work.leaves]
+        wrong = (pending > chunks)[extended]
+        if np.count_nonzero(wrong):
+            columns = (each[extended] for each in (work.requests, chunks, pending))
+            said = _first(wrong, "request {} is given {} of {} tokens", *columns)
+            raise IllegalPass(f"a leaf can only be extended where the drafter's cache has caught up: {said}")
 
     # --- commitment -----------------------------------------------------------------------------------------------
 
@@ -273,3 +295,9 @@ def _shape(cached: Ints, chunks: Ints, queries: Ints, fed: int, prefill_tokens: 
     batched = int(np.add.reduce(queries))
     logits = batched - fed + int(np.count_nonzero(chunks))
     return PassShape(int(np.dot(cached, queries > 0)), batched, pairs, prefill_tokens, logits)
+
+
+def _first(wrong: Bools, text: str, *columns: Ints) -> str:
+    """Return `text` filled with the first row of the `columns`, (n,) each, that is `wrong` (n,)."""
+    row = int(np.flatnonzero(wrong)[0])
+    return text.format(*(column[row] for column in columns))

@@ -52,6 +52,10 @@ class KvPool:
         """Bytes that nobody holds."""
         return self.memory.capacity_bytes - self.used_bytes
 
+    def room(self) -> str:
+        """Return in words how much of the pool is free."""
+        return f"{_gib(self.free_bytes)} of {_gib(self.memory.capacity_bytes)} free"
+
     def growth_bytes(self, ids: Ids, target_tokens: Ints, draft_tokens: Ints) -> Ints:
         """Return the further bytes that each request needs to hold so many tokens of each model, (n,)."""
         block, up = self._block_tokens, self._round_up
@@ -84,7 +88,7 @@ class KvPool:
         held = self._blocks[model]
         used = self.used_bytes + int(np.add.reduce(blocks - held[ids])) * self._block_bytes[model]
         if used > self.memory.capacity_bytes:
-            raise OutOfMemory(f"{used} bytes of cache wanted, {self.memory.capacity_bytes} there are")
+            raise OutOfMemory(f"{_gib(used - self.used_bytes)} more cache wanted, {self.room()}")
         held[ids] = blocks
         self.used_bytes = used
 
@@ -94,3 +98,7 @@ class KvPool:
         self.used_bytes -= int(held[TARGET]) * self._block_bytes[TARGET]
         self.used_bytes -= int(held[DRAFT]) * self._block_bytes[DRAFT]
         self._blocks[:, ids] = 0
+
+
+def _gib(count: int) -> str:
+    return f"{count / 2**30:.4g} GiB"

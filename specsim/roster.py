@@ -66,29 +66,54 @@ class Roster:
         IllegalPass
             When an id is unknown, doubled, running or not resident.
         """
-        known = ids.min() >= 0 and ids.max() < len(self._here) and len(np.unique(ids)) == len(ids)
-        if not known or not self._admitted[ids].all() or np.isin(ids, running).any():
-            raise IllegalPass("only a request that holds cache and does not run in the pass can be evicted")
+        stays = self._why_not_evicted(ids, running)
+        if stays:
+            raise IllegalPass(f"only a request that holds cache and does not run in the pass can be evicted: {stays}")
         self._leave(ids)
         self.waiting.update(ids.tolist())
 
     def check(self, ids: Ids) -> None:
-        """Refuse rows of a pass that are doubled or not here.
+        """Refuse rows of a pass that are doubled or have no request.
 
         Raises
         ------
         IllegalPass
-            One line that says which of the two.
+            One line that names the first such request.
         """
         if ids.min() < 0 or ids.max() >= len(self._here):
-            raise IllegalPass("a pass names a request that does not exist")
+            raise IllegalPass(f"a pass names request {_outside(ids, len(self._here))}, which does not exist")
         seats = np.arange(len(ids))
         self._seat[ids] = seats
-        if np.count_nonzero(self._seat[ids] != seats) or not np.count_nonzero(self._here[ids]) == len(ids):
-            raise IllegalPass("a pass names a request twice, or one that has not arrived, has finished or was rejected")
+        doubled = self._seat[ids] != seats
+        if np.count_nonzero(doubled):
+            raise IllegalPass(f"a pass names request {ids[doubled][0]} twice")
+
+    def absent(self, ids: Ids) -> Ids:
+        """Return those of `ids` (n,) that have not arrived, have finished or were rejected."""
+        here = self._here[ids]
+        return ids[:0] if np.count_nonzero(here) == len(ids) else ids[~here]
+
+    def _why_not_evicted(self, ids: Ids, running: Ids) -> str:
+        """Return which request stands in the way, and how; empty where none does."""
+        if ids.min() < 0 or ids.max() >= len(self._here):
+            return f"there is no request {_outside(ids, len(self._here))}"
+        names, counts = np.unique(ids, return_counts=True)
+        for wrong, what in (
+            (names[counts > 1], "is named twice"),
+            (names[~self._admitted[names]], "holds none"),
+            (names[np.isin(names, running)], "runs in it"),
+        ):
+            if len(wrong):
+                return f"request {wrong[0]} {what}"
+        return ""
 
     def _leave(self, ids: Ids) -> None:
         for request in ids.tolist():
             del self._resident[request]
         self._resident_ids = None
         self._admitted[ids] = False
+
+
+def _outside(ids: Ids, size: int) -> int:
+    """Return the first of `ids` that is no index below `size`."""
+    return int(ids[(ids < 0) | (ids >= size)][0])

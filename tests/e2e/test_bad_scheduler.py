@@ -1,6 +1,7 @@
 """A scheduler from outside that is broken: the user gets a line that names it and what it did, never our stack."""
 
 import bisect
+import re
 import sys
 
 import pytest
@@ -11,6 +12,7 @@ BASE = ["trace=poisson", "requests=5", "acceptance=bernoulli", "profile=llama8b_
 TOP = """
 import numpy as np
 from specsim.forest import Forest
+from specsim.schedulers.speculation import grow_trees
 from specsim.work import Draft, Verify
 
 def verify(ids, chunks, **more):
@@ -20,23 +22,45 @@ def verify(ids, chunks, **more):
 class Mine:
     def step(self, view):
 """
+HERE = TOP.count("\n") + 1
+"""The line of the step's first statement."""
 BODIES = {
-    "raises": ("raise RuntimeError('boom\\nand more')\n        yield", "boom"),
-    "no generator": ("return None", "Mine"),
-    "yields no pass": ("yield 'pass'", "Mine"),
-    "runs nothing": ("return\n        yield", "Mine"),
-    "nobody": ("yield verify([], [])", "Mine"),
-    "unknown request": ("yield verify([99999], [1])", "Mine"),
-    "negative request": ("yield verify([-1], [1])", "Mine"),
-    "twice": ("r = view.waiting[0]; yield verify([r, r], [1, 1])", "Mine"),
-    "too long a chunk": ("r = view.waiting[0]; yield verify([r], [10**6])", "Mine"),
-    "empty chunk": ("r = view.waiting[0]; yield verify([r], [0])", "Mine"),
-    "evicts a stranger": ("r = view.waiting[0]; yield verify([r], [1], evict=np.array([r]))", "Mine"),
-    "writes into the view": ("view.arrival_s[0] = 3.0\n        yield", "read-only"),
+    "raises": ("raise RuntimeError('boom\\nand more')\n        yield", "boom and more", HERE),
+    "raises in a function of its own": (
+        "late(view)\n        yield\ndef late(view):\n    1 / 0",
+        "ZeroDivision",
+        HERE + 3,
+    ),
+    "raises in a library": ("np.zeros(2).reshape(3)\n        yield", "ValueError", HERE),
+    "raises in a part of specsim": ("yield from grow_trees(view, None, None, 1, 1, 1)", "TypeError", HERE),
+    "misspells a field": ("view.recident\n        yield", "did you mean 'resident'?", HERE),
+    "misspells a module's name": ("np.arrange(3)\n        yield", "did you mean 'arange'?", HERE),
+    "misspells an argument": ("yield Verify(1, 2, 3, evicted=4)", "did you mean 'evict'?", HERE),
+    "no generator": ("return None", "step returned None", HERE - 1),
+    "a list": ("return [1]", "step returned [1] (list)", HERE - 1),
+    "a pass returned": ("return verify([0], [1])", "step returned a Verify", HERE - 1),
+    "a pass returned by a generator": ("if 0: yield\n        return verify([0], [1])", "returned a Verify", HERE - 1),
+    "stops before it begins": ("return next(iter([]))", "StopIteration", HERE),
+    "yields no pass": ("yield 'pass'", "step yielded 'pass' (str)", HERE),
+    "nobody": ("yield verify([], [])", "at least one row", HERE),
+    "unknown request": ("yield verify([99999], [1])", "request 99999", HERE),
+    "negative request": ("yield verify([-1], [1])", "request -1", HERE),
+    "twice": ("r = view.waiting[0]; yield verify([r, r], [1, 1])", "request 0 twice", HERE),
+    "too long a chunk": ("r = view.waiting[0]; yield verify([r], [10**6])", "is given 1000000, 708 are pending", HERE),
+    "empty chunk": ("r = view.waiting[0]; yield verify([r], [0])", "is given 0, 708 are pending", HERE),
+    "evicts a stranger": ("r = view.waiting[0]; yield verify([r], [1], evict=np.array([r]))", "holds none", HERE),
+    "deep in another generator": ("yield from inner()\ndef inner():\n    yield verify([-1], [1])", "-1", HERE + 2),
+    "swallows the refusal": (
+        "try:\n            yield verify([-1], [1])\n        except Exception:\n            yield verify([0], [1])",
+        "request -1",
+        HERE + 1,
+    ),
+    "writes into the view": ("view.arrival_s[0] = 3.0\n        yield", "read-only", HERE),
     "too wide a tree": (
         "r = np.array(view.waiting[:1]); "
         "yield Draft(r, view.draft_pending(r), Forest.roots(1), np.array([0]), width=99)",
-        "99",
+        "tree width 99 exceeds the 4 proposals",
+        HERE,
     ),
 }
 IMPORTS = {
@@ -81,8 +105,35 @@ def write(folder, source):
 
 @pytest.mark.parametrize("body", BODIES)
 def test_a_scheduler_at_fault_is_named(refused, tmp_path, body):
-    source, named = BODIES[body]
-    assert named in refused(*write(tmp_path, TOP + f"        {source}\n"))
+    source, named, line = BODIES[body]
+    said = refused(*write(tmp_path, TOP + f"        {source}\n"))
+    assert said.startswith("specsim: scheduler Mine at 0 s: ")
+    assert named in said
+    assert said.endswith(f"(theirs.py:{line})\n")
+
+
+def test_who_runs_nothing_is_told_what_waits(refused, tmp_path):
+    said = refused(*write(tmp_path, TOP + "        yield from ()\n"))
+    assert "scheduler Mine runs nothing" in said
+    assert re.search(r"5 requests wait .*: 5 without cache, 0 with; (\S+) GiB of \1 GiB free$", said)
+
+
+def test_debug_shows_the_users_own_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = write(tmp_path, TOP + "        yield verify([-1], [1])\n")
+    assert main(["run", "--debug", *words, *BASE]) == 2
+    *trace, last = capsys.readouterr().err.splitlines()
+    assert trace[0] == "Traceback (most recent call last):"
+    assert f'  File "{tmp_path}/theirs.py", line {HERE}, in step' in trace
+    assert "    yield verify([-1], [1])" in trace
+    assert last.startswith("specsim: scheduler Mine at 0 s: a pass names request -1")
+
+
+def test_debug_shows_what_a_constructor_hides(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = write(tmp_path, "class Mine:\n    def __init__(self):\n        1 / 0\n")
+    assert main(["run", "--debug", *words, *BASE]) == 2
+    assert "    1 / 0" in capsys.readouterr().err.splitlines()
 
 
 @pytest.mark.parametrize("name", IMPORTS)

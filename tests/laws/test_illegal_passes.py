@@ -50,44 +50,74 @@ ROOT = Forest.roots(1)
 TWO = Forest.roots(2)
 ILLEGAL: dict[str, tuple[Draft | Verify, str]] = {
     "no row": (Verify(NOBODY, NOBODY, Forest.roots(0)), "at least one row"),
-    "fewer chunks than rows": (Verify(ints(DECODING, HALFWAY), ints(1), TWO), "one chunk and one tree a row"),
-    "fewer trees than rows": (Verify(ints(DECODING, HALFWAY), ints(1, 1), ROOT), "one chunk and one tree a row"),
-    "no chunk for a verification": (Verify(ints(DECODING), NOBODY, ROOT), "one chunk and one tree a row"),
-    "a row twice": (Verify(ints(DECODING, DECODING), ints(1, 1), TWO), "twice"),
-    "not arrived": (Verify(ints(LATER), ints(1), ROOT), "not arrived"),
-    "finished": (Verify(ints(FINISHED), ints(1), ROOT), "has finished"),
-    "beyond the last id": (Verify(ints(5), ints(1), ROOT), "."),
-    "a negative id": (Verify(ints(HALFWAY - 5), ints(1), ROOT), "."),
-    "an empty chunk": (Verify(ints(DECODING), ints(0), ROOT), "between one and all"),
-    "a negative chunk": (Verify(ints(DECODING), ints(-1), ROOT), "between one and all"),
-    "more than is pending": (Verify(ints(DECODING), ints(2), ROOT), "between one and all"),
-    "more than the prompt": (Verify(ints(WAITING), ints(7), ROOT), "between one and all"),
-    "a tree behind half a prompt": (Verify(ints(HALFWAY), ints(1), trees(1, 0)), "prefill that is not finished"),
-    "evicts who runs": (Verify(ints(DECODING), ints(1), ROOT, ints(DECODING)), "can be evicted"),
-    "evicts who holds nothing": (Verify(ints(DECODING), ints(1), ROOT, ints(WAITING)), "can be evicted"),
-    "evicts who has finished": (Verify(ints(DECODING), ints(1), ROOT, ints(FINISHED)), "can be evicted"),
-    "evicts somebody twice": (Verify(ints(DECODING), ints(1), ROOT, ints(HALFWAY, HALFWAY)), "."),
-    "evicts beyond the last id": (Verify(ints(DECODING), ints(1), ROOT, ints(5)), "."),
+    "fewer chunks than rows": (Verify(ints(DECODING, HALFWAY), ints(1), TWO), "it has 2 requests, 1 chunks, 2 trees"),
+    "fewer trees than rows": (
+        Verify(ints(DECODING, HALFWAY), ints(1, 1), ROOT),
+        "it has 2 requests, 2 chunks, 1 trees",
+    ),
+    "no chunk for a verification": (Verify(ints(DECODING), NOBODY, ROOT), "it has 1 requests, 0 chunks, 1 trees"),
+    "a row twice": (Verify(ints(DECODING, DECODING), ints(1, 1), TWO), "request 2 twice"),
+    "not arrived": (Verify(ints(LATER), ints(1), ROOT), "request 1, which has not arrived"),
+    "finished": (Verify(ints(FINISHED), ints(1), ROOT), "request 3, which has finished"),
+    "beyond the last id": (Verify(ints(0, 5), ints(1, 1), TWO), "request 5, which does not exist"),
+    "a negative id": (Verify(ints(HALFWAY - 5), ints(1), ROOT), "request -1, which does not exist"),
+    "an empty chunk": (
+        Verify(ints(DECODING), ints(0), ROOT),
+        "between one and all of the pending tokens: request 2 is given 0, 1 are",
+    ),
+    "a negative chunk": (Verify(ints(DECODING), ints(-1), ROOT), "request 2 is given -1, 1 are pending"),
+    "more than is pending": (Verify(ints(DECODING), ints(2), ROOT), "request 2 is given 2, 1 are pending"),
+    "more than the prompt": (Verify(ints(DECODING, WAITING), ints(1, 7), TWO), "request 0 is given 7, 6 are pending"),
+    "a tree behind half a prompt": (
+        Verify(ints(HALFWAY), ints(1), trees(1, 0)),
+        "not finished: request 4 reads 1 of 2 pending",
+    ),
+    "evicts who runs": (Verify(ints(DECODING), ints(1), ROOT, ints(DECODING)), "can be evicted: request 2 runs in it"),
+    "evicts who holds nothing": (
+        Verify(ints(DECODING), ints(1), ROOT, ints(WAITING)),
+        "can be evicted: request 0 holds none",
+    ),
+    "evicts who has finished": (
+        Verify(ints(DECODING), ints(1), ROOT, ints(FINISHED)),
+        "can be evicted: request 3 holds none",
+    ),
+    "evicts somebody twice": (
+        Verify(ints(DECODING), ints(1), ROOT, ints(HALFWAY, HALFWAY)),
+        "request 4 is named twice",
+    ),
+    "evicts beyond the last id": (Verify(ints(DECODING), ints(1), ROOT, ints(5)), "there is no request 5"),
     "a draft evicts who runs": (Draft(ints(DECODING), ints(1), ROOT, evict=ints(DECODING)), "can be evicted"),
     "a draft evicts who holds nothing": (Draft(ints(DECODING), ints(1), ROOT, evict=ints(WAITING)), "can be evicted"),
-    "verifies more than the pool holds": (Verify(ints(DECODING), ints(1), trees(1, *[0] * 200)), "bytes of cache"),
+    "verifies more than the pool holds": (
+        Verify(ints(DECODING), ints(1), trees(1, *[0] * 200)),
+        r"GiB more cache wanted, \S+ GiB of",
+    ),
     "drafts more than the pool holds": (
         Draft(ints(DECODING), ints(1), trees(1, *[0] * 200), np.arange(1, 201), 1),
-        "bytes of cache",
+        "GiB more cache wanted",
     ),
     "a draft of nobody": (Draft(NOBODY, NOBODY, Forest.roots(0)), "at least one row"),
-    "a draft for a row twice": (Draft(ints(DECODING, DECODING), ints(1, 1), TWO), "twice"),
-    "a draft for who has finished": (Draft(ints(FINISHED), ints(1), ROOT), "has finished"),
+    "a draft for a row twice": (Draft(ints(DECODING, DECODING), ints(1, 1), TWO), "request 2 twice"),
+    "a draft for who has finished": (Draft(ints(FINISHED), ints(1), ROOT), "request 3, which has finished"),
     "a draft without tokens": (Draft(ints(DECODING), ints(0), ROOT), "without tokens"),
     "a draft without chunks or leaves": (Draft(ints(DECODING), NOBODY, ROOT), "without tokens"),
-    "feeds the drafter too much": (Draft(ints(DECODING), ints(2), ROOT), "longer than what the drafter's cache lacks"),
-    "feeds the drafter backwards": (
-        Draft(ints(DECODING), ints(-1), ROOT),
-        "longer than what the drafter's cache lacks",
+    "feeds the drafter too much": (
+        Draft(ints(DECODING), ints(2), ROOT),
+        "no more tokens than .* lacks: request 2 is given 2 of 1",
     ),
-    "extends a root that lags": (Draft(ints(WAITING), ints(5), ROOT, ints(0), 1), "has caught up"),
-    "extends a root that is not fed": (Draft(ints(DECODING), NOBODY, ROOT, ints(0), 1), "."),
-    "extends a node whose root lags": (Draft(ints(DECODING), NOBODY, trees(1, 0), ints(1), 1), "has caught up"),
+    "feeds the drafter backwards": (Draft(ints(DECODING), ints(-1), ROOT), "request 2 is given -1 of 1"),
+    "extends a root that lags": (
+        Draft(ints(WAITING), ints(5), ROOT, ints(0), 1),
+        "has caught up: request 0 is given 5 of 6 tokens",
+    ),
+    "extends a root that is not fed": (
+        Draft(ints(DECODING), NOBODY, ROOT, ints(0), 1),
+        "request 2 is given 0 of 1 tokens",
+    ),
+    "extends a node whose root lags": (
+        Draft(ints(DECODING), NOBODY, trees(1, 0), ints(1), 1),
+        "has caught up: request 2",
+    ),
 }
 
 
@@ -121,9 +151,17 @@ def test_a_legal_pass_is_not(kind: str) -> None:
 def test_memory_that_is_refused_is_not_taken() -> None:
     ledger = busy()
     before = ledger.pool.used_bytes
-    with pytest.raises(IllegalPass, match="bytes of cache wanted"):
+    with pytest.raises(IllegalPass, match="more cache wanted"):
         ledger.check(Verify(ints(DECODING), ints(1), trees(1, *[0] * 200)))
     assert ledger.pool.used_bytes == before
+
+
+def test_a_pass_that_names_who_was_rejected_says_so() -> None:
+    told = requests([0.0], [6], [8])
+    ledger = Ledger(1, Memory(14 * 4 - 1, 1, 3, 1))
+    ledger.arrive(0, told)
+    with pytest.raises(IllegalPass, match=r"request 0, which was rejected \(kv_capacity\)"):
+        ledger.check(Verify(ints(0), ints(1), ROOT))
 
 
 @pytest.mark.parametrize(("memory_bytes", "fits"), [(14 * 4, True), (14 * 4 - 1, False)])

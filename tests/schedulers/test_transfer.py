@@ -67,7 +67,7 @@ def test_what_never_fits_beside_another_cannot_come_back() -> None:
     ledger, _ = two_read_prompts()
     ledger.check(verify(0, chunks=[1], evict=np.array([1]), transfer=True))
     ledger.pool.memory = replace(ledger.pool.memory, capacity_bytes=ledger.pool.used_bytes)
-    with pytest.raises(IllegalPass, match="bytes of cache wanted"):
+    with pytest.raises(IllegalPass, match="more cache wanted"):
         ledger.check(verify(0, 1, chunks=[1, 1]))
 
 

@@ -41,9 +41,9 @@ def test_the_last_byte_may_be_used_and_no_more() -> None:
     pool = KvPool(Memory(24, 4, 3, 1), 2)
     pool.hold(TARGET, ids(0, 1), ids(4, 4))
     assert pool.free_bytes == 0
-    with pytest.raises(OutOfMemory, match="36 bytes of cache wanted, 24 there are"):
+    with pytest.raises(OutOfMemory, match=r"1\.118e-08 GiB more cache wanted, 0 GiB of 2\.235e-08 GiB free"):
         pool.hold(TARGET, ids(0, 1), ids(8, 4))
-    with pytest.raises(OutOfMemory, match="28 bytes of cache wanted"):
+    with pytest.raises(OutOfMemory, match=r"3\.725e-09 GiB more cache wanted"):
         pool.hold(DRAFT, ids(0), ids(1))
     assert pool.used_bytes == 24
     assert pool.held_bytes(ids(0, 1)).tolist() == [12, 12]
@@ -98,3 +98,10 @@ def test_what_surely_fits_fits(held: list[int], more: list[int], spare: int, blo
     if pool.surely_fits(len(held), added, added):
         assert int(pool.growth_bytes(ids, grown, grown).sum()) <= pool.free_bytes
     assert pool.surely_fits(len(held), 0, 0) or spare < 4 * len(held) * block
+
+
+def test_what_is_wanted_and_what_is_free_are_told_in_gib() -> None:
+    pool = KvPool(Memory(3 << 30, 1, 1 << 28, 1), 1)
+    pool.hold(TARGET, ids(0), ids(2))
+    with pytest.raises(OutOfMemory, match=r"^3 GiB more cache wanted, 2\.5 GiB of 3 GiB free$"):
+        pool.hold(TARGET, ids(0), ids(14))

@@ -1,0 +1,78 @@
+"""One step of a scheduler: what it asks for, what it is told, and whose line it is when that goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import suppress
+from typing import Any, NoReturn
+
+from specsim.blame import complaint, definition, own_line
+from specsim.errors import IllegalPass, SchedulerFault
+from specsim.protocols import Scheduler, Step, View
+from specsim.work import Draft, Pass, Verify
+
+
+class Conversation:
+    """One turn with a scheduler, from its ``step(view)`` to the next scheduling point.
+
+    Raises
+    ------
+    SchedulerFault
+        Here and in `ask`, when the scheduler fails: one line with its name, the simulated time and the user's own line.
+    """
+
+    __slots__ = ("_scheduler", "_step", "_view")
+
+    def __init__(self, scheduler: Scheduler, view: View) -> None:
+        self._scheduler, self._view = scheduler, view
+        try:
+            self._step: Step = scheduler.step(view)
+        except (Exception, SystemExit) as error:
+            raise self._failed(error) from error
+        if not isinstance(self._step, Generator):
+            raise self._fault(f"{self._answered(self._step)}; expected a generator: yield each pass")
+
+    def ask(self, answer: Any) -> Pass | None:
+        """Return the next pass, given the answer to the last one (None at first); None when the step has ended."""
+        try:
+            work = self._step.send(answer)
+        except StopIteration as end:
+            if isinstance(end.value, Draft | Verify):
+                raise self._fault(f"{self._answered(end.value)}; expected it to be yielded") from None
+            return None
+        except (Exception, SystemExit) as error:
+            raise self._failed(error) from error
+        if not isinstance(work, Draft | Verify):
+            self.refuse(f"step yielded {_kind(work)}; expected a Draft or a Verify")
+        return work
+
+    def refuse(self, reason: str) -> NoReturn:
+        """Throw an `IllegalPass` into the step, where it yields, and raise one that names that line.
+
+        Whatever the step does with it, the run ends.
+        """
+        thrown = IllegalPass(reason)
+        with suppress(Exception, SystemExit):
+            self._step.throw(thrown)
+        raise IllegalPass(self._told(reason + own_line(thrown.__traceback__, self._scheduler))) from thrown
+
+    def _failed(self, error: BaseException) -> SchedulerFault:
+        # The first frame is ours.
+        trace = error.__traceback__.tb_next if error.__traceback__ is not None else None
+        where = own_line(trace, self._scheduler) or definition(self._scheduler.step)
+        return SchedulerFault(self._told(complaint(error) + where))
+
+    def _fault(self, what: str) -> SchedulerFault:
+        return SchedulerFault(self._told(what + definition(self._scheduler.step)))
+
+    def _answered(self, value: Any) -> str:
+        return f"step returned {_kind(value)}"
+
+    def _told(self, what: str) -> str:
+        return f"scheduler {type(self._scheduler).__name__} at {self._view.now_s:g} s: {what}"
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, Draft | Verify):
+        return f"a {type(value).__name__}"
+    return "None" if value is None else f"{' '.join(repr(value).split())[:40]} ({type(value).__name__})"
