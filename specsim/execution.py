@@ -21,6 +21,7 @@ from specsim.plan import PlannedRun, check_same_run
 from specsim.points import points
 from specsim.provenance import of_these_files, provenance_of
 from specsim.sweeps import Sweep, load_sweep
+from specsim.workload.seeding import varies_with_seed
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -132,6 +133,7 @@ def execute(config: Mapping[str, Any], folder: Path | None, *, progress: bool = 
     notes = experiment.notes + drafting + _out_of_range(record.totals) + _rejected(metrics)
     notes += load_notes(block["load"], block["arrived"])
     provenance = provenance_of(experiment, notes, started, loop_s, record.totals.iterations)
+    provenance["varies_with_seed"] = list(varies_with_seed(config))
     if folder is not None:
         write_run(folder, table=table, metrics=metrics, config=config, provenance=provenance, passes=record.passes)
     passes = None

@@ -261,8 +261,8 @@ def scan(runs: Sequence[AnyRun | Path]) -> Scan:
     def distinct() -> Iterator[SweptRun]:
         for name, place in zip(names, runs, strict=True):
             run = read_run(place) if isinstance(place, Path) else place
-            config = run.config
-            settings = {**settings_of(config), **_read_by(run.provenance)}
+            config, provenance = run.config, run.provenance
+            settings = {**settings_of(config), **_read_by(provenance)}
             key, result = identity(settings), identity(flat(run.metrics))
             if key in seen:
                 notes.append(_twice(seen[key], (name, result)))
@@ -270,7 +270,9 @@ def scan(runs: Sequence[AnyRun | Path]) -> Scan:
             seen[key] = (name, result)
             kept.append(place)
             point = identity({each: value for each, value in settings.items() if each != SEED})
-            yield SweptRun(name, settings, point, ", ".join(varies_with_seed(config)), run.metrics)
+            # As it was when the run was made: the trace's file may be another one by now, or gone.
+            varies = provenance.get("varies_with_seed") or varies_with_seed(config)
+            yield SweptRun(name, settings, point, ", ".join(varies), run.metrics)
 
     table = sweep_table(distinct())
     return Scan(table, tuple(kept), tuple(notes))

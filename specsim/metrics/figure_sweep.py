@@ -64,7 +64,7 @@ def curves(
             figure.suptitle(title, fontsize=8)
         else:
             _legend(figure, shown, looks, f"{axes.line}, with {title}" if title else axes.line)
-        said = caption_of(panels, axes, against, hollow=bool(hollow))
+        said = caption_of(panels, table, axes, against, hollow=bool(hollow))
         figure.supxlabel(fill(said, CAPTION_CHARACTERS), fontsize=7, color=GREY, x=0.01, ha="left")
         return figure
 

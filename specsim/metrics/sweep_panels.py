@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 ATTAINMENT, WORST, GOODPUT = "slo_attainment", "worst_class_attainment", "slo_goodput_tokens_per_s"
+TOO_SHORT = "load.too_short"
 LABELS = {
     "rps": "Request rate (requests/s)",
     "slo_scale": "TPOT SLO scale (x)",
@@ -76,7 +77,7 @@ def is_share(measure: str) -> bool:
     return measure.endswith("attainment")
 
 
-def caption_of(panels: Sequence[Panel], axes: SweepAxes, against: Any, *, hollow: bool) -> str:
+def caption_of(panels: Sequence[Panel], table: DataFrame, axes: SweepAxes, against: Any, *, hollow: bool) -> str:
     """Return what stands below the panels: over what the means are taken, and what their intervals cover."""
     counts = sorted({count for panel in panels for count in panel.means["count"] if count})
     covers = sorted({each for panel in panels for each in panel.means[COVERS]} - {ONE_SEED})
@@ -92,6 +93,9 @@ def caption_of(panels: Sequence[Panel], axes: SweepAxes, against: Any, *, hollow
             parts.append("Arrivals and lengths are the recorded trace's under every seed.")
     if hollow:
         parts.append("Hollow: overloaded, what is shown depends on how long the run is.")
+    runs = table[table[CLASS] == ALL]
+    if TOO_SHORT in table and runs[TOO_SHORT].eq(True).any():
+        parts.append(f"{runs[TOO_SHORT].eq(True).sum()} of {len(runs)} runs are too short (docs/metrics.md).")
     if axes.along:
         parts.append(f"What differs along with {axes.line}: {', '.join(axes.along)}.")
     return " ".join(parts)

@@ -136,6 +136,13 @@ def test_an_overloaded_point_is_hollow():
     assert "Hollow" not in words(drawn(table(rps=[2, 4])))
 
 
+def test_runs_that_are_too_short_are_counted():
+    frame = table()
+    frame["load.too_short"] = np.where(frame["slo_class"] == "all", frame["seed"] == 0, None)
+    assert "6 of 18 runs are too short" in words(drawn(frame))
+    assert "too short" not in words(drawn(table()))
+
+
 def test_without_a_number_a_row_stands_for_each():
     figure = drawn(table(rps=[4]))
     axes = figure.axes[0]

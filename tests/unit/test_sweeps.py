@@ -229,6 +229,24 @@ def test_progress_is_drawn_on_a_terminal_and_in_jupyter_and_not_in_a_pipe(monkey
     assert ("0/2" in stream.getvalue()) == drawn
 
 
+def test_what_the_seed_drew_is_what_it_was_when_the_run_was_made(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.csv").write_text(
+        "arrival_s,prompt_tokens,output_tokens,slo_class\n0,9,3,chat\n1,9,3,coding\n2,9,3,chat\n"
+    )
+    sweep(
+        {"seed": [0, 1]},
+        trace="./mine.csv",
+        scheduler="fcfs",
+        out="all",
+        profile="llama8b_1b_h100",
+        acceptance="bernoulli",
+    )
+    before = load_sweep("all").table["varies_with_seed"]
+    (tmp_path / "mine.csv").unlink()
+    assert list(load_sweep("all").table["varies_with_seed"]) == list(before)
+
+
 def test_a_run_alone_is_no_sweep(stored):
     with pytest.raises(SpecsimError, match="no run folders"):
         load_sweep(load_run(next(stored.glob("*-*"))).folder)
