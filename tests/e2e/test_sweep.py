@@ -8,6 +8,8 @@ import pytest
 
 from specsim import load_run, load_sweep, simulation
 from specsim.cli import main
+from specsim.errors import SpecsimError
+from specsim.plan import configs, plan
 
 WORDS = ["trace=poisson", "requests=6", "acceptance=bernoulli", "profile=llama8b_1b_h100"]
 CLASSES = ["chat", "coding", "summarization", "all"]
@@ -232,10 +234,16 @@ def test_points_of_one_label_have_folders_of_their_own(tmp_path, monkeypatch, co
     assert len(counted) == 2
 
 
-def test_two_points_that_are_one_configuration_are_refused(tmp_path, capsys, counted):
+def test_two_points_that_are_one_configuration_are_refused():
+    (config,) = configs([{"scheduler": "fcfs", "trace": "poisson", "requests": "5"}])
+    with pytest.raises(SpecsimError, match=r"rps=2 and rps=2\.0 are one configuration"):
+        plan([{"rps": "2"}, {"rps": "2.0"}], [config, config], None)
+
+
+def test_a_value_in_two_spellings_is_refused(tmp_path, capsys, counted):
     assert main(["run", "-m", "rps=2,2.0", "scheduler=fcfs", *WORDS, f"out={tmp_path / 'all'}"]) == 2
     said = capsys.readouterr().err
-    assert "rps=2 and rps=2.0 are one configuration" in said
+    assert "rps=2: stands twice" in said
     assert len(said.splitlines()) == 1
     assert not counted
 
