@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from specsim.errors import SpecsimError
-from specsim.execution import configs
 from specsim.paths import shipped
+from specsim.plan import configs
 from specsim.points import points
 from specsim.reading import read_yaml
 

@@ -13,9 +13,9 @@ import yaml
 from specsim import simulate, sweep
 from specsim.config import compose
 from specsim.errors import SpecsimError
-from specsim.execution import configs
 from specsim.interpolation import place_of, value_at
 from specsim.paths import shipped
+from specsim.plan import configs
 from specsim.points import points
 from specsim.schedulers.loading import scheduler_factory
 from tests.laws.subjects import NAMES
