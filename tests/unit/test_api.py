@@ -202,7 +202,7 @@ MISTAKES = [
     (lambda: sweep({"scheduler": "fcfs"}, **SMALL), "scheduler"),
     (lambda: sweep({"rps": [2, 3]}, rps=4, scheduler="fcfs", **SMALL), "rps"),
     (lambda: sweep({"rps": [2, 2]}, scheduler="fcfs", **SMALL), "rps"),
-    (lambda: sweep({"rps": [2, 2.0]}, scheduler="fcfs", **SMALL), "rps=2 and rps=2.0"),
+    (lambda: sweep({"rps": [2, 2.0]}, scheduler="fcfs", **SMALL), "rps=2: stands twice"),
     (lambda: sweep({"rps": np.array(2)}, scheduler="fcfs", **SMALL), "rps"),
     (lambda: sweep({"rps": {2, 4}}, scheduler="fcfs", **SMALL), "rps"),
     (lambda: load_sweep("."), "no run folders"),
