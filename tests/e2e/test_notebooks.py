@@ -57,8 +57,11 @@ def test_it_runs_top_to_bottom(notebook: Path, tmp_path: Path) -> None:
     nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
     assert commands(notebook)
     for line in commands(notebook):
+        assert "requests=1000 " in line
+        # Whether the cells run does not depend on how long the runs are.
+        short = line.replace("requests=1000 ", "requests=40 ")
         made = subprocess.run(
-            [sys.executable, "-m", *shlex.split(line)], cwd=tmp_path, capture_output=True, text=True, check=False
+            [sys.executable, "-m", *shlex.split(short)], cwd=tmp_path, capture_output=True, text=True, check=False
         )
         assert made.returncode == 0, made.stderr
     document = nbformat.read(notebook, as_version=4)
