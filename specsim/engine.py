@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from math import nextafter
 from typing import Any
 
 import simpy
+from simpy.events import URGENT
 
 from specsim.conversation import Conversation
 from specsim.errors import SchedulerFault, SpecsimError, first_line
@@ -136,13 +138,25 @@ class Replica:
         return shape, *self.backend.verify(work, shape)
 
 
+class Arrival(simpy.Event):
+    """The moment at which requests arrive, or one rounding before it: first of all that happens then."""
+
+    def __init__(self, env: simpy.Environment, arrival_s: float) -> None:
+        super().__init__(env)
+        self._ok, self._value = True, None
+        delay_s = arrival_s - env.now
+        if env.now + delay_s > arrival_s:
+            delay_s = nextafter(delay_s, 0.0)
+        env.schedule(self, URGENT, delay_s)
+
+
 def arrivals(
     env: simpy.Environment, requests: Requests, replicas: list[Replica], route: Callable[[int], int]
 ) -> Generator[simpy.Event, Any, None]:
     """Deliver each request at its time to the replica that `route` names (a simpy process)."""
     for request, arrival_s in enumerate(requests.arrival_s.tolist()):
-        if arrival_s > env.now:
-            yield env.timeout(arrival_s - env.now)
+        while arrival_s > env.now:
+            yield Arrival(env, arrival_s)
         replicas[route(request)].arrive(request, requests)
     for replica in replicas:
         replica.close()

@@ -12,7 +12,7 @@ from specsim.protocols import Step, View
 from specsim.simulation import run
 from specsim.work import Verify
 from tests.laws.subjects import factory_of
-from tests.made import requests, simulation
+from tests.made import hardware, requests, simulation
 
 
 class Silent:
@@ -53,3 +53,24 @@ def test_a_scheduler_may_wait_for_the_next_arrival() -> None:
     columns = run(simulation(requests([0.0, 2.0], [4, 4], [9, 9]), [3, 3], Patient)).columns
     assert (columns.output_tokens == 3).all()
     assert (columns.first_token_s > 2.0).all()
+
+
+@pytest.mark.parametrize("meanwhile", [[], [2.0**-7]], ids=["nobody comes meanwhile", "another comes meanwhile"])
+def test_an_arrival_at_the_end_of_a_pass_joins_the_next(meanwhile: list[float]) -> None:
+    """Whether another request has come during the pass or not."""
+    pass_s = 2.0**-6
+    told = requests([0.0, *meanwhile, pass_s], [4] * (2 + len(meanwhile)), [9] * (2 + len(meanwhile)))
+    record = run(simulation(told, [3] * len(told), factory_of("continuous"), truth=hardware(0.0, 0.0, pass_s)))
+    assert record.passes is not None
+    assert record.columns.first_token_s.tolist() == [pass_s] + [2 * pass_s] * (1 + len(meanwhile))
+    assert record.passes["queued"].tolist()[:2] == [1 + len(meanwhile), 0]
+
+
+@pytest.mark.parametrize(("first_s", "second_s"), [(0.1, 0.45), (0.2, 0.85), (0.3, 0.85), (0.7, 2.85)])
+def test_the_clock_stops_exactly_at_an_arrival(first_s: float, second_s: float) -> None:
+    """Adding what lies between two arrivals to the first misses the second by a rounding, to either side."""
+    assert first_s + (second_s - first_s) != second_s
+    told = requests([0.0, first_s, second_s], [4] * 3, [1] * 3)
+    record = run(simulation(told, [1] * 3, factory_of("fcfs"), truth=hardware(0.0, 0.0, 0.0625)))
+    assert record.passes is not None
+    assert record.passes["start_s"].tolist() == [0.0, first_s, second_s]
