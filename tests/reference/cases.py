@@ -1,0 +1,115 @@
+"""Random cases, each as a simulation of specsim and as the reference's own servers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from specsim.latency.forms import Linear, Roofline
+from specsim.latency.model import ModelLatency
+from specsim.simulation import Simulation
+from tests.laws.subjects import factory_of
+from tests.made import LENGTHS, memory, requests, simulation, tape
+from tests.reference import costs, policies
+from tests.reference.request import Request
+from tests.reference.server import Hardware, Server
+
+POLICIES = ("fcfs", "continuous", "sarathi", "vllm_spec")
+GAPS_S = st.sampled_from((0.0, 0.0, 2.0**-7, 2.0**-6, 2.0**-4, 0.02, 0.3, 5.0))
+"""Bursts, pauses, and whole passes on a binary grid, one of which then ends exactly at an arrival."""
+ROW = st.tuples(GAPS_S, LENGTHS, LENGTHS, st.sampled_from((0, 0, 1, 6)))
+"""Gap before the arrival, prompt, output, what max_tokens allows beyond it."""
+
+
+@dataclass(frozen=True)
+class Truth:
+    """A target and a drafter; none of these schedulers asks for a baseline."""
+
+    target: ModelLatency
+    draft: ModelLatency
+    baseline_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """One simulation with its scheduler, the reference's scheduler and the two costs of a pass in the reference."""
+
+    simulation: Simulation
+    policy: policies.Policy
+    draft_s: costs.PassCost
+    target_s: costs.PassCost
+
+    def servers(self) -> list[Server]:
+        """Return the reference's replicas, before they serve."""
+        told, world, pool = self.simulation.requests, self.simulation.world, self.simulation.memory
+        ranks = world.tape.rank.tolist()
+        columns = told.arrival_s, told.prompt_tokens, told.max_tokens, world.output_tokens, world.tape.keys
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        mine = [Request(number, *row[:4], costs.text(row[4], ranks)) for number, row in enumerate(rows)]
+        sizes = pool.capacity_bytes, pool.block_tokens, pool.target_token_bytes, pool.draft_token_bytes
+        replicas = self.simulation.replicas
+        hardware = Hardware(self.draft_s, self.target_s, *sizes)
+        return [Server(hardware, mine[each::replicas]) for each in range(replicas)]
+
+
+@st.composite
+def cases(draw: st.DrawFn, name: str, most_requests: int = 30) -> Case:
+    """Draw a case of one scheduler: workload, memory, costs, text, replicas and the scheduler's parameters."""
+    rows = draw(st.lists(ROW, min_size=1, max_size=most_requests))
+    gaps, prompts, outputs, slack = (np.array(column) for column in zip(*rows, strict=True))
+    told = requests(np.cumsum(gaps) - gaps[0], prompts, outputs + slack)
+    parameters = draw(_parameters(name))
+    kind = draw(st.sampled_from(("grid", "linear", "roofline")))
+    (target, target_s), (draft, draft_s) = _models(draw, kind, 1.0), _models(draw, kind, 0.125)
+    room = draw(st.sampled_from((1.0, 1.2, 1.5, 2.0, 3.0, 100.0, 0.6)))
+    return Case(
+        simulation(
+            told,
+            outputs,
+            factory_of(name, **parameters),
+            pool=memory(told, room, draw(st.sampled_from((1, 4, 16)))),
+            truth=Truth(target, draft),
+            text=tape(len(told), draw(st.sampled_from((0.1, 0.5, 0.9))), draw(st.integers(0, 3))),
+            replicas=draw(st.sampled_from((1, 1, 2, 3))),
+        ),
+        getattr(policies, name)(**parameters),
+        draft_s,
+        target_s,
+    )
+
+
+def _parameters(name: str) -> st.SearchStrategy[dict[str, Any]]:
+    seats, tokens = st.integers(1, 40), st.integers(1, 64)
+    if name == "fcfs":
+        return st.fixed_dictionaries({"batch_requests": seats})
+    every = {"max_requests": seats, "watermark": st.sampled_from((0.0, 0.01, 0.3))}
+    if name == "sarathi":
+        return st.fixed_dictionaries({**every, "token_budget": tokens})
+    every["prefill_tokens"] = tokens
+    return st.fixed_dictionaries({**every, "draft_tokens": st.integers(0, 6)} if name == "vllm_spec" else every)
+
+
+def _models(draw: st.DrawFn, kind: str, scale: float) -> tuple[ModelLatency, costs.PassCost]:
+    """Draw the latency of a model, as specsim's and as the reference's; `grid`: every pass takes the same 2^-n s."""
+    if kind == "grid":
+        return _line(Linear(0.0, 0.0, 2.0**-6 * scale), 0.0)
+    overhead_s = draw(st.sampled_from((0.0, 1e-3))) * scale
+    if kind == "linear":
+        return _line(Linear(draw(st.sampled_from((0.0, 1e-6))), 1e-4 * scale, 1.3e-2 * scale), overhead_s)
+    roof = Roofline(6.6e-3, 9.3e-6, 1.5e-3, 2.2e-4, 2.6e-7, 6.0e-8).scaled(scale, scale)
+    tiles, single_s = draw(st.sampled_from((1, 8))), draw(st.sampled_from((0.0, 1e-4))) * scale
+    pair_s, logit_s = draw(st.sampled_from((0.0, 1e-8))), draw(st.sampled_from((0.0, 1e-6)))
+    roof = replace(roof, tile_tokens=tiles, single_s=single_s, pair_s=pair_s, logit_s=logit_s)
+    values = [getattr(roof, name) for name in Roofline.__dataclass_fields__]
+    return _latency(roof, overhead_s), costs.roofline(*values, overhead_s)
+
+
+def _line(line: Linear, overhead_s: float) -> tuple[ModelLatency, costs.PassCost]:
+    return _latency(line, overhead_s), costs.linear(line.alpha_s, line.gamma_s, line.delta_s, overhead_s)
+
+
+def _latency(form: Linear | Roofline, overhead_s: float) -> ModelLatency:
+    return ModelLatency("made", {"made": form}, "made", 1, 0, overhead_s)

@@ -1,0 +1,124 @@
+"""Four schedulers of docs/schedulers.md as loops over requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from tests.reference.request import Request, Row
+from tests.reference.server import Server
+
+Policy = Callable[[Server], None]
+
+
+def fcfs(batch_requests: int) -> Policy:
+    """Static batches, with cache for each request's most tokens set aside; the next batch when the last has ended."""
+
+    def policy(server: Server) -> None:
+        free = server.free
+        batch = list(server.resident)
+        for request in () if batch else server.waiting[:batch_requests]:
+            free -= server.growth(request, request.prompt + request.most, 0)
+            if free < 0:
+                break
+            batch.append(request)
+        server.verify([Row(request, request.pending) for request in batch])
+
+    return policy
+
+
+def continuous(max_requests: int, prefill_tokens: int, watermark: float) -> Policy:
+    """Whole prompts first; who decodes waits meanwhile; the youngest gives way where memory is short."""
+    return vllm_spec(0, max_requests, prefill_tokens, watermark)
+
+
+def vllm_spec(draft_tokens: int, max_requests: int, prefill_tokens: int, watermark: float) -> Policy:
+    """`continuous` with a chain of `draft_tokens` for whoever decodes."""
+
+    def policy(server: Server) -> None:
+        rows: list[Row] = []
+        left = prefill_tokens
+        for request in _let_in(server, max_requests, watermark, server.free, bool(draft_tokens)):
+            if rows and request.pending > left:
+                break
+            rows.append(Row(request, request.pending))
+            left -= request.pending
+        evicted: list[Request] = []
+        growing = not rows
+        if growing:
+            kept, evicted, _ = _seated(server, [1] * len(server.resident))
+            rows = [Row(request, 1) for request in kept]
+        if draft_tokens and not evicted:
+            rows = _drafted(server, rows, growing, draft_tokens)
+        server.verify(rows, evicted)
+
+    return policy
+
+
+def sarathi(max_requests: int, token_budget: int, watermark: float) -> Policy:
+    """All decodes, then what is left of prompts that are begun, then new ones, up to a budget of tokens."""
+
+    def policy(server: Server) -> None:
+        chunks: dict[int, int] = {}
+        left = token_budget
+        for decodes in (True, False):
+            for request in server.resident:
+                if request.decodes == decodes:
+                    chunks[request.number] = min(request.pending, left)
+                    left -= chunks[request.number]
+        kept, evicted, free = _seated(server, [chunks[request.number] for request in server.resident])
+        rows = [Row(request, chunks[request.number]) for request in kept if chunks[request.number]]
+        for request in () if evicted else _let_in(server, max_requests, watermark, free, False):
+            if left > 0:
+                rows.append(Row(request, min(request.pending, left)))
+                left -= rows[-1].chunk
+        server.verify(rows, evicted)
+
+    return policy
+
+
+def _let_in(server: Server, most: int, watermark: float, free: float, drafting: bool) -> Iterator[Request]:
+    """Yield whoever waits, first come first served, while seats and memory for a prompt and one token last."""
+    if server.resident:
+        free -= watermark * server.hardware.capacity
+    for request in server.waiting[: max(most - len(server.resident), 0)]:
+        need = request.pending + 1
+        free -= server.growth(request, need, need if drafting else 0)
+        if free < 0:
+            return
+        yield request
+
+
+def _seated(server: Server, growth: list[int]) -> tuple[list[Request], list[Request], int]:
+    """Return who keeps its cache, who gives way (the youngest, never the oldest), and the bytes left free."""
+    kept, evicted = list(server.resident), []
+    more = {request.number: server.growth(request, tokens, 0) for request, tokens in zip(kept, growth, strict=True)}
+    free = server.free - sum(more.values())
+    for youngest in sorted(kept, key=lambda each: -each.number)[:-1]:
+        if free >= 0:
+            break
+        kept.remove(youngest)
+        evicted.append(youngest)
+        free += more[youngest.number] + server.hardware.bytes_of(youngest.target, youngest.draft)
+    return kept, evicted, free
+
+
+def _drafted(server: Server, rows: list[Row], growing: bool, draft_tokens: int) -> list[Row]:
+    """Draft a chain behind each row, or feed the drafter their prompts; no more than a request may still emit."""
+    lags = [row.request.draft_pending if row.request.useful else 0 for row in rows]
+    depth = draft_tokens if growing else 0
+    wanted = [(row, row.chunk + depth, lag + depth) for row, lag in zip(rows, lags, strict=True)]
+    if sum(server.growth(row.request, *tokens) for row, *tokens in wanted) > server.free:
+        return rows
+    fed = [Row(row.request, lag) for row, lag in zip(rows, lags, strict=True)]
+    if not growing:
+        if any(lags):
+            server.draft(fed, [], 0, 0)
+        return rows
+    nodes = 0
+    for level in range(depth):
+        leaves = [row.request for row in rows if row.request.useful > level]
+        if leaves:
+            server.draft(fed, leaves, level, nodes)
+            nodes += len(leaves)
+            fed = [Row(row.request, 0) for row in rows]
+    return [Row(row.request, row.chunk, min(depth, row.request.useful)) for row in rows]

@@ -1,0 +1,140 @@
+"""One replica as a plain loop: who is there, slots of the paged cache, and a clock that passes push on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tests.reference.costs import PassCost
+from tests.reference.request import Request, Row
+
+DRAFT, VERIFY = 0, 1
+
+
+class Hardware(NamedTuple):
+    """What a pass of each model costs; the cache's bytes, tokens a block, and bytes a token of each model."""
+
+    draft_s: PassCost
+    target_s: PassCost
+    capacity: int
+    block: int
+    target_bytes: int
+    draft_bytes: int
+
+    def bytes_of(self, target: int, draft: int) -> int:
+        """Return the bytes of the blocks that so many cached tokens of each model lie in."""
+        blocks_target, blocks_draft = -(-target // self.block), -(-draft // self.block)
+        return blocks_target * self.block * self.target_bytes + blocks_draft * self.block * self.draft_bytes
+
+
+@dataclass
+class Pass:
+    """A row of `passes.parquet`."""
+
+    start_s: float
+    seconds: float
+    kind: int
+    requests: int
+    batched_tokens: int
+    context_tokens: int
+    prefill_tokens: int
+    draft_tokens: int
+    depth: int
+    emitted_tokens: int = 0
+    queued: int = 0
+
+
+class Server:
+    """One replica; `policy(server)` is called at each scheduling point and runs passes by `draft` and `verify`."""
+
+    def __init__(self, hardware: Hardware, requests: Iterable[Request]) -> None:
+        self.hardware = hardware
+        self.requests = list(requests)
+        self.coming = list(self.requests)
+        self.now_s = 0.0
+        self.waiting: list[Request] = []
+        self.resident: list[Request] = []
+        self.passes: list[Pass] = []
+        self.gaps_s: list[float] = []
+
+    def serve(self, policy: Callable[[Server], None]) -> None:
+        while self.coming or self.waiting or self.resident:
+            if self.waiting or self.resident:
+                policy(self)
+            else:
+                self.now_s = max(self.now_s, self.coming[0].arrival_s)
+                self._let_arrive()
+
+    @property
+    def free(self) -> int:
+        """Bytes that nobody holds between two steps."""
+        return self.hardware.capacity - sum(self.hardware.bytes_of(each.target, each.draft) for each in self.resident)
+
+    def growth(self, request: Request, target: int, draft: int) -> int:
+        """Return the bytes that caching so many tokens more of each model takes."""
+        held = self.hardware.bytes_of(request.target, request.draft)
+        return self.hardware.bytes_of(request.target + target, request.draft + draft) - held
+
+    def draft(self, rows: list[Row], leaves: list[Request], level: int, nodes: int) -> None:
+        """Run a draft pass: `rows` feed their chunks, `leaves` are extended to depth `level` + 1, `nodes` are there."""
+        # The root of a chain is the last token of its chunk; the drafter reads later leaves as tokens of their own.
+        queries = [Row(row.request, row.chunk, int(level > 0 and row.request in leaves)) for row in rows]
+        prefill = sum(row.chunk for row in rows if row.request.draft < row.request.prompt)
+        start_s = self.now_s
+        self._run(DRAFT, queries, prefill, nodes + len(leaves), level + bool(leaves))
+        for row in rows:
+            row.request.draft += row.chunk
+            self._admit(row.request)
+        for request in leaves:
+            request.begin_decoding(start_s)
+        self.passes[-1].queued = len(self.waiting)
+
+    def verify(self, rows: list[Row], evicted: Iterable[Request] = ()) -> None:
+        """Run a target pass; whoever has fed all that was pending emits what is right of its chain, and one token."""
+        for request in evicted:
+            self.resident.remove(request)
+            self.waiting.append(request)
+            self.waiting.sort(key=lambda each: each.number)
+            request.lose_cache()
+        prefill = sum(row.chunk for row in rows if not (row.chunk == 1 and row.request.output_tokens))
+        start_s = self.now_s
+        self._run(VERIFY, rows, prefill, sum(row.drafted for row in rows), max(row.drafted for row in rows))
+        for row in rows:
+            self._admit(row.request)
+            row.request.begin_decoding(start_s)
+            before = row.request.output_tokens
+            gap_s = row.request.commit(row, self.now_s)
+            self.gaps_s += [] if gap_s is None else [gap_s]
+            self.passes[-1].emitted_tokens += row.request.output_tokens - before
+            if row.request.output_tokens == row.request.output:
+                self.resident.remove(row.request)
+        self.passes[-1].queued = len(self.waiting)
+
+    def _run(self, kind: int, rows: list[Row], prefill: int, drafted: int, depth: int) -> None:
+        """Let the time of a pass go by and write it down."""
+        batched = context = pairs = logits = 0
+        for request, chunk, nodes in rows:
+            cached = request.target if kind == VERIFY else request.draft
+            batched += chunk + nodes
+            context += cached if chunk + nodes else 0
+            logits += nodes + (chunk > 0)
+            pairs += sum(cached + seen for seen in range(1, chunk + 1)) + nodes * (cached + chunk + 1)
+        cost = self.hardware.target_s if kind == VERIFY else self.hardware.draft_s
+        seconds = cost(context, batched, pairs, logits)
+        self.passes.append(Pass(self.now_s, seconds, kind, len(rows), batched, context, prefill, drafted, depth))
+        self.now_s += seconds
+        self._let_arrive()
+
+    def _let_arrive(self) -> None:
+        """Let in whoever arrives by now, one who arrives at the very end of a pass too; reject what can never fit."""
+        while self.coming and self.coming[0].arrival_s <= self.now_s:
+            request = self.coming.pop(0)
+            most = request.prompt + request.most
+            request.rejected = self.hardware.bytes_of(most, most) > self.hardware.capacity
+            self.waiting += [] if request.rejected else [request]
+
+    def _admit(self, request: Request) -> None:
+        if request in self.waiting:
+            self.waiting.remove(request)
+            self.resident.append(request)

@@ -1,0 +1,134 @@
+"""The engine against the reference, pass for pass and request for request, on random cases.
+
+Everything is compared to the last bit: a pass costs a handful of operations in one order, and clocks add passes up in
+the order of time. Sums that the recorder takes over replicas, in another order, agree to a relative `SUM_TOLERANCE`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from specsim.simulation import Record, run
+from tests.reference.cases import POLICIES, Case, cases
+from tests.reference.server import DRAFT, VERIFY, Pass, Server
+
+SUM_TOLERANCE = 1e-12
+COLUMNS = (
+    "output_tokens",
+    "first_token_s",
+    "finish_s",
+    "first_decode_s",
+    "draft_tokens",
+    "accepted_tokens",
+    "verifications",
+    "speculations",
+    "preemptions",
+    "decoded_tokens",
+    "longest_pause_s",
+)
+
+
+def assert_agree(case: Case) -> None:
+    record, servers = run(case.simulation), case.servers()
+    for server in servers:
+        server.serve(case.policy)
+    assert_same_passes(record, servers)
+    assert_same_requests(record, servers)
+    assert_same_totals(record, servers)
+
+
+def assert_same_passes(record: Record, servers: list[Server]) -> None:
+    assert record.passes is not None
+    for replica, server in enumerate(servers):
+        here = record.passes["replica"] == replica
+        for name in (each.name for each in fields(Pass)):
+            mine = [getattr(each, name) for each in server.passes]
+            assert_same(record.passes[name][here], mine, f"replica {replica}: {name}")
+
+
+def assert_same_requests(record: Record, servers: list[Server]) -> None:
+    mine = sorted((each for server in servers for each in server.requests), key=lambda each: each.number)
+    assert_same(record.columns.rejected_reason > 0, [each.rejected for each in mine], "rejected")
+    for name in COLUMNS:
+        assert_same(getattr(record.columns, name), [getattr(each, name) for each in mine], name)
+
+
+def assert_same_totals(record: Record, servers: list[Server]) -> None:
+    passes = [each for server in servers for each in server.passes]
+    assert record.totals.iterations == sum(each.kind == VERIFY for each in passes)
+    assert record.totals.draft_passes == sum(each.kind == DRAFT for each in passes)
+    gaps_s = sorted(gap_s for server in servers for gap_s in server.gaps_s)
+    assert_same(np.sort(record.totals.itl_s), gaps_s, "itl_s")
+    sums = {"prefill_s": 0.0, "draft_s": 0.0, "verify_s": 0.0}
+    for each in passes:
+        prefill_s = each.seconds * each.prefill_tokens / each.batched_tokens
+        sums["prefill_s"] += prefill_s
+        sums["draft_s" if each.kind == DRAFT else "verify_s"] += each.seconds - prefill_s
+    for name, seconds in sums.items():
+        assert getattr(record.totals, name) == pytest.approx(seconds, rel=SUM_TOLERANCE, abs=1e-15), name
+
+
+def assert_same(theirs: Any, mine: list[Any], what: str) -> None:
+    np.testing.assert_array_equal(theirs, np.array(mine, dtype=theirs.dtype), err_msg=what, strict=True)
+
+
+def few(examples: int) -> settings:
+    return settings(
+        max_examples=examples, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    )
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@few(25)
+@given(data=st.data())
+def test_engine_and_reference_agree(name: str, data: st.DataObject) -> None:
+    assert_agree(data.draw(cases(name)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", POLICIES)
+@few(500)
+@given(data=st.data())
+def test_engine_and_reference_agree_on_many(name: str, data: st.DataObject) -> None:
+    assert_agree(data.draw(cases(name)))
+
+
+def test_the_cases_are_worth_comparing() -> None:
+    """Some preempt, reject, cut prompts, accept drafts, have no room for them, or arrive as a pass ends."""
+    seen: Counter[str] = Counter()
+
+    @few(25)
+    @given(data=st.data())
+    def tally(data: st.DataObject) -> None:
+        for name in POLICIES:
+            case = data.draw(cases(name))
+            for server in case.servers():
+                server.serve(case.policy)
+                seen.update(_events(server))
+
+    tally()
+    assert set(EVENTS) == set(seen), seen
+
+
+EVENTS = ("preempted", "rejected", "cut prompt", "accepted", "no room to draft", "arrived as a pass ended", "caught up")
+
+
+def _events(server: Server) -> Iterator[str]:
+    ends_s = {each.start_s + each.seconds for each in server.passes}
+    drafts = any(each.draft_tokens for each in server.passes)
+    for request in server.requests:
+        yield from ["preempted"] * (request.preemptions > 0) + ["rejected"] * request.rejected
+        yield from ["accepted"] * (request.accepted_tokens > 0)
+        yield from ["arrived as a pass ended"] * (request.arrival_s in ends_s)
+    for each in server.passes:
+        yield from ["cut prompt"] * (each.kind == VERIFY and each.prefill_tokens > 0 == each.emitted_tokens)
+        yield from ["no room to draft"] * (drafts and each.kind == VERIFY and not each.prefill_tokens + each.depth)
+        yield from ["caught up"] * (each.kind == DRAFT and each.depth == 1 and each.batched_tokens > each.requests)
