@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from specsim.errors import SpecsimError
+from specsim.metrics.window import Window, counts
 from specsim.reading import Node, is_number, shown
 
-Window = tuple[float, float]
 PERCENT = re.compile(r"(\d{1,2}(?:\.\d+)?)%", re.ASCII)
 
 
@@ -29,7 +29,7 @@ def counted(node: Node, arrival_s: npt.NDArray[np.float64]) -> tuple[Window | No
     metrics = node.child("metrics")
     if not node.given("warmup"):
         window = metrics.span("window", "[a, b], finite seconds a < b") if metrics.given("window") else None
-        if window is not None and not ((arrival_s >= window[0]) & (arrival_s <= window[1])).any():
+        if window is not None and not counts(window, arrival_s).any():
             last = f"{arrival_s[-1]:g}"
             raise SpecsimError(
                 f"metrics.window: no request arrives in {list(window)}; the last one arrives at {last} s"

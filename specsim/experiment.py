@@ -13,6 +13,7 @@ from specsim.latency.drafter import Drafter, drafter_from_mapping, equipped
 from specsim.latency.profile import Profile, profile_from_mapping
 from specsim.matching import budget_note, pair_note
 from specsim.memory import Memory
+from specsim.metrics.window import Window, counts
 from specsim.paths import is_path, shipped
 from specsim.protocols import Scheduler
 from specsim.reading import Node, is_number
@@ -40,14 +41,13 @@ class Experiment:
     simulation : ready for `specsim.simulation.run`.
     profile : the true latency profile.
     recording_sha256 : of the recorded acceptance, None where it is drawn.
-    window : seconds of arrival that the metrics count. source : where the trace came from. notes : lines for the user.
+    source : where the trace came from. notes : lines for the user.
     drafting_note : a line for the user where something is drafted: the acceptance is of another pair.
     """
 
     simulation: Simulation
     profile: Profile
     recording_sha256: str | None
-    window: tuple[float, float] | None
     source: TraceSource
     notes: tuple[str, ...]
     drafting_note: str | None
@@ -79,7 +79,8 @@ def prepare(config: Mapping[str, Any]) -> Experiment:
     promised = promise(mix, trace, seed=seed, baseline_s=baseline_s, **scales)
     tape = tape_of(acceptance, promised.acceptance, promised.requests.slo_class, trace.row, seed)
     _check_width(factory, tape, chosen)
-    simulation = _simulation(node, promised.requests, World(promised.output_tokens, tape), truth, belief, factory)
+    world = World(promised.output_tokens, tape)
+    simulation = _simulation(node, promised.requests, world, truth, belief, factory, window)
     cut = int((trace.output_tokens > promised.output_tokens).sum())
     notes = (
         trace.source.note,
@@ -92,7 +93,7 @@ def prepare(config: Mapping[str, Any]) -> Experiment:
     )
     recording_sha256 = acceptance.sha256 if isinstance(acceptance, Recording) else None
     told = tuple(note for note in notes if note)
-    return Experiment(simulation, truth, recording_sha256, window, trace.source, told, pair_said)
+    return Experiment(simulation, truth, recording_sha256, trace.source, told, pair_said)
 
 
 def _trace(node: Node, seed: int) -> Trace:
@@ -117,6 +118,7 @@ def _simulation(
     truth: Profile,
     belief: Profile,
     factory: Callable[[], Scheduler],
+    window: Window | None,
 ) -> Simulation:
     return Simulation(
         requests=requests,
@@ -130,6 +132,7 @@ def _simulation(
         host_bytes_per_s=node.number("host_bytes_per_s", least=SMALLEST, most=LARGEST) * truth.gpus,
         replicas=node.whole("replicas"),
         keep_passes=node.flag("passes"),
+        window=window,
     )
 
 

@@ -14,8 +14,10 @@ from specsim.engine import Replica, arrivals
 from specsim.forest import Forest
 from specsim.ledger import Ledger
 from specsim.memory import Memory
+from specsim.metrics.pauses import Pauses
 from specsim.metrics.recorder import Recorder
 from specsim.metrics.schema import RequestColumns, RunTotals
+from specsim.metrics.window import Window, counts
 from specsim.protocols import Belief, Scheduler
 from specsim.request import Requests
 from specsim.view import LedgerView
@@ -41,6 +43,7 @@ class Simulation:
     host_bytes_per_s : how fast a replica's cache moves to the host and back, where a scheduler preempts by transfer.
     replicas : servers; requests are dealt to them round robin.
     keep_passes : keep one row per pass.
+    window : seconds of arrival of the requests whose inter-token latencies are kept; None keeps all.
     """
 
     requests: Requests
@@ -54,6 +57,7 @@ class Simulation:
     host_bytes_per_s: float = float("inf")
     replicas: int = 1
     keep_passes: bool = False
+    window: Window | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +79,21 @@ def run(simulation: Simulation, progress: Progress | None = None) -> Record:
     """
     env = simpy.Environment()
     replicas: list[Replica] = []
+    requests, window = simulation.requests, simulation.window
+    pauses = Pauses(len(requests), None if window is None else counts(window, requests.arrival_s))
     recorder = Recorder(
-        simulation.keep_passes, simulation.truth, lambda name: len(replicas[name].ledger.roster.waiting)
+        simulation.keep_passes, simulation.truth, lambda name: len(replicas[name].ledger.roster.waiting), pauses
     )
     replicas += [_replica(env, name, simulation, recorder) for name in range(simulation.replicas)]
     for replica in replicas:
         env.process(replica.serve())
-    env.process(arrivals(env, simulation.requests, replicas, lambda request: request % len(replicas)))
+    env.process(arrivals(env, requests, replicas, lambda request: request % len(replicas)))
     if progress is not None:
         recorder.watch = lambda: progress(sum(each.ledger.finished + len(each.ledger.rejected) for each in replicas))
     env.run()
     if progress is not None:
-        progress(len(simulation.requests))
-    return _record(simulation, [replica.ledger for replica in replicas], recorder)
+        progress(len(requests))
+    return _record(simulation, [replica.ledger for replica in replicas], recorder, pauses)
 
 
 def _replica(env: simpy.Environment, name: int, simulation: Simulation, recorder: Recorder) -> Replica:
@@ -106,7 +112,7 @@ def _replica(env: simpy.Environment, name: int, simulation: Simulation, recorder
     return Replica(env, name, ledger, view, scheduler, backend, thinking, recorder.book)
 
 
-def _record(simulation: Simulation, ledgers: list[Ledger], recorder: Recorder) -> Record:
+def _record(simulation: Simulation, ledgers: list[Ledger], recorder: Recorder, pauses: Pauses) -> Record:
     told, n = simulation.requests, len(simulation.requests)
 
     def over_replicas(name: str) -> Any:
@@ -137,7 +143,7 @@ def _record(simulation: Simulation, ledgers: list[Ledger], recorder: Recorder) -
         speculations=over_replicas("speculations"),
         preemptions=over_replicas("preemptions"),
         decoded_tokens=over_replicas("decoded_tokens"),
-        longest_pause_s=recorder.longest_pauses(n),
+        longest_pause_s=pauses.longest_s,
         tpot_slo_s=told.tpot_slo_s,
         ttft_slo_s=told.ttft_slo_s,
         rejected_reason=codes,
@@ -147,6 +153,6 @@ def _record(simulation: Simulation, ledgers: list[Ledger], recorder: Recorder) -
     duration_s = float(ended_s.max() - told.arrival_s[0]) if len(ended_s) else 0.0
     return Record(
         columns,
-        recorder.totals(duration_s, len(ledgers)),
+        recorder.totals(duration_s, len(ledgers), simulation.window),
         recorder.passes(),
     )

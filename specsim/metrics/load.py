@@ -10,6 +10,7 @@ import numpy as np
 
 from specsim.metrics.batch_means import BATCHES, Trend, backlog, half_width, trend, warm_up
 from specsim.metrics.schema import FloatArray, RunTotals
+from specsim.metrics.window import Window, counts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,7 +54,7 @@ class Load:
     too_short: bool = True
 
 
-def load(table: DataFrame, totals: RunTotals, window: tuple[float, float] | None) -> dict[str, Any]:
+def load(table: DataFrame, totals: RunTotals, window: Window | None) -> dict[str, Any]:
     """Return the block `load` (docs/metrics.md) of a run's request table, which holds all requests.
 
     The `window` says whose attainment is judged; the backlog is everybody's, its trend from the window's start on.
@@ -61,7 +62,7 @@ def load(table: DataFrame, totals: RunTotals, window: tuple[float, float] | None
     arrival_s, met = table["arrival_s"].to_numpy(), table["slo_ok"].to_numpy(dtype=bool)
     start_s = 0.0
     if window is not None:
-        start_s, met = window[0], met[(arrival_s >= window[0]) & (arrival_s <= window[1])]
+        start_s, met = window[0], met[counts(window, arrival_s)]
     return asdict(judged(arrival_s, table["finish_s"].to_numpy(), service_s(table, totals), met, start_s))
 
 

@@ -10,7 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from specsim.ledger import Gaps
+from specsim.metrics.pauses import Pauses
 from specsim.metrics.schema import DRAFT_PASS, PASS_COLUMNS, VERIFY_PASS, RunTotals
+from specsim.metrics.window import Window
 from specsim.protocols import Belief, PassShape
 from specsim.work import Draft, Pass
 
@@ -30,14 +32,14 @@ class Recorder:
     keep_passes : keep one row per pass for `passes.parquet`.
     truth : the latency model, asked which passes lie outside its range.
     queued : returns how many requests wait at a replica.
+    pauses : takes the gaps between emissions.
     """
 
-    def __init__(self, keep_passes: bool, truth: Belief, queued: Callable[[int], int]) -> None:
+    def __init__(self, keep_passes: bool, truth: Belief, queued: Callable[[int], int], pauses: Pauses) -> None:
         self._passes = _columns() if keep_passes else None
         self._models = (truth.draft, truth.target)
         self._queued = queued
-        self._gaps = array("d")
-        self._gap_owners = array("q")
+        self._pauses = pauses
         self._out_of_range = 0
         self.watch: Callable[[], None] | None = None
         self.iterations = 0
@@ -72,8 +74,7 @@ class Recorder:
             self.iterations += 1
             if self.watch is not None and self.iterations % WATCHED_EVERY == 0:
                 self.watch()
-            self._gaps.frombytes(gaps.seconds.tobytes())
-            self._gap_owners.frombytes(gaps.requests.tobytes())
+            self._pauses.add(gaps.requests, gaps.seconds)
         if self._passes is not None:
             self._keep(replica, start_s, thinking_s + seconds, kind, work, shape, answer)
 
@@ -106,8 +107,8 @@ class Recorder:
         for column, value in zip(self._passes.values(), row, strict=True):
             column.append(value)
 
-    def totals(self, duration_s: float, replicas: int) -> RunTotals:
-        """Return the totals of a run that lasted `duration_s` on so many replicas."""
+    def totals(self, duration_s: float, replicas: int, window: Window | None) -> RunTotals:
+        """Return the totals of a run that lasted `duration_s` on so many replicas, its latencies those of `window`."""
         draft_s, verify_s = self._model_s
         busy_s = self._prefill_s + self._selection_s + draft_s + verify_s
         return RunTotals(
@@ -118,16 +119,10 @@ class Recorder:
             selection_s=self._selection_s,
             verify_s=verify_s,
             idle_s=max(duration_s * replicas - busy_s, 0.0),
-            itl_s=np.array(self._gaps, dtype=np.float64),
+            itl_s=self._pauses.latencies_s,
             out_of_range_passes=self._out_of_range,
-            itl_request_id=np.array(self._gap_owners, dtype=np.int64),
+            itl_window=window,
         )
-
-    def longest_pauses(self, requests: int) -> npt.NDArray[np.float64]:
-        """Return each request's longest gap between two emissions, (requests,) seconds, NaN where there is none."""
-        longest_s = np.full(requests, np.nan)
-        np.fmax.at(longest_s, np.array(self._gap_owners, dtype=np.int64), np.array(self._gaps, dtype=np.float64))
-        return longest_s
 
     def passes(self) -> dict[str, npt.NDArray[Any]] | None:
         """Return one array per column of `passes.parquet`, None when they were not kept."""

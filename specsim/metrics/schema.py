@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from specsim.metrics.distribution import Sketched
+from specsim.metrics.window import Window
+
 SCHEMA_VERSION = 2
 
 FloatArray = NDArray[np.float64]
@@ -110,8 +113,8 @@ class RequestColumns:
 class RunTotals:
     """What belongs to a run and to no single request; seconds are summed over replicas.
 
-    ``itl_s`` holds one inter-token latency per emitted chunk after a request's first (as vLLM counts), in any
-    order; ``itl_request_id``, of the same shape, says whose it is. Without it a window leaves ITL absent.
+    ``itl_s`` holds one inter-token latency per emitted chunk after a request's first (as vLLM counts), in any order,
+    or what is known of too many to keep; ``itl_window`` is the window of the requests whose they are, None for all.
     """
 
     iterations: int
@@ -121,6 +124,6 @@ class RunTotals:
     selection_s: float
     verify_s: float
     idle_s: float
-    itl_s: FloatArray
+    itl_s: FloatArray | Sketched
     out_of_range_passes: int = 0
-    itl_request_id: IntArray | None = None
+    itl_window: Window | None = None

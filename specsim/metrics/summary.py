@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from specsim.errors import SpecsimError
+from specsim.metrics.distribution import Sketched
 from specsim.metrics.load import load
-from specsim.metrics.schema import SCHEMA_VERSION, FloatArray, IntArray, RunTotals
+from specsim.metrics.schema import SCHEMA_VERSION, FloatArray, RunTotals
+from specsim.metrics.window import Window, counts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,21 +21,21 @@ ATTAINMENTS = {"slo": "slo_ok", "ttft": "ttft_ok", "tpot": "decode_tpot_ok"}
 """Shares of the arrived requests by the column that they count; "tpot" is AdaServe's measure."""
 
 
-def summarise(table: DataFrame, totals: RunTotals, window: tuple[float, float] | None = None) -> dict[str, Any]:
+def summarise(table: DataFrame, totals: RunTotals, window: Window | None = None) -> dict[str, Any]:
     """Return ``metrics.json``: the keys of ``vllm bench serve`` and a block ``specsim``; absent values: None.
 
-    ``window`` keeps the requests with ``window[0] <= arrival_s <= window[1]``; most totals stay the run's.
+    ``window`` keeps the requests with ``window[0] <= arrival_s <= window[1]``; most totals stay the run's. Inter-token
+    latencies are absent when the totals hold those of another window.
 
     Raises
     ------
     SpecsimError
         When the window selects no request.
     """
-    itl_s: FloatArray = totals.itl_s
     load_block = load(table, totals, window)
     if window is not None:
         table = _select(table, window)
-        itl_s = _select_itl(totals, table["request_id"].to_numpy())
+    itl_s = totals.itl_s if totals.itl_window == window else np.empty(0)
     done = table[table["rejected_reason"] == ""]
     span = _span(table)
     duration_s = span.duration_s
@@ -44,7 +46,7 @@ def summarise(table: DataFrame, totals: RunTotals, window: tuple[float, float] |
         ("itl", itl_s),
         ("e2el", done["e2el_s"].to_numpy()),
     ):
-        metrics |= _statistics_ms(name, values)
+        metrics |= _sketched_ms(name, values) if isinstance(values, Sketched) else _statistics_ms(name, values)
     metrics |= _acceptance(table)
     classes = _classes(table, span)
     metrics["specsim"] = {
@@ -60,6 +62,7 @@ def summarise(table: DataFrame, totals: RunTotals, window: tuple[float, float] |
         "p99_e2el_s": _percentile(done["e2el_s"].to_numpy(), 99),
         "mean_decode_tpot_s": _mean(done["decode_tpot_s"].to_numpy()),
         "p99_decode_tpot_s": _percentile(done["decode_tpot_s"].to_numpy(), 99),
+        "itl_relative_error": itl_s.relative_error if isinstance(itl_s, Sketched) else 0.0,
         "preemptions": int(table["preemptions"].sum()),
         **_engine(totals),
         "classes": classes,
@@ -184,19 +187,13 @@ def _engine(totals: RunTotals) -> dict[str, Any]:
     }
 
 
-def _select(table: DataFrame, window: tuple[float, float]) -> DataFrame:
+def _select(table: DataFrame, window: Window) -> DataFrame:
     arrival_s = table["arrival_s"].to_numpy()
-    inside = (arrival_s >= window[0]) & (arrival_s <= window[1])
+    inside = counts(window, arrival_s)
     if not inside.any():
         span = f"{arrival_s.min():g} s to {arrival_s.max():g} s" if len(arrival_s) else "nothing"
         raise SpecsimError(f"metrics.window=[{window[0]:g},{window[1]:g}] selects no request; arrivals span {span}")
     return table[inside]
-
-
-def _select_itl(totals: RunTotals, kept: IntArray) -> FloatArray:
-    if totals.itl_request_id is None:
-        return np.empty(0)
-    return totals.itl_s[np.isin(totals.itl_request_id, kept)]
 
 
 def _statistics_ms(name: str, values_s: FloatArray) -> dict[str, float | None]:
@@ -206,6 +203,15 @@ def _statistics_ms(name: str, values_s: FloatArray) -> dict[str, float | None]:
         f"median_{name}_ms": _percentile(values_ms, 50),
         f"std_{name}_ms": float(np.std(values_ms)) if len(values_ms) else None,
         f"p99_{name}_ms": _percentile(values_ms, 99),
+    }
+
+
+def _sketched_ms(name: str, values_s: Sketched) -> dict[str, float | None]:
+    return {
+        f"mean_{name}_ms": 1000 * values_s.mean,
+        f"median_{name}_ms": 1000 * values_s.median,
+        f"std_{name}_ms": 1000 * values_s.std,
+        f"p99_{name}_ms": 1000 * values_s.p99,
     }
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from specsim.errors import SpecsimError
+from specsim.metrics.distribution import Sketched
 from specsim.metrics.request_table import request_table
 from specsim.metrics.schema import PASS_COLUMNS, REQUEST_COLUMNS, RequestColumns, RunTotals
 from specsim.metrics.summary import summarise
@@ -70,7 +71,6 @@ def totals(**changes):
         "verify_s": 2.25,
         "idle_s": 1.0,
         "itl_s": np.array([1.0, 1.0, 1.0, 0.5, 0.5]),
-        "itl_request_id": np.array([0, 0, 1, 1, 4]),
         "out_of_range_passes": 3,
     }
     return RunTotals(**(given | changes))
@@ -241,7 +241,7 @@ def test_arrivals_at_one_instant_have_no_goodput_of_their_own():
 
 
 def test_window_selects_by_arrival_and_both_ends_count(table):
-    metrics = summarise(table, totals(), (1.0, 4.0))
+    metrics = summarise(table, totals(itl_s=np.array([1.0, 0.5, 0.5]), itl_window=(1.0, 4.0)), (1.0, 4.0))
     block = metrics["specsim"]
     assert block["window"] == [1.0, 4.0]
     assert (block["arrived"], metrics["completed"], metrics["duration"]) == (4, 3, 6.0)
@@ -250,10 +250,19 @@ def test_window_selects_by_arrival_and_both_ends_count(table):
     assert block["iterations"] == 9
 
 
-def test_window_without_owners_of_the_latencies_leaves_itl_absent(table):
-    metrics = summarise(table, totals(itl_request_id=None), (1.0, 4.0))
-    assert metrics["mean_itl_ms"] is None
-    assert summarise(table, totals(itl_request_id=None), None)["mean_itl_ms"] == 800.0
+def test_latencies_of_another_window_are_left_absent(table):
+    """Those of all requests are not those of a window, nor the reverse."""
+    for kept, asked in ((None, (1.0, 4.0)), ((1.0, 4.0), None), ((1.0, 4.0), (1.0, 5.0))):
+        assert summarise(table, totals(itl_window=kept), asked)["mean_itl_ms"] is None
+    assert summarise(table, totals(itl_window=None), None)["mean_itl_ms"] == 800.0
+
+
+def test_latencies_too_many_to_keep_say_how_far_off_their_percentiles_may_be(table, metrics):
+    known = Sketched(count=10**8, mean=0.02, std=0.01, median=0.018, p99=0.05)
+    sketched = summarise(table, totals(itl_s=known), None)
+    assert [sketched[f"{each}_itl_ms"] for each in ("mean", "median", "std", "p99")] == [20.0, 18.0, 10.0, 50.0]
+    assert sketched["specsim"]["itl_relative_error"] == 1e-3
+    assert metrics["specsim"]["itl_relative_error"] == 0.0
 
 
 def test_empty_window_names_the_span_of_the_arrivals(table):

@@ -1,0 +1,103 @@
+"""Inter-token latencies of a run: whose they are, the longest of each request, and what a token costs in memory."""
+
+from __future__ import annotations
+
+import tracemalloc
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import specsim.metrics.distribution
+import specsim.metrics.pauses
+from specsim.metrics.distribution import RELATIVE_ERROR
+from specsim.metrics.pauses import Pauses
+from specsim.metrics.request_table import request_table
+from specsim.metrics.summary import summarise
+from specsim.simulation import Simulation, run
+from tests.laws.subjects import factory_of
+from tests.made import requests, simulation
+
+
+@pytest.fixture
+def in_small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(specsim.metrics.pauses, "BLOCK", 7)
+
+
+@pytest.fixture
+def keeping_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(specsim.metrics.pauses, "BLOCK", 1_000)
+    monkeypatch.setattr(specsim.metrics.distribution, "MOST_EXACT", 2_000)
+
+
+def mixed(window: tuple[float, float] | None = None) -> Simulation:
+    """Return a run that speculates and preempts: arrivals at 0, 0.05, 0.1, ..."""
+    count = 20
+    at, outputs = np.arange(count) * 0.05, 1 + np.arange(count) * 7 % 31
+    told = requests(at.tolist(), [9] * count, outputs.tolist())
+    return replace(simulation(told, outputs.tolist(), factory_of("vllm_spec")), window=window)
+
+
+def test_blocks_change_nothing(in_small_blocks: None) -> None:
+    luck = np.random.default_rng(0)
+    passes = [(luck.permutation(5)[:3], luck.random(3)) for _ in range(10)]
+    pauses = Pauses(6, counted=np.array([True, True, False, True, True, True]))
+    for gaps in passes:
+        pauses.add(*gaps)
+    owners, seconds = (np.concatenate(each) for each in zip(*passes, strict=True))
+    assert np.asarray(pauses.latencies_s).tolist() == seconds[owners != 2].tolist()
+    longest_s = [seconds[owners == request].max() for request in range(5)]
+    assert np.array_equal(pauses.longest_s, [*longest_s, np.nan], equal_nan=True)
+
+
+def test_a_window_keeps_the_latencies_of_its_requests() -> None:
+    everybody = run(mixed()).columns
+    several = np.flatnonzero(everybody.output_tokens > 1)
+    kept = []
+    for request in several.tolist():
+        arrival_s = float(everybody.arrival_s[request])
+        totals = run(mixed((arrival_s, arrival_s))).totals
+        lasted_s = everybody.finish_s[request] - everybody.first_token_s[request]
+        assert np.sum(totals.itl_s) == pytest.approx(lasted_s, rel=1e-12)
+        assert np.max(totals.itl_s) == everybody.longest_pause_s[request]
+        kept.append(totals.itl_s)
+    assert np.array_equal(np.sort(np.concatenate(kept)), np.sort(run(mixed()).totals.itl_s))
+
+
+def decoding(tokens: int) -> Simulation:
+    """Return a run of 30 requests with so many tokens each, half of them of another length."""
+    count = 30
+    outputs = [tokens, tokens + 7] * (count // 2)
+    told = requests((np.arange(count) * 0.1).tolist(), [9] * count, outputs)
+    return simulation(told, outputs, factory_of("continuous"), keep_passes=False)
+
+
+def test_a_run_too_long_to_keep_differs_in_its_latencies_alone(
+    keeping_few: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sketched = run(decoding(400))
+    monkeypatch.undo()
+    exact = run(decoding(400))
+    mine, theirs = (summarise(request_table(each.columns), each.totals) for each in (sketched, exact))
+    assert mine["specsim"].pop("itl_relative_error") == RELATIVE_ERROR
+    assert theirs["specsim"].pop("itl_relative_error") == 0.0
+    for name in ("mean_itl_ms", "std_itl_ms"):
+        assert mine.pop(name) == pytest.approx(theirs.pop(name), rel=1e-12)
+    for name in ("median_itl_ms", "p99_itl_ms"):
+        assert mine.pop(name) == pytest.approx(theirs.pop(name), rel=RELATIVE_ERROR)
+    assert mine == theirs
+
+
+def test_a_token_costs_no_memory(keeping_few: None) -> None:
+    """Nothing grows with the output; it was 39 bytes a token."""
+    few, many = 200, 1_200
+    peaks = [_peak(decoding(tokens)) for tokens in (few, few, many)]
+    assert (peaks[2] - peaks[1]) / (30 * (many - few)) < 1
+
+
+def _peak(chosen: Simulation) -> int:
+    tracemalloc.start()
+    run(chosen)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak
