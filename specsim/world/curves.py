@@ -15,7 +15,11 @@ from specsim.request import Floats, Ints
 from specsim.rng import stream_keys
 from specsim.world.tape import MOST_PROPOSALS, Tape
 
-POOL_ROWS = 1 << 13
+POOL_ROWS, RARE_POOL_ROWS = 1 << 13, 1 << 18
+"""Rows of a pool, and of one in which either verdict is rarer than `RARE`."""
+RARE, RAREST = 1e-3, 1e-4
+LEAST_CONFIDENCE = 1e-12
+"""Of a drafter that is never right; with none at all it would propose nothing."""
 GOLDEN = 0.6180339887498949
 
 KEYS = {"bernoulli": ("kind", "width", "alpha"), "curves": ("kind", "width", "levels", "categories")}
@@ -27,7 +31,7 @@ class Curve:
 
     Attributes
     ----------
-    agreement : mean probability that the target's token is the drafter's likeliest, in (0, 1).
+    agreement : mean probability that the target's token is the drafter's likeliest.
     concentration : of the Beta law of top-1 confidences; 0 makes every confidence equal `agreement`.
     spread : standard deviation between requests of the mean confidence's logit.
     tail : share of the remaining probability that each next rank takes; less where the second rank would otherwise
@@ -42,11 +46,12 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """Curves by category, proposals per position, and how many kinds of request a category is drawn with."""
+    """Curves by category, proposals per position, how many kinds of request a category has, rows of each one's pool."""
 
     curves: Mapping[str, Curve]
     width: int
     levels: int
+    pool_rows: int = POOL_ROWS
 
     def curve(self, category: str) -> Curve:
         """Return a category's curve, the one named ``default`` where it has none of its own.
@@ -74,8 +79,13 @@ def curves_from_mapping(mapping: Mapping[str, Any], source: str) -> Acceptance:
     node.only(KEYS[kind], ("description", "pair"))
     width = node.whole("width", 1, MOST_PROPOSALS)
     if kind == "bernoulli":
-        alpha = node.number("alpha", above=0, below=1)
-        return Acceptance({"default": Curve(alpha, 0.0, 0.0, alpha)}, width, 1)
+        alpha = node.number("alpha", most=1)
+        if 0 < alpha < RAREST or 1 - RAREST < alpha < 1:
+            node.fail(
+                "alpha", f"0, 1, or a number between {RAREST:g} and {1 - RAREST:g}: no tape is long enough for it"
+            )
+        rows = RARE_POOL_ROWS if 0 < alpha < RARE or 1 - RARE < alpha < 1 else POOL_ROWS
+        return Acceptance({"default": Curve(alpha, 0.0, 0.0, alpha)}, width, 1, rows)
     bodies = node.children("categories", "at least one category by name", "agreement, concentration, spread and tail")
     return Acceptance({name: _curve(body) for name, body in bodies.items()}, width, node.whole("levels", 1, 256))
 
@@ -83,33 +93,36 @@ def curves_from_mapping(mapping: Mapping[str, Any], source: str) -> Acceptance:
 def draw_tape(acceptance: Acceptance, category: Sequence[str], slo_class: Ints, rows: Ints, seed: int) -> Tape:
     """Return the tape of requests `rows` (N,) of a trace whose classes (N,) index `category`.
 
-    The pools are the same for every seed: a lattice over (confidence, luck), so their means are exact to a part in
-    `POOL_ROWS`; only which row a position falls on is drawn.
+    The pools are the same for every seed: a lattice over (confidence, luck), so their means are exact to about a row;
+    only which row a position falls on is drawn.
     """
-    names = sorted(set(category))
-    pools = {name: _pools(acceptance.curve(name), acceptance.width, acceptance.levels) for name in names}
+    names, size = sorted(set(category)), acceptance.pool_rows
+    pools = {name: _pools(acceptance.curve(name), acceptance.width, acceptance.levels, size) for name in names}
     confidence = np.concatenate([pools[name][0] for name in names])
     rank = np.concatenate([pools[name][1] for name in names])
     level = (stream_keys(seed, "acceptance_level", rows) % np.uint64(acceptance.levels)).astype(np.int64)
-    first = np.array([names.index(each) for each in category]) * acceptance.levels * POOL_ROWS
-    start = first[slo_class] + level * POOL_ROWS
-    return Tape(confidence, rank, start, start, POOL_ROWS, stream_keys(seed, "text", rows))
+    first = np.array([names.index(each) for each in category]) * acceptance.levels * size
+    start = first[slo_class] + level * size
+    return Tape(confidence, rank, start, start, size, stream_keys(seed, "text", rows))
 
 
 @lru_cache(maxsize=64)
-def _pools(curve: Curve, width: int, levels: int) -> tuple[Floats, Ints]:
-    """Return confidences (levels * POOL_ROWS, width) and the target's ranks, one pool after the other."""
-    index = np.arange(POOL_ROWS)
-    quantile, luck = (index + 0.5) / POOL_ROWS, (index * GOLDEN) % 1.0
+def _pools(curve: Curve, width: int, levels: int, size: int) -> tuple[Floats, Ints]:
+    """Return confidences (levels * size, width) and the target's ranks, one pool of `size` rows after the other."""
+    index = np.arange(size)
+    quantile, luck = (index + 0.5) / size, (index * GOLDEN) % 1.0
     tops = [_top(curve, mean, quantile) for mean in _level_means(curve, levels)]
     pools = []
     for top in tops:
         # No later rank may be likelier than the first: an unsure drafter's rest falls off more slowly.
-        tail = np.minimum(curve.tail, top / (1 - top))[:, None]
+        rest = np.divide(top, 1 - top, out=np.full_like(top, np.inf), where=top < 1)
+        tail = np.minimum(curve.tail, rest)[:, None]
         behind = tail * (1 - tail) ** np.arange(width - 1)
         confidence = np.concatenate((top[:, None], (1 - top)[:, None] * behind), axis=1)
         confidence = np.minimum.accumulate(confidence, axis=1)
-        pools.append((confidence, (luck[:, None] >= np.cumsum(confidence, axis=1)).sum(axis=1)))
+        rank = (luck[:, None] >= np.cumsum(confidence, axis=1)).sum(axis=1)
+        confidence[:, 0] = np.maximum(confidence[:, 0], LEAST_CONFIDENCE)
+        pools.append((confidence, rank))
     return np.concatenate([each[0] for each in pools]), np.concatenate([each[1] for each in pools])
 
 

@@ -221,7 +221,11 @@ SCHEDULERS = [
 
 WORLDS = [
     *((f"acceptance.kind={value}", "kind") for value in ("[1]", "{a: 1}", "null", "curvs")),
-    *((f"acceptance.alpha={value}", "alpha") for value in ("0", "1", "nan", "x")),
+    *((f"acceptance.alpha={value}", "alpha") for value in ("-0.1", "1.1", "nan", "x")),
+    *(
+        (f"acceptance.alpha={value}", "alpha", "0, 1, or a number between 0.0001 and 0.9999")
+        for value in ("1e-5", "0.99999")
+    ),
     *((f"acceptance.width={value}", "width") for value in ("0", "65", "2.5")),
     *(
         (f"acceptance=llama70b_1b acceptance.categories.default.{key}={value}", key)

@@ -13,11 +13,12 @@ from specsim.forest import Forest
 from specsim.groups import choices
 from specsim.protocols import PassShape
 from specsim.rng import mix
+from specsim.simulation import run
 from specsim.work import NOBODY, Draft, Emitted, Verify
 from specsim.world.backend import SimulatedBackend, World
 from specsim.world.curves import Acceptance, curves_from_mapping, draw_tape
 from specsim.world.tape import Tape
-from tests.laws.subjects import factory_of
+from tests.laws.subjects import NAMES, factory_of
 from tests.laws.watch import watched
 from tests.made import hardware, ledger_and_view, requests, simulation
 
@@ -27,6 +28,36 @@ SHAPE = PassShape(1, 1, 1.0, 0, 1)
 def bernoulli(alpha: float, count: int, seed: int = 0) -> Tape:
     acceptance = curves_from_mapping({"kind": "bernoulli", "alpha": alpha, "width": 4}, "acceptance")
     return draw_tape(acceptance, ["text"], np.zeros(count, dtype=np.int64), np.arange(count), seed)
+
+
+@pytest.mark.parametrize("alpha", [1e-4, 2.2e-4, 1e-3, 0.01, 0.5, 0.99, 0.9995, 0.9999])
+def test_a_tape_is_right_as_often_as_it_was_asked_to_be(alpha: float) -> None:
+    """Within 5% of the rarer verdict, however rare."""
+    text = bernoulli(alpha, 1)
+    right = float((text.rank == 0).mean())
+    assert abs(right - alpha) < 0.05 * min(alpha, 1 - alpha)
+    assert (text.likeliest == alpha).all()
+
+
+@pytest.mark.parametrize(("alpha", "emitted"), [(0, 1), (1, 5)])
+def test_a_drafter_that_is_never_right_or_always_still_drafts(alpha: float, emitted: int) -> None:
+    told = requests([0.0] * 6, [3] * 6, [101] * 6)
+    heard = watched(
+        simulation(told, [101] * 6, factory_of("vllm_spec", draft_tokens=4), text=bernoulli(alpha, 6))
+    ).heard
+    trees = [step for step in heard[0] if isinstance(step.work, Verify) and step.work.forest.draft_nodes]
+    full = [step for step in trees if step.work.forest.draft_nodes == 6 * 4]
+    assert len(full) >= 96 // emitted
+    assert all((step.answer.tokens == emitted).all() for step in full)
+
+
+@pytest.mark.parametrize("alpha", [0, 1])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_scheduler_can_do_without_doubt(name: str, alpha: float) -> None:
+    told = requests([0.0, 0.0, 0.1, 0.4, 0.4], [9, 3, 30, 5, 5], [20] * 5)
+    columns = run(simulation(told, [20, 11, 3, 1, 17], factory_of(name), text=bernoulli(alpha, 5))).columns
+    assert columns.output_tokens.tolist() == [20, 11, 3, 1, 17]
+    assert alpha or not columns.accepted_tokens.any()
 
 
 @pytest.mark.parametrize("alpha", [0.3, 0.8])

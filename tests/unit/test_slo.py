@@ -290,7 +290,10 @@ def curved(**changes):
         ({**BERNOULLI, "levels": 1}, "levels: unknown key"),
         ({"kind": "bernoulli", "width": 4}, "alpha: missing key"),
         ({"kind": "bernoulli", "alpha": 0.5}, "width: missing key"),
-        *(({**BERNOULLI, "alpha": value}, "alpha: ") for value in (0, 1, -0.1, float("nan"), "x", True, None)),
+        *(
+            ({**BERNOULLI, "alpha": value}, "alpha: ")
+            for value in (1e-5, 0.99999, 1.1, -0.1, float("nan"), "x", True, None)
+        ),
         *(({**BERNOULLI, "width": value}, "width: ") for value in (0, 65, 2.0, "x", True, None)),
         *(({**CURVES, "levels": value}, "levels: ") for value in (0, 257, 2.0, None)),
         *(({**CURVES, "categories": value}, "categories: ") for value in (None, {}, 5, [])),
