@@ -13,7 +13,7 @@ from specsim.latency.drafter import Drafter, drafter_from_mapping, equipped
 from specsim.latency.profile import Profile, profile_from_mapping
 from specsim.matching import budget_note, pair_note
 from specsim.memory import Memory
-from specsim.metrics.window import Window, counts
+from specsim.metrics.window import Window
 from specsim.paths import is_path, shipped
 from specsim.protocols import Scheduler
 from specsim.reading import Node, is_number

@@ -18,7 +18,7 @@ from tests.reference.request import Request
 from tests.reference.server import Hardware, Server
 
 POLICIES = ("fcfs", "continuous", "sarathi", "vllm_spec")
-GAPS_S = st.sampled_from((0.0, 0.0, 2.0**-7, 2.0**-6, 2.0**-4, 0.02, 0.3, 5.0))
+GAPS_S = st.sampled_from((0.0, 0.0, 2.0**-7, 2.0**-6, 2.0**-6, 2.0**-4, 0.02, 0.3, 5.0))
 """Bursts, pauses, and whole passes on a binary grid, one of which then ends exactly at an arrival."""
 ROW = st.tuples(GAPS_S, LENGTHS, LENGTHS, st.sampled_from((0, 0, 1, 6)))
 """Gap before the arrival, prompt, output, what max_tokens allows beyond it."""
@@ -84,7 +84,7 @@ def cases(draw: st.DrawFn, name: str, most_requests: int = 30) -> Case:
 def _parameters(name: str) -> st.SearchStrategy[dict[str, Any]]:
     seats, tokens = st.integers(1, 40), st.integers(1, 64)
     if name == "fcfs":
-        return st.fixed_dictionaries({"batch_requests": seats})
+        return st.fixed_dictionaries({"max_requests": seats})
     every = {"max_requests": seats, "watermark": st.sampled_from((0.0, 0.01, 0.3))}
     if name == "sarathi":
         return st.fixed_dictionaries({**every, "token_budget": tokens})

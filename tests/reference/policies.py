@@ -10,13 +10,13 @@ from tests.reference.server import Server
 Policy = Callable[[Server], None]
 
 
-def fcfs(batch_requests: int) -> Policy:
+def fcfs(max_requests: int) -> Policy:
     """Static batches, with cache for each request's most tokens set aside; the next batch when the last has ended."""
 
     def policy(server: Server) -> None:
         free = server.free
         batch = list(server.resident)
-        for request in () if batch else server.waiting[:batch_requests]:
+        for request in () if batch else server.waiting[:max_requests]:
             free -= server.growth(request, request.prompt + request.most, 0)
             if free < 0:
                 break
@@ -42,14 +42,14 @@ def vllm_spec(draft_tokens: int, max_requests: int, prefill_tokens: int, waterma
                 break
             rows.append(Row(request, request.pending))
             left -= request.pending
-        evicted: list[Request] = []
         growing = not rows
         if growing:
             kept, evicted, _ = _seated(server, [1] * len(server.resident))
+            server.evict(evicted)
             rows = [Row(request, 1) for request in kept]
-        if draft_tokens and not evicted:
+        if draft_tokens:
             rows = _drafted(server, rows, growing, draft_tokens)
-        server.verify(rows, evicted)
+        server.verify(rows)
 
     return policy
 
@@ -71,7 +71,8 @@ def sarathi(max_requests: int, token_budget: int, watermark: float) -> Policy:
             if left > 0:
                 rows.append(Row(request, min(request.pending, left)))
                 left -= rows[-1].chunk
-        server.verify(rows, evicted)
+        server.evict(evicted)
+        server.verify(rows)
 
     return policy
 

@@ -90,13 +90,16 @@ class Server:
             request.begin_decoding(start_s)
         self.passes[-1].queued = len(self.waiting)
 
-    def verify(self, rows: list[Row], evicted: Iterable[Request] = ()) -> None:
-        """Run a target pass; whoever has fed all that was pending emits what is right of its chain, and one token."""
-        for request in evicted:
+    def evict(self, requests: Iterable[Request]) -> None:
+        """Take the cache of residents before the first pass of a step."""
+        for request in requests:
             self.resident.remove(request)
             self.waiting.append(request)
             self.waiting.sort(key=lambda each: each.number)
             request.lose_cache()
+
+    def verify(self, rows: list[Row]) -> None:
+        """Run a target pass; whoever has fed all that was pending emits what is right of its chain, and one token."""
         prefill = sum(row.chunk for row in rows if not (row.chunk == 1 and row.request.output_tokens))
         start_s = self.now_s
         self._run(VERIFY, rows, prefill, sum(row.drafted for row in rows), max(row.drafted for row in rows))

@@ -87,7 +87,7 @@ def few(examples: int) -> settings:
 
 
 @pytest.mark.parametrize("name", POLICIES)
-@few(25)
+@few(40)
 @given(data=st.data())
 def test_engine_and_reference_agree(name: str, data: st.DataObject) -> None:
     assert_agree(data.draw(cases(name)))
@@ -105,7 +105,7 @@ def test_the_cases_are_worth_comparing() -> None:
     """Some preempt, reject, cut prompts, accept drafts, have no room for them, or arrive as a pass ends."""
     seen: Counter[str] = Counter()
 
-    @few(25)
+    @few(60)
     @given(data=st.data())
     def tally(data: st.DataObject) -> None:
         for name in POLICIES:
