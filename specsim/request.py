@@ -12,6 +12,8 @@ Ids = npt.NDArray[np.int64]
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
+LONGEST_S = 2.0**33
+"""Seconds up to which neighbouring float64 lie within a microsecond: 272 years. No clock may pass it."""
 
 
 @dataclass(frozen=True, slots=True)

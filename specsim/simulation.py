@@ -11,6 +11,7 @@ import numpy.typing as npt
 import simpy
 
 from specsim.engine import Replica, arrivals
+from specsim.errors import SpecsimError
 from specsim.forest import Forest
 from specsim.ledger import Ledger
 from specsim.memory import Memory
@@ -19,7 +20,7 @@ from specsim.metrics.recorder import Recorder
 from specsim.metrics.schema import RequestColumns, RunTotals
 from specsim.metrics.window import Window, counts
 from specsim.protocols import Belief, Scheduler
-from specsim.request import Requests
+from specsim.request import LONGEST_S, Requests
 from specsim.view import LedgerView
 from specsim.work import Pass, Verify
 from specsim.world.backend import SimulatedBackend, World
@@ -76,6 +77,8 @@ def run(simulation: Simulation, progress: Progress | None = None) -> Record:
     ------
     specsim.errors.IllegalPass, specsim.engine.Stalled
         When the scheduler is at fault.
+    SpecsimError
+        When the run lasts longer than its clock can tell.
     """
     env = simpy.Environment()
     replicas: list[Replica] = []
@@ -151,6 +154,11 @@ def _record(simulation: Simulation, ledgers: list[Ledger], recorder: Recorder, p
     )
     ended_s = finish_s[~np.isnan(finish_s)]
     duration_s = float(ended_s.max() - told.arrival_s[0]) if len(ended_s) else 0.0
+    if duration_s > LONGEST_S:
+        raise SpecsimError(
+            f"the last request finishes after {duration_s:.3g} s; expected at most {LONGEST_S:.3g} s, up to which a "
+            f"clock of float64 holds a microsecond: fewer requests, or a profile with shorter passes"
+        )
     return Record(
         columns,
         recorder.totals(duration_s, len(ledgers), simulation.window),

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
+from specsim.request import LONGEST_S
 from specsim.workload.columns import not_a_number, number
 from specsim.workload.damage import shown
 from specsim.workload.table import Rows
@@ -28,10 +29,17 @@ EXAMPLE = "2024-05-10 00:00:00.009930+00:00"
 
 
 class Clock(NamedTuple):
-    """Arrivals (N,) in seconds since the earliest, in order of rows, and the latest itself (None: a timestamp)."""
+    """When rows (N,) arrive, in their order.
+
+    Attributes
+    ----------
+    since_s : (N,) seconds since the earliest. latest_s : the latest as it stands in the file, None: a timestamp.
+    step_s : how far apart neighbouring float64 lie just before the latest, 0 where none was rounded to one.
+    """
 
     since_s: Floats
     latest_s: float | None
+    step_s: float = 0.0
 
 
 def read_clock(cells: Sequence[object], column: str, rows: Rows, unit: Unit) -> Clock:
@@ -102,17 +110,22 @@ def _from_numbers(cells: Sequence[object], column: str, rows: Rows, unit: Unit) 
         else:
             values[i] = value
     latest_s = float(values.max()) / PER_S[unit]
-    exact = [_whole(cell) for cell in cells] if values.max() > 2**53 else []
+    far = latest_s > LONGEST_S or values.max() > 2**53
+    exact = [_whole(cell) for cell in cells] if far else []
     if exact and None not in exact:
         # Nanoseconds since 1970 are whole numbers that a float does not hold.
         values = np.array([value - exact[0] for value in exact], np.float64)  # type: ignore[operator]
-    if exact or np.array_equal(values, np.floor(values)):
         return Clock((values - values.min()) / PER_S[unit], latest_s)
+    step_s = float(np.spacing(np.nextafter(values.max(), 0.0))) / PER_S[unit]
+    if np.array_equal(values, np.floor(values)):
+        return Clock((values - values.min()) / PER_S[unit], latest_s, step_s)
     seconds = values / PER_S[unit]
-    return Clock(seconds - seconds.min(), latest_s)
+    return Clock(seconds - seconds.min(), latest_s, step_s)
 
 
 def _whole(cell: object) -> int | None:
+    if number(cell) is None:
+        return None
     if isinstance(cell, str):
         return int(cell) if cell.strip().isdecimal() else None
     return cell if isinstance(cell, int) else None

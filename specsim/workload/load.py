@@ -18,7 +18,7 @@ from specsim.workload.damage import content, sha256
 from specsim.workload.entry import Entry, Published
 from specsim.workload.locate import DATA_VARIABLE, Found, locate
 from specsim.workload.resample import resample
-from specsim.workload.trace import Trace, TraceSource
+from specsim.workload.trace import Trace, TraceSource, check_span
 from specsim.workload.user_file import read_user_file
 
 SHIPS_AS = {"twin": None, "toy": None}
@@ -69,6 +69,7 @@ def _synthetic(node: Node, seed: int, requests: int | None) -> Trace:
         arrival_s = synthetic.gamma(rps, n, arrival, cv=node.number("cv", above=0.01, most=100))
     else:
         arrival_s = synthetic.on_off(rps, n, arrival, **_bursts(node))
+    check_span(float(arrival_s[-1]), f"trace.rps={rps:g}")
     return Trace(
         arrival_s,
         synthetic.lengths(keys.lengths(node, "prompt_tokens"), n, prompt),

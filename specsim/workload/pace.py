@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 
 from specsim.errors import SpecsimError
+from specsim.request import LONGEST_S
 from specsim.workload.arrivals import PER_S, UNITS, Clock, Unit
 from specsim.workload.trace import Floats
 
 YEAR_S = 365.25 * 86400
-MOST_SPAN_S = 2**53 / 1e6
-"""Beyond it a float64 does not hold a microsecond."""
+MICROSECOND_S = 1e-6
 MOST_YEARS = 10
 LATEST_S = 1e11
 """The year 5138, counted from 1970."""
@@ -38,8 +38,13 @@ def check_pace(clock: Clock, column: str, file: Path, unit: Unit, chosen: bool) 
     )
     if latest_s > LATEST_S:
         raise SpecsimError(f"{file}: {column} reaches {latest_s:.6g} s, the year {1970 + latest_s / YEAR_S:,.0f}{cure}")
-    if span_s > (MOST_SPAN_S if chosen or clock.latest_s is None else MOST_YEARS * YEAR_S):
+    if span_s > (LONGEST_S if chosen or clock.latest_s is None else MOST_YEARS * YEAR_S):
         raise SpecsimError(f"{file}: {column} spans {said_s(span_s)} in {unit}{cure or '; expected less'}")
+    if clock.step_s > MICROSECOND_S:
+        raise SpecsimError(
+            f"{file}: {column} reaches {clock.latest_s:.6g} s, where a float64 is {clock.step_s:.2g} s from the next: "
+            f"expected whole numbers, or times since the first{cure}"
+        )
     if chosen or clock.latest_s is None:
         return []
     if span_s / gaps > SLOW_S and likely:

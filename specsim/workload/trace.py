@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.errors import SpecsimError
+from specsim.request import LONGEST_S
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -65,6 +66,7 @@ class Trace:
             raise SpecsimError(f"trace {self.source.name!r}: its columns differ in length")
         if self.arrival_s[0] != 0 or not np.all(np.diff(self.arrival_s) >= 0):
             raise SpecsimError(f"trace {self.source.name!r}: arrival_s must start at 0 and never fall")
+        check_span(float(self.arrival_s[-1]), f"trace {self.source.name!r}")
         if min(self.prompt_tokens.min(), self.output_tokens.min()) < 1:
             raise SpecsimError(f"trace {self.source.name!r}: prompts and outputs hold at least 1 token")
 
@@ -112,13 +114,14 @@ class Trace:
         Raises
         ------
         SpecsimError
-            When ``rps`` is not a positive number, or the trace has no span to stretch.
+            When ``rps`` is not a positive number or too small a one, or the trace has no span to stretch.
         """
         if not (rps > 0 and isfinite(rps)):
             raise SpecsimError(f"rps={rps:g}: expected a rate above 0 requests/s")
         span_s = float(self.arrival_s[-1])
         if span_s <= 0:
             raise SpecsimError(f"rps={rps:g}: {self._called} has no span in time that could be stretched")
+        check_span((len(self) - 1) / rps, f"rps={rps:g}")
         # Dividing first keeps the last arrival at exactly (N - 1) / rps.
         return replace(self, arrival_s=self.arrival_s / span_s * ((len(self) - 1) / rps))
 
@@ -150,4 +153,19 @@ class Trace:
             output_tokens=self.output_tokens[rows],
             row=row,
             **optional,  # type: ignore[arg-type]
+        )
+
+
+def check_span(span_s: float, what: str) -> None:
+    """Refuse arrivals over more seconds than a clock can hold to a microsecond; `what` asks for them.
+
+    Raises
+    ------
+    SpecsimError
+        One line that begins with `what`.
+    """
+    if not span_s <= LONGEST_S:
+        raise SpecsimError(
+            f"{what}: arrivals span {span_s:.3g} s; expected at most {LONGEST_S:.3g} s, "
+            f"up to which a clock of float64 holds a microsecond"
         )

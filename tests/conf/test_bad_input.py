@@ -242,6 +242,8 @@ WORLDS = [
     *((f"ttft_scale={value}", "ttft_scale") for value in ("-1", "0", "nan", "x")),
     ("slo=trace", "poisson", "slo="),
     *((f"trace.rps={value}", "trace.rps") for value in ("0", "nan", "x")),
+    ("trace.rps=1e-12", "trace.rps=1e-12", "8.59e+09 s", "microsecond"),
+    *((f"trace={name} rps=1e-12", "rps=1e-12", "8.59e+09 s", "microsecond") for name in ("poisson", "bursts")),
     *((f"trace=gamma trace.cv={value}", "trace.cv") for value in ("0", "-1", "1e200", "1e-200")),
     *((f"trace=bursts trace.on_share={value}", "trace.on_share") for value in ("0", "1", "2")),
     ("trace.prompt_tokens=5", "trace.prompt_tokens"),

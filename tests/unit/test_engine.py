@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from specsim.engine import Stalled
-from specsim.errors import IllegalPass
+from specsim.errors import IllegalPass, SpecsimError
 from specsim.forest import Forest
 from specsim.protocols import Step, View
 from specsim.simulation import run
@@ -74,3 +74,11 @@ def test_the_clock_stops_exactly_at_an_arrival(first_s: float, second_s: float) 
     record = run(simulation(told, [1] * 3, factory_of("fcfs"), truth=hardware(0.0, 0.0, 0.0625)))
     assert record.passes is not None
     assert record.passes["start_s"].tolist() == [0.0, first_s, second_s]
+
+
+def test_a_run_longer_than_its_clock_can_tell_is_refused() -> None:
+    """At 3.2e13 s neighbouring float64 lie 4 ms apart; the arrivals alone were legal."""
+    told = requests([0.0, 1.0], [4, 4], [9, 9])
+    said = r"^the last request finishes after 3\.2e\+13 s; expected at most 8\.59e\+09 s, up to which a clock"
+    with pytest.raises(SpecsimError, match=said):
+        run(simulation(told, [1, 1], factory_of("fcfs"), truth=hardware(0.0, 0.0, 1.6e13)))

@@ -57,6 +57,16 @@ def test_at_rate_gives_the_true_mean_rate_and_keeps_the_shape(rps):
     assert scaled.prompt_tokens is trace.prompt_tokens
 
 
+def test_no_arrival_lies_beyond_what_a_clock_holds_to_a_microsecond():
+    """At 1e17 s neighbouring float64 lie 16 s apart: a pass took no time there, and every objective was met."""
+    limit = r"expected at most 8\.59e\+09 s, up to which a clock of float64 holds a microsecond$"
+    with pytest.raises(SpecsimError, match=rf"^trace 'made': arrivals span 1e\+17 s; {limit}"):
+        made([0, 1e17])
+    with pytest.raises(SpecsimError, match=rf"^rps=1e-12: arrivals span 2e\+12 s; {limit}"):
+        made([0, 1, 3]).at_rate(1e-12)
+    assert made([0, 2.0**33]).arrival_s[-1] == made([0, 1]).at_rate(2.0**-33).arrival_s[-1] == 2.0**33
+
+
 def test_at_rate_refuses_bad_rates_and_traces_without_a_span():
     for rps in (0, -1, float("nan"), float("inf")):
         with pytest.raises(SpecsimError, match="expected a rate above 0"):

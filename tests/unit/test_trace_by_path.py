@@ -323,6 +323,32 @@ def test_a_span_beyond_microseconds_is_refused_even_if_the_unit_is_chosen(refuse
     assert refused(USER + "1000-01-01 00:00,1,1\n2000-01-01 00:00,1,1\n").startswith("arrival_s spans 1,000 years")
 
 
+def test_a_span_is_refused_where_neighbouring_floats_pass_a_microsecond(read, refused):
+    """2^33 s is the last second up to which they lie within one."""
+    assert read(USER + f"0,1,1\n{2**33},1,1\n", time_unit="s").trace.arrival_s[-1] == 2**33
+    said = refused(USER + f"0,1,1\n{2**33}.00001,1,1\n", time_unit="s")
+    assert said == "arrival_s spans 272 years in s; in ns 8.59 s: set trace.time_unit=ns"
+
+
+@pytest.mark.parametrize("stamps", [("1e17", "1e17"), ("1e17", "100000000000000016"), ("10000000000.0", "1e10")])
+def test_times_that_lost_digits_when_they_were_read_are_refused(refused, stamps):
+    said = refused(USER + "".join(f"{stamp},1,1\n" for stamp in stamps), time_unit="s")
+    assert said.startswith(f"arrival_s reaches {float(stamps[0]):.6g} s, where a float64 is ")
+    assert "s from the next: expected whole numbers, or times since the first; in " in said
+
+
+def test_a_whole_number_that_no_float_holds_is_named(refused):
+    assert refused(USER + "9" * 5000 + ",1,1\n1e17,1,1\n").startswith("1 damaged row: line 2: arrival_s ")
+    json_line = '{"arrival_s": %s, "prompt_tokens": 1, "output_tokens": 1}\n'
+    said = refused(json_line % ("9" * 400) + json_line % 10**17, "t.jsonl")
+    assert said.startswith("1 damaged row: line 1: arrival_s ")
+
+
+@pytest.mark.parametrize("first", [10**10, 10**17])
+def test_whole_numbers_lose_no_digit_however_far(read, first):
+    assert read(USER + f"{first},1,1\n{first + 1},1,1\n", time_unit="s").trace.arrival_s.tolist() == [0, 1]
+
+
 def test_coarse_stamps_are_said_and_spread_on_demand(read):
     content = USER + "".join(f"{3 * (i // 4)},1,1\n" for i in range(12))
     trace, said = read(content)
