@@ -13,7 +13,7 @@ from specsim.execution import Run, execute, run_all
 from specsim.metrics.store import StoredRun, read_run
 from specsim.plan import check_place, configs, plan
 from specsim.points import check_key, product
-from specsim.reading import expanded
+from specsim.reading import expanded, shown
 from specsim.sweeps import Sweep, load_sweep
 
 __all__ = ["Run", "Sweep", "load_run", "load_sweep", "simulate", "sweep"]
@@ -99,6 +99,8 @@ def sweep(
 
 
 def _axes(axes: Mapping[str, Iterable[Any]], settings: Mapping[str, Any]) -> dict[str, list[str]]:
+    if not isinstance(axes, Mapping):
+        raise SpecsimError(f"sweep: {shown(axes)}: expected values by key, as {{'rps': [2, 4]}}")
     values = {_key(name): [_word(value)] for name, value in settings.items()}
     for name, several in axes.items():
         if isinstance(several, str | bytes | Mapping | set | frozenset) or not _iterable(several):
@@ -114,7 +116,9 @@ def _iterable(value: Any) -> bool:
     return isinstance(value, Iterable) and getattr(value, "ndim", 1) > 0
 
 
-def _key(name: str) -> str:
+def _key(name: object) -> str:
+    if not isinstance(name, str):
+        raise SpecsimError(f"sweep: {shown(name)}: expected a key, as 'rps'")
     key = name.replace("__", ".")
     check_key(key)
     return key

@@ -9,6 +9,9 @@ from pathlib import Path
 class SpecsimError(Exception):
     """A mistake in what the user gave: one line that names the value, where it stands and what was expected."""
 
+    def __str__(self) -> str:
+        return " ".join(super().__str__().splitlines())
+
 
 class SchedulerFault(SpecsimError):
     """A scheduler did what no server could run, or failed: one line that names it and the simulated time."""

@@ -66,7 +66,7 @@ class Run:
         """
         from specsim.metrics.plots import plot_run
 
-        where = Path(folder) if folder is not None else self.folder and self.folder / "figures"
+        where = folder if folder is not None else self.folder and self.folder / "figures"
         if where is None:
             raise SpecsimError("the run is only in memory; expected plot(folder)")
         return plot_run(self, where)

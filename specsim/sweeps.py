@@ -7,12 +7,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
 
+import numpy as np
+
 from specsim.errors import SpecsimError, nearest
 from specsim.identity import Value, flat, identity, settings_of
 from specsim.metrics.store import read_run, run_folders
-from specsim.metrics.sweep_axes import axes_of, beside, line_named
+from specsim.metrics.sweep_axes import axes_of, beside, check_setting, line_named
 from specsim.metrics.sweep_table import CLASS, READ, RUN, SEED, SweptRun, differing, keys_of, sweep_table, values_of
-from specsim.reading import expanded
+from specsim.reading import expanded, shown
 from specsim.workload.seeding import varies_with_seed
 
 if TYPE_CHECKING:
@@ -78,7 +80,12 @@ class Sweep(Sequence[AnyRun]):
     """
 
     def __init__(self, runs: Iterable[AnyRun | Path], notes: Sequence[str] = (), table: DataFrame | None = None):
+        if not isinstance(runs, Iterable):
+            raise SpecsimError(f"Sweep: {shown(runs)}: expected a list of runs")
         self._runs = tuple(runs)
+        for each in self._runs:
+            if not (isinstance(each, Path) or hasattr(each, "folder")):
+                raise SpecsimError(f"Sweep: {shown(each)} is no run; expected runs, or the paths of their folders")
         self._given = table
         self.notes = tuple(notes)
 
@@ -94,8 +101,8 @@ class Sweep(Sequence[AnyRun]):
     def __getitem__(self, index: int | slice) -> AnyRun | Sweep:
         if isinstance(index, slice):
             return Sweep(self._runs[index])
-        if isinstance(index, str):
-            raise SpecsimError(f"a Sweep is indexed by number; expected sweep.table[{index!r}] for a column")
+        if not isinstance(index, int | np.integer):
+            raise SpecsimError(f"a Sweep is indexed by number; expected sweep.table[{shown(index)}] for a column")
         run = self._runs[index]
         return read_run(run) if isinstance(run, Path) else run
 
@@ -137,9 +144,13 @@ class Sweep(Sequence[AnyRun]):
             For a setting that is not in the table, a value that no run has, or where no run is left.
         """
         rows = self._table.drop_duplicates(RUN)
+        if rows.empty:
+            raise SpecsimError("select: the sweep holds no run")
         for name, wanted in values.items():
             key = name.replace("__", ".")
-            if key not in keys_of(rows) or key == CLASS:
+            if key == CLASS:
+                raise SpecsimError(f"select: every run holds all classes; expected rows of the table by {CLASS}")
+            if key not in keys_of(rows):
                 raise SpecsimError(f"select: {key} is no setting of the table{nearest(key, keys_of(rows))}")
             there, single = values_of(self._table, key), isinstance(wanted, str) or not isinstance(wanted, Iterable)
             several = [wanted] if single else list(wanted)
@@ -155,6 +166,8 @@ class Sweep(Sequence[AnyRun]):
 
     def labelled(self, most: int | None = None) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         """Return ``(label, metrics)`` of each run, or of the first `most`: a label holds what differs."""
+        if most is not None and not (isinstance(most, int) and most >= 0):
+            raise SpecsimError(f"labelled: {shown(most)}: expected how many runs to take, or None for all")
         keys = list(self.axes)
         rows = self._table.drop_duplicates(RUN)[keys].head(len(self) if most is None else most)
         told = [dict(zip(keys, row, strict=True)) for row in rows.itertuples(index=False)]
@@ -178,8 +191,10 @@ class Sweep(Sequence[AnyRun]):
         """Return `specsim.metrics.seeds.paired_difference` of the table, by all that differs beside `of`."""
         from specsim.metrics.seeds import paired_difference
 
-        keys = [CLASS, *beside(self._table, of)] if by is None else by
-        return paired_difference(self._table, measure, against, keys, of=of)
+        if by is None:
+            check_setting(self._table, "of", of)
+            by = [CLASS, *beside(self._table, of)]
+        return paired_difference(self._table, measure, against, by, of=of)
 
     def curves(
         self, measure: str = "slo_attainment", *, x: str | None = None, line: str | None = None, against: Any = None
@@ -218,8 +233,8 @@ class Sweep(Sequence[AnyRun]):
         axes = axes_of(self._table, x, line)
         if axes.x is None and self._table[SEED].nunique() == 1:
             said = [(",".join(f"{key}={value}" for key, value in named.items()), got) for named, got in self.labelled()]
-            return plot_comparison(said, Path(folder))
-        return plot_sweep(self._table, axes, Path(folder), against)
+            return plot_comparison(said, folder)
+        return plot_sweep(self._table, axes, folder, against)
 
 
 def load_sweep(*folders: str | Path) -> Sweep:

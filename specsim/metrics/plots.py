@@ -41,7 +41,7 @@ def run_figures(run: RunData) -> dict[str, Figure]:
     return figures
 
 
-def plot_run(run: RunData, folder: Path, formats: Sequence[str] = ("png", "pdf")) -> list[Path]:
+def plot_run(run: RunData, folder: str | Path, formats: Sequence[str] = ("png", "pdf")) -> list[Path]:
     """Save the figures of one run into ``folder`` and return the files.
 
     Raises
@@ -49,11 +49,12 @@ def plot_run(run: RunData, folder: Path, formats: Sequence[str] = ("png", "pdf")
     SpecsimError
         When a format is not png, pdf or svg, or a file cannot be written.
     """
-    return _save(run_figures(run), Path(folder), formats)
+    where = _path(folder)
+    return _save(run_figures(run), where, formats)
 
 
 def plot_comparison(
-    runs: Sequence[tuple[str, Mapping[str, Any]]], folder: Path, formats: Sequence[str] = ("png", "pdf")
+    runs: Sequence[tuple[str, Mapping[str, Any]]], folder: str | Path, formats: Sequence[str] = ("png", "pdf")
 ) -> list[Path]:
     """Save one figure of several runs ``(label, metrics)`` into ``folder`` and return the files.
 
@@ -64,11 +65,15 @@ def plot_comparison(
     """
     if not runs:
         raise SpecsimError("nothing to compare: expected at least one run folder")
-    return _save({"comparison": comparison(runs)}, Path(folder), formats)
+    return _save({"comparison": comparison(runs)}, _path(folder), formats)
 
 
 def plot_sweep(
-    table: DataFrame, axes: SweepAxes, folder: Path, against: Any = None, formats: Sequence[str] = ("png", "pdf")
+    table: DataFrame,
+    axes: SweepAxes,
+    folder: str | Path,
+    against: Any = None,
+    formats: Sequence[str] = ("png", "pdf"),
 ) -> list[Path]:
     """Save the figures of a sweep into ``folder`` and return the files.
 
@@ -77,7 +82,8 @@ def plot_sweep(
     SpecsimError
         As `sweep_figures`, and when a format is not png, pdf or svg, or a file cannot be written.
     """
-    return _save(sweep_figures(table, axes, against), Path(folder), formats)
+    where = _path(folder)
+    return _save(sweep_figures(table, axes, against), where, formats)
 
 
 def sweep_figures(table: DataFrame, axes: SweepAxes, against: Any = None) -> dict[str, Figure]:
@@ -121,6 +127,12 @@ def _parts(table: DataFrame, rest: Sequence[str]) -> Iterator[tuple[dict[str, st
 def _best(table: DataFrame, line: str) -> Any:
     whole = table[table[CLASS] == ALL]
     return max(values_of(table, line), key=lambda value: rows_with(whole, line, value)[ATTAINMENT].mean())
+
+
+def _path(folder: object) -> Path:
+    if not isinstance(folder, str | Path):
+        raise SpecsimError(f"folder={folder!r:.60}: expected the path of a folder")
+    return Path(folder)
 
 
 def _save(figures: Mapping[str, Figure], folder: Path, formats: Iterable[str]) -> list[Path]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from specsim.errors import SpecsimError, nearest
-from specsim.metrics.sweep_axes import brought
+from specsim.metrics.sweep_axes import brought, check_one, check_setting
 from specsim.metrics.sweep_table import CLASS, POINT, RUN, SEED, VARIES, keys_of, rows_with, values_of
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def over_seeds(table: DataFrame, measure: str, by: Sequence[str]) -> DataFrame:
     """
     from scipy.stats import t
 
+    _check_some(table)
     keys = _columns(table, by)
     given = table.assign(**{measure: _numbers(table, measure)})
     _check_rows(table, measure, keys)
@@ -67,10 +68,12 @@ def paired_difference(
         As `over_seeds`, when the table has no run of `against`, a run has no partner of its seed, or partners differ
         in a setting that is not `of`, not in `by` and not brought along by `of`.
     """
+    _check_some(table)
+    check_setting(table, "of", of)
+    check_one("against", against)
     keys = _columns(table, by)
     if of in keys:
         raise SpecsimError(f"by={keys}: {of} is what is compared; expected the settings beside it")
-    _columns(table, [of])
     if against not in values_of(table, of):
         raise SpecsimError(
             f"no run of {of}={against} in the sweep{nearest(str(against), map(str, values_of(table, of)))}"
@@ -111,17 +114,20 @@ def listed(words: str) -> str:
 
 
 def _columns(table: DataFrame, by: Sequence[str]) -> list[str]:
-    if isinstance(by, str) or not isinstance(by, Sequence):
+    if isinstance(by, str | bytes) or not isinstance(by, Sequence):
         raise SpecsimError(f"by={by!r}: expected a list of columns")
-    for each in by:
-        if each not in table:
-            raise SpecsimError(f"by: the table has no column {each!r}{nearest(str(each), keys_of(table))}")
     if SEED in by:
         raise SpecsimError("by: seed is what the mean is taken over; expected the settings beside it")
+    settings = [each for each in keys_of(table) if each != SEED]
+    for each in by:
+        if not isinstance(each, str) or each not in settings:
+            raise SpecsimError(f"by: {each!r:.60} is no setting of the table{nearest(str(each), settings)}")
     return list(dict.fromkeys(by))
 
 
 def _numbers(table: DataFrame, measure: str) -> Series[float]:
+    if not isinstance(measure, str):
+        raise SpecsimError(f"measure={measure!r:.60}: expected the name of a column")
     if measure not in table or (POINT in table and measure in keys_of(table)):
         raise SpecsimError(f"no measure {measure!r} in the table{nearest(measure, _measures(table))}")
     try:
@@ -134,12 +140,15 @@ def _measures(table: DataFrame) -> list[str]:
     return [str(each) for each in table.columns if each not in (*keys_of(table), RUN, POINT, VARIES)]
 
 
-def _check_rows(table: DataFrame, measure: str, by: Sequence[str]) -> None:
-    """Refuse rows that would be pooled, and seeds that would be counted twice."""
+def _check_some(table: DataFrame) -> None:
     if table.empty:
         raise SpecsimError("the table has no rows; expected runs to take a mean of")
     if SEED not in table:
         raise SpecsimError("the table has no column 'seed'; expected the rows of a Sweep's table")
+
+
+def _check_rows(table: DataFrame, measure: str, by: Sequence[str]) -> None:
+    """Refuse rows that would be pooled, and seeds that would be counted twice."""
     keys = [key for key in keys_of(table) if key not in (SEED, measure, *by)]
     for key in [*keys, *([POINT] if POINT in table else [])]:
         several = _varying(table, key, by)

@@ -70,7 +70,7 @@ class StoredRun:
         """Draw the run's figures into `folder`, by default ``figures`` in its own, and return their paths."""
         from specsim.metrics.plots import plot_run
 
-        return plot_run(self, self.folder / "figures" if folder is None else Path(folder))
+        return plot_run(self, self.folder / "figures" if folder is None else folder)
 
     def _repr_html_(self) -> str:
         from specsim.metrics.html import run_html

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from specsim.errors import SpecsimError, nearest
-from specsim.metrics.sweep_table import READ, differing, keys_of, values_of
+from specsim.metrics.sweep_table import CLASS, READ, SEED, differing, keys_of, values_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -46,11 +46,13 @@ def axes_of(table: DataFrame, x: str | None = None, line: str | None = None) -> 
     Raises
     ------
     SpecsimError
-        When `x` or `line` is no setting, or `x` is no number in every run.
+        When `x` or `line` is no setting, `x` is no number in every run, or there is no run.
     """
+    if table.empty:
+        raise SpecsimError("the sweep holds no run; expected runs to draw")
     for name, key in (("x", x), ("line", line)):
-        if key is not None and key not in keys_of(table):
-            raise SpecsimError(f"{name}={key}: the runs do not differ in it{nearest(key, differing(table))}")
+        if key is not None:
+            check_setting(table, name, key)
     if x is not None and x == line:
         raise SpecsimError(f"x={x} and line={line}: expected two settings")
     if x is not None and not _numeric(table, x):
@@ -63,6 +65,30 @@ def axes_of(table: DataFrame, x: str | None = None, line: str | None = None) -> 
     line = line or next((each for each in ("scheduler", *words, *left) if each in left), "scheduler")
     rest = [each for each in beside(table, line) if each != x]
     return SweepAxes(x, line, tuple(rest), tuple(each for each in left if each not in (line, *rest)))
+
+
+def check_setting(table: DataFrame, name: str, key: object) -> None:
+    """Refuse what is no setting of a table beside the seed and ``slo_class``; `name` is the argument's.
+
+    Raises
+    ------
+    SpecsimError
+        One line with the settings in which the runs differ.
+    """
+    if not isinstance(key, str):
+        raise SpecsimError(f"{name}={key!r:.60}: expected the name of a setting")
+    if key == CLASS:
+        raise SpecsimError(f"{name}={CLASS}: every run holds all classes; expected a setting of runs")
+    if key == SEED:
+        raise SpecsimError(f"{name}={SEED}: means and pairs are over seeds; expected another setting")
+    if key not in keys_of(table):
+        raise SpecsimError(f"{name}={key}: the runs do not differ in it{nearest(key, differing(table))}")
+
+
+def check_one(name: str, value: object) -> None:
+    """Refuse several values where one is expected; `name` is the argument's."""
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        raise SpecsimError(f"{name}={value!r:.60}: expected one value of the setting")
 
 
 def beside(table: DataFrame, of: str) -> list[str]:
@@ -99,6 +125,7 @@ def line_named(table: DataFrame, line: str, against: Any) -> Any:
     SpecsimError
         When no run has it.
     """
+    check_one("against", against)
     there = values_of(table, line)
     for value in there:
         if against == value or str(against) in (str(value), f"{value:g}" if isinstance(value, float) else value):

@@ -258,3 +258,73 @@ def test_curves_refuse_a_third_setting_and_name_it():
         found.curves()
     figure = found.select(slo_scale=0.8).curves("slo_goodput_tokens_per_s")
     assert [axes.get_title() for axes in figure.axes][-1] == "all classes"
+
+
+SILLY = {
+    "by of an unknown name": (lambda runs: runs.means(by=["rpss"]), "'rps'"),
+    "by of a measure": (lambda runs: runs.means(by=["slo_attainment"]), "slo_attainment"),
+    "by of runs": (lambda runs: runs.means(by=["run"]), "run"),
+    "empty by of pairs": (lambda runs: runs.paired(against="fcfs", by=[]), "expected rps in by"),
+    "a word for by": (lambda runs: runs.paired(against="fcfs", by=""), "list of columns"),
+    "empty measure": (lambda runs: runs.means(""), "no measure ''"),
+    "number for a measure": (lambda runs: runs.curves(0), "name of a column"),
+    "against a list": (lambda runs: runs.paired(against=["fcfs"]), "expected one value"),
+    "drawn against a list": (lambda runs: runs.curves(against=["fcfs"]), "expected one value"),
+    "of what no run has": (lambda runs: runs.paired(against=1, of="scheduler.nope"), "scheduler.nope"),
+    "of classes": (lambda runs: runs.paired(against="chat", of="slo_class"), "every run holds all classes"),
+    "along a list": (lambda runs: runs.curves(x=["rps"]), "x=['rps']: expected the name of a setting"),
+    "along the seed": (lambda runs: runs.plot("figures", x="seed"), "over seeds"),
+    "a line a number": (lambda runs: runs.plot("figures", line=3), "line=3"),
+    "plotted into a number": (lambda runs: runs.plot(3), "folder=3: expected the path of a folder"),
+    "a run plotted into a number": (lambda runs: runs[0].plot(3), "folder=3: expected the path of a folder"),
+    "so many labels": (lambda runs: runs.labelled(1.5), "1.5"),
+    "a fraction of a place": (lambda runs: runs[0.5], "indexed by number"),
+    "a class selected": (lambda runs: runs.select(slo_class="chat"), "every run holds all classes"),
+    "words in lines": (lambda runs: runs.select(scheduler="fc\nfs"), "scheduler=fc fs"),
+}
+
+
+@pytest.mark.parametrize("name", SILLY)
+def test_a_silly_argument_is_one_line(stored, name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    call, named = SILLY[name]
+    with pytest.raises(SpecsimError) as raised:
+        call(load_sweep(stored))
+    assert named in str(raised.value)
+    assert len(str(raised.value).splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("empty", [Sweep([]), Sweep([])[1:]], ids=["made", "cut"])
+def test_an_empty_sweep_shows_that_it_is_and_refuses_all_else_in_one_line(empty, tmp_path):
+    assert (len(empty), list(empty), empty.axes, len(empty.table), empty.labelled()) == (0, [], {}, 0, [])
+    assert repr(empty) == "<Sweep of 0 runs>"
+    assert "Sweep of 0 runs" in empty._repr_html_()
+    for call in (
+        empty.means,
+        empty.curves,
+        empty.select,
+        lambda: empty.means(by=[]),
+        lambda: empty.paired(against="fcfs"),
+        lambda: empty.plot(tmp_path),
+        lambda: empty.select(rps=2),
+    ):
+        with pytest.raises(SpecsimError, match=r"holds no run|has no rows"):
+            call()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_sweep_of_one_run_is_drawn_and_has_nothing_to_be_paired_with(stored, tmp_path):
+    one = load_sweep(stored)[:1]
+    assert set(one.means()["interval_covers"]) == {"no interval: one seed"}
+    assert one.plot(tmp_path)
+    with pytest.raises(SpecsimError, match="stands alone in the sweep"):
+        one.paired(against=one[0].config["choices"]["scheduler"])
+    with pytest.raises(SpecsimError, match=r"the runs do not differ in it$"):
+        one.curves(x="nope")
+
+
+@pytest.mark.parametrize("runs", [None, 3, "all", ["all"], [None], [{}]])
+def test_what_is_no_run_is_no_part_of_a_sweep(runs):
+    with pytest.raises(SpecsimError, match=r"^Sweep: .*expected (a list of )?runs"):
+        Sweep(runs)
