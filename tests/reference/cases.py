@@ -22,6 +22,15 @@ GAPS_S = st.sampled_from((0.0, 0.0, 2.0**-7, 2.0**-6, 2.0**-6, 2.0**-4, 0.02, 0.
 """Bursts, pauses, and whole passes on a binary grid, one of which then ends exactly at an arrival."""
 ROW = st.tuples(GAPS_S, LENGTHS, LENGTHS, st.sampled_from((0, 0, 1, 6)))
 """Gap before the arrival, prompt, output, what max_tokens allows beyond it."""
+ROOMS = st.sampled_from((100.0, 0.6, 1.0, 1.5))
+CROWD = st.tuples(
+    st.sampled_from((0.0, 0.0, 2.0**-7, 2.0**-6)),
+    st.sampled_from((1, 3, 8, 11)),
+    st.sampled_from((11, 17, 24, 30)),
+    st.sampled_from((0, 6)),
+)
+"""At once and with outputs longer than prompts: whoever is let in outgrows a small cache, and others are preempted."""
+CROWDED_ROOMS = st.sampled_from((1.0, 1.2, 1.5, 2.0, 3.0))
 
 
 @dataclass(frozen=True)
@@ -56,15 +65,16 @@ class Case:
 
 
 @st.composite
-def cases(draw: st.DrawFn, name: str, most_requests: int = 30) -> Case:
+def cases(draw: st.DrawFn, name: str) -> Case:
     """Draw a case of one scheduler: workload, memory, costs, text, replicas and the scheduler's parameters."""
-    rows = draw(st.lists(ROW, min_size=1, max_size=most_requests))
+    crowded = draw(st.booleans())
+    rows = draw(st.lists(CROWD, min_size=6, max_size=12) if crowded else st.lists(ROW, min_size=1, max_size=30))
     gaps, prompts, outputs, slack = (np.array(column) for column in zip(*rows, strict=True))
     told = requests(np.cumsum(gaps) - gaps[0], prompts, outputs + slack)
     parameters = draw(_parameters(name))
     kind = draw(st.sampled_from(("grid", "linear", "roofline")))
     (target, target_s), (draft, draft_s) = _models(draw, kind, 1.0), _models(draw, kind, 0.125)
-    room = draw(st.sampled_from((1.0, 1.2, 1.5, 2.0, 3.0, 100.0, 0.6)))
+    room = draw(CROWDED_ROOMS if crowded else ROOMS)
     return Case(
         simulation(
             told,
@@ -82,10 +92,10 @@ def cases(draw: st.DrawFn, name: str, most_requests: int = 30) -> Case:
 
 
 def _parameters(name: str) -> st.SearchStrategy[dict[str, Any]]:
-    seats, tokens = st.integers(1, 40), st.integers(1, 64)
+    seats, tokens = st.sampled_from((40, 8, 3, 2, 1)), st.sampled_from((64, 40, 24, 13, 8, 5, 2, 1))
     if name == "fcfs":
         return st.fixed_dictionaries({"max_requests": seats})
-    every = {"max_requests": seats, "watermark": st.sampled_from((0.0, 0.01, 0.3))}
+    every = {"max_requests": seats, "watermark": st.sampled_from((0.0, 0.0, 0.01, 0.3))}
     if name == "sarathi":
         return st.fixed_dictionaries({**every, "token_budget": tokens})
     every["prefill_tokens"] = tokens

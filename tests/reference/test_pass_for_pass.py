@@ -36,13 +36,28 @@ COLUMNS = (
 )
 
 
-def assert_agree(case: Case) -> None:
+def agree(name: str, examples: int) -> Counter[str]:
+    """Compare so many cases of a scheduler; return in how many requests or passes each of `EVENTS` was seen."""
+    seen: Counter[str] = Counter()
+
+    @settings(max_examples=examples, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+    @given(data=st.data())
+    def compared(data: st.DataObject) -> None:
+        servers = assert_agree(data.draw(cases(name)))
+        seen.update(event for server in servers for event in _events(server))
+
+    compared()
+    return seen
+
+
+def assert_agree(case: Case) -> list[Server]:
     record, servers = run(case.simulation), case.servers()
     for server in servers:
         server.serve(case.policy)
     assert_same_passes(record, servers)
     assert_same_requests(record, servers)
     assert_same_totals(record, servers)
+    return servers
 
 
 def assert_same_passes(record: Record, servers: list[Server]) -> None:
@@ -80,45 +95,27 @@ def assert_same(theirs: Any, mine: list[Any], what: str) -> None:
     np.testing.assert_array_equal(theirs, np.array(mine, dtype=theirs.dtype), err_msg=what, strict=True)
 
 
-def few(examples: int) -> settings:
-    return settings(
-        max_examples=examples, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
-    )
+SERVED = {"rejected", "arrived as a pass ended"}
+PAGED = {*SERVED, "preempted"}
+EVENTS = {
+    "fcfs": SERVED,
+    "continuous": PAGED,
+    "sarathi": {*PAGED, "cut prompt"},
+    "vllm_spec": {*PAGED, "accepted", "no room to draft", "caught up"},
+}
+"""What makes the cases of a scheduler worth comparing."""
 
 
 @pytest.mark.parametrize("name", POLICIES)
-@few(40)
-@given(data=st.data())
-def test_engine_and_reference_agree(name: str, data: st.DataObject) -> None:
-    assert_agree(data.draw(cases(name)))
+def test_engine_and_reference_agree(name: str) -> None:
+    assert EVENTS[name] <= set(agree(name, 40))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", POLICIES)
-@few(500)
-@given(data=st.data())
-def test_engine_and_reference_agree_on_many(name: str, data: st.DataObject) -> None:
-    assert_agree(data.draw(cases(name)))
-
-
-def test_the_cases_are_worth_comparing() -> None:
-    """Some preempt, reject, cut prompts, accept drafts, have no room for them, or arrive as a pass ends."""
-    seen: Counter[str] = Counter()
-
-    @few(60)
-    @given(data=st.data())
-    def tally(data: st.DataObject) -> None:
-        for name in POLICIES:
-            case = data.draw(cases(name))
-            for server in case.servers():
-                server.serve(case.policy)
-                seen.update(_events(server))
-
-    tally()
-    assert set(EVENTS) == set(seen), seen
-
-
-EVENTS = ("preempted", "rejected", "cut prompt", "accepted", "no room to draft", "arrived as a pass ended", "caught up")
+def test_engine_and_reference_agree_on_many(name: str) -> None:
+    seen = agree(name, 500)
+    assert all(seen[event] >= 10 for event in EVENTS[name]), seen
 
 
 def _events(server: Server) -> Iterator[str]:
