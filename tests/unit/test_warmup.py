@@ -45,6 +45,6 @@ def test_a_warmup_is_a_setting_like_any_other():
 
 def test_a_share_is_of_the_arrivals_after_limit_and_rate():
     point = {"trace": "poisson", "requests": "50", "rps": "7", "warmup": "10%"}
-    window = prepare(compose(point)).window
+    window = prepare(compose(point)).simulation.window
     assert window is not None
     np.testing.assert_allclose(window, [0.1 * 49 / 7, 49 / 7])
