@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import suppress
+from types import GeneratorType
 from typing import Any, NoReturn
 
 from specsim.blame import complaint, definition, own_line
 from specsim.errors import IllegalPass, SchedulerFault
+from specsim.legality import owned
 from specsim.protocols import Scheduler, Step, View
+from specsim.stall import TOO_LONG, StepTooLong
 from specsim.work import Draft, Pass, Verify
+
+_PASSES = (Draft, Verify)
 
 
 class Conversation:
@@ -27,9 +32,11 @@ class Conversation:
         self._scheduler, self._view = scheduler, view
         try:
             self._step: Step = scheduler.step(view)
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise self._failed(error) from error
-        if not isinstance(self._step, Generator):
+        if type(self._step) is not GeneratorType and not isinstance(self._step, Generator):
             raise self._fault(f"{self._answered(self._step)}; expected a generator: yield each pass")
 
     def ask(self, answer: Any) -> Pass | None:
@@ -40,11 +47,16 @@ class Conversation:
             if isinstance(end.value, Draft | Verify):
                 raise self._fault(f"{self._answered(end.value)}; expected it to be yielded") from None
             return None
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise self._failed(error) from error
-        if not isinstance(work, Draft | Verify):
+        if type(work) not in _PASSES:
             self.refuse(f"step yielded {_kind(work)}; expected a Draft or a Verify")
-        return work
+        try:
+            return owned(work)
+        except IllegalPass as error:
+            self.refuse(str(error))
 
     def refuse(self, reason: str) -> NoReturn:
         """Throw an `IllegalPass` into the step, where it yields, and raise one that names that line.
@@ -52,7 +64,7 @@ class Conversation:
         Whatever the step does with it, the run ends.
         """
         thrown = IllegalPass(reason)
-        with suppress(Exception, SystemExit):
+        with suppress(BaseException):
             self._step.throw(thrown)
         raise IllegalPass(self._told(reason + own_line(thrown.__traceback__, self._scheduler))) from thrown
 
@@ -60,7 +72,8 @@ class Conversation:
         # The first frame is ours.
         trace = error.__traceback__.tb_next if error.__traceback__ is not None else None
         where = own_line(trace, self._scheduler) or definition(self._scheduler.step)
-        return SchedulerFault(self._told(complaint(error) + where))
+        said = TOO_LONG if isinstance(error, StepTooLong) else complaint(error)
+        return SchedulerFault(self._told(said + where))
 
     def _fault(self, what: str) -> SchedulerFault:
         return SchedulerFault(self._told(what + definition(self._scheduler.step)))

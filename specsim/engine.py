@@ -9,23 +9,21 @@ from typing import Any
 import simpy
 from simpy.events import URGENT
 
+from specsim.audit import Audit
 from specsim.conversation import Conversation
-from specsim.errors import SchedulerFault, SpecsimError, first_line
+from specsim.errors import SpecsimError
 from specsim.forest import Forest
 from specsim.ledger import Ledger
 from specsim.protocols import Backend, PassShape, Scheduler
 from specsim.request import Requests
+from specsim.stall import Headway, Stalled
 from specsim.view import LedgerView
-from specsim.work import Draft, Emitted, Pass
+from specsim.work import Draft, Emitted, Pass, Verify
 
 Thinking = Callable[[Pass, Any], float]
 """Seconds of the scheduler's own work before a pass, from the pass and the answer it was decided on."""
 Booking = Callable[[int, float, float, float, Pass, PassShape, Any, Any], None]
 """Called per pass: replica, start, seconds, thinking seconds, pass, shape, answer, inter-token gaps (Verify only)."""
-
-
-class Stalled(SchedulerFault):
-    """A scheduler let requests wait for ever."""
 
 
 class Replica:
@@ -36,7 +34,7 @@ class Replica:
     env : simpy environment; the only thing that advances time.
     name : index of the replica.
     ledger, view, scheduler, backend : its state, the scheduler's face of it, the policy and the hardware.
-    thinking : what the scheduler's own work costs. booking : told of every pass.
+    thinking : what the scheduler's own work costs. booking : told of every pass. audit : of all replicas.
     """
 
     def __init__(
@@ -49,11 +47,13 @@ class Replica:
         backend: Backend,
         thinking: Thinking,
         booking: Booking,
+        audit: Audit,
     ) -> None:
         self.env, self.name = env, name
         self.ledger, self.view = ledger, view
         self.scheduler, self.backend = scheduler, backend
         self._thinking, self._booking = thinking, booking
+        self._audit, self.headway = audit, Headway(ledger.progress)
         self._bell = env.event()
         self._closed = False
 
@@ -79,7 +79,7 @@ class Replica:
         IllegalPass
             When the scheduler asks for what no server could run.
         Stalled
-            When it runs nothing although requests wait and none will arrive.
+            When it runs nothing although requests wait and none will arrive, or runs passes that bring nothing.
         """
         while self.ledger.roster.live or not self._closed:
             ran = False
@@ -87,9 +87,8 @@ class Replica:
                 ran = yield from self._turn()
             if not ran:
                 if self.ledger.roster.live and self._closed:
-                    raise Stalled(
-                        f"scheduler {type(self.scheduler).__name__} runs nothing at {self.env.now:g} s "
-                        f"although {self.ledger.roster.live} requests wait and none will arrive: {self._state()}"
+                    raise self._stalled(
+                        f"runs nothing although {self.ledger.roster.live} requests wait and none will arrive"
                     )
                 if not self._closed:
                     self._bell = self.env.event()
@@ -104,31 +103,37 @@ class Replica:
         ran = False
         while (work := conversation.ask(answer)) is not None:
             ran = True
-            start_s, gaps = env.now, None
-            thinking_s = self._thinking(work, answer)
+            start_s, basis, gaps = env.now, answer, None
             try:
                 shape, answer, seconds = self._answer(work)
             except SpecsimError as error:
                 conversation.refuse(str(error))
-            except (AttributeError, IndexError, TypeError, ValueError) as error:
-                conversation.refuse(f"malformed {type(work).__name__}: {first_line(error)}")
+            thinking_s = self._thinking(work, basis)
             moving_s = self.backend.move(work, shape) if shape.moved_bytes else 0.0
             yield env.timeout(thinking_s + (seconds + moving_s))
-            if isinstance(work, Draft):
-                ledger.commit_draft(work, start_s)
-            elif isinstance(answer, Emitted):
+            if isinstance(work, Draft) and isinstance(answer, Forest):
+                ledger.commit_draft(work, answer, start_s)
+            elif isinstance(work, Verify) and isinstance(answer, Emitted):
+                self._audit.see(work, answer, env.now)
                 gaps = ledger.commit_verify(work, answer, start_s, env.now)
             view.now_s = env.now
             view.forward_s += seconds
             self._booking(self.name, start_s, seconds + moving_s, thinking_s, work, shape, answer, gaps)
+            if self.headway.passed():
+                raise self._stalled(f"has run {self.headway.idle_passes:,} passes without a token or a longer cache")
         ledger.end_step()
         return ran
 
-    def _state(self) -> str:
-        """Return how many requests wait and hold cache, and the cache that is free."""
+    def _stalled(self, what: str) -> Stalled:
+        """Return the error that says who stalls, when, and what stands on the replica."""
         roster, pool = self.ledger.roster, self.ledger.pool
-        seated = len(roster.resident)
-        return f"{len(roster.waiting)} without cache, {seated} with; {pool.room()}"
+        preemptions = self.ledger.progress.preemptions
+        most = int(preemptions.argmax())
+        often = f"; request {most} was preempted {preemptions[most]:,} times" if preemptions[most] else ""
+        return Stalled(
+            f"scheduler {type(self.scheduler).__name__} at {self.env.now:g} s: {what}: "
+            f"{len(roster.waiting)} without cache, {len(roster.resident)} with; {pool.room()}{often}"
+        )
 
     def _answer(self, work: Pass) -> tuple[PassShape, Forest | Emitted, float]:
         """Take the slots of a pass; return its shape, what it will answer, and after how many seconds."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from specsim.config import compose
 from specsim.errors import SpecsimError
 from specsim.experiment import prepare
+from specsim.identity import NOT_OF_THE_RUN
 from specsim.metrics.store import StoredRun, write_run
 from specsim.plan import PlannedRun, check_same_run
 from specsim.points import points
@@ -103,8 +104,8 @@ def _made(planned: PlannedRun) -> Run | Path:
 
 
 def stored_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what makes a run the run it is: not where it is kept, nor which settings came as suggestions."""
-    return {key: value for key, value in config.items() if key not in ("out", "followed")}
+    """Return what makes a run the run it is: not where it is kept, nor what else changes no number."""
+    return {key: value for key, value in config.items() if key not in NOT_OF_THE_RUN}
 
 
 def execute(config: Mapping[str, Any], folder: Path | None, *, progress: bool = False) -> Run:

@@ -133,6 +133,7 @@ def _simulation(
         replicas=node.whole("replicas"),
         keep_passes=node.flag("passes"),
         window=window,
+        step_limit_s=node.number("step_limit_s", least=SMALLEST, most=LARGEST) if node.given("step_limit_s") else None,
     )
 
 

@@ -9,15 +9,17 @@ from typing import Any
 
 Value = str | int | float | bool
 HASH_CHARACTERS = 12
+NOT_OF_THE_RUN = ("out", "followed", "step_limit_s")
+"""Keys that change no number: where a run is kept, what was suggested, and how long a step may take by the clock."""
 
 
 def settings_of(config: Mapping[str, Any]) -> dict[str, Value]:
-    """Return the settings of a run by dotted key; what is null is left out, and so are `out` and `followed`.
+    """Return the settings of a run by dotted key; what is null is left out, and so is what changes no number.
 
     A group's own key (``scheduler``) holds its choice, ``belief`` the name of the profile. Lists are JSON text.
     """
     belief = config.get("belief") or {}
-    rest = {key: value for key, value in config.items() if key not in ("choices", "belief", "out", "followed")}
+    rest = {key: value for key, value in config.items() if key not in ("choices", "belief", *NOT_OF_THE_RUN)}
     named = {**config["choices"], "belief": belief.get("name")}
     return flat(named) | flat(rest) | flat({"belief": belief or None})
 

@@ -6,13 +6,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from specsim.drafts import Drafts
 from specsim.errors import IllegalPass
+from specsim.forest import Forest
+from specsim.legality import drafted_leaves
 from specsim.memory import DRAFT, TARGET, KvPool, Memory, OutOfMemory
 from specsim.protocols import PassShape
 from specsim.request import Bools, Floats, Ids, Ints, Requests
 from specsim.roster import Roster
 from specsim.state import Facts, no_facts, no_progress
-from specsim.work import Draft, Emitted, Verify
+from specsim.work import NOBODY, Draft, Emitted, Verify
 
 
 class Gaps(NamedTuple):
@@ -45,8 +48,9 @@ class Ledger:
         self.rejected: dict[int, str] = {}
         self.finished = 0
         self.away: set[int] = set()
-        self._drafted: list[Ids] = []
-        self._checked: Ids | None = None
+        self._drafts = Drafts()
+        self._ids = self._extended = self._trees = NOBODY
+        self._undecoded: set[int] = set()
         self._draft_nodes = np.zeros(n, dtype=np.int64)
         self._draft_depth = np.zeros(n, dtype=np.int64)
         self._feeds = draft_cached
@@ -70,32 +74,34 @@ class Ledger:
     # --- legality -------------------------------------------------------------------------------------------------
 
     def check(self, work: Draft | Verify) -> PassShape:
-        """Take the cache slots that a pass needs and return its shape.
+        """Take the cache slots that a pass needs and return its shape; it is committed before the next is checked.
 
         Raises
         ------
         IllegalPass
             When a row is unknown, doubled or not due, a chunk is longer than what is pending, a tree hangs behind an
-            unfinished prefill, or the pool is too small.
+            unfinished prefill, a forest or a leaf is not of this step, or the pool is too small.
         """
-        ids = work.requests
+        requests = work.requests
         unfed = isinstance(work, Draft) and not len(work.chunks)
-        if not len(ids) or not (unfed or len(work.chunks) == len(ids)) or work.forest.rows != len(ids):
+        if not len(requests) or not (unfed or len(work.chunks) == len(requests)) or work.forest.rows != len(requests):
             raise IllegalPass(
                 "a pass needs at least one row, and one chunk and one tree a row: "
-                f"it has {len(ids)} requests, {len(work.chunks)} chunks, {work.forest.rows} trees"
+                f"it has {len(requests)} requests, {len(work.chunks)} chunks, {work.forest.rows} trees"
             )
-        if ids is not self._checked:
-            self._check_rows(ids)
-            ids.flags.writeable = False
-            self._checked = ids  # frozen, so that the next pass of the step need not be looked at again
+        ids = self._drafts.find(requests)
+        if ids is None:
+            self._check_rows(requests)
+            ids = self._drafts.open(requests)
+        self._drafts.check(work.forest, ids)
+        self._ids, self._extended = ids, NOBODY
         try:
             moved = 0
             if len(work.evict):
                 moved = self._evict(work.evict, ids, work.transfer)
             if self.away:
                 moved += self._bring_back(ids)
-            shape = self._check_draft(work) if isinstance(work, Draft) else self._check_verify(work)
+            shape = self._check_draft(work, ids) if isinstance(work, Draft) else self._check_verify(work, ids)
         except OutOfMemory as error:
             raise IllegalPass(str(error)) from None
         return shape._replace(moved_bytes=moved) if moved else shape
@@ -109,8 +115,8 @@ class Ledger:
                 why = f"was rejected ({self.rejected[request]})"
             raise IllegalPass(f"a pass names request {request}, which {why}")
 
-    def _check_verify(self, work: Verify) -> PassShape:
-        ids, chunks, forest = work.requests, work.chunks, work.forest
+    def _check_verify(self, work: Verify, ids: Ids) -> PassShape:
+        chunks, forest = work.chunks, work.forest
         cached = self.progress.target_cached[ids]
         pending = self.known(ids) - cached
         wrong = (chunks < 1) | (chunks > pending)
@@ -119,7 +125,7 @@ class Ledger:
             raise IllegalPass(f"a chunk must hold between one and all of the pending tokens: {said}")
         queries = chunks
         if forest.draft_nodes:
-            tree = forest.tree_tokens()
+            self._trees = tree = forest.tree_tokens()
             if np.count_nonzero(tree[chunks < pending]):
                 wrong = (tree > 0) & (chunks < pending)
                 said = _first(wrong, "request {} reads {} of {} pending tokens", ids, chunks, pending)
@@ -130,14 +136,14 @@ class Ledger:
         fed = int(np.add.reduce(chunks))
         return _shape(cached, chunks, queries, fed, fed - int(np.count_nonzero(decoding)))
 
-    def _check_draft(self, work: Draft) -> PassShape:
-        ids, forest, leaves = work.requests, work.forest, work.leaves
+    def _check_draft(self, work: Draft, ids: Ids) -> PassShape:
+        forest, leaves = work.forest, work.leaves
         cached = self.progress.draft_cached[ids]
-        inner = leaves[leaves >= forest.rows]
+        inner = drafted_leaves(forest, leaves, work.width)
         nodes = np.bincount(forest.row[inner], minlength=len(ids))
         held = self._draft_nodes[ids] + nodes
-        caught_up = bool(self._drafted) and self._drafted[-1] is ids
-        if caught_up and not len(work.chunks) and len(inner) == len(leaves):
+        if not len(work.chunks) and len(inner) == len(leaves):
+            # Whoever has drafted nodes has caught up: there is nothing to feed and nothing to look at.
             self.pool.hold(DRAFT, ids, cached + held)
             seen = int(np.dot(nodes, cached))
             context = seen if np.count_nonzero(nodes) == len(inner) else int(np.dot(cached, nodes > 0))
@@ -151,6 +157,9 @@ class Ledger:
         if not shape.batched_tokens:
             raise IllegalPass("a draft pass without tokens: nobody's chunk holds any, and no drafted node is extended")
         self._draft_nodes[ids] = held
+        if len(leaves):
+            self._extended = ids[forest.row[leaves]]
+            np.maximum.at(self._draft_depth, self._extended, forest.depth[leaves])
         return shape
 
     def _check_fed(self, work: Draft, cached: Ints, chunks: Ints) -> None:
@@ -169,34 +178,32 @@ class Ledger:
 
     # --- commitment -----------------------------------------------------------------------------------------------
 
-    def commit_draft(self, work: Draft, start_s: float) -> None:
-        """Book a draft pass that started at `start_s`: its chunks are cached, its leaves hold slots until the end."""
-        ids = work.requests
+    def commit_draft(self, work: Draft, grown: Forest, start_s: float) -> None:
+        """Book a draft pass that started at `start_s`: its chunks are cached, its leaves hold slots until the end.
+
+        `grown`, what it answered, may then be extended and verified; see `Drafts`.
+        """
+        ids = self._ids
         if len(work.chunks):
             self.progress.draft_cached[ids] += work.chunks
             self.roster.admit(ids)
-            self._mark_decoding(ids[work.forest.row[work.leaves]], start_s)
-        if not self._drafted or self._drafted[-1] is not ids:
-            self._drafted.append(ids)
-        if len(work.leaves):
-            extended = ids[work.forest.row[work.leaves]]
-            np.maximum.at(self._draft_depth, extended, work.forest.depth[work.leaves])
+            self._mark_decoding(self._extended, start_s)
+        self._drafts.grown(ids, work, grown)
 
     def commit_verify(self, work: Verify, answer: Emitted, start_s: float, now_s: float) -> Gaps:
         """Book a verification; return the gap since each emitting request's previous emission (inter-token latency).
 
         Only the accepted path stays cached; finished requests free everything.
         """
-        ids, progress = work.requests, self.progress
+        ids, progress = self._ids, self.progress
         self._mark_decoding(ids, start_s)
         before = progress.emitted_tokens[ids]
         decoding = (before > 0) & (answer.tokens > 0)
         progress.target_cached[ids] += work.chunks + answer.matched
         self.roster.admit(ids)
         if work.forest.draft_nodes:
-            tree = work.forest.tree_tokens()
-            progress.draft_tokens[ids] += tree
-            progress.speculations[ids] += tree > 0
+            progress.draft_tokens[ids] += self._trees
+            progress.speculations[ids] += self._trees > 0
         progress.accepted_tokens[ids] += answer.accepted
         progress.verifications[ids] += decoding
         progress.decoded_tokens[ids] += decoding * answer.tokens
@@ -205,40 +212,45 @@ class Ledger:
         self.pool.hold(TARGET, ids, progress.target_cached[ids])
         gaps = self._stamp(ids, decoding, answer, now_s)
         self._follow(ids)
-        self._checked = None
+        self._drafts.verified(ids)
         if np.count_nonzero(answer.finished):
             self._finish(ids[answer.finished], now_s)
         return gaps
 
     def end_step(self) -> None:
         """Drop what was drafted in this step and never verified."""
-        for ids in self._drafted:
+        for ids in self._drafts.rows:
             left = ids[self._draft_nodes[ids] > 0]
             if len(left):
                 self._keep_drafted(left, np.zeros_like(left))
             self._follow(ids)
-        self._drafted.clear()
-        self._checked = None
+        self._drafts.end()
 
     def _mark_decoding(self, ids: Ids, start_s: float) -> None:
-        first = np.isnan(self.progress.first_decode_s[ids]) & (self.progress.emitted_tokens[ids] > 0)
-        if np.count_nonzero(first):
-            self.progress.first_decode_s[ids[first]] = start_s
+        """Note the start of the first pass in which a request decodes; `_undecoded` have emitted and await theirs."""
+        if not self._undecoded:
+            return
+        first = self._undecoded.intersection(ids.tolist())
+        if first:
+            self.progress.first_decode_s[list(first)] = start_s
+            self._undecoded -= first
 
     def _stamp(self, ids: Ids, decoding: Bools, answer: Emitted, now_s: float) -> Gaps:
         """Note the time of this emission; `decoding` (n,) are those that have emitted before."""
         progress = self.progress
-        later = ids
+        later = emitting = ids
         if np.count_nonzero(decoding) < len(ids):
-            progress.first_token_s[ids[(answer.tokens > 0) & ~decoding]] = now_s
-            later = ids[decoding]
+            emitting, later = ids[answer.tokens > 0], ids[decoding]
+            first = ids[(answer.tokens > 0) & ~decoding]
+            progress.first_token_s[first] = now_s
+            self._undecoded.update(first.tolist())
         gaps = Gaps(later, now_s - progress.last_token_s[later])
-        progress.last_token_s[ids[answer.tokens > 0]] = now_s
+        progress.last_token_s[emitting] = now_s
         return gaps
 
     def _keep_drafted(self, ids: Ids, matched: Ints) -> None:
         """Keep of the drafter's cache what lies on the accepted path; `matched` (n,) draft tokens were right."""
-        if not self._drafted:
+        if not self._drafts.rows:
             return
         progress = self.progress
         if self._feeds:
@@ -257,6 +269,7 @@ class Ledger:
     def _finish(self, ids: Ids, now_s: float) -> None:
         self.roster.end(ids)
         self._free(ids)
+        self._undecoded.difference_update(ids.tolist())
         self.progress.target_cached[ids] = self.progress.draft_cached[ids] = 0
         self.progress.finish_s[ids] = now_s
         self.finished += len(ids)
@@ -266,6 +279,7 @@ class Ledger:
         self.roster.evict(ids, running)
         moved = int(self.pool.held_bytes(ids).sum()) if transfer else 0
         self._free(ids)
+        self._drafts.close(ids)
         self.progress.preemptions[ids] += 1
         if transfer:
             self.away.update(ids.tolist())

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
 from specsim.request import Ids, Ints
 
 TARGET, DRAFT = 0, 1
+Tokens = TypeVar("Tokens", int, Ints)
 
 
 class OutOfMemory(Exception):
@@ -24,20 +26,24 @@ class Memory:
     target_token_bytes: int
     draft_token_bytes: int
 
-    def bytes_of(self, target_tokens: int, draft_tokens: int) -> int:
-        """Return what one request occupies with so many cached tokens of each model, whole blocks counted."""
+    def bytes_of(self, target_tokens: Tokens, draft_tokens: Tokens) -> Tokens:
+        """Return the bytes that so many cached tokens of each model occupy, whole blocks counted; or (n,) of each."""
         blocks = -(-target_tokens // self.block_tokens), -(-draft_tokens // self.block_tokens)
         return self.block_tokens * (blocks[0] * self.target_token_bytes + blocks[1] * self.draft_token_bytes)
 
 
 class KvPool:
-    """Blocks held per request and model; never more than the capacity (PagedAttention, Kwon et al. 2023)."""
+    """Blocks held per request and model; never more than the capacity (PagedAttention, Kwon et al. 2023).
 
-    __slots__ = ("_block_bytes", "_block_tokens", "_blocks", "_round_up", "memory", "used_bytes")
+    `overdrawn` says whether more was ever freed than was held: somebody else has written to `used_bytes`.
+    """
+
+    __slots__ = ("_block_bytes", "_block_tokens", "_blocks", "_round_up", "memory", "overdrawn", "used_bytes")
 
     def __init__(self, memory: Memory, requests: int) -> None:
         self.memory = memory
         self.used_bytes = 0
+        self.overdrawn = False
         self._block_bytes = (
             memory.block_tokens * memory.target_token_bytes,
             memory.block_tokens * memory.draft_token_bytes,
@@ -86,7 +92,10 @@ class KvPool:
         """
         blocks = (tokens + self._round_up) // self._block_tokens
         held = self._blocks[model]
-        used = self.used_bytes + int(np.add.reduce(blocks - held[ids])) * self._block_bytes[model]
+        before = held[ids]
+        if blocks.tobytes() == before.tobytes():
+            return  # Few passes fill a block: this is the quicker half.
+        used = self.used_bytes + int(np.add.reduce(blocks - before)) * self._block_bytes[model]
         if used > self.memory.capacity_bytes:
             raise OutOfMemory(f"{_gib(used - self.used_bytes)} more cache wanted, {self.room()}")
         held[ids] = blocks
@@ -97,6 +106,7 @@ class KvPool:
         held = self._blocks[:, ids].sum(axis=1)
         self.used_bytes -= int(held[TARGET]) * self._block_bytes[TARGET]
         self.used_bytes -= int(held[DRAFT]) * self._block_bytes[DRAFT]
+        self.overdrawn |= self.used_bytes < 0
         self._blocks[:, ids] = 0
 
 

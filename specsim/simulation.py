@@ -10,8 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import simpy
 
+from specsim.audit import Audit
+from specsim.blame import complaint, own_line
 from specsim.engine import Replica, arrivals
-from specsim.errors import SpecsimError
+from specsim.errors import SchedulerFault, SpecsimError
 from specsim.forest import Forest
 from specsim.ledger import Ledger
 from specsim.memory import Memory
@@ -21,11 +23,13 @@ from specsim.metrics.schema import RequestColumns, RunTotals
 from specsim.metrics.window import Window, counts
 from specsim.protocols import Belief, Scheduler
 from specsim.request import LONGEST_S, Requests
+from specsim.stall import TOO_LONG, StepTooLong, watchdog
+from specsim.state import Progress
 from specsim.view import LedgerView
 from specsim.work import Pass, Verify
 from specsim.world.backend import SimulatedBackend, World
 
-Progress = Callable[[int], None]
+Watcher = Callable[[int], None]
 """Called now and then with the number of requests that have ended so far."""
 
 
@@ -45,6 +49,7 @@ class Simulation:
     replicas : servers; requests are dealt to them round robin.
     keep_passes : keep one row per pass.
     window : seconds of arrival of the requests whose inter-token latencies are kept; None keeps all.
+    step_limit_s : seconds of wall time within which a scheduler must come to its next pass, None for no limit.
     """
 
     requests: Requests
@@ -59,6 +64,7 @@ class Simulation:
     replicas: int = 1
     keep_passes: bool = False
     window: Window | None = None
+    step_limit_s: float | None = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,36 +76,61 @@ class Record:
     passes: dict[str, npt.NDArray[Any]] | None
 
 
-def run(simulation: Simulation, progress: Progress | None = None) -> Record:
-    """Simulate until every request has ended; `progress` hears how many have.
+def run(simulation: Simulation, watcher: Watcher | None = None) -> Record:
+    """Simulate until every request has ended; `watcher` hears how many have.
 
     Raises
     ------
-    specsim.errors.IllegalPass, specsim.engine.Stalled
+    specsim.errors.IllegalPass, specsim.stall.Stalled, specsim.errors.SchedulerFault
         When the scheduler is at fault.
     SpecsimError
         When the run lasts longer than its clock can tell.
     """
     env = simpy.Environment()
     replicas: list[Replica] = []
+
+    def alive() -> tuple[float, int]:
+        return env.now, sum(replica.headway.passes for replica in replicas)
+
+    try:
+        with watchdog(alive, simulation.step_limit_s):
+            return _run(simulation, env, replicas, watcher)
+    except StepTooLong:
+        names = {type(replica.scheduler).__name__ for replica in replicas}
+        raise SchedulerFault(f"scheduler {', '.join(names)} at {env.now:g} s: {TOO_LONG}") from None
+
+
+def _run(simulation: Simulation, env: simpy.Environment, replicas: list[Replica], watcher: Watcher | None) -> Record:
     requests, window = simulation.requests, simulation.window
     pauses = Pauses(len(requests), None if window is None else counts(window, requests.arrival_s))
     recorder = Recorder(
         simulation.keep_passes, simulation.truth, lambda name: len(replicas[name].ledger.roster.waiting), pauses
     )
-    replicas += [_replica(env, name, simulation, recorder) for name in range(simulation.replicas)]
+    audit = _audit(simulation)
+    replicas += [_replica(env, name, simulation, recorder, audit) for name in range(simulation.replicas)]
     for replica in replicas:
         env.process(replica.serve())
     env.process(arrivals(env, requests, replicas, lambda request: request % len(replicas)))
-    if progress is not None:
-        recorder.watch = lambda: progress(sum(each.ledger.finished + len(each.ledger.rejected) for each in replicas))
+    if watcher is not None:
+        recorder.watch = lambda: watcher(sum(each.ledger.finished + len(each.ledger.rejected) for each in replicas))
     env.run()
-    if progress is not None:
-        progress(len(requests))
-    return _record(simulation, [replica.ledger for replica in replicas], recorder, pauses)
+    if watcher is not None:
+        watcher(len(requests))
+    ledgers = [replica.ledger for replica in replicas]
+    happened = _over_replicas(ledgers)
+    audit.check(happened, [ledger.pool for ledger in ledgers], type(replicas[0].scheduler).__name__)
+    return _record(simulation, ledgers, happened, recorder, pauses)
 
 
-def _replica(env: simpy.Environment, name: int, simulation: Simulation, recorder: Recorder) -> Replica:
+def _audit(simulation: Simulation) -> Audit:
+    requests, memory = simulation.requests, simulation.memory
+    most = requests.prompt_tokens + requests.max_tokens
+    fits = memory.bytes_of(most, most) <= memory.capacity_bytes
+    world = (simulation.world, simulation.truth, memory)
+    return Audit(requests.prompt_tokens, np.where(fits, simulation.world.output_tokens, 0), world)
+
+
+def _replica(env: simpy.Environment, name: int, simulation: Simulation, recorder: Recorder, audit: Audit) -> Replica:
     ledger = Ledger(len(simulation.requests), simulation.memory, simulation.truth.draft.cached)
     view = LedgerView(ledger, simulation.belief)
     backend = SimulatedBackend(simulation.world, simulation.truth, view, simulation.host_bytes_per_s)
@@ -111,48 +142,55 @@ def _replica(env: simpy.Environment, name: int, simulation: Simulation, recorder
 
     scheduler = simulation.scheduler()
     if hasattr(scheduler, "foresee"):
-        scheduler.foresee(backend)
-    return Replica(env, name, ledger, view, scheduler, backend, thinking, recorder.book)
+        try:
+            scheduler.foresee(backend)
+        except Exception as error:
+            where = own_line(error.__traceback__, scheduler)
+            raise SchedulerFault(f"scheduler {type(scheduler).__name__}: {complaint(error)}{where}") from error
+    return Replica(env, name, ledger, view, scheduler, backend, thinking, recorder.book, audit)
 
 
-def _record(simulation: Simulation, ledgers: list[Ledger], recorder: Recorder, pauses: Pauses) -> Record:
-    told, n = simulation.requests, len(simulation.requests)
-
-    def over_replicas(name: str) -> Any:
-        merged = getattr(ledgers[0].progress, name).copy()
+def _over_replicas(ledgers: list[Ledger]) -> Progress:
+    """Return what has happened to each request, from the replica that it was dealt to."""
+    merged = {name: getattr(ledgers[0].progress, name).copy() for name in Progress.__dataclass_fields__}
+    for name, column in merged.items():
         for index, ledger in enumerate(ledgers):
-            merged[index :: len(ledgers)] = getattr(ledger.progress, name)[index :: len(ledgers)]
-        return merged
+            column[index :: len(ledgers)] = getattr(ledger.progress, name)[index :: len(ledgers)]
+    return Progress(**merged)
 
+
+def _record(
+    simulation: Simulation, ledgers: list[Ledger], happened: Progress, recorder: Recorder, pauses: Pauses
+) -> Record:
+    told, n = simulation.requests, len(simulation.requests)
     reasons = {request: why for ledger in ledgers for request, why in ledger.rejected.items()}
     names = ("", *sorted(set(reasons.values())))
     codes = np.zeros(n, dtype=np.int64)
     for request, why in reasons.items():
         codes[request] = names.index(why)
-    emitted, finish_s = over_replicas("emitted_tokens"), over_replicas("finish_s")
     columns = RequestColumns(
         request_id=np.arange(n),
         slo_class=told.slo_class,
         slo_class_names=told.class_names,
         arrival_s=told.arrival_s,
-        first_token_s=over_replicas("first_token_s"),
-        finish_s=finish_s,
-        first_decode_s=over_replicas("first_decode_s"),
+        first_token_s=happened.first_token_s,
+        finish_s=happened.finish_s,
+        first_decode_s=happened.first_decode_s,
         prompt_tokens=told.prompt_tokens,
-        output_tokens=emitted,
-        draft_tokens=over_replicas("draft_tokens"),
-        accepted_tokens=over_replicas("accepted_tokens"),
-        verifications=over_replicas("verifications"),
-        speculations=over_replicas("speculations"),
-        preemptions=over_replicas("preemptions"),
-        decoded_tokens=over_replicas("decoded_tokens"),
+        output_tokens=happened.emitted_tokens,
+        draft_tokens=happened.draft_tokens,
+        accepted_tokens=happened.accepted_tokens,
+        verifications=happened.verifications,
+        speculations=happened.speculations,
+        preemptions=happened.preemptions,
+        decoded_tokens=happened.decoded_tokens,
         longest_pause_s=pauses.longest_s,
         tpot_slo_s=told.tpot_slo_s,
         ttft_slo_s=told.ttft_slo_s,
         rejected_reason=codes,
         rejected_reason_names=names,
     )
-    ended_s = finish_s[~np.isnan(finish_s)]
+    ended_s = happened.finish_s[~np.isnan(happened.finish_s)]
     duration_s = float(ended_s.max() - told.arrival_s[0]) if len(ended_s) else 0.0
     if duration_s > LONGEST_S:
         raise SpecsimError(

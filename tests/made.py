@@ -14,10 +14,11 @@ from specsim.forest import Forest
 from specsim.ledger import Ledger
 from specsim.memory import Memory
 from specsim.protocols import Scheduler
-from specsim.request import Floats, Requests
+from specsim.request import Floats, Ids, Requests
 from specsim.rng import stream_keys
 from specsim.simulation import Simulation
 from specsim.view import LedgerView
+from specsim.work import Draft
 from specsim.world.backend import World
 from specsim.world.tape import Tape
 
@@ -167,6 +168,18 @@ def grown(forest: Forest, parents: Any, sure: Any, tokens: Sequence[int] | None 
     parent, confidence = np.array(parents, dtype=np.int64), np.array(sure, dtype=np.float64)
     rank = np.zeros_like(parent) if tokens is None else np.array(tokens, dtype=np.int64)
     return forest.grow(parent, rank, confidence, confidence * forest.path_probability[parent], np.zeros_like(parent))
+
+
+def drafted(ledger: Ledger, requests: Ids, nodes: int) -> Forest:
+    """Return trees of `nodes` children of each root, from a draft pass that feeds all that the drafter lacks."""
+    rows, roots = np.arange(len(requests)), Forest.roots(len(requests))
+    lacks = ledger.known(requests) - ledger.progress.draft_cached[requests]
+    work = Draft(requests, lacks, roots, rows, nodes)
+    ledger.check(work)
+    parents = np.repeat(rows, nodes)
+    forest = grown(roots, parents, np.full(len(parents), 1 / (nodes + 1)), np.tile(np.arange(nodes), len(rows)))
+    ledger.commit_draft(work, forest, 0.0)
+    return forest
 
 
 def ledger_and_view(told: Requests, pool: Memory | None = None) -> tuple[Ledger, LedgerView]:

@@ -57,7 +57,7 @@ def defaults_of(entry: EntryPoint) -> dict[str, Any]:
     """Return what a YAML of an entry point would hold: its target and its parameters' defaults, '???' where none."""
     try:
         target = entry.load()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise SpecsimError(f"scheduler={entry.name}: {entry.value} cannot be loaded: {first_line(error)}") from None
     given = {
         name: "???" if parameter.default is inspect.Parameter.empty else parameter.default
@@ -130,8 +130,9 @@ def _build(mapping: Mapping[str, Any], where: str, allowed: set[str]) -> Any:
         return partial(target, **arguments) if arguments else target
     try:
         return target(**arguments)
-    except Exception as error:
-        raise SpecsimError(f"{where}: {first_line(error)}") from None
+    except (Exception, SystemExit) as error:
+        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+        raise SpecsimError(f"{where}: {kind}{first_line(error)}") from None
 
 
 def _target(mapping: Mapping[str, Any], where: str, allowed: set[str]) -> Any:
@@ -191,7 +192,7 @@ def _resolve(name: str, where: str, allowed: set[str]) -> Any:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError:
         raise SpecsimError(f"{where}: _target_: there is no module {module_name!r}") from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise SpecsimError(f"{where}: _target_: {module_name} cannot be imported: {first_line(error)}") from None
     names = [
         each

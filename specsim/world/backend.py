@@ -93,7 +93,7 @@ class SimulatedBackend:
         model, tape, forest, leaves = self._truth.draft, self._world.tape, work.forest, work.leaves
         proposed = model.one_pass and len(leaves) and leaves.min() >= forest.rows
         seconds = 0.0 if proposed else _pass_s(model, shape)
-        if int(forest.depth[-1]) >= model.deepest:
+        if forest.draft_nodes >= model.deepest:
             leaves = leaves[forest.depth[leaves] < model.deepest]
         if not len(leaves) or not work.width:
             return forest, seconds
@@ -126,8 +126,9 @@ class SimulatedBackend:
         matched = np.zeros(len(ids), dtype=np.int64)
         if forest.draft_nodes:
             nodes = slice(forest.rows, None)
-            right = self._proposals.right(forest.slot[nodes], forest.token[nodes])
-            matched = np.bincount(forest.row[nodes][right], minlength=len(ids))
+            right = forest.rows + self._proposals.right(forest.slot[nodes], forest.token[nodes]).nonzero()[0]
+            # A parent stands before its children: what each row keeps is the depth of its deepest right node.
+            matched[forest.row.take(right)] = forest.depth.take(right)
         self._verified = True
         left = self._world.output_tokens[ids] - emitted
         tokens = np.where(complete, np.minimum(matched + 1, left), 0)
@@ -167,9 +168,7 @@ class SimulatedBackend:
         """Read the tape behind each leaf; return its row and where that is noted, (leaves,) each."""
         tape, proposals = self._world.tape, self._proposals
         requests = ids[forest.row[leaves]]
-        roots = leaves < forest.rows
-        root_count = int(np.count_nonzero(roots))
-        if root_count == len(leaves):
+        if not forest.draft_nodes:
             if self._verified:
                 self._verified, proposals.used = False, 0
             keys = tape.on_path(requests, self._view.emitted_tokens[requests])
@@ -179,7 +178,8 @@ class SimulatedBackend:
             on = proposals.right(slot, token)
             keys, hashed = proposals.words.take(slot, axis=1)
             keys = tape.next_keys(keys, hashed, on, token)
-            if root_count:
+            roots = leaves < forest.rows
+            if np.count_nonzero(roots):
                 keys[roots] = tape.on_path(requests[roots], self._view.emitted_tokens[requests[roots]])
                 on[roots] = True
         hashed = mix(keys)

@@ -57,7 +57,10 @@ def counting(name: str, data: st.DataObject) -> None:
     for step in _exchanges(seen):
         if not isinstance(step.work, Verify):
             continue
-        ids, trees = step.work.requests, step.work.forest.tree_tokens()
+        ids, forest, trees = step.work.requests, step.work.forest, step.work.forest.tree_tokens()
+        deepest = np.zeros(len(ids), dtype=int)
+        np.maximum.at(deepest, forest.row, forest.depth)
+        assert (step.answer.matched <= deepest).all()
         decodes = np.array([request in begun for request in ids.tolist()]) & (step.answer.tokens > 0)
         tallies["draft"][ids] += trees
         tallies["accepted"][ids] += step.answer.accepted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,19 +12,17 @@ from specsim.errors import IllegalPass
 from specsim.forest import Forest
 from specsim.ledger import Ledger
 from specsim.memory import Memory
-from specsim.work import NOBODY, Draft, Emitted, Verify
-from tests.made import grown, memory, requests
+from specsim.request import Ints
+from specsim.work import NOBODY, Draft, Emitted, Pass, Verify
+from tests.made import drafted, memory, requests
 
+ROOT, TWO = Forest.roots(1), Forest.roots(2)
 WAITING, LATER, DECODING, FINISHED, HALFWAY = range(5)
 """The requests of `busy`: waiting, not arrived, decoding with a drafter's cache, finished, half through its prompt."""
 
 
 def ints(*values: int) -> Any:
     return np.array(values, dtype=np.int64)
-
-
-def trees(rows: int, *parents: int) -> Forest:
-    return grown(Forest.roots(rows), parents, [0.5] * len(parents))
 
 
 def emitted(tokens: list[int], finished: list[bool]) -> Emitted:
@@ -37,18 +36,30 @@ def busy() -> Ledger:
     for request in (WAITING, DECODING, FINISHED, HALFWAY):
         ledger.arrive(request, told)
     first = Verify(ints(DECODING, FINISHED, HALFWAY), ints(6, 6, 4), Forest.roots(3))
-    drafted = Draft(ints(DECODING), ints(6), Forest.roots(1))
-    ledger.check(drafted)
-    ledger.commit_draft(drafted, 0.0)
+    prompt = Draft(ints(DECODING), ints(6), ROOT)
+    ledger.check(prompt)
+    ledger.commit_draft(prompt, ROOT, 0.0)
     ledger.check(first)
     ledger.commit_verify(first, emitted([1, 1, 0], [False, True, False]), 0.0, 1.0)
     ledger.end_step()
     return ledger
 
 
-ROOT = Forest.roots(1)
-TWO = Forest.roots(2)
-ILLEGAL: dict[str, tuple[Draft | Verify, str]] = {
+Asked = Callable[[Ledger], Pass]
+"""A pass over trees that are drafted first."""
+
+
+def verifies(request: int, chunk: int, nodes: int) -> Asked:
+    return lambda ledger: Verify(ints(request), ints(chunk), drafted(ledger, ints(request), nodes))
+
+
+def extends(request: int, nodes: int, chunks: Ints = NOBODY) -> Asked:
+    return lambda ledger: Draft(
+        ints(request), chunks, drafted(ledger, ints(request), nodes), np.arange(1, nodes + 1), 1
+    )
+
+
+ILLEGAL: dict[str, tuple[Pass | Asked, str]] = {
     "no row": (Verify(NOBODY, NOBODY, Forest.roots(0)), "at least one row"),
     "fewer chunks than rows": (Verify(ints(DECODING, HALFWAY), ints(1), TWO), "it has 2 requests, 1 chunks, 2 trees"),
     "fewer trees than rows": (
@@ -69,7 +80,7 @@ ILLEGAL: dict[str, tuple[Draft | Verify, str]] = {
     "more than is pending": (Verify(ints(DECODING), ints(2), ROOT), "request 2 is given 2, 1 are pending"),
     "more than the prompt": (Verify(ints(DECODING, WAITING), ints(1, 7), TWO), "request 0 is given 7, 6 are pending"),
     "a tree behind half a prompt": (
-        Verify(ints(HALFWAY), ints(1), trees(1, 0)),
+        verifies(HALFWAY, 1, 1),
         "not finished: request 4 reads 1 of 2 pending",
     ),
     "evicts who runs": (Verify(ints(DECODING), ints(1), ROOT, ints(DECODING)), "can be evicted: request 2 runs in it"),
@@ -89,13 +100,10 @@ ILLEGAL: dict[str, tuple[Draft | Verify, str]] = {
     "a draft evicts who runs": (Draft(ints(DECODING), ints(1), ROOT, evict=ints(DECODING)), "can be evicted"),
     "a draft evicts who holds nothing": (Draft(ints(DECODING), ints(1), ROOT, evict=ints(WAITING)), "can be evicted"),
     "verifies more than the pool holds": (
-        Verify(ints(DECODING), ints(1), trees(1, *[0] * 200)),
+        verifies(DECODING, 1, 200),
         r"GiB more cache wanted, \S+ GiB of",
     ),
-    "drafts more than the pool holds": (
-        Draft(ints(DECODING), ints(1), trees(1, *[0] * 200), np.arange(1, 201), 1),
-        "GiB more cache wanted",
-    ),
+    "drafts more than the pool holds": (extends(DECODING, 200), "GiB more cache wanted"),
     "a draft of nobody": (Draft(NOBODY, NOBODY, Forest.roots(0)), "at least one row"),
     "a draft for a row twice": (Draft(ints(DECODING, DECODING), ints(1, 1), TWO), "request 2 twice"),
     "a draft for who has finished": (Draft(ints(FINISHED), ints(1), ROOT), "request 3, which has finished"),
@@ -114,25 +122,25 @@ ILLEGAL: dict[str, tuple[Draft | Verify, str]] = {
         Draft(ints(DECODING), NOBODY, ROOT, ints(0), 1),
         "request 2 is given 0 of 1 tokens",
     ),
-    "extends a node whose root lags": (
-        Draft(ints(DECODING), NOBODY, trees(1, 0), ints(1), 1),
-        "has caught up: request 2",
-    ),
+    "feeds a drafter that has caught up": (extends(DECODING, 1, ints(1)), "request 2 is given 1 of 0"),
 }
 
 
 @pytest.mark.parametrize("kind", ILLEGAL)
 def test_an_illegal_pass_is_refused(kind: str) -> None:
     work, reason = ILLEGAL[kind]
+    ledger = busy()
+    work = work(ledger) if callable(work) else work
     with pytest.raises(IllegalPass, match=reason):
-        busy().check(work)
+        ledger.check(work)
 
 
-LEGAL: dict[str, Draft | Verify] = {
+LEGAL: dict[str, Pass | Asked] = {
     "a whole prompt": Verify(ints(WAITING), ints(6), ROOT),
     "a decode, a chunk, an eviction": Verify(ints(WAITING, DECODING), ints(3, 1), TWO, ints(HALFWAY)),
-    "a tree behind a decode": Verify(ints(DECODING), ints(1), trees(1, 0, 0, 0)),
-    "a tree behind a whole prompt": Verify(ints(WAITING), ints(6), trees(1, 0)),
+    "a tree behind a decode": verifies(DECODING, 1, 3),
+    "a tree behind a whole prompt": verifies(WAITING, 6, 1),
+    "nodes extended in the next pass": extends(DECODING, 3),
     "a draft prefill": Draft(ints(WAITING), ints(6), ROOT),
     "a part of a draft prefill": Draft(ints(WAITING), ints(2), ROOT),
     "a draft that catches up": Draft(ints(DECODING), ints(1), ROOT, ints(0), 2),
@@ -142,17 +150,19 @@ LEGAL: dict[str, Draft | Verify] = {
 
 @pytest.mark.parametrize("kind", LEGAL)
 def test_a_legal_pass_is_not(kind: str) -> None:
-    work = LEGAL[kind]
-    shape = busy().check(work)
-    nodes = work.forest.draft_nodes if isinstance(work, Verify) else 0
+    ledger, work = busy(), LEGAL[kind]
+    work = work(ledger) if callable(work) else work
+    shape = ledger.check(work)
+    nodes = work.forest.draft_nodes if isinstance(work, Verify) or not len(work.chunks) else 0
     assert shape.batched_tokens == int(work.chunks.sum()) + nodes
 
 
 def test_memory_that_is_refused_is_not_taken() -> None:
     ledger = busy()
+    work = verifies(DECODING, 1, 200)(ledger)
     before = ledger.pool.used_bytes
     with pytest.raises(IllegalPass, match="more cache wanted"):
-        ledger.check(Verify(ints(DECODING), ints(1), trees(1, *[0] * 200)))
+        ledger.check(work)
     assert ledger.pool.used_bytes == before
 
 

@@ -43,10 +43,10 @@ class Hand:
         confidence = np.array(sure)[tokens] if work.width else np.zeros(0)
         path = confidence * work.forest.path_probability[parents]
         kept = beam_of(work.forest.row[parents], path, work.beam)
-        self.ledger.commit_draft(work, self.view.now_s)
         grown = work.forest
         if len(kept):
             grown = grown.grow(parents[kept], tokens[kept], confidence[kept], path[kept], np.zeros_like(kept))
+        self.ledger.commit_draft(work, grown, self.view.now_s)
         return self._ask(grown)
 
     def emit(self, tokens: Sequence[int], matched: Sequence[int] | None = None, ends: Sequence[int] = ()) -> Any:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from specsim.engine import Stalled
 from specsim.errors import IllegalPass, SpecsimError
 from specsim.forest import Forest
 from specsim.protocols import Step, View
+from specsim.request import Ids
 from specsim.simulation import run
-from specsim.work import Verify
+from specsim.stall import Stalled
+from specsim.work import Draft, Verify
 from tests.laws.subjects import factory_of
 from tests.made import hardware, requests, simulation
 
@@ -40,7 +41,7 @@ class Patient:
 
 
 def test_a_scheduler_that_runs_nothing_is_named() -> None:
-    with pytest.raises(Stalled, match=r"scheduler Silent runs nothing at 2 s although 2 requests wait"):
+    with pytest.raises(Stalled, match=r"scheduler Silent at 2 s: runs nothing although 2 requests wait"):
         run(simulation(requests([0.0, 2.0], [4, 4], [9, 9]), [3, 3], Silent))
 
 
@@ -82,3 +83,54 @@ def test_a_run_longer_than_its_clock_can_tell_is_refused() -> None:
     said = r"^the last request finishes after 3\.2e\+13 s; expected at most 8\.59e\+09 s, up to which a clock"
     with pytest.raises(SpecsimError, match=said):
         run(simulation(told, [1, 1], factory_of("fcfs"), truth=hardware(0.0, 0.0, 1.6e13)))
+
+
+class Plain:
+    """First come first served, one pass a step, over an array that `ids` returns."""
+
+    def step(self, view: View) -> Step:
+        ids = self.ids([*view.resident.tolist(), *view.waiting])
+        yield Verify(ids, view.pending(ids), Forest.roots(len(ids)))
+
+    def ids(self, those: list[int]) -> Ids:
+        return np.array(those)
+
+
+class Reusing(Plain):
+    """Writes its rows into one array, which is its own or everybody's."""
+
+    def __init__(self, rows: Ids) -> None:
+        self.rows = rows
+
+    def ids(self, those: list[int]) -> Ids:
+        self.rows[: len(those)] = those
+        return self.rows if len(those) == len(self.rows) else self.rows[: len(those)]
+
+
+class Swapping(Reusing):
+    """Writes another request into its rows between two passes of a step."""
+
+    def step(self, view: View) -> Step:
+        ids = self.ids(list(view.waiting))
+        yield Draft(ids, view.draft_pending(ids), Forest.roots(len(ids)))
+        self.rows[0] = 8
+        yield Verify(ids, np.array([4, 4]), Forest.roots(len(ids)))
+
+
+def test_the_arrays_of_a_pass_stay_the_schedulers_own() -> None:
+    rows = np.zeros(1, dtype=np.int64)
+    run(simulation(requests([0.0, 9.0], [4, 4], [9, 9]), [3, 3], lambda: Reusing(rows)))
+    rows[0] = 7
+
+
+def test_rows_that_change_within_a_step_are_looked_at_again() -> None:
+    with pytest.raises(IllegalPass, match="request 8, which does not exist"):
+        run(simulation(requests([0.0, 0.0], [4, 4], [9, 9]), [3, 3], lambda: Swapping(np.zeros(2, dtype=np.int64))))
+
+
+def test_what_one_replica_writes_while_another_runs_changes_nothing() -> None:
+    shared = np.zeros(2, dtype=np.int64)
+    told = requests([0.0, 0.01, 0.01, 0.02], [4, 4, 40, 4], [9, 9, 9, 9])
+    plain = run(simulation(told, [3, 4, 5, 6], Plain, replicas=2)).columns
+    found = run(simulation(told, [3, 4, 5, 6], lambda: Reusing(shared), replicas=2)).columns
+    assert np.array_equal(found.finish_s, plain.finish_s)

@@ -25,11 +25,19 @@ def begin(rows: int = 2) -> Ledger:
     return ledger_and_view(told, memory(told, 9.0, block_tokens=1))[0]
 
 
-def does(ledger: Ledger, work: Pass, start_s: float, tokens: Any = (), right: Any = (), ends: Any = ()) -> PassShape:
+def drafts(ledger: Ledger, work: Draft, start_s: float, *sure: float) -> tuple[PassShape, Forest]:
+    """Run a draft pass that answers ranks 0, 1, ... of these confidences behind every leaf."""
     shape = ledger.check(work)
+    leaves, width = len(work.leaves), len(sure)
+    forest = grown(work.forest, np.repeat(work.leaves, width), list(sure) * leaves, list(range(width)) * leaves)
+    ledger.commit_draft(work, forest, start_s)
+    return shape, forest
+
+
+def does(ledger: Ledger, work: Pass, start_s: float, tokens: Any = (), right: Any = (), ends: Any = ()) -> PassShape:
     if isinstance(work, Draft):
-        ledger.commit_draft(work, start_s)
-        return shape
+        return drafts(ledger, work, start_s)[0]
+    shape = ledger.check(work)
     rows = len(work.requests)
     matched = np.array(right or [0] * rows)
     answer = Emitted(np.array(tokens), np.minimum(matched, tokens), matched, np.isin(np.arange(rows), ends))
@@ -86,9 +94,8 @@ def speculate(ledger: Ledger, depth: int, start_s: float = 5.0) -> Forest:
     lacks = ledger.known(ids) - ledger.progress.draft_cached[ids]
     forest, leaves, chunks = Forest.roots(rows), np.arange(rows), lacks
     for _ in range(depth):
-        does(ledger, Draft(ids, chunks, forest, leaves, 1), start_s)
         before = len(forest)
-        forest = grown(forest, leaves, [0.5] * len(leaves))
+        forest = drafts(ledger, Draft(ids, chunks, forest, leaves, 1), start_s, 0.5)[1]
         leaves, chunks = np.arange(before, len(forest)), NOBODY
     return forest
 
@@ -126,10 +133,9 @@ def test_logits_are_those_of_nodes_and_of_the_last_token_of_each_chunk() -> None
     ledger = begin(2)
     does(ledger, Verify(ints(0), ints(PROMPT), Forest.roots(1)), 0.0, [1])
     forest, ids = Forest.roots(2), ints(0, 1)
-    fed = does(ledger, Draft(ids, ints(PROMPT + 1, 2), forest, ints(0), 2), 1.0)
+    fed, forest = drafts(ledger, Draft(ids, ints(PROMPT + 1, 2), forest, ints(0), 2), 1.0, 0.5, 0.3)
     assert (fed.batched_tokens, fed.logit_tokens) == (PROMPT + 1 + 2, 2)
-    forest = grown(forest, ints(0, 0), [0.5, 0.3])
-    deeper = does(ledger, Draft(ids, NOBODY, forest, ints(2, 3), 1), 1.0)
+    deeper, _ = drafts(ledger, Draft(ids, NOBODY, forest, ints(2, 3), 1), 1.0, 0.5)
     assert (deeper.batched_tokens, deeper.logit_tokens) == (2, 2)
     mixed = does(ledger, Verify(ids, ints(1, 4), forest), 2.0, [1, 0])
     assert (mixed.batched_tokens, mixed.logit_tokens) == (1 + 2 + 4, 1 + 2 + 1)

@@ -1,0 +1,382 @@
+"""Schedulers that are wrong, by a slip or on purpose: each is told so, and none is paid for it."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pytest
+
+import specsim.stall
+from specsim.errors import IllegalPass, SchedulerFault
+from specsim.forest import Forest
+from specsim.protocols import Step, View
+from specsim.request import Ids
+from specsim.simulation import run
+from specsim.stall import Stalled, watchdog
+from specsim.work import NOBODY, Draft, Emitted, Verify
+from tests.made import memory, requests, simulation, tape
+
+TOLD = requests([0.0, 0.0, 0.1], [9, 6, 7], [30, 30, 30])
+OUTPUT = [20, 17, 30]
+
+
+def ids_of(view: View) -> Ids:
+    return np.array([*view.resident.tolist(), *view.waiting], dtype=np.int64)
+
+
+class Speculative:
+    """Chains of two for all who decode, everything else in one pass; what is verified, `chosen` may change."""
+
+    def __init__(self) -> None:
+        self.kept: Any = None
+
+    def step(self, view: View) -> Step:
+        ids = ids_of(view)
+        forest: Any = Forest.roots(len(ids))
+        if view.emitted_tokens[ids].all():
+            forest = yield Draft(ids, view.draft_pending(ids), forest, np.arange(len(ids)), 1)
+            forest = yield self.second(ids, forest)
+        yield self.verify(view, ids, forest)
+
+    def second(self, ids: Ids, forest: Forest) -> Draft:
+        return Draft(ids, NOBODY, forest, np.arange(len(ids), 2 * len(ids)), 1)
+
+    def verify(self, view: View, ids: Ids, forest: Forest) -> Verify:
+        return Verify(ids, view.pending(ids), forest)
+
+
+def faked(scheduler: Callable[[], Any], agreement: float = 0.9, **more: Any) -> Any:
+    return run(simulation(TOLD, OUTPUT, scheduler, text=tape(len(TOLD), agreement), **more))
+
+
+def test_the_honest_one_runs() -> None:
+    columns = faked(Speculative).columns
+    assert columns.output_tokens.tolist() == OUTPUT
+    assert columns.accepted_tokens.sum() > 0
+
+
+class ALeafTenTimes(Speculative):
+    def second(self, ids: Ids, forest: Forest) -> Draft:
+        return Draft(ids, NOBODY, forest, np.repeat(np.arange(len(ids), 2 * len(ids)), 10), 1)
+
+
+class ALeafOnceMore(Speculative):
+    """Extends a leaf by width 1, then by 2."""
+
+    def step(self, view: View) -> Step:
+        ids = ids_of(view)
+        forest: Any = Forest.roots(len(ids))
+        if view.emitted_tokens[ids].all():
+            leaves = np.arange(len(ids))
+            forest = yield Draft(ids, view.draft_pending(ids), forest, leaves, 1)
+            forest = yield Draft(ids, NOBODY, forest, leaves, 2)
+        yield Verify(ids, view.pending(ids), forest)
+
+
+class TheSameForestForEver(Speculative):
+    def verify(self, view: View, ids: Ids, forest: Forest) -> Verify:
+        if forest.draft_nodes and (self.kept is None or self.kept.rows != len(ids)):
+            self.kept = forest
+        return super().verify(view, ids, self.kept if forest.draft_nodes else forest)
+
+
+class ForgedNodes(Speculative):
+    """Verifies chains of ten that no drafter has drafted: the first token's slot, over and over."""
+
+    def verify(self, view: View, ids: Ids, forest: Forest) -> Verify:
+        if forest.draft_nodes:
+            parent = np.arange(len(forest) - len(ids), len(forest))
+            for _ in range(10):
+                sure = np.ones(len(ids))
+                forest = forest.grow(parent, np.zeros_like(ids), sure, sure, forest.slot[parent])
+                parent = np.arange(len(forest) - len(ids), len(forest))
+        return super().verify(view, ids, forest)
+
+
+class AnothersTrees(Speculative):
+    def verify(self, view: View, ids: Ids, forest: Forest) -> Verify:
+        if len(ids) > 1 and forest.draft_nodes:
+            ids = ids[::-1].copy()
+        return super().verify(view, ids, forest)
+
+
+class NegativeLeaves(Speculative):
+    def second(self, ids: Ids, forest: Forest) -> Draft:
+        return Draft(ids, NOBODY, forest, -np.arange(1, len(ids) + 1), 1)
+
+
+class LeavesBeyond(Speculative):
+    def second(self, ids: Ids, forest: Forest) -> Draft:
+        return Draft(ids, NOBODY, forest, np.arange(len(ids)) + len(forest), 1)
+
+
+class NoBeam(Speculative):
+    def second(self, ids: Ids, forest: Forest) -> Draft:
+        return super().second(ids, forest)._replace(beam=0)
+
+
+class NoWidth(Speculative):
+    def second(self, ids: Ids, forest: Forest) -> Draft:
+        return super().second(ids, forest)._replace(width=0)
+
+
+class NegativeWidth(Speculative):
+    def second(self, ids: Ids, forest: Forest) -> Draft:
+        return super().second(ids, forest)._replace(width=-1)
+
+
+class HalfAToken(Speculative):
+    def second(self, ids: Ids, forest: Forest) -> Draft:
+        return super().second(ids, forest)._replace(width=1.5)  # type: ignore[arg-type]
+
+
+class FloatChunks(Speculative):
+    def verify(self, view: View, ids: Ids, forest: Forest) -> Verify:
+        return Verify(ids, view.pending(ids) * 1.0, forest)  # type: ignore[arg-type]
+
+
+class SmallIds(Speculative):
+    def verify(self, view: View, ids: Ids, forest: Forest) -> Verify:
+        return Verify(ids.astype(np.int32), view.pending(ids), forest)  # type: ignore[arg-type]
+
+
+class AList(Speculative):
+    def verify(self, view: View, ids: Ids, forest: Forest) -> Verify:
+        return Verify(ids.tolist(), view.pending(ids), forest)  # type: ignore[arg-type]
+
+
+class NoForest(Speculative):
+    def verify(self, view: View, ids: Ids, forest: Forest) -> Verify:
+        return Verify(ids, view.pending(ids), None)  # type: ignore[arg-type]
+
+
+class RewritesADraftedToken(Speculative):
+    def verify(self, view: View, ids: Ids, forest: Forest) -> Verify:
+        forest.depth[len(ids) :] = 9
+        return super().verify(view, ids, forest)
+
+
+REFUSED: dict[type[Speculative], str] = {
+    ALeafTenTimes: "leaf 2 stands twice",
+    ALeafOnceMore: "leaf 0 has been extended",
+    TheSameForestForEver: "a forest of the past",
+    ForgedNodes: "a forest that no draft pass has answered",
+    AnothersTrees: "a forest of requests 0, 1 in a pass of requests 1, 0",
+    NegativeLeaves: "leaf -1 is no node",
+    LeavesBeyond: "leaf 4 is no node: the forest has 4",
+    NoBeam: "Draft.beam is 0 (int); expected a whole number of at least 1",
+    NoWidth: "Draft.width is 0; expected at least 1 where leaves are extended",
+    NegativeWidth: "Draft.width is -1 (int); expected a whole number of at least 0",
+    HalfAToken: "Draft.width is 1.5 (float); expected a whole number of at least 0",
+    FloatChunks: "Verify.chunks is an array (2,) of float64; expected a numpy array (n,) of int64",
+    SmallIds: "Verify.requests is an array (2,) of int32; expected a numpy array (n,) of int64",
+    AList: "Verify.requests is [0, 1] (list); expected a numpy array (n,) of int64",
+    NoForest: "Verify.forest is None (NoneType); expected a Forest",
+}
+
+
+@pytest.mark.parametrize("scheduler", REFUSED, ids=lambda each: each.__name__)
+def test_a_pass_that_no_server_could_run_is_refused_in_one_line(scheduler: type[Speculative]) -> None:
+    with pytest.raises(IllegalPass, match=re.escape(REFUSED[scheduler])) as caught:
+        faked(scheduler)
+    said = str(caught.value)
+    assert "\n" not in said
+    assert said.startswith(f"scheduler {scheduler.__name__} at ")
+    assert re.search(r"test_nothing_to_fake\.py:\d+\)$", said)
+
+
+def test_a_forest_cannot_be_written_to() -> None:
+    with pytest.raises(SchedulerFault, match="assignment destination is read-only"):
+        faked(RewritesADraftedToken)
+
+
+class Again(Speculative):
+    """Extends the same leaves of the same forest twice, and verifies the second answer: paid for twice, so it may."""
+
+    def step(self, view: View) -> Step:
+        ids = ids_of(view)
+        forest: Any = Forest.roots(len(ids))
+        if view.emitted_tokens[ids].all():
+            leaves = np.arange(len(ids))
+            forest = yield Draft(ids, view.draft_pending(ids), forest, leaves, 2)
+            yield Draft(ids, NOBODY, forest, leaves + len(ids), 1)
+            forest = yield Draft(ids, NOBODY, forest, leaves + len(ids), 2)
+        yield Verify(ids, view.pending(ids), forest)
+
+
+class Parts(Speculative):
+    """Verifies the first nodes of each tree."""
+
+    def verify(self, view: View, ids: Ids, forest: Forest) -> Verify:
+        return super().verify(view, ids, forest.subset(forest.depth < 2))
+
+
+@pytest.mark.parametrize("scheduler", [Again, Parts])
+def test_trees_of_this_step_may_be_drafted_anew_or_cut(scheduler: type[Speculative]) -> None:
+    columns = faked(scheduler).columns
+    assert columns.output_tokens.tolist() == OUTPUT
+    assert (columns.accepted_tokens <= 2 * columns.verifications).all()
+
+
+def test_no_verification_accepts_more_than_its_tree_is_deep() -> None:
+    depths: list[tuple[Any, Any]] = []
+
+    class Listening(Speculative):
+        def step(self, view: View) -> Step:
+            step, answer = super().step(view), None
+            while True:
+                try:
+                    work = step.send(answer)
+                except StopIteration:
+                    return
+                answer = yield work
+                if isinstance(answer, Emitted):
+                    deep = np.zeros(len(work.requests), dtype=np.int64)
+                    np.maximum.at(deep, work.forest.row, work.forest.depth)
+                    depths.append((answer.matched, deep))
+
+    faked(Listening, 0.999)
+    assert all((matched <= deep).all() for matched, deep in depths)
+    assert any((matched == 2).any() for matched, _ in depths)
+
+
+class Evicting:
+    """Prefills the one request, then the other in its place, for ever."""
+
+    def step(self, view: View) -> Step:
+        held = view.resident
+        one = np.array(view.waiting[:1], dtype=np.int64)
+        yield Verify(one, np.array([1]), Forest.roots(1), evict=held)
+
+
+class Drafting:
+    """Feeds the drafter, and takes its cache away again."""
+
+    def step(self, view: View) -> Step:
+        one = np.array(view.waiting[:1], dtype=np.int64)
+        yield Draft(one, view.draft_pending(one), Forest.roots(1), evict=view.resident)
+
+
+@pytest.mark.parametrize("scheduler", [Evicting, Drafting])
+def test_passes_that_bring_no_token_come_to_an_end(scheduler: type[Any]) -> None:
+    with pytest.raises(
+        Stalled, match=r"passes without a token or a longer cache: .*was preempted [\d,]+ times"
+    ) as told:
+        faked(scheduler, keep_passes=False)
+    assert str(told.value).startswith(f"scheduler {scheduler.__name__} at ")
+
+
+def test_a_long_prompt_in_small_chunks_is_no_stall(monkeypatch: pytest.MonkeyPatch) -> None:
+    class OneByOne:
+        def step(self, view: View) -> Step:
+            ids = ids_of(view)
+            yield Verify(ids, np.ones_like(ids), Forest.roots(len(ids)))
+
+    monkeypatch.setattr(specsim.stall, "PASSES", 40)
+    monkeypatch.setattr(specsim.stall, "LOOK_EVERY", 10)
+    told = requests([0.0], [500], [5])
+    assert run(simulation(told, [5], OneByOne)).columns.output_tokens.tolist() == [5]
+
+
+class Silent:
+    def step(self, view: View) -> Step:
+        while True:
+            try:
+                while True:
+                    pass
+            except Exception:
+                pass
+        yield
+
+
+def test_a_step_that_never_yields_is_named() -> None:
+    with pytest.raises(
+        SchedulerFault, match=r"scheduler Silent at 0 s: no next pass within step_limit_s .*fake\.py:\d+"
+    ):
+        faked(Silent, step_limit_s=0.2)
+
+
+def test_the_watchdog_leaves_alone_what_moves() -> None:
+    with watchdog(count().__next__, 0.02):
+        time.sleep(0.2)
+
+
+def _emits(view: Any) -> None:
+    view._ledger.progress.emitted_tokens[0] += 3
+
+
+def _reads(view: Any) -> None:
+    if view.prompt_tokens[0] == 9 and not view.target_cached[0]:
+        view._ledger.progress.target_cached[0] = 8
+
+
+def _is_early(view: Any) -> None:
+    view._ledger.progress.first_token_s[:] = 1e-6
+
+
+def _ends_early(view: Any) -> None:
+    view._ledger.progress.finish_s[np.isfinite(view._ledger.progress.finish_s)] = 0.04
+
+
+def _holds_nothing(view: Any) -> None:
+    view._ledger.pool.used_bytes = 0
+
+
+def _rejects(view: Any) -> None:
+    view._ledger.roster._here[0] = False
+    if 0 in view.waiting:
+        view._ledger.roster.waiting.remove(0)
+        view._ledger.rejected[0] = "kv_capacity"
+
+
+LIES: dict[Callable[[Any], None], str] = {
+    _emits: r"the target read \d+ tokens of request 0 where 28 are due|request 0 emitted \d+ tokens where 20 are due",
+    _reads: r"the target read \d+ tokens of request 0 where 28 are due",
+    _is_early: r"request 0 has its first token at 1e-06 s, where no pass ends",
+    _ends_early: r"request \d finishes at 0.04 s, where no pass ends",
+    _holds_nothing: "more cache was freed than was held",
+    _rejects: "request 0 emitted 0 tokens where 20 are due",
+}
+
+
+@pytest.mark.parametrize("lie", LIES, ids=lambda each: each.__name__.strip("_"))
+def test_who_writes_to_the_ledger_is_found_out(lie: Callable[[Any], None]) -> None:
+    class Liar(Speculative):
+        def step(self, view: View) -> Step:
+            lie(view)
+            if len(ids_of(view)):
+                yield from super().step(view)
+            lie(view)
+
+    with pytest.raises(SchedulerFault, match=f"scheduler Liar: ({LIES[lie]})") as caught:
+        faked(Liar)
+    assert "\n" not in str(caught.value)
+
+
+def _knows(backend: Any) -> None:
+    backend._world.tape.rank.flags.writeable = True
+    backend._world.tape.rank[:] = 0
+
+
+def _shortens(backend: Any) -> None:
+    backend._world.output_tokens[:] = 2
+
+
+def _hurries(backend: Any) -> None:
+    object.__setattr__(backend._truth.target, "delta", 1e-6)
+
+
+@pytest.mark.parametrize("lie", [_knows, _shortens, _hurries], ids=lambda each: each.__name__.strip("_"))
+def test_who_changes_the_world_is_found_out(lie: Callable[[Any], None]) -> None:
+    class Prophet(Speculative):
+        def foresee(self, foresight: Any) -> None:
+            lie(foresight)
+
+    told = tape(len(TOLD), 0.61)
+    with pytest.raises(SchedulerFault, match=r"scheduler Prophet: .*(have changed during the run|where 20 are due)"):
+        run(simulation(TOLD, list(OUTPUT), Prophet, text=told, pool=memory(TOLD)))
