@@ -11,9 +11,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from specsim.errors import SpecsimError
 from specsim.groups import default_of, names
 from specsim.paths import is_path, shipped
 from specsim.points import GROUPS, TEXTS, known_keys
+from specsim.reading import expanded
+from specsim.yaml_file import read_yaml
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -161,10 +164,7 @@ def _files(typed: str) -> Iterator[str]:
 
 
 def _yaml(file: Path) -> Mapping[str, Any]:
-    import yaml
-
     try:
-        held = yaml.load(file.expanduser().read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except (OSError, ValueError, RuntimeError, yaml.YAMLError):
+        return read_yaml(expanded(str(file)))
+    except SpecsimError:
         return {}
-    return held if isinstance(held, Mapping) else {}

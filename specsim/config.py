@@ -12,9 +12,10 @@ from specsim.groups import FILE_OPTION, choices, chosen_in, file_of, installed_s
 from specsim.interpolation import place_of
 from specsim.paths import is_path, shipped
 from specsim.points import GROUPS, TEXTS, Point
-from specsim.reading import expanded, read_yaml
+from specsim.reading import expanded
 from specsim.settings import put
 from specsim.suggestions import with_suggestions
+from specsim.yaml_file import read_yaml
 
 __all__ = ["choices", "compose", "names"]
 
@@ -40,6 +41,9 @@ def compose(point: Point) -> dict[str, Any]:
         tree[group] = _from_elsewhere(group, tree[group], point)
     put(tree, {key: text for key, text in point.items() if key not in GROUPS and key not in TEXTS}, chosen)
     resolved = {**_resolved(tree, chosen), "choices": chosen, "followed": followed}
+    if _elsewhere("trace", point) and "trace.path" not in point:
+        # A shell may have put it there for a `*`: what a file is called is never resolved.
+        resolved["trace"]["path"] = point["trace"]
     out = _text(point, "out")
     resolved["out"] = None if out is None else str(expanded(out, "out="))
     resolved["belief"] = _belief(_text(point, "belief"))
@@ -112,6 +116,8 @@ def _resolved(tree: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, A
         group = key.partition(".")[0]
         where = f"{group}={chosen[group]}: " if group in chosen else ""
         raise SpecsimError(f"{where}{key}: {str(error).splitlines()[0]}") from None
+    except RecursionError:
+        raise SpecsimError("settings: nested too deep to resolve, or ${...} that leads in a circle") from None
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
 

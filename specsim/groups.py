@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from specsim.errors import SpecsimError, nearest
 from specsim.paths import is_path, shipped
-from specsim.reading import expanded, read_yaml
+from specsim.reading import expanded
 from specsim.schedulers.installed import installed
+from specsim.yaml_file import read_yaml
 
 if TYPE_CHECKING:
     from specsim.points import Point

@@ -8,8 +8,8 @@ from typing import Any
 from specsim.errors import SpecsimError
 from specsim.groups import file_of
 from specsim.points import Point
-from specsim.reading import read_yaml
 from specsim.schedulers.loading import unused_plugins
+from specsim.yaml_file import read_yaml
 
 LABELS = {
     "scheduler": {"description", "family", "suggests"},

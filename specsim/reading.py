@@ -9,9 +9,11 @@ from math import inf
 from pathlib import Path
 from typing import Any, NoReturn, TypeGuard
 
-from specsim.errors import SpecsimError, beside, first_line, nearest
+from specsim.errors import SpecsimError, nearest
 
 MOST = 10**9
+MOST_NAME_BYTES, MOST_PATH_BYTES = 255, 4096
+"""What Linux and macOS hold at most: of a file or folder, and of a whole path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +153,10 @@ def is_whole(value: object, least: int, most: int) -> TypeGuard[int]:
 
 def shown(value: object) -> str:
     """Return a value as one line of at most 60 characters."""
-    line = " ".join(repr(value).split())
+    try:
+        line = " ".join(repr(value).split())
+    except ValueError:  # Python refuses to print whole numbers of over 4,300 digits.
+        line = "a number of thousands of digits"
     return line if len(line) <= 60 else line[:57] + "..."
 
 
@@ -161,8 +166,11 @@ def expanded(typed: str, setting: str = "") -> Path:
     Raises
     ------
     SpecsimError
-        When there is no such user.
+        When there is no such user, or no file system holds the name.
     """
+    problem = _problem_of_name(typed)
+    if problem:
+        raise SpecsimError(f"{setting}{shown(typed)}: {problem}")
     try:
         return Path(typed).expanduser()
     except RuntimeError:
@@ -171,40 +179,12 @@ def expanded(typed: str, setting: str = "") -> Path:
         raise SpecsimError(said) from None
 
 
-def read_yaml(path: Path, what: str = "file", group: str = "") -> dict[str, Any]:
-    """Return the keys of a YAML file, a number with an exponent but no point being a number.
-
-    Parameters
-    ----------
-    what : the file was expected to be. group : ``key=`` before its name in messages, where a setting named it.
-
-    Raises
-    ------
-    SpecsimError
-        One line naming the file, and the line of it that is no YAML.
-    """
-    import yaml
-
-    try:
-        from omegaconf._utils import get_yaml_loader
-
-        loader = get_yaml_loader()
-    except ImportError:  # A checkout that profiles a borrowed GPU has what measuring needs, and no more.
-        loader = yaml.SafeLoader
-
-    try:
-        values = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
-    except FileNotFoundError:
-        raise SpecsimError(f"{group}{path}: no such {what}{beside(path)}") from None
-    except IsADirectoryError:
-        raise SpecsimError(f"{group}{path}: is a folder; expected a YAML file") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise SpecsimError(f"{group}{path}: cannot be read: {first_line(error)}") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f", line {mark.line + 1}" if mark else ""
-        problem = " ".join(str(getattr(error, "problem", None) or first_line(error)).split())
-        raise SpecsimError(f"{group}{path}{line}: not YAML: {problem}") from None
-    if not isinstance(values, dict):
-        raise SpecsimError(f"{group}{path}: {shown(values)} is not a mapping of keys to values")
-    return values
+def _problem_of_name(typed: str) -> str | None:
+    if not typed.isprintable():
+        return "a name with a character that cannot be printed"
+    longest = max((len(part.encode()) for part in Path(typed).parts), default=0)
+    if longest > MOST_NAME_BYTES:
+        return f"a name of {longest:,} bytes; expected at most {MOST_NAME_BYTES}"
+    if len(typed.encode()) > MOST_PATH_BYTES:
+        return f"a path of {len(typed.encode()):,} bytes; expected at most {MOST_PATH_BYTES:,}"
+    return None

@@ -10,7 +10,8 @@ from specsim.groups import check_below, chosen_in, default_of, file_of, names
 from specsim.interpolation import value_at
 from specsim.paths import is_path
 from specsim.points import GROUPS, Point
-from specsim.reading import expanded, read_yaml
+from specsim.reading import expanded
+from specsim.yaml_file import read_yaml
 
 SUGGESTING = ("scheduler", "drafter", "profile")
 """Groups whose files may hold `suggests`.

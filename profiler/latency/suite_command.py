@@ -12,7 +12,8 @@ from profiler.cli import Parser, minutes
 from profiler.latency import command
 from specsim.errors import SpecsimError, first_line, nearest
 from specsim.paths import shipped
-from specsim.reading import Node, read_yaml
+from specsim.reading import Node
+from specsim.yaml_file import read_yaml
 
 FAILED = 2
 TO_BEGIN = 0.5

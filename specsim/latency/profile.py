@@ -10,7 +10,8 @@ from typing import Any
 
 from specsim.latency.forms import Form, Linear, Roofline, Table
 from specsim.latency.model import PROFILE_VERSION, ModelLatency, Profile
-from specsim.reading import Node, read_yaml
+from specsim.reading import Node
+from specsim.yaml_file import read_yaml
 
 __all__ = ["PROFILE_VERSION", "ModelLatency", "Profile", "load_profile", "profile_from_mapping"]
 

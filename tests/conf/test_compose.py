@@ -313,11 +313,9 @@ def test_a_number_stays_as_it_is_where_it_is_no_whole_one():
     assert plain("seed=1e300")["seed"] == 1e300
 
 
-def test_a_file_may_refer_to_keys_of_the_run_and_of_itself(made):
-    text = (made / "scheduler.yaml").read_text().replace("max_requests: 512", "max_requests: ${seed}")
-    (made / "scheduler.yaml").write_text(text + "copy: ${scheduler.max_requests}\n")
-    scheduler = plain("scheduler=./scheduler.yaml", "seed=7")["scheduler"]
-    assert (scheduler["max_requests"], scheduler["copy"]) == (7, 7)
+def test_a_file_may_repeat_a_key_of_its_own(made):
+    text = (made / "scheduler.yaml").read_text()
+    (made / "scheduler.yaml").write_text(text + "copy: ${.max_requests}\n")
     assert plain("scheduler=./scheduler.yaml", "scheduler.max_requests=9")["scheduler"]["copy"] == 9
 
 

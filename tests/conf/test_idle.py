@@ -11,7 +11,7 @@ from specsim.errors import SpecsimError
 from specsim.paths import shipped
 from specsim.plan import configs
 from specsim.points import points
-from specsim.reading import read_yaml
+from specsim.yaml_file import read_yaml
 
 BASE = ("trace=poisson", "requests=3")
 OWN = "from specsim.schedulers.continuous import Continuous\n\n\nclass Mine(Continuous):\n    pass\n"

@@ -14,7 +14,7 @@ from specsim.config import compose
 from specsim.errors import SpecsimError
 from specsim.experiment import prepare
 from specsim.paths import shipped
-from specsim.reading import read_yaml
+from specsim.yaml_file import read_yaml
 
 ARTIFACT = "adaserve_artifact_qwen32b"
 CONSTANTS = {"verify_tokens": 256, "max_requests": 80}

@@ -1,5 +1,6 @@
 """Files that are missing, broken or hold the wrong thing: one line that names the file, the line or key, no run."""
 
+import os
 import shutil
 
 import pytest
@@ -29,6 +30,11 @@ FILES = {
     "bytes.yaml": b"\xff\xfe\x00\x01",
     "two.yaml": "a: 1\n---\nb: 2\n",
     "tagged.yaml": "a: !!python/object/apply:os.getcwd []\n",
+    "laughs.yaml": "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n",
+    "itself.yaml": "a: &a\n  b: *a\n",
+    "deep.yaml": "a: " + "[" * 9999,
+    "huge.yaml": "#" * (2 << 20),
+    "environment.yaml": "description: ${oc.env:HOME}\nsuggests: {drafter: '${oc.env:HOME}'}\n",
     "reference.yaml": "_target_: ${nowhere}\nkind: ${nowhere}\nname: ${nowhere}\ntpot_measure: ${nowhere}\n",
 }
 SPECIAL = [
@@ -118,7 +124,7 @@ def write(path, content):
 
 @pytest.mark.parametrize("flags", [(), ("-m", "seed=0,1")], ids=["one", "sweep"])
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("group", ["scheduler", "profile", "slo", "acceptance"])
+@pytest.mark.parametrize("group", ["scheduler", "profile", "slo", "acceptance", "drafter"])
 def test_a_file_that_is_no_file_of_the_group(refused, tmp_path, group, name, flags):
     if FILES[name] is not None:
         write(tmp_path / name, FILES[name])
@@ -134,6 +140,12 @@ def test_a_folder_is_no_file(refused, tmp_path, group):
     said = refused(f"{group}=./folder")
     assert "folder" in said
     assert "[Errno" not in said
+
+
+@pytest.mark.parametrize("group", ["scheduler", "profile", "slo", "acceptance", "drafter", "trace", "belief"])
+def test_a_pipe_is_no_file(refused, tmp_path, group):
+    os.mkfifo(tmp_path / "pipe.yaml")
+    assert "pipe.yaml" in refused(f"{group}=./pipe.yaml")
 
 
 @pytest.mark.parametrize("group", ["scheduler", "profile", "slo", "acceptance", "trace"])
@@ -232,3 +244,13 @@ def test_a_damaged_run_in_the_folder_is_told(tmp_path, capsys, monkeypatch):
         said = capsys.readouterr().err
         assert name in said
         assert len(said.splitlines()) <= 2
+
+
+def test_what_a_trace_is_called_is_never_resolved(tmp_path, monkeypatch, capsys):
+    """A shell puts any name there for a `*`."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SECRET", "s3cret")
+    write(tmp_path / "${oc.env:SECRET}.csv", HEADER + "0,5,5\n1,5,5\n")
+    base = [word for word in BASE if not word.startswith("trace=")]
+    assert main(["run", *base, "trace=./${oc.env:SECRET}.csv", "out=here"]) == 0
+    assert "s3cret" not in (tmp_path / "here" / "config.yaml").read_text() + capsys.readouterr().out

@@ -16,8 +16,8 @@ from omegaconf import OmegaConf
 from specsim.errors import SpecsimError
 from specsim.paths import shipped
 from specsim.protocols import Scheduler
-from specsim.reading import read_yaml
 from specsim.schedulers.loading import parameter_types, scheduler_factory
+from specsim.yaml_file import read_yaml
 from tests.made import WIDTH
 
 

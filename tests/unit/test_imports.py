@@ -103,18 +103,24 @@ def test_schedulers_know_the_protocols_and_nothing_behind_them(module):
 
 @pytest.mark.parametrize("module", below("specsim.world"))
 def test_the_world_rests_on_the_work_and_the_latency(module):
-    allowed = {*CORE, "specsim.errors", "specsim.reading", "specsim.rng"}
+    allowed = {*CORE, "specsim.errors", "specsim.reading", "specsim.regular_file", "specsim.rng"}
     assert ours(module, late=True) <= {*allowed, *below("specsim.world")}
 
 
 @pytest.mark.parametrize("module", below("specsim.latency"))
 def test_latency_models_know_no_scheduler_and_no_engine(module):
-    assert ours(module, late=True) <= {*CORE, "specsim.errors", "specsim.reading", *below("specsim.latency")}
+    assert ours(module, late=True) <= {
+        *CORE,
+        "specsim.errors",
+        "specsim.reading",
+        "specsim.yaml_file",
+        *below("specsim.latency"),
+    }
 
 
 @pytest.mark.parametrize("module", below("specsim.workload"))
 def test_the_workload_knows_requests_and_files_only(module):
-    allowed = {"specsim.request", "specsim.errors", "specsim.reading", "specsim.rng", "specsim.paths"}
+    allowed = {f"specsim.{each}" for each in ("request", "errors", "reading", "regular_file", "rng", "paths")}
     assert ours(module, late=True) <= {*allowed, *below("specsim.workload")}
 
 
@@ -122,7 +128,13 @@ def test_the_workload_knows_requests_and_files_only(module):
 def test_metrics_neither_simulate_nor_schedule(module):
     """Only the recorder hears of the ledger: what a verification left between tokens."""
     told = {"specsim.ledger"} if module == "specsim.metrics.recorder" else set()
-    assert ours(module, late=True) <= {*CORE, "specsim.errors", *below("specsim.metrics"), *told}
+    assert ours(module, late=True) <= {
+        *CORE,
+        "specsim.errors",
+        "specsim.regular_file",
+        *below("specsim.metrics"),
+        *told,
+    }
 
 
 def test_reading_knows_nothing_but_the_errors_and_is_how_every_room_reads():

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from specsim.errors import SpecsimError
-from specsim.reading import Node, read_yaml
+from specsim.reading import Node
 
 NAN, INF, HUGE = math.nan, math.inf, 10**400
 
@@ -123,31 +123,3 @@ def test_keys_are_the_ones_that_are_known():
 
 def test_a_long_value_is_cut():
     assert len(refusal(node(list(range(1000))).flag, "it")) < 120
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("", ": None is not a mapping of keys to values"),
-        ("- 1\n", ": [1] is not a mapping of keys to values"),
-        ("a: [1\nb: 2\n", ", line 2: not YAML: "),
-        ("a: 1\na: 2\n", ", line 2: not YAML: found duplicate key a"),
-        (b"\xff\xfe\x00", ": cannot be read: "),
-        ("a: " + "9" * 5000, ": cannot be read: "),
-        ("a: " + "[" * 5000, ": cannot be read: "),
-        ("a: !!python/object/apply:os.getcwd []\n", ", line 1: not YAML: "),
-    ],
-)
-def test_a_file_that_is_no_mapping(tmp_path, text, told):
-    path = tmp_path / "mine.yaml"
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    assert refusal(read_yaml, path).startswith(f"{path}{told}")
-    assert refusal(read_yaml, path, group="slo=").startswith(f"slo={path}{told}")
-
-
-def test_a_file_that_is_not_there(tmp_path):
-    (tmp_path / "mine.yaml").write_text("a: 1e-9\n")
-    assert read_yaml(tmp_path / "mine.yaml") == {"a": 1e-9}
-    said = refusal(read_yaml, tmp_path / "mime.yaml", "grid file")
-    assert f"mime.yaml: no such grid file; did you mean '{tmp_path / 'mine.yaml'}'?" in said
-    assert refusal(read_yaml, tmp_path).endswith("is a folder; expected a YAML file")
