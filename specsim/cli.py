@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from specsim.errors import SpecsimError, nearest
+from specsim.terminal import written
 
 GROUPS = {
     "schedulers": "scheduler",
@@ -40,7 +41,11 @@ Any key of a chosen file can be set: scheduler.verify_tokens=256 slo.classes.cha
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its code, or 2 after a line about what was wrong."""
-    arguments = _arguments(sys.argv[1:] if argv is None else list(argv))
+    return written(lambda: _command(sys.argv[1:] if argv is None else list(argv)))
+
+
+def _command(words: list[str]) -> int:
+    arguments = _arguments(words)
     try:
         code: int = arguments.command(arguments)
     except SpecsimError as error:
@@ -48,9 +53,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             _print_traceback(error)
         print("specsim:", " ".join(str(error).splitlines()), file=sys.stderr)
         return 2
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 0
     except KeyboardInterrupt:
         print("specsim: interrupted; finished runs are kept", file=sys.stderr)
         return 130

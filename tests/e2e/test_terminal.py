@@ -1,0 +1,62 @@
+"""What a command prints into: a full disk, a reader that has gone, closed streams, an old encoding."""
+
+import subprocess
+import sys
+
+import pytest
+
+RUN = "run trace=poisson requests=3 acceptance=bernoulli out=here"
+COMMANDS = ["list schedulers", "--help", "--version", "run --cfg job", "completion bash", "profile --help", RUN]
+FULL = "specsim: stdout cannot be written: No space left on device\n"
+
+
+@pytest.fixture
+def shell(tmp_path, monkeypatch):
+    """Return a function that runs `specsim` in a shell, with what stands behind it, and holds that nothing crashed."""
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+
+    def run(command, behind):
+        line = f"{sys.executable} -m specsim {command} {behind}"
+        done = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        assert "Traceback" not in done.stderr
+        assert "Exception ignored" not in done.stderr
+        return done
+
+    return run
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_full_stdout_is_one_line(shell, command):
+    done = shell(command, "> /dev/full")
+    assert (done.returncode, done.stderr) == (2, FULL)
+
+
+def test_a_full_stdout_is_one_line_where_nothing_is_held_back(shell, monkeypatch):
+    monkeypatch.setenv("PYTHONUNBUFFERED", "1")
+    assert shell("list", "> /dev/full").stderr == FULL
+
+
+def test_a_run_whose_table_cannot_be_printed_is_stored(shell, tmp_path):
+    assert shell(RUN, "> /dev/full").returncode == 2
+    assert (tmp_path / "here" / "metrics.json").is_file()
+
+
+@pytest.mark.parametrize("command", ["list", RUN])
+def test_a_reader_that_has_gone_is_no_mistake(shell, command):
+    done = shell(command, "2>said | true; echo ${PIPESTATUS[0]}; cat said")
+    assert done.stdout == "0\n"
+    slow = shell(command, "2>said > >(exec true); echo $?; cat said")
+    assert slow.stdout == "0\n"
+
+
+@pytest.mark.parametrize(("command", "code"), [("list", 0), (RUN, 0), ("run requests=-1", 2)])
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "2>/dev/full"])
+def test_a_closed_stream_changes_no_code(shell, command, code, closed):
+    assert shell(command, closed).returncode == code
+
+
+def test_what_an_encoding_lacks_is_written_as_an_escape(shell, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    (tmp_path / "mine.csv").write_text("arrival_s,prompt_tokens,output_tokens,slo_class\n0,5,5,ünï\n1,5,5,b\n", "utf-8")
+    done = shell("run trace=./mine.csv slo=trace slo.tpot_s=1 acceptance=bernoulli out=here", "")
+    assert (done.returncode, "\\xfcn\\xef" in done.stdout) == (0, True)
