@@ -42,7 +42,7 @@ def _open_streams() -> None:
     """Give a closed stream somewhere to go, and let characters that a terminal lacks be written as escapes."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
         with suppress(AttributeError):
             getattr(sys, name).reconfigure(errors="backslashreplace")
 

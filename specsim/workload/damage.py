@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-import stat
 import zlib
+from collections.abc import Iterator
+from gzip import BadGzipFile, GzipFile
+from io import BytesIO
 from pathlib import Path
 
 from specsim.errors import SpecsimError
+from specsim.regular_file import check_file, size
 
 TOLD = 5
 MOST_BYTES = 2 << 30
 """What a file may hold, unpacked."""
-MOST_RATIO, FREE_BYTES = 200, 64 << 20
+MOST_RATIO, FREE_BYTES = 100, 64 << 20
 """How many times its size a gzip may unpack to, once it passes the free bytes: traces pack 3 to 30 times."""
+STEP_BYTES = 1 << 20
 
 
 class Damage:
@@ -53,19 +57,11 @@ def content(file: Path) -> bytes:
         When it is missing, no file, unreadable, empty, too large, or its gzip is cut or broken (with the line
         reached).
     """
+    check_file(file, MOST_BYTES)
     try:
-        facts = file.stat()
-        if not stat.S_ISREG(facts.st_mode):
-            what = "a folder" if stat.S_ISDIR(facts.st_mode) else "a pipe or a device"
-            raise SpecsimError(f"{file}: {what}, expected a file")
-        if facts.st_size > MOST_BYTES:
-            raise SpecsimError(f"{file}: {facts.st_size / 2**30:.1f} GiB; expected at most {MOST_BYTES >> 30} GiB")
         raw = file.read_bytes()
-    except FileNotFoundError:
-        raise SpecsimError(f"{file}: no such file") from None
-    except (OSError, ValueError) as error:
-        said = getattr(error, "strerror", None) or str(error)
-        raise SpecsimError(f"{shown(str(file), 80)}: cannot be read ({said})") from None
+    except OSError as error:
+        raise SpecsimError(f"{file}: cannot be read: {error.strerror or error}") from None
     if raw[:2] == b"\x1f\x8b":
         raw = _unpacked(raw, file)
     if not raw or raw.isspace():
@@ -79,25 +75,24 @@ def sha256(raw: bytes) -> str:
 
 
 def _unpacked(raw: bytes, file: Path) -> bytes:
-    parts: list[bytes] = []
-    step, held, most = 1 << 16, 0, min(MOST_BYTES, max(FREE_BYTES, MOST_RATIO * len(raw)))
-    while raw:
-        stream = zlib.decompressobj(wbits=31)
+    """Return what a gzip holds; it is measured before any of it is kept."""
+    held, most = 0, min(MOST_BYTES, max(FREE_BYTES, MOST_RATIO * len(raw)))
+    for part in _parts(raw, file):
+        held += len(part)
+        if held > most:
+            raise SpecsimError(f"{file}: gzip unpacks to more than {size(most)}; expected less")
+    return b"".join(_parts(raw, file))
+
+
+def _parts(raw: bytes, file: Path) -> Iterator[bytes]:
+    """Yield what a gzip of any number of members holds, at most `STEP_BYTES` at a time."""
+    line = 0
+    with GzipFile(fileobj=BytesIO(raw)) as stream:
         try:
-            for start in range(0, len(raw), step):
-                parts.append(stream.decompress(raw[start : start + step]))
-                held += len(parts[-1])
-                if held > most:
-                    raise SpecsimError(f"{file}: gzip unpacks to more than {most >> 20} MiB; expected less")
-                if stream.eof:
-                    raw = stream.unused_data + raw[start + step :]
-                    break
-        except zlib.error:
-            raise SpecsimError(f"{file}: broken gzip after line {_lines(parts)}") from None
-        if not stream.eof:
-            raise SpecsimError(f"{file}: truncated gzip after line {_lines(parts)}")
-    return b"".join(parts)
-
-
-def _lines(parts: list[bytes]) -> int:
-    return sum(part.count(b"\n") for part in parts)
+            while part := stream.read1(STEP_BYTES):
+                line += part.count(b"\n")
+                yield part
+        except EOFError:
+            raise SpecsimError(f"{file}: truncated gzip after line {line}") from None
+        except (BadGzipFile, zlib.error):
+            raise SpecsimError(f"{file}: broken gzip after line {line}") from None

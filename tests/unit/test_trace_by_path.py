@@ -2,11 +2,13 @@
 
 import gzip
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
 
 from specsim.errors import SpecsimError
+from specsim.regular_file import size
 from specsim.workload.trace import TraceSource
 from specsim.workload.user_file import read_user_file
 
@@ -365,8 +367,12 @@ def test_a_gzip_that_unpacks_beyond_all_measure_is_refused_early(tmp_path):
     file = tmp_path / "bomb.csv.gz"
     block = gzip.compress(b"0" * (32 << 20))
     file.write_bytes(block * 8)
+    tracemalloc.start()
     with pytest.raises(SpecsimError, match="gzip unpacks to more than 64 MiB; expected less"):
         read_user_file(file, SOURCE)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 8 << 20
 
 
 def test_a_parquet_that_states_too_many_rows_is_refused_unread(refused, tmp_path, monkeypatch):
@@ -375,13 +381,19 @@ def test_a_parquet_that_states_too_many_rows_is_refused_unread(refused, tmp_path
     from specsim.workload import parquet_file
 
     pd.DataFrame({"arrival_s": [0, 1], "prompt_tokens": 1, "output_tokens": 1}).to_parquet(tmp_path / "f.parquet")
+    held = size((tmp_path / "f.parquet").stat().st_size)
+    said = f"states 2 rows in {held}; expected at most "
     monkeypatch.setattr(parquet_file, "MOST_ROWS", 1)
-    assert refused((tmp_path / "f.parquet").read_bytes(), "t.parquet") == "states 2 rows; expected at most 1"
+    assert refused((tmp_path / "f.parquet").read_bytes(), "t.parquet") == f"{said}1"
+    monkeypatch.undo()
+    monkeypatch.setattr(parquet_file, "FREE_ROWS", 1)
+    monkeypatch.setattr(parquet_file, "ROWS_PER_BYTE", 0)
+    assert refused((tmp_path / "f.parquet").read_bytes(), "t.parquet") == f"{said}1"
 
 
 def test_a_pipe_is_no_file(tmp_path):
     import os
 
     os.mkfifo(tmp_path / "pipe.csv")
-    with pytest.raises(SpecsimError, match=r"pipe\.csv: a pipe or a device, expected a file"):
+    with pytest.raises(SpecsimError, match=r"pipe\.csv: is a pipe or a device; expected a file"):
         read_user_file(tmp_path / "pipe.csv", SOURCE)

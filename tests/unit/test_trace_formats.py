@@ -99,7 +99,7 @@ def test_no_file_empty_file_folder_and_header_alone(tmp_path):
     assert refusal(tmp_path / "none.csv") == "no such file"
     assert refusal(put(tmp_path, [])) == "empty file"
     assert refusal(put(tmp_path, ["", " "])) == "empty file"
-    assert refusal(tmp_path) == "a folder, expected a file"
+    assert refusal(tmp_path) == "is a folder; expected a file"
     for header in (AZURE, USER):
         assert refusal(put(tmp_path, [header, ""])) == "no row"
 
