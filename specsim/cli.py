@@ -138,8 +138,8 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     listing.add_argument("kind", nargs="?", metavar="{" + ",".join(GROUPS) + "}")
     listing.set_defaults(command=_list)
     plot = commands.add_parser("plot", help="draw figures of a run or a sweep, or compare runs")
-    plot.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run folders, or the folder of a sweep")
-    plot.add_argument("--out", type=Path, help="folder for the figures")
+    plot.add_argument("runs", nargs="+", type=_typed_path, metavar="RUN", help="run folders, or the folder of a sweep")
+    plot.add_argument("--out", type=_typed_path, help="folder for the figures")
     plot.add_argument("--x", metavar="KEY", help="of a sweep: the number along the axis (rps)")
     plot.add_argument("--line", metavar="KEY", help="of a sweep: the setting with a line for each value (scheduler)")
     plot.add_argument("--against", metavar="VALUE", help="of a sweep: the line that differences are from (the best)")
@@ -155,6 +155,12 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     completion.set_defaults(command=_completion)
     commands.add_parser("profile", help="measure hardware and a model pair")
     return parser, commands.choices
+
+
+def _typed_path(word: str) -> Path:
+    from specsim.reading import expanded
+
+    return expanded(word)
 
 
 class _Version(argparse.Action):

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
+
+MOST_BESIDE = 1000
+"""Names that a missing file is compared with."""
 
 
 class SpecsimError(Exception):
@@ -37,8 +41,11 @@ def beside(path: Path) -> str:
     from difflib import get_close_matches
 
     folder = path.parent
-    there: Iterable[Path] = folder.iterdir() if folder.is_dir() else ()
-    close = get_close_matches(path.name, [each.name for each in there], n=1)
+    try:
+        there = [each.name for each in islice(folder.iterdir(), MOST_BESIDE)]
+    except OSError:
+        return ""
+    close = get_close_matches(path.name, there, n=1)
     return f"; did you mean {str(folder / close[0])!r}?" if close else ""
 
 

@@ -7,6 +7,10 @@ from pathlib import Path
 
 from specsim.errors import SpecsimError, beside
 
+MOST_BYTES = 2 << 30
+MOST_ROWS, FREE_ROWS, ROWS_PER_BYTE = 50_000_000, 1_000_000, 8
+"""A Parquet file of some kilobytes can state any number of rows; beyond the free ones a row takes a bit at least."""
+
 
 def check_file(path: Path, most_bytes: int, what: str = "file", setting: str = "") -> None:
     """Refuse what reading would hang on, or would fill the memory with.
@@ -31,6 +35,19 @@ def check_file(path: Path, most_bytes: int, what: str = "file", setting: str = "
         raise SpecsimError(f"{setting}{path}: is {found}; expected a {what}")
     if facts.st_size > most_bytes:
         raise SpecsimError(f"{setting}{path}: {size(facts.st_size)}; expected at most {size(most_bytes)}")
+
+
+def check_rows(path: Path, rows: int, held_bytes: int) -> None:
+    """Refuse a Parquet file of some bytes that states more rows than it can hold.
+
+    Raises
+    ------
+    SpecsimError
+        One line with the limit.
+    """
+    most = min(MOST_ROWS, max(FREE_ROWS, ROWS_PER_BYTE * held_bytes))
+    if rows > most:
+        raise SpecsimError(f"{path}: states {rows:,} rows in {size(held_bytes)}; expected at most {most:,}")
 
 
 def size(count: int) -> str:

@@ -14,6 +14,7 @@ from profiler.lock import only_one
 from profiler.models import DTYPES, require_extra
 from profiler.versions import versions
 from specsim.errors import SpecsimError
+from specsim.reading import expanded
 
 if TYPE_CHECKING:
     from profiler.acceptance.prompts import Prompt
@@ -32,9 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--skip-layers", metavar="I,J,...", default="", help="layers the drafter leaves out, from 0 (--drafter skip)")
     add("--find-layers", metavar="N", type=int, default=0, help="record nothing: search N layers that skip well")
     add("--lookup-ngrams", metavar="MIN:MAX", default="1:32", help="tokens of a match (default: %(default)s)")
-    add("--prompts", metavar="FILE", nargs="+", type=Path, help='JSON lines: {"category", "prompt"}, or a benchmark')
+    add(
+        "--prompts", metavar="FILE", nargs="+", type=expanded, help='JSON lines: {"category", "prompt"}, or a benchmark'
+    )
     add("--categories", metavar="A,B,...", default="", help="only these (default: all)")
-    add("--out", metavar="FILE", type=Path, required=True, help="the recording, .parquet; analyses go beside it")
+    add("--out", metavar="FILE", type=expanded, required=True, help="the recording, .parquet; analyses go beside it")
     add("--limit", metavar="N", type=int, default=40, help="texts of each category, 0: all (default: %(default)s)")
     add("--tokens", metavar="N", type=int, default=256, help="most output tokens of a text (default: %(default)s)")
     add("--longest-prompt", metavar="N", type=int, default=2048, help="leave out longer ones (default: %(default)s)")

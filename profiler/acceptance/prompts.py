@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from specsim.errors import SpecsimError, beside, first_line, nearest
+from specsim.errors import SpecsimError, first_line, nearest
+from specsim.workload.damage import content
 
 
 class Prompt(NamedTuple):
@@ -61,7 +60,7 @@ LAYOUTS: tuple[tuple[set[str], Callable[[Mapping[str, Any]], tuple[str, str]]], 
 
 
 def read_prompts(paths: Sequence[Path], only: Collection[str] = ()) -> list[Prompt]:
-    """Return the prompts of JSON-lines files (``.gz`` too); a category's come from the files in turn, each text once.
+    """Return the prompts of JSON-lines files (gzip too); a category's come from the files in turn, each text once.
 
     Parameters
     ----------
@@ -138,11 +137,8 @@ def _is_unicode(text: str) -> bool:
 def _lines(path: Path) -> list[tuple[int, str]]:
     """Return the lines that are not blank, each with its number from 1."""
     try:
-        raw = path.read_bytes()
-        text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8")
-    except FileNotFoundError:
-        raise SpecsimError(f"{path}: no such prompt file{beside(path)}") from None
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        text = content(path, "prompt file").decode("utf-8")
+    except UnicodeDecodeError as error:
         raise SpecsimError(f"{path}: cannot be read: {first_line(error)}") from None
     # Not splitlines(): U+2028 and its kin may stand inside a JSON text.
     return [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]

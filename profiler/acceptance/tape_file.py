@@ -14,7 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from specsim.errors import SpecsimError, beside, first_line
+from specsim.errors import SpecsimError, first_line
+from specsim.regular_file import MOST_BYTES, check_file
 from specsim.request import Bools, Floats, Ints
 from specsim.world.recorded import METADATA_KEY, ON_PATH, RECORDING_FORMAT
 
@@ -123,10 +124,9 @@ def read_tape(path: Path) -> Recorded:
     SpecsimError
         One line naming the file, the column and what was expected.
     """
+    check_file(path, MOST_BYTES, "recording")
     try:
-        table = pq.read_table(path)
-    except FileNotFoundError:
-        raise SpecsimError(f"{path}: no such recording{beside(path)}") from None
+        table = pq.read_table(path, partitioning=None)
     except (OSError, pa.ArrowException) as error:
         raise SpecsimError(f"{path}: cannot be read as Parquet: {first_line(error)}") from None
     about = _about(path, table.schema.metadata or {})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profiler.cli import minutes
@@ -16,6 +15,7 @@ from profiler.latency.result import Places, write_profile
 from profiler.lock import only_one
 from profiler.versions import versions
 from specsim.errors import SpecsimError
+from specsim.reading import expanded
 
 if TYPE_CHECKING:
     import torch
@@ -41,14 +41,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", choices=("cuda", "cpu"), help="default: cuda where there is one")
     parser.add_argument("--dtype", help="default: bfloat16 on cuda, float32 on the CPU")
     parser.add_argument("--attention", default="auto", metavar="NAME", help="flashinfer, flex or sdpa (default: auto)")
-    parser.add_argument("--grid", type=Path, metavar="FILE", help="YAML of sizes; keys left out are the default's")
+    parser.add_argument("--grid", type=expanded, metavar="FILE", help="YAML of sizes; keys left out are the default's")
     parser.add_argument("--quick", action="store_true", help=f"a coarse grid: {shares()}")
     parser.add_argument("--minutes", type=minutes, metavar="X", help="stop after X minutes; run again to go on")
-    parser.add_argument("--samples", type=Path, metavar="FILE", help="raw samples (default: beside --out)")
+    parser.add_argument("--samples", type=expanded, metavar="FILE", help="raw samples (default: beside --out)")
     parser.add_argument(
-        "--figures", type=Path, metavar="DIR", help="folder for the figures (default: beside --samples)"
+        "--figures", type=expanded, metavar="DIR", help="folder for the figures (default: beside --samples)"
     )
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the profile, a YAML file")
+    parser.add_argument("--out", type=expanded, required=True, metavar="FILE", help="the profile, a YAML file")
 
 
 def run(arguments: argparse.Namespace) -> int:

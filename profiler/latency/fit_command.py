@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from profiler.latency.profile_file import check_apart_from, check_writable
 from profiler.latency.result import Places, write_profile
+from specsim.reading import expanded
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command's options."""
-    parser.add_argument("samples", nargs="+", type=Path, metavar="SAMPLES", help="Parquet files of one pair")
-    parser.add_argument("--figures", type=Path, metavar="DIR", help="folder for the figures (default: beside SAMPLES)")
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the profile, a YAML file")
+    parser.add_argument("samples", nargs="+", type=expanded, metavar="SAMPLES", help="Parquet files of one pair")
+    parser.add_argument(
+        "--figures", type=expanded, metavar="DIR", help="folder for the figures (default: beside SAMPLES)"
+    )
+    parser.add_argument("--out", type=expanded, required=True, metavar="FILE", help="the profile, a YAML file")
 
 
 def run(arguments: argparse.Namespace) -> int:

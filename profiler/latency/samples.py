@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profiler.latency.sample_checks import check_numbers
-from specsim.errors import SpecsimError, beside, first_line
+from specsim.errors import SpecsimError, first_line
+from specsim.regular_file import MOST_BYTES, check_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -163,10 +164,9 @@ def read_samples(path: Path) -> tuple[dict[str, Any], list[Sample]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    check_file(path, MOST_BYTES, "samples file")
     try:
-        table = pq.read_table(path)
-    except FileNotFoundError:
-        raise SpecsimError(f"{path}: no such samples file{beside(path)}") from None
+        table = pq.read_table(path, partitioning=None)
     except (OSError, pa.ArrowInvalid) as error:
         raise SpecsimError(f"{path}: cannot be read as Parquet: {first_line(error)}") from None
     metadata = (table.schema.metadata or {}).get(METADATA)

@@ -12,7 +12,7 @@ from profiler.cli import Parser, minutes
 from profiler.latency import command
 from specsim.errors import SpecsimError, first_line, nearest
 from specsim.paths import shipped
-from specsim.reading import Node
+from specsim.reading import Node, expanded
 from specsim.yaml_file import read_yaml
 
 FAILED = 2
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--minutes", type=minutes, metavar="X", help="stop after X minutes; run again to go on")
     parser.add_argument("--quick", action="store_true", help="a coarse grid; what it makes is named NAME-quick")
     parser.add_argument(
-        "--out", type=Path, default=Path("results/profiles"), metavar="DIR", help="default: %(default)s"
+        "--out", type=expanded, default=Path("results/profiles"), metavar="DIR", help="default: %(default)s"
     )
 
 
@@ -87,7 +87,7 @@ def _profiled(name: str, words: list[str]) -> int:
 
 def _path(suite: str) -> Path:
     if "/" in suite or suite.endswith((".yaml", ".yml")):
-        return Path(suite)
+        return expanded(suite)
     folder = shipped("conf") / "profiling"
     path = folder / f"{suite}.yaml"
     if not path.is_file():

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from specsim.metrics.figure_style import GREY, colours, legend_above, new_figure, style
+from specsim.metrics.figure_style import GREY, colours, legend_above, legend_name, new_figure, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,7 +58,7 @@ def _panel(axes: Axes, classes: Mapping[str, Any], requests: DataFrame, slo: str
             np.concatenate([[start], shares[1:], [end]]),
             where="post",
             color=colour[name],
-            label=name,
+            label=legend_name(name),
         )
     for name, slo_ms in slos_ms.items():
         # Dashes of classes that share an SLO fall into each other's gaps.

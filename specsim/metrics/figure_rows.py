@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from specsim.metrics.figure_style import GREY, amount, colours, hatches, legend_above, new_figure, style
+from specsim.metrics.figure_style import GREY, amount, colours, hatches, legend_above, legend_name, new_figure, style
 from specsim.request import Floats
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def _attainment(axes: Axes, blocks: Sequence[Mapping[str, Any]], names: Sequence
             color=colour[name],
             linestyle="",
             markersize=3.2,
-            label=name,
+            label=legend_name(name),
             clip_on=False,
         )
     shares = [100 * (block["slo_attainment"] or 0.0) for block in blocks]

@@ -14,6 +14,7 @@ from specsim.metrics.figure_style import (
     fits_level,
     hatches,
     legend_above,
+    legend_name,
     name_ticks,
     new_figure,
     style,
@@ -124,7 +125,7 @@ def _group_attainment(axes: Axes, blocks: Sequence[Mapping[str, Any]], names: Se
             hatch=hatch.get(name, ""),
             edgecolor="white",
             linewidth=0,
-            label=name,
+            label=legend_name(name),
         )
     axes.grid(axis="x", visible=False)
     _percent_axis(axes)

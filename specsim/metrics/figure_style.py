@@ -42,6 +42,8 @@ STYLE: Any = {
     "lines.linewidth": 1.2,
     "legend.frameon": False,
     "hatch.linewidth": 0.5,
+    # Names are the user's: a $ in one is a dollar.
+    "text.parse_math": False,
     # Type 42 keeps text editable, and conference checkers refuse type 3.
     "pdf.fonttype": 42,
     "savefig.dpi": DPI,
@@ -84,6 +86,11 @@ def colours(names: Iterable[str]) -> dict[str, str]:
 def hatches(names: Iterable[str]) -> dict[str, str]:
     """Return a hatch for each name, in order, so that bars stay distinct in grey print."""
     return {name: HATCHES[place % len(HATCHES)] for place, name in enumerate(names)}
+
+
+def legend_name(name: str) -> str:
+    """Return a name as a legend shows it; one that begins with an underscore is left out by matplotlib."""
+    return f"\N{ZERO WIDTH SPACE}{name}" if name.startswith("_") else name
 
 
 def legend_above(figure: Figure, axes: Axes, columns: int = 6) -> None:

@@ -16,6 +16,7 @@ from specsim.metrics.store import readable_name
 from specsim.metrics.sweep_axes import SweepAxes, line_named
 from specsim.metrics.sweep_panels import ATTAINMENT, GOODPUT, word
 from specsim.metrics.sweep_table import ALL, CLASS, SEED, rows_with, values_of
+from specsim.reading import expanded
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -140,7 +141,7 @@ def _save(figures: Mapping[str, Figure], folder: Path, formats: Iterable[str]) -
     for name in formats:
         if name not in METADATA:
             raise SpecsimError(f"figure format {name!r} is not one of those written{nearest(name, METADATA)}")
-    saved = []
+    folder, saved = expanded(str(folder)), []
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for stem, figure in figures.items():

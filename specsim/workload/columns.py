@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from specsim.workload.class_name import problem_of
 from specsim.workload.damage import shown
 from specsim.workload.table import Rows
 from specsim.workload.trace import Floats, Ints, Trace, TraceSource
@@ -75,13 +76,14 @@ def slos(cells: Sequence[object], column: str, rows: Rows) -> Floats:
 
 
 def classes(cells: Sequence[object], column: str, rows: Rows) -> tuple[Ints, tuple[str, ...]]:
-    """Return class codes (N,) and names in alphabetical order; empty or unprintable names are noted."""
+    """Return class codes (N,) and names in alphabetical order; what is no name is noted."""
     names: list[str] = []
     for i, cell in enumerate(cells):
-        good = isinstance(cell, str) and cell.strip() != "" and cell.isprintable()
-        if not good:
-            rows.damage.add(rows.numbers[i], f"{column} {shown(cell)} is not a name")
-        names.append(str(cell).strip() if good else "")
+        name = cell.strip() if isinstance(cell, str) else ""
+        problem = problem_of(name)
+        if problem:
+            rows.damage.add(rows.numbers[i], f"{column} {shown(cell)} {problem}")
+        names.append("" if problem else name)
     order = tuple(sorted(set(names)))
     code = {name: i for i, name in enumerate(order)}
     return np.array([code[name] for name in names], np.int64), order

@@ -10,11 +10,9 @@ from io import BytesIO
 from pathlib import Path
 
 from specsim.errors import SpecsimError
-from specsim.regular_file import check_file, size
+from specsim.regular_file import MOST_BYTES, check_file, size
 
 TOLD = 5
-MOST_BYTES = 2 << 30
-"""What a file may hold, unpacked."""
 MOST_RATIO, FREE_BYTES = 100, 64 << 20
 """How many times its size a gzip may unpack to, once it passes the free bytes: traces pack 3 to 30 times."""
 STEP_BYTES = 1 << 20
@@ -48,8 +46,8 @@ def shown(cell: object, most: int = 40) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
-def content(file: Path) -> bytes:
-    """Return the bytes of a file, unpacked if it is gzip.
+def content(file: Path, what: str = "file") -> bytes:
+    """Return the bytes of a file, unpacked if it is gzip; `what` it was expected to be.
 
     Raises
     ------
@@ -57,7 +55,7 @@ def content(file: Path) -> bytes:
         When it is missing, no file, unreadable, empty, too large, or its gzip is cut or broken (with the line
         reached).
     """
-    check_file(file, MOST_BYTES)
+    check_file(file, MOST_BYTES, what)
     try:
         raw = file.read_bytes()
     except OSError as error:

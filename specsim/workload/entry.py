@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from specsim.errors import SpecsimError, beside, first_line
-from specsim.reading import MOST, Node, is_number, shown
+from specsim.reading import MOST, Node, expanded, is_number, shown
+from specsim.regular_file import MOST_BYTES, check_file
 from specsim.workload.arrivals import UNITS, Unit
 from specsim.workload.synthetic import Lengths
 
@@ -70,15 +70,9 @@ def resample(node: Node) -> float | None:
 def path(node: Node) -> Path:
     """Return the path of a user's file, which exists."""
     given = node.text("path")
-    if not given.isprintable():
-        raise SpecsimError(f"trace={shown(given)}: a path that cannot be printed")
-    try:
-        file = Path(given).expanduser()
-        if file.exists():
-            return file
-    except (OSError, RuntimeError) as error:
-        raise SpecsimError(f"trace={shown(given)}: cannot be read: {first_line(error)}") from None
-    raise SpecsimError(f"trace={file}: no such file{beside(file)}")
+    file = expanded(given, "trace=")
+    check_file(file, MOST_BYTES, setting="trace=")
+    return file
 
 
 def time_unit(node: Node) -> Unit | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from specsim.errors import SpecsimError
+from specsim.reading import expanded
 from specsim.workload.damage import content, sha256
 
 DATA_VARIABLE = "SPECSIM_DATA"
@@ -22,7 +23,7 @@ class Found(NamedTuple):
 
 def data_folders() -> tuple[Path, ...]:
     """Return the folders of $SPECSIM_DATA, colon separated, in order."""
-    return tuple(Path(part).expanduser() for part in os.environ.get(DATA_VARIABLE, "").split(":") if part)
+    return tuple(expanded(part, f"{DATA_VARIABLE}=") for part in os.environ.get(DATA_VARIABLE, "").split(":") if part)
 
 
 def user_cache() -> Path:

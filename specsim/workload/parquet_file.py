@@ -8,12 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from specsim.errors import SpecsimError
-from specsim.regular_file import size
+from specsim.regular_file import check_rows
 from specsim.workload.damage import Damage
 from specsim.workload.table import Cells, Rows, Table
-
-MOST_ROWS, FREE_ROWS, ROWS_PER_BYTE = 50_000_000, 1_000_000, 8
-"""A Parquet file of some kilobytes can state any number of rows; beyond the free ones a row takes a bit at least."""
 
 
 def open_parquet(raw: bytes, file: Path) -> Table:
@@ -33,9 +30,7 @@ def open_parquet(raw: bytes, file: Path) -> Table:
         count, names = held.metadata.num_rows, tuple(held.schema_arrow.names)
     except (pa.ArrowException, OSError):
         raise SpecsimError(f"{file}: damaged or cut Parquet file") from None
-    most = min(MOST_ROWS, max(FREE_ROWS, ROWS_PER_BYTE * len(raw)))
-    if count > most:
-        raise SpecsimError(f"{file}: states {count:,} rows in {size(len(raw))}; expected at most {most:,}")
+    check_rows(file, count, len(raw))
 
     def read(wanted: Sequence[str]) -> tuple[Cells, Rows]:
         try:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from specsim.reading import Node
+from specsim.reading import Node, shown
+from specsim.workload.class_name import problem_of
 
 MIX_KEYS = ("description", "source", "assumed", "classes_from", "redraw_classes", "max_tokens", "tpot_s", "ttft_s")
 PROMISES = ("tpot_s", "tpot_ratio", "ttft_s", "max_tokens")
@@ -79,6 +80,10 @@ def mix_from_mapping(mapping: Mapping[str, Any], source: str) -> SloMix:
             node.refuse("redraw_classes", "true, but the classes of this mix are the trace's own")
         return SloMix(source, (), default, _of_trace(node), False)
     bodies = node.children("classes", "at least one class by name", "share, max_tokens and promises such as tpot_s")
+    for name in bodies:
+        problem = problem_of(name)
+        if problem:
+            node.refuse("classes", f"{shown(name)} {problem}")
     classes = tuple(_class(name, body, default) for name, body in bodies.items())
     total = sum(each.share for each in classes)
     if abs(total - 1.0) > 1e-9:

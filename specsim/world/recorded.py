@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from specsim.errors import SpecsimError, beside, first_line, nearest
+from specsim.errors import SpecsimError, first_line, nearest
 from specsim.reading import Node, expanded
+from specsim.regular_file import MOST_BYTES, check_file, check_rows
 from specsim.request import Bools, Floats, Ints
 from specsim.rng import STRIDE, Words, stream_keys
 from specsim.world.tape import Tape
@@ -120,6 +121,7 @@ def recording_from_mapping(mapping: Mapping[str, Any], source: str, folder: Path
     node = Node(source, "", mapping)
     node.only(("kind", "path", "categories"), ("description", "pair"))
     path = folder / expanded(node.text("path", "the name of a Parquet file"), f"{source}: path: ")
+    check_file(path, MOST_BYTES, "recording", f"{source}: path: ")
     categories = node.child("categories", "a trace's categories, each with a recorded one", 1)
     known = _pages(path).on
     return Recording(path, {str(key): categories.choice(key, known) for key in categories.values})
@@ -153,10 +155,8 @@ def recorded_tape(recording: Recording, category: Sequence[str], slo_class: Ints
 
 def _pages(path: Path) -> Pages:
     """Return what a file holds now."""
-    try:
-        facts = path.stat()
-    except OSError:
-        raise SpecsimError(f"{path}: no such recording{beside(path)}") from None
+    check_file(path, MOST_BYTES, "recording")
+    facts = path.stat()
     return _pages_of(path, facts.st_mtime_ns, facts.st_size)
 
 
@@ -194,7 +194,9 @@ def _read(path: Path) -> tuple[dict[str, Any], str]:
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(path)
+        held = pq.ParquetFile(path)
+        check_rows(path, held.metadata.num_rows, path.stat().st_size)
+        table = held.read()
     except (OSError, pa.ArrowException) as error:
         raise SpecsimError(f"{path}: cannot be read as Parquet: {first_line(error)}") from None
     about = _metadata(path, table.schema.metadata or {})

@@ -53,6 +53,15 @@ SPECIAL = [
     ("slo", "classes: {a: {share: 1, max_tokens: 5, tpot_s: 1, tpot_ratio: 1}}\n", "tpot_ratio"),
     ("slo", "classes: {a: {share: 1, max_tokens: 5, ttft_s: .nan}}\n", "ttft_s"),
     ("slo", "classes: {a: null}\n", "classes.a"),
+    ("slo", "classes: {all: {share: 1, max_tokens: 5}}\n", "'all' is what tables call all classes together"),
+    ("slo", 'classes: {"\\e[31mred": {share: 1, max_tokens: 5}}\n', "'\\x1b[31mred' is not a name of printable"),
+    ("slo", 'classes: {"a\\nb": {share: 1, max_tokens: 5}}\n', "'a\\nb' is not a name of printable"),
+    ("slo", "classes: {" + "x" * 101 + ": {share: 1, max_tokens: 5}}\n", "a name of 101 characters"),
+    ("acceptance", "kind: recorded\npath: .\ncategories: {default: a}\n", "is a folder; expected a recording"),
+    ("acceptance", "kind: recorded\npath: /dev/zero\ncategories: {default: a}\n", "is a pipe or a device"),
+    ("acceptance", "kind: recorded\npath: ~no_such_user/x\ncategories: {default: a}\n", "no user 'no_such_user'"),
+    ("acceptance", 'kind: recorded\npath: "a\\0b"\ncategories: {default: a}\n', "path: 'a\\x00b': a name with"),
+    ("acceptance", "kind: recorded\npath: " + "x" * 300 + "\ncategories: {default: a}\n", "a name of 300 bytes"),
     ("acceptance", "kind: bernouli\n", "'bernoulli'"),
     ("acceptance", "kind: bernoulli\nwidth: 4\n", "alpha"),
     ("acceptance", "kind: curves\nwidth: 4\nlevels: 2\ncategories: {a: {agreement: 0.5}}\n", "concentration"),
@@ -165,6 +174,25 @@ def test_a_file_with_a_mistake_names_it(refused, tmp_path, group, content, named
     assert named in said
     if named != "codng":
         assert name in said
+
+
+@pytest.mark.parametrize("group", ["scheduler", "profile", "slo", "acceptance", "drafter", "trace", "belief", "out"])
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("./" + "x" * 300 + ".yaml", "a name of 305 bytes; expected at most 255"),
+        ("./" + "x/" * 2500 + "a.yaml", "a path of 5,008 bytes; expected at most 4,096"),
+        ("./a\x1b[31m.yaml", "'./a\\x1b[31m.yaml': a name with a character that cannot be printed"),
+        ("./a\nb.yaml", "'./a\\nb.yaml': a name with a character"),
+        ("./a\0b.yaml", "'./a\\x00b.yaml': a name with a character"),
+        ("./a\udcffb.yaml", "'./a\\udcffb.yaml': a name with a character"),
+    ],
+    ids=lambda text: ascii(text)[:12],
+)
+def test_a_name_that_no_file_system_or_terminal_holds(refused, group, name, told):
+    said = refused(f"{group}={name}")
+    assert said.startswith(f"specsim: {group}=")
+    assert told in said
 
 
 @pytest.mark.parametrize("name", ["~nobody/mine.csv", "./" + "x" * 300 + ".csv", "./a\x1b[31m.csv", "./a\nb.csv"])

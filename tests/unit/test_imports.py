@@ -131,7 +131,7 @@ def test_metrics_neither_simulate_nor_schedule(module):
     assert ours(module, late=True) <= {
         *CORE,
         "specsim.errors",
-        "specsim.regular_file",
+        "specsim.reading",
         *below("specsim.metrics"),
         *told,
     }

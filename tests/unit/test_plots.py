@@ -12,7 +12,7 @@ import pytest
 from specsim.errors import SpecsimError
 from specsim.metrics.figure_latency import latency_cdf
 from specsim.metrics.figure_slo import comparison, slo_by_class
-from specsim.metrics.figure_style import fits_level
+from specsim.metrics.figure_style import fits_level, style
 from specsim.metrics.figure_timeline import timeline
 from specsim.metrics.plots import plot_comparison, plot_run, run_figures
 from specsim.metrics.request_table import request_table
@@ -29,7 +29,7 @@ class MemoryRun:
     passes: pd.DataFrame | None = None
 
 
-def run(seed=0, rows=300, with_passes=False):
+def run(seed=0, rows=300, with_passes=False, names=NAMES):
     rng = np.random.default_rng(seed)
     kind = rng.integers(0, 3, rows)
     arrival_s = np.sort(rng.uniform(0, 100, rows))
@@ -42,7 +42,7 @@ def run(seed=0, rows=300, with_passes=False):
     columns = RequestColumns(
         request_id=np.arange(rows),
         slo_class=kind,
-        slo_class_names=NAMES,
+        slo_class_names=names,
         arrival_s=arrival_s,
         first_token_s=np.where(gone, np.nan, first_s),
         finish_s=np.where(gone, np.nan, finish_s),
@@ -115,6 +115,19 @@ def test_files_of_one_run(tmp_path):
 
 def test_no_timeline_without_passes():
     assert list(run_figures(run())) == ["slo_by_class", "latency_cdf"]
+
+
+def test_names_of_classes_are_drawn_as_they_are(tmp_path):
+    """A pair of dollars is no formula, and an underscore keeps nothing out of a legend."""
+    names = ("$a$", r"\frac{$x$}", "_b")
+    given = run(names=names)
+    assert len(plot_run(given, tmp_path, ["svg"])) == 2
+    for figure in (latency_cdf(given.metrics, given.requests), comparison([("$one$", given.metrics)])):
+        assert [text.strip("\u200b") for text in legend_texts(figure)][:3] == list(names)
+        with style():
+            ticks = figure.axes[0].get_xticklabels()
+        texts = [text for legend in figure.legends for text in legend.get_texts()]
+        assert not any(text.get_parse_math() for text in [*texts, *ticks])
 
 
 def test_same_run_gives_same_bytes(tmp_path):

@@ -378,16 +378,16 @@ def test_a_gzip_that_unpacks_beyond_all_measure_is_refused_early(tmp_path):
 def test_a_parquet_that_states_too_many_rows_is_refused_unread(refused, tmp_path, monkeypatch):
     import pandas as pd
 
-    from specsim.workload import parquet_file
+    from specsim import regular_file
 
     pd.DataFrame({"arrival_s": [0, 1], "prompt_tokens": 1, "output_tokens": 1}).to_parquet(tmp_path / "f.parquet")
     held = size((tmp_path / "f.parquet").stat().st_size)
     said = f"states 2 rows in {held}; expected at most "
-    monkeypatch.setattr(parquet_file, "MOST_ROWS", 1)
+    monkeypatch.setattr(regular_file, "MOST_ROWS", 1)
     assert refused((tmp_path / "f.parquet").read_bytes(), "t.parquet") == f"{said}1"
     monkeypatch.undo()
-    monkeypatch.setattr(parquet_file, "FREE_ROWS", 1)
-    monkeypatch.setattr(parquet_file, "ROWS_PER_BYTE", 0)
+    monkeypatch.setattr(regular_file, "FREE_ROWS", 1)
+    monkeypatch.setattr(regular_file, "ROWS_PER_BYTE", 0)
     assert refused((tmp_path / "f.parquet").read_bytes(), "t.parquet") == f"{said}1"
 
 

@@ -274,6 +274,10 @@ def test_wrong_columns_of_a_users_file_name_the_nearest(tmp_path, header, said):
         ("1,1,1,a,,-2,", "tpot_slo_ratio '-2' is not a number above 0"),
         ("1,1,1,a,,,x", "ttft_slo_s 'x' is not a number above 0"),
         ("1,1,1,,,,", "slo_class '' is not a name"),
+        ("1,1,1,all,,,", "slo_class 'all' is what tables call all classes together"),
+        ("1,1,1,\x1b[31mred,,,", "slo_class '\\x1b[31mred' is not a name of printable characters"),
+        ("1,1,1,\u202eab,,,", "slo_class '\\u202eab' is not a name of printable characters"),
+        (f"1,1,1,{'x' * 101},,,", f"slo_class '{'x' * 36}... is a name of 101 characters; expected at most 100"),
         ("1,1,1,a,1,1,", "tpot_slo_s and tpot_slo_ratio are both given"),
     ],
 )

@@ -63,8 +63,8 @@ def test_a_line_separator_inside_a_text_is_part_of_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "a.jsonl: holds no prompt"),
-        (b"\n \n", "a.jsonl: holds no prompt"),
+        (b"", "a.jsonl: empty file"),
+        (b"\n \n", "a.jsonl: empty file"),
         (b'{"category": "a", "prompt": "x"}\n{', "a.jsonl: line 2: is not JSON"),
         (b"[1]\n", "a.jsonl: line 1: expected"),
         (b'{"prompt": "x"}\n', "a.jsonl: line 1: expected"),
@@ -87,12 +87,15 @@ def test_a_bad_file_is_one_line(content: bytes, said: str, tmp_path: Path) -> No
 
 def test_a_missing_or_broken_archive_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl.gz").write_bytes(b"not gzip")
-    with pytest.raises(SpecsimError, match="cannot be read"):
+    with pytest.raises(SpecsimError, match="line 1: is not JSON"):
+        read_prompts([tmp_path / "a.jsonl.gz"])
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b"0" * (65 << 20)))
+    with pytest.raises(SpecsimError, match="gzip unpacks to more than 64 MiB"):
         read_prompts([tmp_path / "a.jsonl.gz"])
     whole = gzip.compress(b'{"category": "a", "prompt": "x"}\n' * 9)
     for damaged in (whole[:12] + bytes(each ^ 0xFF for each in whole[12:16]) + whole[16:], whole[:-9]):
         (tmp_path / "a.jsonl.gz").write_bytes(damaged)
-        with pytest.raises(SpecsimError, match=r"a.jsonl.gz: cannot be read"):
+        with pytest.raises(SpecsimError, match=r"a.jsonl.gz: (broken|truncated) gzip after line"):
             read_prompts([tmp_path / "a.jsonl.gz"])
     with pytest.raises(SpecsimError, match="no such prompt file; did you mean"):
         read_prompts([tmp_path / "a.json"])

@@ -72,7 +72,7 @@ def test_a_users_grid_fills_in_the_default(tmp_path):
         ("seconds: .inf", "seconds: inf is not a finite number above 0"),
         ("behind: [-1]", r"behind: \[-1\] is not a list of whole numbers between 0 and"),
         ("- 1", r"\[1\] is not a mapping of keys to values"),
-        ("a: [", "line 1: not YAML"),
+        ("a: [", "line 2: not YAML"),
     ],
 )
 def test_a_wrong_grid_is_one_line(tmp_path, text, told):
