@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
 
+from specsim.terminal import one_line
+
 SUBCOMMANDS = {
     "latency": ("profiler.latency.command", "time passes of a model pair and write a profile"),
     "fit": ("profiler.latency.fit_command", "fit a profile again to raw samples, no GPU needed"),
@@ -22,7 +24,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Say what was wrong and leave with 2."""
-        sys.stderr.write(f"specsim: {message} (see {self.prog} --help)\n")
+        sys.stderr.write(f"specsim: {one_line(message)} (see {self.prog} --help)\n")
         raise SystemExit(2)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from specsim.errors import SpecsimError, nearest
-from specsim.terminal import written
+from specsim.terminal import one_line, written
 
 GROUPS = {
     "schedulers": "scheduler",
@@ -45,13 +45,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _command(words: list[str]) -> int:
-    arguments = _arguments(words)
     try:
+        arguments = _arguments(words)
         code: int = arguments.command(arguments)
     except SpecsimError as error:
-        if getattr(arguments, "debug", False):
+        if "--debug" in words:
             _print_traceback(error)
-        print("specsim:", " ".join(str(error).splitlines()), file=sys.stderr)
+        print("specsim:", one_line(str(error)), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("specsim: interrupted; finished runs are kept", file=sys.stderr)
@@ -111,7 +111,7 @@ class _Parser(argparse.ArgumentParser):
     """Argparse whose mistakes are one line."""
 
     def error(self, message: str) -> None:  # type: ignore[override]
-        print("specsim:", " ".join(message.splitlines()), f"(see {self.prog} --help)", file=sys.stderr)
+        print("specsim:", one_line(message), f"(see {self.prog} --help)", file=sys.stderr)
         raise SystemExit(2)
 
 

@@ -42,7 +42,7 @@ def beside(path: Path) -> str:
 
     folder = path.parent
     try:
-        there = [each.name for each in islice(folder.iterdir(), MOST_BESIDE)]
+        there = [each.name for each in islice(folder.iterdir(), MOST_BESIDE) if each.name != path.name]
     except OSError:
         return ""
     close = get_close_matches(path.name, there, n=1)

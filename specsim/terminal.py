@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 WRITING = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, errno.EPIPE}
+MOST_CHARACTERS = 2000
 
 
 def written(command: Callable[[], int]) -> int:
@@ -36,6 +37,14 @@ def written(command: Callable[[], int]) -> int:
         except OSError:
             _drop(sys.stderr)
         return 2
+
+
+def one_line(text: str) -> str:
+    """Return a message as one line of at most `MOST_CHARACTERS` that a terminal shows and does not obey."""
+    line = " ".join(text.splitlines())
+    if len(line) > MOST_CHARACTERS:
+        line = f"{line[: MOST_CHARACTERS // 2]} ... {line[-MOST_CHARACTERS // 2 :]}"
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in line)
 
 
 def _open_streams() -> None:

@@ -1,5 +1,6 @@
 """What a command prints into: a full disk, a reader that has gone, closed streams, an old encoding."""
 
+import os
 import subprocess
 import sys
 
@@ -60,3 +61,33 @@ def test_what_an_encoding_lacks_is_written_as_an_escape(shell, tmp_path, monkeyp
     (tmp_path / "mine.csv").write_text("arrival_s,prompt_tokens,output_tokens,slo_class\n0,5,5,ünï\n1,5,5,b\n", "utf-8")
     done = shell("run trace=./mine.csv slo=trace slo.tpot_s=1 acceptance=bernoulli out=here", "")
     assert (done.returncode, "\\xfcn\\xef" in done.stdout) == (0, True)
+
+
+@pytest.mark.parametrize("command", ["{}", "list {}", "run {}=1", "run seed={}", "run --{}", "plot {}", "profile {}"])
+def test_a_mistake_is_a_line_that_a_terminal_shows_and_does_not_obey(shell, command):
+    done = shell(command.format("$'\\e[31mred\\nx'"), "")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "\x1b" not in done.stderr
+    assert "\\x1b" in done.stderr
+
+
+def test_a_mistake_of_any_length_is_a_line_of_some(shell):
+    done = shell("run seed=" + "[" * 9000, "")
+    assert done.returncode == 2
+    assert done.stderr.startswith("specsim: seed=[[[[")
+    assert done.stderr.endswith(": a bracket or a quote stands alone\n")
+    assert len(done.stderr) < 2100
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("a" * 300, "a name of 300 bytes"),
+        ("~no_such_user", "no user 'no_such_user'"),
+        ("pipe", "no run folder 'pipe'\n"),
+    ],
+)
+def test_a_place_that_holds_no_run(shell, tmp_path, path, told):
+    os.mkfifo(tmp_path / "pipe")
+    done = shell(f"plot {path}", "")
+    assert (done.returncode, told in done.stderr) == (2, True)

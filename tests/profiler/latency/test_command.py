@@ -148,7 +148,7 @@ def test_a_suite_in_calls_that_resume(tmp_path, capsys):
     pair = {"random_weights": ["tiny-llama", "tiny-llama"], "device": "cpu", "grid": str(tmp_path / "grid.yaml")}
     bad = {**pair, "name": "bad", "random_weights": ["llama-3.1-70b", "tiny-llama"], "dtype": "float64"}
     pairs = [bad, {**pair, "name": "one"}, {**pair, "name": "two", "tp": 2, "link": "nvlink4"}]
-    (tmp_path / "suite.yaml").write_text(yaml.safe_dump({"pairs": pairs}))
+    (tmp_path / "suite.yaml").write_text(json.dumps({"pairs": pairs}))
     words = ["profile", "suite", str(tmp_path / "suite.yaml"), "--quick", "--out", str(tmp_path)]
     assert main([*words, "--minutes", "0"]) == 3
     assert main(words) == 2
