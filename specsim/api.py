@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.errors import SpecsimError
+from specsim.errors import SpecsimError, first_line
 from specsim.execution import Run, execute, run_all
 from specsim.metrics.store import StoredRun, read_run
 from specsim.plan import check_place, configs, plan
@@ -49,7 +49,7 @@ def simulate(
     50
     """
     given = {"scheduler": scheduler, "trace": trace, **settings}
-    (config,) = configs([{_key(name): _word(value) for name, value in given.items()}])
+    (config,) = configs([{_key(name): _typed(name, value) for name, value in given.items()}])
     folder = None if out is None else expanded(str(out), "out=")
     check_place(config, folder)
     return execute(config, folder, progress=progress)
@@ -101,13 +101,13 @@ def sweep(
 def _axes(axes: Mapping[str, Iterable[Any]], settings: Mapping[str, Any]) -> dict[str, list[str]]:
     if not isinstance(axes, Mapping):
         raise SpecsimError(f"sweep: {shown(axes)}: expected values by key, as {{'rps': [2, 4]}}")
-    values = {_key(name): [_word(value)] for name, value in settings.items()}
+    values = {_key(name): [_typed(name, value)] for name, value in settings.items()}
     for name, several in axes.items():
         if isinstance(several, str | bytes | Mapping | set | frozenset) or not _iterable(several):
             raise SpecsimError(f"sweep: {name}={several!r}: expected a list of values")
         if _key(name) in values:
             raise SpecsimError(f"{name}: given twice; expected it among the axes or the settings")
-        values[_key(name)] = [_word(value) for value in several]
+        values[_key(name)] = [_typed(name, value) for value in several]
     return values
 
 
@@ -122,6 +122,15 @@ def _key(name: object) -> str:
     key = name.replace("__", ".")
     check_key(key)
     return key
+
+
+def _typed(name: str, value: Any) -> str:
+    """Return a value as it would be typed; one without a text of its own is refused."""
+    try:
+        return _word(value)
+    except Exception as error:
+        what = f"{type(value).__name__} that cannot be written as text"
+        raise SpecsimError(f"{name}: a {what} ({first_line(error)}); expected a setting") from None
 
 
 def _word(value: Any) -> str:

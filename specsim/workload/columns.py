@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from specsim.workload.class_name import problem_of
+from specsim.errors import SpecsimError
+from specsim.workload.class_name import MOST_CLASSES, problem_of
 from specsim.workload.damage import shown
 from specsim.workload.table import Rows
 from specsim.workload.trace import Floats, Ints, Trace, TraceSource
@@ -85,6 +86,10 @@ def classes(cells: Sequence[object], column: str, rows: Rows) -> tuple[Ints, tup
             rows.damage.add(rows.numbers[i], f"{column} {shown(cell)} {problem}")
         names.append("" if problem else name)
     order = tuple(sorted(set(names)))
+    if len(order) > MOST_CLASSES:
+        raise SpecsimError(
+            f"{rows.damage.file}: {column} names {len(order):,} classes; expected at most {MOST_CLASSES:,}"
+        )
     code = {name: i for i, name in enumerate(order)}
     return np.array([code[name] for name in names], np.int64), order
 

@@ -74,12 +74,18 @@ def sha256(raw: bytes) -> str:
 
 def _unpacked(raw: bytes, file: Path) -> bytes:
     """Return what a gzip holds; it is measured before any of it is kept."""
-    held, most = 0, min(MOST_BYTES, max(FREE_BYTES, MOST_RATIO * len(raw)))
+    held = 0
     for part in _parts(raw, file):
         held += len(part)
-        if held > most:
-            raise SpecsimError(f"{file}: gzip unpacks to more than {size(most)}; expected less")
+        check_unpacked(file, "gzip", held, len(raw))
     return b"".join(_parts(raw, file))
+
+
+def check_unpacked(file: Path, kind: str, held: int, packed: int) -> None:
+    """Refuse a file of so many packed bytes that holds more than a trace of that size can."""
+    most = min(MOST_BYTES, max(FREE_BYTES, MOST_RATIO * packed))
+    if held > most:
+        raise SpecsimError(f"{file}: {kind} unpacks to more than {size(most)}; expected less")
 
 
 def _parts(raw: bytes, file: Path) -> Iterator[bytes]:

@@ -11,6 +11,7 @@ from specsim.workload.arrivals import Unit
 from specsim.workload.damage import shown
 from specsim.workload.table import Table
 
+MOST_COLUMNS = 1000
 OPTIONAL = ("slo_class", "tpot_slo_s", "tpot_slo_ratio", "ttft_slo_s")
 
 
@@ -68,6 +69,9 @@ def choose(table: Table) -> Format:
     SpecsimError
         When there is none, a column stands twice, or one that is not read is called almost like one that could be.
     """
+    if len(table.names) > MOST_COLUMNS:
+        said = f"{len(table.names):,} columns; expected at most {MOST_COLUMNS:,}"
+        raise SpecsimError(f"{table.file}: {table.where}{said}")
     form = max(FORMATS, key=lambda each: len(set(each.columns) & set(table.names)))
     where, missing = f"{table.file}: {table.where}", [name for name in form.columns if name not in table.names]
     wanted = (*missing, *(name for name in form.optional if name not in table.names))

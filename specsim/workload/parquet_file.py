@@ -9,7 +9,7 @@ from typing import Any
 
 from specsim.errors import SpecsimError
 from specsim.regular_file import check_rows
-from specsim.workload.damage import Damage
+from specsim.workload.damage import Damage, check_unpacked
 from specsim.workload.table import Cells, Rows, Table
 
 
@@ -28,9 +28,12 @@ def open_parquet(raw: bytes, file: Path) -> Table:
     try:
         held = pq.ParquetFile(BytesIO(raw))
         count, names = held.metadata.num_rows, tuple(held.schema_arrow.names)
+        texts = [field.name for field in held.schema_arrow if pa.types.is_string(field.type)]
+        held = pq.ParquetFile(BytesIO(raw), read_dictionary=texts)
     except (pa.ArrowException, OSError):
         raise SpecsimError(f"{file}: damaged or cut Parquet file") from None
     check_rows(file, count, len(raw))
+    check_unpacked(file, "Parquet", _unpacked_bytes(held), len(raw))
 
     def read(wanted: Sequence[str]) -> tuple[Cells, Rows]:
         try:
@@ -43,10 +46,22 @@ def open_parquet(raw: bytes, file: Path) -> Table:
     return Table(file, "Parquet", names, read)
 
 
+def _unpacked_bytes(held: Any) -> int:
+    groups = (held.metadata.row_group(place) for place in range(held.metadata.num_row_groups))
+    return sum(group.total_byte_size for group in groups)
+
+
 def _cells(column: Any) -> list[object]:
     import pyarrow as pa
 
     if pa.types.is_timestamp(column.type):
         return list(column.cast(pa.timestamp("ns")).to_numpy())
-    cells: list[object] = column.to_pylist()
-    return cells
+    if not pa.types.is_dictionary(column.type):
+        cells: list[object] = column.to_pylist()
+        return cells
+    # A text that stands in every row is held once.
+    found: list[object] = []
+    for chunk in column.chunks:
+        values = chunk.dictionary.to_pylist()
+        found += [None if index is None else values[index] for index in chunk.indices.to_pylist()]
+    return found

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from specsim.reading import Node, shown
-from specsim.workload.class_name import problem_of
+from specsim.workload.class_name import MOST_CLASSES, problem_of
 
 MIX_KEYS = ("description", "source", "assumed", "classes_from", "redraw_classes", "max_tokens", "tpot_s", "ttft_s")
 PROMISES = ("tpot_s", "tpot_ratio", "ttft_s", "max_tokens")
@@ -80,6 +80,8 @@ def mix_from_mapping(mapping: Mapping[str, Any], source: str) -> SloMix:
             node.refuse("redraw_classes", "true, but the classes of this mix are the trace's own")
         return SloMix(source, (), default, _of_trace(node), False)
     bodies = node.children("classes", "at least one class by name", "share, max_tokens and promises such as tpot_s")
+    if len(bodies) > MOST_CLASSES:
+        node.refuse("classes", f"{len(bodies):,} classes; expected at most {MOST_CLASSES:,}")
     for name in bodies:
         problem = problem_of(name)
         if problem:

@@ -234,3 +234,20 @@ def test_a_folder_holds_one_run(tmp_path):
     with pytest.raises(SpecsimError, match="run"):
         simulate("continuous", out="run", **SMALL)
     assert simulate("fcfs", out="run", **SMALL).metrics["completed"] == 8
+
+
+class Textless:
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+ITSELF: list = []
+ITSELF.append(ITSELF)
+
+
+@pytest.mark.parametrize("value", [10**5000, Textless(), ITSELF], ids=["digits", "textless", "itself"])
+def test_a_value_without_a_text_of_its_own_is_one_line(value):
+    for call in (lambda: simulate(rps=value), lambda: sweep({"rps": [value]})):
+        with pytest.raises(SpecsimError, match=r"rps: a \w+ that cannot be written as text") as caught:
+            call()
+        assert len(str(caught.value).splitlines()) == 1

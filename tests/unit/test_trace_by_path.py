@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import resource
 import tracemalloc
 
 import numpy as np
@@ -389,6 +390,41 @@ def test_a_parquet_that_states_too_many_rows_is_refused_unread(refused, tmp_path
     monkeypatch.setattr(regular_file, "FREE_ROWS", 1)
     monkeypatch.setattr(regular_file, "ROWS_PER_BYTE", 0)
     assert refused((tmp_path / "f.parquet").read_bytes(), "t.parquet") == f"{said}1"
+
+
+def test_a_text_of_megabytes_in_every_row_of_a_parquet_is_held_once(tmp_path):
+    import pandas as pd
+
+    columns = {"arrival_s": range(500), "prompt_tokens": 1, "output_tokens": 1, "slo_class": "x" * (8 << 20)}
+    pd.DataFrame(columns, index=range(500)).astype({"slo_class": "category"}).to_parquet(tmp_path / "f.parquet")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(SpecsimError, match="is a name of 8,388,608 characters"):
+        read_user_file(tmp_path / "f.parquet", SOURCE)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 512 << 10
+
+
+def test_a_parquet_that_unpacks_beyond_all_measure_is_refused(tmp_path, monkeypatch):
+    import pandas as pd
+
+    from specsim.workload import damage
+
+    pd.DataFrame({"arrival_s": [0, 1], "prompt_tokens": 1, "output_tokens": 1}).to_parquet(tmp_path / "f.parquet")
+    monkeypatch.setattr(damage, "MOST_RATIO", 0)
+    monkeypatch.setattr(damage, "FREE_BYTES", 100)
+    with pytest.raises(SpecsimError, match="Parquet unpacks to more than 100 bytes"):
+        read_user_file(tmp_path / "f.parquet", SOURCE)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (",".join(f"c{i}" for i in range(1001)) + "\n0\n", "line 1: 1,001 columns; expected at most 1,000"),
+        (USER[:-1] + ",slo_class\n" + "".join(f"{i},1,1,u{i}\n" for i in range(1001)), "names 1,001 classes"),
+    ],
+)
+def test_columns_and_classes_without_number_are_refused(read, content, told):
+    with pytest.raises(SpecsimError, match=told):
+        read(content)
 
 
 def test_a_pipe_is_no_file(tmp_path):
