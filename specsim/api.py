@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,14 @@ from typing import Any
 import numpy as np
 
 from specsim.errors import SpecsimError, first_line
-from specsim.execution import Run, execute, run_all
+from specsim.execution import execute
 from specsim.metrics.store import StoredRun, read_run
-from specsim.plan import check_place, configs, plan
+from specsim.places import check_place
+from specsim.plan import configs, plan
 from specsim.points import check_key, product
 from specsim.reading import expanded, shown
+from specsim.run import Run
+from specsim.sweep_execution import run_all
 from specsim.sweeps import Sweep, load_sweep
 
 __all__ = ["Run", "Sweep", "load_run", "load_sweep", "simulate", "sweep"]
@@ -75,6 +79,8 @@ def sweep(
 ) -> Sweep:
     """Run every combination of `axes`, the last one fastest; every point is checked before the first starts.
 
+    A run that fails is among the sweep's `failures`, with a warning, and the rest runs.
+
     Parameters
     ----------
     axes : values by key: a list, range, numpy array or pandas Series each. ``__`` in a key stands for a dot.
@@ -95,7 +101,11 @@ def sweep(
     """
     chosen = product(_axes(axes, settings))
     planned = plan(chosen, configs(chosen), None if out is None else expanded(str(out), "out="))
-    return run_all(planned, progress=progress)
+    made = run_all(planned, progress=progress)
+    if made.failures:
+        said = f"{len(made.failures)} of {len(planned)} runs failed, the first: {made.failures[0].error}"
+        warnings.warn(said, stacklevel=2)
+    return made
 
 
 def _axes(axes: Mapping[str, Iterable[Any]], settings: Mapping[str, Any]) -> dict[str, list[str]]:

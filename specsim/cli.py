@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from specsim.errors import SpecsimError, nearest
+from specsim.run_command import run_command
 from specsim.terminal import one_line, written
 
 GROUPS = {
@@ -53,8 +52,8 @@ def _command(words: list[str]) -> int:
             _print_traceback(error)
         print("specsim:", one_line(str(error)), file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print("specsim: interrupted; finished runs are kept", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        print(f"specsim: interrupted; {one_line(str(stop)) or 'nothing is kept'}", file=sys.stderr)
         return 130
     return code
 
@@ -133,7 +132,7 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     run.add_argument("--resolve", action="store_true", help="accepted beside --cfg, which always resolves")
     run.add_argument("--debug", action="store_true", help="show the traceback of an error, your own lines in it")
     run.add_argument("settings", nargs="*", metavar="KEY=VALUE")
-    run.set_defaults(command=_run)
+    run.set_defaults(command=run_command)
     listing = commands.add_parser("list", help="what can be chosen")
     listing.add_argument("kind", nargs="?", metavar="{" + ",".join(GROUPS) + "}")
     listing.set_defaults(command=_list)
@@ -174,86 +173,6 @@ class _Version(argparse.Action):
         raise SystemExit(0)
 
 
-def _run(arguments: argparse.Namespace) -> int:
-    from specsim import execution, plan
-    from specsim.metrics.table import class_table
-    from specsim.points import points
-
-    chosen = points(arguments.settings, sweep=arguments.multirun)
-    if arguments.cfg is not None or arguments.package is not None or arguments.resolve:
-        return _show(arguments, chosen)
-    if arguments.multirun:
-        return _sweep(chosen)
-    (config,) = plan.configs(chosen)
-    root = Path(config["out"]) if config["out"] is not None else _default_folder(config["choices"])
-    plan.check_place(config, root)
-    run = execution.execute(config, root, progress=True)
-    _say_notes([run.notes])
-    print(class_table(run.metrics))
-    print(root)
-    return 0
-
-
-def _sweep(chosen: Sequence[Mapping[str, str]]) -> int:
-    from specsim import execution, plan
-    from specsim.metrics.table import comparison_table
-
-    ready = plan.configs(chosen)
-    root = _default_folder(None) if ready[0]["out"] is None else Path(ready[0]["out"])
-    planned = plan.plan(chosen, ready, root)
-    runs = execution.run_all(planned, progress=True)
-    _say_notes([run.notes for run in runs])
-    print(comparison_table([(each.label, run.metrics) for each, run in zip(planned, runs, strict=True)]))
-    for line in runs.seeds_said():
-        print(line)
-    execution.write_table(root)
-    print(root)
-    return 0
-
-
-def _show(arguments: argparse.Namespace, chosen: Sequence[Mapping[str, str]]) -> int:
-    """Print what config.yaml of each point's run would hold, or a part of it."""
-    from specsim.config import compose
-    from specsim.execution import stored_config
-    from specsim.metrics.store import yaml_text
-    from specsim.plan import labels_of
-
-    if arguments.cfg is None:
-        raise SpecsimError("--package and --resolve change nothing by themselves; expected --cfg job beside them")
-    if arguments.cfg != "job":
-        raise SpecsimError(f"--cfg {arguments.cfg}: Hydra runs nothing here; expected --cfg job")
-    for point, label in zip(chosen, labels_of(chosen), strict=True):
-        shown: Any = stored_config(compose(point))
-        for name in arguments.package.split(".") if arguments.package else ():
-            known = list(map(str, shown)) if isinstance(shown, dict) else []
-            if name not in known:
-                raise SpecsimError(f"--package {arguments.package}: no such key{nearest(name, known)}")
-            shown = shown[name]
-        if arguments.multirun:
-            print("---", *(f"# {key}={value}" for key, value in label.items()), sep="\n")
-        print(yaml_text(shown), end="")
-    return 0
-
-
-def _say_notes(notes: Sequence[Sequence[str]]) -> None:
-    from specsim.metrics.load_notes import in_short
-
-    for note in in_short(notes):
-        print(f"note: {note}")
-
-
-def _default_folder(choices: Mapping[str, str] | None) -> Path:
-    """Return a new folder below results/runs, named by the time and by a run's `choices`, None for a sweep."""
-    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-    name = "sweep" if choices is None else "-".join(Path(choices[key]).stem for key in ("scheduler", "trace"))
-    base = Path("results") / "runs" / f"{stamp}-{name}"
-    folder, count = base, 1
-    while folder.exists():
-        count += 1
-        folder = base.with_name(f"{base.name}-{count}")
-    return folder
-
-
 def _list(arguments: argparse.Namespace) -> int:
     from specsim.groups import choices
 
@@ -273,7 +192,7 @@ def _list(arguments: argparse.Namespace) -> int:
 def _plot(arguments: argparse.Namespace) -> int:
     from specsim import execution
     from specsim.api import load_run, load_sweep
-    from specsim.metrics.store import run_folders
+    from specsim.metrics.run_folder import run_folders
 
     places = arguments.runs
     if any(run_folders(place) for place in places):

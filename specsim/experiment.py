@@ -9,6 +9,7 @@ from typing import Any
 
 from specsim.counting import counted
 from specsim.errors import SpecsimError
+from specsim.fingerprint import package_sha256, plugins_sha256
 from specsim.latency.drafter import Drafter, drafter_from_mapping, equipped
 from specsim.latency.profile import Profile, profile_from_mapping
 from specsim.matching import budget_note, pair_note
@@ -18,7 +19,7 @@ from specsim.paths import is_path, shipped
 from specsim.protocols import Scheduler
 from specsim.reading import Node, is_number
 from specsim.request import Requests
-from specsim.schedulers.loading import scheduler_factory
+from specsim.schedulers.loading import plugin_modules, scheduler_factory
 from specsim.simulation import Simulation
 from specsim.workload.load import load_trace
 from specsim.workload.promise import promise
@@ -41,6 +42,8 @@ class Experiment:
     simulation : ready for `specsim.simulation.run`.
     profile : the true latency profile.
     recording_sha256 : of the recorded acceptance, None where it is drawn.
+    code_sha256 : of specsim's own code.
+    plugins : checksum by name of each module outside specsim that the scheduler rests on.
     source : where the trace came from. notes : lines for the user.
     drafting_note : a line for the user where something is drafted: the acceptance is of another pair.
     """
@@ -48,6 +51,8 @@ class Experiment:
     simulation: Simulation
     profile: Profile
     recording_sha256: str | None
+    code_sha256: str
+    plugins: Mapping[str, str]
     source: TraceSource
     notes: tuple[str, ...]
     drafting_note: str | None
@@ -72,6 +77,7 @@ def prepare(config: Mapping[str, Any]) -> Experiment:
     )
     pair_said = _pair_note(config, truth, refused=not node.flag("any_target") and isinstance(acceptance, Recording))
     factory = scheduler_factory(config["scheduler"], _source("scheduler", chosen), _plugins(node))
+    plugins = plugins_sha256(plugin_modules(config["scheduler"], _plugins(node)))
     trace = _trace(node, seed)
     window, warmup_note = counted(node, trace.arrival_s)
     baseline_s, baseline_note = _baseline_s(config["trace"], truth)
@@ -93,7 +99,8 @@ def prepare(config: Mapping[str, Any]) -> Experiment:
     )
     recording_sha256 = acceptance.sha256 if isinstance(acceptance, Recording) else None
     told = tuple(note for note in notes if note)
-    return Experiment(simulation, truth, recording_sha256, trace.source, told, pair_said)
+    code = package_sha256()
+    return Experiment(simulation, truth, recording_sha256, code, plugins, trace.source, told, pair_said)
 
 
 def _trace(node: Node, seed: int) -> Trace:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,9 @@ from specsim.errors import SpecsimError
 from specsim.experiment import prepare
 from specsim.identity import identity, settings_of
 from specsim.idle import check_idle
-from specsim.metrics.store import StoredRun, is_run, read_run, readable_name, run_folders
+from specsim.metrics.checksums import damage
+from specsim.metrics.run_folder import readable_name, run_folders
+from specsim.places import check_same_run, check_writable, settings_in, told_by_name
 from specsim.points import Point
 
 Config = Mapping[str, Any]
@@ -43,19 +45,19 @@ def plan(chosen: Sequence[Point], ready: Sequence[Config], root: Path | None) ->
     Raises
     ------
     SpecsimError
-        When two points are one configuration, or a folder cannot be written or is damaged.
+        When two points are one configuration, or a folder cannot be written or holds another run.
     """
     labels = labels_of(chosen)
     keys = [identity(settings_of(config)) for config in ready]
     _check_distinct(keys, labels)
     if root is None:
         return [PlannedRun(config, named, None) for config, named in zip(ready, labels, strict=True)]
-    stored = {identity(settings_of(read_run(place).config)): place for place in reversed(run_folders(root))}
+    stored = _stored(root)
     places = [stored.get(key, root / f"{readable_name(named)}-{key}") for key, named in zip(keys, labels, strict=True)]
     new = [(config, place) for key, config, place in zip(keys, ready, places, strict=True) if key not in stored]
     for config, place in new:
         check_same_run(place, config)
-    _check_writable({place for _, place in new})
+    check_writable({place for _, place in new})
     return [PlannedRun(*each) for each in zip(ready, labels, places, strict=True)]
 
 
@@ -74,33 +76,15 @@ def labels_of(chosen: Sequence[Point]) -> list[dict[str, str]]:
     return [{key: point[key] for key in told} for point in chosen]
 
 
-def check_place(config: Config, folder: Path | None) -> None:
-    """Refuse a folder that cannot be written, or that holds a run with other settings.
-
-    Raises
-    ------
-    SpecsimError
-        Before anything has run.
-    """
-    if folder is not None:
-        check_same_run(folder, config)
-        _check_writable([folder])
-
-
-def check_same_run(folder: Path, config: Config) -> StoredRun | None:
-    """Return the run that `folder` holds, None where it holds none.
-
-    Raises
-    ------
-    SpecsimError
-        When its settings are others than those of `config`.
-    """
-    if not is_run(folder):
-        return None
-    stored = read_run(folder)
-    if settings_of(stored.config) != settings_of(config):
-        raise SpecsimError(f"out={folder}: holds a run with other settings; expected a new folder")
-    return stored
+def _stored(root: Path) -> dict[str, Path]:
+    """Return the folders of runs by the hash of their settings; one whose settings are damaged is found by its name."""
+    found = {}
+    for place in reversed(run_folders(root)):
+        with suppress(SpecsimError):
+            key = identity(settings_in(place))
+            if told_by_name(place) in (None, key) or damage(place) is None:
+                found[key] = place
+    return found
 
 
 def _check_distinct(keys: Sequence[str], labels: Sequence[Mapping[str, str]]) -> None:
@@ -114,18 +98,3 @@ def _check_distinct(keys: Sequence[str], labels: Sequence[Mapping[str, str]]) ->
 
 def _words(named: Mapping[str, str]) -> str:
     return ",".join(f"{key}={value}" for key, value in named.items())
-
-
-def _check_writable(folders: Iterable[Path]) -> None:
-    for there, folder in {_existing(folder): folder for folder in folders}.items():
-        try:
-            with tempfile.TemporaryDirectory(dir=there):
-                pass
-        except OSError as error:
-            raise SpecsimError(f"out={folder}: cannot be written: {error.strerror}") from None
-
-
-def _existing(folder: Path) -> Path:
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    return folder

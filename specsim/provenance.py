@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
 from datetime import datetime
 from importlib.metadata import version
 from typing import Any
@@ -14,10 +13,14 @@ from specsim.workload.trace import TraceSource
 PACKAGES = ("specsim", "numpy", "scipy", "pandas", "pyarrow", "simpy", "hydra-core")
 
 
-def of_these_files(provenance: Mapping[str, Any], experiment: Experiment) -> bool:
-    """Return whether a stored run was made from the trace and the recording that are there now."""
-    same_trace = provenance.get("trace") == _trace_facts(experiment.source)
-    return same_trace and provenance.get("recording_sha256") == experiment.recording_sha256
+def sources_of(experiment: Experiment) -> dict[str, Any]:
+    """Return what `provenance.json` holds of all that makes a run's numbers beside its settings: code and files."""
+    return {
+        "code_sha256": experiment.code_sha256,
+        "plugins": dict(experiment.plugins),
+        "trace": _trace_facts(experiment.source),
+        "recording_sha256": experiment.recording_sha256,
+    }
 
 
 def provenance_of(
@@ -34,8 +37,7 @@ def provenance_of(
             "python": platform.python_version(),
         },
         "versions": {name: version(name) for name in PACKAGES},
-        "trace": _trace_facts(experiment.source),
-        "recording_sha256": experiment.recording_sha256,
+        **sources_of(experiment),
         "profile": {
             "name": experiment.profile.name,
             "hardware": experiment.profile.hardware,

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from specsim.errors import SpecsimError, nearest
-from specsim.identity import Value, flat, identity, settings_of
-from specsim.metrics.store import read_run, run_folders
+from specsim.metrics.failure import Failure, read_failure
+from specsim.metrics.run_folder import has_failed, holds_remains, run_folders
+from specsim.metrics.store import read_run
 from specsim.metrics.sweep_axes import axes_of, beside, check_setting, line_named
-from specsim.metrics.sweep_table import CLASS, READ, RUN, SEED, SweptRun, differing, keys_of, sweep_table, values_of
+from specsim.metrics.sweep_table import CLASS, CODE, READ, RUN, SEED, differing, keys_of, values_of, without_failures
 from specsim.reading import expanded, shown
-from specsim.workload.seeding import varies_with_seed
+from specsim.scan import AnyRun, scan
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,62 +25,21 @@ if TYPE_CHECKING:
 MOST_SHOWN = 20
 
 
-class AnyRun(Protocol):
-    """A run, in memory or in its folder: a `Run`, or a `StoredRun`."""
-
-    @property
-    def metrics(self) -> dict[str, Any]:
-        """The content of ``metrics.json``."""
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """The resolved configuration."""
-
-    @property
-    def provenance(self) -> dict[str, Any]:
-        """Wall-clock figures, versions, where the trace came from."""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Lines worth reading."""
-
-    @property
-    def requests(self) -> DataFrame:
-        """One row per request."""
-
-    @property
-    def passes(self) -> DataFrame | None:
-        """One row per forward pass, None where they were not kept."""
-
-    @property
-    def folder(self) -> Path | None:
-        """Where the run is stored, None when it is only in memory."""
-
-    @property
-    def slo_attainment(self) -> float:
-        """Share of all arrived requests that met their objectives."""
-
-    def plot(self, folder: str | Path | None = None) -> list[Path]:
-        """Draw the run's figures and return their paths."""
-
-
-class Scan(NamedTuple):
-    """What reading every run once has found: a table, the runs in it, and lines about those left out."""
-
-    table: DataFrame
-    runs: tuple[AnyRun | Path, ...]
-    notes: tuple[str, ...]
-
-
 class Sweep(Sequence[AnyRun]):
     """Runs, in order. A stored run is read from its folder whenever it is asked for: none is held in memory.
 
     Attributes
     ----------
-    notes : lines about the sweep as a whole.
+    notes : lines about the sweep as a whole. failures : the points whose runs failed; they are in the table alone.
     """
 
-    def __init__(self, runs: Iterable[AnyRun | Path], notes: Sequence[str] = (), table: DataFrame | None = None):
+    def __init__(
+        self,
+        runs: Iterable[AnyRun | Path],
+        notes: Sequence[str] = (),
+        table: DataFrame | None = None,
+        failures: Sequence[Failure] = (),
+    ):
         if not isinstance(runs, Iterable):
             raise SpecsimError(f"Sweep: {shown(runs)}: expected a list of runs")
         self._runs = tuple(runs)
@@ -88,6 +48,7 @@ class Sweep(Sequence[AnyRun]):
                 raise SpecsimError(f"Sweep: {shown(each)} is no run; expected runs, or the paths of their folders")
         self._given = table
         self.notes = tuple(notes)
+        self.failures = tuple(failures)
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -108,26 +69,35 @@ class Sweep(Sequence[AnyRun]):
 
     def __repr__(self) -> str:
         over = ", ".join(f"{key} ({len(values)})" for key, values in self.axes.items())
-        return f"<Sweep of {len(self)} runs{f': {over}' if over else ''}>"
+        failed = f", {len(self.failures)} failed" if self.failures else ""
+        return f"<Sweep of {len(self)} runs{failed}{f': {over}' if over else ''}>"
 
     def _repr_html_(self) -> str:
         from specsim.metrics.html import sweep_html
 
-        return sweep_html(self.axes, len(self), self.labelled(MOST_SHOWN), self.notes)
+        failed = [f"failed: {each.error}" for each in self.failures]
+        return sweep_html(self.axes, len(self), self.labelled(MOST_SHOWN), [*failed, *self.notes])
 
     @cached_property
-    def _table(self) -> DataFrame:
+    def _whole(self) -> DataFrame:
         if self._given is not None:
             return self._given
-        found = scan(self._runs)
+        found = scan(self._runs, self.failures)
         if found.notes:
             raise SpecsimError(found.notes[0])
         return found.table
 
+    @cached_property
+    def _table(self) -> DataFrame:
+        return without_failures(self._whole)
+
     @property
     def table(self) -> DataFrame:
-        """One row per run and SLO class: the settings that differ, then every number measured (docs/sweeps.md)."""
-        return self._table.copy()
+        """One row per run and SLO class: the settings that differ, then every number measured (docs/sweeps.md).
+
+        A run that failed has one row, with its line in the column ``error``.
+        """
+        return self._whole.copy()
 
     @property
     def axes(self) -> dict[str, list[Any]]:
@@ -143,7 +113,7 @@ class Sweep(Sequence[AnyRun]):
         SpecsimError
             For a setting that is not in the table, a value that no run has, or where no run is left.
         """
-        rows = self._table.drop_duplicates(RUN)
+        rows = self._whole.drop_duplicates(RUN)
         if rows.empty:
             raise SpecsimError("select: the sweep holds no run")
         for name, wanted in values.items():
@@ -152,7 +122,7 @@ class Sweep(Sequence[AnyRun]):
                 raise SpecsimError(f"select: every run holds all classes; expected rows of the table by {CLASS}")
             if key not in keys_of(rows):
                 raise SpecsimError(f"select: {key} is no setting of the table{nearest(key, keys_of(rows))}")
-            there, single = values_of(self._table, key), isinstance(wanted, str) or not isinstance(wanted, Iterable)
+            there, single = values_of(self._whole, key), isinstance(wanted, str) or not isinstance(wanted, Iterable)
             several = [wanted] if single else list(wanted)
             for each in several:
                 if each not in there:
@@ -161,8 +131,10 @@ class Sweep(Sequence[AnyRun]):
         if rows.empty:
             raise SpecsimError(f"select: no run has {', '.join(f'{key}={each}' for key, each in values.items())}")
         kept = set(rows[RUN])
-        names = self._table[RUN].drop_duplicates()
-        return Sweep(run for run, name in zip(self._runs, names, strict=True) if name in kept)
+        names = self._whole[RUN].drop_duplicates()
+        among = [each for each, name in zip([*self._runs, *self.failures], names, strict=True) if name in kept]
+        failures = [each for each in among if isinstance(each, Failure)]
+        return Sweep([each for each in among if not isinstance(each, Failure)], failures=failures)
 
     def labelled(self, most: int | None = None) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         """Return ``(label, metrics)`` of each run, or of the first `most`: a label holds what differs."""
@@ -240,16 +212,34 @@ class Sweep(Sequence[AnyRun]):
 def load_sweep(*folders: str | Path) -> Sweep:
     """Return the runs that lie right below the folders, whatever their names.
 
-    A run that is there twice is counted once, and a note says so.
+    A run that is damaged is left out, one that is there twice is counted once; a note says so, and where runs differ
+    in the code or in the files that they have read.
 
     Raises
     ------
     SpecsimError
-        When a folder holds no run, one is damaged, or one is there twice with different results.
+        When a folder holds no run, none is whole, or one is there twice with different results.
     """
     places = [place for folder in folders for place in _inside(expanded(str(folder)))]
-    found = scan(places)
-    return Sweep(found.runs, found.notes, found.table)
+    failures, notes = [], []
+    for place in [each for each in places if has_failed(each) and not holds_remains(each)]:
+        places.remove(place)
+        try:
+            failures.append(read_failure(place))
+        except SpecsimError as error:
+            notes.append(f"left out: {error}")
+    found = scan(places, failures)
+    notes += found.notes
+    if not found.runs and not failures:
+        raise SpecsimError(notes[0])
+    return Sweep(found.runs, [*notes, *_mixed(found.table)], found.table, failures)
+
+
+def _mixed(table: DataFrame) -> list[str]:
+    """Return a line for each difference of the runs that no setting tells: in the code, or in a file."""
+    keys = [key for key in differing(without_failures(table)) if key == CODE or READ in key]
+    what = {key: "made by different code of specsim" if key == CODE else "made from different files" for key in keys}
+    return [f"the runs were {what[key]}: the column {key} tells which" for key in keys if not key.endswith("origin")]
 
 
 def _inside(folder: Path) -> list[Path]:
@@ -258,65 +248,3 @@ def _inside(folder: Path) -> list[Path]:
         read = f"{str(folder)!r} holds no run folders"
         raise SpecsimError(f"{read}; expected what `specsim run -m ... out=DIR` wrote")
     return places
-
-
-def scan(runs: Sequence[AnyRun | Path]) -> Scan:
-    """Read each run once, and leave out those that are there twice.
-
-    Raises
-    ------
-    SpecsimError
-        When a run is damaged, or there twice with different results.
-    """
-    names = _names(runs)
-    kept: list[AnyRun | Path] = []
-    notes: list[str] = []
-    seen: dict[str, tuple[str, str]] = {}
-
-    def distinct() -> Iterator[SweptRun]:
-        for name, place in zip(names, runs, strict=True):
-            run = read_run(place) if isinstance(place, Path) else place
-            config, provenance = run.config, run.provenance
-            settings = {**settings_of(config), **_read_by(provenance)}
-            key, result = identity(settings), identity(flat(run.metrics))
-            if key in seen:
-                notes.append(_twice(seen[key], (name, result)))
-                continue
-            seen[key] = (name, result)
-            kept.append(place)
-            point = identity({each: value for each, value in settings.items() if each != SEED})
-            # As it was when the run was made: the trace's file may be another one by now, or gone.
-            varies = provenance.get("varies_with_seed") or varies_with_seed(config)
-            yield SweptRun(name, settings, point, ", ".join(varies), run.metrics)
-
-    table = sweep_table(distinct())
-    return Scan(table, tuple(kept), tuple(notes))
-
-
-def _twice(one: tuple[str, str], other: tuple[str, str]) -> str:
-    if one[1] != other[1]:
-        raise SpecsimError(
-            f"{one[0]!r} and {other[0]!r} hold one configuration and different results; expected one of them"
-        )
-    return f"{one[0]!r} and {other[0]!r} hold the same run: it is counted once"
-
-
-def _names(runs: Sequence[AnyRun | Path]) -> list[str]:
-    """Return a name for each run: its folder's, the whole path where two share it, its place without a folder."""
-    folders = [run if isinstance(run, Path) else run.folder for run in runs]
-    short = [str(place) if folder is None else folder.name for place, folder in enumerate(folders)]
-    if len(set(short)) == len(short):
-        return short
-    return [str(place if folder is None else folder) for place, folder in enumerate(folders)]
-
-
-def _read_by(provenance: Mapping[str, Any]) -> dict[str, Value]:
-    """Return what a run found: the files behind its trace and recording, and the version that ran."""
-    trace = provenance["trace"]
-    found = {
-        f"trace{READ}origin": trace["origin"],
-        f"trace{READ}sha256": trace["sha256"],
-        f"acceptance{READ}sha256": provenance["recording_sha256"],
-        "version": provenance["versions"]["specsim"],
-    }
-    return flat(found)

@@ -12,7 +12,7 @@ from specsim.metrics.figure_slo import comparison, slo_by_class
 from specsim.metrics.figure_style import RunData, style
 from specsim.metrics.figure_sweep import curves
 from specsim.metrics.figure_timeline import timeline
-from specsim.metrics.store import readable_name
+from specsim.metrics.run_folder import readable_name
 from specsim.metrics.sweep_axes import SweepAxes, line_named
 from specsim.metrics.sweep_panels import ATTAINMENT, GOODPUT, word
 from specsim.metrics.sweep_table import ALL, CLASS, SEED, rows_with, values_of

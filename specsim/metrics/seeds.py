@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from specsim.errors import SpecsimError, nearest
 from specsim.metrics.sweep_axes import brought, check_one, check_setting
-from specsim.metrics.sweep_table import CLASS, POINT, RUN, SEED, VARIES, keys_of, rows_with, values_of
+from specsim.metrics.sweep_table import CLASS, POINT, RUN, SEED, VARIES, keys_of, rows_with, values_of, without_failures
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -37,6 +37,7 @@ def over_seeds(table: DataFrame, measure: str, by: Sequence[str]) -> DataFrame:
     """
     from scipy.stats import t
 
+    table = without_failures(table)
     _check_some(table)
     keys = _columns(table, by)
     given = table.assign(**{measure: _numbers(table, measure)})
@@ -68,6 +69,7 @@ def paired_difference(
         As `over_seeds`, when the table has no run of `against`, a run has no partner of its seed, or partners differ
         in a setting that is not `of`, not in `by` and not brought along by `of`.
     """
+    table = without_failures(table)
     _check_some(table)
     check_setting(table, "of", of)
     check_one("against", against)

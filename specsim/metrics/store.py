@@ -1,30 +1,28 @@
-"""The run folder on disk: written whole or not at all, read back with errors a person can act on."""
+"""A stored run, read back from its folder with errors a person can act on."""
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specsim.errors import SpecsimError, beside, first_line, nearest
+from specsim.metrics.checksums import damage
+from specsim.metrics.run_folder import (
+    CONFIG_FILE,
+    METRICS_FILE,
+    PASSES_FILE,
+    PROVENANCE_FILE,
+    REQUESTS_FILE,
+    is_run,
+    run_folders,
+)
 from specsim.metrics.schema import PASS_COLUMNS, REQUEST_COLUMNS, SCHEMA_VERSION
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
     from pandas import DataFrame
-
-METRICS_FILE = "metrics.json"
-REQUESTS_FILE = "requests.parquet"
-PASSES_FILE = "passes.parquet"
-CONFIG_FILE = "config.yaml"
-PROVENANCE_FILE = "provenance.json"
-NAME_BYTES = 120
-"""Of a readable name: with a hash behind it and while it is written, it stays below the 255 of a file system."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +52,7 @@ class StoredRun:
     @property
     def config(self) -> dict[str, Any]:
         """The resolved configuration."""
-        return _read_yaml(self.folder / CONFIG_FILE)
+        return read_config(self.folder)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -83,70 +81,13 @@ class StoredRun:
         return _read_json(self.folder / PROVENANCE_FILE)
 
 
-def write_run(
-    folder: Path,
-    *,
-    table: DataFrame,
-    metrics: Mapping[str, Any],
-    config: Mapping[str, Any],
-    provenance: Mapping[str, Any],
-    passes: Mapping[str, NDArray[np.generic]] | None = None,
-) -> None:
-    """Write a run folder; other files already in ``folder`` stay, an older run in it is replaced.
-
-    Every file is complete on disk before the first takes its place. Where ``folder`` exists, ``metrics.json``
-    is removed first and placed last: an interruption leaves the old run, or none, or the new one.
-
-    Raises
-    ------
-    SpecsimError
-        When the folder cannot be written, or a number in a JSON file is not finite.
-    """
-    folder = Path(folder)
-    if folder.exists() and not folder.is_dir():
-        raise SpecsimError(f"run folder {str(folder)!r} is a file; expected a new name or a folder")
-    staging = (folder if folder.is_dir() else folder.parent) / f".{folder.name}.{os.getpid()}.tmp"
-    try:
-        shutil.rmtree(staging, ignore_errors=True)
-        staging.mkdir(parents=True)
-        _write_json(staging / PROVENANCE_FILE, provenance, sort_keys=True)
-        (staging / CONFIG_FILE).write_text(yaml_text(dict(config)), encoding="utf-8")
-        _write_parquet(staging / REQUESTS_FILE, table, REQUEST_COLUMNS)
-        if passes is not None:
-            _write_parquet(staging / PASSES_FILE, passes, PASS_COLUMNS)
-        _write_json(staging / METRICS_FILE, metrics, sort_keys=False)
-        _place(staging, folder)
-    except OSError as error:
-        raise SpecsimError(f"cannot write run folder {str(folder)!r}: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-
-
-def is_run(folder: Path) -> bool:
-    """Return whether ``folder`` holds a complete run."""
-    return all((Path(folder) / name).is_file() for name in (METRICS_FILE, REQUESTS_FILE))
-
-
-def readable_name(named: Mapping[str, Any]) -> str:
-    """Return settings as a name for a folder or file, at most `NAME_BYTES` long; "run" for none."""
-    text = ",".join(f"{key}={value}" for key, value in named.items()) or "run"
-    plain = "".join(each if each.isalnum() or each in "=,.-_" else "_" for each in text)
-    return plain.encode()[:NAME_BYTES].decode(errors="ignore")
-
-
-def run_folders(folder: Path) -> list[Path]:
-    """Return the run folders right below ``folder``, by name; a run that is just being written is none."""
-    inside = Path(folder).iterdir() if Path(folder).is_dir() else ()
-    return sorted(each for each in inside if not each.name.startswith(".") and is_run(each))
-
-
 def read_run(folder: Path) -> StoredRun:
     """Return the run in ``folder``.
 
     Raises
     ------
     SpecsimError
-        When there is no such folder, it is not a run folder, its ``metrics.json`` is damaged, or it was
+        When there is no such folder, it is not a run folder, a file in it is not what the run wrote, or it was
         written by another schema than this version reads.
     """
     folder = Path(folder)
@@ -174,7 +115,21 @@ def read_run(folder: Path) -> StoredRun:
             f"this specsim reads {SCHEMA_VERSION}: run it again"
         )
     _check_classes(path, block.get("classes"))
+    found = damage(folder)
+    if found is not None:
+        raise SpecsimError(f"{str(folder)!r} is no longer what the run wrote: {found}; expected it whole: run it again")
     return StoredRun(folder, metrics)
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Return the resolved configuration of the run in ``folder``, whatever else is there.
+
+    Raises
+    ------
+    SpecsimError
+        When it is missing or damaged.
+    """
+    return _read_yaml(folder / CONFIG_FILE)
 
 
 def _check_classes(path: Path, classes: Any) -> None:
@@ -183,52 +138,6 @@ def _check_classes(path: Path, classes: Any) -> None:
     for name, block in classes.items():
         if not isinstance(block, dict) or "slo_attainment" not in block:
             raise SpecsimError(f"{str(path)!r} is damaged: specsim.classes.{name} has no slo_attainment")
-
-
-def _place(staging: Path, folder: Path) -> None:
-    if not folder.exists():
-        staging.replace(folder)
-        return
-    (folder / METRICS_FILE).unlink(missing_ok=True)
-    (folder / PASSES_FILE).unlink(missing_ok=True)
-    for path in sorted(staging.iterdir(), key=lambda staged: staged.name == METRICS_FILE):
-        path.replace(folder / path.name)
-
-
-def _write_json(path: Path, content: Mapping[str, Any], *, sort_keys: bool) -> None:
-    try:
-        text = json.dumps(content, indent=2, sort_keys=sort_keys, allow_nan=False, ensure_ascii=False)
-    except ValueError as error:
-        raise SpecsimError(f"{path.name} cannot hold NaN or infinity; expected null: {error}") from error
-    path.write_text(text + "\n", encoding="utf-8")
-
-
-def yaml_text(value: Any) -> str:
-    """Return plain values as ``config.yaml`` holds them."""
-    import yaml
-
-    text: str = yaml.safe_dump(value, sort_keys=True, allow_unicode=True, default_flow_style=False)
-    return text.removesuffix("...\n")
-
-
-def _write_parquet(path: Path, columns: Any, types: Mapping[str, str]) -> None:
-    """Write ``columns[name]`` in the order of ``types``; no pandas metadata, so data alone sets the bytes."""
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    schema = pa.schema(
-        [pa.field(name, _arrow_type(kind), nullable=False) for name, kind in types.items()],
-        metadata={"specsim_schema_version": str(SCHEMA_VERSION)},
-    )
-    arrays = [pa.array(np.asarray(columns[name]), _arrow_type(kind)) for name, kind in types.items()]
-    pq.write_table(pa.Table.from_arrays(arrays, schema=schema), path, compression="zstd")
-
-
-def _arrow_type(kind: str) -> Any:
-    import pyarrow as pa
-
-    return pa.type_for_alias(kind)
 
 
 def _read_parquet(path: Path, types: Mapping[str, str]) -> DataFrame:
@@ -246,7 +155,7 @@ def _read_parquet(path: Path, types: Mapping[str, str]) -> DataFrame:
     if missing:
         raise SpecsimError(f"{str(path)!r} lacks the column {missing[0]!r}{nearest(missing[0], table.column_names)}")
     for name, kind in types.items():
-        if table.schema.field(name).type != _arrow_type(kind):
+        if table.schema.field(name).type != pa.type_for_alias(kind):
             found = table.schema.field(name).type
             raise SpecsimError(f"{str(path)!r} is damaged: column {name!r} holds {found}, expected {kind}")
     frame: DataFrame = table.select(list(types)).to_pandas()

@@ -30,6 +30,10 @@ HEADLINE = (
 )
 READ = ".read."
 """Part of the key of what a run found: the file behind a trace or a recording."""
+CODE = "code"
+"""The key of the specsim that made a run: a checksum of its code."""
+ERROR = "error"
+"""The column of a table with failures: the line of a run that failed, missing for all others."""
 NOT_MEASURED = ("schema_version", "window", "classes", "acceptance")
 
 
@@ -40,40 +44,54 @@ class SweptRun(NamedTuple):
     ----------
     name : of the run. settings : by dotted key. point : the same text for runs that differ in their seed alone.
     varies : what the seed draws anew. metrics : the content of ``metrics.json``.
+    error : the line of a run that failed; the three before are None then.
     """
 
     name: str
     settings: Mapping[str, Any]
-    point: str
-    varies: str
-    metrics: Mapping[str, Any]
+    point: str | None
+    varies: str | None
+    metrics: Mapping[str, Any] | None
+    error: str | None = None
 
 
 def sweep_table(runs: Iterable[SweptRun]) -> DataFrame:
-    """Return one row per run and SLO class, the class ``all`` included.
+    """Return one row per run and SLO class, the class ``all`` included; one for a run that failed, behind all others.
 
     Columns, in this order: ``run``; `ALWAYS` and every other setting that differs, but for those below a group that
-    the group's choice fixes; ``slo_class``; ``point``; ``varies_with_seed``; every number measured, `HEADLINE` first.
-    A setting that a run does not have is missing, as one that is null.
+    the group's choice fixes; ``slo_class``; ``point``; ``varies_with_seed``; ``error`` where a run
+    failed; every number measured, `HEADLINE` first. A setting that a run does not have is missing, as one that is null.
     """
     from pandas import DataFrame
 
     base: Mapping[str, Any] = {}
-    rows: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    rows: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = []
     for place, run in enumerate(runs):
         base = base if place else dict(run.settings)
         told = {key: value for key, value in run.settings.items() if key in ALWAYS or base.get(key) != value}
-        told |= {key: None for key in base if key not in run.settings}
+        missing = {key: None for key in base if key not in run.settings}
         ends = {POINT: run.point, VARIES: run.varies}
-        rows += [({RUN: run.name, **told}, {CLASS: name, **ends, **measured}) for name, measured in _rows(run.metrics)]
-    differ = {key for told, _ in rows for key in told if key != RUN}
+        if run.error is None:
+            told |= missing
+        else:
+            # It tells nothing of what it would have read: what it lacks is no difference.
+            ends |= {ERROR: run.error, **missing}
+        rows += [({RUN: run.name, **told}, {CLASS: name, **ends}, measured) for name, measured in _rows(run.metrics)]
+    differ = {key for told, _, _ in rows for key in told if key != RUN}
     keys = [*ALWAYS, *sorted(differ - set(ALWAYS))]
-    measures = list(dict.fromkeys(key for _, measured in rows for key in measured if key not in (CLASS, POINT, VARIES)))
+    ends_there = [CLASS, POINT, VARIES, *([ERROR] if any(ERROR in ends for _, ends, _ in rows) else [])]
+    measures = list(dict.fromkeys(key for _, _, measured in rows for key in measured))
     order = [each for each in HEADLINE if each in measures]
-    columns = [RUN, *keys, CLASS, POINT, VARIES, *order, *(each for each in measures if each not in order)]
-    whole = [{**{key: base.get(key) for key in keys}, **told, **measured} for told, measured in rows]
+    columns = [RUN, *keys, *ends_there, *order, *(each for each in measures if each not in order)]
+    whole = [{**{key: base.get(key) for key in keys}, **told, **ends, **measured} for told, ends, measured in rows]
     table = DataFrame(whole, columns=columns)
-    return table.drop(columns=_fixed(table, keys))
+    measured_in = without_failures(table)
+    return table.drop(columns=_fixed(table if measured_in.empty else measured_in, keys))
+
+
+def without_failures(table: DataFrame) -> DataFrame:
+    """Return the rows of a table that hold figures, without the column `ERROR`."""
+    return table[table[ERROR].isna()].drop(columns=ERROR) if ERROR in table else table
 
 
 def keys_of(table: DataFrame) -> list[str]:
@@ -114,8 +132,11 @@ def _fixed(table: DataFrame, keys: Sequence[str]) -> list[str]:
     return fixed
 
 
-def _rows(metrics: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _rows(metrics: Mapping[str, Any] | None) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield each class and what was measured of it; its requests are called ``arrived``, as those of the run."""
+    if metrics is None:
+        yield ALL, {}
+        return
     block = metrics["specsim"]
     for name, part in block["classes"].items():
         yield name, _numbers({"arrived" if key == "requests" else key: value for key, value in part.items()})

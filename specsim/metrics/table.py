@@ -26,8 +26,10 @@ def class_table(metrics: Mapping[str, Any]) -> str:
     return "\n".join([*lines, "", *_verdict_lines(block), *_run_lines(block)])
 
 
-def comparison_table(runs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> str:
+def comparison_table(runs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | None]]) -> str:
     """Return one row per run ``(label, metrics)``; the keys of the labels become the leading columns.
+
+    A run without metrics has failed.
 
     A row shows every figure by which a policy that starves requests would betray itself, and the lines below it the
     objectives.
@@ -35,7 +37,7 @@ def comparison_table(runs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]
     keys = list(dict.fromkeys(key for label, _ in runs for key in label))
     head = ["attain", "worst", "goodput", "TTFT", "E2E", "pause", "span", "missed", ""]
     units = ["%", "class", "tok/s", "p99 s", "p99 s", "s", "x", "most", ""]
-    figures = [head, units, *(_run_figures(metrics["specsim"]) for _, metrics in runs)]
+    figures = [head, units, *(_run_figures(metrics and metrics["specsim"]) for _, metrics in runs)]
     names = [[key.rsplit(".", 1)[-1] for key in keys], [""] * len(keys)]
     names += [[_text(label.get(key)) for key in keys] for label, _ in runs]
     room = WIDTH - sum(_widths(figures)) - 2 * (len(head) + len(keys) - 1)
@@ -43,8 +45,8 @@ def comparison_table(runs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]
     rows = [[*label, *values] for label, values in zip(names, figures, strict=True)]
     lines = _align(rows, left=len(keys))
     lines.insert(2, "-" * max(len(line) for line in lines))
-    blocks = [metrics["specsim"] for _, metrics in runs]
-    return "\n".join([*lines, "", *_legend_lines(blocks)])
+    blocks = [metrics["specsim"] for _, metrics in runs if metrics is not None]
+    return "\n".join([*lines, "", *_legend_lines(blocks)] if blocks else lines)
 
 
 def _class_row(name: str, part: Mapping[str, Any]) -> list[str]:
@@ -145,7 +147,9 @@ def _run_lines(block: Mapping[str, Any]) -> list[str]:
     return [_shorten(line, WIDTH) for line in lines]
 
 
-def _run_figures(block: Mapping[str, Any]) -> list[str]:
+def _run_figures(block: Mapping[str, Any] | None) -> list[str]:
+    if block is None:
+        return [*[ABSENT] * 8, "FAILED"]
     return [
         _attained(block),
         _number(block["worst_class_attainment"], 100, 1),

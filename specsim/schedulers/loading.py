@@ -78,6 +78,13 @@ def unused_plugins(mapping: Mapping[str, Any], plugins: Sequence[str]) -> list[s
     return [name for name, module in modules.items() if module not in named | brought]
 
 
+def plugin_modules(mapping: Mapping[str, Any], plugins: Sequence[str]) -> list[ModuleType]:
+    """Return the loaded modules outside specsim that a scheduler rests on: `plugins`, and what a `_target_` names."""
+    names = [Path(name).stem if name.endswith(".py") else name for name in plugins]
+    names += [target.rpartition(".")[0] for target in _target_names(mapping)]
+    return [sys.modules[name] for name in dict.fromkeys(names) if not _below(name, {OWN_PACKAGE})]
+
+
 def _target_names(mapping: Mapping[str, Any]) -> Iterator[str]:
     for key, value in mapping.items():
         if key == "_target_":

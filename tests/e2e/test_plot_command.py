@@ -59,8 +59,8 @@ DAMAGES = {
     "cut parquet": (lambda run: (run / "requests.parquet").write_bytes(b"PAR1xx"), "requests.parquet"),
     "empty parquet": (lambda run: (run / "requests.parquet").write_bytes(b""), "requests.parquet"),
     "cut passes": (lambda run: (run / "passes.parquet").write_bytes(b"PAR1xx"), "passes.parquet"),
-    "no column": (lambda run: without(run, "slo_ok"), "slo_ok"),
-    "text in a column": (retyped, "ttft_s"),
+    "no column": (lambda run: without(run, "slo_ok"), "requests.parquet is damaged"),
+    "text in a column": (retyped, "requests.parquet is damaged"),
 }
 
 

@@ -1,6 +1,7 @@
 """The run folder: same bytes for same inputs, never half a run, and errors a person can act on."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from specsim.errors import SpecsimError
-from specsim.metrics import store
+from specsim.metrics import store, writer
+from specsim.metrics.checksums import damage
+from specsim.metrics.run_folder import is_run, stamp_of
 from specsim.metrics.schema import PASS_COLUMNS, REQUEST_COLUMNS
-from specsim.metrics.store import is_run, read_run, write_run
+from specsim.metrics.store import read_run
+from specsim.metrics.writer import Taken
+from specsim.metrics.writer import write_run as write_over
 
 FILES = {"metrics.json", "requests.parquet", "config.yaml", "provenance.json"}
 
@@ -43,6 +48,10 @@ def parts(**changes):
     return given | changes
 
 
+def write_run(folder, **given):
+    write_over(folder, seen=stamp_of(folder), **given)
+
+
 def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
@@ -64,7 +73,7 @@ def test_what_is_written_is_read(run):
     stored = read_run(run)
     assert stored.metrics == parts()["metrics"]
     assert stored.config == parts()["config"]
-    assert stored.provenance == parts()["provenance"]
+    assert stored.provenance.items() >= parts()["provenance"].items()
     assert stored.passes is None
     pd.testing.assert_frame_equal(stored.requests, table(), check_dtype=False)
     assert {path.name for path in run.iterdir()} == FILES
@@ -188,30 +197,112 @@ def test_metrics_of_something_else(run, text, expected):
     assert expected in only_line(run)
 
 
-def test_damaged_parquet_is_found_at_access(run):
-    path = run / "requests.parquet"
+def test_parquet_damaged_since_the_run_was_read_is_found_at_access(run):
+    stored, path = read_run(run), run / "requests.parquet"
     path.write_bytes(path.read_bytes()[:-100])
-    stored = read_run(run)
     with pytest.raises(SpecsimError, match=r"requests\.parquet' is damaged: not a Parquet file") as raised:
         _ = stored.requests
     assert "\n" not in str(raised.value)
 
 
 def test_missing_column_is_named(run):
-    path = run / "requests.parquet"
+    stored, path = read_run(run), run / "requests.parquet"
     pq.write_table(pq.read_table(path).drop_columns(["slo_class"]), path)
     with pytest.raises(SpecsimError, match=r"lacks the column 'slo_class'"):
-        _ = read_run(run).requests
+        _ = stored.requests
 
 
 def test_damaged_or_missing_config(run):
+    stored = read_run(run)
     (run / "config.yaml").write_text("a: [1")
     with pytest.raises(SpecsimError, match=r"config\.yaml' is damaged: not YAML") as raised:
-        _ = read_run(run).config
+        _ = stored.config
     assert "\n" not in str(raised.value)
     (run / "config.yaml").unlink()
     with pytest.raises(SpecsimError, match=r"config\.yaml' is missing"):
-        _ = read_run(run).config
+        _ = stored.config
+
+
+def flip(path, place=4):
+    raw = bytearray(path.read_bytes())
+    raw[place] ^= 1
+    path.write_bytes(raw)
+
+
+@pytest.mark.parametrize("name", [*FILES, "passes.parquet"])
+@pytest.mark.parametrize("how", ["flipped byte", "cut", "empty", "removed"])
+def test_a_run_that_is_not_what_was_written_is_refused(tmp_path, name, how):
+    folder = tmp_path / "run"
+    write_run(folder, **parts(passes=passes()))
+    path = folder / name
+    {
+        "flipped byte": lambda: flip(path),
+        "cut": lambda: path.write_bytes(path.read_bytes()[:-100]),
+        "empty": lambda: path.write_bytes(b""),
+        "removed": path.unlink,
+    }[how]()
+    assert name in only_line(folder)
+    assert name in (damage(folder) or "")
+
+
+def test_a_flipped_bit_of_provenance_is_found_wherever_it_is(run):
+    """It holds the checksum of all its own content but that checksum; what does not parse is damaged, too."""
+    path = run / "provenance.json"
+    whole = path.read_bytes()
+    assert damage(run) is None
+    for place in range(len(whole)):
+        flip(path, place)
+        assert damage(run) == "provenance.json is damaged", whole[place:]
+        path.write_bytes(whole)
+
+
+def test_another_runs_rows_and_rows_that_came_later_are_damage(tmp_path, run):
+    write_run(tmp_path / "b", **parts(table=table(2), passes=passes()))
+    (run / "passes.parquet").write_bytes((tmp_path / "b" / "passes.parquet").read_bytes())
+    assert damage(run) == "passes.parquet is damaged"
+    (run / "passes.parquet").unlink()
+    (run / "requests.parquet").write_bytes((tmp_path / "b" / "requests.parquet").read_bytes())
+    assert damage(run) == "requests.parquet is damaged"
+
+
+def test_a_run_without_checksums_is_refused(run):
+    provenance = json.loads((run / "provenance.json").read_text())
+    del provenance["files"], provenance["sha256"]
+    (run / "provenance.json").write_text(json.dumps(provenance))
+    assert "an older specsim wrote it" in only_line(run)
+
+
+def test_a_run_that_came_meanwhile_is_not_replaced(run):
+    seen = stamp_of(run)
+    write_run(run, **parts())
+    before = contents(run)
+    for earlier in (seen, None):
+        with pytest.raises(Taken, match=r"out=.*run: another process"):
+            write_over(run, seen=earlier, **parts(table=table(2)))
+    assert contents(run) == before
+
+
+def test_a_folder_that_appears_while_a_run_is_placed_is_not_replaced(tmp_path, run, monkeypatch):
+    """The last moment: the folder was not there when the run looked, and is there at the rename."""
+    before = contents(run)
+    monkeypatch.setattr(Path, "exists", lambda _: False)
+    with pytest.raises(Taken):
+        write_over(run, seen=None, **parts(table=table(2)))
+    monkeypatch.undo()
+    assert contents(run) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_placing_that_was_killed_gives_way_and_one_that_goes_on_does_not(run):
+    placing = run / writer.PLACING
+    placing.mkdir()
+    (placing / "metrics.json").write_text("{}")
+    with pytest.raises(Taken):
+        write_run(run, **parts())
+    os.utime(placing, (0, 0))
+    write_run(run, **parts(table=table(2)))
+    assert len(read_run(run).requests) == 2
+    assert not list(run.glob(".*"))
 
 
 def test_a_folder_named_like_a_sweep_adds_no_column(tmp_path):
@@ -231,5 +322,5 @@ def test_is_run_needs_both_files(run):
 def test_json_is_readable_and_ends_with_a_newline(run):
     text = (run / "provenance.json").read_text()
     assert text.endswith("}\n")
-    assert list(json.loads(text)) == sorted(parts()["provenance"])
+    assert list(json.loads(text)) == sorted([*parts()["provenance"], "files", "sha256"])
     assert store.METRICS_FILE in {path.name for path in run.iterdir()}

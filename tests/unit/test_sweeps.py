@@ -13,6 +13,7 @@ import pytest
 
 from specsim import SpecsimError, Sweep, load_run, load_sweep, simulate, sweep
 from specsim.metrics import store
+from specsim.metrics.checksums import sealed
 from specsim.metrics.store import StoredRun
 
 SMALL = {"trace": "poisson", "requests": 8, "acceptance": "bernoulli", "profile": "llama8b_1b_h100"}
@@ -146,6 +147,10 @@ def test_the_same_run_twice_with_other_results_is_refused(copied):
     metrics = json.loads((copied / "a copy" / "metrics.json").read_text())
     metrics["specsim"]["slo_attainment"] = 0.123
     (copied / "a copy" / "metrics.json").write_text(json.dumps(metrics))
+    assert "metrics.json is damaged" in load_sweep(copied).notes[0]
+    provenance = json.loads((first / "provenance.json").read_text())
+    del provenance["sha256"]
+    (copied / "a copy" / "provenance.json").write_text(json.dumps(sealed(provenance, copied / "a copy")))
     with pytest.raises(SpecsimError, match=r"'a copy' and .* different results"):
         load_sweep(copied)
 

@@ -1,0 +1,70 @@
+"""Where a run is written before it takes its place: a hidden folder or file whose name tells the writer."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+from pathlib import Path
+from uuid import uuid4
+
+DAY_S = 86_400.0
+_NAME = re.compile(r"\.specsim-(?P<host>.+)-(?P<pid>\d+)-[0-9a-f]{8}\.tmp")
+
+
+def staging_path(parent: Path) -> Path:
+    """Return a new hidden path in `parent`, for this process alone; it names the host and the process."""
+    return parent / f".specsim-{_host()}-{os.getpid()}-{uuid4().hex[:8]}.tmp"
+
+
+def remove_stale(root: Path, now_s: float) -> None:
+    """Remove what killed processes were writing, in `root` and right below.
+
+    What this host's living processes write stays, and so does what another host began within a day of `now_s`.
+    """
+    for folder in [root, *_folders(root)]:
+        for path in folder.glob(".specsim-*.tmp"):
+            if _is_stale(path, now_s):
+                remove(path)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or folder, as far as that is possible; what is not there is no error."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _folders(root: Path) -> list[Path]:
+    inside = root.iterdir() if root.is_dir() else ()
+    return [each for each in inside if not each.name.startswith(".") and each.is_dir() and not each.is_symlink()]
+
+
+def _is_stale(path: Path, now_s: float) -> bool:
+    name = _NAME.fullmatch(path.name)
+    try:
+        age_s = now_s - path.lstat().st_mtime
+    except OSError:
+        return False
+    if age_s > DAY_S:
+        return True
+    return name is not None and name["host"] == _host() and not _is_alive(int(name["pid"]))
+
+
+def _is_alive(pid: int) -> bool:
+    if os.name == "nt":
+        # Signal 0 is Ctrl-C there: only the age tells.
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
+
+
+def _host() -> str:
+    return re.sub(r"[^A-Za-z0-9.]", "_", platform.node())[:64] or "unnamed"

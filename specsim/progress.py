@@ -1,0 +1,34 @@
+"""A progress bar, where somebody watches."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Watcher = Callable[[int], None]
+
+
+@contextmanager
+def bar(total: int, unit: str, progress: bool) -> Iterator[Watcher | None]:
+    """Yield what hears how many have ended; a bar on a terminal and in Jupyter, None in a pipe."""
+    if not progress or not (sys.stderr.isatty() or _in_jupyter()):
+        yield None
+        return
+    with warnings.catch_warnings():
+        # Without ipywidgets the bar is text: nothing that a user must hear.
+        warnings.simplefilter("ignore")
+        from tqdm.auto import tqdm
+
+    with tqdm(total=total, unit=unit, leave=False) as drawn:
+
+        def watch(ended: int) -> None:
+            drawn.update(ended - drawn.n)
+
+        yield watch
+
+
+def _in_jupyter() -> bool:
+    shell = sys.modules.get("IPython")
+    return shell is not None and hasattr(shell.get_ipython(), "kernel")

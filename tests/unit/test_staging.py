@@ -1,0 +1,69 @@
+"""What a kill leaves behind: read by nobody, and removed once its writer is gone."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from specsim.metrics.run_folder import run_folders
+from specsim.metrics.staging import DAY_S, remove_stale, staging_path
+from tests.unit.test_store import parts, write_run
+
+NOW_S = 1_000_000_000.0
+
+
+@pytest.fixture
+def gone():
+    """The process id of a process that has ended."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def left(folder, pid, host=None):
+    """Leave a complete run as a kill between writing and renaming does, begun just now."""
+    path = staging_path(folder)
+    parts_of_name = path.name.split("-")
+    parts_of_name[2] = str(pid)
+    parts_of_name[1] = host or parts_of_name[1]
+    path = path.with_name("-".join(parts_of_name))
+    write_run(folder / "whole", **parts())
+    shutil.move(folder / "whole", path)
+    os.utime(path, (NOW_S, NOW_S))
+    return path
+
+
+def test_what_a_kill_left_is_no_run(tmp_path, gone):
+    left(tmp_path, gone)
+    assert run_folders(tmp_path) == []
+
+
+def test_what_a_process_of_this_host_left_is_removed_once_it_is_gone(tmp_path, gone):
+    write_run(tmp_path / "run", **parts())
+    stale, inside, alive = left(tmp_path, gone), left(tmp_path / "run", gone), left(tmp_path, os.getpid())
+    remove_stale(tmp_path, NOW_S)
+    assert not stale.exists()
+    assert not inside.exists()
+    assert alive.exists()
+    assert run_folders(tmp_path) == [tmp_path / "run"]
+
+
+def test_what_another_host_left_is_removed_after_a_day(tmp_path, gone):
+    path = left(tmp_path, gone, host="elsewhere")
+    remove_stale(tmp_path, NOW_S + DAY_S - 1)
+    assert path.exists()
+    remove_stale(tmp_path, NOW_S + DAY_S + 1)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("name", [".mine.tmp", "specsim-a-1-00000000.tmp", ".specsim-notes"])
+def test_other_hidden_files_stay(tmp_path, name):
+    (tmp_path / name).write_text("mine")
+    remove_stale(tmp_path, NOW_S * 100)
+    assert (tmp_path / name).read_text() == "mine"
+
+
+def test_a_folder_that_is_not_there_has_nothing_stale(tmp_path):
+    remove_stale(tmp_path / "nothing", NOW_S)
