@@ -28,15 +28,22 @@ def new_folder(wanted: Path) -> Path:
         When none can be made.
     """
     folder, count = wanted, 1
-    while True:
-        try:
-            folder.mkdir(parents=True)
-            return folder
-        except FileExistsError:
+    try:
+        wanted.parent.mkdir(parents=True, exist_ok=True)
+        while not _made(folder):
             count += 1
             folder = wanted.with_name(f"{wanted.name}-{count}")
-        except OSError as error:
-            raise SpecsimError(f"out={folder}: cannot be written: {error.strerror}") from None
+    except OSError as error:
+        raise SpecsimError(f"out={folder}: cannot be written: {error.strerror}") from None
+    return folder
+
+
+def _made(folder: Path) -> bool:
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        return False
+    return True
 
 
 def remove_empty(folder: Path) -> None:

@@ -1,0 +1,127 @@
+"""Each run has a place of its own: of two processes that want one place, one has it and the other is told."""
+
+import subprocess
+import sys
+
+import pytest
+
+from specsim import cli, load_run, run_command
+from specsim.cli import main
+from specsim.places import new_folder
+
+WORDS = ["trace=poisson", "requests=6", "acceptance=bernoulli", "profile=llama8b_1b_h100", "scheduler=fcfs"]
+TOGETHER = """
+import sys
+from pathlib import Path
+import specsim.metrics.writer as writer
+from specsim.cli import main
+
+place, me, other = writer._place, *map(Path, sys.argv[1:3])
+
+def placed(*given):
+    "Meet the other process with all files written, so that both want the place at once."
+    me.touch()
+    while not other.exists():
+        pass
+    place(*given)
+
+writer._place = placed
+sys.exit(main(sys.argv[3:]))
+"""
+
+
+def two_at_once(folder, one, other):
+    """Run two commands in two processes that reach the last moment together; return (code, stderr) of each."""
+    marks = [str(folder / name) for name in ("one", "other")]
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", TOGETHER, *order, *words],
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for order, words in ((marks, one), (marks[::-1], other))
+    ]
+    told = [process.communicate(timeout=120) for process in running]
+    return [(process.returncode, err) for process, (_, err) in zip(running, told, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("there", "rates"),
+    [
+        *((there, rates) for there in ("no folder", "empty", "a file") for rates in (("2", "4"), ("2", "2"))),
+        ("a run", ("2", "2")),
+    ],
+)
+def test_of_two_with_one_out_one_wins_and_the_other_is_told(tmp_path, there, rates):
+    if there != "no folder":
+        (tmp_path / "mine").mkdir()
+    if there == "a file":
+        (tmp_path / "mine" / "notes.txt").write_text("mine")
+    if there == "a run":
+        assert main(["run", *WORDS, f"rps={rates[0]}", f"out={tmp_path / 'mine'}"]) == 0
+    ended = two_at_once(tmp_path, *(["run", *WORDS, f"rps={rate}", "out=mine"] for rate in rates))
+    assert sorted(code for code, _ in ended) == [0, 2]
+    (said,) = [err for code, err in ended if code == 2]
+    assert said.startswith("specsim: out=mine: another process has put a run there meanwhile")
+    assert len(said.splitlines()) == 1
+    (rate,) = [rate for rate, (code, _) in zip(rates, ended, strict=True) if code == 0]
+    assert load_run(tmp_path / "mine").config["rps"] == float(rate)
+    assert not list(tmp_path.rglob(".*"))
+
+
+def test_two_sweeps_in_one_folder_share_what_either_made(tmp_path):
+    words = ["run", "-m", "rps=2", *WORDS, "out=all"]
+    ended = two_at_once(tmp_path, words, words)
+    assert ended == [(0, ""), (0, "")]
+    (folder,) = (tmp_path / "all").glob("*-*")
+    assert load_run(folder).config["rps"] == 2
+
+
+def test_two_runs_of_one_second_have_two_folders(tmp_path, monkeypatch):
+    class Stopped:
+        @staticmethod
+        def now():
+            return cli_datetime(2026, 1, 2, 3, 4, 5)
+
+    cli_datetime = run_command.datetime
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run_command, "datetime", Stopped)
+    for rate in ("2", "4"):
+        assert cli.main(["run", *WORDS, f"rps={rate}"]) == 0
+    assert cli.main(["run", "-m", *WORDS]) == 0
+    names = sorted(path.name for path in (tmp_path / "results" / "runs").iterdir())
+    assert names == ["20260102-030405-fcfs-poisson", "20260102-030405-fcfs-poisson-2", "20260102-030405-sweep"]
+    assert [load_run(tmp_path / "results" / "runs" / name).config["rps"] for name in names[:2]] == [2, 4]
+
+
+def test_a_new_folder_is_made_by_one_of_two_that_ask(tmp_path):
+    made = [new_folder(tmp_path / "results" / "a") for _ in range(3)]
+    assert [path.name for path in made] == ["a", "a-2", "a-3"]
+    assert all(path.is_dir() for path in made)
+
+
+def test_a_run_that_fails_leaves_no_folder_of_its_own(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+
+    def fails(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("specsim.execution.execute", fails)
+    assert main(["run", *WORDS]) == 130
+    assert capsys.readouterr().err == "specsim: interrupted; nothing is kept\n"
+    assert list((tmp_path / "results" / "runs").iterdir()) == []
+
+
+@pytest.mark.parametrize("way", ["file", "dangling link"])
+def test_a_place_that_cannot_be_made_is_told(tmp_path, monkeypatch, capsys, way):
+    monkeypatch.chdir(tmp_path)
+    if way == "file":
+        (tmp_path / "results").write_text("")
+    else:
+        (tmp_path / "results").symlink_to("nowhere")
+    assert main(["run", *WORDS]) == 2
+    said = capsys.readouterr().err
+    assert "cannot be written" in said
+    assert len(said.splitlines()) == 1

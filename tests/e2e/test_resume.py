@@ -1,0 +1,269 @@
+"""A sweep that is run again keeps what still stands: what is damaged, or made by other code, is made anew and said."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from specsim import SpecsimError, experiment, load_run, load_sweep, simulation, sweep
+from specsim.cli import main
+from specsim.metrics.staging import staging_path
+
+WORDS = ["requests=6", "trace=poisson", "acceptance=bernoulli", "profile=llama8b_1b_h100", "passes=true"]
+SWEEP = ["run", "-m", "rps=2,4,8", "scheduler=fcfs", *WORDS]
+PLUGIN = """
+from dataclasses import dataclass
+from specsim.schedulers.fcfs import Fcfs
+{imports}
+
+@dataclass(frozen=True, slots=True)
+class Mine(Fcfs):
+    def step(self, view):
+        yield from Fcfs({size}).step(view)
+"""
+YAML = "description: mine\n_target_: my_policy.Mine\nmax_requests: 64\n"
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """Count the simulations that start."""
+    begun, really = [], simulation.run
+
+    def run(*given):
+        begun.append(given)
+        return really(*given)
+
+    monkeypatch.setattr(simulation, "run", run)
+    return begun
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    root = tmp_path_factory.mktemp("made") / "all"
+    assert main([*SWEEP, f"out={root}"]) == 0
+    return root
+
+
+@pytest.fixture
+def root(made, tmp_path):
+    return shutil.copytree(made, tmp_path / "all")
+
+
+def contents(root):
+    return {path.relative_to(root): path.read_bytes() for path in sorted(root.rglob("*.*")) if path.is_file()}
+
+
+def of(root, label):
+    (found,) = root.glob(f"{label}-*")
+    return found
+
+
+def flip(path):
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    path.write_bytes(raw)
+
+
+def edited(path):
+    path.write_text(path.read_text().replace('"slo_attainment": ', '"slo_attainment": 0.'))
+
+
+HARMS = {
+    "passes.parquet is deleted": (lambda run, _: (run / "passes.parquet").unlink(), "passes.parquet is missing"),
+    "requests.parquet is deleted": (lambda run, _: (run / "requests.parquet").unlink(), "requests.parquet is missing"),
+    "another run's requests.parquet": (
+        lambda run, other: shutil.copy(other / "requests.parquet", run / "requests.parquet"),
+        "requests.parquet is damaged",
+    ),
+    "another run's passes.parquet": (
+        lambda run, other: shutil.copy(other / "passes.parquet", run / "passes.parquet"),
+        "passes.parquet is damaged",
+    ),
+    "a flipped byte of requests.parquet": (
+        lambda run, _: flip(run / "requests.parquet"),
+        "requests.parquet is damaged",
+    ),
+    "a flipped byte of config.yaml": (lambda run, _: flip(run / "config.yaml"), "config.yaml is damaged"),
+    "a flipped byte of provenance.json": (lambda run, _: flip(run / "provenance.json"), "provenance.json is damaged"),
+    "an edited metrics.json": (lambda run, _: edited(run / "metrics.json"), "metrics.json is damaged"),
+    "another run's config.yaml": (
+        lambda run, other: shutil.copy(other / "config.yaml", run / "config.yaml"),
+        "config.yaml is damaged",
+    ),
+    **{
+        f"a truncated {name}": (
+            lambda run, _, name=name: (run / name).write_bytes((run / name).read_bytes()[:20]),
+            f"{name} is damaged",
+        )
+        for name in ("metrics.json", "requests.parquet", "passes.parquet", "config.yaml", "provenance.json")
+    },
+}
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_a_damaged_run_is_made_again_and_the_rest_is_kept(made, root, capsys, started, harm):
+    harmful, reason = HARMS[harm]
+    harmful(of(root, "rps=4"), of(root, "rps=8"))
+    assert main([*SWEEP, f"out={root}"]) == 0
+    assert f"note: 1 run made again: {reason}" in capsys.readouterr().out.splitlines()
+    assert len(started) == 1
+    for path, text in contents(made).items():
+        if path.name != "provenance.json":
+            assert (root / path).read_bytes() == text
+    assert load_sweep(root).notes == ()
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_reading_names_a_damaged_run_and_leaves_it_out(root, capsys, harm):
+    harmful, reason = HARMS[harm]
+    harmful(of(root, "rps=4"), of(root, "rps=8"))
+    found = load_sweep(root)
+    assert [run.config["rps"] for run in found] == [2, 8]
+    (note,) = found.notes
+    assert note.startswith("left out: ")
+    name = reason.split()[0]
+    assert name in note
+    assert of(root, "rps=4").name in note
+    with pytest.raises(SpecsimError, match=name):
+        load_run(of(root, "rps=4"))
+    assert main(["plot", str(root)]) == 0
+    assert f"note: {note}" in capsys.readouterr().out.splitlines()
+
+
+def test_a_sweep_of_other_points_leaves_a_damaged_neighbour_out_of_its_table(root, capsys, started):
+    flip(of(root, "rps=4") / "requests.parquet")
+    assert main(["run", "-m", "rps=16", "scheduler=fcfs", *WORDS, f"out={root}"]) == 0
+    assert "note: left out: " in capsys.readouterr().out
+    assert len(started) == 1
+    assert {line.split(",")[7] for line in (root / "table.csv").read_text().splitlines()[1:]} == {"2", "8", "16"}
+
+
+def test_nothing_but_damaged_runs_is_an_error(root):
+    for run in root.glob("rps=*"):
+        flip(run / "requests.parquet")
+    with pytest.raises(SpecsimError, match=r"requests\.parquet is damaged"):
+        load_sweep(root)
+
+
+def test_two_reasons_are_two_lines(root, capsys):
+    flip(of(root, "rps=2") / "requests.parquet")
+    flip(of(root, "rps=4") / "requests.parquet")
+    (of(root, "rps=8") / "passes.parquet").unlink()
+    assert main([*SWEEP, f"out={root}"]) == 0
+    said = [line for line in capsys.readouterr().out.splitlines() if "made again" in line]
+    assert said == [
+        "note: 2 runs made again: requests.parquet is damaged",
+        "note: 1 run made again: passes.parquet is missing",
+    ]
+
+
+def test_other_code_of_specsim_makes_all_runs_again(root, capsys, started, monkeypatch):
+    monkeypatch.setattr(experiment, "package_sha256", lambda: "0" * 64)
+    assert main([*SWEEP, f"out={root}"]) == 0
+    assert "note: 3 runs made again: specsim's own code has changed" in capsys.readouterr().out.splitlines()
+    assert len(started) == 3
+    assert main([*SWEEP, f"out={root}"]) == 0
+    assert len(started) == 3
+
+
+def test_runs_of_other_code_in_one_table_are_told_apart_and_said(root, capsys, monkeypatch):
+    monkeypatch.setattr(experiment, "package_sha256", lambda: "0" * 64)
+    assert main(["run", "-m", "rps=2,16", "scheduler=fcfs", *WORDS, f"out={root}"]) == 0
+    said = "the runs were made by different code of specsim: the column code tells which"
+    assert f"note: {said}" in capsys.readouterr().out.splitlines()
+    found = load_sweep(root)
+    assert found.notes == (said,)
+    assert found.table.groupby("code")["rps"].unique().map(sorted).to_dict()["0" * 12] == [2, 16]
+
+
+@pytest.fixture
+def plugin(tmp_path, monkeypatch):
+    """Write a scheduler of one's own, with a helper module beside it where one is named."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "my_policy.yaml").write_text(YAML)
+
+    def write(size, imports=""):
+        (tmp_path / "my_policy.py").write_text(PLUGIN.format(size=size, imports=imports))
+
+    yield write
+    for name in ("my_policy", "my_sizes"):
+        sys.modules.pop(name, None)
+
+
+MINE = ["run", "-m", "rps=20,40", "scheduler=./my_policy.yaml", "plugins=[my_policy.py]", *WORDS, "out=all"]
+
+
+def test_an_edited_plug_in_is_not_read_back_from_an_old_run(plugin, capsys, started):
+    plugin(1)
+    assert main(MINE) == 0
+    before = load_sweep("all").table["slo_attainment"].tolist()
+    plugin(64)
+    assert main(MINE) == 0
+    assert "note: 2 runs made again: plug-in my_policy has changed" in capsys.readouterr().out.splitlines()
+    assert len(started) == 4
+    assert load_sweep("all").table["slo_attainment"].tolist() != before
+    assert main(MINE) == 0
+    assert len(started) == 4
+    assert "made again" not in capsys.readouterr().out
+
+
+def test_python_hears_of_an_edited_plug_in_in_the_notes(plugin):
+    settings = {"scheduler": "./my_policy.yaml", "plugins": "my_policy.py", "trace": "poisson", "requests": 6}
+    plugin(1)
+    assert sweep({"rps": [20, 40]}, out="all", **settings).notes == ()
+    plugin(2)
+    assert sweep({"rps": [20, 40]}, out="all", **settings).notes == (
+        "2 runs made again: plug-in my_policy has changed",
+    )
+
+
+def test_runs_of_two_states_of_a_plug_in_are_told_apart(plugin):
+    plugin(1)
+    assert main(MINE) == 0
+    plugin(64)
+    assert main([word.replace("rps=20,40", "rps=20,80") for word in MINE]) == 0
+    found = load_sweep("all")
+    assert found.notes == ("the runs were made from different files: the column scheduler.read.my_policy tells which",)
+    assert found.table["scheduler.read.my_policy"].nunique() == 2
+
+
+def test_an_edited_module_that_a_plug_in_imports_counts_in_a_new_process(plugin, tmp_path):
+    plugin("SIZE", "from my_sizes import SIZE")
+    for size, again in ((1, ""), (64, "note: 2 runs made again: plug-in my_policy has changed")):
+        (tmp_path / "my_sizes.py").write_text(f"SIZE = {size}\n")
+        done = subprocess.run(
+            [sys.executable, "-m", "specsim", *MINE],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert again in done.stdout.splitlines() or not again
+
+
+def test_provenance_names_code_plug_ins_and_files(plugin):
+    plugin(1)
+    assert main(MINE) == 0
+    provenance = json.loads(next(load_sweep("all")[0].folder.glob("provenance.json")).read_text())
+    assert set(provenance["plugins"]) == {"my_policy"}
+    assert set(provenance["files"]) == {"metrics.json", "requests.parquet", "passes.parquet", "config.yaml"}
+    sums = [provenance["code_sha256"], *provenance["plugins"].values(), *provenance["files"].values()]
+    assert {len(each) for each in sums} == {64}
+
+
+def test_what_a_kill_left_is_neither_counted_nor_kept(root):
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    whole = of(root, "rps=4")
+    here = staging_path(root).name
+    left = root / here.replace(f"-{os.getpid()}-", f"-{process.pid}-")
+    whole.rename(left)
+    assert len(load_sweep(root)) == 2
+    assert main([*SWEEP, f"out={root}"]) == 0
+    assert not left.exists()
+    assert len(load_sweep(root)) == 3

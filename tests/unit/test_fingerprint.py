@@ -1,0 +1,83 @@
+"""What counts as a plug-in's code: its file, what it imports from beside it, and nothing from elsewhere."""
+
+import importlib
+import sys
+
+import pytest
+
+from specsim import SpecsimError, fingerprint
+from specsim.fingerprint import package_sha256, plugins_sha256
+
+FILES = {
+    "plug_in.py": "import json\nfrom plug_sizes import SIZE\nfrom plug_package.inner import deep\n",
+    "plug_sizes.py": "SIZE = 1\n",
+    "plug_other.py": "SIZE = 1\n",
+    "plug_package/__init__.py": "from .inner import deep\n",
+    "plug_package/inner.py": "def deep():\n    from plug_package import late\n",
+    "plug_package/late.py": "X = 1\n",
+}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path
+    forget()
+
+
+def forget():
+    for name in [name for name in sys.modules if name.startswith("plug_")]:
+        del sys.modules[name]
+
+
+def checksum(name="plug_in"):
+    """Return it as a new session would."""
+    forget()
+    importlib.invalidate_caches()
+    return plugins_sha256([importlib.import_module(name)])[name]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_plug_in_is_its_file_and_what_it_imports_from_beside_it(folder, name):
+    before = checksum()
+    assert checksum() == before
+    with (folder / name).open("a") as file:
+        file.write("# edited\n")
+    assert (checksum() != before) == (name != "plug_other.py")
+
+
+def test_what_lies_elsewhere_and_its_path_do_not_count(folder):
+    before = checksum("plug_sizes")
+    assert before == checksum("plug_sizes")
+    assert plugins_sha256([importlib.import_module("math")])["math"] == fingerprint._sha256_of([], None)
+    (folder / "plug_sizes.py").write_text("import json\nSIZE = 1\n")
+    with_json = checksum("plug_sizes")
+    (folder / "json.txt").write_text("")
+    assert checksum("plug_sizes") == with_json
+
+
+@pytest.mark.parametrize("name", ["plug_in.py", "plug_sizes.py"])
+def test_a_file_that_changed_after_its_import_is_refused(folder, name):
+    """The code in memory is the old one: its numbers must not pass for those of the new file."""
+    module = importlib.import_module("plug_in")
+    plugins_sha256([module])
+    (folder / name).write_text(FILES[name] + "# edited\n")
+    with pytest.raises(SpecsimError, match=rf"{name}' has changed since it was imported"):
+        plugins_sha256([module])
+
+
+def test_every_file_of_specsims_own_counts(tmp_path, monkeypatch):
+    for name in ("a.py", "b/c.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x = 1\n")
+    monkeypatch.setattr(fingerprint, "__file__", str(tmp_path / "a.py"))
+    found = {package_sha256.__wrapped__()}
+    for name, text in (("a.py", "x = 2\n"), ("b/c.py", "x = 2\n"), ("b/d.py", "")):
+        (tmp_path / name).write_text(text)
+        found.add(package_sha256.__wrapped__())
+    (tmp_path / "notes.txt").write_text("no code")
+    found.add(package_sha256.__wrapped__())
+    assert len(found) == 4
