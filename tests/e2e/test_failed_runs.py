@@ -143,7 +143,10 @@ def test_a_sweep_of_failures_alone_still_has_a_table(tmp_path, monkeypatch, caps
     assert [line.split()[-1] for line in said.out.splitlines()[3:5]] == ["FAILED", "FAILED"]
     assert len(said.err.splitlines()) == 2
     assert len(pd.read_csv(tmp_path / "table.csv")) == 2
-    assert len(load_sweep(tmp_path)) == 0
+    found = load_sweep(tmp_path)
+    assert len(found) == 0
+    assert "2 failed" in repr(found)
+    assert "request -1" in found._repr_html_()
 
 
 def test_debug_shows_where_a_run_failed(tmp_path, world, capsys):
