@@ -35,7 +35,7 @@ def damage(folder: Path) -> str | None:
     except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return f"{PROVENANCE_FILE} is damaged"
     if own is None and not files:
-        return f"{PROVENANCE_FILE} holds no checksums: an older specsim wrote it"
+        return f"{PROVENANCE_FILE} holds no checksums, as older versions wrote it"
     if own != _of_content(provenance):
         return f"{PROVENANCE_FILE} is damaged"
     for name in CHECKED:

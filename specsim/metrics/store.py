@@ -117,7 +117,7 @@ def read_run(folder: Path) -> StoredRun:
     _check_classes(path, block.get("classes"))
     found = damage(folder)
     if found is not None:
-        raise SpecsimError(f"{str(folder)!r} is no longer what the run wrote: {found}; expected it whole: run it again")
+        raise SpecsimError(f"{str(folder)!r}: {found}; expected the files that the run wrote: run it again")
     return StoredRun(folder, metrics)
 
 

@@ -6,8 +6,9 @@ import shutil
 import pytest
 import yaml
 
-from specsim import simulation
+from specsim import load_run, simulation
 from specsim.cli import main
+from specsim.errors import SpecsimError
 from specsim.paths import shipped
 
 BASE = ["requests=2", "acceptance=bernoulli", "profile=llama8b_1b_h100", "scheduler=continuous", "trace=poisson"]
@@ -264,14 +265,18 @@ def test_a_run_may_replace_itself_and_leaves_other_files_alone(tmp_path, monkeyp
 def test_a_damaged_run_in_the_folder_is_told(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["run", *BASE, "out=here"]) == 0
-    for name, content in (("config.yaml", "a: ["), ("metrics.json", "{")):
+    for name, content, code in (("config.yaml", "a: [", 2), ("metrics.json", "{", 0)):
         shutil.copytree("here", name)
         (tmp_path / name / name).write_text(content)
+        with pytest.raises(SpecsimError, match=name):
+            load_run(name)
         capsys.readouterr()
-        assert main(["run", *BASE, f"out={name}"]) == 2
+        # Whose run it is stands in its configuration: what is known to be the same run is made anew.
+        assert main(["run", *BASE, f"out={name}"]) == code
         said = capsys.readouterr().err
-        assert name in said
-        assert len(said.splitlines()) <= 2
+        assert (name in said) == (code == 2)
+        assert len(said.splitlines()) <= 1
+    assert load_run("metrics.json").metrics == load_run("here").metrics
 
 
 def test_what_a_trace_is_called_is_never_resolved(tmp_path, monkeypatch, capsys):
