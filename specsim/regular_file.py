@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -12,8 +13,8 @@ MOST_ROWS, FREE_ROWS, ROWS_PER_BYTE = 50_000_000, 1_000_000, 8
 """A Parquet file of some kilobytes can state any number of rows; beyond the free ones a row takes a bit at least."""
 
 
-def check_file(path: Path, most_bytes: int, what: str = "file", setting: str = "") -> None:
-    """Refuse what reading would hang on, or would fill the memory with.
+def check_file(path: Path, most_bytes: int, what: str = "file", setting: str = "") -> os.stat_result:
+    """Return the facts of a file; refuse what reading would hang on, or would fill the memory with.
 
     Parameters
     ----------
@@ -35,6 +36,7 @@ def check_file(path: Path, most_bytes: int, what: str = "file", setting: str = "
         raise SpecsimError(f"{setting}{path}: is {found}; expected a {what}")
     if facts.st_size > most_bytes:
         raise SpecsimError(f"{setting}{path}: {size(facts.st_size)}; expected at most {size(most_bytes)}")
+    return facts
 
 
 def check_rows(path: Path, rows: int, held_bytes: int) -> None:

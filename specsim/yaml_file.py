@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from copy import deepcopy
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -39,25 +40,34 @@ def read_yaml(path: Path, what: str = "YAML file", group: str = "") -> dict[str,
     SpecsimError
         One line naming the file, and the line or key of it that is refused.
     """
+    facts = check_file(path, MOST_BYTES, what, group)
+    try:
+        return deepcopy(_values(path, facts.st_mtime_ns, facts.st_size))
+    except SpecsimError as error:
+        raise SpecsimError(f"{group}{path}{error}") from None
+
+
+@lru_cache(maxsize=256)
+def _values(path: Path, mtime_ns: int, size: int) -> dict[str, Any]:
+    """Return the keys of a file that is what its time and size say: a sweep reads the same few for each point."""
     import yaml
 
-    check_file(path, MOST_BYTES, what, group)
     try:
         values = yaml.load(path.read_text(encoding="utf-8"), Loader=_loader())
     except (OSError, ValueError) as error:
-        raise SpecsimError(f"{group}{path}: cannot be read: {first_line(error)}") from None
+        raise SpecsimError(f": cannot be read: {first_line(error)}") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
         problem = " ".join(str(getattr(error, "problem", None) or first_line(error)).split())
         said = problem if isinstance(error, yaml.composer.ComposerError) else f"not YAML: {problem}"
-        raise SpecsimError(f"{group}{path}{line}: {said}") from None
+        raise SpecsimError(f"{line}: {said}") from None
     if not isinstance(values, dict):
-        raise SpecsimError(f"{group}{path}: {shown(values)} is not a mapping of keys to values")
+        raise SpecsimError(f": {shown(values)} is not a mapping of keys to values")
     try:
         check_references(values)
     except SpecsimError as error:
-        raise SpecsimError(f"{group}{path}: {error}") from None
+        raise SpecsimError(f": {error}") from None
     return values
 
 

@@ -26,6 +26,8 @@ def damage(folder: Path) -> str | None:
 
     ``provenance.json`` holds the checksums of the others and of all its own content but this one.
     """
+    if (folder / PROVENANCE_FILE).exists() and not (folder / PROVENANCE_FILE).is_file():
+        return f"{PROVENANCE_FILE} is no regular file"
     try:
         provenance = json.loads((folder / PROVENANCE_FILE).read_bytes())
         own = provenance.pop(OWN, None)
@@ -51,6 +53,8 @@ def damage(folder: Path) -> str | None:
 
 
 def _of_file(path: Path) -> str:
+    if path.exists() and not path.is_file():
+        raise OSError("no regular file")
     with path.open("rb") as stream:
         return file_digest(stream, "sha256").hexdigest()
 

@@ -20,6 +20,7 @@ from specsim.metrics.run_folder import (
     run_folders,
 )
 from specsim.metrics.schema import PASS_COLUMNS, REQUEST_COLUMNS, SCHEMA_VERSION
+from specsim.regular_file import MOST_BYTES, check_file
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -144,6 +145,8 @@ def _read_parquet(path: Path, types: Mapping[str, str]) -> DataFrame:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    if path.exists():
+        check_file(path, MOST_BYTES)
     try:
         # A folder of a sweep named rps=2 is not a partition.
         table = pq.read_table(path, partitioning=None)
@@ -164,7 +167,7 @@ def _read_parquet(path: Path, types: Mapping[str, str]) -> DataFrame:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(_text(path))
     except FileNotFoundError:
         raise SpecsimError(f"{str(path)!r} is missing; expected it beside {REQUESTS_FILE}") from None
     except json.JSONDecodeError as error:
@@ -181,7 +184,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 
     try:
         # The same values as safe_load, eight times as fast where libyaml is there.
-        value = yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        value = yaml.load(_text(path), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except FileNotFoundError:
         raise SpecsimError(f"{str(path)!r} is missing; expected it beside {METRICS_FILE}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -189,6 +192,13 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise SpecsimError(f"{str(path)!r} holds {type(value).__name__}; expected a YAML mapping")
     return value
+
+
+def _text(path: Path) -> str:
+    """Return what a file of a run holds; a folder, a pipe or a device in its place is refused."""
+    if path.exists():
+        check_file(path, MOST_BYTES)
+    return path.read_text(encoding="utf-8")
 
 
 def _inside(folder: Path) -> str:

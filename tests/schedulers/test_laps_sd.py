@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import simpy
 
+from specsim.audit import Audit
 from specsim.engine import Replica, arrivals
 from specsim.ledger import Ledger
 from specsim.protocols import PassShape
@@ -66,7 +67,8 @@ def latencies_ms(scheduler: Foreseeing) -> Floats:
     view = LedgerView(ledger, hardware())
     backend = Figure1(view)
     scheduler.foresee(backend)
-    replica = Replica(env, 0, ledger, view, scheduler, backend, lambda work, basis: 0.0, lambda *told: None)
+    audit = Audit(told.prompt_tokens, OUTPUTS, None)
+    replica = Replica(env, 0, ledger, view, scheduler, backend, lambda work, basis: 0.0, lambda *told: None, audit)
     env.process(replica.serve())
     env.process(arrivals(env, told, [replica], lambda request: 0))
     env.run()

@@ -88,6 +88,10 @@ class Noted:
         self.asked.add(shape)
         return self.inner.seconds(*shape)
 
+    def __getstate__(self) -> Linear:
+        """What it keeps is no part of it: a run may not change a model."""
+        return self.inner
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 

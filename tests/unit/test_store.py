@@ -265,6 +265,14 @@ def test_another_runs_rows_and_rows_that_came_later_are_damage(tmp_path, run):
     assert damage(run) == "requests.parquet is damaged"
 
 
+@pytest.mark.parametrize("name", ["metrics.json", "requests.parquet", "config.yaml", "provenance.json"])
+def test_a_pipe_in_the_place_of_a_file_does_not_hang(run, name):
+    (run / name).unlink()
+    os.mkfifo(run / name)
+    with pytest.raises(SpecsimError, match=name):
+        read_run(run)
+
+
 def test_a_run_without_checksums_is_refused(run):
     provenance = json.loads((run / "provenance.json").read_text())
     del provenance["files"], provenance["sha256"]
