@@ -12,13 +12,14 @@ import numpy as np
 
 from specsim.errors import SchedulerFault
 from specsim.memory import KvPool
+from specsim.protocols import PassShape
 from specsim.request import Ints
 from specsim.state import Progress
 from specsim.work import Emitted, Verify
 
 
 class Audit:
-    """What verifications fed and when they ended, beside a copy of what was promised.
+    """What verifications fed, and when those ended that read prompts or finish somebody; and what was promised.
 
     Parameters
     ----------
@@ -33,10 +34,11 @@ class Audit:
         self._ends_s = array("d")
         self._world, self._checksum = world, _checksum(world)
 
-    def see(self, work: Verify, answer: Emitted, end_s: float) -> None:
-        """Note a verification that ends at `end_s`, and what it answers."""
+    def see(self, work: Verify, shape: PassShape, answer: Emitted, end_s: float) -> None:
+        """Note a verification of this shape that ends at `end_s`, and what it answers."""
         self._fed_tokens[work.requests] += work.chunks + answer.matched
-        self._ends_s.append(end_s)
+        if shape.prefill_tokens or np.count_nonzero(answer.finished):
+            self._ends_s.append(end_s)
 
     def check(self, found: Progress, pools: Sequence[KvPool], scheduler: str) -> None:
         """Hold the account against what the ledgers of all replicas say at the end, (N,) each, and their pools.

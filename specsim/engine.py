@@ -114,7 +114,7 @@ class Replica:
             if isinstance(work, Draft) and isinstance(answer, Forest):
                 ledger.commit_draft(work, answer, start_s)
             elif isinstance(work, Verify) and isinstance(answer, Emitted):
-                self._audit.see(work, answer, env.now)
+                self._audit.see(work, shape, answer, env.now)
                 gaps = ledger.commit_verify(work, answer, start_s, env.now)
             view.now_s = env.now
             view.forward_s += seconds

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +13,7 @@ from specsim.identity import HASH_CHARACTERS, identity, settings_of
 from specsim.metrics.checksums import damage
 from specsim.metrics.failure import read_failure
 from specsim.metrics.run_folder import has_failed, holds_remains
+from specsim.metrics.staging import staging_path
 from specsim.metrics.store import read_config
 
 Config = Mapping[str, Any]
@@ -112,8 +112,9 @@ def check_writable(folders: Iterable[Path]) -> None:
     """Refuse a folder that nothing can be written into; several below one parent are tried once."""
     for there, folder in {_existing(folder): folder for folder in folders}.items():
         try:
-            with tempfile.TemporaryDirectory(dir=there):
-                pass
+            tried = staging_path(there)
+            tried.mkdir()
+            tried.rmdir()
         except OSError as error:
             raise SpecsimError(f"out={folder}: cannot be written: {error.strerror}") from None
 

@@ -132,6 +132,7 @@ def test_metrics_neither_simulate_nor_schedule(module):
         *CORE,
         "specsim.errors",
         "specsim.reading",
+        "specsim.regular_file",
         *below("specsim.metrics"),
         *told,
     }

@@ -1,0 +1,66 @@
+"""A sweep that is killed without warning, again and again: no run is lost, none is half there, none is made twice."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from specsim import load_sweep
+from specsim.cli import main
+
+SWEEP = ["run", "-m", "rps=1,2,3,4,5,6,7,8", "scheduler=fcfs,vllm_spec", "requests=40", "trace=poisson", "passes=true"]
+KILLS = 12
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    """Return the bytes of every run of a sweep, the clock's own file left out."""
+    kept = (path for path in root.glob("*/*") if not path.parent.name.startswith(".") and path.is_file())
+    return {f"{path.parent.name}/{path.name}": path.read_bytes() for path in kept if path.name != "provenance.json"}
+
+
+def written(root: Path) -> int:
+    return sum(len(folders) + len(files) for _, folders, files in os.walk(root))
+
+
+def killed(root: Path) -> Iterator[int]:
+    """Yield the exit code of one process after the other, each killed a little after it has begun to write."""
+    luck = random.Random(0)
+    for _ in range(KILLS):
+        before = written(root)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "specsim", *SWEEP, f"out={root}"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        while process.poll() is None and written(root) == before:
+            time.sleep(0.001)
+        time.sleep(luck.uniform(0.0, 0.4))
+        process.kill()
+        yield process.wait()
+
+
+@pytest.mark.slow
+def test_a_sweep_that_is_killed_at_any_moment_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    assert main([*SWEEP, f"out={whole}"]) == 0
+    expected, kills = contents(whole), 0
+    for code in killed(broken):
+        if code != -signal.SIGKILL:
+            break
+        kills += 1
+        found = contents(broken)
+        assert all(expected[name] == text for name, text in found.items() if Path(name).name == "requests.parquet")
+        runs = {name.partition("/")[0] for name in found if name.endswith("metrics.json")}
+        assert not runs or len(load_sweep(broken)) == len(runs)
+    assert kills > KILLS / 2
+    assert main([*SWEEP, f"out={broken}"]) == 0
+    assert contents(broken) == expected
+    assert not [path for path in broken.rglob(".specsim-*")]
