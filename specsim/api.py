@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 from specsim.errors import SpecsimError, first_line
-from specsim.execution import execute
-from specsim.metrics.store import StoredRun, read_run
-from specsim.places import check_place
-from specsim.plan import configs, plan
-from specsim.points import check_key, product
-from specsim.reading import expanded, shown
-from specsim.run import Run
-from specsim.sweep_execution import run_all
-from specsim.sweeps import Sweep, load_sweep
+from specsim.files.checked_mapping import expanded, shown
+from specsim.results.store import StoredRun, read_run
+from specsim.results.sweeps import Sweep, load_sweep
+from specsim.runs.execute import execute
+from specsim.runs.places import check_place
+from specsim.runs.plan import configs, plan
+from specsim.runs.run import Run
+from specsim.runs.sweep import run_all
+from specsim.settings.points import check_key, product
 
 __all__ = ["Run", "Sweep", "load_run", "load_sweep", "simulate", "sweep"]
 

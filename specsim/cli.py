@@ -7,9 +7,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from specsim.commands.run import run_command
+from specsim.commands.terminal import one_line, written
 from specsim.errors import SpecsimError, nearest
-from specsim.run_command import run_command
-from specsim.terminal import one_line, written
 
 GROUPS = {
     "schedulers": "scheduler",
@@ -60,7 +60,7 @@ def _command(words: list[str]) -> int:
 
 def _arguments(words: list[str]) -> argparse.Namespace:
     """Return the command and what it was given; leave with 2 and a line where that is no command line."""
-    from specsim.instead import for_flag
+    from specsim.settings.instead import for_flag
 
     if words[:1] == ["profile"]:
         return argparse.Namespace(command=_profile, words=words[1:])
@@ -86,7 +86,7 @@ def _arguments(words: list[str]) -> argparse.Namespace:
 
 def _unrecognized(word: str, parser: argparse.ArgumentParser) -> str:
     """Say what a word that a parser does not know may have meant."""
-    from specsim.points import known_keys
+    from specsim.settings.points import known_keys
 
     key, equals, value = word.lstrip("-").partition("=")
     if parser.prog.endswith(" run") and key in known_keys():
@@ -157,7 +157,7 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
 
 
 def _typed_path(word: str) -> Path:
-    from specsim.reading import expanded
+    from specsim.files.checked_mapping import expanded
 
     return expanded(word)
 
@@ -174,7 +174,7 @@ class _Version(argparse.Action):
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    from specsim.groups import choices
+    from specsim.settings.groups import choices
 
     kinds = list(GROUPS) if arguments.kind is None else [arguments.kind]
     for kind in kinds:
@@ -190,9 +190,9 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _plot(arguments: argparse.Namespace) -> int:
-    from specsim import execution
     from specsim.api import load_run, load_sweep
-    from specsim.metrics.run_folder import run_folders
+    from specsim.results.run_folder import run_folders
+    from specsim.runs import execute as execution
 
     places = arguments.runs
     if any(run_folders(place) for place in places):
@@ -224,7 +224,7 @@ def _profile(arguments: argparse.Namespace) -> int:
 
 def _completion(arguments: argparse.Namespace) -> int:
     """Print a shell's script; with words, what its script asks for: what the last of them may become."""
-    from specsim.completion import SHELLS, candidates, in_bash, script
+    from specsim.commands.completion import SHELLS, candidates, in_bash, script
 
     shell, words = arguments.shell, arguments.words
     if shell not in SHELLS:
@@ -239,7 +239,7 @@ def _completion(arguments: argparse.Namespace) -> int:
 
 
 def _fetch(arguments: argparse.Namespace) -> int:
-    from specsim.execution import fetch_trace
+    from specsim.runs.execute import fetch_trace
 
     for path in fetch_trace(arguments.name, progress=True):
         print(path)

@@ -10,23 +10,23 @@ import numpy as np
 import numpy.typing as npt
 import simpy
 
-from specsim.audit import Audit
-from specsim.blame import complaint, own_line
-from specsim.engine import Replica, arrivals
 from specsim.errors import SchedulerFault, SpecsimError
-from specsim.forest import Forest
-from specsim.ledger import Ledger
-from specsim.memory import Memory
-from specsim.metrics.pauses import Pauses
-from specsim.metrics.recorder import Recorder
-from specsim.metrics.schema import RequestColumns, RunTotals
-from specsim.metrics.window import Window, counts
-from specsim.protocols import Belief, Scheduler
-from specsim.request import LONGEST_S, Requests
-from specsim.stall import TOO_LONG, StepTooLong, watchdog
-from specsim.state import Progress
-from specsim.view import LedgerView
-from specsim.work import Pass, Verify
+from specsim.replica.audit import Audit
+from specsim.replica.blame import complaint, own_line
+from specsim.replica.engine import Replica, arrivals
+from specsim.replica.kv_pool import Memory
+from specsim.replica.ledger import Ledger
+from specsim.replica.passes import Pass, Verify
+from specsim.replica.protocols import Belief, Scheduler
+from specsim.replica.request import LONGEST_S, Requests
+from specsim.replica.stall import TOO_LONG, StepTooLong, watchdog
+from specsim.replica.state import Progress
+from specsim.replica.trees import Forest
+from specsim.replica.view import LedgerView
+from specsim.results.pauses import Pauses
+from specsim.results.recorder import Recorder
+from specsim.results.schema import RequestColumns, RunTotals
+from specsim.results.window import Window, counts
 from specsim.world.backend import SimulatedBackend, World
 
 Watcher = Callable[[int], None]
@@ -81,7 +81,7 @@ def run(simulation: Simulation, watcher: Watcher | None = None) -> Record:
 
     Raises
     ------
-    specsim.errors.IllegalPass, specsim.stall.Stalled, specsim.errors.SchedulerFault
+    specsim.errors.IllegalPass, specsim.replica.stall.Stalled, specsim.errors.SchedulerFault
         When the scheduler is at fault.
     SpecsimError
         When the run lasts longer than its clock can tell.

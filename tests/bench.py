@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from specsim.experiment import Experiment
+    from specsim.runs.prepare import Experiment
 
 REPEATS = 3
 STEADY = """\
@@ -81,7 +81,7 @@ def _loops(steady: str) -> tuple[Loop, ...]:
 
 
 def _schedulers() -> list[str]:
-    from specsim.groups import names
+    from specsim.settings.groups import names
 
     return names("scheduler")
 
@@ -90,7 +90,7 @@ def _time_selection() -> None:
     """Print how AdaServe's selection grows with requests: candidates of depth 8 and width 3, half of them selected."""
     import numpy as np
 
-    from specsim.forest import Forest
+    from specsim.replica.trees import Forest
     from specsim.schedulers.selection import neediest_first, select
 
     print(f"\n{'AdaServe selection, 8 x 3 candidates a request':52}{'nodes':>11}{'us':>9}{'ns / n log2 n':>17}")
@@ -113,9 +113,9 @@ def _time_selection() -> None:
 
 
 def _time_loop(loop: Loop, repeats: int = REPEATS) -> None:
-    from specsim.experiment import prepare
-    from specsim.plan import configs
-    from specsim.points import points
+    from specsim.runs.plan import configs
+    from specsim.runs.prepare import prepare
+    from specsim.settings.points import points
 
     (config,) = configs(points(loop.words, sweep=False))
     experiment = prepare(config)

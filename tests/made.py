@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from specsim.forest import Forest
-from specsim.ledger import Ledger
-from specsim.memory import Memory
-from specsim.protocols import Scheduler
-from specsim.request import Floats, Ids, Requests
+from specsim.replica.kv_pool import Memory
+from specsim.replica.ledger import Ledger
+from specsim.replica.passes import Draft
+from specsim.replica.protocols import Scheduler
+from specsim.replica.request import Floats, Ids, Requests
+from specsim.replica.trees import Forest
+from specsim.replica.view import LedgerView
 from specsim.rng import stream_keys
 from specsim.simulation import Simulation
-from specsim.view import LedgerView
-from specsim.work import Draft
 from specsim.world.backend import World
 from specsim.world.tape import Tape
 

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from specsim.paths import shipped
+from specsim.files.paths import shipped
 from specsim.workload.describe import QUANTILES, Shape, describe
 from specsim.workload.load import load_trace
 from specsim.workload.trace import Floats, Ints, Trace, TraceSource

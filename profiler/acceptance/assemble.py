@@ -10,7 +10,7 @@ import numpy as np
 from profiler.acceptance.parts import Text
 from profiler.acceptance.rows import Rows, joined
 from profiler.acceptance.tape_file import Recorded
-from specsim.request import Floats, Ints
+from specsim.replica.request import Floats, Ints
 from specsim.world.recorded import ON_PATH
 
 MATCHES = (1, 2, 3, 4, 6, 9, 13)

@@ -14,7 +14,7 @@ from profiler.lock import only_one
 from profiler.models import DTYPES, require_extra
 from profiler.versions import versions
 from specsim.errors import SpecsimError
-from specsim.reading import expanded
+from specsim.files.checked_mapping import expanded
 
 if TYPE_CHECKING:
     from profiler.acceptance.prompts import Prompt

@@ -8,7 +8,7 @@ import numpy as np
 
 from profiler.acceptance.tape_file import Recorded
 from specsim.errors import SpecsimError, nearest
-from specsim.request import Bools, Floats, Ints
+from specsim.replica.request import Bools, Floats, Ints
 
 BINS = 10
 FEWEST_TOKENS = 16

@@ -21,7 +21,7 @@ from profiler.acceptance.curves import (
 )
 from profiler.acceptance.lengths import Compared
 from profiler.acceptance.tape_file import Recorded
-from specsim.metrics.figure_style import GREY, PALETTE, colours, legend_above, new_figure, style
+from specsim.figures.style import GREY, PALETTE, colours, legend_above, new_figure, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

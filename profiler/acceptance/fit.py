@@ -6,7 +6,7 @@ import numpy as np
 
 from profiler.acceptance.curves import OnPath, on_path
 from profiler.acceptance.tape_file import Recorded
-from specsim.request import Bools, Floats
+from specsim.replica.request import Bools, Floats
 from specsim.world.curves import Acceptance, Curve, draw_tape
 
 LEVELS = 16

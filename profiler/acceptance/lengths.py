@@ -8,7 +8,7 @@ import numpy as np
 
 from profiler.acceptance.curves import on_path
 from profiler.acceptance.tape_file import Recorded
-from specsim.request import Floats, Ints
+from specsim.replica.request import Floats, Ints
 from specsim.world.curves import Acceptance, draw_tape
 
 DEEPEST = 8

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from specsim.request import Floats, Ints
+from specsim.replica.request import Floats, Ints
 from specsim.world.recorded import ON_PATH
 
 MOST_WRONG = 3

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from specsim.errors import SpecsimError, first_line
-from specsim.regular_file import MOST_BYTES, check_file
-from specsim.request import Bools, Floats, Ints
+from specsim.files.regular_file import MOST_BYTES, check_file
+from specsim.replica.request import Bools, Floats, Ints
 from specsim.world.recorded import METADATA_KEY, ON_PATH, RECORDING_FORMAT
 
 ABOUT = ("format", "target", "draft", "drafter", "temperature", "proposals", "versions", "date", "hardware")

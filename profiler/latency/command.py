@@ -15,7 +15,7 @@ from profiler.latency.result import Places, write_profile
 from profiler.lock import only_one
 from profiler.versions import versions
 from specsim.errors import SpecsimError
-from specsim.reading import expanded
+from specsim.files.checked_mapping import expanded
 
 if TYPE_CHECKING:
     import torch

@@ -6,7 +6,7 @@ import argparse
 
 from profiler.latency.profile_file import check_apart_from, check_writable
 from profiler.latency.result import Places, write_profile
-from specsim.reading import expanded
+from specsim.files.checked_mapping import expanded
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

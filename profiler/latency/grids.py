@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from profiler.latency.points import Point
-from specsim.reading import Node
-from specsim.yaml_file import read_yaml
+from specsim.files.checked_mapping import Node
+from specsim.files.yaml_file import read_yaml
 
 
 @dataclass(frozen=True, slots=True)

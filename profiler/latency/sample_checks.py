@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from profiler.latency.points import DRAFT_KINDS, TARGET_KINDS
 from specsim.errors import SpecsimError
+from specsim.files.checked_mapping import is_number, is_whole, shown
 from specsim.latency.profile import MOST_BYTES
-from specsim.reading import is_number, is_whole, shown
 
 if TYPE_CHECKING:
     from profiler.latency.samples import Sample

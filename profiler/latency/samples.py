@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from profiler.latency.sample_checks import check_numbers
 from specsim.errors import SpecsimError, first_line
-from specsim.regular_file import MOST_BYTES, check_file
+from specsim.files.regular_file import MOST_BYTES, check_file
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,9 +11,9 @@ from typing import NoReturn
 from profiler.cli import Parser, minutes
 from profiler.latency import command
 from specsim.errors import SpecsimError, first_line, nearest
-from specsim.paths import shipped
-from specsim.reading import Node, expanded
-from specsim.yaml_file import read_yaml
+from specsim.files.checked_mapping import Node, expanded
+from specsim.files.paths import shipped
+from specsim.files.yaml_file import read_yaml
 
 FAILED = 2
 TO_BEGIN = 0.5

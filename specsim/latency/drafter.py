@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, ClassVar, Protocol
 
+from specsim.files.checked_mapping import Node
 from specsim.latency.forms import Linear
 from specsim.latency.model import ModelLatency, Profile
-from specsim.reading import Node
 
 
 class Drafter(Protocol):

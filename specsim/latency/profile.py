@@ -8,10 +8,10 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from specsim.files.checked_mapping import Node
+from specsim.files.yaml_file import read_yaml
 from specsim.latency.forms import Form, Linear, Roofline, Table
 from specsim.latency.model import PROFILE_VERSION, ModelLatency, Profile
-from specsim.reading import Node
-from specsim.yaml_file import read_yaml
 
 __all__ = ["PROFILE_VERSION", "ModelLatency", "Profile", "load_profile", "profile_from_mapping"]
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specsim.protocols import View
+from specsim.replica.protocols import View
 from specsim.schedulers.parts import Growing, Rows
 from specsim.schedulers.specinfer import everybody
 from specsim.schedulers.specserve import estimate_of, first_kept

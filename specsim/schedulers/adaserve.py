@@ -22,9 +22,9 @@ from typing import Literal
 
 import numpy as np
 
-from specsim.forest import Forest
-from specsim.protocols import Step, View
-from specsim.request import Bools, Floats, Ids
+from specsim.replica.protocols import Step, View
+from specsim.replica.request import Bools, Floats, Ids
+from specsim.replica.trees import Forest
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.parameters import at_least
 from specsim.schedulers.parts import Growing, Rows, Speculation

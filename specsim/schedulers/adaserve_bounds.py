@@ -16,9 +16,9 @@ from typing import Literal
 
 import numpy as np
 
-from specsim.forest import Forest, likeliest
-from specsim.protocols import Foresight, View
-from specsim.request import Bools, Floats
+from specsim.replica.protocols import Foresight, View
+from specsim.replica.request import Bools, Floats
+from specsim.replica.trees import Forest, likeliest
 from specsim.schedulers.adaserve import CandidateTrees, SloTrees
 from specsim.schedulers.parts import Rows
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from specsim.protocols import View
-from specsim.request import Bools, Ids, Ints
-from specsim.work import NOBODY
+from specsim.replica.passes import NOBODY
+from specsim.replica.protocols import View
+from specsim.replica.request import Bools, Ids, Ints
 
 
 class Chunks(NamedTuple):

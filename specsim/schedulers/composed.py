@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specsim.forest import Forest
-from specsim.protocols import Foresight, Step, View
+from specsim.replica.passes import Verify
+from specsim.replica.protocols import Foresight, Step, View
+from specsim.replica.trees import Forest
 from specsim.schedulers.parts import Batching, Speculation, evicting
-from specsim.work import Verify
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specsim.forest import Forest
-from specsim.protocols import Step, View
+from specsim.replica.passes import Verify
+from specsim.replica.protocols import Step, View
+from specsim.replica.trees import Forest
 from specsim.schedulers.batching import NO_CHUNKS, Admission, Chunks, lag, seats, whole_prompts
 from specsim.schedulers.parameters import at_least, share
 from specsim.schedulers.parts import Batching, Rows
-from specsim.work import Verify
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from specsim.forest import Forest
-from specsim.protocols import View
-from specsim.request import Floats, Ids
+from specsim.replica.passes import Emitted
+from specsim.replica.protocols import View
+from specsim.replica.request import Floats, Ids
+from specsim.replica.trees import Forest
 from specsim.schedulers.parameters import at_least
 from specsim.schedulers.parts import Rows
 from specsim.schedulers.queues import Seats, live, queue_limits, with_rows, within_reach
-from specsim.work import Emitted
 
 _NEW = -1.0
 

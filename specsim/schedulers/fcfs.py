@@ -14,11 +14,11 @@ from itertools import islice
 
 import numpy as np
 
-from specsim.forest import Forest
-from specsim.protocols import Step, View
+from specsim.replica.passes import Verify
+from specsim.replica.protocols import Step, View
+from specsim.replica.trees import Forest
 from specsim.schedulers.parameters import at_least
 from specsim.schedulers.parts import Batching, Rows, rows_of
-from specsim.work import Verify
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from specsim.protocols import Belief, DraftBelief, ModelBelief, View
-from specsim.request import Bools, Floats, Ids, Ints
-from specsim.work import NOBODY
+from specsim.replica.passes import NOBODY
+from specsim.replica.protocols import Belief, DraftBelief, ModelBelief, View
+from specsim.replica.request import Bools, Floats, Ids, Ints
 
 
 class Batch(NamedTuple):

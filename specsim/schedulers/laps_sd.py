@@ -28,14 +28,14 @@ from typing import Literal
 
 import numpy as np
 
-from specsim.forest import Forest
-from specsim.protocols import Foresight, View
-from specsim.request import Bools, Floats, Ids, Ints
+from specsim.replica.passes import NOBODY, Emitted
+from specsim.replica.protocols import Foresight, View
+from specsim.replica.request import Bools, Floats, Ids, Ints
+from specsim.replica.trees import Forest
 from specsim.schedulers.parameters import at_least
 from specsim.schedulers.parts import Batching, Rows
 from specsim.schedulers.perception import AcceptanceMonitor, LengthPredictor
 from specsim.schedulers.queues import Seats, live, queue_limits, with_rows, within_reach
-from specsim.work import NOBODY, Emitted
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from specsim.errors import SpecsimError, first_line, nearest
-from specsim.protocols import Scheduler
+from specsim.replica.protocols import Scheduler
 from specsim.schedulers.installed import installed
 
 OWN_PACKAGE = "specsim.schedulers"

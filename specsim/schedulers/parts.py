@@ -7,11 +7,11 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from specsim.forest import Forest
-from specsim.protocols import View
-from specsim.request import Bools, Ids, Ints
+from specsim.replica.passes import NOBODY, Draft, Emitted
+from specsim.replica.protocols import View
+from specsim.replica.request import Bools, Ids, Ints
+from specsim.replica.trees import Forest
 from specsim.schedulers.batching import decoding, lag
-from specsim.work import NOBODY, Draft, Emitted
 
 
 class Rows(NamedTuple):

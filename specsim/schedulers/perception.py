@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from specsim.forest import Forest
-from specsim.protocols import Foresight
-from specsim.request import Floats, Ids, Ints
+from specsim.replica.protocols import Foresight
+from specsim.replica.request import Floats, Ids, Ints
+from specsim.replica.trees import Forest
 from specsim.rng import stream_keys, uniforms
 from specsim.schedulers.parameters import at_least
 

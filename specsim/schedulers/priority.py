@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specsim.protocols import View
+from specsim.replica.protocols import View
 from specsim.schedulers.parts import Batching, Rows
 from specsim.schedulers.queues import Seats, live
 

@@ -14,13 +14,13 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from specsim.protocols import View
-from specsim.request import Bools, Floats, Ids, Ints
+from specsim.replica.passes import NOBODY
+from specsim.replica.protocols import View
+from specsim.replica.request import Bools, Floats, Ids, Ints
 from specsim.schedulers.batching import decoding
 from specsim.schedulers.parameters import at_least, share
 from specsim.schedulers.parts import Rows, rows_of
 from specsim.schedulers.sarathi import chunk_sizes
-from specsim.work import NOBODY
 
 
 class Seated(NamedTuple):

@@ -12,13 +12,13 @@ from typing import Literal
 
 import numpy as np
 
-from specsim.forest import Forest
-from specsim.protocols import Step, View
-from specsim.request import Bools, Ids, Ints
+from specsim.replica.passes import Verify
+from specsim.replica.protocols import Step, View
+from specsim.replica.request import Bools, Ids, Ints
+from specsim.replica.trees import Forest
 from specsim.schedulers.batching import Admission, Chunks, decoding, prompt_chunks, seats
 from specsim.schedulers.parameters import at_least, share
 from specsim.schedulers.parts import Batching, Rows, rows_of
-from specsim.work import Verify
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from specsim.forest import Forest
-from specsim.request import Bools, Floats, Ints
+from specsim.replica.request import Bools, Floats, Ints
+from specsim.replica.trees import Forest
 
 Order = Callable[[Floats], Ints]
 """Returns who is served first, (n,) row indices, from what each row needs, (n,)."""

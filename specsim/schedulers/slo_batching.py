@@ -21,8 +21,8 @@ from typing import Literal
 
 import numpy as np
 
-from specsim.protocols import View
-from specsim.request import Floats, Ids
+from specsim.replica.protocols import View
+from specsim.replica.request import Floats, Ids
 from specsim.schedulers.parts import Batching, Rows
 from specsim.schedulers.queues import Seats, live
 

@@ -25,16 +25,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from specsim.forest import Forest
-from specsim.protocols import View
-from specsim.request import Floats, Ints
+from specsim.replica.passes import Draft, Emitted
+from specsim.replica.protocols import View
+from specsim.replica.request import Floats, Ints
+from specsim.replica.trees import Forest
 from specsim.schedulers.goodput import Batch, best, fitting, goodput, lengths_of, longest_by_survival
 from specsim.schedulers.parameters import at_least
 from specsim.schedulers.parts import Growing, Rows, Speculation
 from specsim.schedulers.smartspec_acceptance import AcceptanceAverage, Granularity
 from specsim.schedulers.smartspec_serving import Proposing, Serving, grow_levels, propose_chains
 from specsim.schedulers.speculation import rows_fit, useful_depth
-from specsim.work import Draft, Emitted
 
 
 @dataclass(slots=True)

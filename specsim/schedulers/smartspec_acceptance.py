@@ -12,8 +12,8 @@ from typing import Literal
 
 import numpy as np
 
-from specsim.protocols import View
-from specsim.request import Floats, Ids, Ints
+from specsim.replica.protocols import View
+from specsim.replica.request import Floats, Ids, Ints
 from specsim.schedulers.parameters import at_least, probability
 
 Granularity = Literal["global", "per_request"]

@@ -18,13 +18,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specsim.forest import Forest
-from specsim.protocols import View
-from specsim.request import Ints
+from specsim.replica.passes import NOBODY, Draft
+from specsim.replica.protocols import View
+from specsim.replica.request import Ints
+from specsim.replica.trees import Forest
 from specsim.schedulers.goodput import Batch, fitting, lengths_of, longest_fitting, target_seconds
 from specsim.schedulers.parameters import at_least
 from specsim.schedulers.smartspec_serving import Proposal, Proposing, Serving
-from specsim.work import NOBODY, Draft
 
 
 @dataclass(slots=True)

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from specsim.protocols import Foresight, View
-from specsim.request import Ints
+from specsim.replica.protocols import Foresight, View
+from specsim.replica.request import Ints
 from specsim.rng import STRIDE, stream_keys, uniforms
 from specsim.schedulers.goodput import Batch, best, fitting, goodput, lengths_of, longest_fitting
 from specsim.schedulers.parameters import at_least

@@ -13,16 +13,16 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from specsim.forest import Forest
-from specsim.protocols import Step, View
-from specsim.request import Bools, Ids, Ints
+from specsim.replica.passes import NOBODY, Draft, Emitted, Verify
+from specsim.replica.protocols import Step, View
+from specsim.replica.request import Bools, Ids, Ints
+from specsim.replica.trees import Forest
 from specsim.schedulers.batching import lag, seats
 from specsim.schedulers.continuous import PrefillFirst
 from specsim.schedulers.goodput import Batch
 from specsim.schedulers.parameters import at_least
 from specsim.schedulers.parts import Rows, evicting
 from specsim.schedulers.speculation import useful_depth
-from specsim.work import NOBODY, Draft, Emitted, Verify
 
 
 class Proposal(NamedTuple):

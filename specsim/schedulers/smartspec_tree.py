@@ -22,14 +22,14 @@ from typing import Any
 
 import numpy as np
 
-from specsim.forest import Forest
-from specsim.protocols import View
-from specsim.request import Floats, Ints
+from specsim.replica.passes import Emitted
+from specsim.replica.protocols import View
+from specsim.replica.request import Floats, Ints
+from specsim.replica.trees import Forest
 from specsim.schedulers.goodput import Batch, best, fitting, target_seconds
 from specsim.schedulers.parameters import at_least, probability
 from specsim.schedulers.parts import Rows
 from specsim.schedulers.smartspec_serving import Proposal, Proposing, Serving, grow_levels
-from specsim.work import Emitted
 
 NEWTON_STEPS = 50
 ROUNDING = 1e-12

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specsim.forest import Forest
-from specsim.protocols import View
-from specsim.request import Ints
+from specsim.replica.protocols import View
+from specsim.replica.request import Ints
+from specsim.replica.trees import Forest
 from specsim.schedulers.parts import Growing, Rows, Speculation
 from specsim.schedulers.speculation import rows_fit
 from specsim.schedulers.threshold import grow_layers

@@ -23,13 +23,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from specsim.forest import Forest
-from specsim.protocols import View
-from specsim.request import Bools, Floats, Ints
+from specsim.replica.passes import NOBODY
+from specsim.replica.protocols import View
+from specsim.replica.request import Bools, Floats, Ints
+from specsim.replica.trees import Forest
 from specsim.schedulers.parameters import at_least, probability
 from specsim.schedulers.parts import Growing, Rows, Speculation
 from specsim.schedulers.threshold import fitting_chain, grow_layers
-from specsim.work import NOBODY
 
 
 class StepEstimate(NamedTuple):

@@ -6,12 +6,12 @@ from collections.abc import Generator
 
 import numpy as np
 
-from specsim.forest import Forest
-from specsim.protocols import View
-from specsim.request import Ids, Ints
+from specsim.replica.passes import NOBODY, Draft
+from specsim.replica.protocols import View
+from specsim.replica.request import Ids, Ints
+from specsim.replica.trees import Forest
 from specsim.schedulers.parts import Rows
 from specsim.schedulers.tree_shape import TreeShape
-from specsim.work import NOBODY, Draft
 
 
 def grow_trees(

@@ -17,14 +17,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specsim.forest import Forest
-from specsim.protocols import View
-from specsim.request import Ints
+from specsim.replica.passes import NOBODY, Draft
+from specsim.replica.protocols import View
+from specsim.replica.request import Ints
+from specsim.replica.trees import Forest
 from specsim.schedulers.parameters import at_least
 from specsim.schedulers.parts import Growing, Rows, Speculation
 from specsim.schedulers.speculation import fitting_shape, useful_depth
 from specsim.schedulers.tree_shape import TreeShape
-from specsim.work import NOBODY, Draft
 
 GoingOn = Callable[[Forest, Ints], Ints]
 """Returns those of the leaves that the next draft pass extends, from the forest and its leaves (m,), none if empty."""

@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from specsim.forest import Forest
-from specsim.protocols import View
-from specsim.request import Bools, Ids
+from specsim.replica.passes import Emitted
+from specsim.replica.protocols import View
+from specsim.replica.request import Bools, Ids
+from specsim.replica.trees import Forest
 from specsim.schedulers.parameters import at_least
 from specsim.schedulers.parts import Rows
 from specsim.schedulers.queues import Seats, live
-from specsim.work import Emitted
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from specsim.request import LONGEST_S
+from specsim.replica.request import LONGEST_S
 from specsim.workload.columns import not_a_number, number
 from specsim.workload.damage import shown
 from specsim.workload.table import Rows

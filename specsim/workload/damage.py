@@ -10,7 +10,7 @@ from io import BytesIO
 from pathlib import Path
 
 from specsim.errors import SpecsimError
-from specsim.regular_file import MOST_BYTES, check_file, size
+from specsim.files.regular_file import MOST_BYTES, check_file, size
 
 TOLD = 5
 MOST_RATIO, FREE_BYTES = 100, 64 << 20

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from specsim.reading import MOST, Node, expanded, is_number, shown
-from specsim.regular_file import MOST_BYTES, check_file
+from specsim.files.checked_mapping import MOST, Node, expanded, is_number, shown
+from specsim.files.regular_file import MOST_BYTES, check_file
 from specsim.workload.arrivals import UNITS, Unit
 from specsim.workload.synthetic import Lengths
 

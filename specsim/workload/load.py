@@ -9,8 +9,8 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from specsim.errors import SpecsimError
-from specsim.paths import shipped
-from specsim.reading import Node
+from specsim.files.checked_mapping import Node
+from specsim.files.paths import shipped
 from specsim.workload import entry as keys
 from specsim.workload import synthetic
 from specsim.workload.adaserve import read_adaserve_parquet

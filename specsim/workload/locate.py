@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from specsim.errors import SpecsimError
-from specsim.reading import expanded
+from specsim.files.checked_mapping import expanded
 from specsim.workload.damage import content, sha256
 
 DATA_VARIABLE = "SPECSIM_DATA"

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from specsim.errors import SpecsimError
-from specsim.request import LONGEST_S
+from specsim.replica.request import LONGEST_S
 from specsim.workload.arrivals import PER_S, UNITS, Clock, Unit
 from specsim.workload.trace import Floats
 

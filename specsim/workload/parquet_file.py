@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from specsim.errors import SpecsimError
-from specsim.regular_file import check_rows
+from specsim.files.regular_file import check_rows
 from specsim.workload.damage import Damage, check_unpacked
 from specsim.workload.table import Cells, Rows, Table
 

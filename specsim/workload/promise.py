@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from specsim.errors import SpecsimError, nearest
-from specsim.request import Floats, Ints, Requests
+from specsim.replica.request import Floats, Ints, Requests
 from specsim.rng import stream_keys, uniforms
 from specsim.workload.slo import Promise, SloMix
 from specsim.workload.trace import Trace

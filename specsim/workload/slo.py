@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from specsim.reading import Node, shown
+from specsim.files.checked_mapping import Node, shown
 from specsim.workload.class_name import MOST_CLASSES, problem_of
 
 MIX_KEYS = ("description", "source", "assumed", "classes_from", "redraw_classes", "max_tokens", "tpot_s", "ttft_s")

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.errors import SpecsimError
-from specsim.request import LONGEST_S
+from specsim.replica.request import LONGEST_S
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from specsim.reading import Node
-from specsim.request import Ints
+from specsim.files.checked_mapping import Node
+from specsim.replica.request import Ints
 from specsim.world.curves import KEYS, Acceptance, curves_from_mapping, draw_tape
 from specsim.world.recorded import Recording, recorded_tape, recording_from_mapping
 from specsim.world.tape import Tape

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from specsim.errors import SpecsimError
-from specsim.forest import Forest, likeliest
-from specsim.protocols import Belief, ModelBelief, PassShape, View
-from specsim.request import Bools, Floats, Ids, Ints
+from specsim.replica.passes import Draft, Emitted, Pass, Verify
+from specsim.replica.protocols import Belief, ModelBelief, PassShape, View
+from specsim.replica.request import Bools, Floats, Ids, Ints
+from specsim.replica.trees import Forest, likeliest
 from specsim.rng import Words, mix
-from specsim.work import Draft, Emitted, Pass, Verify
 from specsim.world.tape import Tape
 
 
@@ -135,7 +135,7 @@ class SimulatedBackend:
         return Emitted(tokens, np.minimum(matched, tokens), matched, tokens == left), seconds
 
     def output_tokens(self, ids: Ids) -> Ints:
-        """Return how many tokens each request will emit in all, (n,); see `specsim.protocols.Foresight`."""
+        """Return how many tokens each request will emit in all, (n,); see `specsim.replica.protocols.Foresight`."""
         return self._world.output_tokens[ids]
 
     def right(self, forest: Forest) -> Bools:
@@ -156,7 +156,7 @@ class SimulatedBackend:
         return ahead_right
 
     def target_probability(self, forest: Forest) -> Floats:
-        """Return the target's own probability of each drafted node; see `specsim.protocols.Foresight`."""
+        """Return the target's own probability of each drafted node; see `specsim.replica.protocols.Foresight`."""
         tape, nodes = self._world.tape, slice(forest.rows, None)
         probability = forest.probability.copy()
         row, rank = self._proposals.rows[:, forest.slot[nodes]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from specsim.request import Ints
+from specsim.replica.request import Ints
 from specsim.world.tape import Tape
 
 BINS = 10

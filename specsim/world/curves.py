@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from specsim.errors import SpecsimError, nearest
-from specsim.reading import Node
-from specsim.request import Floats, Ints
+from specsim.files.checked_mapping import Node
+from specsim.replica.request import Floats, Ints
 from specsim.rng import stream_keys
 from specsim.world.tape import MOST_PROPOSALS, Tape
 

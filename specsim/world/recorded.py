@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from specsim.errors import SpecsimError, first_line, nearest
-from specsim.reading import Node, expanded
-from specsim.regular_file import MOST_BYTES, check_file, check_rows
-from specsim.request import Bools, Floats, Ints
+from specsim.files.checked_mapping import Node, expanded
+from specsim.files.regular_file import MOST_BYTES, check_file, check_rows
+from specsim.replica.request import Bools, Floats, Ints
 from specsim.rng import STRIDE, Words, stream_keys
 from specsim.world.tape import Tape
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from specsim.request import Bools, Floats, Ints
+from specsim.replica.request import Bools, Floats, Ints
 from specsim.rng import STRIDE, Words, word
 
 MOST_PROPOSALS = 64

@@ -212,7 +212,7 @@ SCHEDULERS = [
         )
     ),
     ("scheduler._target_=os.system", "'os.system'"),
-    ("scheduler._target_=specsim.ledger.Ledger", "'specsim.ledger.Ledger'"),
+    ("scheduler._target_=specsim.replica.ledger.Ledger", "'specsim.replica.ledger.Ledger'"),
     ("scheduler._target_=specsim.schedulers.continuous.Continuos", "'Continuos'", "'Continuous'"),
     ("scheduler._target_=specsim.schedulers.contnuous.Continuous", "'specsim.schedulers.contnuous'"),
     ("scheduler._target_=null", "_target_"),

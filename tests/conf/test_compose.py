@@ -5,11 +5,11 @@ import shutil
 import pytest
 import yaml
 
-from specsim.config import compose
 from specsim.errors import SpecsimError
-from specsim.experiment import prepare
-from specsim.paths import is_path, shipped
-from specsim.points import GROUPS, points
+from specsim.files.paths import is_path, shipped
+from specsim.runs.prepare import prepare
+from specsim.settings.compose import compose
+from specsim.settings.points import GROUPS, points
 
 ORIGINALS = {
     "scheduler": "continuous",

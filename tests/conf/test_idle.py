@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from specsim.errors import SpecsimError
-from specsim.paths import shipped
-from specsim.plan import configs
-from specsim.points import points
-from specsim.yaml_file import read_yaml
+from specsim.files.paths import shipped
+from specsim.files.yaml_file import read_yaml
+from specsim.runs.plan import configs
+from specsim.settings.points import points
 
 BASE = ("trace=poisson", "requests=3")
 OWN = "from specsim.schedulers.continuous import Continuous\n\n\nclass Mine(Continuous):\n    pass\n"

@@ -9,12 +9,12 @@ import pytest
 import yaml
 
 from specsim.api import simulate
-from specsim.config import compose
 from specsim.errors import SpecsimError
-from specsim.experiment import prepare
-from specsim.paths import shipped
+from specsim.files.paths import shipped
+from specsim.files.yaml_file import read_yaml
+from specsim.runs.prepare import prepare
+from specsim.settings.compose import compose
 from specsim.world.acceptance import Pair, pair_from_mapping
-from specsim.yaml_file import read_yaml
 
 ACCEPTANCES = sorted(path.stem for path in (shipped("conf") / "acceptance").glob("*.yaml") if path.stem != "file")
 SMALL = {"trace": "poisson", "requests": "3"}

@@ -11,13 +11,13 @@ import pytest
 import yaml
 
 from specsim import simulate, sweep
-from specsim.config import compose
 from specsim.errors import SpecsimError
-from specsim.interpolation import place_of, value_at
-from specsim.paths import shipped
-from specsim.plan import configs
-from specsim.points import points
+from specsim.files.interpolation import place_of, value_at
+from specsim.files.paths import shipped
+from specsim.runs.plan import configs
 from specsim.schedulers.loading import scheduler_factory
+from specsim.settings.compose import compose
+from specsim.settings.points import points
 from tests.laws.subjects import NAMES
 
 TREES = sorted(

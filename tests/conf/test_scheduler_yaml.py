@@ -14,7 +14,7 @@ import pytest
 from omegaconf.errors import InterpolationKeyError
 
 from specsim.errors import SpecsimError
-from specsim.interpolation import place_of
+from specsim.files.interpolation import place_of
 from specsim.schedulers.loading import EXTRA_KEYS, parameter_types, scheduler_factory
 from tests.laws.subjects import NAMES, mapping_of, raw_of, repeats, resolved
 

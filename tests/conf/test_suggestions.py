@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from specsim.api import simulate
-from specsim.config import compose
 from specsim.errors import SpecsimError
-from specsim.experiment import prepare
-from specsim.paths import shipped
-from specsim.yaml_file import read_yaml
+from specsim.files.paths import shipped
+from specsim.files.yaml_file import read_yaml
+from specsim.runs.prepare import prepare
+from specsim.settings.compose import compose
 
 ARTIFACT = "adaserve_artifact_qwen32b"
 CONSTANTS = {"verify_tokens": 256, "max_requests": 80}

@@ -3,9 +3,9 @@
 import pytest
 
 from specsim.errors import SpecsimError
-from specsim.groups import names
-from specsim.points import points
-from specsim.values import fitting, whole
+from specsim.settings.groups import names
+from specsim.settings.points import points
+from specsim.settings.values import fitting, whole
 
 
 def swept(word):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from specsim.config import compose
-from specsim.experiment import prepare
+from specsim.runs.prepare import prepare
+from specsim.settings.compose import compose
 from specsim.workload.seeding import varies_with_seed
 
 POISSON = {"trace": "poisson", "requests": "60"}

@@ -11,9 +11,9 @@ from specsim.cli import main
 BASE = ["trace=poisson", "requests=5", "acceptance=bernoulli", "profile=llama8b_1b_h100", "out=here"]
 TOP = """
 import numpy as np
-from specsim.forest import Forest
+from specsim.replica.trees import Forest
 from specsim.schedulers.speculation import grow_trees
-from specsim.work import Draft, Verify
+from specsim.replica.passes import Draft, Verify
 
 def verify(ids, chunks, **more):
     ids = np.array(ids, dtype=np.int64)

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from specsim.cli import main
-from specsim.completion import SHELLS
-from specsim.groups import names
+from specsim.commands.completion import SHELLS
+from specsim.settings.groups import names
 
 CASES = [
     ("", ["completion", "list", "plot", "profile", "run", "trace"]),

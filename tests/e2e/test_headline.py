@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from specsim import Run, simulate
-from specsim.metrics.table import class_table, comparison_table, flattered
+from specsim.results.table import class_table, comparison_table, flattered
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from specsim.groups import names
+from specsim.settings.groups import names
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))

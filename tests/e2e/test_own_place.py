@@ -5,15 +5,16 @@ import sys
 
 import pytest
 
-from specsim import cli, load_run, run_command
+from specsim import cli, load_run
 from specsim.cli import main
-from specsim.places import new_folder
+from specsim.commands import run as run_command
+from specsim.runs.places import new_folder
 
 WORDS = ["trace=poisson", "requests=6", "acceptance=bernoulli", "profile=llama8b_1b_h100", "scheduler=fcfs"]
 TOGETHER = """
 import sys
 from pathlib import Path
-import specsim.metrics.writer as writer
+import specsim.results.writer as writer
 from specsim.cli import main
 
 place, me, other = writer._place, *map(Path, sys.argv[1:3])
@@ -108,7 +109,7 @@ def test_a_run_that_fails_leaves_no_folder_of_its_own(tmp_path, monkeypatch, cap
     def fails(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("specsim.execution.execute", fails)
+    monkeypatch.setattr("specsim.runs.execute.execute", fails)
     assert main(["run", *WORDS]) == 130
     assert capsys.readouterr().err == "specsim: interrupted; nothing is kept\n"
     assert list((tmp_path / "results" / "runs").iterdir()) == []

@@ -8,9 +8,10 @@ import sys
 
 import pytest
 
-from specsim import SpecsimError, experiment, load_run, load_sweep, simulation, sweep
+from specsim import SpecsimError, load_run, load_sweep, simulation, sweep
 from specsim.cli import main
-from specsim.metrics.staging import staging_path
+from specsim.results.staging import staging_path
+from specsim.runs import prepare as experiment
 
 WORDS = ["requests=6", "trace=poisson", "acceptance=bernoulli", "profile=llama8b_1b_h100", "passes=true"]
 SWEEP = ["run", "-m", "rps=2,4,8", "scheduler=fcfs", *WORDS]

@@ -9,7 +9,7 @@ import pytest
 from specsim import load_run, load_sweep, simulation
 from specsim.cli import main
 from specsim.errors import SpecsimError
-from specsim.plan import configs, plan
+from specsim.runs.plan import configs, plan
 
 WORDS = ["trace=poisson", "requests=6", "acceptance=bernoulli", "profile=llama8b_1b_h100"]
 CLASSES = ["chat", "coding", "summarization", "all"]

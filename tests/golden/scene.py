@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.memory import Memory
+from specsim.replica.kv_pool import Memory
 from specsim.simulation import Record, Simulation, run
 from specsim.world.curves import Acceptance, Curve, draw_tape
 from tests.laws.subjects import factory_of

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from specsim.metrics.schema import DRAFT_PASS
+from specsim.replica.passes import Draft, Emitted, Pass, Verify
+from specsim.replica.view import LedgerView
+from specsim.results.schema import DRAFT_PASS
 from specsim.simulation import Record, Simulation, run
-from specsim.view import LedgerView
-from specsim.work import Draft, Emitted, Pass, Verify
 from tests.laws.subjects import factories
 from tests.laws.watch import Watched, watched
 from tests.made import simulations

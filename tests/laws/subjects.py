@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from specsim.errors import SpecsimError
-from specsim.paths import shipped
-from specsim.protocols import Scheduler
+from specsim.files.paths import shipped
+from specsim.files.yaml_file import read_yaml
+from specsim.replica.protocols import Scheduler
 from specsim.schedulers.loading import parameter_types, scheduler_factory
-from specsim.yaml_file import read_yaml
 from tests.made import WIDTH
 
 

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from specsim.replica.passes import Verify
 from specsim.simulation import Simulation
-from specsim.work import Verify
 from tests.laws.subjects import factory_of, mapping_of
 from tests.laws.watch import watched
 from tests.made import simulations

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specsim.config import compose
-from specsim.experiment import prepare
 from specsim.rng import mix
+from specsim.runs.prepare import prepare
+from specsim.settings.compose import compose
 from specsim.simulation import Simulation
 from specsim.workload.promise import promise
 from specsim.workload.slo import mix_from_mapping

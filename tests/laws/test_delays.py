@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specsim.config import choices
-from specsim.metrics.request_table import request_table
-from specsim.metrics.schema import RequestColumns, RunTotals
-from specsim.metrics.summary import summarise
-from specsim.paths import shipped
+from specsim.files.paths import shipped
+from specsim.files.yaml_file import read_yaml
+from specsim.results.request_table import request_table
+from specsim.results.schema import RequestColumns, RunTotals
+from specsim.results.summary import summarise
+from specsim.settings.compose import choices
 from specsim.workload.slo import mix_from_mapping
-from specsim.yaml_file import read_yaml
 
 HEADLINES = ("slo_attainment", "slo_goodput_tokens_per_s", "slo_goodput_in_arrivals_tokens_per_s")
 LATENCIES = ("p99_ttft_s", "p99_e2el_s", "longest_pause_s")

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from specsim.errors import IllegalPass
-from specsim.forest import Forest
-from specsim.ledger import Ledger
-from specsim.memory import Memory
-from specsim.request import Ints
-from specsim.work import NOBODY, Draft, Emitted, Pass, Verify
+from specsim.replica.kv_pool import Memory
+from specsim.replica.ledger import Ledger
+from specsim.replica.passes import NOBODY, Draft, Emitted, Pass, Verify
+from specsim.replica.request import Ints
+from specsim.replica.trees import Forest
 from tests.made import drafted, memory, requests
 
 ROOT, TWO = Forest.roots(1), Forest.roots(2)

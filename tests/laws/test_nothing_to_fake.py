@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-import specsim.stall
+import specsim.replica.stall
 from specsim.errors import IllegalPass, SchedulerFault
-from specsim.forest import Forest
-from specsim.protocols import Step, View
-from specsim.request import Ids
+from specsim.replica.passes import NOBODY, Draft, Emitted, Verify
+from specsim.replica.protocols import Step, View
+from specsim.replica.request import Ids
+from specsim.replica.stall import Stalled, watchdog
+from specsim.replica.trees import Forest
 from specsim.simulation import run
-from specsim.stall import Stalled, watchdog
-from specsim.work import NOBODY, Draft, Emitted, Verify
 from tests.made import memory, requests, simulation, tape
 
 TOLD = requests([0.0, 0.0, 0.1], [9, 6, 7], [30, 30, 30])
@@ -277,8 +277,8 @@ def test_a_long_prompt_in_small_chunks_is_no_stall(monkeypatch: pytest.MonkeyPat
             ids = ids_of(view)
             yield Verify(ids, np.ones_like(ids), Forest.roots(len(ids)))
 
-    monkeypatch.setattr(specsim.stall, "PASSES", 40)
-    monkeypatch.setattr(specsim.stall, "LOOK_EVERY", 10)
+    monkeypatch.setattr(specsim.replica.stall, "PASSES", 40)
+    monkeypatch.setattr(specsim.replica.stall, "LOOK_EVERY", 10)
     told = requests([0.0], [500], [5])
     assert run(simulation(told, [5], OneByOne)).columns.output_tokens.tolist() == [5]
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from specsim.protocols import Scheduler, Step, View
+from specsim.replica.protocols import Scheduler, Step, View
 from specsim.simulation import Simulation
 from tests.laws.every import drawn
 from tests.laws.subjects import NAMES, factory_of, is_clairvoyant

@@ -10,11 +10,11 @@ from unittest.mock import patch
 import numpy as np
 
 import specsim.simulation
-from specsim.forest import Forest
-from specsim.protocols import PassShape, Scheduler, Step, View
+from specsim.replica.passes import Draft, Emitted, Pass, Verify
+from specsim.replica.protocols import PassShape, Scheduler, Step, View
+from specsim.replica.trees import Forest
+from specsim.replica.view import LedgerView
 from specsim.simulation import Record, Simulation
-from specsim.view import LedgerView
-from specsim.work import Draft, Emitted, Pass, Verify
 from specsim.world.backend import SimulatedBackend, World
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from specsim.api import Run, simulate
-from specsim.forest import Forest
+from specsim.replica.trees import Forest
 from specsim.schedulers.adaserve_bounds import _likeliest_each
 from specsim.schedulers.tree_shape import BudgetShare
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from specsim.errors import IllegalPass
-from specsim.forest import Forest
+from specsim.replica.passes import Draft, Verify
+from specsim.replica.trees import Forest
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.fastserve import LeastAttained
 from specsim.schedulers.loading import scheduler_factory
@@ -18,7 +19,6 @@ from specsim.schedulers.parts import evicting
 from specsim.schedulers.queues import Seats
 from specsim.schedulers.vllm_spec import FixedChains
 from specsim.simulation import Simulation
-from specsim.work import Draft, Verify
 from tests.golden.scene import scene
 from tests.laws.subjects import NAMES, raw_of, resolved
 from tests.laws.watch import Heard, watched

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 import simpy
 
-from specsim.audit import Audit
-from specsim.engine import Replica, arrivals
-from specsim.ledger import Ledger
-from specsim.protocols import PassShape
-from specsim.request import Floats, Ids, Ints
+from specsim.replica.audit import Audit
+from specsim.replica.engine import Replica, arrivals
+from specsim.replica.ledger import Ledger
+from specsim.replica.passes import Draft, Emitted, Verify
+from specsim.replica.protocols import PassShape
+from specsim.replica.request import Floats, Ids, Ints
+from specsim.replica.view import LedgerView
 from specsim.schedulers.composed import Foreseeing
 from specsim.schedulers.laps_sd import LapsQueues, ShortestPredicted
 from specsim.schedulers.perception import AcceptanceMonitor, LengthPredictor
 from specsim.schedulers.queues import Seats
 from specsim.schedulers.vllm_spec import FixedChains
-from specsim.view import LedgerView
-from specsim.work import Draft, Emitted, Verify
 from tests.made import hardware, ledger_and_view, memory, requests
 from tests.schedulers.test_perception import Known
 from tests.unit.hand import Hand

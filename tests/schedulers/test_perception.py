@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specsim.forest import Forest
-from specsim.request import Ids, Ints
+from specsim.replica.request import Ids, Ints
+from specsim.replica.trees import Forest
 from specsim.schedulers.laps_sd import LapsQueues, eq_6
 from specsim.schedulers.perception import AcceptanceMonitor, LengthPredictor
 from specsim.schedulers.queues import Seats

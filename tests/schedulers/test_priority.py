@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from specsim.replica.passes import Verify
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.priority import TightestFirst
 from specsim.schedulers.queues import Seats
 from specsim.schedulers.vllm_spec import FixedChains
-from specsim.work import Verify
 from tests.made import requests
 from tests.unit.hand import Hand
 

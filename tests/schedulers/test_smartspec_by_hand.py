@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specsim.protocols import Scheduler
+from specsim.replica.passes import Draft, Verify
+from specsim.replica.protocols import Scheduler
 from specsim.schedulers.smartspec import SmartSpec
 from specsim.schedulers.smartspec_acceptance import AcceptanceAverage
 from specsim.schedulers.smartspec_confidence import SmartSpecConfidence
 from specsim.schedulers.smartspec_estimators import SmartSpecOracle, SmartSpecRandom
 from specsim.schedulers.smartspec_serving import PrefillFeedback
 from specsim.schedulers.smartspec_tree import SmartSpecTree
-from specsim.work import Draft, Verify
 from tests.made import Hardware, Linear, memory, requests
 from tests.unit.hand import Hand, fed, sizes
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import yaml
 
+from specsim.files.paths import shipped
 from specsim.latency.profile import profile_from_mapping
-from specsim.paths import shipped
 from specsim.schedulers.goodput import (
     Batch,
     best,

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from specsim.replica.passes import Draft
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst
 from specsim.schedulers.specinfer import FixedTrees, nodes_of
-from specsim.work import Draft
 from tests.laws.subjects import mapping_of
 from tests.made import Linear, memory, requests
 from tests.schedulers.test_specserve import play, verified

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specsim.forest import Forest
+from specsim.replica.passes import Draft, Verify
+from specsim.replica.trees import Forest
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst
 from specsim.schedulers.parts import Rows, Speculation
 from specsim.schedulers.specserve import SpecServe, StepEstimate, estimate_of
-from specsim.work import Draft, Verify
 from tests.made import Hardware, Linear, grown, ledger_and_view, memory, requests
 from tests.unit.hand import Hand, sizes
 

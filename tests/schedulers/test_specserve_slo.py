@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from specsim.replica.passes import Draft
 from specsim.simulation import Simulation, run
-from specsim.work import Draft
 from tests.laws.subjects import factories, factory_of
 from tests.laws.watch import watched
 from tests.made import Hardware, Linear, hardware, memory, requests, simulation, simulations

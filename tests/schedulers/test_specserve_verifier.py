@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specsim.forest import Forest
+from specsim.replica.trees import Forest
 from specsim.schedulers.specserve import StepEstimate, worth_keeping
 from tests.made import Linear
 from tests.schedulers.test_specserve import chains, estimated

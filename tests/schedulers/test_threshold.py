@@ -9,12 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from specsim.replica.passes import Draft, Verify
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst
 from specsim.schedulers.parts import Rows
 from specsim.schedulers.sarathi import Chunked
 from specsim.schedulers.threshold import Threshold
-from specsim.work import Draft, Verify
 from tests.laws.watch import watched
 from tests.made import Linear, grown, memory, requests, simulations, tape
 from tests.schedulers.test_specserve import play, verified

@@ -10,9 +10,9 @@ import pytest
 
 from specsim.api import simulate
 from specsim.errors import IllegalPass
-from specsim.forest import Forest
+from specsim.replica.passes import Emitted, Verify
+from specsim.replica.trees import Forest
 from specsim.simulation import run
-from specsim.work import Emitted, Verify
 from tests.golden.scene import scene
 from tests.laws.subjects import factory_of, raw_of
 from tests.made import ledger_and_view, requests

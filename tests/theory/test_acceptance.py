@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from specsim.config import compose
-from specsim.forest import Forest
-from specsim.groups import choices
-from specsim.protocols import PassShape
+from specsim.replica.passes import NOBODY, Draft, Emitted, Verify
+from specsim.replica.protocols import PassShape
+from specsim.replica.trees import Forest
 from specsim.rng import mix
+from specsim.settings.compose import compose
+from specsim.settings.groups import choices
 from specsim.simulation import run
-from specsim.work import NOBODY, Draft, Emitted, Verify
 from specsim.world.backend import SimulatedBackend, World
 from specsim.world.curves import Acceptance, curves_from_mapping, draw_tape
 from specsim.world.tape import Tape

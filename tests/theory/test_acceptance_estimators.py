@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specsim.protocols import Scheduler
+from specsim.replica.passes import Verify
+from specsim.replica.protocols import Scheduler
 from specsim.schedulers.smartspec_tree import HeadAverage
 from specsim.simulation import run
-from specsim.work import Verify
 from specsim.world.curves import Acceptance, Curve, draw_tape
 from specsim.world.tape import Tape
 from tests.laws.subjects import factory_of, raw_of

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specsim.forest import Forest
+from specsim.replica.trees import Forest
 from specsim.schedulers.selection import neediest_first, nodes_for_slo, select
 from tests.made import grown
 

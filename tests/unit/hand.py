@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from specsim.ledger import Ledger
-from specsim.memory import Memory
-from specsim.protocols import Scheduler
-from specsim.request import Requests
-from specsim.work import Draft, Emitted, Pass, Verify
+from specsim.replica.kv_pool import Memory
+from specsim.replica.ledger import Ledger
+from specsim.replica.passes import Draft, Emitted, Pass, Verify
+from specsim.replica.protocols import Scheduler
+from specsim.replica.request import Requests
 from tests.made import ledger_and_view
 
 

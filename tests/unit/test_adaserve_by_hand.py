@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from specsim.replica.passes import Draft, Verify
 from specsim.schedulers.adaserve import AdaServe, tokens_needed
 from specsim.schedulers.selection import at_most_the_tree, least_needy_first, neediest_first
 from specsim.schedulers.tree_shape import Fixed, LoadAdaptive, TreeShape
-from specsim.work import Draft, Verify
 from tests.made import ledger_and_view, memory, requests
 from tests.unit.hand import Hand, fed, sizes
 

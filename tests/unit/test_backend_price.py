@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from specsim.forest import Forest
 from specsim.latency.forms import Roofline
-from specsim.protocols import PassShape
-from specsim.work import Draft, Verify
+from specsim.replica.passes import Draft, Verify
+from specsim.replica.protocols import PassShape
+from specsim.replica.trees import Forest
 from specsim.world.backend import SimulatedBackend, World
 from tests.made import Hardware, ledger_and_view, requests, tape
 

@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from specsim.api import simulate
-from specsim.config import compose
 from specsim.errors import SpecsimError
-from specsim.experiment import prepare
 from specsim.latency.drafter import drafter_from_mapping, equipped
 from specsim.latency.profile import profile_from_mapping
+from specsim.runs.prepare import prepare
+from specsim.settings.compose import compose
 
 SMALL: dict[str, Any] = {
     "trace": "poisson",

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from specsim.errors import IllegalPass, SpecsimError
-from specsim.forest import Forest
-from specsim.protocols import Step, View
-from specsim.request import Ids
+from specsim.replica.passes import Draft, Verify
+from specsim.replica.protocols import Step, View
+from specsim.replica.request import Ids
+from specsim.replica.stall import Stalled
+from specsim.replica.trees import Forest
 from specsim.simulation import run
-from specsim.stall import Stalled
-from specsim.work import Draft, Verify
 from tests.laws.subjects import factory_of
 from tests.made import hardware, requests, simulation
 

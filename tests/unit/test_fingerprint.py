@@ -5,8 +5,9 @@ import sys
 
 import pytest
 
-from specsim import SpecsimError, fingerprint
-from specsim.fingerprint import package_sha256, plugins_sha256
+from specsim import SpecsimError
+from specsim.runs import fingerprint
+from specsim.runs.fingerprint import package_sha256, plugins_sha256
 
 FILES = {
     "plug_in.py": "import json\nfrom plug_sizes import SIZE\nfrom plug_package.inner import deep\n",

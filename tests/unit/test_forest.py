@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specsim.forest import Forest, likeliest
+from specsim.replica.trees import Forest, likeliest
 from tests.made import grown
 
 

@@ -69,7 +69,7 @@ def below(prefix):
     return [name for name in MODULES if name == prefix or name.startswith(f"{prefix}.")]
 
 
-CORE = ["specsim.request", "specsim.forest", "specsim.work", "specsim.protocols"]
+CORE = ["specsim.replica.request", "specsim.replica.trees", "specsim.replica.passes", "specsim.replica.protocols"]
 
 
 @pytest.mark.parametrize("place", range(len(CORE)))
@@ -84,104 +84,113 @@ def test_the_core_arrows_are_all_there():
 
 
 def test_the_ledger_rests_on_the_core_and_the_memory():
-    assert "specsim.protocols" in ours("specsim.ledger")
-    rests_on = {*CORE, "specsim.memory", "specsim.errors", "specsim.state", "specsim.roster"}
-    assert ours("specsim.ledger", late=True) <= {*rests_on, "specsim.drafts", "specsim.legality"}
-    assert ours("specsim.drafts", late=True) | ours("specsim.legality", late=True) <= {*CORE, "specsim.errors"}
-    assert ours("specsim.roster", late=True) <= {"specsim.errors", "specsim.request"}
-    assert ours("specsim.memory", late=True) <= {"specsim.request"}
+    assert "specsim.replica.protocols" in ours("specsim.replica.ledger")
+    rests_on = {*CORE, "specsim.replica.kv_pool", "specsim.errors", "specsim.replica.state", "specsim.replica.roster"}
+    assert ours("specsim.replica.ledger", late=True) <= {
+        *rests_on,
+        "specsim.replica.drafts",
+        "specsim.replica.legality",
+    }
+    assert ours("specsim.replica.drafts", late=True) | ours("specsim.replica.legality", late=True) <= {
+        *CORE,
+        "specsim.errors",
+    }
+    assert ours("specsim.replica.roster", late=True) <= {"specsim.errors", "specsim.replica.request"}
+    assert ours("specsim.replica.kv_pool", late=True) <= {"specsim.replica.request"}
 
 
-SCHEDULER_MAY = {*CORE, "specsim.errors", "specsim.rng", *below("specsim.schedulers")}
+ROOMS = {
+    "specsim": {"api", "errors"},
+    "errors": set(),
+    "rng": set(),
+    "files": {"errors"},
+    "replica": {"errors"},
+    "schedulers": {"replica", "rng", "errors"},
+    "latency": {"files"},
+    "workload": {"replica", "files", "rng", "errors"},
+    "world": {"replica", "files", "rng", "errors"},
+    "settings": {"schedulers", "files", "errors"},
+    "results": {"replica", "workload", "settings", "files", "errors"},
+    "figures": {"results", "replica", "files", "errors"},
+    "simulation": {"results", "world", "replica", "errors"},
+    "runs": {
+        "figures",
+        "results",
+        "simulation",
+        "settings",
+        "schedulers",
+        "world",
+        "latency",
+        "workload",
+        "replica",
+        "files",
+        "errors",
+    },
+    "api": {"runs", "results", "settings", "files", "errors"},
+    "commands": {"runs", "results", "settings", "workload", "files", "errors"},
+    "cli": {"commands", "api", "runs", "results", "settings", "files", "errors"},
+    "__main__": {"cli"},
+}
+"""What stands in each room may import its own and these. No room is reached from below, but for what `DRAWS` says."""
+DRAWS = {"specsim.results.store", "specsim.results.sweeps"}
+"""A stored run and a sweep offer `plot`, and load the figures when they are asked to."""
+
+
+def room_of(module):
+    return module.split(".")[1] if "." in module else module
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_each_module_imports_what_its_room_may(module):
+    rooms = {room_of(each) for each in ours(module, late=True)}
+    assert rooms <= {room_of(module), *ROOMS[room_of(module)], *({"figures"} if module in DRAWS else ())}
+    assert "figures" not in {room_of(each) for each in ours(module)} or room_of(module) in ("figures", "runs")
+
+
+def test_no_room_may_import_one_that_may_import_it():
+    """`specsim/__init__` offers the api by name, late; whoever asks it for its version stands above."""
+    left = {room: may - {"specsim"} for room, may in ROOMS.items()}
+    while left:
+        free = {room for room, may in left.items() if not may & set(left)}
+        assert free, f"a circle among {sorted(left)}"
+        left = {room: may for room, may in left.items() if room not in free}
+
+
+def test_every_permission_is_used():
+    used = {(room_of(name), room_of(each)) for name in MODULES for each in imports(name, late=True) if each in MODULES}
+    assert {(room, each) for room, may in ROOMS.items() for each in may} <= used
 
 
 @pytest.mark.parametrize("module", below("specsim.schedulers"))
 def test_schedulers_know_the_protocols_and_nothing_behind_them(module):
-    assert ours(module, late=True) <= SCHEDULER_MAY
+    assert {each for each in ours(module, late=True) if room_of(each) == "replica"} <= set(CORE)
     assert not {name.split(".")[0] for name in imports(module, late=True)} & {"simpy", "scipy", "pandas"}
 
 
-@pytest.mark.parametrize("module", below("specsim.world"))
-def test_the_world_rests_on_the_work_and_the_latency(module):
-    allowed = {*CORE, "specsim.errors", "specsim.reading", "specsim.regular_file", "specsim.rng"}
-    assert ours(module, late=True) <= {*allowed, *below("specsim.world")}
+@pytest.mark.parametrize("module", [*below("specsim.world"), *below("specsim.latency"), *below("specsim.workload")])
+def test_the_world_its_times_and_its_load_know_the_core_alone(module):
+    assert {each for each in ours(module, late=True) if room_of(each) == "replica"} <= set(CORE)
 
 
-@pytest.mark.parametrize("module", below("specsim.latency"))
-def test_latency_models_know_no_scheduler_and_no_engine(module):
-    assert ours(module, late=True) <= {
-        *CORE,
-        "specsim.errors",
-        "specsim.reading",
-        "specsim.yaml_file",
-        *below("specsim.latency"),
-    }
-
-
-@pytest.mark.parametrize("module", below("specsim.workload"))
-def test_the_workload_knows_requests_and_files_only(module):
-    allowed = {f"specsim.{each}" for each in ("request", "errors", "reading", "regular_file", "rng", "paths")}
-    assert ours(module, late=True) <= {*allowed, *below("specsim.workload")}
-
-
-@pytest.mark.parametrize("module", below("specsim.metrics"))
-def test_metrics_neither_simulate_nor_schedule(module):
+@pytest.mark.parametrize("module", [*below("specsim.results"), *below("specsim.figures")])
+def test_results_neither_simulate_nor_schedule(module):
     """Only the recorder hears of the ledger: what a verification left between tokens."""
-    told = {"specsim.ledger"} if module == "specsim.metrics.recorder" else set()
-    assert ours(module, late=True) <= {
-        *CORE,
-        "specsim.errors",
-        "specsim.reading",
-        "specsim.regular_file",
-        *below("specsim.metrics"),
-        *told,
-    }
+    told = {"specsim.replica.ledger"} if module == "specsim.results.recorder" else set()
+    assert {each for each in ours(module, late=True) if room_of(each) == "replica"} <= {*CORE, *told}
 
 
 def test_reading_knows_nothing_but_the_errors_and_is_how_every_room_reads():
-    assert ours("specsim.reading", late=True) == {"specsim.errors"}
-    assert not imports("specsim.reading") & SLOW
+    assert ours("specsim.files.checked_mapping", late=True) == {"specsim.errors"}
+    assert not imports("specsim.files.checked_mapping") & SLOW
     for module in ("latency.profile", "latency.drafter", "workload.slo", "workload.entry", "world.curves"):
-        assert "specsim.reading" in ours(f"specsim.{module}")
-
-
-LEVELS = [
-    {"specsim.engine"},
-    {"specsim.simulation"},
-    {"specsim.experiment"},
-    {
-        "specsim.config",
-        "specsim.groups",
-        "specsim.idle",
-        "specsim.identity",
-        "specsim.points",
-        "specsim.provenance",
-        "specsim.suggestions",
-    },
-    {"specsim.places", "specsim.resume", "specsim.scan"},
-    {"specsim.plan", "specsim.sweeps"},
-    {"specsim.execution", "specsim.completion"},
-    {"specsim.sweep_execution"},
-    {"specsim.api", "specsim.run_command"},
-    {"specsim.cli"},
-    {"specsim.__main__"},
-]
-
-
-@pytest.mark.parametrize("level", range(len(LEVELS)))
-def test_nothing_imports_what_stands_above_it(level):
-    """`specsim/__init__` offers the api by name; `experiment` may ask the config for the names of profiles, late."""
-    above = set().union(*LEVELS[level:])
-    permitted = {"specsim", *above}
-    for module in set(MODULES) - permitted:
-        found = ours(module) & above
-        late = ours(module, late=True) & above
-        assert not found, f"{module} imports {found}"
-        assert not late, f"{module} imports {late}"
+        assert "specsim.files.checked_mapping" in ours(f"specsim.{module}")
 
 
 def test_only_the_engine_and_the_simulation_know_the_clock():
-    assert {name for name in MODULES if "simpy" in imports(name, late=True)} == {"specsim.engine", "specsim.simulation"}
+    assert {name for name in MODULES if "simpy" in imports(name, late=True)} == {
+        "specsim.replica.engine",
+        "specsim.simulation",
+    }
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -221,7 +230,7 @@ CLOCK_READS = {"now", "utcnow", "today", "perf_counter", "monotonic", "process_t
 
 def test_clocks_and_global_luck_stand_nowhere_in_the_simulation():
     """Only the engine advances time; wall-clock reads belong to the execution and the command line."""
-    may_read = {"specsim.execution", "specsim.sweep_execution", "specsim.run_command"}
+    may_read = {"specsim.runs.execute", "specsim.runs.sweep", "specsim.commands.run"}
     for module in set(MODULES) - may_read:
         assert not {"time", "random"} & imports(module, late=True), module
         calls = [node.func for node in ast.walk(ast.parse(MODULES[module].read_text())) if isinstance(node, ast.Call)]

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specsim.forest import Forest
-from specsim.ledger import Gaps, Ledger
-from specsim.protocols import PassShape
-from specsim.work import NOBODY, Draft, Emitted, Pass, Verify
+from specsim.replica.ledger import Gaps, Ledger
+from specsim.replica.passes import NOBODY, Draft, Emitted, Pass, Verify
+from specsim.replica.protocols import PassShape
+from specsim.replica.trees import Forest
 from tests.made import grown, ledger_and_view, memory, requests
 
 PROMPT = 6

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from specsim.api import simulate, sweep
-from specsim.metrics.load import load, service_s
-from specsim.metrics.load_notes import in_short, load_notes
-from specsim.metrics.request_table import request_table
-from specsim.metrics.summary import summarise
+from specsim.results.load import load, service_s
+from specsim.results.load_notes import in_short, load_notes
+from specsim.results.request_table import request_table
+from specsim.results.summary import summarise
 from tests.unit.test_metrics_summary import columns, totals
 
 FINE = {

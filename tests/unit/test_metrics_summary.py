@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from specsim.errors import SpecsimError
-from specsim.metrics.distribution import Sketched
-from specsim.metrics.request_table import request_table
-from specsim.metrics.schema import PASS_COLUMNS, REQUEST_COLUMNS, RequestColumns, RunTotals
-from specsim.metrics.summary import summarise
+from specsim.results.distribution import Sketched
+from specsim.results.request_table import request_table
+from specsim.results.schema import PASS_COLUMNS, REQUEST_COLUMNS, RequestColumns, RunTotals
+from specsim.results.summary import summarise
 
 NAN = math.nan
 FLOATS = (

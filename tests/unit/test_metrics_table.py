@@ -2,7 +2,7 @@
 
 import pytest
 
-from specsim.metrics.table import WIDTH, class_table, comparison_table
+from specsim.results.table import WIDTH, class_table, comparison_table
 
 
 def part(**changes):

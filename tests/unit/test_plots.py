@@ -10,14 +10,14 @@ import pandas as pd
 import pytest
 
 from specsim.errors import SpecsimError
-from specsim.metrics.figure_latency import latency_cdf
-from specsim.metrics.figure_slo import comparison, slo_by_class
-from specsim.metrics.figure_style import fits_level, style
-from specsim.metrics.figure_timeline import timeline
-from specsim.metrics.plots import plot_comparison, plot_run, run_figures
-from specsim.metrics.request_table import request_table
-from specsim.metrics.schema import PASS_COLUMNS, RequestColumns, RunTotals
-from specsim.metrics.summary import summarise
+from specsim.figures.latency import latency_cdf
+from specsim.figures.plots import plot_comparison, plot_run, run_figures
+from specsim.figures.slo import comparison, slo_by_class
+from specsim.figures.style import fits_level, style
+from specsim.figures.timeline import timeline
+from specsim.results.request_table import request_table
+from specsim.results.schema import PASS_COLUMNS, RequestColumns, RunTotals
+from specsim.results.summary import summarise
 
 NAMES = ("chat", "coding", "summarization")
 
@@ -286,8 +286,8 @@ def test_bad_requests_are_one_line(tmp_path):
 
 def test_drawing_leaves_pyplot_and_its_settings_alone():
     script = (
-        "import matplotlib, sys; before = matplotlib.rcParams.copy(); import specsim.metrics.plots as plots; "
-        "from specsim.metrics.figure_slo import comparison; "
+        "import matplotlib, sys; before = matplotlib.rcParams.copy(); import specsim.figures.plots as plots; "
+        "from specsim.figures.slo import comparison; "
         "part = {'slo_attainment': 1.0, 'slo_goodput_tokens_per_s': 1.0, 'classes': {}, 'load': {'overloaded': True}}; "
         "comparison([('a', {'specsim': part})]); "
         "assert 'matplotlib.pyplot' not in sys.modules; assert matplotlib.rcParams.copy() == before"
@@ -299,8 +299,8 @@ def test_drawing_leaves_pyplot_and_its_settings_alone():
 
 def test_schema_summary_store_and_table_load_no_slow_package():
     script = (
-        "import sys, specsim.metrics.schema, specsim.metrics.summary, specsim.metrics.store, "
-        "specsim.metrics.table; assert not {'pandas', 'pyarrow', 'matplotlib', 'scipy'} & set(sys.modules)"
+        "import sys, specsim.results.schema, specsim.results.summary, specsim.results.store, "
+        "specsim.results.table; assert not {'pandas', 'pyarrow', 'matplotlib', 'scipy'} & set(sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.stderr == ""

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from specsim.files.paths import shipped
 from specsim.latency.profile import Profile, load_profile
-from specsim.paths import shipped
 
 NAMES = {
     "adaserve_artifact_llama70b",

@@ -13,8 +13,8 @@ from profiler.public.compose import A100, Composer, Group, PassShape, Placement
 from profiler.public.grid import FITTED, HELD_OUT, passes
 from profiler.public.operators import log_interp
 from profiler.text import number
+from specsim.files.paths import shipped
 from specsim.latency.forms import Form, Linear, Roofline
-from specsim.paths import shipped
 
 
 def data_folder() -> Path | None:

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from specsim.errors import SpecsimError
-from specsim.reading import Node
+from specsim.files.checked_mapping import Node
 
 NAN, INF, HUGE = math.nan, math.inf, 10**400
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specsim.forest import Forest
+from specsim.replica.trees import Forest
 from specsim.schedulers.selection import nodes_for_slo, select, within_budget
 from tests.made import grown
 

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from specsim.metrics.run_folder import run_folders
-from specsim.metrics.staging import DAY_S, remove_stale, staging_path
+from specsim.results.run_folder import run_folders
+from specsim.results.staging import DAY_S, remove_stale, staging_path
 from tests.unit.test_store import parts, write_run
 
 NOW_S = 1_000_000_000.0

@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from specsim.errors import SpecsimError
-from specsim.metrics import store, writer
-from specsim.metrics.checksums import damage
-from specsim.metrics.run_folder import is_run, stamp_of
-from specsim.metrics.schema import PASS_COLUMNS, REQUEST_COLUMNS
-from specsim.metrics.store import read_run
-from specsim.metrics.writer import Taken
-from specsim.metrics.writer import write_run as write_over
+from specsim.results import store, writer
+from specsim.results.checksums import damage
+from specsim.results.run_folder import is_run, stamp_of
+from specsim.results.schema import PASS_COLUMNS, REQUEST_COLUMNS
+from specsim.results.store import read_run
+from specsim.results.writer import Taken
+from specsim.results.writer import write_run as write_over
 
 FILES = {"metrics.json", "requests.parquet", "config.yaml", "provenance.json"}
 

@@ -8,11 +8,11 @@ import pandas as pd
 import pytest
 
 from specsim.errors import SpecsimError
-from specsim.metrics.figure_sweep import curves
-from specsim.metrics.plots import sweep_figures
-from specsim.metrics.seeds import over_seeds, paired_difference
-from specsim.metrics.sweep_axes import axes_of
-from specsim.metrics.sweep_panels import named
+from specsim.figures.plots import sweep_figures
+from specsim.figures.sweep import curves
+from specsim.figures.sweep_panels import named
+from specsim.results.seeds import over_seeds, paired_difference
+from specsim.results.sweep_axes import axes_of
 
 CLASSES = ["chat", "coding", "summarization", "all"]
 PANELS = ["chat", "coding", "summarization", "all classes", "worst class"]

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from specsim.errors import SpecsimError
-from specsim.forest import Forest
-from specsim.protocols import PassShape
+from specsim.replica.passes import NOBODY, Draft
+from specsim.replica.protocols import PassShape
+from specsim.replica.trees import Forest
 from specsim.rng import mix, stream_keys, uniforms
-from specsim.work import NOBODY, Draft
 from specsim.world.backend import SimulatedBackend, World
 from specsim.world.tape import Tape
 from tests.made import WIDTH, hardware, ledger_and_view, requests, tape

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from specsim.errors import SpecsimError
-from specsim.regular_file import size
+from specsim.files.regular_file import size
 from specsim.workload.trace import TraceSource
 from specsim.workload.user_file import read_user_file
 
@@ -379,7 +379,7 @@ def test_a_gzip_that_unpacks_beyond_all_measure_is_refused_early(tmp_path):
 def test_a_parquet_that_states_too_many_rows_is_refused_unread(refused, tmp_path, monkeypatch):
     import pandas as pd
 
-    from specsim import regular_file
+    from specsim.files import regular_file
 
     pd.DataFrame({"arrival_s": [0, 1], "prompt_tokens": 1, "output_tokens": 1}).to_parquet(tmp_path / "f.parquet")
     held = size((tmp_path / "f.parquet").stat().st_size)

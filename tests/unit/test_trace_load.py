@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from specsim.errors import SpecsimError
-from specsim.paths import shipped
+from specsim.files.paths import shipped
 from specsim.workload.load import load_trace
 
 NAMES = sorted(file.stem for file in (shipped("conf") / "trace").glob("*.yaml"))

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from specsim.errors import SpecsimError
-from specsim.paths import shipped
+from specsim.files.paths import shipped
 from specsim.workload.damage import content
 from specsim.workload.describe import describe
 from specsim.workload.load import load_trace

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from specsim.replica.passes import Draft, Verify
 from specsim.schedulers.vllm_spec import VllmSpec
-from specsim.work import Draft, Verify
 from tests.made import memory, requests
 from tests.unit.hand import Hand, fed, sizes
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from profiler.acceptance.tape_file import Recorded
-from specsim.request import Floats
+from specsim.replica.request import Floats
 
 ABOUT: dict[str, Any] = {
     "format": 1,

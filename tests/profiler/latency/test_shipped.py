@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from profiler.latency.profile_file import profile_mapping
+from specsim.files.paths import shipped
 from specsim.latency.profile import load_profile, profile_from_mapping
-from specsim.paths import shipped
 
 RAW = Path(__file__).parents[3] / "results" / "profiles"
 MEASURED = ["smollm2_skip_cpu"]

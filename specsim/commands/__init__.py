@@ -1,0 +1,1 @@
+"""What the command line does beside parsing: run, complete, write to a terminal."""

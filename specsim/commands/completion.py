@@ -1,0 +1,170 @@
+"""What a shell may put where the cursor stands: commands, flags, keys, choices, files."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from specsim.errors import SpecsimError
+from specsim.files.checked_mapping import expanded
+from specsim.files.paths import is_path, shipped
+from specsim.files.yaml_file import read_yaml
+from specsim.settings.groups import default_of, names
+from specsim.settings.points import GROUPS, TEXTS, known_keys
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+def script(shell: str) -> str:
+    """Return what a shell's start-up file evaluates."""
+    return (Path(__file__).parent / "completions" / f"specsim.{shell}").read_text(encoding="utf-8")
+
+
+def in_bash(parser: argparse.ArgumentParser, line: str, breaks: str, kinds: Iterable[str]) -> list[str]:
+    """Return what bash may put in the place of the last word of a line, which for it begins behind a break.
+
+    Nothing is offered within quotes.
+    """
+    try:
+        words = shlex.split(line)[1:]
+    except ValueError:
+        return []
+    if line[-1:].isspace():
+        words.append("")
+    if not words:
+        return []
+    cut = max([words[-1].rfind(each) + 1 for each in "=:" if each in breaks], default=0)
+    found = candidates(parser, words, kinds)
+    return [re.sub(r"([^\w@%+=:,./~\[\](){}*-])", r"\\\1", each[cut:]) for each in found]
+
+
+def candidates(parser: argparse.ArgumentParser, words: Sequence[str], kinds: Iterable[str]) -> list[str]:
+    """Return what the last word may become, in order; ``key=``, ``key.`` and ``folder/`` want more behind them.
+
+    Parameters
+    ----------
+    words : behind the command; the last one, maybe empty, is being typed. kinds : what ``specsim list`` lists.
+    """
+    *before, typed = words
+    path, parser = _command(parser, before)
+    answers: Mapping[str, Callable[[], Iterable[str]]] = {
+        "": lambda: () if any(word[:1] != "-" for word in before) else _below(parser),
+        "run": lambda: _settings(before, typed),
+        "list": lambda: kinds,
+        "trace": lambda: _below(parser),
+        "trace fetch": lambda: names("trace"),
+        "completion": lambda: SHELLS,
+        "profile": lambda: _profile(before, typed),
+    }
+    if before and before[-1] in ("-c", "--cfg"):
+        found: Iterable[str] = ["job"]
+    elif before and before[-1] in ("-p", "--package"):
+        found = (each.rstrip("=") for each in _keys(typed, _given(before)))
+    elif typed.startswith("-"):
+        found = (option for action in parser._actions for option in action.option_strings)
+    else:
+        found = answers.get(path, lambda: _files(typed))()
+    return sorted({each for each in found if each.startswith(typed)})
+
+
+def _below(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
+    """Return the commands below a parser by name."""
+    return next((each.choices for each in parser._actions if isinstance(each.choices, Mapping)), {})
+
+
+def _command(parser: argparse.ArgumentParser, before: Sequence[str]) -> tuple[str, argparse.ArgumentParser]:
+    """Return the command that the words name, as ``trace fetch``, and its parser."""
+    path: list[str] = []
+    for word in before:
+        if word in _below(parser):
+            path.append(word)
+            parser = _below(parser)[word]
+    return " ".join(path), parser
+
+
+def _given(before: Sequence[str]) -> dict[str, str]:
+    return dict(word.lstrip("+").split("=", 1) for word in before if "=" in word)
+
+
+def _settings(before: Sequence[str], typed: str) -> Iterator[str]:
+    key, equals, value = typed.lstrip("+").partition("=")
+    plus, given = typed[: len(typed) - len(typed.lstrip("+"))], _given(before)
+    if equals:
+        return (f"{plus}{key}={each}" for each in _values(key, value, given))
+    return (plus + each for each in _keys(key, given) if each[:-1] not in given)
+
+
+def _keys(typed: str, given: Mapping[str, str]) -> Iterator[str]:
+    """Yield keys at the depth of the typed one: ``rps=``, and ``metrics.`` where there are keys below."""
+    above, dot, _ = typed.rpartition(".")
+    held = _held(above, given) if dot else {**_held("", given), **dict.fromkeys(GROUPS)}
+    for name, value in held.items():
+        yield f"{above}{dot}{name}{'.' if isinstance(value, Mapping) else '='}"
+
+
+def _values(key: str, value: str, given: Mapping[str, str]) -> Iterator[str]:
+    """Yield values; behind a comma or an opening bracket the next one."""
+    start = max(value.rfind(each) for each in ",([") + 1
+    head, typed = value[:start], value[start:]
+    above, _, name = key.rpartition(".")
+    if (key in GROUPS or key == "belief") and not is_path(typed) and typed[:1] not in ("~", "."):
+        found: Iterable[str] = names("profile" if key == "belief" else key)
+    elif key in (*GROUPS, *TEXTS, "plugins"):
+        found = _files(typed)
+    else:
+        found = ("true", "false") if isinstance(_held(above, given).get(name), bool) else ()
+    return (head + each for each in found)
+
+
+def _held(above: str, given: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return what stands below a dotted key in the chosen file, or in the run itself."""
+    group, *below = above.split(".")
+    if group in GROUPS:
+        chosen = given.get(group, default_of(group))
+        held: Any = _yaml(Path(chosen) if is_path(chosen) else shipped("conf") / group / f"{chosen}.yaml")
+    else:
+        below = [group, *below] if group else []
+        held = {key: value for key, value in _yaml(shipped("conf") / "config.yaml").items() if key in known_keys()}
+    for name in below:
+        held = held.get(name) if isinstance(held, Mapping) else None
+    known = _of_mix(below) if group == "slo" else ()
+    return {**dict.fromkeys(known), **(held if isinstance(held, Mapping) else {})}
+
+
+def _of_mix(below: Sequence[str]) -> tuple[str, ...]:
+    """Return the keys that any SLO mix, or any class of one, may hold."""
+    from specsim.workload.slo import MIX_KEYS, PROMISES
+
+    return MIX_KEYS if not below else PROMISES if below[0] == "classes" and len(below) == 2 else ()
+
+
+def _profile(before: Sequence[str], typed: str) -> Iterable[str]:
+    if before[-1] != "profile":
+        return _files(typed)
+    found: Iterable[str] = import_module("profiler.cli").SUBCOMMANDS
+    return found
+
+
+def _files(typed: str) -> Iterator[str]:
+    """Yield the files and folders that a path may become; hidden ones where their dot is typed."""
+    folder, slash, start = typed.rpartition("/")
+    try:
+        there = list(os.scandir(Path(folder + slash or ".").expanduser()))
+    except (OSError, RuntimeError):
+        return
+    for each in there:
+        if each.name.startswith(start) and (start or not each.name.startswith(".")):
+            yield f"{folder}{slash}{each.name}{'/' if each.is_dir() else ''}"
+
+
+def _yaml(file: Path) -> Mapping[str, Any]:
+    try:
+        return read_yaml(expanded(str(file)))
+    except SpecsimError:
+        return {}

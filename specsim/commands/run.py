@@ -1,0 +1,128 @@
+"""`specsim run`: one run or a sweep, and what the terminal is told of it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from specsim.errors import SpecsimError, nearest
+
+if TYPE_CHECKING:
+    from specsim.results.failure import Failure
+
+
+def run_command(arguments: argparse.Namespace) -> int:
+    """Run what the settings name, and return the exit code: 1 where a run of a sweep failed."""
+    from specsim.results.table import class_table
+    from specsim.runs import plan
+    from specsim.runs.execute import execute
+    from specsim.runs.places import check_place
+    from specsim.settings.points import points
+
+    chosen = points(arguments.settings, sweep=arguments.multirun)
+    if arguments.cfg is not None or arguments.package is not None or arguments.resolve:
+        return _show(arguments, chosen)
+    if arguments.multirun:
+        return _sweep(chosen, debug=arguments.debug)
+    (config,) = plan.configs(chosen)
+    with _folder(config["out"], config["choices"]) as folder:
+        check_place(config, folder)
+        run = execute(config, folder, progress=True)
+    _say_notes([run.notes])
+    print(class_table(run.metrics))
+    print(folder)
+    return 0
+
+
+def _sweep(chosen: Sequence[Mapping[str, str]], *, debug: bool) -> int:
+    """Run a sweep and print its table; return 1 where a run failed."""
+    from specsim.results.run_folder import is_run
+    from specsim.results.table import comparison_table
+    from specsim.runs import plan
+    from specsim.runs.sweep import run_all, write_table
+
+    ready = plan.configs(chosen)
+    with _folder(ready[0]["out"], None) as root:
+        planned = plan.plan(chosen, ready, root)
+        try:
+            runs = run_all(planned, progress=True)
+        except KeyboardInterrupt:
+            kept = sum(each.folder is not None and is_run(each.folder) for each in planned)
+            said = f"{kept} of {len(planned)} runs are kept; the same command with out={root} goes on"
+            raise KeyboardInterrupt(said) from None
+    notes = write_table(root)
+    _say_notes([run.notes for run in runs])
+    for line in (*runs.notes, *notes):
+        print(f"note: {line}")
+    failed, made = {each.folder for each in runs.failures}, iter(runs)
+    told = [(each.label, None if each.folder in failed else next(made).metrics) for each in planned]
+    print(comparison_table(told))
+    for line in runs.seeds_said():
+        print(line)
+    print(root)
+    return _say_failures(runs.failures, debug=debug)
+
+
+def _say_failures(failures: Sequence[Failure], *, debug: bool) -> int:
+    for each in failures:
+        if debug:
+            print(each.traceback, file=sys.stderr, end="")
+        label = ",".join(f"{key}={value}" for key, value in each.label.items())
+        print(f"specsim: {label or 'the run'} failed: {each.error}", file=sys.stderr)
+    return 1 if failures else 0
+
+
+def _show(arguments: argparse.Namespace, chosen: Sequence[Mapping[str, str]]) -> int:
+    """Print what config.yaml of each point's run would hold, or a part of it."""
+    from specsim.results.writer import yaml_text
+    from specsim.runs.execute import stored_config
+    from specsim.runs.plan import labels_of
+    from specsim.settings.compose import compose
+
+    if arguments.cfg is None:
+        raise SpecsimError("--package and --resolve change nothing by themselves; expected --cfg job beside them")
+    if arguments.cfg != "job":
+        raise SpecsimError(f"--cfg {arguments.cfg}: Hydra runs nothing here; expected --cfg job")
+    for point, label in zip(chosen, labels_of(chosen), strict=True):
+        shown: Any = stored_config(compose(point))
+        for name in arguments.package.split(".") if arguments.package else ():
+            known = list(map(str, shown)) if isinstance(shown, dict) else []
+            if name not in known:
+                raise SpecsimError(f"--package {arguments.package}: no such key{nearest(name, known)}")
+            shown = shown[name]
+        if arguments.multirun:
+            print("---", *(f"# {key}={value}" for key, value in label.items()), sep="\n")
+        print(yaml_text(shown), end="")
+    return 0
+
+
+def _say_notes(notes: Sequence[Sequence[str]]) -> None:
+    from specsim.results.load_notes import in_short
+
+    for note in in_short(notes):
+        print(f"note: {note}")
+
+
+@contextmanager
+def _folder(out: str | None, choices: Mapping[str, str] | None) -> Iterator[Path]:
+    """Yield where to write: `out`, or a new folder below results/runs that goes where nothing was written into it.
+
+    A new one is named by the time and by a run's `choices`, None for a sweep.
+    """
+    from specsim.runs.places import new_folder, remove_empty
+
+    if out is not None:
+        yield Path(out)
+        return
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+    name = "sweep" if choices is None else "-".join(Path(choices[key]).stem for key in ("scheduler", "trace"))
+    folder = new_folder(Path("results") / "runs" / f"{stamp}-{name}")
+    try:
+        yield folder
+    finally:
+        remove_empty(folder)

@@ -1,0 +1,1 @@
+"""What draws: figures of a run, of several, of a sweep."""

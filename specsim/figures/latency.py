@@ -1,0 +1,99 @@
+"""Distributions of TPOT and TTFT per class against their SLO lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from specsim.figures.style import GREY, colours, legend_above, legend_name, new_figure, style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+    from specsim.results.schema import FloatArray
+
+# More points than a printed line can show only swell the PDF.
+MOST_POINTS = 1000
+
+
+def latency_cdf(metrics: Mapping[str, Any], requests: DataFrame) -> Figure:
+    """Return two panels, TPOT and TTFT in ms: one cumulative curve per class and its SLO as a dashed line.
+
+    A curve counts all arrived requests of its class: its height at its SLO line is the share that meets it.
+    """
+    classes = metrics["specsim"]["classes"]
+    with style():
+        figure = new_figure(2.6)
+        left, right = figure.subplots(1, 2, sharey=True)
+        _panel(left, classes, requests, "slo_tpot_s")
+        _panel(right, classes, requests, "slo_ttft_s")
+        left.set_xlabel("Time per output token, TPOT (ms)")
+        right.set_xlabel("Time to first token, TTFT (ms)")
+        left.set_ylabel("Share of arrived requests (%)")
+        left.set_ylim(0, 102)
+        if any(part[slo] is not None for part in classes.values() for slo in ("slo_tpot_s", "slo_ttft_s")):
+            # A line without points: the legend finds it, the panel does not change.
+            left.add_line(Line2D([], [], color=GREY, linestyle="--", linewidth=1.0, label="SLO"))
+        legend_above(figure, left)
+        return figure
+
+
+def _panel(axes: Axes, classes: Mapping[str, Any], requests: DataFrame, slo: str) -> None:
+    colour = colours(classes)
+    curves = {name: _curve(requests[requests["slo_class"] == name], slo) for name in classes}
+    slos_ms = {name: 1000 * part[slo] for name, part in classes.items() if part[slo] is not None}
+    shown = [*(values for values, _ in curves.values()), np.array(list(slos_ms.values()))]
+    low, high = _limits(axes, np.concatenate(shown))
+    for name, (values, shares) in curves.items():
+        start = shares[0] if len(shares) else 0.0
+        end = shares[-1] if len(shares) else 0.0
+        axes.step(
+            np.concatenate([[low], values, [high]]),
+            np.concatenate([[start], shares[1:], [end]]),
+            where="post",
+            color=colour[name],
+            label=legend_name(name),
+        )
+    for name, slo_ms in slos_ms.items():
+        # Dashes of classes that share an SLO fall into each other's gaps.
+        alike = [other for other, value in slos_ms.items() if value == slo_ms]
+        dashes = (4 * alike.index(name), (4, 4 * max(len(alike) - 1, 1)))
+        axes.axvline(slo_ms, color=colour[name], linestyle=dashes, linewidth=1.0)
+
+
+def _curve(part: DataFrame, slo: str) -> tuple[FloatArray, FloatArray]:
+    """Return latencies in ms, sorted, and the share in % at or below; its first is the share left of all."""
+    column = slo.removeprefix("slo_")
+    values_ms = 1000 * part[column].to_numpy(dtype=np.float64)
+    completed = (part["rejected_reason"] == "").to_numpy(dtype=bool)
+    measured = completed & ~np.isnan(values_ms)
+    # One-token outputs have no TPOT and meet any.
+    before = int((completed & ~measured).sum())
+    values_ms = np.sort(values_ms[measured])
+    shares = 100 * (before + np.arange(len(values_ms) + 1)) / len(part)
+    kept = np.unique(np.linspace(0, len(values_ms) - 1, min(MOST_POINTS, len(values_ms))).astype(int))
+    return values_ms[kept], np.concatenate([shares[:1], shares[1:][kept]])
+
+
+def _limits(axes: Axes, values: FloatArray) -> tuple[float, float]:
+    """Scale the x axis, by decades where the values span more than one, and return its ends."""
+    values = values[values > 0]
+    low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
+    if low > 0 and high > 10 * low:
+        low, high = low / 1.15, high * 1.15
+        axes.set_xscale("log")
+        subs: Sequence[float] = (1, 2, 5) if high < 200 * low else (1,)
+        axes.xaxis.set_major_locator(LogLocator(subs=subs))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    else:
+        edge = 0.06 * (high - low) or 0.1 * high
+        low, high = low - edge, high + edge
+    axes.set_xlim(low, high)
+    return low, high

@@ -1,0 +1,164 @@
+"""The figures of one run and of several, saved as files; import late, it loads matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from specsim.errors import SpecsimError, nearest
+from specsim.figures.latency import latency_cdf
+from specsim.figures.slo import comparison, slo_by_class
+from specsim.figures.style import RunData, style
+from specsim.figures.sweep import curves
+from specsim.figures.sweep_panels import ATTAINMENT, GOODPUT, word
+from specsim.figures.timeline import timeline
+from specsim.files.checked_mapping import expanded
+from specsim.results.run_folder import readable_name
+from specsim.results.sweep_axes import SweepAxes, line_named
+from specsim.results.sweep_table import ALL, CLASS, SEED, rows_with, values_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+# Without dates and version strings the same run gives the same bytes.
+METADATA: dict[str, dict[str, Any]] = {
+    "png": {"Software": None},
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+    "svg": {"Date": None, "Creator": None},
+}
+
+
+def run_figures(run: RunData) -> dict[str, Figure]:
+    """Return the figures of one run by name; ``timeline`` only where its passes were recorded."""
+    figures = {
+        "slo_by_class": slo_by_class(run.metrics),
+        "latency_cdf": latency_cdf(run.metrics, run.requests),
+    }
+    passes = run.passes
+    if passes is not None:
+        figures["timeline"] = timeline(passes)
+    return figures
+
+
+def plot_run(run: RunData, folder: str | Path, formats: Sequence[str] = ("png", "pdf")) -> list[Path]:
+    """Save the figures of one run into ``folder`` and return the files.
+
+    Raises
+    ------
+    SpecsimError
+        When a format is not png, pdf or svg, or a file cannot be written.
+    """
+    where = _path(folder)
+    return _save(run_figures(run), where, formats)
+
+
+def plot_comparison(
+    runs: Sequence[tuple[str, Mapping[str, Any]]], folder: str | Path, formats: Sequence[str] = ("png", "pdf")
+) -> list[Path]:
+    """Save one figure of several runs ``(label, metrics)`` into ``folder`` and return the files.
+
+    Raises
+    ------
+    SpecsimError
+        When there is no run, a format is not png, pdf or svg, or a file cannot be written.
+    """
+    if not runs:
+        raise SpecsimError("nothing to compare: expected at least one run folder")
+    return _save({"comparison": comparison(runs)}, _path(folder), formats)
+
+
+def plot_sweep(
+    table: DataFrame,
+    axes: SweepAxes,
+    folder: str | Path,
+    against: Any = None,
+    formats: Sequence[str] = ("png", "pdf"),
+) -> list[Path]:
+    """Save the figures of a sweep into ``folder`` and return the files.
+
+    Raises
+    ------
+    SpecsimError
+        As `sweep_figures`, and when a format is not png, pdf or svg, or a file cannot be written.
+    """
+    where = _path(folder)
+    return _save(sweep_figures(table, axes, against), where, formats)
+
+
+def sweep_figures(table: DataFrame, axes: SweepAxes, against: Any = None) -> dict[str, Figure]:
+    """Return the figures of a sweep by name, a set for each combination of values of `axes.rest`.
+
+    A set is attainment and goodput, and with several seeds and lines the differences of both, paired by seed.
+
+    Parameters
+    ----------
+    table : rows of `Sweep.table`. against : the line that differences are from; by default the one with the highest
+        mean attainment.
+
+    Raises
+    ------
+    SpecsimError
+        When `against` is no line, or rows would be pooled.
+    """
+    lines = values_of(table, axes.line)
+    paired = len(lines) > 1 and table[SEED].nunique() > 1
+    base = _best(table, axes.line) if against is None else line_named(table, axes.line, against)
+    figures = {}
+    for values, rows in _parts(table, axes.rest):
+        title, stem = ", ".join(f"{key} = {value}" for key, value in values.items()), readable_name(values)
+        behind = f",{stem}" if values else ""
+        for name, measure in (("attainment", ATTAINMENT), ("goodput", GOODPUT)):
+            figures[f"{name}{behind}"] = curves(rows, axes, measure, title=title)
+            if paired and {base} < set(rows[axes.line]):
+                figures[f"{name}_difference{behind}"] = curves(rows, axes, measure, base, title=title)
+    return figures
+
+
+def _parts(table: DataFrame, rest: Sequence[str]) -> Iterator[tuple[dict[str, str], DataFrame]]:
+    """Yield the rows of each combination of values of some settings, and these values as words."""
+    if not rest:
+        yield {}, table
+        return
+    for values, rows in table.groupby(list(rest), dropna=False):
+        yield dict(zip(rest, map(word, values), strict=True)), rows
+
+
+def _best(table: DataFrame, line: str) -> Any:
+    whole = table[table[CLASS] == ALL]
+    return max(values_of(table, line), key=lambda value: rows_with(whole, line, value)[ATTAINMENT].mean())
+
+
+def _path(folder: object) -> Path:
+    if not isinstance(folder, str | Path):
+        raise SpecsimError(f"folder={folder!r:.60}: expected the path of a folder")
+    return Path(folder)
+
+
+def _save(figures: Mapping[str, Figure], folder: Path, formats: Iterable[str]) -> list[Path]:
+    formats = list(formats)
+    for name in formats:
+        if name not in METADATA:
+            raise SpecsimError(f"figure format {name!r} is not one of those written{nearest(name, METADATA)}")
+    folder, saved = expanded(str(folder)), []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for stem, figure in figures.items():
+            for name in formats:
+                path = folder / f"{stem}.{name}"
+                _save_one(figure, path, name)
+                saved.append(path)
+    except OSError as error:
+        raise SpecsimError(f"cannot write figures into {str(folder)!r}: {error.strerror or error}") from error
+    return saved
+
+
+def _save_one(figure: Figure, path: Path, name: str) -> None:
+    staged = path.with_name(f".{path.name}.tmp")
+    try:
+        with style():
+            figure.savefig(staged, format=name, metadata=METADATA[name])
+        staged.replace(path)
+    finally:
+        staged.unlink(missing_ok=True)

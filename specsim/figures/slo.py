@@ -1,0 +1,170 @@
+"""Attainment and goodput by SLO class: of one run, and of several side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from specsim.figures.rows import rows_of_runs, stacked_goodput
+from specsim.figures.style import (
+    CHARACTER_IN,
+    GREY,
+    amount,
+    colours,
+    fits_level,
+    hatches,
+    legend_above,
+    legend_name,
+    name_ticks,
+    new_figure,
+    style,
+)
+from specsim.results.table import objective
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+ALL = "all"
+ALONE = {"ttft": "met TTFT alone", "tpot": "met TPOT alone"}
+MARKERS = ("o", "D")
+MOST_LABEL_CHARACTERS = 36
+LABEL_ROOM_IN = 6.2
+MOST_GROUPS = 10
+# Numbers over bars stay readable where they cross a grid line.
+LABEL_BOX = {"facecolor": "white", "edgecolor": "none", "pad": 0.4}
+
+
+def slo_by_class(metrics: Mapping[str, Any]) -> Figure:
+    """Return two panels, attainment in % and goodput in tokens/s, one bar per class and one for all.
+
+    Marks beside each attainment are the shares that meet TTFT alone and TPOT alone (AdaServe's measure).
+    """
+    block = metrics["specsim"]
+    parts = {**block["classes"], ALL: block}
+    with style():
+        figure = new_figure(2.5)
+        left, right = figure.subplots(1, 2)
+        shares = [100 * (part["slo_attainment"] or 0.0) for part in parts.values()]
+        rates = [part["slo_goodput_tokens_per_s"] or 0.0 for part in parts.values()]
+        for axes, heights in ((left, shares), (right, rates)):
+            bars = axes.bar(range(len(parts)), heights, width=0.62, color=_bar_colours(parts))
+            axes.bar_label(bars, fmt=amount, padding=1.5, fontsize=7.5, bbox=LABEL_BOX)
+            name_ticks(axes, [_with_slo(name, part) for name, part in parts.items()], room_in=3.0)
+            axes.grid(axis="x", visible=False)
+            axes.set_xlabel("SLO class (TTFT in s, TPOT in ms)")
+        _percent_axis(left)
+        for place, (measure, label) in enumerate(ALONE.items()):
+            alone = [100 * (part[f"{measure}_attainment"] or 0.0) for part in parts.values()]
+            left.plot(range(len(parts)), alone, MARKERS[place], color=GREY, mfc="white", clip_on=False, label=label)
+        legend_above(figure, left)
+        right.set_ylabel("SLO goodput (tokens/s)")
+        right.margins(y=0.12)
+        return figure
+
+
+def comparison(runs: Sequence[tuple[str, Mapping[str, Any]]]) -> Figure:
+    """Return two panels over the runs ``(label, metrics)``, one group of bars per run, one row where there are many.
+
+    Above, attainment in % per class and of all; below, goodput in tokens/s, stacked by class. Labels that differ only
+    behind one ``key=`` are shown without it.
+    """
+    blocks = [metrics["specsim"] for _, metrics in runs]
+    names = list(dict.fromkeys(name for block in blocks for name in block["classes"]))
+    what, values = _shared_key([label for label, _ in runs])
+    labels = [_elide(value) for value in values]
+    labels = [_marked(label, block) for label, block in zip(labels, blocks, strict=True)]
+    if len(runs) > MOST_GROUPS:
+        return rows_of_runs(labels, blocks, names, what)
+    level = fits_level(labels, LABEL_ROOM_IN)
+    with style():
+        # Slanted labels need height of their own: sin 35 degrees of their length.
+        figure = new_figure(4.0 if level else 3.9 + 0.57 * CHARACTER_IN * max(map(len, labels)))
+        above, below = figure.subplots(2, 1, sharex=True)
+        _group_attainment(above, blocks, names)
+        _stack_goodput(below, blocks, names)
+        name_ticks(below, labels, room_in=LABEL_ROOM_IN)
+        above.tick_params(axis="x", length=0)
+        below.set_xlabel(what)
+        below.set_xlim(-0.6, len(runs) - 0.4)
+        legend_above(figure, above)
+        return figure
+
+
+def _shared_key(labels: Sequence[str]) -> tuple[str, list[str]]:
+    """Return what the labels name, and the labels without it: the key where all are one ``key=value`` of the same."""
+    keys = {label.partition("=")[0] for label in labels}
+    single = all(label.count("=") == 1 and " " not in label and "," not in label for label in labels)
+    if len(keys) != 1 or not single:
+        return "Run", list(labels)
+    return keys.pop(), [label.partition("=")[2] for label in labels]
+
+
+def _marked(label: str, block: Mapping[str, Any]) -> str:
+    return f"{label} (overloaded)" if block["load"]["overloaded"] else label
+
+
+def _elide(label: str) -> str:
+    kept = MOST_LABEL_CHARACTERS // 2 - 1
+    return label if len(label) <= MOST_LABEL_CHARACTERS else f"{label[:kept]}..{label[-kept:]}"
+
+
+def _group_attainment(axes: Axes, blocks: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
+    width = 0.8 / (len(names) + 1)
+    colour, hatch = colours(names) | {ALL: GREY}, hatches(names)
+    for place, name in enumerate([*names, ALL]):
+        parts = [block if name == ALL else block["classes"].get(name, {}) for block in blocks]
+        heights = [100 * (part.get("slo_attainment") or 0.0) for part in parts]
+        offset = (place - len(names) / 2) * width
+        centres = [run + offset for run in range(len(blocks))]
+        axes.bar(
+            centres,
+            heights,
+            width=0.92 * width,
+            color=colour[name],
+            hatch=hatch.get(name, ""),
+            edgecolor="white",
+            linewidth=0,
+            label=legend_name(name),
+        )
+    axes.grid(axis="x", visible=False)
+    _percent_axis(axes)
+
+
+def _stack_goodput(axes: Axes, blocks: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
+    rates, starts = stacked_goodput(blocks, names)
+    colour, hatch = colours(names), hatches(names)
+    for name, rate, start in zip(names, rates, starts[:-1], strict=True):
+        axes.bar(
+            range(len(blocks)),
+            rate,
+            width=0.62,
+            bottom=start,
+            color=colour[name],
+            hatch=hatch[name],
+            edgecolor="white",
+            linewidth=0,
+        )
+    for run, total in enumerate(starts[-1]):
+        axes.annotate(amount(total), (run, total), (0, 1.5), textcoords="offset points", ha="center", fontsize=7)
+    axes.grid(axis="x", visible=False)
+    axes.set_ylabel("SLO goodput (tokens/s)")
+    axes.margins(y=0.12)
+
+
+def _percent_axis(axes: Axes) -> None:
+    axes.set_ylabel("SLO attainment (%)")
+    axes.set_ylim(0, 112)
+    axes.set_yticks(range(0, 101, 20))
+
+
+def _bar_colours(parts: Mapping[str, Any]) -> list[str]:
+    return list((colours(name for name in parts if name != ALL) | {ALL: GREY}).values())
+
+
+def _with_slo(name: str, part: Mapping[str, Any]) -> str:
+    if name == ALL:
+        return name
+    promises = (("slo_ttft_range_s", 1), ("slo_tpot_range_s", 1000))
+    shown = [objective(part[key], scale) for key, scale in promises]
+    return "\n".join((name, *(f"{what} {value}" for what, value in zip(("TTFT", "TPOT"), shown, strict=True))))

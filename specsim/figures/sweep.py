@@ -1,0 +1,206 @@
+"""One measure of a sweep: a panel a class, a line a scheduler, intervals over seeds and what they cover."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
+
+from matplotlib.lines import Line2D
+from matplotlib.transforms import ScaledTranslation
+
+from specsim.figures.style import CHARACTER_IN, GREY, PALETTE, WIDE_IN, new_figure, style
+from specsim.figures.sweep_panels import ATTAINMENT, Panel, caption_of, is_share, named, panels_of, told, word
+from specsim.results.sweep_axes import SweepAxes
+from specsim.results.sweep_table import ALL, CLASS, rows_with, values_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+OVERLOADED = "load.overloaded"
+DASHES = ("-", "--", "-.", ":")
+MARKERS = "osD^vPX<>*hdp8"
+MOST_TICKS, CROWD = 9, 8
+ROW_IN, LEGEND_IN, FRAME_IN = 0.17, 0.17, 0.85
+CAPTION_CHARACTERS = 132
+SPREAD_POINTS = 1.6
+LOG_RATIO, MARGIN = 16, 0.07
+
+
+def curves(
+    table: DataFrame, axes: SweepAxes, measure: str = ATTAINMENT, against: Any = None, title: str = ""
+) -> Figure:
+    """Return means of a measure over seeds with 95% intervals: a panel a class, and the worst class of attainment.
+
+    Against `axes.x` a line for each value of `axes.line`; without x a row for each. With `against` it shows by how much
+    the others exceed that value of `axes.line`, paired by seed. Points of an overloaded run are hollow.
+
+    Parameters
+    ----------
+    table : rows of `Sweep.table` that differ in nothing but the class, the seed and `axes` (`rest` is not drawn).
+
+    Raises
+    ------
+    SpecsimError
+        As `over_seeds` and `paired_difference`: no row is pooled with another.
+    """
+    panels = panels_of(table, axes, measure, against)
+    names = values_of(table, axes.line)
+    shown = [each for each in names if against is None or each != against]
+    looks = {name: _look(place) for place, name in enumerate(names)}
+    rows, hollow = axes.x is None, _overloaded(table, axes, against)
+    with style():
+        figure, all_axes = _layout(len(panels), shown, rows=rows, shared=rows or is_share(measure))
+        for panel_axes, panel in zip(all_axes, panels, strict=True):
+            draw = _rows if rows else _lines
+            draw(panel_axes, panel, axes, shown, looks, hollow)
+            panel_axes.set_title(panel.title)
+            _limit(panel_axes, panels if is_share(measure) else [panel], measure, against, rows=rows)
+            _name(panel_axes, axes, measure, against)
+        if rows:
+            figure.suptitle(title, fontsize=8)
+        else:
+            _legend(figure, shown, looks, f"{axes.line}, with {title}" if title else axes.line)
+        said = caption_of(panels, table, axes, against, hollow=bool(hollow))
+        figure.supxlabel(fill(said, CAPTION_CHARACTERS), fontsize=7, color=GREY, x=0.01, ha="left")
+        return figure
+
+
+def _layout(panels: int, lines: Sequence[Any], *, rows: bool, shared: bool) -> tuple[Figure, list[Axes]]:
+    columns, panel_in = _shape(panels, lines, rows=rows)
+    down = -(-panels // columns)
+    legend_in = 0.0 if rows else LEGEND_IN * -(-len(lines) // _legend_columns(lines))
+    figure = new_figure(down * panel_in + legend_in + FRAME_IN)
+    grid = figure.subplots(down, columns, sharey=shared, squeeze=False).ravel().tolist()
+    for unused in grid[panels:]:
+        unused.remove()
+    return figure, grid[:panels]
+
+
+def _shape(panels: int, lines: Sequence[Any], *, rows: bool) -> tuple[int, float]:
+    """Return how many panels stand side by side and how high each is, in inches; many lines need room."""
+    crowded = len(lines) > CROWD and not rows
+    columns = min(panels, 2 if crowded or panels == 4 else 3)
+    if rows:
+        return columns, 0.6 + ROW_IN * max(len(lines), 4)
+    return columns, 2.6 if crowded else 1.75
+
+
+def _legend(figure: Figure, lines: Sequence[Any], looks: dict[Any, Any], title: str) -> None:
+    """Put a legend above the whole figure, lines long enough to tell their dashes."""
+    handles = [Line2D([], [], markersize=3.5, linewidth=1.0, **looks[name]) for name in lines]
+    words = [word(name) for name in lines]
+    columns = _legend_columns(lines)
+    figure.legend(handles, words, title=title, loc="outside upper center", ncols=columns, handlelength=3.2)
+
+
+def _legend_columns(lines: Sequence[Any]) -> int:
+    widest_in = max(len(word(each)) for each in lines) * CHARACTER_IN + 0.65
+    return max(1, min(6, int(WIDE_IN / widest_in)))
+
+
+def _look(place: int) -> dict[str, Any]:
+    dash, marker = DASHES[place // len(PALETTE) % len(DASHES)], MARKERS[place % len(MARKERS)]
+    return {"color": PALETTE[place % len(PALETTE)], "linestyle": dash, "marker": marker}
+
+
+def _lines(
+    axes: Axes, panel: Panel, sweep: SweepAxes, lines: Sequence[Any], looks: dict[Any, Any], hollow: set[Any]
+) -> None:
+    assert sweep.x is not None
+    at = values_of(panel.means, sweep.x)
+    for place, name in enumerate(lines):
+        rows = rows_with(panel.means, sweep.line, name)
+        aside = ScaledTranslation((place - (len(lines) - 1) / 2) * _step(lines) / 72, 0, axes.figure.dpi_scale_trans)
+        drawn: dict[str, Any] = {"markersize": 3.5, "transform": axes.transData + aside}
+        bars: dict[str, Any] = {"linewidth": 1.0, "elinewidth": 0.8, "capsize": 1.5}
+        reach = [rows["below"], rows["above"]]
+        axes.errorbar(rows[sweep.x], rows["mean"], reach, **looks[name], **bars, **drawn)
+        full = rows[[(name, x) in hollow for x in rows[sweep.x]]]
+        white = {"markerfacecolor": "white", "zorder": 3, **looks[name], "linestyle": "", **drawn}
+        axes.plot(full[sweep.x], full["mean"], **white)
+    logarithmic = at[0] > 0 and at[-1] / at[0] >= LOG_RATIO
+    axes.set_xscale("log" if logarithmic else "linear")
+    # What stands aside of its place has no part in the limits that matplotlib finds.
+    axes.set_xlim(*_around(at[0], at[-1], logarithmic=logarithmic))
+    ticks = _apart(at, logarithmic=logarithmic)
+    axes.set_xticks(ticks, [f"{each:g}" for each in ticks])
+    axes.set_xticks([], minor=True)
+
+
+def _apart(values: Sequence[float], *, logarithmic: bool) -> list[float]:
+    """Return those of ascending values whose labels do not touch, the first always."""
+    places = [math.log(each) if logarithmic else each for each in values]
+    room, kept = (places[-1] - places[0]) / MOST_TICKS, [0]
+    for place in range(1, len(values)):
+        if places[place] - places[kept[-1]] >= room:
+            kept.append(place)
+    return [values[place] for place in kept]
+
+
+def _around(low: float, high: float, *, logarithmic: bool = False) -> tuple[float, float]:
+    """Return limits a little beyond two values."""
+    if logarithmic:
+        return low * (low / high) ** MARGIN, high * (high / low) ** MARGIN
+    room = MARGIN * ((high - low) or abs(high) or 1.0)
+    return low - room, high + room
+
+
+def _step(lines: Sequence[Any]) -> float:
+    """Return how far neighbours stand apart, in points: intervals that meet stay legible."""
+    return min(SPREAD_POINTS, 12 / max(len(lines), 1))
+
+
+def _rows(
+    axes: Axes, panel: Panel, sweep: SweepAxes, lines: Sequence[Any], looks: dict[Any, Any], hollow: set[Any]
+) -> None:
+    for place, name in enumerate(lines):
+        row = rows_with(panel.means, sweep.line, name)
+        look = {**looks[name], "linestyle": "", "markersize": 3.5, "zorder": 3}
+        look |= {"markerfacecolor": "white"} if (name, None) in hollow else {}
+        axes.errorbar(
+            row["mean"], [place] * len(row), xerr=[row["below"], row["above"]], elinewidth=0.8, capsize=1.5, **look
+        )
+    axes.set_yticks(range(len(lines)), [word(each) for each in lines])
+    axes.set_ylim(len(lines) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+
+
+def _overloaded(table: DataFrame, axes: SweepAxes, against: Any) -> set[Any]:
+    """Return the (line, x) of which a run is overloaded, or what it is compared with; x is None where there is none."""
+    whole = table[table[CLASS] == ALL]
+    keys = [axes.line, *([axes.x] if axes.x else [])]
+    rows = whole[keys].astype(object).where(whole[keys].notna(), None).assign(**({} if axes.x else {"x": None}))
+    full = {tuple(row) for row in rows[whole[OVERLOADED].eq(True)].itertuples(index=False)}
+    beside = {x for line, x in full if line == against} if against is not None else set()
+    return full | {tuple(row) for row in rows.itertuples(index=False) if row[1] in beside}
+
+
+def _name(axes: Axes, sweep: SweepAxes, measure: str, against: Any) -> None:
+    """Name both axes with their units."""
+    said = (
+        named(measure) if against is None else f"{named(measure, difference=True)}\nminus {told(sweep.line, against)}"
+    )
+    if sweep.x is None:
+        axes.set_xlabel(said)
+        axes.grid(axis="y", visible=False)
+    else:
+        axes.set_xlabel(named(sweep.x))
+        spec = axes.get_subplotspec()
+        axes.set_ylabel(said if spec is not None and spec.is_first_col() else "")
+
+
+def _limit(axes: Axes, panels: Sequence[Panel], measure: str, against: Any, *, rows: bool) -> None:
+    """Let the measure begin at 0 and end where it must, or show the line of no difference."""
+    low = min((panel.means["mean"] - panel.means["below"]).min() for panel in panels)
+    high = max((panel.means["mean"] + panel.means["above"]).max() for panel in panels)
+    low, high = (0.0 if math.isnan(each) else each for each in (low, high))
+    if against is None:
+        limits = (0.0, 104.0 if is_share(measure) else _around(0.0, high)[1])
+    else:
+        limits = _around(min(low, 0.0), max(high, 0.0))
+        (axes.axvline if rows else axes.axhline)(0, color=GREY, linewidth=0.8, zorder=1)
+    (axes.set_xlim if rows else axes.set_ylim)(*limits)

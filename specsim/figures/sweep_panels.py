@@ -1,0 +1,122 @@
+"""What a figure of a sweep shows before it is drawn: means by class, the words on the axes, what intervals cover."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from specsim.results.seeds import COVERS, LEVEL, ONE_SEED, listed, over_seeds, paired_difference, with_partner
+from specsim.results.sweep_axes import SweepAxes
+from specsim.results.sweep_table import ALL, CLASS
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+ATTAINMENT, WORST, GOODPUT = "slo_attainment", "worst_class_attainment", "slo_goodput_tokens_per_s"
+TOO_SHORT = "load.too_short"
+LABELS = {
+    "rps": "Request rate (requests/s)",
+    "slo_scale": "TPOT SLO scale (x)",
+    "ttft_scale": "TTFT SLO scale (x)",
+    "requests": "Requests in the run",
+    "replicas": "Replicas",
+    ATTAINMENT: "SLO attainment (%)",
+    GOODPUT: "SLO goodput (tokens/s)",
+}
+UNITS = {"_per_s": "1/s", "_s": "s", "_tokens": "tokens", "_bytes": "bytes", "_requests": "requests"}
+
+
+class Panel(NamedTuple):
+    """One class: its name, and a row per line and place: ``mean``, and how far its interval reaches.
+
+    ``below`` and ``above`` are in the unit of the figure (%, or the measure's own); 0 where there is no interval.
+    """
+
+    title: str
+    means: DataFrame
+
+
+def panels_of(table: DataFrame, axes: SweepAxes, measure: str, against: Any = None) -> list[Panel]:
+    """Return what a figure of one measure shows: a panel a class and one of all, with attainment the worst class, too.
+
+    With `against` the panels hold the differences from this value of `axes.line`, of the runs that have a partner.
+
+    Raises
+    ------
+    SpecsimError
+        As `over_seeds` and `paired_difference`: no row is pooled with another.
+    """
+    by = [axes.line, *([axes.x] if axes.x else [])]
+
+    def means(rows: DataFrame, of_measure: str, keys: Sequence[str]) -> DataFrame:
+        if against is None:
+            return _drawn(over_seeds(rows, of_measure, keys), measure, least=0.0)
+        rest, least = [key for key in keys if key != axes.line], -100.0 if is_share(measure) else -math.inf
+        paired = with_partner(rows, against, rest, of=axes.line)
+        return _drawn(paired_difference(paired, of_measure, against, rest, of=axes.line), measure, least=least)
+
+    whole = means(table, measure, [CLASS, *by])
+    classes = [*sorted(set(whole[CLASS]) - {ALL}), ALL]
+    panels = [Panel("all classes" if name == ALL else name, whole[whole[CLASS] == name]) for name in classes]
+    if measure == ATTAINMENT and WORST in table:
+        panels.append(Panel("worst class", means(table[table[CLASS] == ALL], WORST, by)))
+    return panels
+
+
+def _drawn(means: DataFrame, measure: str, *, least: float) -> DataFrame:
+    """Return means in the unit of the figure, and how far their intervals reach within what the measure can be."""
+    scale, most = (100.0, 100.0) if is_share(measure) else (1.0, math.inf)
+    middle, reach = scale * means["mean"], (scale * means["half_width"]).fillna(0.0)
+    below, above = reach.clip(upper=middle - least), reach.clip(upper=most - middle)
+    return means.assign(mean=middle, below=below, above=above)
+
+
+def is_share(measure: str) -> bool:
+    """Return whether a measure is a share of requests, shown in %."""
+    return measure.endswith("attainment")
+
+
+def caption_of(panels: Sequence[Panel], table: DataFrame, axes: SweepAxes, against: Any, *, hollow: bool) -> str:
+    """Return what stands below the panels: over what the means are taken, and what their intervals cover."""
+    counts = sorted({count for panel in panels for count in panel.means["count"] if count})
+    covers = sorted({each for panel in panels for each in panel.means[COVERS]} - {ONE_SEED})
+    what = "Means" if against is None else f"Differences from {told(axes.line, against)}, paired by seed: means"
+    if not covers:
+        parts = [f"{what} of one seed: no interval."]
+    else:
+        seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        parts = [
+            f"{what} over {seeds} seeds with {LEVEL:.0%} intervals, which cover {' or '.join(map(listed, covers))}."
+        ]
+        if not any("arrivals" in each for each in covers):
+            parts.append("Arrivals and lengths are the recorded trace's under every seed.")
+    if hollow:
+        parts.append("Hollow: overloaded, what is shown depends on how long the run is.")
+    runs = table[table[CLASS] == ALL]
+    if TOO_SHORT in table and runs[TOO_SHORT].eq(True).any():
+        parts.append(f"{runs[TOO_SHORT].eq(True).sum()} of {len(runs)} runs are too short (docs/metrics.md).")
+    if axes.along:
+        parts.append(f"What differs along with {axes.line}: {', '.join(axes.along)}.")
+    return " ".join(parts)
+
+
+def named(key: str, *, difference: bool = False) -> str:
+    """Return a setting or measure as an axis names it, with its unit."""
+    label = LABELS.get(key)
+    if label is None:
+        unit = next((unit for ending, unit in UNITS.items() if key.endswith(ending)), "%" if is_share(key) else "")
+        label = f"{key} ({unit})" if unit else key
+    return label.replace("(%)", "(points)") if difference else label
+
+
+def word(value: Any) -> str:
+    """Return a value of a setting as a legend writes it."""
+    if value is None or value != value:
+        return "none"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def told(key: str, value: Any) -> str:
+    """Return a value with the last part of its key where it is a number, which says nothing alone."""
+    return word(value) if isinstance(value, str) else f"{key.rpartition('.')[2]} = {word(value)}"

@@ -1,0 +1,110 @@
+"""Batch size, tokens and speculation depth over the time of one run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.ticker import MaxNLocator
+
+from specsim.figures.style import GREY, PALETTE, new_figure, style
+from specsim.results.schema import VERIFY_PASS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+    from specsim.results.schema import FloatArray
+
+MOST_SPANS = 240
+
+
+def timeline(passes: DataFrame) -> Figure:
+    """Return five panels over seconds: requests in a pass, waiting, tokens per pass, depth, emitted tokens per second.
+
+    Each value is the mean of the target passes that start within one of at most `MOST_SPANS` equal spans of
+    time, weighted by their seconds.
+    """
+    verify = passes[passes["kind"] == VERIFY_PASS]
+    edges = _edges(verify)
+    column = {
+        name: _mean_per_span(verify, name, edges)
+        for name in ("requests", "queued", "batched_tokens", "prefill_tokens", "draft_tokens", "depth")
+    }
+    emitted = np.histogram(verify["start_s"], edges, weights=verify["emitted_tokens"])[0] / np.diff(edges)
+    with style():
+        figure = new_figure(6.4)
+        batch, waiting, tokens, depth, rate = figure.subplots(5, 1, sharex=True)
+        _line(batch, edges, column["requests"], PALETTE[0], "")
+        batch.set_ylabel("Requests\nin the pass")
+        _line(waiting, edges, column["queued"], PALETTE[4], "")
+        waiting.set_ylabel("Requests\nwaiting")
+        _stack(tokens, edges, column)
+        tokens.set_ylabel("Tokens per\ntarget pass")
+        _line(depth, edges, column["depth"], PALETTE[2], "")
+        depth.set_ylabel("Depth of trees\n(tokens)")
+        _line(rate, edges, emitted, GREY, "")
+        rate.set_ylabel("Emitted\n(tokens/s)")
+        rate.set_xlabel("Simulated time (s)")
+        depth.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
+        tokens.legend(loc="lower left", bbox_to_anchor=(0.0, 0.97), ncols=3, borderaxespad=0.2)
+        for axes in (batch, waiting, tokens, depth, rate):
+            axes.set_ylim(0, 1.08 * axes.dataLim.y1 or 1)
+            axes.set_xlim(edges[0], edges[-1])
+        figure.align_ylabels()
+        return figure
+
+
+def _edges(verify: DataFrame) -> FloatArray:
+    if not len(verify):
+        return np.array([0.0, 1.0])
+    start_s = verify["start_s"].to_numpy(dtype=np.float64)
+    end_s = float((start_s + verify["seconds"].to_numpy()).max())
+    # At least four passes to a span on average: fewer leave spans in which none happens to start.
+    spans = int(np.clip(len(verify) // 4, 1, MOST_SPANS))
+    return np.linspace(start_s.min(), end_s, spans + 1)
+
+
+def _mean_per_span(verify: DataFrame, name: str, edges: FloatArray) -> FloatArray:
+    """Return the mean of a column per span, NaN for spans in which no pass starts."""
+    start_s = verify["start_s"].to_numpy(dtype=np.float64)
+    seconds = verify["seconds"].to_numpy(dtype=np.float64)
+    values = verify[name].to_numpy(dtype=np.float64)
+    weight = np.histogram(start_s, edges, weights=seconds)[0]
+    total = np.histogram(start_s, edges, weights=seconds * values)[0]
+    mean = np.full(len(weight), np.nan)
+    np.divide(total, weight, out=mean, where=weight > 0)
+    return mean
+
+
+def _line(axes: Axes, edges: FloatArray, values: FloatArray, colour: str, label: str, dashes: str = "-") -> None:
+    # Unclipped: a line at zero, as the depth without speculation, lies on the frame and must still be seen.
+    axes.stairs(
+        values,
+        edges,
+        baseline=None,
+        color=colour,
+        label=label or None,
+        linestyle=dashes,
+        linewidth=1.0,
+        clip_on=False,
+        zorder=3,
+    )
+
+
+def _stack(axes: Axes, edges: FloatArray, column: dict[str, FloatArray]) -> None:
+    prefill, draft = column["prefill_tokens"], column["draft_tokens"]
+    # What is neither prompt nor tree is one pending token per decoding request.
+    roots = column["batched_tokens"] - prefill - draft
+    floor = np.zeros(len(prefill))
+    for values, label, colour in (
+        (roots, "decode", PALETTE[0]),
+        (draft, "draft tokens verified", PALETTE[1]),
+        (prefill, "prefill", PALETTE[5]),
+    ):
+        if not np.nansum(values):
+            continue
+        top = floor + np.nan_to_num(values)
+        axes.stairs(top, edges, baseline=floor, fill=True, color=colour, label=label, linewidth=0)
+        floor = top

@@ -1,0 +1,25 @@
+"""Where the shipped files lie: in the wheel below ``specsim/_data``, in a checkout beside the package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def shipped(name: str) -> Path:
+    """Return the folder ``conf`` or ``traces`` of this installation.
+
+    Raises
+    ------
+    FileNotFoundError
+        When the installation is broken and holds neither.
+    """
+    package = Path(__file__).resolve().parents[1]
+    for folder in (package / "_data" / name, package.parent / name):
+        if folder.is_dir():
+            return folder
+    raise FileNotFoundError(f"this installation of specsim lacks its {name}/ folder")
+
+
+def is_path(value: str) -> bool:
+    """Return whether a group's value means a file: it has a slash or a suffix."""
+    return "/" in value or bool(Path(value).suffix)

@@ -1,0 +1,137 @@
+"""A YAML file of anybody's: read within bounds, every value written out where it stands."""
+
+from __future__ import annotations
+
+import re
+from copy import deepcopy
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+from specsim.errors import SpecsimError, first_line
+from specsim.files.checked_mapping import shown
+from specsim.files.interpolation import check_references
+from specsim.files.regular_file import check_file
+
+MOST_BYTES = 1 << 20
+"""The largest file below conf/ holds 6 KiB."""
+MOST_DEPTH = 32
+MOST_CHARACTERS = 1 << 16
+"""Of one value."""
+TAG = "tag:yaml.org,2002:"
+EXPONENT = re.compile(r"^[-+]?[0-9]+(_[0-9]+)*(\.[0-9_]*)?[eE][-+]?[0-9]+$")
+"""A number with an exponent, which YAML 1.1 reads as text, and Hydra as the number."""
+MOST_WHOLE = 1 << 1024
+"""What a float holds; Python refuses to print whole numbers of over 4,300 digits."""
+
+
+def read_yaml(path: Path, what: str = "YAML file", group: str = "") -> dict[str, Any]:
+    """Return the keys of a YAML file; a number with an exponent is a number, a date is text.
+
+    Anchors, aliases, tags and references out of the file are refused: some hundred bytes of them stand for gigabytes,
+    or for an environment variable.
+
+    Parameters
+    ----------
+    what : the file was expected to be. group : ``key=`` before its name in messages, where a setting named it.
+
+    Raises
+    ------
+    SpecsimError
+        One line naming the file, and the line or key of it that is refused.
+    """
+    facts = check_file(path, MOST_BYTES, what, group)
+    try:
+        return deepcopy(_values(path, facts.st_mtime_ns, facts.st_size))
+    except SpecsimError as error:
+        raise SpecsimError(f"{group}{path}{error}") from None
+
+
+@lru_cache(maxsize=256)
+def _values(path: Path, mtime_ns: int, size: int) -> dict[str, Any]:
+    """Return the keys of a file that is what its time and size say: a sweep reads the same few for each point."""
+    import yaml
+
+    try:
+        values = yaml.load(path.read_text(encoding="utf-8"), Loader=_loader())
+    except (OSError, ValueError) as error:
+        raise SpecsimError(f": cannot be read: {first_line(error)}") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark else ""
+        problem = " ".join(str(getattr(error, "problem", None) or first_line(error)).split())
+        said = problem if isinstance(error, yaml.composer.ComposerError) else f"not YAML: {problem}"
+        raise SpecsimError(f"{line}: {said}") from None
+    if not isinstance(values, dict):
+        raise SpecsimError(f": {shown(values)} is not a mapping of keys to values")
+    try:
+        check_references(values)
+    except SpecsimError as error:
+        raise SpecsimError(f": {error}") from None
+    return values
+
+
+@cache
+def _loader() -> Any:
+    """Return the loader of a file whose writer nobody knows: it stops at the first thing out of bounds."""
+    import yaml
+
+    # libyaml's events, which are fast, composed in Python, where each can be refused.
+    bases = (yaml.composer.Composer, yaml.CSafeLoader) if yaml.__with_libyaml__ else (yaml.SafeLoader,)
+
+    class Bounded(*bases):  # type: ignore[misc]
+        def __init__(self, stream: Any) -> None:
+            bases[-1].__init__(self, stream)
+            self.anchors: dict[str, Any] = {}
+            self.depth = 0
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            event = self.peek_event()
+            problem = _problem(event, self.depth)
+            if problem:
+                raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
+            self.depth += 1
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            return node
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            seen: set[str] = set()
+            for key, _ in node.value:
+                if not isinstance(key, yaml.ScalarNode):
+                    continue
+                if key.value in seen:
+                    problem = f"found duplicate key {key.value}"
+                    raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+                seen.add(key.value)
+            return super().construct_mapping(node, deep=deep)
+
+        def construct_yaml_int(self, node: Any) -> int:
+            value: int = super().construct_yaml_int(node)
+            if abs(value) >= MOST_WHOLE:
+                problem = "a whole number of over 308 digits"
+                raise yaml.composer.ComposerError(None, None, problem, node.start_mark)
+            return value
+
+    Bounded.add_constructor(f"{TAG}int", Bounded.construct_yaml_int)
+    Bounded.add_implicit_resolver(f"{TAG}float", EXPONENT, list("-+0123456789"))
+    Bounded.yaml_implicit_resolvers = {
+        first: [(tag, form) for tag, form in forms if tag != f"{TAG}timestamp"]
+        for first, forms in Bounded.yaml_implicit_resolvers.items()
+    }
+    return Bounded
+
+
+def _problem(event: Any, depth: int) -> str | None:
+    """Return what is wrong with the next value, None where nothing is."""
+    import yaml
+
+    if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
+        return f"an anchor or alias ({event.anchor}); expected every value written out"
+    if event.tag is not None:
+        return f"a tag ({shown(event.tag)}); expected a plain value"
+    if depth > MOST_DEPTH:
+        return f"nested over {MOST_DEPTH} deep"
+    if isinstance(event, yaml.ScalarEvent) and len(event.value) > MOST_CHARACTERS:
+        return f"a value of {len(event.value):,} characters; expected at most {MOST_CHARACTERS:,}"
+    return None

@@ -1,1 +1,0 @@
-"""What is recorded, and the pure functions that turn it into numbers, tables and figures."""

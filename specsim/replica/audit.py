@@ -1,0 +1,96 @@
+"""An account of a run that is kept apart from its ledgers, and held against them when it has ended."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from pickle import PickleBuffer, dumps
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from specsim.errors import SchedulerFault
+from specsim.replica.kv_pool import KvPool
+from specsim.replica.passes import Emitted, Verify
+from specsim.replica.protocols import PassShape
+from specsim.replica.request import Ints
+from specsim.replica.state import Progress
+
+
+class Audit:
+    """What verifications fed, and when those ended that read prompts or finish somebody; and what was promised.
+
+    Parameters
+    ----------
+    prompt_tokens, output_tokens : (N,) of each request; `output_tokens` is 0 where it never fits the cache.
+    world : what no scheduler may change in a run: anything that can be pickled.
+    """
+
+    def __init__(self, prompt_tokens: Ints, output_tokens: Ints, world: Any) -> None:
+        self._output_tokens = output_tokens.copy()
+        self._due_tokens = np.where(output_tokens > 0, prompt_tokens + output_tokens - 1, 0)
+        self._fed_tokens = np.zeros_like(prompt_tokens)
+        self._ends_s = array("d")
+        self._world, self._checksum = world, _checksum(world)
+
+    def see(self, work: Verify, shape: PassShape, answer: Emitted, end_s: float) -> None:
+        """Note a verification of this shape that ends at `end_s`, and what it answers."""
+        self._fed_tokens[work.requests] += work.chunks + answer.matched
+        if shape.prefill_tokens or np.count_nonzero(answer.finished):
+            self._ends_s.append(end_s)
+
+    def check(self, found: Progress, pools: Sequence[KvPool], scheduler: str) -> None:
+        """Hold the account against what the ledgers of all replicas say at the end, (N,) each, and their pools.
+
+        Raises
+        ------
+        SchedulerFault
+            When a request emitted other than what was promised or skipped work, a token came at no pass's end, or the
+            world has changed: one line that names the `scheduler` and the first such request.
+        """
+        what = self._first_lie(found)
+        if what is None and any(pool.used_bytes or pool.overdrawn for pool in pools):
+            what = "more cache was freed than was held, or less"
+        if what is None and _checksum(self._world) != self._checksum:
+            what = "the acceptance, the output lengths or the latency model have changed during the run"
+        if what is not None:
+            raise SchedulerFault(f"scheduler {scheduler}: {what}; expected it to write to nothing but its own")
+
+    def _first_lie(self, found: Progress) -> str | None:
+        ended, ends_s = self._output_tokens > 0, np.array(self._ends_s)
+        for wrong, text, columns in (
+            (
+                found.emitted_tokens != self._output_tokens,
+                "request {} emitted {} tokens where {} are due",
+                (found.emitted_tokens, self._output_tokens),
+            ),
+            (
+                self._fed_tokens < self._due_tokens,
+                "the target read {1} tokens of request {0} where {2} are due",
+                (self._fed_tokens, self._due_tokens),
+            ),
+            (
+                ended & ~np.isin(found.first_token_s, ends_s),
+                "request {} has its first token at {:g} s, where no pass ends",
+                (found.first_token_s,),
+            ),
+            (
+                ended & ~np.isin(found.finish_s, ends_s),
+                "request {} finishes at {:g} s, where no pass ends",
+                (found.finish_s,),
+            ),
+        ):
+            if wrong.any():
+                row = int(wrong.argmax())
+                return text.format(row, *(column[row] for column in columns))
+        return None
+
+
+def _checksum(world: Any) -> int:
+    """Return a checksum of an object; its large arrays are read in place."""
+    arrays: list[PickleBuffer] = []
+    checksum = crc32(dumps(world, protocol=5, buffer_callback=arrays.append))
+    for each in arrays:
+        checksum = crc32(each.raw(), checksum)
+    return checksum

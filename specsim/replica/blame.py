@@ -1,0 +1,68 @@
+"""Where a scheduler went wrong: the line of the user's own code, and what an exception says, in one line."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import sysconfig
+import traceback
+from difflib import get_close_matches
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from specsim.errors import first_line, nearest
+from specsim.replica.passes import Draft, Verify
+
+_OURS = str(Path(__file__).parents[1])
+_LIBRARIES = tuple({_OURS, *(sysconfig.get_paths()[name] for name in ("stdlib", "platlib", "purelib"))})
+_FIELDS = {"Draft": Draft._fields, "Verify": Verify._fields}
+
+
+def own_line(trace: TracebackType | None, scheduler: object) -> str:
+    """Return ``" (file:line)"`` of the innermost frame of the user's own code, else of the innermost frame.
+
+    The user's own is what lies neither in specsim nor in a library, and what shares its package with `scheduler`.
+    """
+    package = type(scheduler).__module__.partition(".")[0]
+    frames = [(frame.f_code.co_filename, frame.f_globals, line) for frame, line in traceback.walk_tb(trace)]
+    if not frames:
+        return ""
+    own = [each for each in frames if _is_own(each[0], each[1].get("__name__", ""), package)]
+    file, _, line = (own or frames)[-1]
+    return f" ({_short(file)}:{line})"
+
+
+def definition(function: Any) -> str:
+    """Return ``" (file:line)"`` of where a function is defined, empty where that is unknown."""
+    code = getattr(inspect.unwrap(getattr(function, "__func__", function)), "__code__", None)
+    return "" if code is None else f" ({_short(code.co_filename)}:{code.co_firstlineno})"
+
+
+def complaint(error: BaseException) -> str:
+    """Return the kind of an error and what it says, with the nearest valid name where an unknown one was used."""
+    said = f"{type(error).__name__}: {first_line(error)}" if str(error).strip() else type(error).__name__
+    return said + _nearest_name(error)
+
+
+def _nearest_name(error: BaseException) -> str:
+    if isinstance(error, AttributeError) and error.name is not None and error.obj is not None:
+        public = [name for name in dir(error.obj) if not name.startswith("_")]
+        ours = type(error.obj).__module__.partition(".")[0] == "specsim"
+        return nearest(error.name, public) if ours or get_close_matches(error.name, public, 1, 0.5) else ""
+    unknown = re.match(r"(Draft|Verify)\.__new__\(\) got an unexpected keyword argument '(\w+)'", str(error))
+    if isinstance(error, TypeError) and unknown is not None:
+        return nearest(unknown[2], _FIELDS[unknown[1]])
+    return ""
+
+
+def _is_own(file: str, module: str, package: str) -> bool:
+    if package == module.partition(".")[0] != "specsim":
+        return True
+    return not file.startswith(("<", *(folder + os.sep for folder in _LIBRARIES)))
+
+
+def _short(file: str) -> str:
+    here = Path.cwd()
+    return str(Path(file).relative_to(here)) if Path(file).is_relative_to(here) else file

@@ -1,0 +1,114 @@
+"""The paged pool of key-value cache that target and draft model share on one replica."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from specsim.replica.request import Ids, Ints
+
+TARGET, DRAFT = 0, 1
+Tokens = TypeVar("Tokens", int, Ints)
+
+
+class OutOfMemory(Exception):
+    """A pass would hold more cache than the pool has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Size of a replica's key-value pool: bytes of capacity, tokens per block, bytes per token of each model."""
+
+    capacity_bytes: int
+    block_tokens: int
+    target_token_bytes: int
+    draft_token_bytes: int
+
+    def bytes_of(self, target_tokens: Tokens, draft_tokens: Tokens) -> Tokens:
+        """Return the bytes that so many cached tokens of each model occupy, whole blocks counted; or (n,) of each."""
+        blocks = -(-target_tokens // self.block_tokens), -(-draft_tokens // self.block_tokens)
+        return self.block_tokens * (blocks[0] * self.target_token_bytes + blocks[1] * self.draft_token_bytes)
+
+
+class KvPool:
+    """Blocks held per request and model; never more than the capacity (PagedAttention, Kwon et al. 2023).
+
+    `overdrawn` says whether more was ever freed than was held: somebody else has written to `used_bytes`.
+    """
+
+    __slots__ = ("_block_bytes", "_block_tokens", "_blocks", "_round_up", "memory", "overdrawn", "used_bytes")
+
+    def __init__(self, memory: Memory, requests: int) -> None:
+        self.memory = memory
+        self.used_bytes = 0
+        self.overdrawn = False
+        self._block_bytes = (
+            memory.block_tokens * memory.target_token_bytes,
+            memory.block_tokens * memory.draft_token_bytes,
+        )
+        self._blocks = np.zeros((2, requests), dtype=np.int64)
+        # Arrays of no dimension: beside a short array they cost about half of what an integer costs.
+        self._block_tokens = np.array(memory.block_tokens, dtype=np.int64)
+        self._round_up = np.array(memory.block_tokens - 1, dtype=np.int64)
+
+    @property
+    def free_bytes(self) -> int:
+        """Bytes that nobody holds."""
+        return self.memory.capacity_bytes - self.used_bytes
+
+    def room(self) -> str:
+        """Return in words how much of the pool is free."""
+        return f"{_gib(self.free_bytes)} of {_gib(self.memory.capacity_bytes)} free"
+
+    def growth_bytes(self, ids: Ids, target_tokens: Ints, draft_tokens: Ints) -> Ints:
+        """Return the further bytes that each request needs to hold so many tokens of each model, (n,)."""
+        block, up = self._block_tokens, self._round_up
+        target = np.maximum((target_tokens + up) // block - self._blocks[TARGET, ids], 0)
+        draft = np.maximum((draft_tokens + up) // block - self._blocks[DRAFT, ids], 0)
+        growth: Ints = target * self._block_bytes[TARGET] + draft * self._block_bytes[DRAFT]
+        return growth
+
+    def surely_fits(self, requests: int, target_tokens: int, draft_tokens: int) -> bool:
+        """Return True only if so many more tokens of so many requests fit, whatever blocks they fall into: quick."""
+        slack = requests * (self.memory.block_tokens - 1)
+        target_bytes = (target_tokens + slack) * self.memory.target_token_bytes
+        return target_bytes + (draft_tokens + slack) * self.memory.draft_token_bytes <= self.free_bytes
+
+    def held_bytes(self, ids: Ids) -> Ints:
+        """Return the bytes that each request holds, (n,)."""
+        target, draft = self._blocks[:, ids]
+        held: Ints = target * self._block_bytes[TARGET] + draft * self._block_bytes[DRAFT]
+        return held
+
+    def hold(self, model: int, ids: Ids, tokens: Ints) -> None:
+        """Make each request hold exactly the blocks of `tokens` (n,) cached tokens of one model.
+
+        Raises
+        ------
+        OutOfMemory
+            When the pool has too few; nothing is changed then.
+        """
+        blocks = (tokens + self._round_up) // self._block_tokens
+        held = self._blocks[model]
+        before = held[ids]
+        if blocks.tobytes() == before.tobytes():
+            return  # Few passes fill a block: this is the quicker half.
+        used = self.used_bytes + int(np.add.reduce(blocks - before)) * self._block_bytes[model]
+        if used > self.memory.capacity_bytes:
+            raise OutOfMemory(f"{_gib(used - self.used_bytes)} more cache wanted, {self.room()}")
+        held[ids] = blocks
+        self.used_bytes = used
+
+    def release(self, ids: Ids) -> None:
+        """Free everything that these requests hold."""
+        held = self._blocks[:, ids].sum(axis=1)
+        self.used_bytes -= int(held[TARGET]) * self._block_bytes[TARGET]
+        self.used_bytes -= int(held[DRAFT]) * self._block_bytes[DRAFT]
+        self.overdrawn |= self.used_bytes < 0
+        self._blocks[:, ids] = 0
+
+
+def _gib(count: int) -> str:
+    return f"{count / 2**30:.4g} GiB"

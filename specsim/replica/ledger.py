@@ -1,0 +1,317 @@
+"""The only mutable truth of a replica: who has arrived, what is cached, what was emitted; it refuses illegal passes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from specsim.errors import IllegalPass
+from specsim.replica.drafts import Drafts
+from specsim.replica.kv_pool import DRAFT, TARGET, KvPool, Memory, OutOfMemory
+from specsim.replica.legality import drafted_leaves
+from specsim.replica.passes import NOBODY, Draft, Emitted, Verify
+from specsim.replica.protocols import PassShape
+from specsim.replica.request import Bools, Floats, Ids, Ints, Requests
+from specsim.replica.roster import Roster
+from specsim.replica.state import Facts, no_facts, no_progress
+from specsim.replica.trees import Forest
+
+
+class Gaps(NamedTuple):
+    """Inter-token latencies of one pass, (m,) each: the request, and the time since its previous emission."""
+
+    requests: Ids
+    seconds: Floats
+
+
+class Ledger:
+    """State of one replica; `check` a pass, let it run, then `commit` it.
+
+    `roster` is who is there, without and with slots of the pool; `away`, among the waiting, whose cache lies on the
+    host.
+
+    Parameters
+    ----------
+    size : number of request ids, N.
+    memory : the replica's key-value pool.
+    draft_cached : whether the drafter keeps a cache of its own. One that does not (a lookup, heads that read the
+        target's last state) lacks nothing but the root of whoever decodes.
+    """
+
+    def __init__(self, size: int, memory: Memory, draft_cached: bool = True) -> None:
+        n = size
+        self.facts = no_facts(n)
+        self.progress = no_progress(n)
+        self.pool = KvPool(memory, n)
+        self.roster = Roster(n)
+        self.rejected: dict[int, str] = {}
+        self.finished = 0
+        self.away: set[int] = set()
+        self._drafts = Drafts()
+        self._ids = self._extended = self._trees = NOBODY
+        self._undecoded: set[int] = set()
+        self._draft_nodes = np.zeros(n, dtype=np.int64)
+        self._draft_depth = np.zeros(n, dtype=np.int64)
+        self._feeds = draft_cached
+
+    def arrive(self, request: int, told: Requests) -> None:
+        """Enter a request, or reject it when its prompt and `max_tokens` can never fit the pool of this replica."""
+        for name in Facts.__slots__:
+            getattr(self.facts, name)[request] = getattr(told, name)[request]
+        most = int(told.prompt_tokens[request] + told.max_tokens[request])
+        wanted = self.pool.memory.bytes_of(most, most)
+        if wanted > self.pool.memory.capacity_bytes:
+            self.rejected[request] = "kv_capacity"
+            return
+        self.roster.enter(request)
+        self._follow(np.array([request]))
+
+    def known(self, ids: Ids) -> Ints:
+        """Return the tokens of each request that exist: its prompt and what was emitted, (n,)."""
+        return self.facts.prompt_tokens[ids] + self.progress.emitted_tokens[ids]
+
+    # --- legality -------------------------------------------------------------------------------------------------
+
+    def check(self, work: Draft | Verify) -> PassShape:
+        """Take the cache slots that a pass needs and return its shape; it is committed before the next is checked.
+
+        Raises
+        ------
+        IllegalPass
+            When a row is unknown, doubled or not due, a chunk is longer than what is pending, a tree hangs behind an
+            unfinished prefill, a forest or a leaf is not of this step, or the pool is too small.
+        """
+        requests = work.requests
+        unfed = isinstance(work, Draft) and not len(work.chunks)
+        if not len(requests) or not (unfed or len(work.chunks) == len(requests)) or work.forest.rows != len(requests):
+            raise IllegalPass(
+                "a pass needs at least one row, and one chunk and one tree a row: "
+                f"it has {len(requests)} requests, {len(work.chunks)} chunks, {work.forest.rows} trees"
+            )
+        ids = self._drafts.find(requests)
+        if ids is None:
+            self._check_rows(requests)
+            ids = self._drafts.open(requests)
+        self._drafts.check(work.forest, ids)
+        self._ids, self._extended = ids, NOBODY
+        try:
+            moved = 0
+            if len(work.evict):
+                moved = self._evict(work.evict, ids, work.transfer)
+            if self.away:
+                moved += self._bring_back(ids)
+            shape = self._check_draft(work, ids) if isinstance(work, Draft) else self._check_verify(work, ids)
+        except OutOfMemory as error:
+            raise IllegalPass(str(error)) from None
+        return shape._replace(moved_bytes=moved) if moved else shape
+
+    def _check_rows(self, ids: Ids) -> None:
+        """Refuse rows that are doubled or name nobody who is here."""
+        self.roster.check(ids)
+        for request in self.roster.absent(ids)[:1].tolist():
+            why = "has not arrived" if np.isnan(self.progress.finish_s[request]) else "has finished"
+            if request in self.rejected:
+                why = f"was rejected ({self.rejected[request]})"
+            raise IllegalPass(f"a pass names request {request}, which {why}")
+
+    def _check_verify(self, work: Verify, ids: Ids) -> PassShape:
+        chunks, forest = work.chunks, work.forest
+        cached = self.progress.target_cached[ids]
+        pending = self.known(ids) - cached
+        wrong = (chunks < 1) | (chunks > pending)
+        if np.count_nonzero(wrong):
+            said = _first(wrong, "request {} is given {}, {} are pending", ids, chunks, pending)
+            raise IllegalPass(f"a chunk must hold between one and all of the pending tokens: {said}")
+        queries = chunks
+        if forest.draft_nodes:
+            self._trees = tree = forest.tree_tokens()
+            if np.count_nonzero(tree[chunks < pending]):
+                wrong = (tree > 0) & (chunks < pending)
+                said = _first(wrong, "request {} reads {} of {} pending tokens", ids, chunks, pending)
+                raise IllegalPass(f"a tree hangs behind a prefill that is not finished: {said}")
+            queries = chunks + tree
+        self.pool.hold(TARGET, ids, cached + queries)
+        decoding = (chunks == 1) & (self.progress.emitted_tokens[ids] > 0)
+        fed = int(np.add.reduce(chunks))
+        return _shape(cached, chunks, queries, fed, fed - int(np.count_nonzero(decoding)))
+
+    def _check_draft(self, work: Draft, ids: Ids) -> PassShape:
+        forest, leaves = work.forest, work.leaves
+        cached = self.progress.draft_cached[ids]
+        inner = drafted_leaves(forest, leaves, work.width)
+        nodes = np.bincount(forest.row[inner], minlength=len(ids))
+        held = self._draft_nodes[ids] + nodes
+        if not len(work.chunks) and len(inner) == len(leaves):
+            # Whoever has drafted nodes has caught up: there is nothing to feed and nothing to look at.
+            self.pool.hold(DRAFT, ids, cached + held)
+            seen = int(np.dot(nodes, cached))
+            context = seen if np.count_nonzero(nodes) == len(inner) else int(np.dot(cached, nodes > 0))
+            shape = PassShape(context, len(inner), float(seen + len(inner)), 0, len(inner))
+        else:
+            chunks = work.chunks if len(work.chunks) else np.zeros_like(ids)
+            self._check_fed(work, cached, chunks)
+            self.pool.hold(DRAFT, ids, cached + chunks + held)
+            prompts = cached < self.facts.prompt_tokens[ids]
+            shape = _shape(cached, chunks, chunks + nodes, int(np.add.reduce(chunks)), int(np.dot(chunks, prompts)))
+        if not shape.batched_tokens:
+            raise IllegalPass("a draft pass without tokens: nobody's chunk holds any, and no drafted node is extended")
+        self._draft_nodes[ids] = held
+        if len(leaves):
+            self._extended = ids[forest.row[leaves]]
+            np.maximum.at(self._draft_depth, self._extended, forest.depth[leaves])
+        return shape
+
+    def _check_fed(self, work: Draft, cached: Ints, chunks: Ints) -> None:
+        """Refuse chunks (n,) longer than what is lacking; whoever is extended must have caught up by then."""
+        pending = self.known(work.requests) - cached
+        wrong = (chunks < 0) | (chunks > pending)
+        if np.count_nonzero(wrong):
+            said = _first(wrong, "request {} is given {} of {}", work.requests, chunks, pending)
+            raise IllegalPass(f"a draft chunk must hold no more tokens than the drafter's cache lacks: {said}")
+        extended = work.forest.row[work.leaves]
+        wrong = (pending > chunks)[extended]
+        if np.count_nonzero(wrong):
+            columns = (each[extended] for each in (work.requests, chunks, pending))
+            said = _first(wrong, "request {} is given {} of {} tokens", *columns)
+            raise IllegalPass(f"a leaf can only be extended where the drafter's cache has caught up: {said}")
+
+    # --- commitment -----------------------------------------------------------------------------------------------
+
+    def commit_draft(self, work: Draft, grown: Forest, start_s: float) -> None:
+        """Book a draft pass that started at `start_s`: its chunks are cached, its leaves hold slots until the end.
+
+        `grown`, what it answered, may then be extended and verified; see `Drafts`.
+        """
+        ids = self._ids
+        if len(work.chunks):
+            self.progress.draft_cached[ids] += work.chunks
+            self.roster.admit(ids)
+            self._mark_decoding(self._extended, start_s)
+        self._drafts.grown(ids, work, grown)
+
+    def commit_verify(self, work: Verify, answer: Emitted, start_s: float, now_s: float) -> Gaps:
+        """Book a verification; return the gap since each emitting request's previous emission (inter-token latency).
+
+        Only the accepted path stays cached; finished requests free everything.
+        """
+        ids, progress = self._ids, self.progress
+        self._mark_decoding(ids, start_s)
+        before = progress.emitted_tokens[ids]
+        decoding = (before > 0) & (answer.tokens > 0)
+        progress.target_cached[ids] += work.chunks + answer.matched
+        self.roster.admit(ids)
+        if work.forest.draft_nodes:
+            progress.draft_tokens[ids] += self._trees
+            progress.speculations[ids] += self._trees > 0
+        progress.accepted_tokens[ids] += answer.accepted
+        progress.verifications[ids] += decoding
+        progress.decoded_tokens[ids] += decoding * answer.tokens
+        self._keep_drafted(ids, answer.matched)
+        progress.emitted_tokens[ids] = before + answer.tokens
+        self.pool.hold(TARGET, ids, progress.target_cached[ids])
+        gaps = self._stamp(ids, decoding, answer, now_s)
+        self._follow(ids)
+        self._drafts.verified(ids)
+        if np.count_nonzero(answer.finished):
+            self._finish(ids[answer.finished], now_s)
+        return gaps
+
+    def end_step(self) -> None:
+        """Drop what was drafted in this step and never verified."""
+        for ids in self._drafts.rows:
+            left = ids[self._draft_nodes[ids] > 0]
+            if len(left):
+                self._keep_drafted(left, np.zeros_like(left))
+            self._follow(ids)
+        self._drafts.end()
+
+    def _mark_decoding(self, ids: Ids, start_s: float) -> None:
+        """Note the start of the first pass in which a request decodes; `_undecoded` have emitted and await theirs."""
+        if not self._undecoded:
+            return
+        first = self._undecoded.intersection(ids.tolist())
+        if first:
+            self.progress.first_decode_s[list(first)] = start_s
+            self._undecoded -= first
+
+    def _stamp(self, ids: Ids, decoding: Bools, answer: Emitted, now_s: float) -> Gaps:
+        """Note the time of this emission; `decoding` (n,) are those that have emitted before."""
+        progress = self.progress
+        later = emitting = ids
+        if np.count_nonzero(decoding) < len(ids):
+            emitting, later = ids[answer.tokens > 0], ids[decoding]
+            first = ids[(answer.tokens > 0) & ~decoding]
+            progress.first_token_s[first] = now_s
+            self._undecoded.update(first.tolist())
+        gaps = Gaps(later, now_s - progress.last_token_s[later])
+        progress.last_token_s[emitting] = now_s
+        return gaps
+
+    def _keep_drafted(self, ids: Ids, matched: Ints) -> None:
+        """Keep of the drafter's cache what lies on the accepted path; `matched` (n,) draft tokens were right."""
+        if not self._drafts.rows:
+            return
+        progress = self.progress
+        if self._feeds:
+            in_step = progress.draft_cached[ids] == self.known(ids)
+            progress.draft_cached[ids] += np.where(in_step, np.minimum(matched, self._draft_depth[ids]), 0)
+        self._draft_nodes[ids] = self._draft_depth[ids] = 0
+        self.pool.hold(DRAFT, ids, progress.draft_cached[ids])
+
+    def _follow(self, ids: Ids) -> None:
+        """Let a drafter without a cache stand where the target stands: behind all but the root of those who decode."""
+        if not self._feeds:
+            known = self.known(ids)
+            decoding = (known - self.progress.target_cached[ids] == 1) & (self.progress.emitted_tokens[ids] > 0)
+            self.progress.draft_cached[ids] = known - decoding
+
+    def _finish(self, ids: Ids, now_s: float) -> None:
+        self.roster.end(ids)
+        self._free(ids)
+        self._undecoded.difference_update(ids.tolist())
+        self.progress.target_cached[ids] = self.progress.draft_cached[ids] = 0
+        self.progress.finish_s[ids] = now_s
+        self.finished += len(ids)
+
+    def _evict(self, ids: Ids, running: Ids, transfer: bool) -> int:
+        """Take the cache of requests that hold some; return the bytes that go to the host, 0 where they are dropped."""
+        self.roster.evict(ids, running)
+        moved = int(self.pool.held_bytes(ids).sum()) if transfer else 0
+        self._free(ids)
+        self._drafts.close(ids)
+        self.progress.preemptions[ids] += 1
+        if transfer:
+            self.away.update(ids.tolist())
+        else:
+            self.progress.target_cached[ids] = self.progress.draft_cached[ids] = 0
+            self._follow(ids)
+        return moved
+
+    def _free(self, ids: Ids) -> None:
+        self.pool.release(ids)
+        self._draft_nodes[ids] = self._draft_depth[ids] = 0
+
+    def _bring_back(self, ids: Ids) -> int:
+        """Take slots for the caches that the rows of a pass have on the host; return the bytes that come back."""
+        back = ids[np.isin(ids, np.fromiter(self.away, dtype=np.int64, count=len(self.away)))]
+        if not len(back):
+            return 0
+        self.pool.hold(TARGET, back, self.progress.target_cached[back])
+        self.pool.hold(DRAFT, back, self.progress.draft_cached[back])
+        self.away.difference_update(back.tolist())
+        return int(self.pool.held_bytes(back).sum())
+
+
+def _shape(cached: Ints, chunks: Ints, queries: Ints, fed: int, prefill_tokens: int) -> PassShape:
+    """Return the shape of `chunks` (n,), `fed` tokens in all, as part of `queries` (n,) behind `cached` (n,)."""
+    pairs = float(np.dot(queries, cached + chunks + 1)) - float(np.dot(chunks, chunks + 1)) / 2
+    batched = int(np.add.reduce(queries))
+    logits = batched - fed + int(np.count_nonzero(chunks))
+    return PassShape(int(np.dot(cached, queries > 0)), batched, pairs, prefill_tokens, logits)
+
+
+def _first(wrong: Bools, text: str, *columns: Ints) -> str:
+    """Return `text` filled with the first row of the `columns`, (n,) each, that is `wrong` (n,)."""
+    row = int(np.flatnonzero(wrong)[0])
+    return text.format(*(column[row] for column in columns))

@@ -1,0 +1,99 @@
+"""What a pass is made of, whatever the state of the server: int64 arrays, whole numbers, leaves that are leaves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from specsim.errors import IllegalPass
+from specsim.replica.passes import Draft, Pass, Verify
+from specsim.replica.request import Ints
+from specsim.replica.trees import Forest
+
+_ARRAY, _INT64 = np.ndarray, np.dtype(np.int64)
+_NODES = np.arange(1 << 16)
+
+
+def owned(work: Pass) -> Pass:
+    """Return a well-formed pass whose rows and chunks are copies, so that the scheduler's arrays stay its own.
+
+    Raises
+    ------
+    IllegalPass
+        When it is not made of (n,) int64 arrays, a Forest and whole numbers: one line that names the field, what it
+        is and what was expected.
+    """
+    requests, chunks, evict = work.requests, work.chunks, work.evict
+    if not (
+        type(requests) is type(chunks) is type(evict) is _ARRAY
+        and requests.dtype is chunks.dtype is evict.dtype is _INT64
+        and requests.ndim == chunks.ndim == evict.ndim == 1
+    ):
+        for name in ("requests", "chunks", "evict"):
+            _check_array(work, name)
+    forest, transfer = work.forest, work.transfer
+    if type(forest) is not Forest:
+        raise IllegalPass(f"{type(work).__name__}.forest is {_kind(forest)}; expected a Forest")
+    if type(transfer) is not bool:
+        raise IllegalPass(f"{type(work).__name__}.transfer is {_kind(transfer)}; expected True or False")
+    if isinstance(work, Verify):
+        return Verify(requests.copy(), chunks.copy(), forest, evict, transfer)
+    _check_growth(work)
+    _, _, _, leaves, width, beam, *_ = work
+    return Draft(requests.copy(), chunks.copy(), forest, leaves, width, beam, evict, transfer)
+
+
+def drafted_leaves(forest: Forest, leaves: Ints, width: int) -> Ints:
+    """Return those of `leaves` (m,) that are no roots, after refusing all that could not be extended.
+
+    Raises
+    ------
+    IllegalPass
+        When a leaf is no node of the forest, stands twice, has children or would get none: one line that names it.
+    """
+    if not len(leaves):
+        return leaves
+    if not width:
+        raise IllegalPass("Draft.width is 0; expected at least 1 where leaves are extended")
+    first, nodes = leaves.item(0), len(forest.row)
+    if (
+        forest.fresh <= first <= nodes - len(leaves)
+        and leaves.tobytes() == _NODES[first : first + len(leaves)].tobytes()
+    ):
+        return leaves if forest.fresh else leaves[:0]
+    names, counts = np.unique(leaves, return_counts=True)
+    for wrong, what in (
+        ((leaves < 0) | (leaves >= nodes), f"is no node: the forest has {nodes}"),
+        (np.isin(leaves, names[counts > 1]), "stands twice"),
+        (np.isin(leaves, forest.parent[forest.rows :]), "has been extended"),
+    ):
+        if wrong.any():
+            raise IllegalPass(f"leaf {leaves[wrong][0]} {what}")
+    return leaves[leaves >= forest.rows]
+
+
+def _check_growth(work: Draft) -> None:
+    leaves, width, beam = work.leaves, work.width, work.beam
+    if type(leaves) is not _ARRAY or leaves.dtype is not _INT64 or leaves.ndim != 1:
+        _check_array(work, "leaves")
+    if type(width) is not int or width < 0 or (beam is not None and (type(beam) is not int or beam < 1)):
+        _check_size("width", width, 0)
+        _check_size("beam", 1 if beam is None else beam, 1)
+
+
+def _check_size(name: str, value: Any, least: int) -> None:
+    if (type(value) is not int and not isinstance(value, np.integer)) or value < least:
+        raise IllegalPass(f"Draft.{name} is {_kind(value)}; expected a whole number of at least {least}")
+
+
+def _check_array(work: Pass, name: str) -> None:
+    array = getattr(work, name)
+    if type(array) is not _ARRAY or array.dtype != _INT64 or array.ndim != 1:
+        raise IllegalPass(f"{type(work).__name__}.{name} is {_kind(array)}; expected a numpy array (n,) of int64")
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"an array {value.shape} of {value.dtype}"
+    return f"{' '.join(repr(value).split())[:40]} ({type(value).__name__})"

@@ -1,0 +1,75 @@
+"""The two kinds of pass that a scheduler may ask for, and what a verification answers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from specsim.replica.request import Bools, Ids, Ints
+from specsim.replica.trees import Forest
+
+NOBODY: Ids = np.zeros(0, dtype=np.int64)
+NOBODY.flags.writeable = False
+
+
+class Draft(NamedTuple):
+    """One forward pass of the drafter; the answer is the grown Forest.
+
+    Attributes
+    ----------
+    requests : (n,) request of each row.
+    chunks : (n,) tokens that each row first feeds into the drafter's cache: its prompt, or what was emitted since;
+        empty when nobody feeds any, as in all but the first pass of a step.
+    forest : n trees; `leaves` (m,) are the nodes to extend, grouped by row.
+    width : likeliest tokens proposed behind each leaf; 0 asks for no proposals (draft prefill).
+    beam : of a row's new nodes keep only this many, by path probability; None keeps all.
+    evict, transfer : as in `Verify`.
+    """
+
+    requests: Ids
+    chunks: Ints
+    forest: Forest
+    leaves: Ints = NOBODY
+    width: int = 0
+    beam: int | None = None
+    evict: Ids = NOBODY
+    transfer: bool = False
+
+
+class Verify(NamedTuple):
+    """One forward pass of the target: `chunks` pending tokens of each row, then its tree behind them.
+
+    Prefill is a chunk of many tokens, decoding a chunk of one with an empty tree, speculation one with a tree.
+
+    Attributes
+    ----------
+    requests : (n,) request of each row.
+    chunks : (n,) pending tokens fed into the target's cache, at least 1.
+    forest : n trees; only a row whose chunk is all that is pending may carry one.
+    evict : (m,) requests that lose their cache before the pass: preemption by recompute. In a step that drafts, the
+        first draft pass evicts, so that what it frees holds the trees.
+    transfer : their caches go to the host instead, and come back with the next pass that names them; both take time.
+    """
+
+    requests: Ids
+    chunks: Ints
+    forest: Forest
+    evict: Ids = NOBODY
+    transfer: bool = False
+
+
+Pass = Draft | Verify
+
+
+class Emitted(NamedTuple):
+    """What a verification answers, all (n,): tokens emitted, draft tokens accepted among them, and who has finished.
+
+    A row that is still prefilling emits 0; others emit their accepted tokens and the target's own next one (bonus),
+    cut at the end of the output. `matched` are the draft tokens that agreed with the target before that cut.
+    """
+
+    tokens: Ints
+    accepted: Ints
+    matched: Ints
+    finished: Bools

@@ -1,0 +1,204 @@
+"""The two seams: a scheduler decides passes, a backend runs them; neither knows the other."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from specsim.replica.passes import Draft, Emitted, Pass, Verify
+from specsim.replica.request import Bools, Floats, Ids, Ints
+from specsim.replica.trees import Forest
+
+
+class PassShape(NamedTuple):
+    """What a pass costs by: all a latency model may see of it.
+
+    Attributes
+    ----------
+    context_tokens : cached tokens read, once per request whatever its tree (SmartSpec's N_context).
+    batched_tokens : query tokens, roots and tree nodes included (SmartSpec's N_batched).
+    attention_pairs : sum over query tokens of the keys each attends to; of its own tree, a node is taken to see itself
+        alone, which leaves out a fraction of depth / context.
+    prefill_tokens : those of the batched tokens that belong to chunks of rows which are not decoding.
+    logit_tokens : those of the batched tokens whose logits are computed: tree nodes, and the last token of each chunk.
+    moved_bytes : cache that goes to the host or comes back from there before the pass.
+    """
+
+    context_tokens: int
+    batched_tokens: int
+    attention_pairs: float
+    prefill_tokens: int
+    logit_tokens: int
+    moved_bytes: int = 0
+
+
+class ModelBelief(Protocol):
+    """Seconds that one model's forward pass is believed to take."""
+
+    def seconds(
+        self,
+        context_tokens: float,
+        batched_tokens: float,
+        attention_pairs: float,
+        logit_tokens: float | None = None,
+    ) -> float:
+        """Return the seconds of one pass, overhead of the step included; `logit_tokens` None stands for all."""
+        ...
+
+    def seconds_array(
+        self, context_tokens: Any, batched_tokens: Any, attention_pairs: Any, logit_tokens: Any = None
+    ) -> Floats:
+        """Return the seconds of many passes, arguments broadcast together."""
+        ...
+
+    def extrapolates(self, context_tokens: float, batched_tokens: float) -> bool:
+        """Return whether a pass lies outside the range that the model was fitted on."""
+        ...
+
+
+class DraftBelief(ModelBelief, Protocol):
+    """Seconds that a drafter's pass is believed to take.
+
+    `one_pass` says whether one pass proposes all depths of a step, so that later ones cost nothing (prompt lookup,
+    Medusa's heads); `cached` whether the drafter keeps a cache of its own, which has to be fed; `deepest` how many
+    tokens ahead it ever proposes.
+    """
+
+    @property
+    def one_pass(self) -> bool: ...  # noqa: D102
+    @property
+    def cached(self) -> bool: ...  # noqa: D102
+    @property
+    def deepest(self) -> int: ...  # noqa: D102
+
+
+class Belief(Protocol):
+    """What a scheduler believes of the hardware; equal to the truth unless a study separates them."""
+
+    @property
+    def target(self) -> ModelBelief:
+        """The target model."""
+        ...
+
+    @property
+    def draft(self) -> DraftBelief:
+        """The drafter."""
+        ...
+
+    @property
+    def baseline_s(self) -> float:
+        """Seconds of one target decode pass at batch 1, context 512."""
+        ...
+
+
+class View(Protocol):
+    """What a scheduler may know: facts given at arrival and what has happened since; read-only, indexed by request id.
+
+    Nothing of the future is in here: no output length, no token of the target, no later arrival.
+
+    Attributes
+    ----------
+    now_s : the event clock. belief : latency model. free_bytes : bytes of cache that nobody holds.
+    forward_s : seconds of all forward passes so far, as a server times its kernels: neither the caches that were moved
+        nor the scheduler's own work count.
+    waiting : arrived requests without cache in the pool, in order of arrival; some may have theirs on the host.
+        resident : requests that hold cache, in order of admission. arrival_s, prompt_tokens, max_tokens, slo_class,
+        tpot_slo_s, ttft_slo_s : as in `Requests`.
+    emitted_tokens, target_cached, draft_cached : (N,) tokens. first_token_s, first_decode_s : (N,) seconds, NaN until
+        then; the second is the start of the first decoding pass.
+    """
+
+    now_s: float
+    forward_s: float
+    belief: Belief
+    arrival_s: Floats
+    prompt_tokens: Ints
+    max_tokens: Ints
+    slo_class: Ints
+    tpot_slo_s: Floats
+    ttft_slo_s: Floats
+    emitted_tokens: Ints
+    target_cached: Ints
+    draft_cached: Ints
+    first_token_s: Floats
+    first_decode_s: Floats
+
+    @property
+    def waiting(self) -> Sequence[int]: ...  # noqa: D102
+    @property
+    def resident(self) -> Ids: ...  # noqa: D102
+    @property
+    def free_bytes(self) -> int: ...  # noqa: D102
+    @property
+    def capacity_bytes(self) -> int: ...  # noqa: D102
+
+    def pending(self, ids: Ids) -> Ints:
+        """Return the tokens that the target's cache still lacks, (n,): 1 when decoding."""
+        ...
+
+    def draft_pending(self, ids: Ids) -> Ints:
+        """Return the tokens that the drafter's cache still lacks, (n,)."""
+        ...
+
+    def growth_bytes(self, ids: Ids, target_tokens: Ints, draft_tokens: Ints) -> Ints:
+        """Return the further bytes each request needs to cache so many tokens in all of each model, (n,)."""
+        ...
+
+    def surely_fits(self, requests: int, target_tokens: int, draft_tokens: int) -> bool:
+        """Return True only if so many more tokens of so many requests fit, whatever blocks they fall into: quick."""
+        ...
+
+    def held_bytes(self, ids: Ids) -> Ints:
+        """Return the bytes of cache that each request holds, (n,)."""
+        ...
+
+
+Step = Generator[Pass, Any, None]
+"""One turn of the conversation: yields passes, is sent a Forest for each Draft and an Emitted for each Verify."""
+
+
+class Scheduler(Protocol):
+    """A policy: who runs, and how far it speculates."""
+
+    def step(self, view: View) -> Step:
+        """Yield the passes until the next scheduling point; a request not named in a pass does not run in it."""
+        ...
+
+
+class Foresight(Protocol):
+    """What only the future knows, handed to clairvoyant schedulers alone, through their ``foresee(foresight)``."""
+
+    def output_tokens(self, ids: Ids) -> Ints:
+        """Return how many tokens each request will emit in all, (n,)."""
+        ...
+
+    def right(self, forest: Forest) -> Bools:
+        """Return which nodes of a forest drafted in this step are the target's own, roots included, (nodes,)."""
+        ...
+
+    def right_ahead(self, ids: Ids, most: int) -> Ints:
+        """Return how many tokens of the drafter's likeliest chain would be right if drafted now, up to `most`, (n,)."""
+        ...
+
+    def target_probability(self, forest: Forest) -> Floats:
+        """Return the target's own probability of each node drafted in this step given its path, 1 at roots, (nodes,).
+
+        Off the target's path, where no target was asked, it is the drafter's confidence.
+        """
+        ...
+
+
+class Backend(Protocol):
+    """What runs passes and knows how long they took."""
+
+    def move(self, work: Pass, shape: PassShape) -> float:
+        """Move the caches that leave for the host or come back before this pass and return the seconds it took."""
+        ...
+
+    def draft(self, work: Draft, shape: PassShape) -> tuple[Forest, float]:
+        """Return the grown forest and the seconds of the pass."""
+        ...
+
+    def verify(self, work: Verify, shape: PassShape) -> tuple[Emitted, float]:
+        """Return what each row emitted and the seconds of the pass."""
+        ...

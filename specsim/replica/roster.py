@@ -1,0 +1,119 @@
+"""Who is on one replica: who waits without cache slots, who is resident with them, whom a pass may name."""
+
+from __future__ import annotations
+
+import numpy as np
+from sortedcontainers import SortedList
+
+from specsim.errors import IllegalPass
+from specsim.replica.request import Ids
+
+
+class Roster:
+    """Request ids of one replica that have arrived and not ended.
+
+    Parameters
+    ----------
+    size : number of request ids, N.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.waiting: SortedList[int] = SortedList()
+        self._resident: dict[int, None] = {}
+        self._resident_ids: Ids | None = None
+        self._here = np.zeros(size, dtype=np.bool_)
+        self._admitted = np.zeros(size, dtype=np.bool_)
+        self._seat = np.zeros(size, dtype=np.int64)
+
+    @property
+    def resident(self) -> Ids:
+        """Requests that hold cache, in order of admission; the array must not be written to."""
+        if self._resident_ids is None:
+            self._resident_ids = np.fromiter(self._resident, dtype=np.int64, count=len(self._resident))
+            self._resident_ids.flags.writeable = False
+        return self._resident_ids
+
+    @property
+    def live(self) -> int:
+        """Number of requests that wait or are resident."""
+        return len(self.waiting) + len(self._resident)
+
+    def enter(self, request: int) -> None:
+        """Let an arrived request wait."""
+        self._here[request] = True
+        self.waiting.add(request)
+
+    def admit(self, ids: Ids) -> None:
+        """Make residents of those among `ids` (n,) that wait."""
+        new = ids[~self._admitted[ids]]
+        if len(new):
+            self._admitted[new] = True
+            self._resident_ids = None
+            for request in new.tolist():
+                self.waiting.remove(request)
+                self._resident[request] = None
+
+    def end(self, ids: Ids) -> None:
+        """Strike residents off for good."""
+        self._leave(ids)
+        self._here[ids] = False
+
+    def evict(self, ids: Ids, running: Ids) -> None:
+        """Send residents that are not `running` back to the waiting.
+
+        Raises
+        ------
+        IllegalPass
+            When an id is unknown, doubled, running or not resident.
+        """
+        stays = self._why_not_evicted(ids, running)
+        if stays:
+            raise IllegalPass(f"only a request that holds cache and does not run in the pass can be evicted: {stays}")
+        self._leave(ids)
+        self.waiting.update(ids.tolist())
+
+    def check(self, ids: Ids) -> None:
+        """Refuse rows of a pass that are doubled or have no request.
+
+        Raises
+        ------
+        IllegalPass
+            One line that names the first such request.
+        """
+        if ids.min() < 0 or ids.max() >= len(self._here):
+            raise IllegalPass(f"a pass names request {_outside(ids, len(self._here))}, which does not exist")
+        seats = np.arange(len(ids))
+        self._seat[ids] = seats
+        doubled = self._seat[ids] != seats
+        if np.count_nonzero(doubled):
+            raise IllegalPass(f"a pass names request {ids[doubled][0]} twice")
+
+    def absent(self, ids: Ids) -> Ids:
+        """Return those of `ids` (n,) that have not arrived, have finished or were rejected."""
+        here = self._here[ids]
+        return ids[:0] if np.count_nonzero(here) == len(ids) else ids[~here]
+
+    def _why_not_evicted(self, ids: Ids, running: Ids) -> str:
+        """Return which request stands in the way, and how; empty where none does."""
+        if ids.min() < 0 or ids.max() >= len(self._here):
+            return f"there is no request {_outside(ids, len(self._here))}"
+        names, counts = np.unique(ids, return_counts=True)
+        for wrong, what in (
+            (names[counts > 1], "is named twice"),
+            (names[~self._admitted[names]], "holds none"),
+            (names[np.isin(names, running)], "runs in it"),
+        ):
+            if len(wrong):
+                return f"request {wrong[0]} {what}"
+        return ""
+
+    def _leave(self, ids: Ids) -> None:
+        for request in ids.tolist():
+            del self._resident[request]
+        self._resident_ids = None
+        self._admitted[ids] = False
+
+
+def _outside(ids: Ids, size: int) -> int:
+    """Return the first of `ids` that is no index below `size`."""
+    return int(ids[(ids < 0) | (ids >= size)][0])

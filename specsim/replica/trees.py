@@ -1,0 +1,164 @@
+"""The token trees of a whole batch as one struct of arrays, so that a beam step is a handful of array operations."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from specsim.replica.request import Bools, Floats, Ids, Ints
+
+_ROW, _PARENT, _DEPTH, _TOKEN, _SLOT = range(5)
+_PROBABILITY, _PATH = range(2)
+ROOTS: Ids = np.zeros(0, dtype=np.int64)
+"""The origin of forests that hold nothing but roots: anybody's."""
+ROOTS.flags.writeable = False
+
+
+class Forest:
+    """One token tree per row of a batch; nodes 0..rows-1 are the roots, and a parent stands before its children.
+
+    A root is the last token that the target has not seen yet (AdaServe, section 4.3). Forests never change:
+    `grow` and `subset` return new ones, and what says which nodes there are is read-only.
+
+    Attributes
+    ----------
+    rows : number of trees. draft_nodes : number of nodes that are not roots.
+    row, parent, depth, token, slot : (nodes,) int64. `parent` is a node, -1 at roots; `token` is what the drafter
+        calls it (simulated: its rank among the drafter's proposals); `slot` is the backend's own mark of the node.
+    probability, path_probability : (nodes,) float64, the drafter's confidence in the token given its path, and the
+        product of confidences along the path (AdaServe Eq. 7); 1 at roots.
+    origin : the rows that a draft pass of this step answered it for, the ledger's own mark; `ROOTS` where nothing is
+        drafted, None for nodes that no draft pass has answered. `subset` and `with_path` keep it, `grow` does not.
+    fresh : no node from this one on has children.
+    """
+
+    __slots__ = (
+        "_numbers",
+        "_odds",
+        "depth",
+        "draft_nodes",
+        "fresh",
+        "origin",
+        "parent",
+        "path_probability",
+        "probability",
+        "row",
+        "rows",
+        "slot",
+        "token",
+    )
+
+    rows: int
+    draft_nodes: int
+    row: Ints
+    parent: Ints
+    depth: Ints
+    token: Ints
+    slot: Ints
+    probability: Floats
+    path_probability: Floats
+    origin: Ids | None
+    fresh: int
+
+    def __init__(self, rows: int, numbers: Ints, odds: Floats, origin: Ids | None = None, fresh: int = 0) -> None:
+        numbers.setflags(write=False)
+        self.rows, self.draft_nodes, self.origin, self.fresh = rows, numbers.shape[1] - rows, origin, fresh
+        self._numbers = numbers
+        self._odds = odds
+        self.row, self.parent, self.depth, self.token, self.slot = numbers
+        self.probability, self.path_probability = odds
+
+    @staticmethod
+    @lru_cache(maxsize=1024)
+    def roots(rows: int) -> Forest:
+        """Return a forest of `rows` trees that hold nothing but their roots."""
+        numbers = np.full((5, rows), -1, dtype=np.int64)
+        numbers[_ROW] = np.arange(rows)
+        numbers[_DEPTH] = 0
+        odds = np.ones((2, rows))
+        odds.setflags(write=False)
+        return Forest(rows, numbers, odds, ROOTS)
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def tree_tokens(self) -> Ints:
+        """Return the number of drafted nodes of each tree, (rows,)."""
+        if not self.draft_nodes:
+            return np.zeros(self.rows, dtype=np.int64)
+        return np.bincount(self.row[self.rows :], minlength=self.rows)
+
+    def grow(self, parent: Ints, token: Ints, probability: Floats, path: Floats, slot: Ints) -> Forest:
+        """Return this forest with new nodes, all arrays (new,), behind the old ones; `path` is theirs already."""
+        old, nodes = len(self.row), len(self.row) + len(parent)
+        numbers, odds = np.empty((5, nodes), dtype=np.int64), np.empty((2, nodes))
+        numbers[:, :old], odds[:, :old] = self._numbers, self._odds
+        new = numbers[:, old:]
+        new[_ROW] = self.row[parent]
+        new[_PARENT] = parent
+        new[_DEPTH] = self.depth[parent] + 1
+        new[_TOKEN] = token
+        new[_SLOT] = slot
+        likely = odds[:, old:]
+        likely[_PROBABILITY] = probability
+        likely[_PATH] = path
+        return Forest(self.rows, numbers, odds, None, old)
+
+    def with_path(self, path: Floats) -> Forest:
+        """Return the same trees with other path probabilities (nodes,)."""
+        return Forest(self.rows, self._numbers, np.stack((self.probability, path)), self.origin, self.fresh)
+
+    def subset(self, keep: Bools) -> Forest:
+        """Return the forest of the roots and of the drafted nodes that `keep` (nodes,) marks.
+
+        Raises
+        ------
+        ValueError
+            When `keep` is no mark a node, or a kept node's parent is not kept.
+        """
+        if keep.dtype != np.bool_ or keep.shape != self.row.shape:
+            raise ValueError(f"keep is {keep.shape} {keep.dtype}; expected a bool for each of {len(self)} nodes")
+        keep = keep.copy()
+        keep[: self.rows] = True
+        kept = keep.nonzero()[0]
+        numbers = self._numbers.take(kept, axis=1)
+        parents = numbers[_PARENT, self.rows :]
+        if np.count_nonzero(keep[parents]) < len(parents):
+            raise ValueError("a kept node's parent is not kept: the choice is not a tree")
+        renamed = np.empty_like(self.row)
+        renamed[kept] = np.arange(len(kept))
+        numbers[_PARENT, self.rows :] = renamed[parents]
+        return Forest(self.rows, numbers, self._odds.take(kept, axis=1), self.origin, len(kept))
+
+
+def likeliest(row: Ints, score: Floats, count: int) -> Ints:
+    """Return the flat indices into `score` of each row's `count` highest, ties to the earlier entry, rows in order.
+
+    Parameters
+    ----------
+    row : (leaves,) non-decreasing row of each leaf.
+    score : (leaves, width) of what stands behind each leaf.
+    """
+    leaves, width = score.shape
+    rows = int(row[-1]) + 1
+    per_row, rest = divmod(leaves, rows)
+    if rest or np.count_nonzero(row != _even_rows(rows, per_row)):
+        return _likeliest_of_ragged(np.repeat(row, width), score.ravel(), count)
+    if per_row * width <= count:
+        return np.arange(leaves * width)
+    best = np.argsort(-score.reshape(rows, per_row * width), axis=1, kind="stable")[:, :count]
+    best += np.arange(0, leaves * width, per_row * width)[:, None]
+    return best.ravel()
+
+
+@lru_cache(maxsize=1024)
+def _even_rows(rows: int, per_row: int) -> Ints:
+    return np.repeat(np.arange(rows), per_row)
+
+
+def _likeliest_of_ragged(row: Ints, score: Floats, count: int) -> Ints:
+    order = np.lexsort((-score, row))
+    sorted_rows = row[order]
+    rank = np.arange(len(row)) - np.searchsorted(sorted_rows, sorted_rows, side="left")
+    return order[rank < count]

@@ -1,0 +1,1 @@
+"""What is recorded and stored, and the pure functions that turn it into numbers and tables."""

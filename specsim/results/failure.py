@@ -1,0 +1,79 @@
+"""A point of a sweep whose run failed, and the file that keeps it until the run succeeds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from specsim.errors import SpecsimError
+from specsim.results.run_folder import FAILURE_FILE, FILES, Stamp, stamp_of
+from specsim.results.staging import remove, staging_path
+from specsim.results.writer import Unwritable
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A point of a sweep whose run failed.
+
+    Attributes
+    ----------
+    config : resolved. label : the settings in which the points of its sweep differed. error : one line.
+    folder : where it is kept, None where it is only in memory.
+    traceback : what Python tells about the error, empty where it was read from a folder.
+    """
+
+    config: Mapping[str, Any] = field(repr=False)
+    label: Mapping[str, str]
+    error: str
+    folder: Path | None = None
+    traceback: str = field(default="", repr=False)
+
+
+def write_failure(failure: Failure, seen: Stamp | None) -> None:
+    """Keep a failure in its folder, in place of the run that was `seen` there; a run that came meanwhile stays.
+
+    Raises
+    ------
+    Unwritable
+        When the folder cannot be written.
+    """
+    folder = failure.folder
+    if folder is None or stamp_of(folder) != seen:
+        return
+    kept = {"error": failure.error, "label": failure.label, "config": failure.config}
+    text = json.dumps(kept, indent=2, sort_keys=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        staged = staging_path(folder)
+        try:
+            staged.write_text(text + "\n", encoding="utf-8")
+            for name in FILES:
+                (folder / name).unlink(missing_ok=True)
+            staged.replace(folder / FAILURE_FILE)
+        finally:
+            remove(staged)
+    except OSError as error:
+        raise Unwritable(f"cannot write {str(folder / FAILURE_FILE)!r}: {error.strerror or error}") from error
+
+
+def read_failure(folder: Path) -> Failure:
+    """Return the failure that a folder keeps.
+
+    Raises
+    ------
+    SpecsimError
+        When its file is damaged.
+    """
+    path = folder / FAILURE_FILE
+    try:
+        kept = json.loads(path.read_bytes())
+        config, label, error = kept["config"], dict(kept["label"]), str(kept["error"])
+        whole = isinstance(config["choices"], dict)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        whole = False
+    if not whole:
+        raise SpecsimError(f"{str(path)!r} is damaged; expected what a failed run left")
+    return Failure(config, label, error, folder)

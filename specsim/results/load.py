@@ -1,0 +1,199 @@
+"""Whether the arrivals of a run exceeded its server, and whether it was long enough and steady: the block `load`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from specsim.results.batch_means import BATCHES, Trend, backlog, half_width, trend, warm_up
+from specsim.results.schema import FloatArray, RunTotals
+from specsim.results.window import Window, counts
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from pandas import DataFrame
+
+MOST_MAKESPAN_RATIO = 1.1
+TARGET_HALF_WIDTH = 0.05
+"""Of the attainment, at 95%: a run whose interval is wider is too short."""
+LEAST_JUDGED = 10 * BATCHES
+"""Arrivals from which the backlog's trend is read."""
+LEAST_SERVICES = 3
+"""Arrival span, in services of the longest request, that tells an overloaded server from one that still fills."""
+AMPLE_SERVICES = 10
+"""Arrival span, in services, beside which a drain of one service keeps the makespan ratio in bounds."""
+AMPLE_REQUESTS = 1000
+"""The least length that is advised where a run cannot be judged."""
+EVIDENT_RATIO = 2.0
+"""Makespan ratio of a run that is overloaded however short it is, if it also drains for `LEAST_SERVICES` services."""
+CAUGHT_UP = 0.1
+"""Share of the backlog at the last arrival: one that fell so low in the second half grew in a burst behind it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """The block `load` of the metrics; docs/metrics.md explains each field. None: cannot be told."""
+
+    makespan_ratio: float | None = None
+    arrival_span_s: float | None = None
+    drain_s: float | None = None
+    longest_service_s: float | None = None
+    last_backlog: int | None = None
+    backlog_trend_per_s: float | None = None
+    backlog_trend_interval_per_s: list[float] | None = None
+    backlog_grows: bool | None = None
+    overloaded: bool | None = None
+    steady: bool | None = None
+    warm_up_requests: int | None = None
+    attainment_half_width: float | None = None
+    needed_requests: int | None = None
+    needed_s: float | None = None
+    too_short: bool = True
+
+
+def load(table: DataFrame, totals: RunTotals, window: Window | None) -> dict[str, Any]:
+    """Return the block `load` (docs/metrics.md) of a run's request table, which holds all requests.
+
+    The `window` says whose attainment is judged; the backlog is everybody's, its trend from the window's start on.
+    """
+    arrival_s, met = table["arrival_s"].to_numpy(), table["slo_ok"].to_numpy(dtype=bool)
+    start_s = 0.0
+    if window is not None:
+        start_s, met = window[0], met[counts(window, arrival_s)]
+    return asdict(judged(arrival_s, table["finish_s"].to_numpy(), service_s(table, totals), met, start_s))
+
+
+def service_s(table: DataFrame, totals: RunTotals) -> FloatArray:
+    """Return how long each request (N,) takes on its own at the pace of the run, in seconds; NaN where rejected.
+
+    It is the least of three: its sojourn; its passes at the mean seconds of a pass; its tokens at the fastest pace
+    among the longer outputs. The first holds waiting, the second a batch that overload makes larger, the third time
+    in which it was preempted.
+    """
+    sojourn_s: FloatArray = (table["finish_s"] - table["arrival_s"]).to_numpy()
+    decode_s = (table["finish_s"] - table["first_token_s"]).to_numpy()
+    steps = table["output_tokens"].to_numpy() - 1
+    served = (steps > 0) & ~np.isnan(sojourn_s)
+    if totals.iterations == 0 or not served.any():
+        return sojourn_s
+    pass_s = (totals.prefill_s + totals.draft_s + totals.selection_s + totals.verify_s) / totals.iterations
+    longer = served & (steps >= np.median(steps[served]))
+    fastest_s = float((decode_s[longer] / steps[longer]).min())
+    passes = table["verifications"].to_numpy()
+    alone_s: FloatArray = np.minimum(passes * pass_s, steps * fastest_s) + pass_s
+    return np.minimum(sojourn_s, alone_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Lives:
+    """Requests by when they arrived and ended; times in seconds.
+
+    Attributes
+    ----------
+    first_s, last_s : first and last arrival, of rejected requests too.
+    arrival_s, finish_s : (N,) of the requests that were served, in order of arrival.
+    longest_s : the longest of their own services.
+    """
+
+    first_s: float
+    last_s: float
+    arrival_s: FloatArray
+    finish_s: FloatArray
+    longest_s: float
+
+    @property
+    def span_s(self) -> float:
+        """Last arrival - first arrival."""
+        return self.last_s - self.first_s
+
+    @property
+    def drain_s(self) -> float:
+        """Last finish - last arrival."""
+        return float(self.finish_s.max()) - self.last_s
+
+    @property
+    def makespan_ratio(self) -> float:
+        """(Last finish - first arrival) / (last arrival - first arrival)."""
+        return 1 + self.drain_s / self.span_s
+
+    def caught_up(self) -> bool:
+        """Return whether the backlog fell to `CAUGHT_UP` of its last size in the second half of the arrivals."""
+        half_s = (self.first_s + self.last_s) / 2
+        ends_s = self.finish_s[(self.finish_s >= half_s) & (self.finish_s <= self.last_s)]
+        left = backlog(self.arrival_s, self.finish_s, np.append(ends_s, (half_s, self.last_s)))
+        return bool(left.min() <= CAUGHT_UP * left[-1])
+
+
+def judged(
+    arrival_s: FloatArray, finish_s: FloatArray, service_s: FloatArray, met: NDArray[np.bool_], start_s: float = 0.0
+) -> Load:
+    """Return the load of requests (N,) in order of arrival; `finish_s` and `service_s` are NaN where rejected.
+
+    `met` (M,) says which of the counted requests attained; the backlog's trend begins at `start_s` or later.
+    """
+    half = half_width(met) if len(met) else None
+    served = ~np.isnan(finish_s)
+    first_s, last_s = float(arrival_s[0]), float(arrival_s[-1])
+    if not served.any() or first_s == last_s:
+        return Load(attainment_half_width=half)
+    lives = Lives(first_s, last_s, arrival_s[served], finish_s[served], float(service_s[served].max()))
+    found = _trend(lives, arrival_s, start_s)
+    overloaded = _overloaded(lives, found)
+    steady = None if overloaded is None else not overloaded and (found is None or found.interval_per_s[1] >= 0)
+    settled = warm_up(backlog(lives.arrival_s, lives.finish_s, arrival_s[arrival_s >= start_s]))
+    rate_per_s = (len(arrival_s) - 1) / lives.span_s
+    needed = None
+    if half is not None and not overloaded:
+        needed = (settled or 0) + ceil(len(met) * (half / TARGET_HALF_WIDTH) ** 2)
+        needed = max(needed, _ample(lives, rate_per_s)) if steady is None else needed
+    return Load(
+        lives.makespan_ratio,
+        lives.span_s,
+        lives.drain_s,
+        lives.longest_s,
+        int(backlog(lives.arrival_s, lives.finish_s, np.array([last_s]))[0]),
+        None if found is None else found.per_s,
+        None if found is None else list(found.interval_per_s),
+        None if found is None else found.grows,
+        overloaded,
+        steady,
+        settled,
+        half,
+        needed,
+        None if needed is None else needed / rate_per_s,
+        steady is None or (needed is not None and len(met) < needed),
+    )
+
+
+def _trend(lives: Lives, arrival_s: FloatArray, start_s: float) -> Trend | None:
+    """Return the backlog's trend once the server is filled, None where too few services or arrivals follow."""
+    filled_s = max(lives.first_s + lives.longest_s, start_s)
+    if lives.last_s - filled_s < (LEAST_SERVICES - 1) * lives.longest_s:
+        return None
+    if (arrival_s >= filled_s).sum() < LEAST_JUDGED:
+        return None
+    return trend(lives.arrival_s, lives.finish_s, filled_s, lives.last_s)
+
+
+def _overloaded(lives: Lives, found: Trend | None) -> bool | None:
+    """Return whether arrivals exceeded the server, None where the run is too short to tell.
+
+    A makespan ratio out of bounds is overload where the drain outlasts the longest request's own service, which any
+    server takes, and where the backlog does not come from a burst behind a server that had caught up.
+    """
+    ratio, drain_s = lives.makespan_ratio, lives.drain_s
+    if found is None:
+        return True if ratio > EVIDENT_RATIO and drain_s > LEAST_SERVICES * lives.longest_s else None
+    if found.grows:
+        return True
+    if ratio <= MOST_MAKESPAN_RATIO:
+        return False
+    return None if drain_s <= lives.longest_s or lives.caught_up() else True
+
+
+def _ample(lives: Lives, rate_per_s: float) -> int:
+    """Return the requests from which on a run that cannot be judged could be."""
+    return max(AMPLE_REQUESTS, ceil(rate_per_s * AMPLE_SERVICES * max(lives.longest_s, lives.drain_s)))

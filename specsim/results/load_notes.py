@@ -1,0 +1,72 @@
+"""The block `load` in words: one line where a run is overloaded, too short or not steady."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import ceil, log10
+from typing import Any
+
+from specsim.results.load import TARGET_HALF_WIDTH
+
+KINDS = ("OVERLOADED", "too short", "not steady")
+
+
+def load_notes(block: Mapping[str, Any], counted: int) -> tuple[str, ...]:
+    """Return the notes of a run whose metrics count so many requests, each ``KIND: reason``; none where all is well."""
+    if block["overloaded"]:
+        return (f"OVERLOADED: {_excess(block)}; figures of a longer run would differ",)
+    if block["steady"] is None:
+        return (f"too short: {_unjudged(block, counted)}",)
+    notes = []
+    if block["too_short"]:
+        half, goal = (100 * each for each in (block["attainment_half_width"], TARGET_HALF_WIDTH))
+        known = f"slo_attainment is known to +-{half:.1f} points (95%)"
+        notes.append(f"too short: {known}; +-{goal:g} take about {_needed(block)}")
+    if not block["steady"]:
+        rate = _rate(-block["backlog_trend_per_s"], *(-each for each in block["backlog_trend_interval_per_s"][::-1]))
+        notes.append(f"not steady: the backlog falls by {rate}; warmup=SECONDS leaves the beginning out")
+    return tuple(notes)
+
+
+def in_short(notes: Sequence[Sequence[str]]) -> list[str]:
+    """Return the notes of several runs, each once; those of `KINDS` as the number of runs that have one."""
+    every = dict.fromkeys(note for each in notes for note in each)
+    plain = [note for note in every if note.partition(":")[0] not in KINDS]
+    for kind in KINDS:
+        found = [note for each in notes for note in each if note.startswith(f"{kind}:")]
+        if len(found) == 1:
+            plain += found
+        elif found:
+            plain.append(f"{kind}: {len(found)} of {len(notes)} runs; the notes in each run's provenance.json say why")
+    return plain
+
+
+def _excess(block: Mapping[str, Any]) -> str:
+    if block["backlog_grows"]:
+        rate = _rate(block["backlog_trend_per_s"], *block["backlog_trend_interval_per_s"])
+        return f"the backlog grows by {rate} to {block['last_backlog']} requests at the last arrival"
+    return (
+        f"the last request ends {block['drain_s']:.3g} s after the last arrival, "
+        f"which makes {block['makespan_ratio']:.3g} times the arrivals' span"
+    )
+
+
+def _unjudged(block: Mapping[str, Any], counted: int) -> str:
+    if block["makespan_ratio"] is None:
+        return "all requests arrive at one time, or none was served: no load can be read from them"
+    return (
+        f"{counted} requests in {block['arrival_span_s']:.3g} s of arrivals; the longest alone takes "
+        f"{block['longest_service_s']:.3g} s and the last ends {block['drain_s']:.3g} s after the last arrival: "
+        f"load and attainment cannot be judged; expected {_needed(block)} or more"
+    )
+
+
+def _needed(block: Mapping[str, Any]) -> str:
+    """Return the length in two digits, its requests rounded up."""
+    requests, seconds = block["needed_requests"], float(f"{block['needed_s']:.2g}")
+    digit = 10 ** max(0, int(log10(requests)) - 1)
+    return f"{ceil(requests / digit) * digit:,} requests ({seconds:,.12g} s)"
+
+
+def _rate(per_s: float, low_per_s: float, high_per_s: float) -> str:
+    return f"{per_s:.2g} requests/s ({low_per_s:.2g} to {high_per_s:.2g}, 95%)"

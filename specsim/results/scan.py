@@ -1,0 +1,140 @@
+"""Many runs read once each: their table, those that are left out, and what is to be said of the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from specsim.errors import SpecsimError
+from specsim.settings.identity import HASH_CHARACTERS, Value, flat, identity, settings_of
+from specsim.results.failure import Failure
+from specsim.results.store import read_run
+from specsim.results.sweep_table import CODE, READ, SEED, SweptRun, sweep_table
+from specsim.workload.seeding import varies_with_seed
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+class AnyRun(Protocol):
+    """A run, in memory or in its folder: a `Run`, or a `StoredRun`."""
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """The content of ``metrics.json``."""
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The resolved configuration."""
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """Wall-clock figures, versions, where the trace came from."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Lines worth reading."""
+
+    @property
+    def requests(self) -> DataFrame:
+        """One row per request."""
+
+    @property
+    def passes(self) -> DataFrame | None:
+        """One row per forward pass, None where they were not kept."""
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the run is stored, None when it is only in memory."""
+
+    @property
+    def slo_attainment(self) -> float:
+        """Share of all arrived requests that met their objectives."""
+
+    def plot(self, folder: str | Path | None = None) -> list[Path]:
+        """Draw the run's figures and return their paths."""
+
+
+class Scan(NamedTuple):
+    """What reading every run once has found: a table, the runs and failures in it, and lines about the whole."""
+
+    table: DataFrame
+    runs: tuple[AnyRun | Path, ...]
+    failures: tuple[Failure, ...]
+    notes: tuple[str, ...]
+
+
+def scan(runs: Sequence[AnyRun | Path], failures: Sequence[Failure] = ()) -> Scan:
+    """Read each run once, and leave out those that are damaged, or there twice; a note names each.
+
+    Raises
+    ------
+    SpecsimError
+        When a run is there twice with different results.
+    """
+    names = _names([*runs, *failures])
+    kept: list[AnyRun | Path] = []
+    notes: list[str] = []
+    seen: dict[str, tuple[str, str]] = {}
+
+    def distinct() -> Iterator[SweptRun]:
+        for name, place in zip(names, runs, strict=False):
+            try:
+                run = read_run(place) if isinstance(place, Path) else place
+                swept = _swept(name, run)
+            except SpecsimError as error:
+                notes.append(f"left out: {error}")
+                continue
+            key, result = identity(swept.settings), identity(flat(run.metrics))
+            if key in seen:
+                notes.append(_twice(seen[key], (name, result)))
+                continue
+            seen[key] = (name, result)
+            kept.append(place)
+            yield swept
+        for name, each in zip(names[len(runs) :], failures, strict=True):
+            yield SweptRun(name, settings_of(each.config), None, None, None, each.error)
+
+    table = sweep_table(distinct())
+    return Scan(table, tuple(kept), tuple(failures), tuple(notes))
+
+
+def _swept(name: str, run: AnyRun) -> SweptRun:
+    config, provenance = run.config, run.provenance
+    settings = {**settings_of(config), **_read_by(provenance)}
+    point = identity({each: value for each, value in settings.items() if each != SEED})
+    # As it was when the run was made: the trace's file may be another one by now, or gone.
+    varies = provenance.get("varies_with_seed") or varies_with_seed(config)
+    return SweptRun(name, settings, point, ", ".join(varies), run.metrics)
+
+
+def _twice(one: tuple[str, str], other: tuple[str, str]) -> str:
+    if one[1] != other[1]:
+        raise SpecsimError(
+            f"{one[0]!r} and {other[0]!r} hold one configuration and different results; expected one of them"
+        )
+    return f"{one[0]!r} and {other[0]!r} hold the same run: it is counted once"
+
+
+def _names(runs: Sequence[AnyRun | Failure | Path]) -> list[str]:
+    """Return a name for each run: its folder's, the whole path where two share it, its place without a folder."""
+    folders = [run if isinstance(run, Path) else run.folder for run in runs]
+    short = [str(place) if folder is None else folder.name for place, folder in enumerate(folders)]
+    if len(set(short)) == len(short):
+        return short
+    return [str(place if folder is None else folder) for place, folder in enumerate(folders)]
+
+
+def _read_by(provenance: Mapping[str, Any]) -> dict[str, Value]:
+    """Return what a run found: the files behind its trace, recording and plug-ins, and the code that ran."""
+    trace = provenance["trace"]
+    found = {
+        f"trace{READ}origin": trace["origin"],
+        f"trace{READ}sha256": trace["sha256"],
+        f"acceptance{READ}sha256": provenance["recording_sha256"],
+        "version": provenance["versions"]["specsim"],
+        CODE: provenance["code_sha256"][:HASH_CHARACTERS],
+        **{f"scheduler{READ}{name}": checksum for name, checksum in provenance["plugins"].items()},
+    }
+    return flat(found)

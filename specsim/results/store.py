@@ -1,0 +1,207 @@
+"""A stored run, read back from its folder with errors a person can act on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from specsim.errors import SpecsimError, beside, first_line, nearest
+from specsim.results.checksums import damage
+from specsim.results.run_folder import (
+    CONFIG_FILE,
+    METRICS_FILE,
+    PASSES_FILE,
+    PROVENANCE_FILE,
+    REQUESTS_FILE,
+    is_run,
+    run_folders,
+)
+from specsim.results.schema import PASS_COLUMNS, REQUEST_COLUMNS, SCHEMA_VERSION
+from specsim.files.regular_file import MOST_BYTES, check_file
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """A run folder: ``metrics`` in memory, everything else read from disk at each access.
+
+    Raises
+    ------
+    SpecsimError
+        From each property, when its file is missing, damaged or lacks a column.
+    """
+
+    folder: Path
+    metrics: dict[str, Any]
+
+    @property
+    def requests(self) -> DataFrame:
+        """The rows of ``requests.parquet``, one per arrived request."""
+        return _read_parquet(self.folder / REQUESTS_FILE, REQUEST_COLUMNS)
+
+    @property
+    def passes(self) -> DataFrame | None:
+        """The rows of ``passes.parquet``, one per forward pass; None where they were not recorded."""
+        path = self.folder / PASSES_FILE
+        return _read_parquet(path, PASS_COLUMNS) if path.exists() else None
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The resolved configuration."""
+        return read_config(self.folder)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Lines worth reading that the run gave."""
+        return tuple(self.provenance.get("notes", ()))
+
+    @property
+    def slo_attainment(self) -> float:
+        """Share of all arrived requests that met their objectives."""
+        return float(self.metrics["specsim"]["slo_attainment"])
+
+    def plot(self, folder: str | Path | None = None) -> list[Path]:
+        """Draw the run's figures into `folder`, by default ``figures`` in its own, and return their paths."""
+        from specsim.figures.plots import plot_run
+
+        return plot_run(self, self.folder / "figures" if folder is None else folder)
+
+    def _repr_html_(self) -> str:
+        from specsim.results.html import run_html
+
+        return run_html(self.config, self.metrics, self.notes)
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """Wall-clock figures, dates, host and versions."""
+        return _read_json(self.folder / PROVENANCE_FILE)
+
+
+def read_run(folder: Path) -> StoredRun:
+    """Return the run in ``folder``.
+
+    Raises
+    ------
+    SpecsimError
+        When there is no such folder, it is not a run folder, a file in it is not what the run wrote, or it was
+        written by another schema than this version reads.
+    """
+    folder = Path(folder)
+    if folder.is_file():
+        raise SpecsimError(f"{str(folder)!r} is a file; expected a run folder")
+    if not folder.is_dir():
+        raise SpecsimError(f"no run folder {str(folder)!r}{beside(folder)}")
+    if not is_run(folder):
+        raise SpecsimError(
+            f"{str(folder)!r} is no run folder: it lacks {METRICS_FILE} or {REQUESTS_FILE}{_inside(folder)}"
+        )
+    path = folder / METRICS_FILE
+    metrics = _read_json(path)
+    block = metrics.get("specsim")
+    version = block.get("schema_version") if isinstance(block, dict) else None
+    if not isinstance(block, dict) or not isinstance(version, int):
+        raise SpecsimError(f"{str(path)!r} has no specsim.schema_version; expected a file that specsim wrote")
+    if version > SCHEMA_VERSION:
+        raise SpecsimError(
+            f"{str(path)!r} has schema_version {version}; this specsim reads up to {SCHEMA_VERSION}: upgrade"
+        )
+    if version < SCHEMA_VERSION:
+        raise SpecsimError(
+            f"{str(path)!r} has schema_version {version}, whose attainment leaves out the wait for the first token; "
+            f"this specsim reads {SCHEMA_VERSION}: run it again"
+        )
+    _check_classes(path, block.get("classes"))
+    found = damage(folder)
+    if found is not None:
+        raise SpecsimError(f"{str(folder)!r}: {found}; expected the files that the run wrote: run it again")
+    return StoredRun(folder, metrics)
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Return the resolved configuration of the run in ``folder``, whatever else is there.
+
+    Raises
+    ------
+    SpecsimError
+        When it is missing or damaged.
+    """
+    return _read_yaml(folder / CONFIG_FILE)
+
+
+def _check_classes(path: Path, classes: Any) -> None:
+    if not isinstance(classes, dict):
+        raise SpecsimError(f"{str(path)!r} is damaged: specsim.classes is {classes!r}; expected one block a class")
+    for name, block in classes.items():
+        if not isinstance(block, dict) or "slo_attainment" not in block:
+            raise SpecsimError(f"{str(path)!r} is damaged: specsim.classes.{name} has no slo_attainment")
+
+
+def _read_parquet(path: Path, types: Mapping[str, str]) -> DataFrame:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if path.exists():
+        check_file(path, MOST_BYTES)
+    try:
+        # A folder of a sweep named rps=2 is not a partition.
+        table = pq.read_table(path, partitioning=None)
+    except FileNotFoundError:
+        raise SpecsimError(f"{str(path)!r} is missing; expected it beside {METRICS_FILE}") from None
+    except (pa.ArrowException, OSError) as error:
+        raise SpecsimError(f"{str(path)!r} is damaged: not a Parquet file ({first_line(error)})") from error
+    missing = [name for name in types if name not in table.column_names]
+    if missing:
+        raise SpecsimError(f"{str(path)!r} lacks the column {missing[0]!r}{nearest(missing[0], table.column_names)}")
+    for name, kind in types.items():
+        if table.schema.field(name).type != pa.type_for_alias(kind):
+            found = table.schema.field(name).type
+            raise SpecsimError(f"{str(path)!r} is damaged: column {name!r} holds {found}, expected {kind}")
+    frame: DataFrame = table.select(list(types)).to_pandas()
+    return frame
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(_text(path))
+    except FileNotFoundError:
+        raise SpecsimError(f"{str(path)!r} is missing; expected it beside {REQUESTS_FILE}") from None
+    except json.JSONDecodeError as error:
+        raise SpecsimError(f"{str(path)!r} line {error.lineno} is damaged: not JSON ({error.msg})") from error
+    except UnicodeDecodeError as error:
+        raise SpecsimError(f"{str(path)!r} byte {error.start} is damaged: not UTF-8 text") from error
+    if not isinstance(value, dict):
+        raise SpecsimError(f"{str(path)!r} holds {type(value).__name__}; expected a JSON object")
+    return value
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    import yaml
+
+    try:
+        # The same values as safe_load, eight times as fast where libyaml is there.
+        value = yaml.load(_text(path), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except FileNotFoundError:
+        raise SpecsimError(f"{str(path)!r} is missing; expected it beside {METRICS_FILE}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SpecsimError(f"{str(path)!r} is damaged: not YAML ({first_line(error)})") from error
+    if not isinstance(value, dict):
+        raise SpecsimError(f"{str(path)!r} holds {type(value).__name__}; expected a YAML mapping")
+    return value
+
+
+def _text(path: Path) -> str:
+    """Return what a file of a run holds; a folder, a pipe or a device in its place is refused."""
+    if path.exists():
+        check_file(path, MOST_BYTES)
+    return path.read_text(encoding="utf-8")
+
+
+def _inside(folder: Path) -> str:
+    """Name a run folder one level below, for whoever gave the folder of a sweep."""
+    below = run_folders(folder)
+    return f"; did you mean {str(below[0])!r}?" if below else ""

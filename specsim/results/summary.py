@@ -1,0 +1,246 @@
+"""From the rows of a run to the aggregates of ``metrics.json`` (docs/metrics.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from specsim.errors import SpecsimError
+from specsim.results.distribution import Sketched
+from specsim.results.load import load
+from specsim.results.schema import SCHEMA_VERSION, FloatArray, RunTotals
+from specsim.results.window import Window, counts
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from pandas import DataFrame
+
+ATTAINMENTS = {"slo": "slo_ok", "ttft": "ttft_ok", "tpot": "decode_tpot_ok"}
+"""Shares of the arrived requests by the column that they count; "tpot" is AdaServe's measure."""
+
+
+def summarise(table: DataFrame, totals: RunTotals, window: Window | None = None) -> dict[str, Any]:
+    """Return ``metrics.json``: the keys of ``vllm bench serve`` and a block ``specsim``; absent values: None.
+
+    ``window`` keeps the requests with ``window[0] <= arrival_s <= window[1]``; most totals stay the run's. Inter-token
+    latencies are absent when the totals hold those of another window.
+
+    Raises
+    ------
+    SpecsimError
+        When the window selects no request.
+    """
+    load_block = load(table, totals, window)
+    if window is not None:
+        table = _select(table, window)
+    itl_s = totals.itl_s if totals.itl_window == window else np.empty(0)
+    done = table[table["rejected_reason"] == ""]
+    span = _span(table)
+    duration_s = span.duration_s
+    metrics = _throughput(table, done, duration_s)
+    for name, values in (
+        ("ttft", done["ttft_s"].to_numpy()),
+        ("tpot", done["tpot_s"].to_numpy()),
+        ("itl", itl_s),
+        ("e2el", done["e2el_s"].to_numpy()),
+    ):
+        metrics |= _sketched_ms(name, values) if isinstance(values, Sketched) else _statistics_ms(name, values)
+    metrics |= _acceptance(table)
+    classes = _classes(table, span)
+    metrics["specsim"] = {
+        "schema_version": SCHEMA_VERSION,
+        "window": None if window is None else [float(edge) for edge in window],
+        "arrived": len(table),
+        "completed": len(done),
+        "rejected": _count_reasons(table),
+        **_service(table, span),
+        **_worst(classes),
+        "load": load_block,
+        "p99_ttft_s": _percentile(done["ttft_s"].to_numpy(), 99),
+        "p99_e2el_s": _percentile(done["e2el_s"].to_numpy(), 99),
+        "mean_decode_tpot_s": _mean(done["decode_tpot_s"].to_numpy()),
+        "p99_decode_tpot_s": _percentile(done["decode_tpot_s"].to_numpy(), 99),
+        "itl_relative_error": itl_s.relative_error if isinstance(itl_s, Sketched) else 0.0,
+        "preemptions": int(table["preemptions"].sum()),
+        **_engine(totals),
+        "classes": classes,
+    }
+    return metrics
+
+
+def _throughput(table: DataFrame, done: DataFrame, duration_s: float | None) -> dict[str, Any]:
+    input_tokens = int(done["prompt_tokens"].sum())
+    output_tokens = int(done["output_tokens"].sum())
+    has_slo = bool(table[["slo_tpot_s", "slo_ttft_s"]].notna().to_numpy().any())
+    return {
+        "duration": duration_s,
+        "completed": len(done),
+        "failed": len(table) - len(done),
+        "total_input_tokens": input_tokens,
+        "total_output_tokens": output_tokens,
+        "request_throughput": _ratio(len(done), duration_s),
+        "request_goodput": _ratio(int(done["slo_ok"].sum()), duration_s) if has_slo else None,
+        "output_throughput": _ratio(output_tokens, duration_s),
+        "total_token_throughput": _ratio(input_tokens + output_tokens, duration_s),
+        "max_concurrent_requests": _peak(done["arrival_s"].to_numpy(), done["finish_s"].to_numpy()),
+    }
+
+
+def _acceptance(table: DataFrame) -> dict[str, Any]:
+    drafts, nodes = int(table["speculations"].sum()), int(table["draft_tokens"].sum())
+    accepted = int(table["accepted_tokens"].sum())
+    return {
+        "spec_decode_acceptance_rate": 100 * accepted / nodes if nodes else None,
+        "spec_decode_acceptance_length": 1 + accepted / drafts if drafts else None,
+        "spec_decode_num_drafts": drafts,
+        "spec_decode_draft_tokens": nodes,
+        "spec_decode_accepted_tokens": accepted,
+    }
+
+
+class _Span(NamedTuple):
+    """First and last arrival, seconds, and the duration of the run: None if nothing completed."""
+
+    first_arrival_s: float
+    last_arrival_s: float
+    duration_s: float | None
+
+
+def _span(table: DataFrame) -> _Span:
+    arrival_s, finish_s = table["arrival_s"].to_numpy(), table["finish_s"].to_numpy()
+    first_s, finish_s = float(arrival_s.min()), finish_s[~np.isnan(finish_s)]
+    return _Span(first_s, float(arrival_s.max()), float(finish_s.max() - first_s) if len(finish_s) else None)
+
+
+def _service(table: DataFrame, span: _Span) -> dict[str, Any]:
+    """Return what a whole run and each of its classes report alike."""
+    output_tokens = table["output_tokens"].to_numpy()
+    slo_ok: NDArray[np.bool_] = table["slo_ok"].to_numpy(dtype=bool)
+    in_time = slo_ok & (table["finish_s"].to_numpy() <= span.last_arrival_s)
+    pauses_s = table["longest_pause_s"].to_numpy()
+    return {
+        **{f"{name}_attainment": _ratio(int(table[column].sum()), len(table)) for name, column in ATTAINMENTS.items()},
+        "missed": _missed(table),
+        "slo_goodput_tokens_per_s": _ratio(int(output_tokens[slo_ok].sum()), span.duration_s),
+        "slo_goodput_in_arrivals_tokens_per_s": _ratio(
+            int(output_tokens[in_time].sum()), span.last_arrival_s - span.first_arrival_s
+        ),
+        "generated_tokens_per_s": _ratio(int(output_tokens.sum()), span.duration_s),
+        "longest_pause_s": _plain(np.fmax.reduce(pauses_s, initial=np.nan)),
+        "mean_tokens_per_verification": _ratio(int(table["decoded_tokens"].sum()), int(table["verifications"].sum())),
+    }
+
+
+def _missed(table: DataFrame) -> dict[str, int]:
+    """Return how many requests missed each objective, and how many were rejected; a request may miss two."""
+    rejected = (table["rejected_reason"] != "").to_numpy(dtype=bool)
+    late = {name: ~table[f"{name}_ok"].to_numpy(dtype=bool) & ~rejected for name in ("ttft", "tpot")}
+    return {**{name: int(missed.sum()) for name, missed in late.items()}, "rejected": int(rejected.sum())}
+
+
+def _worst(classes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the class that attains least, the first by name among equals."""
+    name = min(classes, key=lambda each: classes[each]["slo_attainment"])
+    return {"worst_class": name, "worst_class_attainment": classes[name]["slo_attainment"]}
+
+
+def _classes(table: DataFrame, span: _Span) -> dict[str, Any]:
+    blocks: dict[str, Any] = {}
+    for name in sorted(set(table["slo_class"])):
+        part = table[table["slo_class"] == name]
+        done = part[part["rejected_reason"] == ""]
+        block = {
+            "requests": len(part),
+            "completed": len(done),
+            "rejected": len(part) - len(done),
+            **_service(part, span),
+        }
+        for column in ("tpot_s", "decode_tpot_s", "ttft_s", "e2el_s"):
+            values = done[column].to_numpy()
+            block |= {f"mean_{column}": _mean(values), f"p99_{column}": _percentile(values, 99)}
+        for column in ("slo_tpot_s", "slo_ttft_s"):
+            block |= _objective(column, part[column].to_numpy())
+        blocks[str(name)] = block
+    return blocks
+
+
+def _objective(column: str, seconds: FloatArray) -> dict[str, Any]:
+    """Return the objective that all requests of a class share, and the least and the largest of those that have one."""
+    given = seconds[~np.isnan(seconds)]
+    shared = given[0] if len(given) == len(seconds) and np.all(given == given[0]) else np.nan
+    name = column.removesuffix("_s")
+    return {column: _plain(shared), f"{name}_range_s": [float(given.min()), float(given.max())] if len(given) else None}
+
+
+def _engine(totals: RunTotals) -> dict[str, Any]:
+    parts = ("prefill", "draft", "selection", "verify", "idle")
+    seconds = {part: float(getattr(totals, f"{part}_s")) for part in parts}
+    whole = sum(seconds.values())
+    return {
+        "iterations": int(totals.iterations),
+        "draft_passes": int(totals.draft_passes),
+        "out_of_range_passes": int(totals.out_of_range_passes),
+        "time_s": seconds,
+        "time_shares": {part: _ratio(spent, whole) for part, spent in seconds.items()},
+    }
+
+
+def _select(table: DataFrame, window: Window) -> DataFrame:
+    arrival_s = table["arrival_s"].to_numpy()
+    inside = counts(window, arrival_s)
+    if not inside.any():
+        span = f"{arrival_s.min():g} s to {arrival_s.max():g} s" if len(arrival_s) else "nothing"
+        raise SpecsimError(f"metrics.window=[{window[0]:g},{window[1]:g}] selects no request; arrivals span {span}")
+    return table[inside]
+
+
+def _statistics_ms(name: str, values_s: FloatArray) -> dict[str, float | None]:
+    values_ms = 1000 * values_s[~np.isnan(values_s)]
+    return {
+        f"mean_{name}_ms": _mean(values_ms),
+        f"median_{name}_ms": _percentile(values_ms, 50),
+        f"std_{name}_ms": float(np.std(values_ms)) if len(values_ms) else None,
+        f"p99_{name}_ms": _percentile(values_ms, 99),
+    }
+
+
+def _sketched_ms(name: str, values_s: Sketched) -> dict[str, float | None]:
+    return {
+        f"mean_{name}_ms": 1000 * values_s.mean,
+        f"median_{name}_ms": 1000 * values_s.median,
+        f"std_{name}_ms": 1000 * values_s.std,
+        f"p99_{name}_ms": 1000 * values_s.p99,
+    }
+
+
+def _peak(start_s: FloatArray, end_s: FloatArray) -> int:
+    """Return the most half-open intervals ``[start, end)`` that overlap: a departure precedes an arrival."""
+    times = np.concatenate([end_s, start_s])
+    change = np.repeat([-1, 1], [len(end_s), len(start_s)])
+    order = np.argsort(times, kind="stable")
+    return int(np.cumsum(change[order]).max(initial=0))
+
+
+def _count_reasons(table: DataFrame) -> dict[str, int]:
+    reasons = [str(reason) for reason in table["rejected_reason"] if reason]
+    return {reason: reasons.count(reason) for reason in sorted(set(reasons))}
+
+
+def _mean(values: FloatArray) -> float | None:
+    values = values[~np.isnan(values)]
+    return float(np.mean(values)) if len(values) else None
+
+
+def _percentile(values: FloatArray, percent: float) -> float | None:
+    values = values[~np.isnan(values)]
+    return float(np.percentile(values, percent)) if len(values) else None
+
+
+def _ratio(part: float, whole: float | None) -> float | None:
+    return part / whole if whole else None
+
+
+def _plain(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)

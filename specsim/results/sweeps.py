@@ -1,0 +1,250 @@
+"""The runs of a sweep as one object: a sequence of runs, a table, means over seeds, figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+
+from specsim.errors import SpecsimError, nearest
+from specsim.results.failure import Failure, read_failure
+from specsim.results.run_folder import has_failed, holds_remains, run_folders
+from specsim.results.store import read_run
+from specsim.results.sweep_axes import axes_of, beside, check_setting, line_named
+from specsim.results.sweep_table import CLASS, CODE, READ, RUN, SEED, differing, keys_of, values_of, without_failures
+from specsim.files.checked_mapping import expanded, shown
+from specsim.results.scan import AnyRun, scan
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+MOST_SHOWN = 20
+
+
+class Sweep(Sequence[AnyRun]):
+    """Runs, in order. A stored run is read from its folder whenever it is asked for: none is held in memory.
+
+    Attributes
+    ----------
+    notes : lines about the sweep as a whole. failures : the points whose runs failed; they are in the table alone.
+    """
+
+    def __init__(
+        self,
+        runs: Iterable[AnyRun | Path],
+        notes: Sequence[str] = (),
+        table: DataFrame | None = None,
+        failures: Sequence[Failure] = (),
+    ):
+        if not isinstance(runs, Iterable):
+            raise SpecsimError(f"Sweep: {shown(runs)}: expected a list of runs")
+        self._runs = tuple(runs)
+        for each in self._runs:
+            if not (isinstance(each, Path) or hasattr(each, "folder")):
+                raise SpecsimError(f"Sweep: {shown(each)} is no run; expected runs, or the paths of their folders")
+        self._given = table
+        self.notes = tuple(notes)
+        self.failures = tuple(failures)
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    @overload
+    def __getitem__(self, index: int) -> AnyRun: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sweep: ...
+
+    def __getitem__(self, index: int | slice) -> AnyRun | Sweep:
+        if isinstance(index, slice):
+            return Sweep(self._runs[index])
+        if not isinstance(index, int | np.integer):
+            raise SpecsimError(f"a Sweep is indexed by number; expected sweep.table[{shown(index)}] for a column")
+        run = self._runs[index]
+        return read_run(run) if isinstance(run, Path) else run
+
+    def __repr__(self) -> str:
+        over = ", ".join(f"{key} ({len(values)})" for key, values in self.axes.items())
+        failed = f", {len(self.failures)} failed" if self.failures else ""
+        return f"<Sweep of {len(self)} runs{failed}{f': {over}' if over else ''}>"
+
+    def _repr_html_(self) -> str:
+        from specsim.results.html import sweep_html
+
+        failed = [f"failed: {each.error}" for each in self.failures]
+        return sweep_html(self.axes, len(self), self.labelled(MOST_SHOWN), [*failed, *self.notes])
+
+    @cached_property
+    def _whole(self) -> DataFrame:
+        if self._given is not None:
+            return self._given
+        found = scan(self._runs, self.failures)
+        if found.notes:
+            raise SpecsimError(found.notes[0])
+        return found.table
+
+    @cached_property
+    def _table(self) -> DataFrame:
+        return without_failures(self._whole)
+
+    @property
+    def table(self) -> DataFrame:
+        """One row per run and SLO class: the settings that differ, then every number measured (docs/sweeps.md).
+
+        A run that failed has one row, with its line in the column ``error``.
+        """
+        return self._whole.copy()
+
+    @property
+    def axes(self) -> dict[str, list[Any]]:
+        """The settings in which the runs differ and their values, the seed last."""
+        differ = [*differing(self._table), *([SEED] if self._table[SEED].nunique() > 1 else [])]
+        return {key: values_of(self._table, key) for key in differ}
+
+    def select(self, **values: Any) -> Sweep:
+        """Return the runs whose settings have these values, one or a list each; ``__`` stands for a dot.
+
+        Raises
+        ------
+        SpecsimError
+            For a setting that is not in the table, a value that no run has, or where no run is left.
+        """
+        rows = self._whole.drop_duplicates(RUN)
+        if rows.empty:
+            raise SpecsimError("select: the sweep holds no run")
+        for name, wanted in values.items():
+            key = name.replace("__", ".")
+            if key == CLASS:
+                raise SpecsimError(f"select: every run holds all classes; expected rows of the table by {CLASS}")
+            if key not in keys_of(rows):
+                raise SpecsimError(f"select: {key} is no setting of the table{nearest(key, keys_of(rows))}")
+            there, single = values_of(self._whole, key), isinstance(wanted, str) or not isinstance(wanted, Iterable)
+            several = [wanted] if single else list(wanted)
+            for each in several:
+                if each not in there:
+                    raise SpecsimError(f"select: no run with {key}={each}; expected {', '.join(map(str, there))}")
+            rows = rows[rows[key].isin(several)]
+        if rows.empty:
+            raise SpecsimError(f"select: no run has {', '.join(f'{key}={each}' for key, each in values.items())}")
+        kept = set(rows[RUN])
+        names = self._whole[RUN].drop_duplicates()
+        among = [each for each, name in zip([*self._runs, *self.failures], names, strict=True) if name in kept]
+        failures = [each for each in among if isinstance(each, Failure)]
+        return Sweep([each for each in among if not isinstance(each, Failure)], failures=failures)
+
+    def labelled(self, most: int | None = None) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """Return ``(label, metrics)`` of each run, or of the first `most`: a label holds what differs."""
+        if most is not None and not (isinstance(most, int) and most >= 0):
+            raise SpecsimError(f"labelled: {shown(most)}: expected how many runs to take, or None for all")
+        keys = list(self.axes)
+        rows = self._table.drop_duplicates(RUN)[keys].head(len(self) if most is None else most)
+        told = [dict(zip(keys, row, strict=True)) for row in rows.itertuples(index=False)]
+        return [(row, run.metrics) for row, run in zip(told, self[:most], strict=True)]
+
+    def seeds_said(self) -> tuple[str, ...]:
+        """Return a line about what an interval over the seeds of this sweep covers; none for one seed."""
+        from specsim.results.seeds import covers_said
+
+        return covers_said(self._table)
+
+    def means(self, measure: str = "slo_attainment", by: Sequence[str] | None = None) -> DataFrame:
+        """Return `specsim.results.seeds.over_seeds` of the table, by all that differs unless `by` says otherwise."""
+        from specsim.results.seeds import over_seeds
+
+        return over_seeds(self._table, measure, [CLASS, *differing(self._table)] if by is None else by)
+
+    def paired(
+        self, measure: str = "slo_attainment", *, against: Any, by: Sequence[str] | None = None, of: str = "scheduler"
+    ) -> DataFrame:
+        """Return `specsim.results.seeds.paired_difference` of the table, by all that differs beside `of`."""
+        from specsim.results.seeds import paired_difference
+
+        if by is None:
+            check_setting(self._table, "of", of)
+            by = [CLASS, *beside(self._table, of)]
+        return paired_difference(self._table, measure, against, by, of=of)
+
+    def curves(
+        self, measure: str = "slo_attainment", *, x: str | None = None, line: str | None = None, against: Any = None
+    ) -> Figure:
+        """Return one figure: the measure's means over seeds against `x`, a panel a class, a line for each `line`.
+
+        With `against`, a value of `line`, it shows the differences from it, paired by seed.
+
+        Raises
+        ------
+        SpecsimError
+            When the runs differ in a third setting: `select` takes one value of it, `plot` draws a figure for each.
+        """
+        from specsim.figures.sweep import curves
+
+        axes = axes_of(self._table, x, line)
+        if axes.rest:
+            key, values = axes.rest[0], values_of(self._table, axes.rest[0])
+            raise SpecsimError(f"curves: the runs differ in {key}, too; expected select({key}=..) of {values[:6]}")
+        base = None if against is None else line_named(self._table, axes.line, against)
+        return curves(self._table, axes, measure, base)
+
+    def plot(
+        self, folder: str | Path, *, x: str | None = None, line: str | None = None, against: Any = None
+    ) -> list[Path]:
+        """Draw attainment, worst class and goodput into `folder`, a figure for each value of what is left over.
+
+        Where no number differs, runs of one seed are compared side by side.
+
+        Returns
+        -------
+        the files, PNG and PDF.
+        """
+        from specsim.figures.plots import plot_comparison, plot_sweep
+
+        axes = axes_of(self._table, x, line)
+        if axes.x is None and self._table[SEED].nunique() == 1:
+            said = [(",".join(f"{key}={value}" for key, value in named.items()), got) for named, got in self.labelled()]
+            return plot_comparison(said, folder)
+        return plot_sweep(self._table, axes, folder, against)
+
+
+def load_sweep(*folders: str | Path) -> Sweep:
+    """Return the runs that lie right below the folders, whatever their names.
+
+    A run that is damaged is left out, one that is there twice is counted once; a note says so, and where runs differ
+    in the code or in the files that they have read.
+
+    Raises
+    ------
+    SpecsimError
+        When a folder holds no run, none is whole, or one is there twice with different results.
+    """
+    places = [place for folder in folders for place in _inside(expanded(str(folder)))]
+    failures, notes = [], []
+    for place in [each for each in places if has_failed(each) and not holds_remains(each)]:
+        places.remove(place)
+        try:
+            failures.append(read_failure(place))
+        except SpecsimError as error:
+            notes.append(f"left out: {error}")
+    found = scan(places, failures)
+    notes += found.notes
+    if not found.runs and not failures:
+        raise SpecsimError(notes[0])
+    return Sweep(found.runs, [*notes, *_mixed(found.table)], found.table, failures)
+
+
+def _mixed(table: DataFrame) -> list[str]:
+    """Return a line for each difference of the runs that no setting tells: in the code, or in a file."""
+    keys = [key for key in differing(without_failures(table)) if key == CODE or READ in key]
+    what = {key: "made by different code of specsim" if key == CODE else "made from different files" for key in keys}
+    return [f"the runs were {what[key]}: the column {key} tells which" for key in keys if not key.endswith("origin")]
+
+
+def _inside(folder: Path) -> list[Path]:
+    places = run_folders(folder)
+    if not places:
+        read = f"{str(folder)!r} holds no run folders"
+        raise SpecsimError(f"{read}; expected what `specsim run -m ... out=DIR` wrote")
+    return places

@@ -1,0 +1,154 @@
+"""A run written into its folder: whole or not at all, and in nobody else's place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from errno import EEXIST, ENOTEMPTY
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from specsim.errors import SpecsimError
+from specsim.results.checksums import sealed
+from specsim.results.run_folder import (
+    CONFIG_FILE,
+    FAILURE_FILE,
+    METRICS_FILE,
+    PASSES_FILE,
+    PROVENANCE_FILE,
+    REQUESTS_FILE,
+    Stamp,
+    stamp_of,
+)
+from specsim.results.schema import PASS_COLUMNS, REQUEST_COLUMNS, SCHEMA_VERSION
+from specsim.results.staging import remove, staging_path
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from pandas import DataFrame
+
+PLACING = ".specsim-placing.tmp"
+"""Holds the files of a run while they are moved into a folder that exists: only one process has it."""
+PLACING_S = 60.0
+"""A few renames never take so long: what is older was left by a kill."""
+
+
+class Taken(SpecsimError):
+    """Another process has put its run where this one was to be."""
+
+
+class Unwritable(SpecsimError):
+    """The place of a run takes no files: the disk is full, or the folder is not ours."""
+
+
+def write_run(
+    folder: Path,
+    *,
+    seen: Stamp | None,
+    table: DataFrame,
+    metrics: Mapping[str, Any],
+    config: Mapping[str, Any],
+    provenance: Mapping[str, Any],
+    passes: Mapping[str, NDArray[np.generic]] | None = None,
+) -> dict[str, Any]:
+    """Write a run folder; other files already in ``folder`` stay, the older run that was `seen` in it is replaced.
+
+    ``provenance.json`` holds the checksums of all files, its own content included; that is what is returned.
+    Every file is complete on disk before the first takes its place. Where ``folder`` exists, ``metrics.json``
+    is removed first and placed last: an interruption leaves the old run, or none, or the new one.
+
+    Raises
+    ------
+    Taken
+        When ``folder`` holds another run than the one `seen`: of two processes, one wins.
+    Unwritable
+        When the folder cannot be written.
+    SpecsimError
+        When a number in a JSON file is not finite.
+    """
+    folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise Unwritable(f"run folder {str(folder)!r} is a file; expected a new name or a folder")
+    staging = staging_path(folder if folder.is_dir() else folder.parent)
+    try:
+        staging.mkdir(parents=True)
+        (staging / CONFIG_FILE).write_text(yaml_text(dict(config)), encoding="utf-8")
+        _write_parquet(staging / REQUESTS_FILE, table, REQUEST_COLUMNS)
+        if passes is not None:
+            _write_parquet(staging / PASSES_FILE, passes, PASS_COLUMNS)
+        _write_json(staging / METRICS_FILE, metrics, sort_keys=False)
+        whole = sealed(provenance, staging)
+        _write_json(staging / PROVENANCE_FILE, whole, sort_keys=True)
+        _place(staging, folder, seen)
+        return whole
+    except OSError as error:
+        raise Unwritable(f"cannot write run folder {str(folder)!r}: {error.strerror or error}") from error
+    finally:
+        remove(staging)
+
+
+def _place(staging: Path, folder: Path, seen: Stamp | None) -> None:
+    """Move a complete run to its place, where no other run has come meanwhile.
+
+    A rename takes the place of an empty folder, never of one that holds anything: it is exclusive.
+    """
+    if not folder.exists():
+        _rename(staging, folder, folder)
+        return
+    placing = folder / PLACING
+    if placing.exists() and staging.stat().st_mtime - placing.stat().st_mtime > PLACING_S:
+        remove(placing)
+    _rename(staging, placing, folder)
+    try:
+        if stamp_of(folder) != seen:
+            raise Taken(_taken(folder))
+        for name in (METRICS_FILE, PASSES_FILE, FAILURE_FILE):
+            (folder / name).unlink(missing_ok=True)
+        for path in sorted(placing.iterdir(), key=lambda staged: staged.name == METRICS_FILE):
+            path.replace(folder / path.name)
+    finally:
+        remove(placing)
+
+
+def _rename(staging: Path, place: Path, folder: Path) -> None:
+    try:
+        staging.rename(place)
+    except OSError as error:
+        if error.errno in (EEXIST, ENOTEMPTY):
+            raise Taken(_taken(folder)) from None
+        raise
+
+
+def _taken(folder: Path) -> str:
+    return f"out={folder}: another process has put a run there meanwhile; expected a folder of its own for each run"
+
+
+def _write_json(path: Path, content: Mapping[str, Any], *, sort_keys: bool) -> None:
+    try:
+        text = json.dumps(content, indent=2, sort_keys=sort_keys, allow_nan=False, ensure_ascii=False)
+    except ValueError as error:
+        raise SpecsimError(f"{path.name} cannot hold NaN or infinity; expected null: {error}") from error
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def yaml_text(value: Any) -> str:
+    """Return plain values as ``config.yaml`` holds them."""
+    import yaml
+
+    text: str = yaml.safe_dump(value, sort_keys=True, allow_unicode=True, default_flow_style=False)
+    return text.removesuffix("...\n")
+
+
+def _write_parquet(path: Path, columns: Any, types: Mapping[str, str]) -> None:
+    """Write ``columns[name]`` in the order of ``types``; no pandas metadata, so data alone sets the bytes."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = pa.schema(
+        [pa.field(name, pa.type_for_alias(kind), nullable=False) for name, kind in types.items()],
+        metadata={"specsim_schema_version": str(SCHEMA_VERSION)},
+    )
+    arrays = [pa.array(np.asarray(columns[name]), pa.type_for_alias(kind)) for name, kind in types.items()]
+    pq.write_table(pa.Table.from_arrays(arrays, schema=schema), path, compression="zstd")

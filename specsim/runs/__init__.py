@@ -1,0 +1,1 @@
+"""From plain values to a run: prepared, planned, executed, resumed, with its provenance."""

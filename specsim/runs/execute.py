@@ -1,0 +1,117 @@
+"""From a resolved configuration to a run, in memory or in its folder; all that the command line and Python share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from specsim.results.run_folder import stamp_of
+from specsim.results.store import StoredRun
+from specsim.results.writer import write_run
+from specsim.runs.places import check_same_run
+from specsim.runs.prepare import prepare
+from specsim.runs.progress import bar
+from specsim.runs.provenance import provenance_of
+from specsim.runs.run import Run
+from specsim.settings.compose import compose
+from specsim.settings.identity import NOT_OF_THE_RUN
+from specsim.settings.points import points
+from specsim.workload.seeding import varies_with_seed
+
+if TYPE_CHECKING:
+    from specsim.results.schema import RunTotals
+
+
+def stored_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what makes a run the run it is: not where it is kept, nor what else changes no number."""
+    return {key: value for key, value in config.items() if key not in NOT_OF_THE_RUN}
+
+
+def execute(config: Mapping[str, Any], folder: Path | None, *, progress: bool = False) -> Run:
+    """Run one resolved configuration and store it in `folder`.
+
+    Raises
+    ------
+    SpecsimError
+        When the scheduler is at fault, or `folder` cannot be written or holds another run, now or at the end.
+    """
+    from specsim.results.load_notes import load_notes
+    from specsim.results.request_table import request_table
+    from specsim.results.schema import PASS_COLUMNS
+    from specsim.results.summary import summarise
+    from specsim.simulation import run as run_simulation
+    from specsim.world.calibration import calibration
+
+    seen = None
+    if folder is not None:
+        seen = stamp_of(folder)
+        check_same_run(folder, config)
+    experiment = prepare(config)
+    config = stored_config(config)
+    started, clock = datetime.now(UTC), time.perf_counter()
+    with bar(len(experiment.simulation.requests), "request", progress) as watch:
+        record = run_simulation(experiment.simulation, watch)
+    loop_s = time.perf_counter() - clock
+    table = request_table(record.columns)
+    metrics = summarise(table, record.totals, experiment.simulation.window)
+    requests, tape = experiment.simulation.requests, experiment.simulation.world.tape
+    metrics["specsim"]["acceptance"] = calibration(tape, requests.slo_class, requests.class_names)
+    block = metrics["specsim"]
+    drafting = (experiment.drafting_note,) if experiment.drafting_note and record.totals.draft_passes else ()
+    notes = experiment.notes + drafting + _out_of_range(record.totals) + _rejected(metrics)
+    notes += load_notes(block["load"], block["arrived"])
+    provenance = provenance_of(experiment, notes, started, loop_s, record.totals.iterations)
+    provenance["varies_with_seed"] = list(varies_with_seed(config))
+    if folder is not None:
+        written = {"metrics": metrics, "config": config, "provenance": provenance}
+        provenance = write_run(folder, seen=seen, table=table, passes=record.passes, **written)
+    passes = None
+    if record.passes is not None:
+        from pandas import DataFrame
+
+        passes = DataFrame({name: record.passes[name] for name in PASS_COLUMNS})
+    return Run(metrics, config, provenance, table, passes, folder, notes)
+
+
+def plot(runs: Sequence[StoredRun], out: Path | None = None) -> list[Path]:
+    """Draw one run's figures, or one comparison of several, and return the files.
+
+    `out` is by default ``figures`` in the first run's folder.
+    """
+    from specsim.figures.plots import plot_comparison, plot_run
+
+    where = runs[0].folder / "figures" if out is None else out
+    if len(runs) == 1:
+        return plot_run(runs[0], where)
+    return plot_comparison([(run.folder.name, run.metrics) for run in runs], where)
+
+
+def fetch_trace(name: str, *, progress: bool = False) -> list[Path]:
+    """Download a public trace from its official home into the user cache and return its files.
+
+    Raises
+    ------
+    SpecsimError
+        When the name is unknown, the network fails (what came stays for the next try) or the checksum is wrong.
+    """
+    from specsim.workload.fetch import fetch
+
+    (point,) = points([f"trace={name}"], sweep=False)
+    return list(fetch(name, compose(point)["trace"], progress=progress))
+
+
+def _out_of_range(totals: RunTotals) -> tuple[str, ...]:
+    outside, passes = totals.out_of_range_passes, totals.iterations + totals.draft_passes
+    if not outside:
+        return ()
+    return (f"{outside} of {passes} passes lie outside the range the profile was fitted on: extrapolated",)
+
+
+def _rejected(metrics: Mapping[str, Any]) -> tuple[str, ...]:
+    count = sum(metrics["specsim"]["rejected"].values())
+    if not count:
+        return ()
+    return (f"{count} requests rejected: prompt and max_tokens exceed the cache of both models on one replica",)

@@ -1,0 +1,90 @@
+"""Checksums of what makes a run's numbers: this package's code, and a plug-in's."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from hashlib import sha256
+from importlib.util import resolve_name
+from pathlib import Path
+from types import ModuleType
+from weakref import WeakKeyDictionary
+
+from specsim.errors import SpecsimError
+
+PACKAGE = Path(__file__).parents[1]
+
+_AT_FIRST: WeakKeyDictionary[ModuleType, str] = WeakKeyDictionary()
+"""The checksum of each loaded module's file when it was first seen: that of the code in memory."""
+
+
+@cache
+def package_sha256() -> str:
+    """Return the checksum of all of specsim's own code; configuration and traces have their own."""
+    return _sha256_of(PACKAGE.rglob("*.py"), PACKAGE)
+
+
+def plugins_sha256(modules: Sequence[ModuleType]) -> dict[str, str]:
+    """Return a checksum by name of each plug-in: its code, and that of the modules it uses from its own folder.
+
+    A package counts whole. A module without a file of code (built in, compiled) has none.
+
+    Raises
+    ------
+    SpecsimError
+        When a file has changed since its module was first seen: the code in memory is another one.
+    """
+    return {module.__name__: _sha256_of(_files(module), None) for module in modules}
+
+
+def _files(module: ModuleType) -> set[Path]:
+    """Return the files of a module and of what it imports, directly or not, from beside it."""
+    origin = _file_of(module)
+    if origin is None:
+        return set()
+    folder, found, todo = origin.parent, set[Path](), [module]
+    while todo:
+        file = _file_of(each := todo.pop())
+        if file is None or file in found or not file.is_relative_to(folder):
+            continue
+        _check_loaded(each, file)
+        found |= {file, *(file.parent.rglob("*.py") if file.name == "__init__.py" else ())}
+        todo += [sys.modules[name] for name in _used(each, file) if name in sys.modules]
+    return found
+
+
+def _check_loaded(module: ModuleType, file: Path) -> None:
+    now = sha256(file.read_bytes()).hexdigest()
+    if _AT_FIRST.setdefault(module, now) != now:
+        raise SpecsimError(f"plugins: {str(file)!r} has changed since it was imported; expected a new Python session")
+
+
+def _used(module: ModuleType, file: Path) -> Iterator[str]:
+    """Yield the names of the modules that a module's code imports, and that its names come from."""
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            name = "." * node.level + (node.module or "")
+            source = resolve_name(name, module.__package__) if node.level and module.__package__ else name
+            yield source
+            yield from (f"{source}.{alias.name}" for alias in node.names)
+    for value in list(vars(module).values()):
+        origin = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+        if isinstance(origin, str):
+            yield origin
+
+
+def _file_of(module: ModuleType) -> Path | None:
+    file = getattr(module, "__file__", None)
+    return Path(file).resolve() if isinstance(file, str) and file.endswith(".py") else None
+
+
+def _sha256_of(files: Iterable[Path], root: Path | None) -> str:
+    digest = sha256()
+    for file in sorted(files):
+        digest.update(str(file.relative_to(root) if root else file.name).encode())
+        digest.update(sha256(file.read_bytes()).digest())
+    return digest.hexdigest()

@@ -1,0 +1,53 @@
+"""Whether what was chosen belongs together: the acceptance and the pair that runs, a budget and the profile's ridge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from specsim.errors import SpecsimError
+from specsim.files.checked_mapping import is_number
+from specsim.latency.model import Profile
+from specsim.world.acceptance import Pair
+
+
+def pair_note(of: Pair | None, truth: Profile, acceptance: str, profile: str, *, refused: bool) -> str | None:
+    """Return a line where the acceptance is of another pair than the run, or names none.
+
+    Parameters
+    ----------
+    of : the pair of the acceptance. truth : the profile with the run's drafter.
+    acceptance, profile : how the run chose them, ``group=choice``.
+    refused : whether another target is refused: the acceptance is a recording, and any target was not asked for.
+
+    Raises
+    ------
+    SpecsimError
+        For a recording on another target.
+    """
+    runs = Pair(truth.target.name, truth.draft.name)
+    if of is None:
+        return f"{acceptance} names no pair (pair: target, draft): whether it is of {runs} is not checked"
+    if refused and not of.has_target(runs):
+        raise SpecsimError(
+            f"{acceptance}: recorded on {of.target}, but the target of {profile} is {runs.target}; expected a "
+            "recording on that target, or any_target=true"
+        )
+    if of.has_target(runs) and of.has_draft(runs):
+        return None
+    return (
+        f"MISMATCHED PAIR: {acceptance} is of {of}, the run is of {runs}: how often its drafts are right is taken from "
+        "another pair"
+    )
+
+
+def budget_note(scheduler: Mapping[str, Any], truth: Profile, profile: str) -> str | None:
+    """Return a line where verifying a whole budget leaves the memory-bound part of the target's pass."""
+    budget, knee = scheduler.get("verify_tokens"), truth.target.knee_tokens
+    if not is_number(budget) or knee is None or budget <= knee:
+        return None
+    name = "ridge" if truth.target.form == "roofline" else "bend"
+    return (
+        f"scheduler.verify_tokens={budget} lies past the {name} of {profile}, {knee:.0f} tokens: from there on every "
+        "token of a verification takes time of its own"
+    )

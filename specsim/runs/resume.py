@@ -1,0 +1,47 @@
+"""Whether a stored run still stands: undamaged, and made by the code and from the files that are there now."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from specsim.results.checksums import damage
+from specsim.results.store import StoredRun
+from specsim.runs.prepare import Experiment
+from specsim.runs.provenance import PACKAGES, sources_of
+
+
+def why_again(folder: Path, experiment: Experiment) -> str | None:
+    """Return why the run in `folder` is not what `experiment` would give now, None where it is."""
+    return damage(folder) or _changed(StoredRun(folder, {}).provenance, sources_of(experiment))
+
+
+def made_again(reasons: Iterable[str]) -> tuple[str, ...]:
+    """Return a line for each reason why runs were made again, with their number."""
+    return tuple(
+        f"{count} run{'' if count == 1 else 's'} made again: {reason}" for reason, count in Counter(reasons).items()
+    )
+
+
+def _changed(stored: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    """Return what makes the numbers of a run and has changed since it was made; None where nothing has."""
+    before, after = stored.get("plugins", {}), now["plugins"]
+    for name in sorted({*before, *after}):
+        if before.get(name) != after.get(name):
+            return f"plug-in {name} has changed"
+    if stored.get("trace") != now["trace"]:
+        return f"trace {now['trace']['name']} is another file by now"
+    if stored.get("recording_sha256") != now["recording_sha256"]:
+        return "the recorded acceptance is another file by now"
+    if stored.get("code_sha256") != now["code_sha256"]:
+        return f"specsim's own code has changed{_version(stored)}"
+    return None
+
+
+def _version(stored: Mapping[str, Any]) -> str:
+    from importlib.metadata import version
+
+    before, now = stored.get("versions", {}).get(PACKAGES[0]), version(PACKAGES[0])
+    return f", version {before} to {now}" if before != now else ""

@@ -1,0 +1,58 @@
+"""One finished run as Python sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from specsim.errors import SpecsimError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+@dataclass(frozen=True)
+class Run:
+    """One finished run.
+
+    Attributes
+    ----------
+    metrics : what `metrics.json` holds (docs/metrics.md). config : the resolved configuration.
+    provenance : wall-clock figures, versions, where the trace came from. notes : lines worth reading.
+    requests : one row per request. passes : one row per forward pass, None unless ``passes=True``.
+    folder : where it is stored, None when it is only in memory.
+    """
+
+    metrics: dict[str, Any]
+    config: dict[str, Any]
+    provenance: dict[str, Any]
+    requests: DataFrame = field(repr=False)
+    passes: DataFrame | None = field(default=None, repr=False)
+    folder: Path | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def slo_attainment(self) -> float:
+        """Share of all arrived requests that met their objectives."""
+        return float(self.metrics["specsim"]["slo_attainment"])
+
+    def plot(self, folder: str | Path | None = None) -> list[Path]:
+        """Draw the run's figures into `folder`, by default ``figures`` in its own, and return their paths.
+
+        Raises
+        ------
+        SpecsimError
+            When the run is only in memory and no folder is given.
+        """
+        from specsim.figures.plots import plot_run
+
+        where = folder if folder is not None else self.folder and self.folder / "figures"
+        if where is None:
+            raise SpecsimError("the run is only in memory; expected plot(folder)")
+        return plot_run(self, where)
+
+    def _repr_html_(self) -> str:
+        from specsim.results.html import run_html
+
+        return run_html(self.config, self.metrics, self.notes)

@@ -1,0 +1,107 @@
+"""The runs of a sweep, one after the other: what stands is kept, what fails is noted, the rest runs."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from specsim.errors import SpecsimError
+from specsim.replica.blame import complaint
+from specsim.results.failure import Failure, write_failure
+from specsim.results.run_folder import Stamp, holds_remains, is_run, stamp_of
+from specsim.results.staging import remove, remove_stale, staging_path
+from specsim.results.sweeps import Sweep, load_sweep
+from specsim.results.writer import Taken, Unwritable
+from specsim.runs.execute import execute, stored_config
+from specsim.runs.places import check_same_run
+from specsim.runs.plan import PlannedRun
+from specsim.runs.prepare import prepare
+from specsim.runs.progress import bar
+from specsim.runs.resume import made_again, why_again
+from specsim.runs.run import Run
+
+
+def run_all(planned: Sequence[PlannedRun], *, progress: bool = False) -> Sweep:
+    """Execute runs one after the other; those whose folder holds them already are not run again.
+
+    A stored run is made anew where it is damaged, or where the code or a file behind it is another one by now; a note
+    says so. A run that fails is among the `failures`, and the rest runs.
+
+    Raises
+    ------
+    Unwritable
+        When a run cannot be stored: none of the rest could.
+    """
+    for root in {each.folder.parent for each in planned if each.folder is not None}:
+        remove_stale(root, time.time())
+    runs: list[Run | Path] = []
+    failures: list[Failure] = []
+    again: list[str] = []
+    with bar(len(planned), "run", progress) as watch:
+        for index, each in enumerate(planned):
+            seen = None if each.folder is None else stamp_of(each.folder)
+            try:
+                runs.append(_made(each, again))
+            except Unwritable:
+                raise
+            except Exception as error:
+                failures.append(_failed(each, error, seen))
+            if watch is not None:
+                watch(index + 1)
+    return Sweep(runs, made_again(again), failures=failures)
+
+
+def write_table(root: Path) -> tuple[str, ...]:
+    """Write ``table.csv`` into a sweep's folder, whole or not at all: the table of all runs in it.
+
+    Returns
+    -------
+    lines about the runs in the folder as a whole.
+    """
+    path, partial = root / "table.csv", staging_path(root)
+    found = load_sweep(root)
+    try:
+        found.table.to_csv(partial, index=False)
+        partial.replace(path)
+    except OSError as error:
+        raise SpecsimError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
+    finally:
+        remove(partial)
+    return found.notes
+
+
+def _made(planned: PlannedRun, again: list[str]) -> Run | Path:
+    """Return the run, where it has a folder as that: nothing of it stays in memory."""
+    config, folder = planned.config, planned.folder
+    if folder is None:
+        return execute(config, None)
+    stored = check_same_run(folder, config) and holds_remains(folder)
+    reason = why_again(folder, prepare(config)) if stored else ""
+    if reason is None:
+        return folder
+    try:
+        execute(config, folder)
+    except Taken:
+        # Another process has made the same run meanwhile.
+        if not is_run(folder) or why_again(folder, prepare(config)) is not None:
+            raise
+        return folder
+    if reason:
+        again.append(reason)
+    return folder
+
+
+def _failed(planned: PlannedRun, error: Exception, seen: Stamp | None) -> Failure:
+    """Keep what a run failed of, where it has a folder."""
+    if isinstance(error, SpecsimError):
+        line = " ".join(str(error).splitlines())
+    elif isinstance(error, MemoryError):
+        line = "the run needs more memory than there is"
+    else:
+        line = f"specsim failed: {complaint(error)}"
+    told = "".join(traceback.format_exception(error))
+    failure = Failure(stored_config(planned.config), dict(planned.label), line, planned.folder, told)
+    write_failure(failure, seen)
+    return failure

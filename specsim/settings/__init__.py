@@ -1,0 +1,1 @@
+"""From typed words to plain values: points of a sweep, suggestions, the composed configuration."""

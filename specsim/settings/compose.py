@@ -1,0 +1,165 @@
+"""From words on a command line to plain, resolved configurations: Hydra composes, every point is checked first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from functools import cache
+from typing import Any
+
+from specsim.errors import SpecsimError, nearest
+from specsim.files.checked_mapping import expanded
+from specsim.files.interpolation import place_of
+from specsim.files.paths import is_path, shipped
+from specsim.files.yaml_file import read_yaml
+from specsim.settings.groups import (
+    FILE_OPTION,
+    choices,
+    chosen_in,
+    file_of,
+    installed_schedulers,
+    names,
+    shipped_schedulers,
+)
+from specsim.settings.overrides import put
+from specsim.settings.points import GROUPS, TEXTS, Point
+from specsim.settings.suggestions import with_suggestions
+
+__all__ = ["choices", "compose", "names"]
+
+
+def compose(point: Point) -> dict[str, Any]:
+    """Return the configuration of one point as plain values, every key present.
+
+    `choices` names each group's file and `followed` the suggestions that were taken up. Files named by path are read
+    in place of their group.
+
+    Raises
+    ------
+    SpecsimError
+        One line naming the key and value, what was expected and the nearest valid name.
+    """
+    for key in (*GROUPS, "belief"):
+        _check_path(key, point.get(key, ""))
+    point, followed = with_suggestions(point)
+    _check_places(point)
+    shared, chosen = _composed(tuple(_hydra_word(group, point) for group in GROUPS if group in point))
+    tree, chosen = deepcopy(shared), {**chosen, **{group: point[group] for group in GROUPS if group in point}}
+    for group in GROUPS:
+        tree[group] = _from_elsewhere(group, tree[group], point)
+    put(tree, {key: text for key, text in point.items() if key not in GROUPS and key not in TEXTS}, chosen)
+    resolved = {**_resolved(tree, chosen), "choices": chosen, "followed": followed}
+    if _elsewhere("trace", point) and "trace.path" not in point:
+        # A shell may have put it there for a `*`: what a file is called is never resolved.
+        resolved["trace"]["path"] = point["trace"]
+    out = _text(point, "out")
+    resolved["out"] = None if out is None else str(expanded(out, "out="))
+    resolved["belief"] = _belief(_text(point, "belief"))
+    return resolved
+
+
+def _check_path(key: str, chosen: str) -> None:
+    """Refuse an address, the home of nobody, and a missing file that has a name's."""
+    if not is_path(chosen):
+        return
+    if "://" in chosen:
+        raise SpecsimError(f"{key}={chosen}: expected a name or a file; nothing is fetched by address")
+    path = expanded(chosen, f"{key}=")
+    name = path.stem
+    if name in names("profile" if key == "belief" else key) and not path.exists():
+        raise SpecsimError(f"{key}={chosen}: no such file; did you mean {key}={name}?")
+
+
+def _check_places(point: Point) -> None:
+    """Refuse a key that only repeats another: setting it would set one of two places."""
+    for key, value in point.items():
+        group, _, below = key.partition(".")
+        path = file_of(group, chosen_in(group, point)) if group in GROUPS and below else None
+        if path is None:
+            continue
+        place = place_of(read_yaml(path), below)
+        if place != below:
+            raise SpecsimError(f"{key}={value}: follows {group}.{place}; expected {group}.{place}={value}")
+
+
+def _text(point: Point, key: str) -> str | None:
+    return None if point.get(key) in (None, "null") else point[key]
+
+
+def _belief(chosen: str | None) -> dict[str, Any] | None:
+    if chosen is None:
+        return None
+    if is_path(chosen):
+        return read_yaml(expanded(chosen), group="belief=")
+    if chosen not in names("profile"):
+        raise SpecsimError(f"belief={chosen}: unknown{nearest(chosen, names('profile'))}")
+    return read_yaml(shipped("conf") / "profile" / f"{chosen}.yaml")
+
+
+@cache
+def _composed(words: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the tree that Hydra composes of choices alone, not yet resolved, and the choice of each group."""
+    from hydra import compose as hydra_compose
+    from hydra import initialize_config_dir
+    from omegaconf import OmegaConf
+
+    with initialize_config_dir(str(shipped("conf")), version_base="1.3"):
+        config = hydra_compose("config", overrides=list(words), return_hydra_config=True)
+    chosen = config.hydra.runtime.choices
+    OmegaConf.set_struct(config, False)
+    config.pop("hydra")
+    plain = OmegaConf.to_container(config, resolve=False)
+    assert isinstance(plain, dict)
+    return {str(key): value for key, value in plain.items()}, {each: chosen[each] for each in GROUPS}
+
+
+def _resolved(tree: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, Any]:
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        plain = OmegaConf.to_container(OmegaConf.create(dict(tree)), resolve=True, throw_on_missing=True)
+    except OmegaConfBaseException as error:
+        key = str(error.full_key or "")
+        group = key.partition(".")[0]
+        where = f"{group}={chosen[group]}: " if group in chosen else ""
+        raise SpecsimError(f"{where}{key}: {str(error).splitlines()[0]}") from None
+    except RecursionError:
+        raise SpecsimError("settings: nested too deep to resolve, or ${...} that leads in a circle") from None
+    assert isinstance(plain, dict)
+    return {str(key): value for key, value in plain.items()}
+
+
+def _hydra_word(group: str, point: Point) -> str:
+    """Return a choice in Hydra's words; what Hydra cannot know of is put in later, by `_from_elsewhere`."""
+    if _elsewhere(group, point):
+        return f"{group}={FILE_OPTION}"
+    if point[group] not in names(group):
+        raise SpecsimError(f"{group}={point[group]}: unknown{nearest(point[group], names(group))}")
+    return f"{group}={point[group]}"
+
+
+def _elsewhere(group: str, point: Point) -> bool:
+    """Return whether a group's choice lies outside conf/: a path, or an installed scheduler."""
+    chosen = point.get(group)
+    if chosen is None or group not in GROUPS:
+        return False
+    return is_path(chosen) or (
+        group == "scheduler" and chosen not in shipped_schedulers() and chosen in installed_schedulers()
+    )
+
+
+def _from_elsewhere(group: str, node: Any, point: Point) -> Any:
+    if not _elsewhere(group, point):
+        return node
+    chosen = point[group]
+    if group == "trace":
+        return {**node, "path": chosen}
+    if not is_path(chosen):
+        from specsim.schedulers.loading import defaults_of
+
+        return defaults_of(installed_schedulers()[chosen])
+    given = read_yaml(expanded(chosen), group=f"{group}=")
+    if "defaults" in given:
+        raise SpecsimError(f"{chosen}: defaults: expected every key in this one file")
+    return given

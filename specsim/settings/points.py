@@ -1,0 +1,121 @@
+"""From words as typed, key=value, to the points that they span; no file of the user's is opened here."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+from specsim.errors import SpecsimError, nearest
+from specsim.files.paths import is_path, shipped
+from specsim.settings.groups import names
+from specsim.settings.instead import refuse_key
+from specsim.settings.values import several, several_names, unquoted
+
+GROUPS = ("scheduler", "trace", "slo", "acceptance", "profile", "drafter")
+TEXTS = ("belief", "out")
+"""Keys whose values are names or paths and never pass through Hydra's grammar, as those of the groups."""
+
+Point = Mapping[str, str]
+"""Key to value, as typed."""
+
+
+def points(words: Sequence[str], *, sweep: bool) -> list[dict[str, str]]:
+    """Return the points that the words span, one without commas; the last word runs fastest.
+
+    Raises
+    ------
+    SpecsimError
+        For a word that is no ``key=value``, an unknown key, a key given twice, and several values when `sweep` is
+        False.
+    """
+    axes: dict[str, list[str]] = {}
+    for word in words:
+        key, value = _setting(word)
+        if key in axes:
+            raise SpecsimError(f"{key}: given twice; expected one value, or -m {key}=a,b for a sweep")
+        axes[key] = _values(key, value, sweep)
+    return product(axes)
+
+
+def _setting(word: str) -> tuple[str, str]:
+    """Return key and value of a word; ``+`` and ``++`` mean nothing more, and spaces around ``=`` nothing."""
+    refuse_key(word)
+    key, equals, value = word.partition("=")
+    key, value = key.strip().removeprefix("+").removeprefix("+"), value.strip()
+    if not equals or not key:
+        raise SpecsimError(f"{word!r} is no setting; expected key=value in one word")
+    check_key(key)
+    if not value:
+        hint = nearest("", names(key)) if key in GROUPS else "; expected one, or null for none"
+        raise SpecsimError(f"{key}=: no value{hint}")
+    return key, value
+
+
+def product(axes: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
+    """Return every combination of the values of each key, the last key fastest.
+
+    Raises
+    ------
+    SpecsimError
+        When a key has no value, or one value twice.
+    """
+    for key, values in axes.items():
+        meant = [_meant(value) for value in values]
+        if len(set(meant)) < len(meant):
+            twice = next(value for value, each in zip(values, meant, strict=True) if meant.count(each) > 1)
+            raise SpecsimError(f"{key}={twice}: stands twice in the sweep")
+        if not values:
+            raise SpecsimError(f"{key}: expected at least one value")
+    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+
+
+def _meant(value: str) -> str | float:
+    """Return the number that a value is, so that 2 and 2.0 are one."""
+    try:
+        return float(value)
+    except ValueError:
+        return value
+
+
+def _values(key: str, value: str, sweep: bool) -> list[str]:
+    setting = f"{key}={value}"
+    if key == "out" and ((sweep and "," in value) or value[:1] in ("[", "{") or value in ("true", "false")):
+        raise SpecsimError(f"{setting}: expected one folder")
+    if key == "out":
+        return [unquoted(value)]
+    if key in GROUPS or key in TEXTS:
+        split = sweep or not is_path(value)
+        found = several_names(setting, value, lambda: names("profile" if key == "belief" else key), split=split)
+    else:
+        found = several(setting, value)
+    if len(found) > 1 and not sweep:
+        raise SpecsimError(f"{setting} holds {len(found)} values; expected one, or -m for a sweep")
+    return found
+
+
+def check_key(key: str) -> None:
+    """Refuse a key that no run has.
+
+    Raises
+    ------
+    SpecsimError
+        One line with the nearest valid key.
+    """
+    known = known_keys()
+    head, *rest = key.split(".")
+    if head not in known:
+        raise SpecsimError(f"{key}: unknown key{nearest(head, known)}")
+    if head not in GROUPS and (rest or known[head]) and rest not in [[each] for each in known[head]]:
+        raise SpecsimError(f"{key}: unknown key{nearest('.'.join(rest), known[head])}")
+
+
+@cache
+def known_keys() -> Mapping[str, tuple[str, ...]]:
+    """Return the keys of a run, and those below each that holds any; the groups hold their files'."""
+    import yaml
+
+    base = yaml.safe_load((shipped("conf") / "config.yaml").read_text(encoding="utf-8"))
+    base.pop("defaults")
+    known = {key: tuple(value) if isinstance(value, dict) else () for key, value in base.items()}
+    return known | dict.fromkeys(GROUPS, ())

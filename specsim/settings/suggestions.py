@@ -1,0 +1,120 @@
+"""What goes together: a chosen file brings settings of other groups along, unless the user chooses otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from specsim.errors import SpecsimError, nearest
+from specsim.files.checked_mapping import expanded
+from specsim.files.interpolation import value_at
+from specsim.files.paths import is_path
+from specsim.files.yaml_file import read_yaml
+from specsim.settings.groups import check_below, chosen_in, default_of, file_of, names
+from specsim.settings.points import GROUPS, Point
+
+SUGGESTING = ("scheduler", "drafter", "profile")
+"""Groups whose files may hold `suggests`.
+
+Where several suggest one key the first wins: a scheduler names the drafter that it is made for, a drafter the
+acceptance that was measured with it, and a profile the acceptance of its own draft model.
+"""
+
+
+def with_suggestions(point: Point) -> tuple[Point, dict[str, list[str]]]:
+    """Return the point with what its files suggest and it leaves open, and by file the settings that change something.
+
+    A name is left out where the point sets a key that its file does not have.
+    """
+    full, followed = dict(point), dict[str, list[str]]()
+    for group in SUGGESTING:
+        chosen = chosen_in(group, full)
+        for key, value in _suggests(group, chosen, chosen_in("scheduler", full)).items():
+            if _is_set(key, full) or (key in GROUPS and not _holds(key, value, full)):
+                continue
+            if _stands(key, full) != value:
+                followed.setdefault(f"{group}={chosen}", []).append(f"{key}={value}")
+            full[key] = value
+    return full, followed
+
+
+def _is_set(key: str, point: Point) -> bool:
+    """Return whether the point sets a key, or a mapping above it in its group."""
+    return key in point or any("." in each and key.startswith(f"{each}.") for each in point)
+
+
+def _stands(key: str, point: Point) -> str | None:
+    """Return what a key is without any suggestion, None where that is unknown."""
+    group, _, below = key.partition(".")
+    if not below:
+        return default_of(group)
+    path = file_of(group, chosen_in(group, point))
+    try:
+        return _word(value_at(read_yaml(path), below)) if path is not None else None
+    except KeyError:
+        return None
+
+
+def _suggests(group: str, chosen: str, scheduler: str) -> dict[str, str]:
+    """Return the suggestions in a group's file as words; a path in it is relative to that file."""
+    path = file_of(group, chosen)
+    if path is None:
+        return {}
+    said, source = read_yaml(path).get("suggests") or {}, f"{group}={chosen}: suggests"
+    if not isinstance(said, Mapping):
+        raise SpecsimError(f"{source}: expected settings by key")
+    words: dict[str, str] = {}
+    for key, value in said.items():
+        head, word = str(key).partition(".")[0], _word(value)
+        if isinstance(value, Mapping):
+            words |= _constants(str(key), value, source, scheduler)
+            continue
+        if head not in GROUPS:
+            raise SpecsimError(f"{source}: {key!r} is no group or key of one")
+        if key == head and is_path(word):
+            word = str(path.parent / expanded(word))
+        elif key == head and word not in names(head):
+            raise SpecsimError(f"{source}: {key}={word}: unknown{nearest(word, names(head))}")
+        words[str(key)] = word
+    return words
+
+
+def _constants(family: str, constants: Mapping[Any, Any], source: str, scheduler: str) -> dict[str, str]:
+    """Return what is suggested for a `family` of schedulers as settings of the chosen one, {} where it is no member.
+
+    Members are shipped schedulers whose file says so: every value in a file by path is the user's own.
+    """
+    first = _shipped_scheduler(family)
+    if first.get("family") != family:
+        raise SpecsimError(f"{source}: {family!r} is no family of schedulers{nearest(family, names('scheduler'))}")
+    for key in constants:
+        check_below(first, f"{source}: {family}.{key}", str(key), f"scheduler={family}")
+    mine = _shipped_scheduler(scheduler)
+    if mine.get("family") != family:
+        return {}
+    return {f"scheduler.{key}": _word(value) for key, value in constants.items() if _has(mine, str(key))}
+
+
+def _shipped_scheduler(name: str) -> Mapping[str, Any]:
+    path = None if is_path(name) else file_of("scheduler", name)
+    return {} if path is None else read_yaml(path)
+
+
+def _has(mapping: Mapping[str, Any], key: str) -> bool:
+    try:
+        value_at(mapping, key)
+    except KeyError:
+        return False
+    return True
+
+
+def _word(value: Any) -> str:
+    """Return a value of a YAML as it would be typed."""
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _holds(group: str, chosen: str, point: Point) -> bool:
+    """Return whether a group's file has every key that the point sets below the group."""
+    path = file_of(group, chosen)
+    below = {key.split(".")[1] for key in point if key.startswith(f"{group}.")}
+    return not below or path is None or below <= set(read_yaml(path))
