@@ -47,10 +47,10 @@ bench: $(VENV)/core  ## speed and memory, with the machine they were measured on
 	$(BIN)/python -m tests.bench
 
 profiles: $(VENV)/core  ## rebuild conf/profile from the public measurements in $$SPECSIM_DATA
-	$(BIN)/python -m profiler.public --data "$(SPECSIM_DATA)" --out conf/profile
+	$(BIN)/python -m tools.public --data "$(SPECSIM_DATA)" --out conf/profile
 
 twins: $(VENV)/core  ## rebuild the twins in traces/ from the real traces in $$SPECSIM_DATA
-	$(BIN)/python traces/fit_twins.py --data "$(SPECSIM_DATA)"
+	$(BIN)/python tools/fit_twins.py --data "$(SPECSIM_DATA)"
 
 clean:  ## remove the environment and caches, keep results
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -217,7 +217,14 @@ def _plot(arguments: argparse.Namespace) -> int:
 def _profile(arguments: argparse.Namespace) -> int:
     """Hand over to the profiler, found by name and late: it has its own parser, and may load torch."""
     from importlib import import_module
+    from importlib.util import find_spec
 
+    found = find_spec("profiler")
+    if found is None:
+        raise SpecsimError("specsim profile: the package profiler is missing; expected it beside specsim")
+    if not found.submodule_search_locations or find_spec("profiler.cli") is None:
+        where = found.origin or ", ".join(found.submodule_search_locations or ())
+        raise SpecsimError(f"{where}: stands in the way of specsim's own package profiler; expected another name")
     code: int = import_module("profiler.cli").main(arguments.words)
     return code
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from profiler.acceptance.settings import DRAFTERS, PROPOSALS, Settings, checksums
 from profiler.lock import only_one
-from profiler.models import DTYPES, require_extra
-from profiler.versions import versions
+from profiler.models.loading import DTYPES, require_extra
+from profiler.passes.versions import versions
 from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import expanded
 
@@ -142,7 +142,7 @@ def _best_layers(arguments: argparse.Namespace) -> str:
     from profiler.acceptance.layers import LayerSearch, check_count
     from profiler.acceptance.pair import encoder, stop_ids, tasks
     from profiler.acceptance.prompts import read_prompts
-    from profiler.models import load_model, load_tokenizer
+    from profiler.models.loading import load_model, load_tokenizer
 
     prompts = read_prompts(arguments.prompts, [each for each in arguments.categories.split(",") if each])
     tokenizer = load_tokenizer(arguments.target)

@@ -14,7 +14,7 @@ from profiler.acceptance.network import Network, network, without_layers
 from profiler.acceptance.prompts import Prompt
 from profiler.acceptance.record import Task
 from profiler.acceptance.settings import Settings
-from profiler.models import load_model, load_tokenizer
+from profiler.models.loading import load_model, load_tokenizer
 from specsim.errors import SpecsimError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from profiler.shapes import ModelShape
+from profiler.models.shapes import ModelShape
 from specsim.errors import SpecsimError, nearest
 
 PER_LAYER = 2

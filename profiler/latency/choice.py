@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from profiler.fit import EXTRA, ErrorStats, Fitted, Samples, fit_from, fit_linear
+from profiler.latency.fit import EXTRA, ErrorStats, Fitted, Samples, fit_from, fit_linear
 from profiler.latency.samples import Sample
 from specsim.errors import SpecsimError
 

@@ -13,7 +13,7 @@ from profiler.latency.grids import read_grid, shares, shipped
 from profiler.latency.profile_file import check_apart_from, check_writable
 from profiler.latency.result import Places, write_profile
 from profiler.lock import only_one
-from profiler.versions import versions
+from profiler.passes.versions import versions
 from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import expanded
 
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure what is left to measure and write the profile; 3 where time ran out before."""
-    from profiler.models import missing_for_a_fit, require_extra, require_for_a_sweep
+    from profiler.models.loading import missing_for_a_fit, require_extra, require_for_a_sweep
 
     started = time.monotonic()
     require_extra()
@@ -88,11 +88,11 @@ class _Plan:
 def _plan(arguments: argparse.Namespace) -> _Plan:
     import torch
 
-    from profiler.attention_check import working_kernel
     from profiler.latency.all_reduce import check_link
     from profiler.latency.hardware import hardware
     from profiler.latency.sweep import Setting, check_shards
-    from profiler.models import torch_device, torch_dtype
+    from profiler.models.loading import torch_device, torch_dtype
+    from profiler.passes.attention_check import working_kernel
 
     subjects = _subjects(arguments)
     device = torch_device(arguments.device or ("cuda" if torch.cuda.is_available() else "cpu"))
@@ -127,7 +127,7 @@ def _plan(arguments: argparse.Namespace) -> _Plan:
 
 def _subjects(arguments: argparse.Namespace) -> dict[str, Subject]:
     from profiler.latency.sweep import Subject
-    from profiler.shapes import named_shape
+    from profiler.models.shapes import named_shape
 
     shapes, given = list(arguments.random_weights), {"target": arguments.target, "draft": arguments.draft}
     subjects = {}
@@ -165,7 +165,7 @@ def _left_over(plan: _Plan, places: Places, started: float, minutes: float | Non
     from profiler.latency.samples import SampleFile
     from profiler.latency.sweep import ROLES, Sweep, left_to_do
     from profiler.latency.timers import timer_for
-    from profiler.memory import memory_for
+    from profiler.passes.memory import memory_for
 
     setting = plan.setting
     timer = timer_for(setting.device)

@@ -8,16 +8,16 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from profiler.forward import Forward, Inputs
 from profiler.latency.all_reduce import all_reduce_s
 from profiler.latency.hardware import Clocks
 from profiler.latency.points import Point
 from profiler.latency.samples import Sample
 from profiler.latency.timers import Effort, Timer, Timing
-from profiler.memory import breaks_the_device, give_back, is_out_of_memory
-from profiler.packing import Ints, Work
-from profiler.pages import NoRoom, Tables, deal
-from profiler.shapes import ModelShape
+from profiler.models.shapes import ModelShape
+from profiler.passes.forward import Forward, Inputs
+from profiler.passes.memory import breaks_the_device, give_back, is_out_of_memory
+from profiler.passes.packing import Ints, Work
+from profiler.passes.pages import NoRoom, Tables, deal
 from specsim.errors import first_line
 
 NAN = float("nan")

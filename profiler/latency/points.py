@@ -8,7 +8,7 @@ from zlib import crc32
 
 import numpy as np
 
-from profiler.packing import Ints, Work
+from profiler.passes.packing import Ints, Work
 
 TARGET_KINDS = ("decode", "verify", "prefill", "mixed")
 DRAFT_KINDS = ("draft", "catchup", "prefill")

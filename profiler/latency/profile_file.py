@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from profiler.fit import Fitted
 from profiler.latency.choice import Choice, judge, usable
+from profiler.latency.fit import Fitted
 from profiler.latency.sample_checks import check_apart, check_finished
 from profiler.latency.samples import Sample, check_same, read_samples
 from specsim.errors import SpecsimError

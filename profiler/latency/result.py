@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from profiler.latency.profile_file import HEADING, ROLES, profile_mapping
-from profiler.text import write, yaml_text
+from profiler.latency.text import write, yaml_text
 from specsim.errors import SpecsimError
 
 

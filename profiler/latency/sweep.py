@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from profiler.attention import page_tokens
-from profiler.attention_check import checked_error
-from profiler.forward import Forward
 from profiler.latency.grids import Grid
 from profiler.latency.hardware import Clocks
 from profiler.latency.measure import Bench, modes_of
 from profiler.latency.points import Point
 from profiler.latency.samples import SampleFile
 from profiler.latency.timers import Effort, Timer
-from profiler.memory import free_bytes, give_back, memory_for
-from profiler.pages import pages_needed
-from profiler.random_weights import random_model, shape_of, shard
-from profiler.shapes import ModelShape, named_shape
+from profiler.models.random_weights import random_model, shape_of, shard
+from profiler.models.shapes import ModelShape, named_shape
+from profiler.passes.attention import page_tokens
+from profiler.passes.attention_check import checked_error
+from profiler.passes.forward import Forward
+from profiler.passes.memory import free_bytes, give_back, memory_for
+from profiler.passes.pages import pages_needed
 from specsim.errors import SpecsimError, first_line
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def build(subject: Subject, gpus: int, setting: Setting) -> tuple[PreTrainedMode
         part = shard(whole, gpus)
         return random_model(part, device=setting.device, dtype=setting.dtype), part, whole
     check_shards(subject, gpus)
-    from profiler.models import load_model
+    from profiler.models.loading import load_model
 
     model = load_model(subject.name, device=str(setting.device), dtype=str(setting.dtype).removeprefix("torch."))
     whole = shape_of(model, Path(subject.name).name if Path(subject.name).exists() else subject.name)

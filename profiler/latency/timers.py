@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from profiler.graphs import capture
+from profiler.passes.graphs import capture
 
 Run = Callable[[], object]
 Rotate = Callable[[int], object]

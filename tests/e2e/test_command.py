@@ -164,3 +164,13 @@ def test_a_closed_pipe_is_no_stack_trace(tmp_path):
     done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout == "schedulers:\n"
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("name", ["profiler.py", "profiler/__init__.py"])
+def test_a_users_own_profiler_is_told(tmp_path, name):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("")
+    done = specsim("profile", "latency", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "stands in the way of specsim's own package profiler" in done.stderr
+    assert len(done.stderr.splitlines()) == 1

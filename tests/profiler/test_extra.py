@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from profiler import models
+from profiler.models import loading as models
 from specsim.cli import main
 
 COMMANDS = {

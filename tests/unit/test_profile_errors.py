@@ -227,6 +227,6 @@ def test_exponents_without_a_point_are_numbers(tmp_path: Path) -> None:
 
 
 def yaml_of(mapping: dict[str, Any]) -> str:
-    from profiler.text import yaml_text
+    from profiler.latency.text import yaml_text
 
     return yaml_text(mapping, "a profile")

@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from profiler import shapes
-from profiler.fit import Samples, errors_by_kind, fit_linear, fit_roofline
-from profiler.public.compose import A100, Composer, Group, PassShape, Placement
-from profiler.public.grid import FITTED, HELD_OUT, passes
-from profiler.public.operators import log_interp
-from profiler.text import number
+from profiler.latency.fit import Samples, errors_by_kind, fit_linear, fit_roofline
+from profiler.latency.text import number
+from profiler.models import shapes
 from specsim.files.paths import shipped
 from specsim.latency.forms import Form, Linear, Roofline
+from tools.public.compose import A100, Composer, Group, PassShape, Placement
+from tools.public.grid import FITTED, HELD_OUT, passes
+from tools.public.operators import log_interp
 
 
 def data_folder() -> Path | None:
@@ -121,7 +121,7 @@ def test_numbers_have_six_digits_and_a_point(value: float, text: str) -> None:
 
 @needs_data
 def test_committed_profiles_are_what_the_script_writes(tmp_path: Path) -> None:
-    from profiler.public.__main__ import main
+    from tools.public.__main__ import main
 
     assert main(["--data", str(DATA), "--out", str(tmp_path)]) == 0
     written = sorted(tmp_path.iterdir())
@@ -142,7 +142,7 @@ def test_composed_decode_reads_the_weights_about_once() -> None:
 
 @needs_data
 def test_table_command_writes_the_tables_of_the_docs(capsys: pytest.CaptureFixture[str]) -> None:
-    from profiler.public.__main__ import main
+    from tools.public.__main__ import main
 
     out = shipped("conf") / "profile"
     assert main(["--data", str(DATA), "--out", str(out), "--tables"]) == 0
@@ -153,7 +153,7 @@ def test_table_command_writes_the_tables_of_the_docs(capsys: pytest.CaptureFixtu
 
 
 def test_missing_data_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from profiler.public.__main__ import main
+    from tools.public.__main__ import main
 
     assert main(["--data", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
     message = capsys.readouterr().err

@@ -83,7 +83,7 @@ def test_the_code_trace_has_the_known_burstiness():
 
 def test_the_script_makes_the_shipped_rows_again(tmp_path):
     trace = real("azure_code")
-    spec = importlib.util.spec_from_file_location("fit_twins", TRACES / "fit_twins.py")
+    spec = importlib.util.spec_from_file_location("fit_twins", TRACES.parent / "tools" / "fit_twins.py")
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
     made = script.twin_of(trace)

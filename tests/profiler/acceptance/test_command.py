@@ -360,13 +360,13 @@ def test_other_vocabularies_are_refused(draft: str, said: str, models: Path, tmp
 def test_no_cuda_and_no_network_are_one_line(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert "no CUDA GPU" in refused(words(models, tmp_path / "t.parquet", "--device", "cuda"))
-    monkeypatch.setattr("profiler.models._hub_resolves", lambda: False)
+    monkeypatch.setattr("profiler.models.loading._hub_resolves", lambda: False)
     said = refused(words(models, tmp_path / "t.parquet", "--target", "nobody/nothing"))
     assert "tokenizer 'nobody/nothing' cannot be loaded" in said
     assert "cannot be reached" in said
 
 
 def test_a_missing_extra_is_one_line(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("profiler.models.find_spec", lambda name: None if name == "torch" else name)
+    monkeypatch.setattr("profiler.models.loading.find_spec", lambda name: None if name == "torch" else name)
     said = refused(words(models, tmp_path / "tape.parquet"))
     assert said == 'specsim profile needs torch: pip install "specsim[profiler]"'

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from profiler.attention import page_tokens, planner  # noqa: E402
-from profiler.attention_flex import QUERY_BLOCK, Flex, group_arrays, tiling  # noqa: E402
-from profiler.attention_sdpa import Sdpa, grouped  # noqa: E402
 from profiler.latency.grids import FULL, QUICK  # noqa: E402
-from profiler.packing import Work, pack  # noqa: E402
-from profiler.pages import CacheShape, Tables, deal  # noqa: E402
+from profiler.passes.attention import page_tokens, planner  # noqa: E402
+from profiler.passes.attention_flex import QUERY_BLOCK, Flex, group_arrays, tiling  # noqa: E402
+from profiler.passes.attention_sdpa import Sdpa, grouped  # noqa: E402
+from profiler.passes.packing import Work, pack  # noqa: E402
+from profiler.passes.pages import CacheShape, Tables, deal  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 from tests.profiler.latency.works import seen_by_definition, works  # noqa: E402
 

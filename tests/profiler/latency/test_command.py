@@ -116,7 +116,7 @@ def test_time_is_up_and_the_same_command_goes_on(tmp_path, capsys):
 @pytest.mark.slow
 def test_samples_are_kept_whole_where_nothing_fits_them(swept, tmp_path, monkeypatch, capsys):
     """On a borrowed GPU the time is spent on measuring, whatever that machine lacks."""
-    monkeypatch.setattr("profiler.models.missing_for_a_fit", lambda: ["scipy", "matplotlib"])
+    monkeypatch.setattr("profiler.models.loading.missing_for_a_fit", lambda: ["scipy", "matplotlib"])
     samples = tmp_path / "m.samples.parquet"
     samples.write_bytes((swept / "mine.samples.parquet").read_bytes())
     assert profile_latency(*PAIR, "--grid", swept / "grid.yaml", "--out", tmp_path / "m.yaml") == 0
@@ -129,8 +129,8 @@ def test_samples_are_kept_whole_where_nothing_fits_them(swept, tmp_path, monkeyp
 def test_weights_from_a_folder(tmp_path):
     import torch
 
-    from profiler.random_weights import random_model
-    from profiler.shapes import TINY_LLAMA
+    from profiler.models.random_weights import random_model
+    from profiler.models.shapes import TINY_LLAMA
 
     random_model(TINY_LLAMA, device=torch.device("cpu"), dtype=torch.float32).save_pretrained(tmp_path / "tiny")
     (tmp_path / "grid.yaml").write_text(GRID)
@@ -279,7 +279,7 @@ def test_the_extra_is_found_missing_before_torch_is_imported(monkeypatch, tmp_pa
             raise ImportError(name)
         return real(name, *rest)
 
-    monkeypatch.setattr("profiler.models.find_spec", lambda name: None)
+    monkeypatch.setattr("profiler.models.loading.find_spec", lambda name: None)
     monkeypatch.setattr(builtins, "__import__", without_torch)
     assert profile_latency(*PAIR, "--out", tmp_path / "m.yaml") == 2
     assert "specsim[profiler]" in capsys.readouterr().err

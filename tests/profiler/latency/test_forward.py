@@ -11,11 +11,11 @@ torch = pytest.importorskip("torch")
 
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
-from profiler.forward import Forward  # noqa: E402
-from profiler.packing import Work  # noqa: E402
-from profiler.pages import Tables, deal, pages_needed  # noqa: E402
-from profiler.random_weights import random_model, shape_of, shard  # noqa: E402
-from profiler.shapes import LLAMA_70B, SMOLLM2_135M, TINY_LLAMA, named_shape  # noqa: E402
+from profiler.models.random_weights import random_model, shape_of, shard  # noqa: E402
+from profiler.models.shapes import LLAMA_70B, SMOLLM2_135M, TINY_LLAMA, named_shape  # noqa: E402
+from profiler.passes.forward import Forward  # noqa: E402
+from profiler.passes.packing import Work  # noqa: E402
+from profiler.passes.pages import Tables, deal, pages_needed  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 from tests.profiler.latency.works import works  # noqa: E402
 

@@ -9,9 +9,9 @@ torch = pytest.importorskip("torch")
 from profiler.latency.grids import CPU_QUICK, FULL  # noqa: E402
 from profiler.latency.points import Point  # noqa: E402
 from profiler.latency.sweep import Setting, pool_pages  # noqa: E402
-from profiler.memory import breaks_the_device, free_bytes, is_out_of_memory  # noqa: E402
-from profiler.pages import pages_needed  # noqa: E402
-from profiler.shapes import LLAMA_70B, QWEN_32B, TINY_LLAMA  # noqa: E402
+from profiler.models.shapes import LLAMA_70B, QWEN_32B, TINY_LLAMA  # noqa: E402
+from profiler.passes.memory import breaks_the_device, free_bytes, is_out_of_memory  # noqa: E402
+from profiler.passes.pages import pages_needed  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 
 pytestmark = pytest.mark.torch

@@ -6,7 +6,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from profiler.forward import Forward  # noqa: E402
 from profiler.latency.all_reduce import stated  # noqa: E402
 from profiler.latency.grids import CPU_QUICK  # noqa: E402
 from profiler.latency.hardware import Clocks  # noqa: E402
@@ -15,8 +14,9 @@ from profiler.latency.points import Point  # noqa: E402
 from profiler.latency.samples import SampleFile, read_samples  # noqa: E402
 from profiler.latency.sweep import Setting, Subject, Sweep, sizes, weights_bytes  # noqa: E402
 from profiler.latency.timers import Effort, HostTimer, Timing  # noqa: E402
-from profiler.random_weights import random_model, shape_of  # noqa: E402
-from profiler.shapes import LLAMA_70B, SMOLLM2_135M, TINY_LLAMA  # noqa: E402
+from profiler.models.random_weights import random_model, shape_of  # noqa: E402
+from profiler.models.shapes import LLAMA_70B, SMOLLM2_135M, TINY_LLAMA  # noqa: E402
+from profiler.passes.forward import Forward  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 from tests.profiler.latency.made import FACTS  # noqa: E402
 
@@ -135,10 +135,10 @@ def test_memory_that_runs_out_before_the_first_point_is_one_line(tmp_path, monke
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes")
 
     with monkeypatch.context() as patch:
-        patch.setattr("profiler.attention_check.kernel_error", full)
+        patch.setattr("profiler.passes.attention_check.kernel_error", full)
         with pytest.raises(SpecsimError, match=r"^attention 'sdpa': too little memory on cpu$"):
             sweep(tmp_path / "s.parquet", CountingTimer()).run()
-    monkeypatch.setattr("profiler.forward.PagedCache", full)
+    monkeypatch.setattr("profiler.passes.forward.PagedCache", full)
     with pytest.raises(SpecsimError, match=r"^the cache of target tiny-llama: too little memory on cpu$"):
         sweep(tmp_path / "s.parquet", CountingTimer()).run()
     assert list(tmp_path.iterdir()) == []
@@ -148,7 +148,7 @@ def test_what_a_pass_refuses_is_no_want_of_room(tmp_path, monkeypatch):
     def refuse(*_):
         raise SpecsimError("attends with sliding_window=16")
 
-    monkeypatch.setattr("profiler.forward.Forward.run", refuse)
+    monkeypatch.setattr("profiler.passes.forward.Forward.run", refuse)
     with pytest.raises(SpecsimError, match="attends with sliding_window=16"):
         sweep(tmp_path / "s.parquet", CountingTimer()).run()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from profiler.packing import Work
+from profiler.passes.packing import Work
 
 
 @st.composite

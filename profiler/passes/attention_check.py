@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from profiler.attention import KERNELS, best_kernel, page_tokens, planner
-from profiler.attention_sdpa import Sdpa
-from profiler.graphs import capture
-from profiler.memory import memory_for
-from profiler.packing import Work, pack
-from profiler.pages import CacheShape, deal
+from profiler.passes.attention import KERNELS, best_kernel, page_tokens, planner
+from profiler.passes.attention_sdpa import Sdpa
+from profiler.passes.graphs import capture
+from profiler.passes.memory import memory_for
+from profiler.passes.packing import Work, pack
+from profiler.passes.pages import CacheShape, deal
 from specsim.errors import SpecsimError, first_line
 
 # A right kernel errs by a few roundings of its type (at most 0.4%, 0.05% and 1e-6 of a query's head on the CPU, by SDPA

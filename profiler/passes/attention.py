@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 import torch
 
-from profiler.packing import Packed, Work
-from profiler.pages import CacheShape, Tables
+from profiler.passes.packing import Packed, Work
+from profiler.passes.pages import CacheShape, Tables
 from specsim.errors import SpecsimError, nearest
 
 PAGED = "specsim_paged"
@@ -90,14 +90,14 @@ def planner(kernel: str, shape: CacheShape, heads: int, *, device: torch.device,
     if name not in KERNELS:
         raise SpecsimError(f"attention {kernel!r} is unknown{nearest(kernel, KERNELS)}")
     if name == "flashinfer":
-        from profiler.attention_flashinfer import FlashInfer
+        from profiler.passes.attention_flashinfer import FlashInfer
 
         return FlashInfer(shape, heads, device=device, dtype=dtype)
     if name == "flex":
-        from profiler.attention_flex import Flex
+        from profiler.passes.attention_flex import Flex
 
         return Flex(shape, compiled=device.type == "cuda", device=device)
-    from profiler.attention_sdpa import Sdpa
+    from profiler.passes.attention_sdpa import Sdpa
 
     return Sdpa(heads // shape.kv_heads, device=device, dtype=dtype)
 
@@ -111,7 +111,7 @@ def best_kernel(device: torch.device) -> str:
 
 def page_tokens(kernel: str, device: torch.device) -> int:
     """Return the page size that a kernel works in: FlexAttention's own block on a GPU, else 16."""
-    from profiler.attention_flex import BLOCK_TOKENS
+    from profiler.passes.attention_flex import BLOCK_TOKENS
 
     name = best_kernel(device) if kernel == "auto" else kernel
     return BLOCK_TOKENS if name == "flex" and device.type == "cuda" else SMALL_PAGE_TOKENS

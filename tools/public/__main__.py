@@ -1,4 +1,4 @@
-"""Write the shipped profiles: ``python -m profiler.public --data DIR --out conf/profile``."""
+"""Write the shipped profiles: ``python -m tools.public --data DIR --out conf/profile``."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from profiler.public.build import artifact_profile, composed_profile
-from profiler.public.recipes import ARTIFACTS, RECIPES
-from profiler.public.tables import markdown
-from profiler.text import write, yaml_text
+from profiler.latency.text import write, yaml_text
 from specsim.errors import SpecsimError
+from tools.public.build import artifact_profile, composed_profile
+from tools.public.recipes import ARTIFACTS, RECIPES
+from tools.public.tables import markdown
 
-HEADING = "Written by `python -m profiler.public`; docs/profiles.md says how. Seconds, bytes and tokens."
+HEADING = "Written by `python -m tools.public`; docs/profiles.md says how. Seconds, bytes and tokens."
 
 
 def texts(data: Path) -> Iterator[tuple[str, str]]:
@@ -26,7 +26,7 @@ def texts(data: Path) -> Iterator[tuple[str, str]]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Build the files, or with ``--tables`` write the tables of docs/profiles.md to standard output."""
-    parser = argparse.ArgumentParser(prog="python -m profiler.public", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.public", description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder that holds perf/ and adaserve/")
     parser.add_argument("--out", type=Path, default=Path("conf/profile"), help="folder of the profiles")
     parser.add_argument("--tables", action="store_true", help="write no file; show the tables of the docs")

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from profiler.attention_sdpa import visible
-from profiler.packing import Ints, Packed, Work
-from profiler.pages import CacheShape, Tables, pages_needed
+from profiler.passes.attention_sdpa import visible
+from profiler.passes.packing import Ints, Packed, Work
+from profiler.passes.pages import CacheShape, Tables, pages_needed
 from specsim.errors import SpecsimError
 
 WORKSPACE_BYTES = 256 * 2**20
@@ -42,7 +42,7 @@ class FlashInferPlan:
         owner.ready(wrapper, ragged)
 
     def __call__(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scaling: float) -> torch.Tensor:
-        """Attend; shapes as in `profiler.attention.Plan`. A scale other than the planned one is the queries'."""
+        """Attend; shapes as in `profiler.passes.attention.Plan`. A scale other than the planned one is the queries'."""
         real = query[: self._tokens]
         if scaling != self._owner.scaling:
             real = real * (scaling / self._owner.scaling)
@@ -79,7 +79,7 @@ class FlashInfer:
         self._workspace = torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=device)
 
     def plan(self, work: Work, packed: Packed, tables: Tables, size: int) -> FlashInferPlan:
-        """Return the plan of a pass; see `profiler.attention.Planner`."""
+        """Return the plan of a pass; see `profiler.passes.attention.Planner`."""
         ragged = self._ragged(work, packed, tables)
         wrapper = self._make(
             self._workspace,

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from profiler.public import sources
-from profiler.public.operators import AllReduce, Attention, Gemm, Layer
-from profiler.shapes import ModelShape
+from profiler.models.shapes import ModelShape
+from tools.public import sources
+from tools.public.operators import AllReduce, Attention, Gemm, Layer
 
 
 @dataclass(frozen=True, slots=True)

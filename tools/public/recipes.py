@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from profiler import shapes
-from profiler.public.compose import A100, H100, Placement
-from profiler.public.sources import UNPUBLISHED
+from profiler.models import shapes
+from tools.public.compose import A100, H100, Placement
+from tools.public.sources import UNPUBLISHED
 
 
 @dataclass(frozen=True, slots=True)

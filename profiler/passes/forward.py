@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from profiler.attention import PAGED, Plan, page_tokens, planner, register
-from profiler.packing import Ints, Work, pack
-from profiler.pages import CacheShape, PagedCache, Tables
-from profiler.shapes import ModelShape
+from profiler.models.shapes import ModelShape
+from profiler.passes.attention import PAGED, Plan, page_tokens, planner, register
+from profiler.passes.packing import Ints, Work, pack
+from profiler.passes.pages import CacheShape, PagedCache, Tables
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -74,7 +74,7 @@ class Forward:
 
     @torch.inference_mode()
     def run(self, inputs: Inputs) -> torch.Tensor:
-        """Run a pass; return the logits (l, vocabulary) of the queries that `profiler.packing.Packed` names."""
+        """Run a pass; return the logits (l, vocabulary) of the queries that `profiler.passes.packing.Packed` names."""
         self.cache.slots = inputs.slots
         cache: Any = self.cache
         out: torch.Tensor = self.model(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from profiler.public.checks import attention_check, splitwise_rows, whole_pass_rows
-from profiler.public.recipes import ARTIFACTS, RECIPES
 from specsim.latency.forms import Roofline
 from specsim.latency.profile import ModelLatency, Profile, load_profile
+from tools.public.checks import attention_check, splitwise_rows, whole_pass_rows
+from tools.public.recipes import ARTIFACTS, RECIPES
 
 MS = 1e-3
 CHUNK = 2048

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from profiler.public import sources
-from profiler.public.compose import A100, Composer, Group, PassShape, Placement
-from profiler.public.operators import Attention
-from profiler.shapes import CODELLAMA_34B
+from profiler.models.shapes import CODELLAMA_34B
 from specsim.latency.model import ModelLatency
+from tools.public import sources
+from tools.public.compose import A100, Composer, Group, PassShape, Placement
+from tools.public.operators import Attention
 
 MS = 1e-3
 POWER_CAP_PROMPT_FACTOR = 1.3

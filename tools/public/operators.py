@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from profiler.public import sources
+from tools.public import sources
 
 if TYPE_CHECKING:
     import pandas as pd

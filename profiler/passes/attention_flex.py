@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch.nn.functional import pad
 
-from profiler.attention_sdpa import grouped
-from profiler.packing import EVERYWHERE, Ints, Packed, Work
-from profiler.pages import CacheShape, Tables
+from profiler.passes.attention_sdpa import grouped
+from profiler.passes.packing import EVERYWHERE, Ints, Packed, Work
+from profiler.passes.pages import CacheShape, Tables
 
 BLOCK_TOKENS = 128
 QUERY_BLOCK = 128
@@ -88,7 +88,7 @@ class FlexPlan:
         self._masks = [block_mask(group, page_tokens) for group in groups]
 
     def __call__(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scaling: float) -> torch.Tensor:
-        """Attend group by group; shapes as in `profiler.attention.Plan`."""
+        """Attend group by group; shapes as in `profiler.passes.attention.Plan`."""
         heads, width = query.shape[1:]
         kv_heads = keys.shape[1]
         k, v = keys.transpose(0, 1).unsqueeze(0), values.transpose(0, 1).unsqueeze(0)
@@ -197,7 +197,7 @@ class Flex:
         self._kernel: Callable[..., Any] = _compiled() if compiled else _plain
 
     def plan(self, work: Work, packed: Packed, tables: Tables, size: int) -> FlexPlan:
-        """Return the plan of a pass; see `profiler.attention.Planner`."""
+        """Return the plan of a pass; see `profiler.passes.attention.Planner`."""
         owner, first = self._ownership(tables)
         groups, order = [], []
         for rows in grouped(work.new_tokens, work.key_tokens, limit=2**62):

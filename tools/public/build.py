@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from profiler.fit import Fitted, Samples, errors_by_kind, fit_linear, fit_roofline
-from profiler.public import sources
-from profiler.public.checks import splitwise_check
-from profiler.public.compose import Composer, Group, PassShape, Placement
-from profiler.public.grid import FITTED, HELD_OUT, passes
-from profiler.public.recipes import ASSUMPTIONS, DRAFT_ENGINE, Artifact, Recipe
-from profiler.shapes import ModelShape
+from profiler.latency.fit import Fitted, Samples, errors_by_kind, fit_linear, fit_roofline
+from profiler.models.shapes import ModelShape
 from specsim.latency.forms import Roofline
 from specsim.latency.model import MEMORY_SHARE, PROFILE_VERSION
 from specsim.latency.profile import profile_from_mapping
+from tools.public import sources
+from tools.public.checks import splitwise_check
+from tools.public.compose import Composer, Group, PassShape, Placement
+from tools.public.grid import FITTED, HELD_OUT, passes
+from tools.public.recipes import ASSUMPTIONS, DRAFT_ENGINE, Artifact, Recipe
 
 MS = 1e-3
 ARTIFACT_GPU = "NVIDIA A100-SXM4-40GB"

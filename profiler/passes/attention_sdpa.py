@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from profiler.packing import Bools, Ints, Packed, Work
-from profiler.pages import Tables
+from profiler.passes.packing import Bools, Ints, Packed, Work
+from profiler.passes.pages import Tables
 
 GATHERED_TOKENS = {"cpu": 4096, "cuda": 65536}
 
@@ -37,7 +37,7 @@ class SdpaPlan:
         self._inverse = inverse
 
     def __call__(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scaling: float) -> torch.Tensor:
-        """Attend group by group; shapes as in `profiler.attention.Plan`."""
+        """Attend group by group; shapes as in `profiler.passes.attention.Plan`."""
         outputs = [_attend(group, query, keys, values, scaling) for group in self._groups]
         return torch.cat(outputs).index_select(0, self._inverse)
 
@@ -78,7 +78,7 @@ class Sdpa:
         self._dtype = dtype
 
     def plan(self, work: Work, packed: Packed, tables: Tables, size: int) -> SdpaPlan:
-        """Return the plan of a pass; see `profiler.attention.Planner`."""
+        """Return the plan of a pass; see `profiler.passes.attention.Planner`."""
         groups, order = [], []
         limit = GATHERED_TOKENS[self._device.type]
         for rows in grouped(work.new_tokens, work.key_tokens, limit):

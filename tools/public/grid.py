@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from profiler.public.compose import Group, PassShape
+from tools.public.compose import Group, PassShape
 
 MAX_CONTEXT_TOKENS = 2**18
 MAX_BATCHED_TOKENS = 4096

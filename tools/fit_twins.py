@@ -1,6 +1,6 @@
 """Make what ships under ``traces/`` from the real files: Azure's twins, the toys, the table of differences.
 
-    python traces/fit_twins.py --data DIR     # a folder that holds the real files, at any depth
+    python tools/fit_twins.py --data DIR     # a folder that holds the real files, at any depth
 
 The same files give the same rows. A twin keeps the real count of requests in every second, redraws the rest:
 
@@ -206,7 +206,7 @@ def compared(real: Shape, twin: Shape) -> Iterator[tuple[str, float, float]]:
 
 def table(pairs: dict[str, tuple[Trace, Trace]]) -> str:
     """Return the Markdown table twin against real."""
-    text = ["# Twin against real", "", "Written by `python traces/fit_twins.py --data DIR`; the nearest of"]
+    text = ["# Twin against real", "", "Written by `python tools/fit_twins.py --data DIR`; the nearest of"]
     text += [f"{DRAWS} draws. Bins start at the first arrival, dispersion = variance / mean,"]
     text += ["correlations are of ranks and compared by difference.", ""]
     for name, (real, twin) in pairs.items():
@@ -225,7 +225,7 @@ def main() -> None:
     """Write twins, toys, ``real_statistics.json`` and ``twins.md``."""
     parser = argparse.ArgumentParser(description="Fit the shipped twins and cut the toys")
     parser.add_argument("--data", required=True, help="folder that holds the real files, at any depth")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="where to write")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "traces", help="where to write")
     chosen = parser.parse_args()
     os.environ["SPECSIM_DATA"] = str(Path(chosen.data).resolve())
     pairs: dict[str, tuple[Trace, Trace]] = {}

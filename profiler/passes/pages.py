@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from profiler.packing import Ints, Packed, Work
+from profiler.passes.packing import Ints, Packed, Work
 from specsim.errors import SpecsimError
 
 
@@ -44,7 +44,7 @@ class PagedCache:
     """Keys and values of every layer, (slots, kv_heads, head_dim) each; handed to a model as `past_key_values`.
 
     `slots` (T,) must be set before a pass: where the keys of the packed queries go. `update` writes them and
-    returns the whole pools, which the attention of `profiler.attention` knows how to read.
+    returns the whole pools, which the attention of `profiler.passes.attention` knows how to read.
     """
 
     def __init__(self, shape: CacheShape, *, device: torch.device, dtype: torch.dtype) -> None:

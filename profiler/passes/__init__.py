@@ -1,0 +1,1 @@
+"""One forward pass: rows packed into a batch, a paged cache, attention over trees, graphs."""

@@ -1,1 +1,0 @@
-"""The shipped profiles, composed from public operator measurements: ``python -m profiler.public``."""

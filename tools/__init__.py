@@ -1,0 +1,1 @@
+"""What builds the shipped files: profiles from public measurements, twins of real traces."""

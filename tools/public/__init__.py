@@ -1,0 +1,1 @@
+"""The shipped profiles, composed from public operator measurements: ``python -m tools.public``."""
