@@ -16,7 +16,7 @@ from specsim.replica.blame import complaint, own_line
 from specsim.replica.engine import Replica, arrivals
 from specsim.replica.kv_pool import Memory
 from specsim.replica.ledger import Ledger
-from specsim.replica.passes import Pass, Verify
+from specsim.replica.passes import Pass, TargetPass
 from specsim.replica.protocols import Belief, Scheduler
 from specsim.replica.request import LONGEST_S, Requests
 from specsim.replica.stall import TOO_LONG, StepTooLong, watchdog
@@ -136,7 +136,7 @@ def _replica(env: simpy.Environment, name: int, simulation: Simulation, recorder
     backend = SimulatedBackend(simulation.world, simulation.truth, view, simulation.host_bytes_per_s)
 
     def thinking(work: Pass, basis: Any) -> float:
-        if not isinstance(work, Verify) or not isinstance(basis, Forest) or work.forest is basis:
+        if not isinstance(work, TargetPass) or not isinstance(basis, Forest) or work.forest is basis:
             return 0.0
         return simulation.selection_s + simulation.selection_token_s * basis.draft_nodes
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from specsim.replica.kv_pool import Memory
 from specsim.replica.ledger import Ledger
-from specsim.replica.passes import Draft
+from specsim.replica.passes import DraftPass
 from specsim.replica.protocols import Scheduler
 from specsim.replica.request import Floats, Ids, Requests
 from specsim.replica.trees import Forest
@@ -174,7 +174,7 @@ def drafted(ledger: Ledger, requests: Ids, nodes: int) -> Forest:
     """Return trees of `nodes` children of each root, from a draft pass that feeds all that the drafter lacks."""
     rows, roots = np.arange(len(requests)), Forest.roots(len(requests))
     lacks = ledger.known(requests) - ledger.progress.draft_cached[requests]
-    work = Draft(requests, lacks, roots, rows, nodes)
+    work = DraftPass(requests, lacks, roots, rows, nodes)
     ledger.check(work)
     parents = np.repeat(rows, nodes)
     forest = grown(roots, parents, np.full(len(parents), 1 / (nodes + 1)), np.tile(np.arange(nodes), len(rows)))

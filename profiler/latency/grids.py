@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from profiler.latency.points import Point
-from specsim.files.checked_mapping import Node
+from specsim.files.checked_mapping import CheckedMapping
 from specsim.files.yaml_file import read_yaml
 
 
@@ -153,13 +153,13 @@ def read_grid(path: Path, base: Grid) -> Grid:
     SpecsimError
         When the file cannot be read, or a key is unknown or wrong.
     """
-    node = Node(str(path), "", read_yaml(path, "grid file"))
+    node = CheckedMapping(str(path), "", read_yaml(path, "grid file"))
     kinds = {each.name: str(each.type) for each in fields(Grid)}
     node.only((), kinds)
     return replace(base, **{name: _value(node, name, kinds[name]) for name in node.values})
 
 
-def _value(node: Node, name: str, kind: str) -> Any:
+def _value(node: CheckedMapping, name: str, kind: str) -> Any:
     if kind == "float":
         return node.number(name, above=0)
     if kind == "int":

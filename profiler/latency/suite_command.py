@@ -11,7 +11,7 @@ from typing import NoReturn
 from profiler.cli import Parser, minutes
 from profiler.latency import command
 from specsim.errors import SpecsimError, first_line, nearest
-from specsim.files.checked_mapping import Node, expanded
+from specsim.files.checked_mapping import CheckedMapping, expanded
 from specsim.files.paths import shipped
 from specsim.files.yaml_file import read_yaml
 
@@ -103,7 +103,7 @@ def read_pairs(path: Path) -> dict[str, list[str]]:
     SpecsimError
         When the file cannot be read, or a key is unknown or missing.
     """
-    node = Node(str(path), "", read_yaml(path, "suite file"))
+    node = CheckedMapping(str(path), "", read_yaml(path, "suite file"))
     node.only(("pairs",), ("description",))
     named: dict[str, list[str]] = {}
     for pair in node.items("pairs", "pairs, each with a name"):
@@ -117,7 +117,7 @@ def read_pairs(path: Path) -> dict[str, list[str]]:
     return named
 
 
-def _words(pair: Node) -> list[str]:
+def _words(pair: CheckedMapping) -> list[str]:
     words: list[str] = []
     for key, value in pair.values.items():
         if key != "name":

@@ -17,7 +17,7 @@ MOST_NAME_BYTES, MOST_PATH_BYTES = 255, 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class CheckedMapping:
     """A mapping, where it stands (`key`, dotted) and in what (`source`: a file, or a group and its choice)."""
 
     source: str
@@ -121,23 +121,23 @@ class Node:
                 return float(low), float(high)
         self.fail(name, expected)
 
-    def child(self, name: str, holds: str = "", least: int = 0) -> Node:
+    def child(self, name: str, holds: str = "", least: int = 0) -> CheckedMapping:
         """Return the mapping below a key; `holds` tells what it was expected to hold, at least `least`."""
         value = self.values.get(name)
         if not isinstance(value, Mapping) or len(value) < least:
             self.fail(name, f"a mapping of {holds}" if holds else "a mapping")
-        return Node(self.source, self.path(name), value)
+        return CheckedMapping(self.source, self.path(name), value)
 
-    def children(self, name: str, holds: str, each_holds: str = "") -> dict[str, Node]:
+    def children(self, name: str, holds: str, each_holds: str = "") -> dict[str, CheckedMapping]:
         """Return the mappings below a key by name, at least one."""
         held = self.child(name, holds, 1)
         return {str(each): held.child(each, each_holds) for each in held.values}
 
-    def items(self, name: str, holds: str, least: int = 1) -> tuple[Node, ...]:
+    def items(self, name: str, holds: str, least: int = 1) -> tuple[CheckedMapping, ...]:
         """Return the mappings in a list, at least `least`."""
         value = self.values.get(name)
         if isinstance(value, list | tuple) and len(value) >= least and all(isinstance(each, Mapping) for each in value):
-            return tuple(Node(self.source, f"{self.path(name)}[{i}]", each) for i, each in enumerate(value))
+            return tuple(CheckedMapping(self.source, f"{self.path(name)}[{i}]", each) for i, each in enumerate(value))
         self.fail(name, f"a list of {holds}")
 
 

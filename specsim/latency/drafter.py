@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, ClassVar, Protocol
 
-from specsim.files.checked_mapping import Node
+from specsim.files.checked_mapping import CheckedMapping
 from specsim.latency.forms import Linear
 from specsim.latency.model import ModelLatency, Profile
 
@@ -134,7 +134,7 @@ def drafter_from_mapping(mapping: Mapping[str, Any], source: str) -> Drafter:
     SpecsimError
         One line naming `source` and the key.
     """
-    node = Node(source, "", mapping)
+    node = CheckedMapping(source, "", mapping)
     wanted = _KINDS[node.choice("kind", _KINDS)]
     node.only(("kind", *wanted.keys), ("description", "suggests"))
     drafter: Drafter = wanted(**{key: _value(node, key) for key in wanted.keys})
@@ -143,7 +143,7 @@ def drafter_from_mapping(mapping: Mapping[str, Any], source: str) -> Drafter:
     return drafter
 
 
-def _value(node: Node, key: str) -> Any:
+def _value(node: CheckedMapping, key: str) -> Any:
     if key in ("graphs", "one_pass"):
         return node.flag(key)
     if key in ("layers", "skipped", "depth"):

@@ -8,7 +8,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from specsim.files.checked_mapping import Node
+from specsim.files.checked_mapping import CheckedMapping
 from specsim.files.yaml_file import read_yaml
 from specsim.latency.forms import Form, Linear, Roofline, Table
 from specsim.latency.model import PROFILE_VERSION, ModelLatency, Profile
@@ -51,7 +51,7 @@ def profile_from_mapping(mapping: Mapping[Any, Any], source: str) -> Profile:
 
     ``form`` chooses the form of both models; a model that holds a single form keeps that one.
     """
-    top = Node(source, "", mapping)
+    top = CheckedMapping(source, "", mapping)
     if mapping.get("profile_version", PROFILE_VERSION) != PROFILE_VERSION:
         top.fail("profile_version", f"{PROFILE_VERSION}, the version that this specsim reads")
     top.only(TOP_KEYS, TOP_OPTIONS)
@@ -80,7 +80,7 @@ def profile_from_mapping(mapping: Mapping[Any, Any], source: str) -> Profile:
     return profile
 
 
-def _form_name(top: Node, held: tuple[Node, Node]) -> str:
+def _form_name(top: CheckedMapping, held: tuple[CheckedMapping, CheckedMapping]) -> str:
     """Return the form asked for: some model holds it, and a model without it holds a single other."""
     wanted = top.choice("form", _FORMS)
     names = [tuple(node.values) for node in held]
@@ -90,14 +90,14 @@ def _form_name(top: Node, held: tuple[Node, Node]) -> str:
     return wanted
 
 
-def _forms(node: Node) -> Node:
+def _forms(node: CheckedMapping) -> CheckedMapping:
     node.only(MODEL_KEYS, MODEL_OPTIONS)
     held = node.child("forms", "at least one form", 1)
     held.only((), _FORMS)
     return held
 
 
-def _model(node: Node, wanted: str) -> ModelLatency:
+def _model(node: CheckedMapping, wanted: str) -> ModelLatency:
     held = node.child("forms")
     forms = {name: _FORMS[name](held.child(name)) for name in held.values}
     form = wanted if wanted in forms else next(iter(forms))
@@ -115,7 +115,7 @@ def _model(node: Node, wanted: str) -> ModelLatency:
     )
 
 
-def _ranges(node: Node) -> dict[str, Any]:
+def _ranges(node: CheckedMapping) -> dict[str, Any]:
     if "valid" not in node.values:
         return {}
     valid = node.child("valid")
@@ -126,7 +126,7 @@ def _ranges(node: Node) -> dict[str, Any]:
     }
 
 
-def _held_out_error(node: Node, form: str) -> dict[str, dict[str, float]]:
+def _held_out_error(node: CheckedMapping, form: str) -> dict[str, dict[str, float]]:
     if "held_out_error" not in node.values:
         return {}
     by_form = node.child("held_out_error")
@@ -139,7 +139,7 @@ def _held_out_error(node: Node, form: str) -> dict[str, dict[str, float]]:
     return read.get(form, {})
 
 
-def _check_standard_errors(node: Node) -> None:
+def _check_standard_errors(node: CheckedMapping) -> None:
     """Refuse standard errors of no coefficient, or that are neither null nor finite numbers of at least 0."""
     if "standard_errors" not in node.values:
         return
@@ -152,7 +152,7 @@ def _check_standard_errors(node: Node) -> None:
             errors.number(name)
 
 
-def _check_checks(node: Node, levels: int) -> None:
+def _check_checks(node: CheckedMapping, levels: int) -> None:
     """Refuse what is neither null nor a finite number; ``hardware`` is text, and errors have a sign, knees none."""
     for name in filter(node.given, node.values):
         if name == "knee_tokens":
@@ -165,7 +165,7 @@ def _check_checks(node: Node, levels: int) -> None:
             node.number(name, least=-inf)
 
 
-def _check_knees(node: Node) -> None:
+def _check_knees(node: CheckedMapping) -> None:
     node.only((), CHECKED_MODELS)
     for model in node.values:
         knees = node.child(model)
@@ -174,17 +174,17 @@ def _check_knees(node: Node) -> None:
             knees.number(name)
 
 
-def _provenance(top: Node) -> tuple[Mapping[str, str], ...]:
+def _provenance(top: CheckedMapping) -> tuple[Mapping[str, str], ...]:
     entries = top.items("provenance", "mappings", 0) if "provenance" in top.values else ()
     return tuple({str(name): each.text(name) for name in each.values} for each in entries)
 
 
-def _linear(node: Node) -> Linear:
+def _linear(node: CheckedMapping) -> Linear:
     node.only(LINEAR_KEYS)
     return Linear(**{name: node.number(name) for name in LINEAR_KEYS})
 
 
-def _roofline(node: Node) -> Roofline:
+def _roofline(node: CheckedMapping) -> Roofline:
     node.only(ROOFLINE_KEYS, ("tile_tokens", *ROOFLINE_OPTIONS))
     tile = node.whole("tile_tokens") if "tile_tokens" in node.values else 1
     given = [*ROOFLINE_KEYS, *(name for name in ROOFLINE_OPTIONS if name in node.values)]
@@ -194,7 +194,7 @@ def _roofline(node: Node) -> Roofline:
     return form
 
 
-def _table(node: Node) -> Table:
+def _table(node: CheckedMapping) -> Table:
     node.only(TABLE_KEYS)
     tokens, seconds = node.numbers("batched_tokens", 2), node.numbers("seconds_at", 2)
     if any(after <= before for before, after in pairwise(tokens)):
@@ -206,4 +206,4 @@ def _table(node: Node) -> Table:
     return Table(tokens, seconds, node.number("floor_s"))
 
 
-_FORMS: dict[str, Callable[[Node], Form]] = {"roofline": _roofline, "linear": _linear, "table": _table}
+_FORMS: dict[str, Callable[[CheckedMapping], Form]] = {"roofline": _roofline, "linear": _linear, "table": _table}

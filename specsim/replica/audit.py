@@ -12,7 +12,7 @@ import numpy as np
 
 from specsim.errors import SchedulerFault
 from specsim.replica.kv_pool import KvPool
-from specsim.replica.passes import Emitted, Verify
+from specsim.replica.passes import Emitted, TargetPass
 from specsim.replica.protocols import PassShape
 from specsim.replica.request import Ints
 from specsim.replica.state import Progress
@@ -34,7 +34,7 @@ class Audit:
         self._ends_s = array("d")
         self._world, self._checksum = world, _checksum(world)
 
-    def see(self, work: Verify, shape: PassShape, answer: Emitted, end_s: float) -> None:
+    def see(self, work: TargetPass, shape: PassShape, answer: Emitted, end_s: float) -> None:
         """Note a verification of this shape that ends at `end_s`, and what it answers."""
         self._fed_tokens[work.requests] += work.chunks + answer.matched
         if shape.prefill_tokens or np.count_nonzero(answer.finished):

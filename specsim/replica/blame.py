@@ -13,11 +13,11 @@ from types import TracebackType
 from typing import Any
 
 from specsim.errors import first_line, nearest
-from specsim.replica.passes import Draft, Verify
+from specsim.replica.passes import DraftPass, TargetPass
 
 _OURS = str(Path(__file__).parents[1])
 _LIBRARIES = tuple({_OURS, *(sysconfig.get_paths()[name] for name in ("stdlib", "platlib", "purelib"))})
-_FIELDS = {"Draft": Draft._fields, "Verify": Verify._fields}
+_FIELDS = {"DraftPass": DraftPass._fields, "TargetPass": TargetPass._fields}
 
 
 def own_line(trace: TracebackType | None, scheduler: object) -> str:
@@ -51,7 +51,7 @@ def _nearest_name(error: BaseException) -> str:
         public = [name for name in dir(error.obj) if not name.startswith("_")]
         ours = type(error.obj).__module__.partition(".")[0] == "specsim"
         return nearest(error.name, public) if ours or get_close_matches(error.name, public, 1, 0.5) else ""
-    unknown = re.match(r"(Draft|Verify)\.__new__\(\) got an unexpected keyword argument '(\w+)'", str(error))
+    unknown = re.match(r"(DraftPass|TargetPass)\.__new__\(\) got an unexpected keyword argument '(\w+)'", str(error))
     if isinstance(error, TypeError) and unknown is not None:
         return nearest(unknown[2], _FIELDS[unknown[1]])
     return ""

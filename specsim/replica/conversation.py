@@ -10,11 +10,11 @@ from typing import Any, NoReturn
 from specsim.errors import IllegalPass, SchedulerFault
 from specsim.replica.blame import complaint, definition, own_line
 from specsim.replica.legality import owned
-from specsim.replica.passes import Draft, Pass, Verify
+from specsim.replica.passes import DraftPass, Pass, TargetPass
 from specsim.replica.protocols import Scheduler, Step, View
 from specsim.replica.stall import TOO_LONG, StepTooLong
 
-_PASSES = (Draft, Verify)
+_PASSES = (DraftPass, TargetPass)
 
 
 class Conversation:
@@ -44,7 +44,7 @@ class Conversation:
         try:
             work = self._step.send(answer)
         except StopIteration as end:
-            if isinstance(end.value, Draft | Verify):
+            if isinstance(end.value, DraftPass | TargetPass):
                 raise self._fault(f"{self._answered(end.value)}; expected it to be yielded") from None
             return None
         except KeyboardInterrupt:
@@ -52,7 +52,7 @@ class Conversation:
         except BaseException as error:
             raise self._failed(error) from error
         if type(work) not in _PASSES:
-            self.refuse(f"step yielded {_kind(work)}; expected a Draft or a Verify")
+            self.refuse(f"step yielded {_kind(work)}; expected a DraftPass or a TargetPass")
         try:
             return owned(work)
         except IllegalPass as error:
@@ -86,6 +86,6 @@ class Conversation:
 
 
 def _kind(value: Any) -> str:
-    if isinstance(value, Draft | Verify):
+    if isinstance(value, DraftPass | TargetPass):
         return f"a {type(value).__name__}"
     return "None" if value is None else f"{' '.join(repr(value).split())[:40]} ({type(value).__name__})"

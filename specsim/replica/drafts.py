@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from specsim.errors import IllegalPass
-from specsim.replica.passes import Draft
+from specsim.replica.passes import DraftPass
 from specsim.replica.request import Ids
 from specsim.replica.trees import ROOTS, Forest
 
@@ -50,7 +50,7 @@ class Drafts:
             raise IllegalPass("a forest of the past: drafted in an earlier step, or overtaken by a verification")
         raise IllegalPass(f"a forest of requests {_listed(origin)} in a pass of requests {_listed(rows)}")
 
-    def grown(self, rows: Ids, work: Draft, answer: Forest) -> None:
+    def grown(self, rows: Ids, work: DraftPass, answer: Forest) -> None:
         """Let the answer to a draft pass live."""
         if not self.rows or self.rows[-1] is not rows:
             self.rows.append(rows)

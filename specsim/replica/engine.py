@@ -13,7 +13,7 @@ from specsim.errors import SpecsimError
 from specsim.replica.audit import Audit
 from specsim.replica.conversation import Conversation
 from specsim.replica.ledger import Ledger
-from specsim.replica.passes import Draft, Emitted, Pass, Verify
+from specsim.replica.passes import DraftPass, Emitted, Pass, TargetPass
 from specsim.replica.protocols import Backend, PassShape, Scheduler
 from specsim.replica.request import Requests
 from specsim.replica.stall import Headway, Stalled
@@ -23,7 +23,7 @@ from specsim.replica.view import LedgerView
 Thinking = Callable[[Pass, Any], float]
 """Seconds of the scheduler's own work before a pass, from the pass and the answer it was decided on."""
 Booking = Callable[[int, float, float, float, Pass, PassShape, Any, Any], None]
-"""Called per pass: replica, start, seconds, thinking seconds, pass, shape, answer, inter-token gaps (Verify only)."""
+"""Called per pass: replica, start, seconds, thinking seconds, pass, shape, answer, gaps (of a target pass)."""
 
 
 class Replica:
@@ -111,9 +111,9 @@ class Replica:
             thinking_s = self._thinking(work, basis)
             moving_s = self.backend.move(work, shape) if shape.moved_bytes else 0.0
             yield env.timeout(thinking_s + (seconds + moving_s))
-            if isinstance(work, Draft) and isinstance(answer, Forest):
+            if isinstance(work, DraftPass) and isinstance(answer, Forest):
                 ledger.commit_draft(work, answer, start_s)
-            elif isinstance(work, Verify) and isinstance(answer, Emitted):
+            elif isinstance(work, TargetPass) and isinstance(answer, Emitted):
                 self._audit.see(work, shape, answer, env.now)
                 gaps = ledger.commit_verify(work, answer, start_s, env.now)
             view.now_s = env.now
@@ -138,7 +138,7 @@ class Replica:
     def _answer(self, work: Pass) -> tuple[PassShape, Forest | Emitted, float]:
         """Take the slots of a pass; return its shape, what it will answer, and after how many seconds."""
         shape = self.ledger.check(work)
-        if isinstance(work, Draft):
+        if isinstance(work, DraftPass):
             return shape, *self.backend.draft(work, shape)
         return shape, *self.backend.verify(work, shape)
 

@@ -10,7 +10,7 @@ from specsim.errors import IllegalPass
 from specsim.replica.drafts import Drafts
 from specsim.replica.kv_pool import DRAFT, TARGET, KvPool, Memory, OutOfMemory
 from specsim.replica.legality import drafted_leaves
-from specsim.replica.passes import NOBODY, Draft, Emitted, Verify
+from specsim.replica.passes import NOBODY, DraftPass, Emitted, TargetPass
 from specsim.replica.protocols import PassShape
 from specsim.replica.request import Bools, Floats, Ids, Ints, Requests
 from specsim.replica.roster import Roster
@@ -73,7 +73,7 @@ class Ledger:
 
     # --- legality -------------------------------------------------------------------------------------------------
 
-    def check(self, work: Draft | Verify) -> PassShape:
+    def check(self, work: DraftPass | TargetPass) -> PassShape:
         """Take the cache slots that a pass needs and return its shape; it is committed before the next is checked.
 
         Raises
@@ -83,7 +83,7 @@ class Ledger:
             unfinished prefill, a forest or a leaf is not of this step, or the pool is too small.
         """
         requests = work.requests
-        unfed = isinstance(work, Draft) and not len(work.chunks)
+        unfed = isinstance(work, DraftPass) and not len(work.chunks)
         if not len(requests) or not (unfed or len(work.chunks) == len(requests)) or work.forest.rows != len(requests):
             raise IllegalPass(
                 "a pass needs at least one row, and one chunk and one tree a row: "
@@ -101,7 +101,7 @@ class Ledger:
                 moved = self._evict(work.evict, ids, work.transfer)
             if self.away:
                 moved += self._bring_back(ids)
-            shape = self._check_draft(work, ids) if isinstance(work, Draft) else self._check_verify(work, ids)
+            shape = self._check_draft(work, ids) if isinstance(work, DraftPass) else self._check_verify(work, ids)
         except OutOfMemory as error:
             raise IllegalPass(str(error)) from None
         return shape._replace(moved_bytes=moved) if moved else shape
@@ -115,7 +115,7 @@ class Ledger:
                 why = f"was rejected ({self.rejected[request]})"
             raise IllegalPass(f"a pass names request {request}, which {why}")
 
-    def _check_verify(self, work: Verify, ids: Ids) -> PassShape:
+    def _check_verify(self, work: TargetPass, ids: Ids) -> PassShape:
         chunks, forest = work.chunks, work.forest
         cached = self.progress.target_cached[ids]
         pending = self.known(ids) - cached
@@ -136,7 +136,7 @@ class Ledger:
         fed = int(np.add.reduce(chunks))
         return _shape(cached, chunks, queries, fed, fed - int(np.count_nonzero(decoding)))
 
-    def _check_draft(self, work: Draft, ids: Ids) -> PassShape:
+    def _check_draft(self, work: DraftPass, ids: Ids) -> PassShape:
         forest, leaves = work.forest, work.leaves
         cached = self.progress.draft_cached[ids]
         inner = drafted_leaves(forest, leaves, work.width)
@@ -162,7 +162,7 @@ class Ledger:
             np.maximum.at(self._draft_depth, self._extended, forest.depth[leaves])
         return shape
 
-    def _check_fed(self, work: Draft, cached: Ints, chunks: Ints) -> None:
+    def _check_fed(self, work: DraftPass, cached: Ints, chunks: Ints) -> None:
         """Refuse chunks (n,) longer than what is lacking; whoever is extended must have caught up by then."""
         pending = self.known(work.requests) - cached
         wrong = (chunks < 0) | (chunks > pending)
@@ -178,7 +178,7 @@ class Ledger:
 
     # --- commitment -----------------------------------------------------------------------------------------------
 
-    def commit_draft(self, work: Draft, grown: Forest, start_s: float) -> None:
+    def commit_draft(self, work: DraftPass, grown: Forest, start_s: float) -> None:
         """Book a draft pass that started at `start_s`: its chunks are cached, its leaves hold slots until the end.
 
         `grown`, what it answered, may then be extended and verified; see `Drafts`.
@@ -190,7 +190,7 @@ class Ledger:
             self._mark_decoding(self._extended, start_s)
         self._drafts.grown(ids, work, grown)
 
-    def commit_verify(self, work: Verify, answer: Emitted, start_s: float, now_s: float) -> Gaps:
+    def commit_verify(self, work: TargetPass, answer: Emitted, start_s: float, now_s: float) -> Gaps:
         """Book a verification; return the gap since each emitting request's previous emission (inter-token latency).
 
         Only the accepted path stays cached; finished requests free everything.

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from specsim.errors import IllegalPass
-from specsim.replica.passes import Draft, Pass, Verify
+from specsim.replica.passes import DraftPass, Pass, TargetPass
 from specsim.replica.request import Ints
 from specsim.replica.trees import Forest
 
@@ -37,11 +37,11 @@ def owned(work: Pass) -> Pass:
         raise IllegalPass(f"{type(work).__name__}.forest is {_kind(forest)}; expected a Forest")
     if type(transfer) is not bool:
         raise IllegalPass(f"{type(work).__name__}.transfer is {_kind(transfer)}; expected True or False")
-    if isinstance(work, Verify):
-        return Verify(requests.copy(), chunks.copy(), forest, evict, transfer)
+    if isinstance(work, TargetPass):
+        return TargetPass(requests.copy(), chunks.copy(), forest, evict, transfer)
     _check_growth(work)
     _, _, _, leaves, width, beam, *_ = work
-    return Draft(requests.copy(), chunks.copy(), forest, leaves, width, beam, evict, transfer)
+    return DraftPass(requests.copy(), chunks.copy(), forest, leaves, width, beam, evict, transfer)
 
 
 def drafted_leaves(forest: Forest, leaves: Ints, width: int) -> Ints:
@@ -55,7 +55,7 @@ def drafted_leaves(forest: Forest, leaves: Ints, width: int) -> Ints:
     if not len(leaves):
         return leaves
     if not width:
-        raise IllegalPass("Draft.width is 0; expected at least 1 where leaves are extended")
+        raise IllegalPass("DraftPass.width is 0; expected at least 1 where leaves are extended")
     first, nodes = leaves.item(0), len(forest.row)
     if (
         forest.fresh <= first <= nodes - len(leaves)
@@ -73,7 +73,7 @@ def drafted_leaves(forest: Forest, leaves: Ints, width: int) -> Ints:
     return leaves[leaves >= forest.rows]
 
 
-def _check_growth(work: Draft) -> None:
+def _check_growth(work: DraftPass) -> None:
     leaves, width, beam = work.leaves, work.width, work.beam
     if type(leaves) is not _ARRAY or leaves.dtype is not _INT64 or leaves.ndim != 1:
         _check_array(work, "leaves")
@@ -84,7 +84,7 @@ def _check_growth(work: Draft) -> None:
 
 def _check_size(name: str, value: Any, least: int) -> None:
     if (type(value) is not int and not isinstance(value, np.integer)) or value < least:
-        raise IllegalPass(f"Draft.{name} is {_kind(value)}; expected a whole number of at least {least}")
+        raise IllegalPass(f"DraftPass.{name} is {_kind(value)}; expected a whole number of at least {least}")
 
 
 def _check_array(work: Pass, name: str) -> None:

@@ -13,7 +13,7 @@ NOBODY: Ids = np.zeros(0, dtype=np.int64)
 NOBODY.flags.writeable = False
 
 
-class Draft(NamedTuple):
+class DraftPass(NamedTuple):
     """One forward pass of the drafter; the answer is the grown Forest.
 
     Attributes
@@ -24,7 +24,7 @@ class Draft(NamedTuple):
     forest : n trees; `leaves` (m,) are the nodes to extend, grouped by row.
     width : likeliest tokens proposed behind each leaf; 0 asks for no proposals (draft prefill).
     beam : of a row's new nodes keep only this many, by path probability; None keeps all.
-    evict, transfer : as in `Verify`.
+    evict, transfer : as in `TargetPass`.
     """
 
     requests: Ids
@@ -37,7 +37,7 @@ class Draft(NamedTuple):
     transfer: bool = False
 
 
-class Verify(NamedTuple):
+class TargetPass(NamedTuple):
     """One forward pass of the target: `chunks` pending tokens of each row, then its tree behind them.
 
     Prefill is a chunk of many tokens, decoding a chunk of one with an empty tree, speculation one with a tree.
@@ -59,7 +59,7 @@ class Verify(NamedTuple):
     transfer: bool = False
 
 
-Pass = Draft | Verify
+Pass = DraftPass | TargetPass
 
 
 class Emitted(NamedTuple):

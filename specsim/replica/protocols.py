@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from specsim.replica.passes import Draft, Emitted, Pass, Verify
+from specsim.replica.passes import DraftPass, Emitted, Pass, TargetPass
 from specsim.replica.request import Bools, Floats, Ids, Ints
 from specsim.replica.trees import Forest
 
@@ -154,7 +154,7 @@ class View(Protocol):
 
 
 Step = Generator[Pass, Any, None]
-"""One turn of the conversation: yields passes, is sent a Forest for each Draft and an Emitted for each Verify."""
+"""One turn of the conversation: yields passes, is sent a Forest for a draft pass and an Emitted for a target pass."""
 
 
 class Scheduler(Protocol):
@@ -195,10 +195,10 @@ class Backend(Protocol):
         """Move the caches that leave for the host or come back before this pass and return the seconds it took."""
         ...
 
-    def draft(self, work: Draft, shape: PassShape) -> tuple[Forest, float]:
+    def draft(self, work: DraftPass, shape: PassShape) -> tuple[Forest, float]:
         """Return the grown forest and the seconds of the pass."""
         ...
 
-    def verify(self, work: Verify, shape: PassShape) -> tuple[Emitted, float]:
+    def verify(self, work: TargetPass, shape: PassShape) -> tuple[Emitted, float]:
         """Return what each row emitted and the seconds of the pass."""
         ...

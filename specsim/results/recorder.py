@@ -14,7 +14,7 @@ from specsim.results.pauses import Pauses
 from specsim.results.schema import DRAFT_PASS, PASS_COLUMNS, VERIFY_PASS, RunTotals
 from specsim.results.window import Window
 from specsim.replica.protocols import Belief, PassShape
-from specsim.replica.passes import Draft, Pass
+from specsim.replica.passes import DraftPass, Pass
 
 WATCHED_EVERY = 64
 CODES = {"float64": "d", "int8": "b", "int32": "i", "int64": "q"}
@@ -88,7 +88,7 @@ class Recorder:
         shape: PassShape,
         answer: Any,
     ) -> None:
-        forest = answer if isinstance(work, Draft) else work.forest
+        forest = answer if isinstance(work, DraftPass) else work.forest
         row = (
             start_s,
             seconds,

@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from specsim.errors import SpecsimError
-from specsim.files.checked_mapping import Node, is_number, shown
+from specsim.files.checked_mapping import CheckedMapping, is_number, shown
 from specsim.results.window import Window, counts
 
 PERCENT = re.compile(r"(\d{1,2}(?:\.\d+)?)%", re.ASCII)
 
 
-def counted(node: Node, arrival_s: npt.NDArray[np.float64]) -> tuple[Window | None, str | None]:
+def counted(node: CheckedMapping, arrival_s: npt.NDArray[np.float64]) -> tuple[Window | None, str | None]:
     """Return the seconds of arrival [a, b] that the metrics count, None for all, and a note about a warm-up.
 
     Parameters
@@ -48,7 +48,7 @@ def counted(node: Node, arrival_s: npt.NDArray[np.float64]) -> tuple[Window | No
     return (warmup_s, last_s), note
 
 
-def _warmup_s(node: Node, last_s: float) -> float:
+def _warmup_s(node: CheckedMapping, last_s: float) -> float:
     value = node.values["warmup"]
     if is_number(value) and value > 0:
         return float(value)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from specsim.errors import SpecsimError
-from specsim.files.checked_mapping import Node, is_number
+from specsim.files.checked_mapping import CheckedMapping, is_number
 from specsim.files.paths import is_path, shipped
 from specsim.latency.drafter import Drafter, drafter_from_mapping, equipped
 from specsim.latency.profile import Profile, profile_from_mapping
@@ -66,7 +66,7 @@ def prepare(config: Mapping[str, Any]) -> Experiment:
     SpecsimError
         One line naming the key, the value and what was expected.
     """
-    node, chosen = Node("", "", config), config["choices"]
+    node, chosen = CheckedMapping("", "", config), config["choices"]
     seed = node.whole("seed", 0, 2**63 - 1)
     drafter = drafter_from_mapping(config["drafter"], _source("drafter", chosen))
     truth = _profile(config["profile"], _source("profile", chosen), drafter)
@@ -103,7 +103,7 @@ def prepare(config: Mapping[str, Any]) -> Experiment:
     return Experiment(simulation, truth, recording_sha256, code, plugins, trace.source, told, pair_said)
 
 
-def _trace(node: Node, seed: int) -> Trace:
+def _trace(node: CheckedMapping, seed: int) -> Trace:
     requests = node.whole("requests") if node.given("requests") else None
     rps = node.number("rps", least=SMALLEST, most=LARGEST) if node.given("rps") else None
     return load_trace(node.values["trace"], seed=seed, requests=requests, rps=rps)
@@ -119,7 +119,7 @@ def _check_width(factory: Callable[[], Scheduler], tape: Tape, chosen: Mapping[s
 
 
 def _simulation(
-    node: Node,
+    node: CheckedMapping,
     requests: Requests,
     world: World,
     truth: Profile,
@@ -144,7 +144,7 @@ def _simulation(
     )
 
 
-def _nothing_or_more(node: Node, name: str) -> float:
+def _nothing_or_more(node: CheckedMapping, name: str) -> float:
     """Return 0, or a number within the bounds of all others."""
     value = node.values[name]
     return 0.0 if is_number(value) and value == 0 else node.number(name, least=SMALLEST, most=LARGEST)
@@ -214,6 +214,6 @@ def _source(group: str, chosen: Mapping[str, str]) -> str:
     return f"{group}={chosen[group]}"
 
 
-def _plugins(node: Node) -> list[str]:
+def _plugins(node: CheckedMapping) -> list[str]:
     value = node.values["plugins"]
     return [value] if isinstance(value, str) else list(node.texts("plugins", "a list of module names"))

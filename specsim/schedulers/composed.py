@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specsim.replica.passes import Verify
+from specsim.replica.passes import TargetPass
 from specsim.replica.protocols import Foresight, Step, View
 from specsim.replica.trees import Forest
 from specsim.schedulers.parts import Batching, Speculation, evicting
@@ -40,7 +40,7 @@ class Composed:
                 forest, evicted = yield from evicting(growing, evicted, rows.transfer)
             else:
                 forest = yield from growing
-        answer = yield Verify(rows.requests, rows.chunks, forest, evicted, rows.transfer)
+        answer = yield TargetPass(rows.requests, rows.chunks, forest, evicted, rows.transfer)
         self.speculation.learn(view, rows, forest, answer)
         self.batching.learn(view, rows, forest, answer, view.forward_s - forward_s)
 

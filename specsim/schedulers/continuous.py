@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specsim.replica.passes import Verify
+from specsim.replica.passes import TargetPass
 from specsim.replica.protocols import Step, View
 from specsim.replica.trees import Forest
 from specsim.schedulers.batching import NO_CHUNKS, Admission, Chunks, lag, seats, whole_prompts
@@ -61,15 +61,15 @@ class Continuous(PrefillFirst):
     def step(self, view: View) -> Step:
         """Yield one pass: a prefill where possible, else one token for every resident request."""
         prompts = self.prompts(view, drafting=False)
-        yield Verify(*prompts, Forest.roots(len(prompts.requests))) if len(prompts.requests) else decode(view)
+        yield TargetPass(*prompts, Forest.roots(len(prompts.requests))) if len(prompts.requests) else decode(view)
 
 
-def decode(view: View) -> Verify:
+def decode(view: View) -> TargetPass:
     """Return one plain decoding pass of every resident request, the youngest preempted where memory is short."""
     resident = view.resident
     ones = np.ones(len(resident), dtype=np.int64)
     if view.surely_fits(len(resident), len(resident), 0):
-        return Verify(resident, ones, Forest.roots(len(resident)))
+        return TargetPass(resident, ones, Forest.roots(len(resident)))
     keep, _ = seats(view, resident, ones)
     running = resident[keep]
-    return Verify(running, ones[: len(running)], Forest.roots(len(running)), resident[~keep])
+    return TargetPass(running, ones[: len(running)], Forest.roots(len(running)), resident[~keep])

@@ -14,7 +14,7 @@ from itertools import islice
 
 import numpy as np
 
-from specsim.replica.passes import Verify
+from specsim.replica.passes import TargetPass
 from specsim.replica.protocols import Step, View
 from specsim.replica.trees import Forest
 from specsim.schedulers.parameters import at_least
@@ -55,4 +55,4 @@ class Fcfs(StaticBatches):
     def step(self, view: View) -> Step:
         """Decode the batch; when it is empty, prefill the next."""
         rows = self.rows(view, drafting=False)
-        yield Verify(rows.requests, rows.chunks, Forest.roots(len(rows.requests)))
+        yield TargetPass(rows.requests, rows.chunks, Forest.roots(len(rows.requests)))

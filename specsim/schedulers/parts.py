@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from specsim.replica.passes import NOBODY, Draft, Emitted
+from specsim.replica.passes import NOBODY, DraftPass, Emitted
 from specsim.replica.protocols import View
 from specsim.replica.request import Bools, Ids, Ints
 from specsim.replica.trees import Forest
@@ -19,7 +19,7 @@ class Rows(NamedTuple):
 
     Attributes
     ----------
-    requests, chunks : (n,) as in `Verify`.
+    requests, chunks : (n,) as in `TargetPass`.
     decoding : number of rows that decode; the others read prompts.
     fed : (n,) tokens that the drafter's cache lacks and would be fed along.
     evicted : (m,) requests that give up their cache; to the host, from where it can come back, with `transfer`.
@@ -33,7 +33,7 @@ class Rows(NamedTuple):
     transfer: bool = False
 
 
-Growing = Generator[Draft, Forest, Forest]
+Growing = Generator[DraftPass, Forest, Forest]
 """Yields draft passes, is sent their forests, returns the forest to verify."""
 _Grown = TypeVar("_Grown")
 
@@ -73,8 +73,8 @@ class Speculation(Protocol):
 
 
 def evicting(
-    growing: Generator[Draft, Forest, _Grown], evicted: Ids, transfer: bool = False
-) -> Generator[Draft, Forest, tuple[_Grown, Ids]]:
+    growing: Generator[DraftPass, Forest, _Grown], evicted: Ids, transfer: bool = False
+) -> Generator[DraftPass, Forest, tuple[_Grown, Ids]]:
     """Yield the passes of `growing`, the first of which evicts `evicted`; return its result and who is left to evict.
 
     Eviction goes with the first pass of a step, so that what it frees holds the trees.

@@ -28,7 +28,7 @@ class Seated(NamedTuple):
 
     Attributes
     ----------
-    requests, chunks : (n,) as in `Verify`, but a chunk may be 0: such a request keeps its seat and does not run.
+    requests, chunks : (n,) as in `TargetPass`, but a chunk may be 0: such a request keeps its seat and does not run.
     evicted : (m,) requests that give up their cache.
     """
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from specsim.replica.passes import Verify
+from specsim.replica.passes import TargetPass
 from specsim.replica.protocols import Step, View
 from specsim.replica.request import Bools, Ids, Ints
 from specsim.replica.trees import Forest
@@ -46,7 +46,7 @@ class Sarathi:
         (requests, tokens), evicted = mixed(
             view, decodes, self.token_budget, Admission(self.max_requests, self.watermark)
         )
-        yield Verify(requests, tokens, Forest.roots(len(requests)), evicted)
+        yield TargetPass(requests, tokens, Forest.roots(len(requests)), evicted)
 
 
 @dataclass(frozen=True, slots=True)

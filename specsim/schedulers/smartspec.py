@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from specsim.replica.passes import Draft, Emitted
+from specsim.replica.passes import DraftPass, Emitted
 from specsim.replica.protocols import View
 from specsim.replica.request import Floats, Ints
 from specsim.replica.trees import Forest
@@ -82,7 +82,7 @@ class GoodputChains(Speculation):
                     break
         fed = np.where((depths > 0) | (np.arange(len(requests)) >= n), rows.fed, 0)
         if not depths.any() and fed.any() and rows_fit(view, rows._replace(fed=fed), 0):
-            yield Draft(requests, fed, Forest.roots(len(requests)))
+            yield DraftPass(requests, fed, Forest.roots(len(requests)))
         return (yield from grow_levels(requests, fed, depths))
 
     def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:

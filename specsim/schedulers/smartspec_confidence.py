@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specsim.replica.passes import NOBODY, Draft
+from specsim.replica.passes import NOBODY, DraftPass
 from specsim.replica.protocols import View
 from specsim.replica.request import Ints
 from specsim.replica.trees import Forest
@@ -57,7 +57,7 @@ class SmartSpecConfidence(Serving):
             if not len(leaves):
                 break
             before = len(forest)
-            forest = yield Draft(batch.requests, chunks, forest, leaves, width=1)
+            forest = yield DraftPass(batch.requests, chunks, forest, leaves, width=1)
             leaves, chunks = np.arange(before, len(forest)), NOBODY
         if forest.draft_nodes:
             k = self.verified_length(view, batch, forest, view.now_s - start_s)

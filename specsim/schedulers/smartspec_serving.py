@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from specsim.replica.passes import NOBODY, Draft, Emitted, Verify
+from specsim.replica.passes import NOBODY, DraftPass, Emitted, TargetPass
 from specsim.replica.protocols import Step, View
 from specsim.replica.request import Bools, Ids, Ints
 from specsim.replica.trees import Forest
@@ -32,7 +32,7 @@ class Proposal(NamedTuple):
     proposed: int
 
 
-Proposing = Generator[Draft, Forest, Proposal]
+Proposing = Generator[DraftPass, Forest, Proposal]
 """Yields draft passes, is sent their forests, returns what to verify."""
 
 
@@ -116,8 +116,8 @@ class Serving(Choosing):
             self.feedback.admit(view, requests, drafting)
             roots, fed = Forest.roots(len(requests)), lag(view, requests)
             if drafting and fed.any():
-                yield Draft(requests, fed, roots)
-            yield Verify(requests, tokens, roots)
+                yield DraftPass(requests, fed, roots)
+            yield TargetPass(requests, tokens, roots)
             return
         batch = self._batch(view)
         proposing, evicted = self.propose(view, batch), batch.evicted
@@ -128,7 +128,7 @@ class Serving(Choosing):
         self.feedback.learn(proposed)
         n = forest.rows
         rows = Rows(batch.requests[:n], batch.chunks[:n], n, batch.fed[:n])
-        answer = yield Verify(rows.requests, rows.chunks, forest, evicted)
+        answer = yield TargetPass(rows.requests, rows.chunks, forest, evicted)
         self.learn(view, rows, forest, answer)
 
     def _batch(self, view: View) -> Batch:
@@ -161,7 +161,9 @@ def has_slot(view: View, request: Ids) -> bool:
     return int(growth[0]) <= view.free_bytes
 
 
-def grow_levels(requests: Ids, fed: Ints, depths: Ints, widths: Sequence[int] = ()) -> Generator[Draft, Forest, Forest]:
+def grow_levels(
+    requests: Ids, fed: Ints, depths: Ints, widths: Sequence[int] = ()
+) -> Generator[DraftPass, Forest, Forest]:
     """Yield draft passes and return full trees: row i has `depths[i]` levels, level j `widths[j]` nodes a parent (1).
 
     `fed` (n,) goes into the drafter's cache in the first pass. `grow_trees` takes one depth for all rows and keeps a
@@ -174,7 +176,7 @@ def grow_levels(requests: Ids, fed: Ints, depths: Ints, widths: Sequence[int] = 
         if not len(leaves):
             break
         before = len(forest)
-        forest = yield Draft(requests, chunks, forest, leaves, widths[level] if widths else 1)
+        forest = yield DraftPass(requests, chunks, forest, leaves, widths[level] if widths else 1)
         leaves, chunks = np.arange(before, len(forest)), NOBODY
     return forest
 

@@ -6,7 +6,7 @@ from collections.abc import Generator
 
 import numpy as np
 
-from specsim.replica.passes import NOBODY, Draft
+from specsim.replica.passes import NOBODY, DraftPass
 from specsim.replica.protocols import View
 from specsim.replica.request import Ids, Ints
 from specsim.replica.trees import Forest
@@ -16,7 +16,7 @@ from specsim.schedulers.tree_shape import TreeShape
 
 def grow_trees(
     view: View, requests: Ids, chunks: Ints, growing: int, depth: int, width: int
-) -> Generator[Draft, Forest, Forest]:
+) -> Generator[DraftPass, Forest, Forest]:
     """Yield `depth` draft passes and return the candidate trees: a layer a pass, a request's likeliest `width` nodes.
 
     Width 1 gives chains (AdaServe, section 4.3, step 1). No tree grows deeper than its request may still emit.
@@ -33,14 +33,14 @@ def grow_trees(
     if depth and not shallowest:
         leaves = leaves[useful[:growing] > 0]
         if not len(leaves) and chunks.any():
-            yield Draft(requests, chunks, forest)
+            yield DraftPass(requests, chunks, forest)
     for level in range(depth):
         if level and level >= shallowest:
             leaves = leaves[useful[forest.row[leaves]] > level]
         if not len(leaves):
             break
         before = len(forest)
-        forest = yield Draft(requests, chunks, forest, leaves, width, beam=width if width > 1 else None)
+        forest = yield DraftPass(requests, chunks, forest, leaves, width, beam=width if width > 1 else None)
         leaves = np.arange(before, len(forest))
         chunks = NOBODY
     return forest

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specsim.replica.passes import NOBODY, Draft
+from specsim.replica.passes import NOBODY, DraftPass
 from specsim.replica.protocols import View
 from specsim.replica.request import Ints
 from specsim.replica.trees import Forest
@@ -74,13 +74,13 @@ def grow_layers(view: View, rows: Rows, widths: Sequence[int], going_on: GoingOn
     useful = useful_depth(view, rows.requests)
     chunks, leaves = rows.fed, np.flatnonzero(useful[: rows.decoding] > 0)
     if not len(leaves) and len(widths) and chunks.any():
-        yield Draft(rows.requests, chunks, forest)
+        yield DraftPass(rows.requests, chunks, forest)
     for level, width in enumerate(widths):
         leaves = leaves[useful[forest.row[leaves]] > level]
         leaves = going_on(forest, leaves) if len(leaves) else leaves
         if not len(leaves):
             break
         before = len(forest)
-        forest = yield Draft(rows.requests, chunks, forest, leaves, width)
+        forest = yield DraftPass(rows.requests, chunks, forest, leaves, width)
         leaves, chunks = np.arange(before, len(forest)), NOBODY
     return forest

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from specsim.files.checked_mapping import MOST, Node, expanded, is_number, shown
+from specsim.files.checked_mapping import MOST, CheckedMapping, expanded, is_number, shown
 from specsim.files.regular_file import MOST_BYTES, check_file
 from specsim.workload.arrivals import UNITS, Unit
 from specsim.workload.synthetic import Lengths
@@ -44,10 +44,10 @@ class Published:
     url: str
 
 
-def checked(entry: Entry) -> Node:
+def checked(entry: Entry) -> CheckedMapping:
     """Return the entry for reading; raise when a key is missing, unknown, or its kind (or process) is."""
     given = {key: value for key, value in entry.items() if value != "???"}
-    node = Node(f"trace={given.get('path', given.get('name'))}", "trace", given)
+    node = CheckedMapping(f"trace={given.get('path', given.get('name'))}", "trace", given)
     kind = node.choice("kind", KEYS)
     more = PROCESSES[node.choice("process", PROCESSES)] if kind == "synthetic" else ()
     node.only((*COMMON, *KEYS[kind], *more))
@@ -56,18 +56,18 @@ def checked(entry: Entry) -> Node:
     return node
 
 
-def window(node: Node) -> tuple[float, float] | None:
+def window(node: CheckedMapping) -> tuple[float, float] | None:
     """Return (start_s, stop_s) or None."""
     expected = "[start_s, stop_s], finite, with 0 <= start_s < stop_s"
     return node.span("window", expected, least=0) if node.given("window") else None
 
 
-def resample(node: Node) -> float | None:
+def resample(node: CheckedMapping) -> float | None:
     """Return the seconds of a block that is drawn from the recording, None where it is played as it was."""
     return node.number("resample", above=0) if node.given("resample") else None
 
 
-def path(node: Node) -> Path:
+def path(node: CheckedMapping) -> Path:
     """Return the path of a user's file, which exists."""
     given = node.text("path")
     file = expanded(given, "trace=")
@@ -75,17 +75,17 @@ def path(node: Node) -> Path:
     return file
 
 
-def time_unit(node: Node) -> Unit | None:
+def time_unit(node: CheckedMapping) -> Unit | None:
     """Return the unit of arrivals, None where the file tells it."""
     return cast(Unit, node.choice("time_unit", UNITS)) if node.given("time_unit") else None
 
 
-def tick_s(node: Node) -> float | None:
+def tick_s(node: CheckedMapping) -> float | None:
     """Return the seconds that requests stamped alike are spread over, None where they stay together."""
     return node.number("tick_s", above=0) if node.given("tick_s") else None
 
 
-def lengths(node: Node, key: str) -> Lengths:
+def lengths(node: CheckedMapping, key: str) -> Lengths:
     """Return the distribution under ``prompt_tokens`` or ``output_tokens``; useless parts must be null."""
     parts = ("mean", "cv", "low", "high")
     spec = node.child(key, "distribution, mean, cv, low and high")
@@ -108,14 +108,14 @@ def lengths(node: Node, key: str) -> Lengths:
     return Lengths("lognormal", mean, cv, low, high)
 
 
-def published(node: Node) -> tuple[Published, ...]:
+def published(node: CheckedMapping) -> tuple[Published, ...]:
     """Return the files of a published trace: one, or one for each point of an AdaServe figure."""
     if node.values["kind"] == "adaserve":
         return tuple(_points(node).values())
     return (Published(node.text("file"), node.text("sha256"), node.text("url")),)
 
 
-def point_of(node: Node) -> tuple[float, Published]:
+def point_of(node: CheckedMapping) -> tuple[float, Published]:
     """Return the chosen point of an AdaServe figure and its file; a wrong one names the nearest."""
     value, points = node.values["point"], _points(node)
     if is_number(value) and value in points:
@@ -124,7 +124,7 @@ def point_of(node: Node) -> tuple[float, Published]:
     node.fail("point", f"one of {', '.join(f'{each:g}' for each in points)}{close}")
 
 
-def _points(node: Node) -> dict[float, Published]:
+def _points(node: CheckedMapping) -> dict[float, Published]:
     baselines, base, found = node.child("baselines_s", "seconds by the name of a target model"), node.text("url"), {}
     for model in baselines.values:
         baselines.number(model, above=0)

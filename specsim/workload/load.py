@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from specsim.errors import SpecsimError
-from specsim.files.checked_mapping import Node
+from specsim.files.checked_mapping import CheckedMapping
 from specsim.files.paths import shipped
 from specsim.workload import entry as keys
 from specsim.workload import synthetic
@@ -53,7 +53,7 @@ def load_trace(entry: Entry, *, seed: int, requests: int | None = None, rps: flo
     return trace if rps is None else trace.at_rate(rps)
 
 
-def _synthetic(node: Node, seed: int, requests: int | None) -> Trace:
+def _synthetic(node: CheckedMapping, seed: int, requests: int | None) -> Trace:
     n = node.whole("n") if requests is None else requests
     if n < 1:
         raise SpecsimError(f"requests={n}: expected a whole number, at least 1")
@@ -79,7 +79,7 @@ def _synthetic(node: Node, seed: int, requests: int | None) -> Trace:
     )
 
 
-def _bursts(node: Node) -> dict[str, float]:
+def _bursts(node: CheckedMapping) -> dict[str, float]:
     return {
         "burst_requests": node.number("burst_requests", above=0.1),
         "on_share": node.number("on_share", above=0, below=1),
@@ -87,14 +87,14 @@ def _bursts(node: Node) -> dict[str, float]:
     }
 
 
-def _user_file(node: Node) -> Trace:
+def _user_file(node: CheckedMapping) -> Trace:
     file = keys.path(node)
     source = TraceSource(file.name, "file", file.name, sha256(content(file)))
     trace, said = read_user_file(file, source, time_unit=keys.time_unit(node), tick_s=keys.tick_s(node))
     return _noted(trace, f"{file.name}: {said}")
 
 
-def _published(node: Node) -> Trace:
+def _published(node: CheckedMapping) -> Trace:
     name = node.text("name")
     twin_allowed = node.flag("twin")
     found, wanted = _located(node)
@@ -109,7 +109,7 @@ def _published(node: Node) -> Trace:
     return _shipped(node, f"{why}; {cure}")
 
 
-def _located(node: Node) -> tuple[Found, str]:
+def _located(node: CheckedMapping) -> tuple[Found, str]:
     first = locate(node.text("file"), node.text("sha256"))
     if node.values["kind"] != "adaserve":
         return first, node.text("file")
@@ -120,7 +120,7 @@ def _located(node: Node) -> tuple[Found, str]:
     return Found(second.file, first.passed_over + second.passed_over), f"{node.text('file')} or {single.file}"
 
 
-def _read(node: Node, file: Path, source: TraceSource) -> Trace:
+def _read(node: CheckedMapping, file: Path, source: TraceSource) -> Trace:
     """Return a published trace; the file was found by its checksum."""
     if node.values["kind"] == "adaserve":
         point = keys.point_of(node)[1]
@@ -129,12 +129,12 @@ def _read(node: Node, file: Path, source: TraceSource) -> Trace:
     return read_user_file(file, source, tick_s=keys.tick_s(node)).trace
 
 
-def _workload(node: Node, point: Published) -> str:
+def _workload(node: CheckedMapping, point: Published) -> str:
     stem = point.file.removeprefix("emission_").removesuffix(".json")
     return f"{node.text('workload')}__{stem}"
 
 
-def _shipped(node: Node, why: str) -> Trace:
+def _shipped(node: CheckedMapping, why: str) -> Trace:
     kind = cast(Literal["twin", "toy"], node.choice("ships_as", SHIPS_AS))
     name = node.text("ships")
     if node.values["kind"] == "adaserve":

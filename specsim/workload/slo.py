@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from specsim.files.checked_mapping import Node, shown
+from specsim.files.checked_mapping import CheckedMapping, shown
 from specsim.workload.class_name import MOST_CLASSES, problem_of
 
 MIX_KEYS = ("description", "source", "assumed", "classes_from", "redraw_classes", "max_tokens", "tpot_s", "ttft_s")
@@ -70,7 +70,7 @@ def mix_from_mapping(mapping: Mapping[str, Any], source: str) -> SloMix:
     SpecsimError
         One line naming `source` and the key.
     """
-    node = Node(source, "", mapping)
+    node = CheckedMapping(source, "", mapping)
     from_trace = "classes_from" in mapping and node.choice("classes_from", ("trace", "mix")) == "trace"
     node.only(("max_tokens",) if from_trace else ("classes",), (*MIX_KEYS, "classes"))
     default = _promise(node)
@@ -94,7 +94,7 @@ def mix_from_mapping(mapping: Mapping[str, Any], source: str) -> SloMix:
     return SloMix(source, classes, default, {}, redraw)
 
 
-def _check_used(node: Node, bodies: Mapping[str, Node]) -> None:
+def _check_used(node: CheckedMapping, bodies: Mapping[str, CheckedMapping]) -> None:
     """Refuse a value of the whole mix that every class overrides."""
     for name in ("tpot_s", "ttft_s", "max_tokens"):
         rivals = ("tpot_s", "tpot_ratio") if name == "tpot_s" else (name,)
@@ -105,14 +105,14 @@ def _check_used(node: Node, bodies: Mapping[str, Node]) -> None:
             )
 
 
-def _promise(node: Node) -> Promise:
+def _promise(node: CheckedMapping) -> Promise:
     if node.given("tpot_s") and node.given("tpot_ratio"):
         node.refuse("", "tpot_s and tpot_ratio are both given; expected one of them and null for the other")
     tpot_s, ratio, ttft_s = (node.number(key, above=0) if node.given(key) else None for key in PROMISES[:3])
     return Promise(tpot_s, ratio, ttft_s, node.whole("max_tokens") if "max_tokens" in node.values else None)
 
 
-def _of_trace(node: Node) -> dict[str, Promise]:
+def _of_trace(node: CheckedMapping) -> dict[str, Promise]:
     if not node.values.get("classes"):
         return {}
     bodies = node.children("classes", "promises by class of the trace", "promises such as tpot_s")
@@ -121,7 +121,7 @@ def _of_trace(node: Node) -> dict[str, Promise]:
     return {name: _promise(body) for name, body in bodies.items()}
 
 
-def _class(name: str, node: Node, default: Promise) -> SloClass:
+def _class(name: str, node: CheckedMapping, default: Promise) -> SloClass:
     node.only(("share",), (*PROMISES, "acceptance", "scaled"))
     promise = _filled(_promise(node), default)
     if promise.max_tokens is None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from specsim.files.checked_mapping import Node
+from specsim.files.checked_mapping import CheckedMapping
 from specsim.replica.request import Ints
 from specsim.world.curves import KEYS, Acceptance, curves_from_mapping, draw_tape
 from specsim.world.recorded import Recording, recorded_tape, recording_from_mapping
@@ -53,7 +53,7 @@ def pair_from_mapping(mapping: Mapping[str, Any], source: str) -> Pair | None:
     SpecsimError
         One line naming `source` and the key.
     """
-    node = Node(source, "", mapping)
+    node = CheckedMapping(source, "", mapping)
     if "pair" not in mapping:
         return Pair(ANY, ANY) if mapping["kind"] == "bernoulli" else None
     pair = node.child("pair", "target and draft")
@@ -69,7 +69,7 @@ def acceptance_from_mapping(mapping: Mapping[str, Any], source: str, folder: Pat
     SpecsimError
         One line naming `source` and the key.
     """
-    if Node(source, "", mapping).choice("kind", (*KEYS, "recorded")) == "recorded":
+    if CheckedMapping(source, "", mapping).choice("kind", (*KEYS, "recorded")) == "recorded":
         return recording_from_mapping(mapping, source, folder)
     return curves_from_mapping(mapping, source)
 

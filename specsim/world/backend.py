@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from specsim.errors import SpecsimError
-from specsim.replica.passes import Draft, Emitted, Pass, Verify
+from specsim.replica.passes import DraftPass, Emitted, Pass, TargetPass
 from specsim.replica.protocols import Belief, ModelBelief, PassShape, View
 from specsim.replica.request import Bools, Floats, Ids, Ints
 from specsim.replica.trees import Forest, likeliest
@@ -85,7 +85,7 @@ class SimulatedBackend:
         """Return the seconds that the moved bytes take on the link to the host."""
         return shape.moved_bytes / self._host_bytes_per_s
 
-    def draft(self, work: Draft, shape: PassShape) -> tuple[Forest, float]:
+    def draft(self, work: DraftPass, shape: PassShape) -> tuple[Forest, float]:
         """Return the forest grown by each leaf's likeliest tokens, and the seconds of one draft pass.
 
         A leaf behind which the drafter has no proposal stays one.
@@ -117,7 +117,7 @@ class SimulatedBackend:
         )
         return grown, seconds
 
-    def verify(self, work: Verify, shape: PassShape) -> tuple[Emitted, float]:
+    def verify(self, work: TargetPass, shape: PassShape) -> tuple[Emitted, float]:
         """Return what each row emits and the seconds of one target pass; acceptance never changes the cost."""
         seconds = _pass_s(self._truth.target, shape)
         ids, forest = work.requests, work.forest

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from specsim.errors import SpecsimError, nearest
-from specsim.files.checked_mapping import Node
+from specsim.files.checked_mapping import CheckedMapping
 from specsim.replica.request import Floats, Ints
 from specsim.rng import stream_keys
 from specsim.world.tape import MOST_PROPOSALS, Tape
@@ -75,7 +75,7 @@ def curves_from_mapping(mapping: Mapping[str, Any], source: str) -> Acceptance:
     SpecsimError
         One line naming `source` and the key.
     """
-    node, kind = Node(source, "", mapping), mapping["kind"]
+    node, kind = CheckedMapping(source, "", mapping), mapping["kind"]
     node.only(KEYS[kind], ("description", "pair"))
     width = node.whole("width", 1, MOST_PROPOSALS)
     if kind == "bernoulli":
@@ -148,7 +148,7 @@ def _level_means(curve: Curve, levels: int) -> Floats:
     return means
 
 
-def _curve(node: Node) -> Curve:
+def _curve(node: CheckedMapping) -> Curve:
     node.only(("agreement", "concentration", "spread", "tail"))
     return Curve(
         node.number("agreement", above=0, below=1),

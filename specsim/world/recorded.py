@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from specsim.errors import SpecsimError, first_line, nearest
-from specsim.files.checked_mapping import Node, expanded
+from specsim.files.checked_mapping import CheckedMapping, expanded
 from specsim.files.regular_file import MOST_BYTES, check_file, check_rows
 from specsim.replica.request import Bools, Floats, Ints
 from specsim.rng import STRIDE, Words, stream_keys
@@ -118,7 +118,7 @@ def recording_from_mapping(mapping: Mapping[str, Any], source: str, folder: Path
     SpecsimError
         One line naming `source` and the key.
     """
-    node = Node(source, "", mapping)
+    node = CheckedMapping(source, "", mapping)
     node.only(("kind", "path", "categories"), ("description", "pair"))
     path = folder / expanded(node.text("path", "the name of a Parquet file"), f"{source}: path: ")
     check_file(path, MOST_BYTES, "recording", f"{source}: path: ")

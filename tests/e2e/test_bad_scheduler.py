@@ -13,11 +13,11 @@ TOP = """
 import numpy as np
 from specsim.replica.trees import Forest
 from specsim.schedulers.speculation import grow_trees
-from specsim.replica.passes import Draft, Verify
+from specsim.replica.passes import DraftPass, TargetPass
 
 def verify(ids, chunks, **more):
     ids = np.array(ids, dtype=np.int64)
-    return Verify(ids, np.array(chunks, dtype=np.int64), Forest.roots(len(ids)), **more)
+    return TargetPass(ids, np.array(chunks, dtype=np.int64), Forest.roots(len(ids)), **more)
 
 class Mine:
     def step(self, view):
@@ -35,11 +35,15 @@ BODIES = {
     "raises in a part of specsim": ("yield from grow_trees(view, None, None, 1, 1, 1)", "TypeError", HERE),
     "misspells a field": ("view.recident\n        yield", "did you mean 'resident'?", HERE),
     "misspells a module's name": ("np.arrange(3)\n        yield", "did you mean 'arange'?", HERE),
-    "misspells an argument": ("yield Verify(1, 2, 3, evicted=4)", "did you mean 'evict'?", HERE),
+    "misspells an argument": ("yield TargetPass(1, 2, 3, evicted=4)", "did you mean 'evict'?", HERE),
     "no generator": ("return None", "step returned None", HERE - 1),
     "a list": ("return [1]", "step returned [1] (list)", HERE - 1),
-    "a pass returned": ("return verify([0], [1])", "step returned a Verify", HERE - 1),
-    "a pass returned by a generator": ("if 0: yield\n        return verify([0], [1])", "returned a Verify", HERE - 1),
+    "a pass returned": ("return verify([0], [1])", "step returned a TargetPass", HERE - 1),
+    "a pass returned by a generator": (
+        "if 0: yield\n        return verify([0], [1])",
+        "returned a TargetPass",
+        HERE - 1,
+    ),
     "stops before it begins": ("return next(iter([]))", "StopIteration", HERE),
     "yields no pass": ("yield 'pass'", "step yielded 'pass' (str)", HERE),
     "nobody": ("yield verify([], [])", "at least one row", HERE),
@@ -58,7 +62,7 @@ BODIES = {
     "writes into the view": ("view.arrival_s[0] = 3.0\n        yield", "read-only", HERE),
     "too wide a tree": (
         "r = np.array(view.waiting[:1]); "
-        "yield Draft(r, view.draft_pending(r), Forest.roots(1), np.array([0]), width=99)",
+        "yield DraftPass(r, view.draft_pending(r), Forest.roots(1), np.array([0]), width=99)",
         "tree width 99 exceeds the 4 proposals",
         HERE,
     ),

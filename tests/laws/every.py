@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from specsim.replica.passes import Draft, Emitted, Pass, Verify
+from specsim.replica.passes import DraftPass, Emitted, Pass, TargetPass
 from specsim.replica.view import LedgerView
 from specsim.results.schema import DRAFT_PASS
 from specsim.simulation import Record, Simulation, run
@@ -55,7 +55,7 @@ def counting(name: str, data: st.DataObject) -> None:
     tallies = {key: np.zeros(len(columns.arrival_s), dtype=int) for key in ("draft", "accepted", "verify", "speculate")}
     begun: set[int] = set()
     for step in _exchanges(seen):
-        if not isinstance(step.work, Verify):
+        if not isinstance(step.work, TargetPass):
             continue
         ids, forest, trees = step.work.requests, step.work.forest, step.work.forest.tree_tokens()
         deepest = np.zeros(len(ids), dtype=int)
@@ -133,7 +133,7 @@ class Audit:
         self._emitted = view.emitted_tokens.copy()
         # What lies on the host holds no slot here.
         target, draft = view.target_cached * here, view.draft_cached * here
-        if isinstance(work, Draft):
+        if isinstance(work, DraftPass):
             if len(work.chunks):
                 draft[work.requests] += work.chunks
             inner = work.leaves[work.leaves >= work.forest.rows]

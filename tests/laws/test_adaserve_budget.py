@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from specsim.replica.passes import Verify
+from specsim.replica.passes import TargetPass
 from specsim.simulation import Simulation
 from tests.laws.subjects import factory_of, mapping_of
 from tests.laws.watch import watched
@@ -34,7 +34,7 @@ def test_the_budget_is_never_exceeded(
     for heard in watched(replace(simulated, scheduler=factory)).heard:
         begun = np.zeros(len(simulated.requests), dtype=bool)
         for step in heard:
-            if isinstance(step.work, Verify):
+            if isinstance(step.work, TargetPass):
                 nodes = step.work.forest.draft_nodes
                 decoding = begun[step.work.requests] & (step.work.chunks == 1)
                 assert not nodes or decoding.sum() + nodes <= budget

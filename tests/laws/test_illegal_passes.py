@@ -11,7 +11,7 @@ import pytest
 from specsim.errors import IllegalPass
 from specsim.replica.kv_pool import Memory
 from specsim.replica.ledger import Ledger
-from specsim.replica.passes import NOBODY, Draft, Emitted, Pass, Verify
+from specsim.replica.passes import NOBODY, DraftPass, Emitted, Pass, TargetPass
 from specsim.replica.request import Ints
 from specsim.replica.trees import Forest
 from tests.made import drafted, memory, requests
@@ -35,8 +35,8 @@ def busy() -> Ledger:
     ledger = Ledger(5, memory(told, factor=3.0, block_tokens=1))
     for request in (WAITING, DECODING, FINISHED, HALFWAY):
         ledger.arrive(request, told)
-    first = Verify(ints(DECODING, FINISHED, HALFWAY), ints(6, 6, 4), Forest.roots(3))
-    prompt = Draft(ints(DECODING), ints(6), ROOT)
+    first = TargetPass(ints(DECODING, FINISHED, HALFWAY), ints(6, 6, 4), Forest.roots(3))
+    prompt = DraftPass(ints(DECODING), ints(6), ROOT)
     ledger.check(prompt)
     ledger.commit_draft(prompt, ROOT, 0.0)
     ledger.check(first)
@@ -50,76 +50,88 @@ Asked = Callable[[Ledger], Pass]
 
 
 def verifies(request: int, chunk: int, nodes: int) -> Asked:
-    return lambda ledger: Verify(ints(request), ints(chunk), drafted(ledger, ints(request), nodes))
+    return lambda ledger: TargetPass(ints(request), ints(chunk), drafted(ledger, ints(request), nodes))
 
 
 def extends(request: int, nodes: int, chunks: Ints = NOBODY) -> Asked:
-    return lambda ledger: Draft(
+    return lambda ledger: DraftPass(
         ints(request), chunks, drafted(ledger, ints(request), nodes), np.arange(1, nodes + 1), 1
     )
 
 
 ILLEGAL: dict[str, tuple[Pass | Asked, str]] = {
-    "no row": (Verify(NOBODY, NOBODY, Forest.roots(0)), "at least one row"),
-    "fewer chunks than rows": (Verify(ints(DECODING, HALFWAY), ints(1), TWO), "it has 2 requests, 1 chunks, 2 trees"),
+    "no row": (TargetPass(NOBODY, NOBODY, Forest.roots(0)), "at least one row"),
+    "fewer chunks than rows": (
+        TargetPass(ints(DECODING, HALFWAY), ints(1), TWO),
+        "it has 2 requests, 1 chunks, 2 trees",
+    ),
     "fewer trees than rows": (
-        Verify(ints(DECODING, HALFWAY), ints(1, 1), ROOT),
+        TargetPass(ints(DECODING, HALFWAY), ints(1, 1), ROOT),
         "it has 2 requests, 2 chunks, 1 trees",
     ),
-    "no chunk for a verification": (Verify(ints(DECODING), NOBODY, ROOT), "it has 1 requests, 0 chunks, 1 trees"),
-    "a row twice": (Verify(ints(DECODING, DECODING), ints(1, 1), TWO), "request 2 twice"),
-    "not arrived": (Verify(ints(LATER), ints(1), ROOT), "request 1, which has not arrived"),
-    "finished": (Verify(ints(FINISHED), ints(1), ROOT), "request 3, which has finished"),
-    "beyond the last id": (Verify(ints(0, 5), ints(1, 1), TWO), "request 5, which does not exist"),
-    "a negative id": (Verify(ints(HALFWAY - 5), ints(1), ROOT), "request -1, which does not exist"),
+    "no chunk for a verification": (TargetPass(ints(DECODING), NOBODY, ROOT), "it has 1 requests, 0 chunks, 1 trees"),
+    "a row twice": (TargetPass(ints(DECODING, DECODING), ints(1, 1), TWO), "request 2 twice"),
+    "not arrived": (TargetPass(ints(LATER), ints(1), ROOT), "request 1, which has not arrived"),
+    "finished": (TargetPass(ints(FINISHED), ints(1), ROOT), "request 3, which has finished"),
+    "beyond the last id": (TargetPass(ints(0, 5), ints(1, 1), TWO), "request 5, which does not exist"),
+    "a negative id": (TargetPass(ints(HALFWAY - 5), ints(1), ROOT), "request -1, which does not exist"),
     "an empty chunk": (
-        Verify(ints(DECODING), ints(0), ROOT),
+        TargetPass(ints(DECODING), ints(0), ROOT),
         "between one and all of the pending tokens: request 2 is given 0, 1 are",
     ),
-    "a negative chunk": (Verify(ints(DECODING), ints(-1), ROOT), "request 2 is given -1, 1 are pending"),
-    "more than is pending": (Verify(ints(DECODING), ints(2), ROOT), "request 2 is given 2, 1 are pending"),
-    "more than the prompt": (Verify(ints(DECODING, WAITING), ints(1, 7), TWO), "request 0 is given 7, 6 are pending"),
+    "a negative chunk": (TargetPass(ints(DECODING), ints(-1), ROOT), "request 2 is given -1, 1 are pending"),
+    "more than is pending": (TargetPass(ints(DECODING), ints(2), ROOT), "request 2 is given 2, 1 are pending"),
+    "more than the prompt": (
+        TargetPass(ints(DECODING, WAITING), ints(1, 7), TWO),
+        "request 0 is given 7, 6 are pending",
+    ),
     "a tree behind half a prompt": (
         verifies(HALFWAY, 1, 1),
         "not finished: request 4 reads 1 of 2 pending",
     ),
-    "evicts who runs": (Verify(ints(DECODING), ints(1), ROOT, ints(DECODING)), "can be evicted: request 2 runs in it"),
+    "evicts who runs": (
+        TargetPass(ints(DECODING), ints(1), ROOT, ints(DECODING)),
+        "can be evicted: request 2 runs in it",
+    ),
     "evicts who holds nothing": (
-        Verify(ints(DECODING), ints(1), ROOT, ints(WAITING)),
+        TargetPass(ints(DECODING), ints(1), ROOT, ints(WAITING)),
         "can be evicted: request 0 holds none",
     ),
     "evicts who has finished": (
-        Verify(ints(DECODING), ints(1), ROOT, ints(FINISHED)),
+        TargetPass(ints(DECODING), ints(1), ROOT, ints(FINISHED)),
         "can be evicted: request 3 holds none",
     ),
     "evicts somebody twice": (
-        Verify(ints(DECODING), ints(1), ROOT, ints(HALFWAY, HALFWAY)),
+        TargetPass(ints(DECODING), ints(1), ROOT, ints(HALFWAY, HALFWAY)),
         "request 4 is named twice",
     ),
-    "evicts beyond the last id": (Verify(ints(DECODING), ints(1), ROOT, ints(5)), "there is no request 5"),
-    "a draft evicts who runs": (Draft(ints(DECODING), ints(1), ROOT, evict=ints(DECODING)), "can be evicted"),
-    "a draft evicts who holds nothing": (Draft(ints(DECODING), ints(1), ROOT, evict=ints(WAITING)), "can be evicted"),
+    "evicts beyond the last id": (TargetPass(ints(DECODING), ints(1), ROOT, ints(5)), "there is no request 5"),
+    "a draft evicts who runs": (DraftPass(ints(DECODING), ints(1), ROOT, evict=ints(DECODING)), "can be evicted"),
+    "a draft evicts who holds nothing": (
+        DraftPass(ints(DECODING), ints(1), ROOT, evict=ints(WAITING)),
+        "can be evicted",
+    ),
     "verifies more than the pool holds": (
         verifies(DECODING, 1, 200),
         r"GiB more cache wanted, \S+ GiB of",
     ),
     "drafts more than the pool holds": (extends(DECODING, 200), "GiB more cache wanted"),
-    "a draft of nobody": (Draft(NOBODY, NOBODY, Forest.roots(0)), "at least one row"),
-    "a draft for a row twice": (Draft(ints(DECODING, DECODING), ints(1, 1), TWO), "request 2 twice"),
-    "a draft for who has finished": (Draft(ints(FINISHED), ints(1), ROOT), "request 3, which has finished"),
-    "a draft without tokens": (Draft(ints(DECODING), ints(0), ROOT), "without tokens"),
-    "a draft without chunks or leaves": (Draft(ints(DECODING), NOBODY, ROOT), "without tokens"),
+    "a draft of nobody": (DraftPass(NOBODY, NOBODY, Forest.roots(0)), "at least one row"),
+    "a draft for a row twice": (DraftPass(ints(DECODING, DECODING), ints(1, 1), TWO), "request 2 twice"),
+    "a draft for who has finished": (DraftPass(ints(FINISHED), ints(1), ROOT), "request 3, which has finished"),
+    "a draft without tokens": (DraftPass(ints(DECODING), ints(0), ROOT), "without tokens"),
+    "a draft without chunks or leaves": (DraftPass(ints(DECODING), NOBODY, ROOT), "without tokens"),
     "feeds the drafter too much": (
-        Draft(ints(DECODING), ints(2), ROOT),
+        DraftPass(ints(DECODING), ints(2), ROOT),
         "no more tokens than .* lacks: request 2 is given 2 of 1",
     ),
-    "feeds the drafter backwards": (Draft(ints(DECODING), ints(-1), ROOT), "request 2 is given -1 of 1"),
+    "feeds the drafter backwards": (DraftPass(ints(DECODING), ints(-1), ROOT), "request 2 is given -1 of 1"),
     "extends a root that lags": (
-        Draft(ints(WAITING), ints(5), ROOT, ints(0), 1),
+        DraftPass(ints(WAITING), ints(5), ROOT, ints(0), 1),
         "has caught up: request 0 is given 5 of 6 tokens",
     ),
     "extends a root that is not fed": (
-        Draft(ints(DECODING), NOBODY, ROOT, ints(0), 1),
+        DraftPass(ints(DECODING), NOBODY, ROOT, ints(0), 1),
         "request 2 is given 0 of 1 tokens",
     ),
     "feeds a drafter that has caught up": (extends(DECODING, 1, ints(1)), "request 2 is given 1 of 0"),
@@ -136,15 +148,15 @@ def test_an_illegal_pass_is_refused(kind: str) -> None:
 
 
 LEGAL: dict[str, Pass | Asked] = {
-    "a whole prompt": Verify(ints(WAITING), ints(6), ROOT),
-    "a decode, a chunk, an eviction": Verify(ints(WAITING, DECODING), ints(3, 1), TWO, ints(HALFWAY)),
+    "a whole prompt": TargetPass(ints(WAITING), ints(6), ROOT),
+    "a decode, a chunk, an eviction": TargetPass(ints(WAITING, DECODING), ints(3, 1), TWO, ints(HALFWAY)),
     "a tree behind a decode": verifies(DECODING, 1, 3),
     "a tree behind a whole prompt": verifies(WAITING, 6, 1),
     "nodes extended in the next pass": extends(DECODING, 3),
-    "a draft prefill": Draft(ints(WAITING), ints(6), ROOT),
-    "a part of a draft prefill": Draft(ints(WAITING), ints(2), ROOT),
-    "a draft that catches up": Draft(ints(DECODING), ints(1), ROOT, ints(0), 2),
-    "a draft, an eviction": Draft(ints(DECODING), ints(1), ROOT, ints(0), 2, evict=ints(HALFWAY)),
+    "a draft prefill": DraftPass(ints(WAITING), ints(6), ROOT),
+    "a part of a draft prefill": DraftPass(ints(WAITING), ints(2), ROOT),
+    "a draft that catches up": DraftPass(ints(DECODING), ints(1), ROOT, ints(0), 2),
+    "a draft, an eviction": DraftPass(ints(DECODING), ints(1), ROOT, ints(0), 2, evict=ints(HALFWAY)),
 }
 
 
@@ -153,7 +165,7 @@ def test_a_legal_pass_is_not(kind: str) -> None:
     ledger, work = busy(), LEGAL[kind]
     work = work(ledger) if callable(work) else work
     shape = ledger.check(work)
-    nodes = work.forest.draft_nodes if isinstance(work, Verify) or not len(work.chunks) else 0
+    nodes = work.forest.draft_nodes if isinstance(work, TargetPass) or not len(work.chunks) else 0
     assert shape.batched_tokens == int(work.chunks.sum()) + nodes
 
 
@@ -171,7 +183,7 @@ def test_a_pass_that_names_who_was_rejected_says_so() -> None:
     ledger = Ledger(1, Memory(14 * 4 - 1, 1, 3, 1))
     ledger.arrive(0, told)
     with pytest.raises(IllegalPass, match=r"request 0, which was rejected \(kv_capacity\)"):
-        ledger.check(Verify(ints(0), ints(1), ROOT))
+        ledger.check(TargetPass(ints(0), ints(1), ROOT))
 
 
 @pytest.mark.parametrize(("memory_bytes", "fits"), [(14 * 4, True), (14 * 4 - 1, False)])

@@ -13,7 +13,7 @@ import pytest
 
 import specsim.replica.stall
 from specsim.errors import IllegalPass, SchedulerFault
-from specsim.replica.passes import NOBODY, Draft, Emitted, Verify
+from specsim.replica.passes import NOBODY, DraftPass, Emitted, TargetPass
 from specsim.replica.protocols import Step, View
 from specsim.replica.request import Ids
 from specsim.replica.stall import Stalled, watchdog
@@ -39,15 +39,15 @@ class Speculative:
         ids = ids_of(view)
         forest: Any = Forest.roots(len(ids))
         if view.emitted_tokens[ids].all():
-            forest = yield Draft(ids, view.draft_pending(ids), forest, np.arange(len(ids)), 1)
+            forest = yield DraftPass(ids, view.draft_pending(ids), forest, np.arange(len(ids)), 1)
             forest = yield self.second(ids, forest)
         yield self.verify(view, ids, forest)
 
-    def second(self, ids: Ids, forest: Forest) -> Draft:
-        return Draft(ids, NOBODY, forest, np.arange(len(ids), 2 * len(ids)), 1)
+    def second(self, ids: Ids, forest: Forest) -> DraftPass:
+        return DraftPass(ids, NOBODY, forest, np.arange(len(ids), 2 * len(ids)), 1)
 
-    def verify(self, view: View, ids: Ids, forest: Forest) -> Verify:
-        return Verify(ids, view.pending(ids), forest)
+    def verify(self, view: View, ids: Ids, forest: Forest) -> TargetPass:
+        return TargetPass(ids, view.pending(ids), forest)
 
 
 def faked(scheduler: Callable[[], Any], agreement: float = 0.9, **more: Any) -> Any:
@@ -61,8 +61,8 @@ def test_the_honest_one_runs() -> None:
 
 
 class ALeafTenTimes(Speculative):
-    def second(self, ids: Ids, forest: Forest) -> Draft:
-        return Draft(ids, NOBODY, forest, np.repeat(np.arange(len(ids), 2 * len(ids)), 10), 1)
+    def second(self, ids: Ids, forest: Forest) -> DraftPass:
+        return DraftPass(ids, NOBODY, forest, np.repeat(np.arange(len(ids), 2 * len(ids)), 10), 1)
 
 
 class ALeafOnceMore(Speculative):
@@ -73,13 +73,13 @@ class ALeafOnceMore(Speculative):
         forest: Any = Forest.roots(len(ids))
         if view.emitted_tokens[ids].all():
             leaves = np.arange(len(ids))
-            forest = yield Draft(ids, view.draft_pending(ids), forest, leaves, 1)
-            forest = yield Draft(ids, NOBODY, forest, leaves, 2)
-        yield Verify(ids, view.pending(ids), forest)
+            forest = yield DraftPass(ids, view.draft_pending(ids), forest, leaves, 1)
+            forest = yield DraftPass(ids, NOBODY, forest, leaves, 2)
+        yield TargetPass(ids, view.pending(ids), forest)
 
 
 class TheSameForestForEver(Speculative):
-    def verify(self, view: View, ids: Ids, forest: Forest) -> Verify:
+    def verify(self, view: View, ids: Ids, forest: Forest) -> TargetPass:
         if forest.draft_nodes and (self.kept is None or self.kept.rows != len(ids)):
             self.kept = forest
         return super().verify(view, ids, self.kept if forest.draft_nodes else forest)
@@ -88,7 +88,7 @@ class TheSameForestForEver(Speculative):
 class ForgedNodes(Speculative):
     """Verifies chains of ten that no drafter has drafted: the first token's slot, over and over."""
 
-    def verify(self, view: View, ids: Ids, forest: Forest) -> Verify:
+    def verify(self, view: View, ids: Ids, forest: Forest) -> TargetPass:
         if forest.draft_nodes:
             parent = np.arange(len(forest) - len(ids), len(forest))
             for _ in range(10):
@@ -99,64 +99,64 @@ class ForgedNodes(Speculative):
 
 
 class AnothersTrees(Speculative):
-    def verify(self, view: View, ids: Ids, forest: Forest) -> Verify:
+    def verify(self, view: View, ids: Ids, forest: Forest) -> TargetPass:
         if len(ids) > 1 and forest.draft_nodes:
             ids = ids[::-1].copy()
         return super().verify(view, ids, forest)
 
 
 class NegativeLeaves(Speculative):
-    def second(self, ids: Ids, forest: Forest) -> Draft:
-        return Draft(ids, NOBODY, forest, -np.arange(1, len(ids) + 1), 1)
+    def second(self, ids: Ids, forest: Forest) -> DraftPass:
+        return DraftPass(ids, NOBODY, forest, -np.arange(1, len(ids) + 1), 1)
 
 
 class LeavesBeyond(Speculative):
-    def second(self, ids: Ids, forest: Forest) -> Draft:
-        return Draft(ids, NOBODY, forest, np.arange(len(ids)) + len(forest), 1)
+    def second(self, ids: Ids, forest: Forest) -> DraftPass:
+        return DraftPass(ids, NOBODY, forest, np.arange(len(ids)) + len(forest), 1)
 
 
 class NoBeam(Speculative):
-    def second(self, ids: Ids, forest: Forest) -> Draft:
+    def second(self, ids: Ids, forest: Forest) -> DraftPass:
         return super().second(ids, forest)._replace(beam=0)
 
 
 class NoWidth(Speculative):
-    def second(self, ids: Ids, forest: Forest) -> Draft:
+    def second(self, ids: Ids, forest: Forest) -> DraftPass:
         return super().second(ids, forest)._replace(width=0)
 
 
 class NegativeWidth(Speculative):
-    def second(self, ids: Ids, forest: Forest) -> Draft:
+    def second(self, ids: Ids, forest: Forest) -> DraftPass:
         return super().second(ids, forest)._replace(width=-1)
 
 
 class HalfAToken(Speculative):
-    def second(self, ids: Ids, forest: Forest) -> Draft:
+    def second(self, ids: Ids, forest: Forest) -> DraftPass:
         return super().second(ids, forest)._replace(width=1.5)  # type: ignore[arg-type]
 
 
 class FloatChunks(Speculative):
-    def verify(self, view: View, ids: Ids, forest: Forest) -> Verify:
-        return Verify(ids, view.pending(ids) * 1.0, forest)  # type: ignore[arg-type]
+    def verify(self, view: View, ids: Ids, forest: Forest) -> TargetPass:
+        return TargetPass(ids, view.pending(ids) * 1.0, forest)  # type: ignore[arg-type]
 
 
 class SmallIds(Speculative):
-    def verify(self, view: View, ids: Ids, forest: Forest) -> Verify:
-        return Verify(ids.astype(np.int32), view.pending(ids), forest)  # type: ignore[arg-type]
+    def verify(self, view: View, ids: Ids, forest: Forest) -> TargetPass:
+        return TargetPass(ids.astype(np.int32), view.pending(ids), forest)  # type: ignore[arg-type]
 
 
 class AList(Speculative):
-    def verify(self, view: View, ids: Ids, forest: Forest) -> Verify:
-        return Verify(ids.tolist(), view.pending(ids), forest)  # type: ignore[arg-type]
+    def verify(self, view: View, ids: Ids, forest: Forest) -> TargetPass:
+        return TargetPass(ids.tolist(), view.pending(ids), forest)  # type: ignore[arg-type]
 
 
 class NoForest(Speculative):
-    def verify(self, view: View, ids: Ids, forest: Forest) -> Verify:
-        return Verify(ids, view.pending(ids), None)  # type: ignore[arg-type]
+    def verify(self, view: View, ids: Ids, forest: Forest) -> TargetPass:
+        return TargetPass(ids, view.pending(ids), None)  # type: ignore[arg-type]
 
 
 class RewritesADraftedToken(Speculative):
-    def verify(self, view: View, ids: Ids, forest: Forest) -> Verify:
+    def verify(self, view: View, ids: Ids, forest: Forest) -> TargetPass:
         forest.depth[len(ids) :] = 9
         return super().verify(view, ids, forest)
 
@@ -169,14 +169,14 @@ REFUSED: dict[type[Speculative], str] = {
     AnothersTrees: "a forest of requests 0, 1 in a pass of requests 1, 0",
     NegativeLeaves: "leaf -1 is no node",
     LeavesBeyond: "leaf 4 is no node: the forest has 4",
-    NoBeam: "Draft.beam is 0 (int); expected a whole number of at least 1",
-    NoWidth: "Draft.width is 0; expected at least 1 where leaves are extended",
-    NegativeWidth: "Draft.width is -1 (int); expected a whole number of at least 0",
-    HalfAToken: "Draft.width is 1.5 (float); expected a whole number of at least 0",
-    FloatChunks: "Verify.chunks is an array (2,) of float64; expected a numpy array (n,) of int64",
-    SmallIds: "Verify.requests is an array (2,) of int32; expected a numpy array (n,) of int64",
-    AList: "Verify.requests is [0, 1] (list); expected a numpy array (n,) of int64",
-    NoForest: "Verify.forest is None (NoneType); expected a Forest",
+    NoBeam: "DraftPass.beam is 0 (int); expected a whole number of at least 1",
+    NoWidth: "DraftPass.width is 0; expected at least 1 where leaves are extended",
+    NegativeWidth: "DraftPass.width is -1 (int); expected a whole number of at least 0",
+    HalfAToken: "DraftPass.width is 1.5 (float); expected a whole number of at least 0",
+    FloatChunks: "TargetPass.chunks is an array (2,) of float64; expected a numpy array (n,) of int64",
+    SmallIds: "TargetPass.requests is an array (2,) of int32; expected a numpy array (n,) of int64",
+    AList: "TargetPass.requests is [0, 1] (list); expected a numpy array (n,) of int64",
+    NoForest: "TargetPass.forest is None (NoneType); expected a Forest",
 }
 
 
@@ -203,16 +203,16 @@ class Again(Speculative):
         forest: Any = Forest.roots(len(ids))
         if view.emitted_tokens[ids].all():
             leaves = np.arange(len(ids))
-            forest = yield Draft(ids, view.draft_pending(ids), forest, leaves, 2)
-            yield Draft(ids, NOBODY, forest, leaves + len(ids), 1)
-            forest = yield Draft(ids, NOBODY, forest, leaves + len(ids), 2)
-        yield Verify(ids, view.pending(ids), forest)
+            forest = yield DraftPass(ids, view.draft_pending(ids), forest, leaves, 2)
+            yield DraftPass(ids, NOBODY, forest, leaves + len(ids), 1)
+            forest = yield DraftPass(ids, NOBODY, forest, leaves + len(ids), 2)
+        yield TargetPass(ids, view.pending(ids), forest)
 
 
 class Parts(Speculative):
     """Verifies the first nodes of each tree."""
 
-    def verify(self, view: View, ids: Ids, forest: Forest) -> Verify:
+    def verify(self, view: View, ids: Ids, forest: Forest) -> TargetPass:
         return super().verify(view, ids, forest.subset(forest.depth < 2))
 
 
@@ -251,7 +251,7 @@ class Evicting:
     def step(self, view: View) -> Step:
         held = view.resident
         one = np.array(view.waiting[:1], dtype=np.int64)
-        yield Verify(one, np.array([1]), Forest.roots(1), evict=held)
+        yield TargetPass(one, np.array([1]), Forest.roots(1), evict=held)
 
 
 class Drafting:
@@ -259,7 +259,7 @@ class Drafting:
 
     def step(self, view: View) -> Step:
         one = np.array(view.waiting[:1], dtype=np.int64)
-        yield Draft(one, view.draft_pending(one), Forest.roots(1), evict=view.resident)
+        yield DraftPass(one, view.draft_pending(one), Forest.roots(1), evict=view.resident)
 
 
 @pytest.mark.parametrize("scheduler", [Evicting, Drafting])
@@ -275,7 +275,7 @@ def test_a_long_prompt_in_small_chunks_is_no_stall(monkeypatch: pytest.MonkeyPat
     class OneByOne:
         def step(self, view: View) -> Step:
             ids = ids_of(view)
-            yield Verify(ids, np.ones_like(ids), Forest.roots(len(ids)))
+            yield TargetPass(ids, np.ones_like(ids), Forest.roots(len(ids)))
 
     monkeypatch.setattr(specsim.replica.stall, "PASSES", 40)
     monkeypatch.setattr(specsim.replica.stall, "LOOK_EVERY", 10)

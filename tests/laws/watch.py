@@ -10,7 +10,7 @@ from unittest.mock import patch
 import numpy as np
 
 import specsim.simulation
-from specsim.replica.passes import Draft, Emitted, Pass, Verify
+from specsim.replica.passes import DraftPass, Emitted, Pass, TargetPass
 from specsim.replica.protocols import PassShape, Scheduler, Step, View
 from specsim.replica.trees import Forest
 from specsim.replica.view import LedgerView
@@ -84,12 +84,12 @@ def watched(
             views.append(view)
             self._seen = view
 
-        def draft(self, work: Draft, shape: PassShape) -> tuple[Forest, float]:
+        def draft(self, work: DraftPass, shape: PassShape) -> tuple[Forest, float]:
             if inspect is not None:
                 inspect(self._seen, work)
             return super().draft(work, shape)
 
-        def verify(self, work: Verify, shape: PassShape) -> tuple[Emitted, float]:
+        def verify(self, work: TargetPass, shape: PassShape) -> tuple[Emitted, float]:
             if inspect is not None:
                 inspect(self._seen, work)
             return super().verify(work, shape)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from specsim.errors import IllegalPass
-from specsim.replica.passes import Draft, Verify
+from specsim.replica.passes import DraftPass, TargetPass
 from specsim.replica.trees import Forest
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.fastserve import LeastAttained
@@ -43,7 +43,7 @@ def decoding_steps(heard: list[Heard]) -> Iterator[StepOf]:
     evicted = 0
     for exchange in heard:
         evicted += len(exchange.work.evict)
-        if isinstance(exchange.work, Verify):
+        if isinstance(exchange.work, TargetPass):
             if (exchange.work.chunks == 1).any():
                 yield StepOf(evicted, exchange.work.forest.draft_nodes)
             evicted = 0
@@ -75,7 +75,7 @@ def two_by_turns(switching: Any) -> Hand:
     told = requests([0.0, 0.0], [5, 5], [30, 30])
     hand = Hand(Composed(part, FixedChains(3)), told, memory(told, 9.0, block_tokens=1))
     for _ in range(2):
-        assert isinstance(hand.begin(), Draft)
+        assert isinstance(hand.begin(), DraftPass)
         hand.propose()
         hand.emit([1])
     return hand
@@ -85,10 +85,10 @@ def test_a_cache_moves_before_the_first_draft_pass_and_the_chain_is_whole() -> N
     """0 reads its prompt and then 1; at the third step 0 comes back, 1 goes to the host, and 0 drafts at once."""
     hand = two_by_turns("transfer")
     first = hand.begin()
-    assert isinstance(first, Draft)
+    assert isinstance(first, DraftPass)
     assert (first.requests.tolist(), first.evict.tolist(), first.transfer) == ([0], [1], True)
     second = hand.propose(0.9)
-    assert isinstance(second, Draft)
+    assert isinstance(second, DraftPass)
     assert second.evict.tolist() == []
     hand.propose(0.9)
     work = hand.propose(0.9)
@@ -107,9 +107,9 @@ def test_what_the_evicted_leave_holds_the_trees() -> None:
     pool = hand.ledger.pool
     pool.memory = replace(pool.memory, capacity_bytes=pool.used_bytes)
     work = hand.begin()
-    assert isinstance(work, Draft)
+    assert isinstance(work, DraftPass)
     assert (work.requests.tolist(), work.evict.tolist()) == ([0], [1])
-    while isinstance(work, Draft):
+    while isinstance(work, DraftPass):
         work = hand.propose(0.9)
     assert sizes(work) == [3]
 
@@ -129,7 +129,7 @@ def test_a_refusal_reaches_the_part_that_asked() -> None:
 
     def asking() -> Any:
         try:
-            yield Draft(np.array([0]), np.array([1]), Forest.roots(1))
+            yield DraftPass(np.array([0]), np.array([1]), Forest.roots(1))
         except IllegalPass as refusal:
             heard.append(str(refusal))
             raise

@@ -11,7 +11,7 @@ import simpy
 from specsim.replica.audit import Audit
 from specsim.replica.engine import Replica, arrivals
 from specsim.replica.ledger import Ledger
-from specsim.replica.passes import Draft, Emitted, Verify
+from specsim.replica.passes import DraftPass, Emitted, TargetPass
 from specsim.replica.protocols import PassShape
 from specsim.replica.request import Floats, Ids, Ints
 from specsim.replica.view import LedgerView
@@ -35,10 +35,10 @@ class Figure1:
     def __init__(self, view: LedgerView) -> None:
         self._view = view
 
-    def draft(self, work: Draft, shape: PassShape) -> Any:
+    def draft(self, work: DraftPass, shape: PassShape) -> Any:
         raise AssertionError("nothing is drafted in Figure 1")
 
-    def verify(self, work: Verify, shape: PassShape) -> tuple[Emitted, float]:
+    def verify(self, work: TargetPass, shape: PassShape) -> tuple[Emitted, float]:
         (request,) = work.requests
         one, none = np.ones(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
         last = self._view.emitted_tokens[work.requests] + 1 == OUTPUTS[request]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from specsim.replica.passes import Verify
+from specsim.replica.passes import TargetPass
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.priority import TightestFirst
 from specsim.schedulers.queues import Seats
@@ -36,7 +36,7 @@ def test_the_urgent_preempt(switching: str, evicted: list[int]) -> None:
     hand.emit([1, 1])
     hand.ledger.roster.waiting.add(2)
     work = hand.begin()
-    assert isinstance(work, Verify)
+    assert isinstance(work, TargetPass)
     assert sorted(work.requests.tolist()) == [1, 2]
     assert work.evict.tolist() == evicted
     assert (hand.view.target_cached[0] > 0) == (switching == "keep")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specsim.replica.passes import Draft, Verify
+from specsim.replica.passes import DraftPass, TargetPass
 from specsim.replica.protocols import Scheduler
 from specsim.schedulers.smartspec import SmartSpec
 from specsim.schedulers.smartspec_acceptance import AcceptanceAverage
@@ -39,18 +39,18 @@ def play(scheduler: Scheduler, belief: Hardware = CHEAP, rows: int = 2, most: in
 
 
 def prefilled(hand: Hand) -> Hand:
-    if isinstance(hand.begin(), Draft):
+    if isinstance(hand.begin(), DraftPass):
         hand.propose()
     hand.emit([1] * len(hand.work.requests))
     return hand
 
 
-def chain(hand: Hand, *sure: float) -> Verify:
+def chain(hand: Hand, *sure: float) -> TargetPass:
     """Begin a step and answer its drafts until it verifies."""
     work = hand.begin()
-    while isinstance(work, Draft):
+    while isinstance(work, DraftPass):
         work = hand.propose(*(sure or (0.9,)))
-    assert isinstance(work, Verify)
+    assert isinstance(work, TargetPass)
     return work
 
 
@@ -60,7 +60,7 @@ def chain(hand: Hand, *sure: float) -> Verify:
 def test_prompts_first_then_the_longest_chains_where_drafts_are_cheap() -> None:
     hand = play(smart())
     work = hand.begin()
-    assert isinstance(work, Draft)
+    assert isinstance(work, DraftPass)
     assert (work.requests.tolist(), fed(work)) == ([0, 1], [5, 5])
     hand.propose()
     hand.emit([1, 1])
@@ -73,7 +73,7 @@ def test_prompts_first_then_the_longest_chains_where_drafts_are_cheap() -> None:
 
 def test_no_draft_where_drafts_are_dear() -> None:
     work = prefilled(play(smart(), DEAR)).begin()
-    assert isinstance(work, Verify)
+    assert isinstance(work, TargetPass)
     assert sizes(work) == [0, 0]
 
 
@@ -172,9 +172,9 @@ def test_the_youngest_gives_way_where_the_oldest_has_no_slot() -> None:
     """The 20 bytes of 1 and the 2 that are free hold the root and 4 drafts of 0: 4 bytes a token of both models."""
     hand = squeezed(prefilled(play(smart())), 2)
     first = hand.begin()
-    assert isinstance(first, Draft)
+    assert isinstance(first, DraftPass)
     assert (first.requests.tolist(), first.evict.tolist()) == ([0], [1])
-    while isinstance(hand.work, Draft):
+    while isinstance(hand.work, DraftPass):
         hand.propose(0.9)
     assert (hand.work.requests.tolist(), sizes(hand.work), hand.work.evict.tolist()) == ([0], [4], [])
 
@@ -243,7 +243,7 @@ def test_a_request_prefilled_without_the_drafter_never_speculates_and_that_feeds
         hand.emit([1], ends=[0] if step == 2 else [])
     hand.view.belief = CHEAP
     work = hand.begin()
-    assert isinstance(work, Verify), "3 of 3 steps proposed nothing: no draft prefill"
+    assert isinstance(work, TargetPass), "3 of 3 steps proposed nothing: no draft prefill"
     assert work.requests.tolist() == [1]
     hand.emit([1])
     feedback = hand.scheduler.feedback
@@ -260,7 +260,7 @@ def test_with_a_threshold_of_one_the_drafter_always_reads_along() -> None:
     prefilled(hand)
     chain(hand)
     hand.emit([1], ends=[0])
-    assert isinstance(hand.begin(), Draft)
+    assert isinstance(hand.begin(), DraftPass)
 
 
 def test_who_may_speculate_does_beside_one_who_may_not() -> None:
@@ -319,7 +319,7 @@ def test_all_draft_once_and_only_the_confident_go_on() -> None:
     work = hand.begin()
     assert work.leaves.tolist() == [0, 1]
     work = hand.propose(0.5)
-    assert isinstance(work, Verify), "0.5 does not exceed 0.5"
+    assert isinstance(work, TargetPass), "0.5 does not exceed 0.5"
     assert sizes(work) == [0, 0], "a token predicted to be rejected brings nothing"
 
 
@@ -371,7 +371,7 @@ def test_the_oracle_drafts_for_each_request_what_will_be_right() -> None:
     oracle.foresee(Sees([2, 0]))
     hand = prefilled(play(oracle))
     work, leaves = hand.begin(), []
-    while isinstance(work, Draft):
+    while isinstance(work, DraftPass):
         leaves.append(work.forest.row[work.leaves].tolist())
         work = hand.propose(0.9)
     assert leaves == [[0], [0]]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from specsim.replica.passes import Draft
+from specsim.replica.passes import DraftPass
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst
 from specsim.schedulers.specinfer import FixedTrees, nodes_of
@@ -23,7 +23,7 @@ PAPER = [1, 1, 3, 1, 1, 1, 1, 1]
 def grown_by(hand: Hand) -> tuple[list[tuple[int, int]], list[int]]:
     """Play a step; return (leaves, width) of each draft pass, and the nodes of each row that are verified."""
     asked, work = [], hand.begin()
-    while isinstance(work, Draft):
+    while isinstance(work, DraftPass):
         asked.append((len(work.leaves), work.width))
         work = hand.propose(0.6, 0.2, 0.1)
     return asked, sizes(work)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specsim.replica.passes import Draft, Verify
+from specsim.replica.passes import DraftPass, TargetPass
 from specsim.replica.trees import Forest
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst
@@ -34,7 +34,7 @@ def play(part: Speculation, target: Linear, rows: int = 1, kind: int = NOBODY_HU
     hand = Hand(Composed(PrefillFirst(8, 64, 0.0), part), told, memory(told, 9.0, block_tokens=1))
     hand.view.belief = Hardware(target, Linear(0.0, 0.0, DRAFT_S))
     hand.begin()
-    if isinstance(hand.work, Draft):
+    if isinstance(hand.work, DraftPass):
         hand.propose()
     hand.emit([1] * rows)
     return hand
@@ -43,10 +43,10 @@ def play(part: Speculation, target: Linear, rows: int = 1, kind: int = NOBODY_HU
 def verified(hand: Hand, *sure: float) -> list[int]:
     """Play one step whose k-th draft pass brings confidence `sure[k]`, the last one again and again."""
     work, asked = hand.begin(), 0
-    while isinstance(work, Draft):
+    while isinstance(work, DraftPass):
         work = hand.propose(sure[min(asked, len(sure) - 1)])
         asked += 1
-    assert isinstance(work, Verify)
+    assert isinstance(work, TargetPass)
     return sizes(work)
 
 

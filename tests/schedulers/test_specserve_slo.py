@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from specsim.replica.passes import Draft
+from specsim.replica.passes import DraftPass
 from specsim.simulation import Simulation, run
 from tests.laws.subjects import factories, factory_of
 from tests.laws.watch import watched
@@ -27,7 +27,7 @@ def steps_of(simulated: Simulation) -> list[tuple[float, float, float, int]]:
         drafted, start_s = 0, 0.0
         for place, step in enumerate(heard):
             start_s = mine["start_s"][place] if not drafted else start_s
-            if isinstance(step.work, Draft):
+            if isinstance(step.work, DraftPass):
                 drafted += 1
                 continue
             if not mine["prefill_tokens"][place]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from specsim.replica.passes import Draft, Verify
+from specsim.replica.passes import DraftPass, TargetPass
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst
 from specsim.schedulers.parts import Rows
@@ -58,7 +58,7 @@ def test_each_request_of_a_batch_stops_on_its_own(data: st.DataObject, threshold
     world = replace(drawn.world, tape=tape(len(told), 0.5))
     made = replace(drawn, requests=told, memory=pool, world=world, scheduler=lambda: scheduler)
     for heard in watched(made).heard:
-        for forest in (step.work.forest for step in heard if isinstance(step.work, Verify)):
+        for forest in (step.work.forest for step in heard if isinstance(step.work, TargetPass)):
             if not forest.draft_nodes:
                 continue
             drafted = np.arange(forest.rows, len(forest))
@@ -86,7 +86,7 @@ def test_prompts_beside_decodes_are_read_by_the_drafter_too() -> None:
     hand.propose()
     hand.emit([1])
     work = hand.begin()
-    assert isinstance(work, Draft)
+    assert isinstance(work, DraftPass)
     assert (fed(work), work.leaves.tolist()) == ([1, 5], [0])
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from specsim.api import simulate
 from specsim.errors import IllegalPass
-from specsim.replica.passes import Emitted, Verify
+from specsim.replica.passes import Emitted, TargetPass
 from specsim.replica.trees import Forest
 from specsim.simulation import run
 from tests.golden.scene import scene
@@ -20,8 +20,8 @@ from tests.made import ledger_and_view, requests
 LENGTHY: dict[str, Any] = {"trace": "poisson", "requests": 30, "rps": 4, "profile": "llama8b_1b_h100"}
 
 
-def verify(*ids: int, chunks: Any, **more: Any) -> Verify:
-    return Verify(np.array(ids), np.array(chunks), Forest.roots(len(ids)), **more)
+def verify(*ids: int, chunks: Any, **more: Any) -> TargetPass:
+    return TargetPass(np.array(ids), np.array(chunks), Forest.roots(len(ids)), **more)
 
 
 def answer(*tokens: int) -> Emitted:

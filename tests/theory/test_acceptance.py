@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from specsim.replica.passes import NOBODY, Draft, Emitted, Verify
+from specsim.replica.passes import NOBODY, DraftPass, Emitted, TargetPass
 from specsim.replica.protocols import PassShape
 from specsim.replica.trees import Forest
 from specsim.rng import mix
@@ -45,7 +45,7 @@ def test_a_drafter_that_is_never_right_or_always_still_drafts(alpha: float, emit
     heard = watched(
         simulation(told, [101] * 6, factory_of("vllm_spec", draft_tokens=4), text=bernoulli(alpha, 6))
     ).heard
-    trees = [step for step in heard[0] if isinstance(step.work, Verify) and step.work.forest.draft_nodes]
+    trees = [step for step in heard[0] if isinstance(step.work, TargetPass) and step.work.forest.draft_nodes]
     full = [step for step in trees if step.work.forest.draft_nodes == 6 * 4]
     assert len(full) >= 96 // emitted
     assert all((step.answer.tokens == emitted).all() for step in full)
@@ -71,7 +71,7 @@ def test_a_chain_emits_a_geometric_sum(alpha: float, k: int) -> None:
     # Verifications near the end may be cut, or carry fewer than k: only those far from it are counted.
     emitted, samples = np.ones(count, dtype=int), []
     for step in heard:
-        if isinstance(step.work, Verify) and step.work.forest.draft_nodes:
+        if isinstance(step.work, TargetPass) and step.work.forest.draft_nodes:
             ids = step.work.requests
             samples.append(step.answer.tokens[emitted[ids] + k + 1 < length])
             emitted[ids] += step.answer.tokens
@@ -107,13 +107,13 @@ class Script:
         forest, leaves = Forest.roots(len(ids)), np.arange(len(ids))
         for width in widths:
             before = len(forest)
-            forest, _ = self.backend.draft(Draft(ids, NOBODY, forest, leaves, width, beam), SHAPE)
+            forest, _ = self.backend.draft(DraftPass(ids, NOBODY, forest, leaves, width, beam), SHAPE)
             leaves = np.arange(before, len(forest))
         return forest
 
     def verify(self, forest: Forest) -> Emitted:
         ids = np.arange(self.count)
-        return self.backend.verify(Verify(ids, np.ones_like(ids), forest), SHAPE)[0]
+        return self.backend.verify(TargetPass(ids, np.ones_like(ids), forest), SHAPE)[0]
 
 
 Told = dict[tuple[int, tuple[int, ...]], float]
@@ -163,7 +163,7 @@ def test_asking_again_or_in_parts_says_the_same() -> None:
     for layer in range(3):
         leaves = np.flatnonzero(forest.depth == layer)
         for some in (leaves[::-1][: len(leaves) // 2][::-1], leaves[: len(leaves) - len(leaves) // 2]):
-            forest, _ = script.backend.draft(Draft(ids, NOBODY, forest, some, 3), SHAPE)
+            forest, _ = script.backend.draft(DraftPass(ids, NOBODY, forest, some, 3), SHAPE)
     assert told_by(forest, ids) == whole
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specsim.replica.passes import Verify
+from specsim.replica.passes import TargetPass
 from specsim.replica.protocols import Scheduler
 from specsim.schedulers.smartspec_tree import HeadAverage
 from specsim.simulation import run
@@ -37,7 +37,7 @@ def kept(name: str, batch: int, text: Tape, length: int, **overrides: Any) -> tu
 
     told = requests([0.0] * batch, [3] * batch, [length] * batch, [NO_OBJECTIVE] * batch)
     heard = watched(simulation(told, [length] * batch, keeping, text=text, truth=CHEAP)).heard[0]
-    answers = [(each.work.forest, each.answer) for each in heard if isinstance(each.work, Verify)]
+    answers = [(each.work.forest, each.answer) for each in heard if isinstance(each.work, TargetPass)]
     return made[0], [each for each in answers if each[0].draft_nodes]
 
 

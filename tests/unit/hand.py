@@ -9,7 +9,7 @@ import numpy as np
 
 from specsim.replica.kv_pool import Memory
 from specsim.replica.ledger import Ledger
-from specsim.replica.passes import Draft, Emitted, Pass, Verify
+from specsim.replica.passes import DraftPass, Emitted, Pass, TargetPass
 from specsim.replica.protocols import Scheduler
 from specsim.replica.request import Requests
 from tests.made import ledger_and_view
@@ -37,7 +37,7 @@ class Hand:
     def propose(self, *sure: float) -> Any:
         """Answer a draft: ranks 0, 1, ... behind every leaf, with these confidences."""
         work = self.work
-        assert isinstance(work, Draft), work
+        assert isinstance(work, DraftPass), work
         parents = np.repeat(work.leaves, work.width)
         tokens = np.tile(np.arange(work.width), len(work.leaves))
         confidence = np.array(sure)[tokens] if work.width else np.zeros(0)
@@ -52,7 +52,7 @@ class Hand:
     def emit(self, tokens: Sequence[int], matched: Sequence[int] | None = None, ends: Sequence[int] = ()) -> Any:
         """Answer a verification: what each row emits, and how much of its tree was right; rows `ends` finish."""
         work = self.work
-        assert isinstance(work, Verify), work
+        assert isinstance(work, TargetPass), work
         right = np.array([0] * len(tokens) if matched is None else matched)
         finished = np.isin(np.arange(len(tokens)), ends)
         answer = Emitted(np.array(tokens), np.minimum(right, tokens), right, finished)
@@ -81,12 +81,12 @@ def beam_of(rows: Any, path: Any, beam: int | None) -> Any:
     return np.array([each for each in places if beam is None or better[each].sum() < beam], dtype=np.int64)
 
 
-def fed(work: Draft) -> list[int]:
+def fed(work: DraftPass) -> list[int]:
     """Return the tokens that each row feeds into the drafter's cache."""
     return work.chunks.tolist() if len(work.chunks) else [0] * len(work.requests)
 
 
-def sizes(work: Verify) -> list[int]:
+def sizes(work: TargetPass) -> list[int]:
     """Return the drafted nodes of each row."""
     tokens: list[int] = work.forest.tree_tokens().tolist()
     return tokens

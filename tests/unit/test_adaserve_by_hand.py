@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specsim.replica.passes import Draft, Verify
+from specsim.replica.passes import DraftPass, TargetPass
 from specsim.schedulers.adaserve import AdaServe, tokens_needed
 from specsim.schedulers.selection import at_most_the_tree, least_needy_first, neediest_first
 from specsim.schedulers.tree_shape import Fixed, LoadAdaptive, TreeShape
@@ -46,21 +46,21 @@ def prefilled(hand: Hand) -> Hand:
     return hand
 
 
-def trees(hand: Hand, *sure: float) -> Verify:
+def trees(hand: Hand, *sure: float) -> TargetPass:
     work = hand.begin()
-    while isinstance(work, Draft):
+    while isinstance(work, DraftPass):
         work = hand.propose(*sure)
-    assert isinstance(work, Verify)
+    assert isinstance(work, TargetPass)
     return work
 
 
 def test_prompts_go_to_both_models_in_one_step() -> None:
     hand = play()
     work = hand.begin()
-    assert isinstance(work, Draft)
+    assert isinstance(work, DraftPass)
     assert (fed(work), work.width) == ([6, 6], 0)
     work = hand.propose()
-    assert isinstance(work, Verify)
+    assert isinstance(work, TargetPass)
     assert (work.chunks.tolist(), sizes(work)) == ([6, 6], [0, 0])
 
 
@@ -68,7 +68,7 @@ def test_a_step_grows_layers_by_beam_and_verifies_the_likeliest_within_the_budge
     hand = prefilled(play())
     asked = []
     work = hand.begin()
-    while isinstance(work, Draft):
+    while isinstance(work, DraftPass):
         asked.append((fed(work), len(work.leaves), work.width, work.beam))
         work = hand.propose(0.8, 0.1)
     assert asked == [([1, 1], 2, 2, 2), ([0, 0], 4, 2, 2)]
@@ -112,7 +112,7 @@ def late(prompt: int, **changed: Any) -> Hand:
 def test_a_prompt_rides_on_the_verification_in_chunks() -> None:
     hand = late(prompt=10, prefill_tokens=7, verify_tokens=64)
     work = hand.begin()
-    assert isinstance(work, Draft)
+    assert isinstance(work, DraftPass)
     assert (work.requests.tolist(), fed(work), work.leaves.tolist()) == ([0, 1, 2], [1, 1, 7], [0, 1])
     work = hand.propose(0.8, 0.1)
     assert fed(work) == [0, 0, 0]
@@ -137,7 +137,7 @@ def test_the_rest_of_a_prompt_is_a_prompt_even_if_it_is_one_token() -> None:
 def test_prompts_first_lets_decodes_wait() -> None:
     hand = late(prompt=10, prefill="first")
     work = hand.begin()
-    assert isinstance(work, Draft)
+    assert isinstance(work, DraftPass)
     assert (work.requests.tolist(), fed(work)) == ([2], [10])
     work = hand.propose()
     assert (work.requests.tolist(), work.chunks.tolist(), sizes(work)) == ([2], [10], [0])
@@ -154,7 +154,7 @@ def test_where_memory_is_short_trees_are_shortened() -> None:
     pool = replace(memory(told, 1.0, block_tokens=1), capacity_bytes=2 * 4 * 10)
     hand = prefilled(Hand(adaserve(verify_tokens=64), told, pool))
     passes, work = 0, hand.begin()
-    while isinstance(work, Draft):
+    while isinstance(work, DraftPass):
         passes, work = passes + 1, hand.propose(0.9)
     assert passes == 2, "6 cached; 1 + 2 x 2 more of each model are 11 tokens, 10 there are: one wide, still two deep"
     assert sizes(work) == [2, 2]
@@ -166,7 +166,7 @@ def test_where_memory_has_no_room_for_a_node_the_step_decodes_plainly() -> None:
     hand = Hand(adaserve(verify_tokens=64), told, pool)
     prefilled(hand)
     work = hand.begin()
-    assert isinstance(work, Verify), "6 cached; 1 + 1 more of each model are 8 tokens, 7 there are"
+    assert isinstance(work, TargetPass), "6 cached; 1 + 1 more of each model are 8 tokens, 7 there are"
     assert (work.chunks.tolist(), sizes(work)) == ([1, 1], [0, 0])
     hand.emit([1, 1], ends=[1])
     assert fed(hand.begin()) == [2], "the drafter was left out of the plain step"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from specsim.errors import IllegalPass, SpecsimError
-from specsim.replica.passes import Draft, Verify
+from specsim.replica.passes import DraftPass, TargetPass
 from specsim.replica.protocols import Step, View
 from specsim.replica.request import Ids
 from specsim.replica.stall import Stalled
@@ -26,7 +26,7 @@ class Greedy:
 
     def step(self, view: View) -> Step:
         ids = np.array(view.waiting)
-        yield Verify(ids, view.pending(ids) + 1, Forest.roots(len(ids)))
+        yield TargetPass(ids, view.pending(ids) + 1, Forest.roots(len(ids)))
 
 
 class Patient:
@@ -90,7 +90,7 @@ class Plain:
 
     def step(self, view: View) -> Step:
         ids = self.ids([*view.resident.tolist(), *view.waiting])
-        yield Verify(ids, view.pending(ids), Forest.roots(len(ids)))
+        yield TargetPass(ids, view.pending(ids), Forest.roots(len(ids)))
 
     def ids(self, those: list[int]) -> Ids:
         return np.array(those)
@@ -112,9 +112,9 @@ class Swapping(Reusing):
 
     def step(self, view: View) -> Step:
         ids = self.ids(list(view.waiting))
-        yield Draft(ids, view.draft_pending(ids), Forest.roots(len(ids)))
+        yield DraftPass(ids, view.draft_pending(ids), Forest.roots(len(ids)))
         self.rows[0] = 8
-        yield Verify(ids, np.array([4, 4]), Forest.roots(len(ids)))
+        yield TargetPass(ids, np.array([4, 4]), Forest.roots(len(ids)))
 
 
 def test_the_arrays_of_a_pass_stay_the_schedulers_own() -> None:

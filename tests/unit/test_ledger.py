@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from specsim.replica.ledger import Gaps, Ledger
-from specsim.replica.passes import NOBODY, Draft, Emitted, Pass, Verify
+from specsim.replica.passes import NOBODY, DraftPass, Emitted, Pass, TargetPass
 from specsim.replica.protocols import PassShape
 from specsim.replica.trees import Forest
 from tests.made import grown, ledger_and_view, memory, requests
@@ -25,7 +25,7 @@ def begin(rows: int = 2) -> Ledger:
     return ledger_and_view(told, memory(told, 9.0, block_tokens=1))[0]
 
 
-def drafts(ledger: Ledger, work: Draft, start_s: float, *sure: float) -> tuple[PassShape, Forest]:
+def drafts(ledger: Ledger, work: DraftPass, start_s: float, *sure: float) -> tuple[PassShape, Forest]:
     """Run a draft pass that answers ranks 0, 1, ... of these confidences behind every leaf."""
     shape = ledger.check(work)
     leaves, width = len(work.leaves), len(sure)
@@ -35,7 +35,7 @@ def drafts(ledger: Ledger, work: Draft, start_s: float, *sure: float) -> tuple[P
 
 
 def does(ledger: Ledger, work: Pass, start_s: float, tokens: Any = (), right: Any = (), ends: Any = ()) -> PassShape:
-    if isinstance(work, Draft):
+    if isinstance(work, DraftPass):
         return drafts(ledger, work, start_s)[0]
     shape = ledger.check(work)
     rows = len(work.requests)
@@ -53,20 +53,20 @@ def prefilled(rows: int = 2, drafter: bool = False) -> Ledger:
     ledger = begin(rows)
     ids, roots = np.arange(rows), Forest.roots(rows)
     if drafter:
-        does(ledger, Draft(ids, np.full(rows, PROMPT), roots), 0.0)
-    does(ledger, Verify(ids, np.full(rows, PROMPT), roots), 0.0, [1] * rows)
+        does(ledger, DraftPass(ids, np.full(rows, PROMPT), roots), 0.0)
+    does(ledger, TargetPass(ids, np.full(rows, PROMPT), roots), 0.0, [1] * rows)
     ledger.end_step()
     return ledger
 
 
 def test_a_prompt_in_two_chunks() -> None:
     ledger = begin(1)
-    assert does(ledger, Verify(ints(0), ints(4), Forest.roots(1)), 0.0, [0]) == PassShape(0, 4, 10.0, 4, 1)
+    assert does(ledger, TargetPass(ints(0), ints(4), Forest.roots(1)), 0.0, [0]) == PassShape(0, 4, 10.0, 4, 1)
     assert ledger.roster.resident.tolist() == [0]
     assert list(ledger.roster.waiting) == []
     assert np.isnan(ledger.progress.first_token_s[0])
     # Two tokens on four cached: each sees those, itself and who is before it in the chunk: 5 + 6 pairs.
-    assert does(ledger, Verify(ints(0), ints(2), Forest.roots(1)), 1.0, [1]) == PassShape(4, 2, 11.0, 2, 1)
+    assert does(ledger, TargetPass(ints(0), ints(2), Forest.roots(1)), 1.0, [1]) == PassShape(4, 2, 11.0, 2, 1)
     progress = ledger.progress
     assert (progress.target_cached[0], progress.emitted_tokens[0], progress.first_token_s[0]) == (6, 1, 2.0)
     assert (progress.verifications[0], progress.decoded_tokens[0]) == (0, 0), "a prompt is not decoding"
@@ -76,7 +76,7 @@ def test_a_prompt_in_two_chunks() -> None:
 
 def test_decoding_counts_and_gaps() -> None:
     ledger = prefilled()
-    shape = does(ledger, Verify(ints(0, 1), ints(1, 1), Forest.roots(2)), 3.0, [1, 1])
+    shape = does(ledger, TargetPass(ints(0, 1), ints(1, 1), Forest.roots(2)), 3.0, [1, 1])
     assert shape == PassShape(12, 2, 14.0, 0, 2)
     progress = ledger.progress
     assert progress.first_decode_s.tolist() == [3.0, 3.0]
@@ -95,7 +95,7 @@ def speculate(ledger: Ledger, depth: int, start_s: float = 5.0) -> Forest:
     forest, leaves, chunks = Forest.roots(rows), np.arange(rows), lacks
     for _ in range(depth):
         before = len(forest)
-        forest = drafts(ledger, Draft(ids, chunks, forest, leaves, 1), start_s, 0.5)[1]
+        forest = drafts(ledger, DraftPass(ids, chunks, forest, leaves, 1), start_s, 0.5)[1]
         leaves, chunks = np.arange(before, len(forest)), NOBODY
     return forest
 
@@ -105,7 +105,7 @@ def test_speculation_keeps_the_accepted_path_in_both_caches() -> None:
     forest = speculate(ledger, 3)
     assert ledger.progress.first_decode_s.tolist() == [5.0] * 3, "decoding began with the first draft pass"
     assert ledger.pool.held_bytes(ints(0)).tolist() == [6 * 3 + (7 + 2) * 1], "the chunk, and two nodes were fed"
-    shape = does(ledger, Verify(ints(0, 1, 2), ints(1, 1, 1), forest), 6.0, [4, 2, 1], [3, 1, 0])
+    shape = does(ledger, TargetPass(ints(0, 1, 2), ints(1, 1, 1), forest), 6.0, [4, 2, 1], [3, 1, 0])
     # Each root sees 6 + itself; each node the same and itself: 7 + 3 * 8, three times.
     assert shape == PassShape(18, 12, 93.0, 0, 12)
     progress = ledger.progress
@@ -121,7 +121,7 @@ def test_speculation_keeps_the_accepted_path_in_both_caches() -> None:
 def test_accepted_tokens_behind_the_end_are_not_counted() -> None:
     ledger = prefilled(1, drafter=True)
     forest = speculate(ledger, 3)
-    does(ledger, Verify(ints(0), ints(1), forest), 6.0, [2], [3], ends=[0])
+    does(ledger, TargetPass(ints(0), ints(1), forest), 6.0, [2], [3], ends=[0])
     progress = ledger.progress
     assert (progress.accepted_tokens[0], progress.emitted_tokens[0], progress.finish_s[0]) == (2, 3, 7.0)
     assert ledger.roster.live == 0
@@ -131,13 +131,13 @@ def test_accepted_tokens_behind_the_end_are_not_counted() -> None:
 
 def test_logits_are_those_of_nodes_and_of_the_last_token_of_each_chunk() -> None:
     ledger = begin(2)
-    does(ledger, Verify(ints(0), ints(PROMPT), Forest.roots(1)), 0.0, [1])
+    does(ledger, TargetPass(ints(0), ints(PROMPT), Forest.roots(1)), 0.0, [1])
     forest, ids = Forest.roots(2), ints(0, 1)
-    fed, forest = drafts(ledger, Draft(ids, ints(PROMPT + 1, 2), forest, ints(0), 2), 1.0, 0.5, 0.3)
+    fed, forest = drafts(ledger, DraftPass(ids, ints(PROMPT + 1, 2), forest, ints(0), 2), 1.0, 0.5, 0.3)
     assert (fed.batched_tokens, fed.logit_tokens) == (PROMPT + 1 + 2, 2)
-    deeper, _ = drafts(ledger, Draft(ids, NOBODY, forest, ints(2, 3), 1), 1.0, 0.5)
+    deeper, _ = drafts(ledger, DraftPass(ids, NOBODY, forest, ints(2, 3), 1), 1.0, 0.5)
     assert (deeper.batched_tokens, deeper.logit_tokens) == (2, 2)
-    mixed = does(ledger, Verify(ids, ints(1, 4), forest), 2.0, [1, 0])
+    mixed = does(ledger, TargetPass(ids, ints(1, 4), forest), 2.0, [1, 0])
     assert (mixed.batched_tokens, mixed.logit_tokens) == (1 + 2 + 4, 1 + 2 + 1)
 
 
@@ -153,7 +153,7 @@ def test_what_was_drafted_and_not_verified_is_dropped_at_the_end_of_the_step() -
 def test_who_runs_without_its_tree_loses_it() -> None:
     ledger = prefilled(2, drafter=True)
     speculate(ledger, 2)
-    does(ledger, Verify(ints(1, 0), ints(1, 1), Forest.roots(2)), 6.0, [1, 1])
+    does(ledger, TargetPass(ints(1, 0), ints(1, 1), Forest.roots(2)), 6.0, [1, 1])
     ledger.end_step()
     assert ledger.progress.draft_cached.tolist() == [7, 7]
     assert ledger.pool.used_bytes == 2 * (7 * 3 + 7)
@@ -161,7 +161,7 @@ def test_who_runs_without_its_tree_loses_it() -> None:
 
 def test_an_evicted_request_starts_again_and_keeps_what_it_emitted() -> None:
     ledger = prefilled(2, drafter=True)
-    does(ledger, Verify(ints(0), ints(1), Forest.roots(1), ints(1)), 2.0, [1])
+    does(ledger, TargetPass(ints(0), ints(1), Forest.roots(1), ints(1)), 2.0, [1])
     progress = ledger.progress
     assert list(ledger.roster.waiting) == [1]
     assert ledger.roster.resident.tolist() == [0]
@@ -169,7 +169,7 @@ def test_an_evicted_request_starts_again_and_keeps_what_it_emitted() -> None:
     assert (progress.target_cached[1], progress.draft_cached[1], progress.emitted_tokens[1]) == (0, 0, 1)
     assert progress.preemptions.tolist() == [0, 1]
     assert ledger.pool.held_bytes(ints(1)).tolist() == [0]
-    shape = does(ledger, Verify(ints(1), ints(7), Forest.roots(1)), 3.0, [1])
+    shape = does(ledger, TargetPass(ints(1), ints(7), Forest.roots(1)), 3.0, [1])
     assert shape == PassShape(0, 7, 28.0, 7, 1), "the prompt and the token are computed again"
     assert progress.verifications.tolist() == [1, 1], "the end of a recompute emits beyond the first token"
     assert progress.first_token_s[1] == 1.0
@@ -178,16 +178,16 @@ def test_an_evicted_request_starts_again_and_keeps_what_it_emitted() -> None:
 
 def test_the_line_is_in_order_of_arrival_and_residents_in_order_of_admission() -> None:
     ledger = begin(4)
-    does(ledger, Verify(ints(2), ints(6), Forest.roots(1)), 0.0, [1])
-    does(ledger, Verify(ints(3, 0), ints(6, 6), Forest.roots(2)), 0.0, [1, 1])
+    does(ledger, TargetPass(ints(2), ints(6), Forest.roots(1)), 0.0, [1])
+    does(ledger, TargetPass(ints(3, 0), ints(6, 6), Forest.roots(2)), 0.0, [1, 1])
     assert ledger.roster.resident.tolist() == [2, 3, 0]
-    does(ledger, Verify(ints(2), ints(1), Forest.roots(1), ints(3, 0)), 0.0, [1])
+    does(ledger, TargetPass(ints(2), ints(1), Forest.roots(1), ints(3, 0)), 0.0, [1])
     assert list(ledger.roster.waiting) == [0, 1, 3]
 
 
 def test_emitted_tokens_of_a_finished_request_stay() -> None:
     ledger = prefilled()
-    does(ledger, Verify(ints(0), ints(1), Forest.roots(1)), 2.0, [1], ends=[0])
+    does(ledger, TargetPass(ints(0), ints(1), Forest.roots(1)), 2.0, [1], ends=[0])
     assert ledger.progress.emitted_tokens.tolist() == [2, 1]
     assert ledger.progress.finish_s[0] == pytest.approx(3.0)
     assert np.isnan(ledger.progress.finish_s[1])

@@ -5,13 +5,13 @@ import math
 import pytest
 
 from specsim.errors import SpecsimError
-from specsim.files.checked_mapping import Node
+from specsim.files.checked_mapping import CheckedMapping
 
 NAN, INF, HUGE = math.nan, math.inf, 10**400
 
 
 def node(value):
-    return Node("slo=mine", "classes.chat", {"it": value})
+    return CheckedMapping("slo=mine", "classes.chat", {"it": value})
 
 
 def refusal(read, *given, **bounds):
@@ -113,12 +113,12 @@ def test_mappings_below_say_where_they_stand():
 
 
 def test_keys_are_the_ones_that_are_known():
-    refused = Node("mine.yaml", "", {"shar": 1})
+    refused = CheckedMapping("mine.yaml", "", {"shar": 1})
     assert refusal(refused.only, ("share",)) == "mine.yaml: shar: unknown key; did you mean 'share'?"
-    assert refusal(Node("", "", {}).only, ("share",)) == "share: missing key"
-    assert refusal(Node("mine.yaml", "", {"a\nb": 1}).only, ()) == "mine.yaml: a b: unknown key"
-    assert refusal(Node("mine.yaml", "", {3: 1}).only, ()) == "mine.yaml: 3: unknown key"
-    Node("mine.yaml", "", {"share": 1}).only(("share",), ("scaled",))
+    assert refusal(CheckedMapping("", "", {}).only, ("share",)) == "share: missing key"
+    assert refusal(CheckedMapping("mine.yaml", "", {"a\nb": 1}).only, ()) == "mine.yaml: a b: unknown key"
+    assert refusal(CheckedMapping("mine.yaml", "", {3: 1}).only, ()) == "mine.yaml: 3: unknown key"
+    CheckedMapping("mine.yaml", "", {"share": 1}).only(("share",), ("scaled",))
 
 
 def test_a_long_value_is_cut():

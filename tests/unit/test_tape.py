@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from specsim.errors import SpecsimError
-from specsim.replica.passes import NOBODY, Draft
+from specsim.replica.passes import NOBODY, DraftPass
 from specsim.replica.protocols import PassShape
 from specsim.replica.trees import Forest
 from specsim.rng import mix, stream_keys, uniforms
@@ -33,7 +33,7 @@ def drafted(text: Tape, widths: list[int], count: int = 40) -> Forest:
     forest, leaves = Forest.roots(count), ids
     for width in widths:
         before = len(forest)
-        forest, _ = asked.draft(Draft(ids, NOBODY, forest, leaves, width), PassShape(0, count, 0.0, 0, count))
+        forest, _ = asked.draft(DraftPass(ids, NOBODY, forest, leaves, width), PassShape(0, count, 0.0, 0, count))
         leaves = np.arange(before, len(forest))
     return forest
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from specsim.replica.passes import Draft, Verify
+from specsim.replica.passes import DraftPass, TargetPass
 from specsim.schedulers.vllm_spec import VllmSpec
 from tests.made import memory, requests
 from tests.unit.hand import Hand, fed, sizes
@@ -23,22 +23,22 @@ def prefilled(hand: Hand) -> Hand:
     return hand
 
 
-def chain(hand: Hand) -> Verify:
+def chain(hand: Hand) -> TargetPass:
     """Begin a step and answer its drafts until it verifies."""
     work = hand.begin()
-    while isinstance(work, Draft):
+    while isinstance(work, DraftPass):
         work = hand.propose(0.5)
-    assert isinstance(work, Verify)
+    assert isinstance(work, TargetPass)
     return work
 
 
 def test_a_prompt_is_read_by_the_drafter_and_then_by_the_target() -> None:
     hand = play(rows=2)
     work = hand.begin()
-    assert isinstance(work, Draft)
+    assert isinstance(work, DraftPass)
     assert (work.requests.tolist(), fed(work), work.leaves.tolist()) == ([0, 1], [5, 5], [])
     work = hand.propose()
-    assert isinstance(work, Verify)
+    assert isinstance(work, TargetPass)
     assert (work.requests.tolist(), work.chunks.tolist(), sizes(work)) == ([0, 1], [5, 5], [0, 0])
     assert hand.emit([1, 1]) is None
     assert hand.view.draft_pending(hand.view.resident).tolist() == [1, 1]
@@ -48,7 +48,7 @@ def test_a_step_drafts_k_tokens_one_behind_the_other() -> None:
     hand = prefilled(play(k=3))
     asked = []
     work = hand.begin()
-    while isinstance(work, Draft):
+    while isinstance(work, DraftPass):
         asked.append((fed(work), work.forest.depth[work.leaves].tolist(), work.width))
         work = hand.propose(0.5)
     assert asked == [([1], [0], 1), ([0], [1], 1), ([0], [2], 1)]
@@ -104,11 +104,11 @@ def test_where_memory_is_short_the_step_decodes_plainly_and_the_drafter_catches_
     assert sizes(chain(hand)) == [4, 4]
     hand.emit([5, 5], [4, 4])
     work = hand.begin()
-    assert isinstance(work, Verify), "10 known tokens each, 9 and 8 cached: no room for 1 + 4 and 2 + 4 more"
+    assert isinstance(work, TargetPass), "10 known tokens each, 9 and 8 cached: no room for 1 + 4 and 2 + 4 more"
     assert (work.chunks.tolist(), sizes(work), work.evict.tolist()) == ([1, 1], [0, 0], [])
     hand.emit([1, 1], ends=[1])
     work = hand.begin()
-    assert isinstance(work, Draft)
+    assert isinstance(work, DraftPass)
     assert fed(work) == [3], "two after the full acceptance, one from the plain step"
 
 
@@ -118,10 +118,10 @@ def test_the_youngest_gives_way_when_not_even_plain_decoding_fits() -> None:
     prefilled(hand)
     work = hand.begin()
     while not work.evict.tolist():
-        work = hand.propose(0.5) if isinstance(work, Draft) else hand.emit([1] * len(work.requests)) or hand.begin()
+        work = hand.propose(0.5) if isinstance(work, DraftPass) else hand.emit([1] * len(work.requests)) or hand.begin()
     assert (work.requests.tolist(), work.evict.tolist()) == ([0], [1])
-    assert isinstance(work, Draft), "what 1 leaves holds the chain of 0"
-    while isinstance(work, Draft):
+    assert isinstance(work, DraftPass), "what 1 leaves holds the chain of 0"
+    while isinstance(work, DraftPass):
         work = hand.propose(0.5)
     assert sizes(work) == [4]
     hand.emit([1])
