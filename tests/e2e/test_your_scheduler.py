@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from specsim import load_run
+from specsim import load_run, plugin
 
 PAGE = Path(__file__).parents[2] / "docs" / "your-scheduler.md"
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
@@ -54,6 +54,29 @@ def installed(tmp_path_factory):
         "".join(f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in each.items()) for group, each in points.items())
     )
     return folder
+
+
+def test_the_page_rests_on_what_is_promised():
+    found = re.findall(r"(?:from|import) (specsim[\w.]*)", "".join(text for kind, text in BLOCKS if kind == "python"))
+    assert set(found) == {"specsim", "specsim.plugin"}
+
+
+def test_every_promised_name_is_there():
+    assert sorted(plugin.__all__) == sorted({*plugin.__all__})
+    assert not [name for name in plugin.__all__ if not hasattr(plugin, name)]
+
+
+@pytest.mark.slow
+def test_it_is_typed(written):
+    """As its author would check it, with the types that specsim ships."""
+    checked = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(written / "cache"), "shortest_first.py"]
+    done = subprocess.run(checked, cwd=written, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (written / "wrong.py").write_text(
+        "from specsim.plugin import View\n\ndef f(view: View) -> str:\n    return view.now_s\n"
+    )
+    done = subprocess.run([*checked[:-1], "wrong.py"], cwd=written, capture_output=True, text=True, check=False)
+    assert 'expected "str"' in done.stdout
 
 
 def test_the_scheduler_is_forty_lines():

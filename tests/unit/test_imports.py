@@ -112,6 +112,7 @@ ROOMS = {
     "settings": {"schedulers", "files", "errors"},
     "results": {"replica", "workload", "settings", "files", "errors"},
     "figures": {"results", "replica", "files", "errors"},
+    "plugin": {"schedulers", "replica"},
     "simulation": {"results", "world", "replica", "errors"},
     "runs": {
         "figures",
