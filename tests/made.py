@@ -175,7 +175,7 @@ def drafted(ledger: Ledger, requests: Ids, nodes: int) -> Forest:
     rows, roots = np.arange(len(requests)), Forest.roots(len(requests))
     lacks = ledger.known(requests) - ledger.progress.draft_cached[requests]
     work = DraftPass(requests, lacks, roots, rows, nodes)
-    ledger.check(work)
+    ledger.reserve(work)
     parents = np.repeat(rows, nodes)
     forest = grown(roots, parents, np.full(len(parents), 1 / (nodes + 1)), np.tile(np.arange(nodes), len(rows)))
     ledger.commit_draft(work, forest, 0.0)

@@ -137,7 +137,7 @@ class Replica:
 
     def _answer(self, work: Pass) -> tuple[PassShape, Forest | Emitted, float]:
         """Take the slots of a pass; return its shape, what it will answer, and after how many seconds."""
-        shape = self.ledger.check(work)
+        shape = self.ledger.reserve(work)
         if isinstance(work, DraftPass):
             return shape, *self.backend.draft(work, shape)
         return shape, *self.backend.verify(work, shape)

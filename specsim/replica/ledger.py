@@ -26,7 +26,7 @@ class Gaps(NamedTuple):
 
 
 class Ledger:
-    """State of one replica; `check` a pass, let it run, then `commit` it.
+    """State of one replica; `reserve` a pass, let it run, then `commit` it.
 
     `roster` is who is there, without and with slots of the pool; `away`, among the waiting, whose cache lies on the
     host.
@@ -73,8 +73,8 @@ class Ledger:
 
     # --- legality -------------------------------------------------------------------------------------------------
 
-    def check(self, work: DraftPass | TargetPass) -> PassShape:
-        """Take the cache slots that a pass needs and return its shape; it is committed before the next is checked.
+    def reserve(self, work: DraftPass | TargetPass) -> PassShape:
+        """Take the cache slots that a pass needs and return its shape; it is committed before the next is reserved.
 
         Raises
         ------

@@ -37,9 +37,9 @@ def busy() -> Ledger:
         ledger.arrive(request, told)
     first = TargetPass(ints(DECODING, FINISHED, HALFWAY), ints(6, 6, 4), Forest.roots(3))
     prompt = DraftPass(ints(DECODING), ints(6), ROOT)
-    ledger.check(prompt)
+    ledger.reserve(prompt)
     ledger.commit_draft(prompt, ROOT, 0.0)
-    ledger.check(first)
+    ledger.reserve(first)
     ledger.commit_verify(first, emitted([1, 1, 0], [False, True, False]), 0.0, 1.0)
     ledger.end_step()
     return ledger
@@ -144,7 +144,7 @@ def test_an_illegal_pass_is_refused(kind: str) -> None:
     ledger = busy()
     work = work(ledger) if callable(work) else work
     with pytest.raises(IllegalPass, match=reason):
-        ledger.check(work)
+        ledger.reserve(work)
 
 
 LEGAL: dict[str, Pass | Asked] = {
@@ -164,7 +164,7 @@ LEGAL: dict[str, Pass | Asked] = {
 def test_a_legal_pass_is_not(kind: str) -> None:
     ledger, work = busy(), LEGAL[kind]
     work = work(ledger) if callable(work) else work
-    shape = ledger.check(work)
+    shape = ledger.reserve(work)
     nodes = work.forest.draft_nodes if isinstance(work, TargetPass) or not len(work.chunks) else 0
     assert shape.batched_tokens == int(work.chunks.sum()) + nodes
 
@@ -174,7 +174,7 @@ def test_memory_that_is_refused_is_not_taken() -> None:
     work = verifies(DECODING, 1, 200)(ledger)
     before = ledger.pool.used_bytes
     with pytest.raises(IllegalPass, match="more cache wanted"):
-        ledger.check(work)
+        ledger.reserve(work)
     assert ledger.pool.used_bytes == before
 
 
@@ -183,7 +183,7 @@ def test_a_pass_that_names_who_was_rejected_says_so() -> None:
     ledger = Ledger(1, Memory(14 * 4 - 1, 1, 3, 1))
     ledger.arrive(0, told)
     with pytest.raises(IllegalPass, match=r"request 0, which was rejected \(kv_capacity\)"):
-        ledger.check(TargetPass(ints(0), ints(1), ROOT))
+        ledger.reserve(TargetPass(ints(0), ints(1), ROOT))
 
 
 @pytest.mark.parametrize(("memory_bytes", "fits"), [(14 * 4, True), (14 * 4 - 1, False)])

@@ -32,7 +32,7 @@ def answer(*tokens: int) -> Emitted:
 def two_read_prompts() -> Any:
     ledger, view = ledger_and_view(requests([0.0, 0.0], [7, 5], [9, 9]))
     work = verify(0, 1, chunks=[7, 5])
-    ledger.check(work)
+    ledger.reserve(work)
     ledger.commit_verify(work, answer(1, 1), 0.0, 0.1)
     ledger.end_step()
     return ledger, view
@@ -43,14 +43,14 @@ def test_a_cache_leaves_and_comes_back_whole() -> None:
     one = np.array([1])
     held = int(view.held_bytes(one)[0])
     work = verify(0, chunks=[1], evict=one, transfer=True)
-    assert ledger.check(work).moved_bytes == held
+    assert ledger.reserve(work).moved_bytes == held
     ledger.commit_verify(work, answer(1), 0.1, 0.2)
     ledger.end_step()
     assert list(view.waiting) == [1]
     assert view.held_bytes(one).tolist() == [0]
     assert view.pending(one).tolist() == [1], "nothing has to be read again"
     back = verify(0, 1, chunks=[1, 1])
-    assert ledger.check(back).moved_bytes == held
+    assert ledger.reserve(back).moved_bytes == held
     ledger.commit_verify(back, answer(1, 1), 0.2, 0.3)
     assert view.resident.tolist() == [0, 1]
     assert ledger.progress.preemptions.tolist() == [0, 1]
@@ -59,16 +59,16 @@ def test_a_cache_leaves_and_comes_back_whole() -> None:
 def test_a_dropped_cache_moves_nothing_and_is_read_again() -> None:
     ledger, view = two_read_prompts()
     work = verify(0, chunks=[1], evict=np.array([1]))
-    assert ledger.check(work).moved_bytes == 0
+    assert ledger.reserve(work).moved_bytes == 0
     assert view.pending(np.array([1])).tolist() == [6]
 
 
 def test_what_never_fits_beside_another_cannot_come_back() -> None:
     ledger, _ = two_read_prompts()
-    ledger.check(verify(0, chunks=[1], evict=np.array([1]), transfer=True))
+    ledger.reserve(verify(0, chunks=[1], evict=np.array([1]), transfer=True))
     ledger.pool.memory = replace(ledger.pool.memory, capacity_bytes=ledger.pool.used_bytes)
     with pytest.raises(IllegalPass, match="more cache wanted"):
-        ledger.check(verify(0, 1, chunks=[1, 1]))
+        ledger.reserve(verify(0, 1, chunks=[1, 1]))
 
 
 def test_moving_takes_the_links_time() -> None:

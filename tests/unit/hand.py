@@ -65,7 +65,7 @@ class Hand:
             self.view.forward_s += 0.01
         try:
             self.work = self._step.send(answer)
-            self.ledger.check(self.work)
+            self.ledger.reserve(self.work)
         except StopIteration:
             self.work = None
             self.ledger.end_step()

@@ -27,7 +27,7 @@ def begin(rows: int = 2) -> Ledger:
 
 def drafts(ledger: Ledger, work: DraftPass, start_s: float, *sure: float) -> tuple[PassShape, Forest]:
     """Run a draft pass that answers ranks 0, 1, ... of these confidences behind every leaf."""
-    shape = ledger.check(work)
+    shape = ledger.reserve(work)
     leaves, width = len(work.leaves), len(sure)
     forest = grown(work.forest, np.repeat(work.leaves, width), list(sure) * leaves, list(range(width)) * leaves)
     ledger.commit_draft(work, forest, start_s)
@@ -37,7 +37,7 @@ def drafts(ledger: Ledger, work: DraftPass, start_s: float, *sure: float) -> tup
 def does(ledger: Ledger, work: Pass, start_s: float, tokens: Any = (), right: Any = (), ends: Any = ()) -> PassShape:
     if isinstance(work, DraftPass):
         return drafts(ledger, work, start_s)[0]
-    shape = ledger.check(work)
+    shape = ledger.reserve(work)
     rows = len(work.requests)
     matched = np.array(right or [0] * rows)
     answer = Emitted(np.array(tokens), np.minimum(matched, tokens), matched, np.isin(np.arange(rows), ends))
