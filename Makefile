@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 INSTALL := $(PIP) install --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all lint format bench profiles twins clean
+.PHONY: help run check test test-all lint format bench profiles twins clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -27,6 +27,9 @@ $(VENV)/all: $(VENV)/dev
 
 run: $(VENV)/core  ## the main job: AdaServe serves the Azure code trace
 	$(BIN)/specsim run +scheduler=adaserve trace=azure_code
+
+check: lint  ## what each commit passes: ruff, mypy, unit tests and golden runs
+	$(BIN)/python -m pytest --numprocesses auto -m "not slow" tests/unit tests/golden
 
 test: $(VENV)/dev  ## the core suite: no torch, about five minutes on two cores
 	$(BIN)/python -m pytest --numprocesses auto -m "not slow"
