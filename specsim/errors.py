@@ -51,4 +51,15 @@ def beside(path: Path) -> str:
 
 def first_line(error: BaseException) -> str:
     """Return what an error says as one line of at most 200 characters, its kind where it says nothing."""
-    return " ".join(str(error).split())[:200] or type(error).__name__
+    try:
+        return " ".join(str(error).split())[:200] or type(error).__name__
+    except Exception:
+        return f"{type(error).__name__}, whose text cannot be made"
+
+
+def represented(value: object, most: int = 40) -> str:
+    """Return at most so many characters of what a value looks like in Python, in one line, whatever its class does."""
+    try:
+        return " ".join(repr(value).split())[:most]
+    except Exception:
+        return f"a {type(value).__name__} without a representation"

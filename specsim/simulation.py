@@ -89,14 +89,14 @@ def run(simulation: Simulation, watcher: Watcher | None = None) -> Record:
     env = simpy.Environment()
     replicas: list[Replica] = []
 
-    def alive() -> tuple[float, int]:
-        return env.now, sum(replica.headway.passes for replica in replicas)
+    def alive() -> tuple[int, float, int]:
+        return len(replicas), env.now, sum(replica.headway.passes for replica in replicas)
 
     try:
         with watchdog(alive, simulation.step_limit_s):
             return _run(simulation, env, replicas, watcher)
     except StepTooLong:
-        names = {type(replica.scheduler).__name__ for replica in replicas}
+        names = {type(replica.scheduler).__name__ for replica in replicas} or {"that is made"}
         raise SchedulerFault(f"scheduler {', '.join(names)} at {env.now:g} s: {TOO_LONG}") from None
 
 
@@ -107,7 +107,8 @@ def _run(simulation: Simulation, env: simpy.Environment, replicas: list[Replica]
         simulation.keep_passes, simulation.truth, lambda name: len(replicas[name].ledger.roster.waiting), pauses
     )
     audit = _audit(simulation)
-    replicas += [_replica(env, name, simulation, recorder, audit) for name in range(simulation.replicas)]
+    for name in range(simulation.replicas):
+        replicas.append(_replica(env, name, simulation, recorder, audit))
     for replica in replicas:
         env.process(replica.serve())
     env.process(arrivals(env, requests, replicas, lambda request: request % len(replicas)))
@@ -144,7 +145,9 @@ def _replica(env: simpy.Environment, name: int, simulation: Simulation, recorder
     if hasattr(scheduler, "foresee"):
         try:
             scheduler.foresee(backend)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             where = own_line(error.__traceback__, scheduler)
             raise SchedulerFault(f"scheduler {type(scheduler).__name__}: {complaint(error)}{where}") from error
     return Replica(env, name, ledger, view, scheduler, backend, thinking, recorder.book, audit)

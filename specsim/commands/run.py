@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from specsim.commands.terminal import one_line
 from specsim.errors import SpecsimError, nearest
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def _say_failures(failures: Sequence[Failure], *, debug: bool) -> int:
         if debug:
             print(each.traceback, file=sys.stderr, end="")
         label = ",".join(f"{key}={value}" for key, value in each.label.items())
-        print(f"specsim: {label or 'the run'} failed: {each.error}", file=sys.stderr)
+        print("specsim:", one_line(f"{label or 'the run'} failed: {each.error}"), file=sys.stderr)
     return 1 if failures else 0
 
 

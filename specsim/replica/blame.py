@@ -42,8 +42,15 @@ def definition(function: Any) -> str:
 
 def complaint(error: BaseException) -> str:
     """Return the kind of an error and what it says, with the nearest valid name where an unknown one was used."""
-    said = f"{type(error).__name__}: {first_line(error)}" if str(error).strip() else type(error).__name__
+    said = f"{type(error).__name__}: {first_line(error)}" if _says(error) else type(error).__name__
     return said + _nearest_name(error)
+
+
+def _says(error: BaseException) -> bool:
+    try:
+        return bool(str(error).strip())
+    except Exception:
+        return True
 
 
 def _nearest_name(error: BaseException) -> str:
@@ -51,9 +58,12 @@ def _nearest_name(error: BaseException) -> str:
         public = [name for name in dir(error.obj) if not name.startswith("_")]
         ours = type(error.obj).__module__.partition(".")[0] == "specsim"
         return nearest(error.name, public) if ours or get_close_matches(error.name, public, 1, 0.5) else ""
-    unknown = re.match(r"(DraftPass|TargetPass)\.__new__\(\) got an unexpected keyword argument '(\w+)'", str(error))
-    if isinstance(error, TypeError) and unknown is not None:
-        return nearest(unknown[2], _FIELDS[unknown[1]])
+    if isinstance(error, TypeError):
+        unknown = re.match(
+            r"(DraftPass|TargetPass)\.__new__\(\) got an unexpected keyword argument '(\w+)'", first_line(error)
+        )
+        if unknown is not None:
+            return nearest(unknown[2], _FIELDS[unknown[1]])
     return ""
 
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from types import GeneratorType
 from typing import Any, NoReturn
 
-from specsim.errors import IllegalPass, SchedulerFault
+from specsim.errors import IllegalPass, SchedulerFault, represented
 from specsim.replica.blame import complaint, definition, own_line
 from specsim.replica.legality import owned
 from specsim.replica.passes import DraftPass, Pass, TargetPass
@@ -88,4 +88,4 @@ class Conversation:
 def _kind(value: Any) -> str:
     if isinstance(value, DraftPass | TargetPass):
         return f"a {type(value).__name__}"
-    return "None" if value is None else f"{' '.join(repr(value).split())[:40]} ({type(value).__name__})"
+    return "None" if value is None else f"{represented(value)} ({type(value).__name__})"

@@ -7,7 +7,7 @@ import numpy as np
 from specsim.errors import IllegalPass
 from specsim.replica.passes import DraftPass
 from specsim.replica.request import Ids
-from specsim.replica.trees import ROOTS, Forest
+from specsim.replica.trees import ROOTS, Forest, give
 
 
 class Drafts:
@@ -42,7 +42,7 @@ class Drafts:
             One line that says what it is instead.
         """
         origin = forest.origin
-        if origin is rows or origin is ROOTS:
+        if origin is rows or (origin is ROOTS and not forest.draft_nodes):
             return
         if origin is None:
             raise IllegalPass("a forest that no draft pass has answered; expected one that yield returned, or a subset")
@@ -55,7 +55,7 @@ class Drafts:
         if not self.rows or self.rows[-1] is not rows:
             self.rows.append(rows)
         if answer is not work.forest:
-            answer.origin = rows
+            give(answer, rows)
         if self._verified and len(work.leaves) and not work.forest.draft_nodes:
             self._open, self._verified = {rows.tobytes(): rows}, False
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.errors import IllegalPass
+from specsim.errors import IllegalPass, represented
 from specsim.replica.passes import DraftPass, Pass, TargetPass
 from specsim.replica.request import Ints
 from specsim.replica.trees import Forest
@@ -95,5 +95,6 @@ def _check_array(work: Pass, name: str) -> None:
 
 def _kind(value: Any) -> str:
     if isinstance(value, np.ndarray):
-        return f"an array {value.shape} of {value.dtype}"
-    return f"{' '.join(repr(value).split())[:40]} ({type(value).__name__})"
+        kind = "an array" if type(value) is _ARRAY else f"a {type(value).__name__}"
+        return f"{kind} {value.shape} of {value.dtype}"
+    return f"{represented(value)} ({type(value).__name__})"

@@ -51,6 +51,8 @@ class Forest:
 
     rows: int
     draft_nodes: int
+    _numbers: Ints
+    _odds: Floats
     row: Ints
     parent: Ints
     depth: Ints
@@ -61,13 +63,12 @@ class Forest:
     origin: Ids | None
     fresh: int
 
-    def __init__(self, rows: int, numbers: Ints, odds: Floats, origin: Ids | None = None, fresh: int = 0) -> None:
-        numbers.setflags(write=False)
-        self.rows, self.draft_nodes, self.origin, self.fresh = rows, numbers.shape[1] - rows, origin, fresh
-        self._numbers = numbers
-        self._odds = odds
-        self.row, self.parent, self.depth, self.token, self.slot = numbers
-        self.probability, self.path_probability = odds
+    def __init__(self, rows: int, numbers: Ints, odds: Floats) -> None:
+        _fill(self, rows, numbers, odds, None, 0)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Refuse: what a forest says is what was drafted."""
+        raise AttributeError(f"a forest cannot be written to: {name}")
 
     @staticmethod
     @lru_cache(maxsize=1024)
@@ -78,7 +79,7 @@ class Forest:
         numbers[_DEPTH] = 0
         odds = np.ones((2, rows))
         odds.setflags(write=False)
-        return Forest(rows, numbers, odds, ROOTS)
+        return _fill(_NEW(Forest), rows, numbers, odds, ROOTS, 0)
 
     def __len__(self) -> int:
         return len(self.row)
@@ -103,11 +104,12 @@ class Forest:
         likely = odds[:, old:]
         likely[_PROBABILITY] = probability
         likely[_PATH] = path
-        return Forest(self.rows, numbers, odds, None, old)
+        return _fill(_NEW(Forest), self.rows, numbers, odds, None, old)
 
     def with_path(self, path: Floats) -> Forest:
         """Return the same trees with other path probabilities (nodes,)."""
-        return Forest(self.rows, self._numbers, np.stack((self.probability, path)), self.origin, self.fresh)
+        odds = np.stack((self.probability, path))
+        return _fill(_NEW(Forest), self.rows, self._numbers, odds, self.origin, self.fresh)
 
     def subset(self, keep: Bools) -> Forest:
         """Return the forest of the roots and of the drafted nodes that `keep` (nodes,) marks.
@@ -129,7 +131,35 @@ class Forest:
         renamed = np.empty_like(self.row)
         renamed[kept] = np.arange(len(kept))
         numbers[_PARENT, self.rows :] = renamed[parents]
-        return Forest(self.rows, numbers, self._odds.take(kept, axis=1), self.origin, len(kept))
+        return _fill(_NEW(Forest), self.rows, numbers, self._odds.take(kept, axis=1), self.origin, len(kept))
+
+
+_PUT, _NEW = object.__setattr__, object.__new__
+
+
+def _fill(forest: Forest, rows: int, numbers: Ints, odds: Floats, origin: Ids | None, fresh: int) -> Forest:
+    numbers.setflags(write=False)
+    _PUT(forest, "rows", rows)
+    _PUT(forest, "draft_nodes", numbers.shape[1] - rows)
+    _PUT(forest, "origin", origin)
+    _PUT(forest, "fresh", fresh)
+    _PUT(forest, "_numbers", numbers)
+    _PUT(forest, "_odds", odds)
+    row, parent, depth, token, slot = numbers
+    _PUT(forest, "row", row)
+    _PUT(forest, "parent", parent)
+    _PUT(forest, "depth", depth)
+    _PUT(forest, "token", token)
+    _PUT(forest, "slot", slot)
+    probability, path = odds
+    _PUT(forest, "probability", probability)
+    _PUT(forest, "path_probability", path)
+    return forest
+
+
+def give(forest: Forest, rows: Ids) -> None:
+    """Mark a forest as what a draft pass has answered for these rows; for the ledger alone."""
+    _PUT(forest, "origin", rows)
 
 
 def likeliest(row: Ints, score: Floats, count: int) -> Ints:

@@ -37,20 +37,25 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def is_gone(name: str) -> bool:
+    """Return whether a staging path's name tells a process of this host that has ended."""
+    told = _NAME.fullmatch(name)
+    return told is not None and told["host"] == _host() and not _is_alive(int(told["pid"]))
+
+
 def _folders(root: Path) -> list[Path]:
     inside = root.iterdir() if root.is_dir() else ()
     return [each for each in inside if not each.name.startswith(".") and each.is_dir() and not each.is_symlink()]
 
 
 def _is_stale(path: Path, now_s: float) -> bool:
-    name = _NAME.fullmatch(path.name)
     try:
         age_s = now_s - path.lstat().st_mtime
     except OSError:
         return False
     if age_s > DAY_S:
         return True
-    return name is not None and name["host"] == _host() and not _is_alive(int(name["pid"]))
+    return is_gone(path.name)
 
 
 def _is_alive(pid: int) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from specsim.errors import SpecsimError
+
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -91,6 +93,8 @@ def sweep_table(runs: Iterable[SweptRun]) -> DataFrame:
 
 def without_failures(table: DataFrame) -> DataFrame:
     """Return the rows of a table that hold figures, without the column `ERROR`."""
+    if not hasattr(table, "columns"):
+        raise SpecsimError(f"{type(table).__name__} is no table; expected the rows of a Sweep's table")
     return table[table[ERROR].isna()].drop(columns=ERROR) if ERROR in table else table
 
 

@@ -123,7 +123,7 @@ class Sweep(Sequence[AnyRun]):
             if key not in keys_of(rows):
                 raise SpecsimError(f"select: {key} is no setting of the table{nearest(key, keys_of(rows))}")
             there, single = values_of(self._whole, key), isinstance(wanted, str) or not isinstance(wanted, Iterable)
-            several = [wanted] if single else list(wanted)
+            several = [wanted] if single else list(np.atleast_1d(wanted) if isinstance(wanted, np.ndarray) else wanted)
             for each in several:
                 if each not in there:
                     raise SpecsimError(f"select: no run with {key}={each}; expected {', '.join(map(str, there))}")
@@ -220,6 +220,8 @@ def load_sweep(*folders: str | Path) -> Sweep:
     SpecsimError
         When a folder holds no run, none is whole, or one is there twice with different results.
     """
+    if not folders:
+        raise SpecsimError("load_sweep(): expected the folder of a sweep, or several")
     places = [place for folder in folders for place in _inside(expanded(str(folder)))]
     failures, notes = [], []
     for place in [each for each in places if has_failed(each) and not holds_remains(each)]:

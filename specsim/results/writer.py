@@ -21,7 +21,7 @@ from specsim.results.run_folder import (
     stamp_of,
 )
 from specsim.results.schema import PASS_COLUMNS, REQUEST_COLUMNS, SCHEMA_VERSION
-from specsim.results.staging import remove, staging_path
+from specsim.results.staging import is_gone, remove, staging_path
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 PLACING = ".specsim-placing.tmp"
 """Holds the files of a run while they are moved into a folder that exists: only one process has it."""
+OWNER = ".owner"
 PLACING_S = 60.0
 """A few renames never take so long: what is older was left by a kill."""
 
@@ -97,18 +98,28 @@ def _place(staging: Path, folder: Path, seen: Stamp | None) -> None:
         _rename(staging, folder, folder)
         return
     placing = folder / PLACING
-    if placing.exists() and staging.stat().st_mtime - placing.stat().st_mtime > PLACING_S:
+    if placing.exists() and (staging.stat().st_mtime - placing.stat().st_mtime > PLACING_S or _is_left(placing)):
         remove(placing)
+    (staging / OWNER).write_text(staging.name, encoding="utf-8")
     _rename(staging, placing, folder)
     try:
         if stamp_of(folder) != seen:
             raise Taken(_taken(folder))
         for name in (METRICS_FILE, PASSES_FILE, FAILURE_FILE):
-            (folder / name).unlink(missing_ok=True)
+            remove(folder / name)
+        (placing / OWNER).unlink()
         for path in sorted(placing.iterdir(), key=lambda staged: staged.name == METRICS_FILE):
             path.replace(folder / path.name)
     finally:
         remove(placing)
+
+
+def _is_left(placing: Path) -> bool:
+    """Return whether the process that was placing its run has been killed."""
+    try:
+        return is_gone((placing / OWNER).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
 
 
 def _rename(staging: Path, place: Path, folder: Path) -> None:

@@ -44,15 +44,25 @@ def _files(module: ModuleType) -> set[Path]:
     origin = _file_of(module)
     if origin is None:
         return set()
-    folder, found, todo = origin.parent, set[Path](), [module]
+    folder, found = origin.parent, set[Path]()
+    todo: list[tuple[Path | None, ModuleType | None]] = [(origin, module)]
     while todo:
-        file = _file_of(each := todo.pop())
+        file, each = todo.pop()
         if file is None or file in found or not file.is_relative_to(folder):
             continue
-        _check_loaded(each, file)
+        if each is not None:
+            _check_loaded(each, file)
         found |= {file, *(file.parent.rglob("*.py") if file.name == "__init__.py" else ())}
-        todo += [sys.modules[name] for name in _used(each, file) if name in sys.modules]
+        for name in _used(each, file):
+            loaded = sys.modules.get(name)
+            # What a function imports is not loaded before it runs.
+            todo.append((_beside(folder, name) if loaded is None else _file_of(loaded), loaded))
     return found
+
+
+def _beside(folder: Path, name: str) -> Path | None:
+    place = folder.joinpath(*name.split("."))
+    return next((file for file in (place.with_suffix(".py"), place / "__init__.py") if file.is_file()), None)
 
 
 def _check_loaded(module: ModuleType, file: Path) -> None:
@@ -61,17 +71,20 @@ def _check_loaded(module: ModuleType, file: Path) -> None:
         raise SpecsimError(f"plugins: {str(file)!r} has changed since it was imported; expected a new Python session")
 
 
-def _used(module: ModuleType, file: Path) -> Iterator[str]:
+def _used(module: ModuleType | None, file: Path) -> Iterator[str]:
     """Yield the names of the modules that a module's code imports, and that its names come from."""
     for node in ast.walk(ast.parse(file.read_bytes())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             name = "." * node.level + (node.module or "")
-            source = resolve_name(name, module.__package__) if node.level and module.__package__ else name
+            package = module.__package__ if module is not None else None
+            if node.level and not package:
+                continue  # Of a package, which counts whole.
+            source = resolve_name(name, package) if node.level else name
             yield source
             yield from (f"{source}.{alias.name}" for alias in node.names)
-    for value in list(vars(module).values()):
+    for value in list(vars(module).values()) if module is not None else ():
         origin = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
         if isinstance(origin, str):
             yield origin

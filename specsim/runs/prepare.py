@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from specsim.errors import SpecsimError
+from specsim.errors import SpecsimError, represented
 from specsim.files.checked_mapping import CheckedMapping, is_number
 from specsim.files.paths import is_path, shipped
 from specsim.latency.drafter import Drafter, drafter_from_mapping, equipped
@@ -111,6 +111,8 @@ def _trace(node: CheckedMapping, seed: int) -> Trace:
 
 def _check_width(factory: Callable[[], Scheduler], tape: Tape, chosen: Mapping[str, str]) -> None:
     widest = getattr(factory(), "widest", 1)
+    if type(widest) is not int:
+        raise SpecsimError(f"{_source('scheduler', chosen)}: widest is {represented(widest)}; expected a whole number")
     if widest > tape.width:
         raise SpecsimError(
             f"{_source('scheduler', chosen)}: trees of width {widest} are wider than the {tape.width} proposals of "
@@ -140,7 +142,7 @@ def _simulation(
         replicas=node.whole("replicas"),
         keep_passes=node.flag("passes"),
         window=window,
-        step_limit_s=node.number("step_limit_s", least=SMALLEST, most=LARGEST) if node.given("step_limit_s") else None,
+        step_limit_s=node.number("step_limit_s", least=1e-3, most=1e7) if node.given("step_limit_s") else None,
     )
 
 

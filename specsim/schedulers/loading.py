@@ -10,10 +10,11 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from importlib.machinery import SourceFileLoader
 from importlib.metadata import EntryPoint
 from math import isfinite
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from specsim.errors import SpecsimError, first_line, nearest
@@ -103,12 +104,21 @@ def _plugin(name: str) -> ModuleType:
         raise SpecsimError(f"plugins: {name!r} cannot be imported: {first_line(error)}") from None
 
 
+class _Source(SourceFileLoader):
+    """Compiles a file each time: bytecode of the same second and size may be that of an older text."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        code: CodeType = self.source_to_code(self.get_data(path), path)
+        return code
+
+
 def _module_of_file(path: Path) -> ModuleType:
     path = path.expanduser().resolve()
     name = path.stem
     if name in sys.modules and not hasattr(sys.modules[name], PLUGIN_MARK):
         raise SpecsimError(f"plugins: {path.name!r} has the name of a module that is loaded; expected another name")
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=_Source(name, str(path)))
     if spec is None or spec.loader is None or not path.is_file():
         raise FileNotFoundError("no such file")
     module = importlib.util.module_from_spec(spec)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from specsim.settings.points import Point
 
 FILE_OPTION = "file"
+MOST_NAME_BYTES = 200
 
 
 def names(group: str) -> list[str]:
@@ -48,6 +49,10 @@ def default_of(group: str) -> str:
 
 def file_of(group: str, chosen: str) -> Path | None:
     """Return the YAML file of a group's choice, None where there is none: an installed scheduler, a trace by path."""
+    if not is_path(chosen) and len(chosen.encode()) > MOST_NAME_BYTES:
+        raise SpecsimError(
+            f"{group}={chosen[:40]}...: a name of {len(chosen):,} characters; expected one that is listed"
+        )
     path = expanded(chosen) if is_path(chosen) else shipped("conf") / group / f"{chosen}.yaml"
     return path if path.is_file() and not (is_path(chosen) and group == "trace") else None
 

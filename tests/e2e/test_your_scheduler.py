@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from specsim import load_run, plugin
+from specsim.schedulers import loading
 
 PAGE = Path(__file__).parents[2] / "docs" / "your-scheduler.md"
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
@@ -158,3 +159,16 @@ def test_a_broken_package_of_somebody_else_is_told_only_when_it_is_chosen(instal
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) <= 2
     assert "no_such_module_at_all" in done.stderr
+
+
+def test_a_plug_in_is_read_from_its_text_never_from_bytecode(written, tmp_path, monkeypatch):
+    """Two texts of one size in one second: Python itself would take the first one's bytecode for the second."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    file = tmp_path / "shortest_first.py"
+    text = (written / "shortest_first.py").read_text()
+    for size in ("min", "max"):
+        file.write_text(text.replace("max(self.max_requests", f"{size}(self.max_requests"))
+        os.utime(file, (1e9, 1e9))
+        module = loading._module_of_file(file)
+        assert f"{size}(self.max_requests" in file.read_text()
+        assert (size in module.ShortestFirst._admitted.__code__.co_names) is True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections.abc import Callable
 from itertools import count
@@ -155,6 +156,22 @@ class NoForest(Speculative):
         return TargetPass(ids, view.pending(ids), None)  # type: ignore[arg-type]
 
 
+class ForgedCopy(Speculative):
+    """Verifies the drafted chain as its own forest, in which the nodes lie deeper."""
+
+    def verify(self, view: View, ids: Ids, forest: Forest) -> TargetPass:
+        if forest.draft_nodes:
+            numbers = np.stack([forest.row, forest.parent, forest.depth * 50, forest.token, forest.slot])
+            forest = Forest(forest.rows, numbers, np.stack([forest.probability, forest.path_probability]))
+        return super().verify(view, ids, forest)
+
+
+class RewritesADepth(Speculative):
+    def verify(self, view: View, ids: Ids, forest: Forest) -> TargetPass:
+        forest.depth = forest.depth * 50
+        return super().verify(view, ids, forest)
+
+
 class RewritesADraftedToken(Speculative):
     def verify(self, view: View, ids: Ids, forest: Forest) -> TargetPass:
         forest.depth[len(ids) :] = 9
@@ -166,6 +183,7 @@ REFUSED: dict[type[Speculative], str] = {
     ALeafOnceMore: "leaf 0 has been extended",
     TheSameForestForEver: "a forest of the past",
     ForgedNodes: "a forest that no draft pass has answered",
+    ForgedCopy: "a forest that no draft pass has answered",
     AnothersTrees: "a forest of requests 0, 1 in a pass of requests 1, 0",
     NegativeLeaves: "leaf -1 is no node",
     LeavesBeyond: "leaf 4 is no node: the forest has 4",
@@ -193,6 +211,39 @@ def test_a_pass_that_no_server_could_run_is_refused_in_one_line(scheduler: type[
 def test_a_forest_cannot_be_written_to() -> None:
     with pytest.raises(SchedulerFault, match="assignment destination is read-only"):
         faked(RewritesADraftedToken)
+    with pytest.raises(SchedulerFault, match="AttributeError: a forest cannot be written to: depth"):
+        faked(RewritesADepth)
+
+
+def test_who_leaves_when_it_is_told_the_future_is_a_fault() -> None:
+    class Leaving(Speculative):
+        def foresee(self, foresight: Any) -> None:
+            sys.exit(0)
+
+    with pytest.raises(SchedulerFault, match=r"scheduler Leaving: SystemExit: 0 \(.*test_nothing_to_fake\.py:\d+\)"):
+        faked(Leaving)
+
+
+def test_errors_and_values_that_cannot_be_shown_are_still_one_line() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise ValueError
+
+        __repr__ = __str__
+
+    class Raising(Speculative):
+        def step(self, view: View) -> Step:
+            raise Mute
+            yield
+
+    class Yielding(Speculative):
+        def step(self, view: View) -> Step:
+            yield Mute()  # type: ignore[misc]
+
+    with pytest.raises(SchedulerFault, match="scheduler Raising at 0 s: Mute: Mute, whose text cannot be made"):
+        faked(Raising)
+    with pytest.raises(SchedulerFault, match="step yielded a Mute without a representation"):
+        faked(Yielding)
 
 
 class Again(Speculative):
@@ -323,6 +374,15 @@ def _ends_early(view: Any) -> None:
     view._ledger.progress.finish_s[np.isfinite(view._ledger.progress.finish_s)] = 0.04
 
 
+def _finishes_at_once(view: Any) -> None:
+    ended = np.isfinite(view._ledger.progress.finish_s)
+    view._ledger.progress.finish_s[ended] = view.first_token_s[ended]
+
+
+def _accepts(view: Any) -> None:
+    view._ledger.progress.accepted_tokens[:] *= 3
+
+
 def _holds_nothing(view: Any) -> None:
     view._ledger.pool.used_bytes = 0
 
@@ -337,8 +397,10 @@ def _rejects(view: Any) -> None:
 LIES: dict[Callable[[Any], None], str] = {
     _emits: r"the target read \d+ tokens of request 0 where 28 are due|request 0 emitted \d+ tokens where 20 are due",
     _reads: r"the target read \d+ tokens of request 0 where 28 are due",
-    _is_early: r"request 0 has its first token at 1e-06 s, where no pass ends",
-    _ends_early: r"request \d finishes at 0.04 s, where no pass ends",
+    _is_early: r"request 0 has its first token at 1e-06 s; its pass ended at",
+    _ends_early: r"request \d finishes at 0.04 s; its last pass ended at",
+    _finishes_at_once: r"request \d finishes at [\d.e-]+ s; its last pass ended at",
+    _accepts: r"\d+ draft tokens are booked as accepted where \d+ were",
     _holds_nothing: "more cache was freed than was held",
     _rejects: "request 0 emitted 0 tokens where 20 are due",
 }

@@ -82,3 +82,11 @@ def test_every_file_of_specsims_own_counts(tmp_path, monkeypatch):
     (tmp_path / "notes.txt").write_text("no code")
     found.add(package_sha256.__wrapped__())
     assert len(found) == 4
+
+
+def test_what_a_function_will_import_counts_before_it_runs(folder):
+    (folder / "plug_lazy.py").write_text("def step():\n    from plug_sizes import SIZE\n    return SIZE\n")
+    before = checksum("plug_lazy")
+    assert "plug_sizes" not in sys.modules
+    (folder / "plug_sizes.py").write_text("SIZE = 4\n")
+    assert checksum("plug_lazy") != before

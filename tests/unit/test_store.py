@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ from specsim.results import store, writer
 from specsim.results.checksums import damage
 from specsim.results.run_folder import is_run, stamp_of
 from specsim.results.schema import PASS_COLUMNS, REQUEST_COLUMNS
+from specsim.results.staging import staging_path
 from specsim.results.store import read_run
 from specsim.results.writer import Taken
 from specsim.results.writer import write_run as write_over
@@ -311,6 +314,27 @@ def test_a_placing_that_was_killed_gives_way_and_one_that_goes_on_does_not(run):
     write_run(run, **parts(table=table(2)))
     assert len(read_run(run).requests) == 2
     assert not list(run.glob(".*"))
+
+
+def test_a_placing_that_was_killed_just_now_gives_way(run):
+    """Its owner's process is gone: nobody waits a minute for it."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
+        gone.wait()
+    left = run / writer.PLACING
+    left.mkdir()
+    name = staging_path(run).name.replace(f"-{os.getpid()}-", f"-{gone.pid}-")
+    (left / writer.OWNER).write_text(name)
+    (run / "metrics.json").unlink()
+    write_over(run, seen=stamp_of(run), **parts())
+    assert damage(run) is None
+    assert not left.exists()
+
+
+def test_a_folder_in_the_place_of_a_file_gives_way(run):
+    (run / "metrics.json").unlink()
+    (run / "metrics.json").mkdir()
+    write_over(run, seen=stamp_of(run), **parts())
+    assert damage(run) is None
 
 
 def test_a_folder_named_like_a_sweep_adds_no_column(tmp_path):
