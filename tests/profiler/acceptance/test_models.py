@@ -10,7 +10,7 @@ import pytest
 
 made = pytest.importorskip("tests.profiler.acceptance.made", reason="needs torch", exc_type=ImportError)
 
-from profiler import models  # noqa: E402
+from profiler.models import loading as models  # noqa: E402
 from profiler.models.loading import load_model, load_tokenizer, torch_device, torch_dtype  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 
