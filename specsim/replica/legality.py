@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from specsim.errors import IllegalPass, represented
-from specsim.replica.passes import DraftPass, Pass, TargetPass
+from specsim.replica.passes import NOBODY, DraftPass, Pass, TargetPass
 from specsim.replica.request import Ints
 from specsim.replica.trees import Forest
 
@@ -41,7 +41,8 @@ def owned(work: Pass) -> Pass:
         return TargetPass(requests.copy(), chunks.copy(), forest, evict, transfer)
     _check_growth(work)
     _, _, _, leaves, width, beam, *_ = work
-    return DraftPass(requests.copy(), chunks.copy(), forest, leaves, width, beam, evict, transfer)
+    fed = chunks.copy() if len(chunks) else NOBODY
+    return DraftPass(requests.copy(), fed, forest, leaves, width, beam, evict, transfer)
 
 
 def drafted_leaves(forest: Forest, leaves: Ints, width: int) -> Ints:
