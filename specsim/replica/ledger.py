@@ -202,8 +202,7 @@ class Ledger:
         progress.target_cached[ids] += work.chunks + answer.matched
         self.roster.admit(ids)
         if work.forest.draft_nodes:
-            if np.count_nonzero(answer.matched > self._trees):
-                raise IllegalPass("more draft tokens were accepted than a tree holds")
+            assert not np.count_nonzero(answer.matched > self._trees), "a backend accepts more than a tree holds"
             progress.draft_tokens[ids] += self._trees
             progress.speculations[ids] += self._trees > 0
         progress.accepted_tokens[ids] += answer.accepted

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from specsim import SpecsimError, load_run, load_sweep, simulation, sweep
+from specsim import SpecsimError, load_run, load_sweep, sweep
 from specsim.cli import main
 from specsim.results.staging import staging_path
 from specsim.runs import prepare as experiment
@@ -26,19 +26,6 @@ class Mine(Fcfs):
         yield from Fcfs({size}).step(view)
 """
 YAML = "description: mine\n_target_: my_policy.Mine\nmax_requests: 64\n"
-
-
-@pytest.fixture
-def started(monkeypatch):
-    """Count the simulations that start."""
-    begun, really = [], simulation.run
-
-    def run(*given):
-        begun.append(given)
-        return really(*given)
-
-    monkeypatch.setattr(simulation, "run", run)
-    return begun
 
 
 @pytest.fixture(scope="module")

@@ -25,20 +25,7 @@ def folder(root, label):
     return found
 
 
-@pytest.fixture
-def counted(monkeypatch):
-    """Count the simulations that start."""
-    started, really = [], simulation.run
-
-    def run(*given):
-        started.append(given)
-        return really(*given)
-
-    monkeypatch.setattr(simulation, "run", run)
-    return started
-
-
-def test_eight_points_write_eight_folders_and_one_table(tmp_path, capsys, counted):
+def test_eight_points_write_eight_folders_and_one_table(tmp_path, capsys, started):
     assert main(["run", "-m", *AXES, *WORDS, f"out={tmp_path / 'all'}"]) == 0
     assert len((tmp_path / "all" / "table.csv").read_text().splitlines()) == 1 + 8 * len(CLASSES)
     folders = sorted(path.name for path in (tmp_path / "all").iterdir() if path.is_dir())
@@ -48,7 +35,7 @@ def test_eight_points_write_eight_folders_and_one_table(tmp_path, capsys, counte
         for rps in ("2", "4")
         for scale in ("0.8", "1.2")
     ]
-    assert len(counted) == 8
+    assert len(started) == 8
     for place in filter(Path.is_dir, (tmp_path / "all").iterdir()):
         assert json.loads((place / "metrics.json").read_text())["completed"] == 6
     lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("note: ")]
@@ -69,20 +56,20 @@ def test_a_point_of_a_sweep_is_the_run_alone(tmp_path):
         assert (folder(tmp_path / "all", "rps=4") / name).read_bytes() == (tmp_path / "one" / name).read_bytes()
 
 
-def test_a_second_call_runs_nothing_and_prints_the_same(tmp_path, capsys, counted):
+def test_a_second_call_runs_nothing_and_prints_the_same(tmp_path, capsys, started):
     command = ["run", "-m", *AXES[1:], "scheduler=fcfs", *WORDS, f"out={tmp_path / 'all'}"]
     assert main(command) == 0
     first, said = contents(tmp_path / "all"), capsys.readouterr().out
     assert main(command) == 0
     assert contents(tmp_path / "all") == first
     assert capsys.readouterr().out == said
-    assert len(counted) == 4
+    assert len(started) == 4
 
 
-def test_a_wider_sweep_keeps_what_is_there(tmp_path, counted):
+def test_a_wider_sweep_keeps_what_is_there(tmp_path, started):
     for rates in ("2,4", "2,4,8"):
         assert main(["run", "-m", f"rps={rates}", "scheduler=fcfs", *WORDS, f"out={tmp_path}"]) == 0
-    assert len(counted) == 3
+    assert len(started) == 3
 
 
 def test_what_was_finished_before_a_break_is_kept(tmp_path, monkeypatch, capsys):
@@ -105,12 +92,12 @@ def test_what_was_finished_before_a_break_is_kept(tmp_path, monkeypatch, capsys)
     assert {path: text for path, text in contents(tmp_path).items() if path in kept} == kept
 
 
-def test_two_sweeps_share_a_folder_and_the_runs_that_they_have_in_common(tmp_path, counted):
+def test_two_sweeps_share_a_folder_and_the_runs_that_they_have_in_common(tmp_path, started):
     assert main(["run", "-m", "rps=2,4", "scheduler=fcfs", *WORDS, f"out={tmp_path}"]) == 0
     assert main(["run", "-m", "rps=8,4", "scheduler=fcfs", "seed=1", *WORDS, f"out={tmp_path}"]) == 0
-    assert len(counted) == 4
+    assert len(started) == 4
     assert main(["run", "-m", "seed=0,1", "rps=4,8", "scheduler=fcfs", *WORDS, f"out={tmp_path}"]) == 0
-    assert len(counted) == 5
+    assert len(started) == 5
     assert len(load_sweep(tmp_path)) == 5
 
 
@@ -124,7 +111,7 @@ ADDED = {
 
 
 @pytest.mark.parametrize("added", ADDED)
-def test_what_is_added_to_a_sweep_runs_and_what_is_there_is_neither_run_nor_counted_again(tmp_path, counted, added):
+def test_what_is_added_to_a_sweep_runs_and_what_is_there_is_neither_run_nor_counted_again(tmp_path, started, added):
     command = ["run", "-m", "scheduler=fcfs", *WORDS, f"out={tmp_path}"]
     assert main([*command, "rps=2,4", "seed=0,1"]) == 0
     before = contents(tmp_path)
@@ -133,20 +120,20 @@ def test_what_is_added_to_a_sweep_runs_and_what_is_there_is_neither_run_nor_coun
     points = 1
     for word in ADDED[added]:
         points *= len(word.split(","))
-    assert len(counted) == len(load_sweep(tmp_path)) == max(points, 4)
+    assert len(started) == len(load_sweep(tmp_path)) == max(points, 4)
     assert {path: text for path, text in contents(tmp_path).items() if path in before} == before
 
 
-def test_a_run_made_alone_an_older_name_and_a_moved_folder_are_found_by_their_settings(tmp_path, counted):
+def test_a_run_made_alone_an_older_name_and_a_moved_folder_are_found_by_their_settings(tmp_path, started):
     assert main(["run", "rps=2", "scheduler=fcfs", *WORDS, f"out={tmp_path / 'sweep' / 'mine'}"]) == 0
     assert main(["run", "rps=4", "scheduler=fcfs", *WORDS, f"out={tmp_path / 'sweep' / 'rps=4'}"]) == 0
     (tmp_path / "sweep").rename(tmp_path / "moved")
     assert main(["run", "-m", "rps=2,4", "scheduler=fcfs", *WORDS, f"out={tmp_path / 'moved'}"]) == 0
-    assert len(counted) == 2
+    assert len(started) == 2
     assert sorted(path.name for path in (tmp_path / "moved").iterdir()) == ["mine", "rps=4", "table.csv"]
 
 
-def test_a_folder_of_the_name_with_another_run_is_refused_before_any_run(tmp_path, capsys, counted):
+def test_a_folder_of_the_name_with_another_run_is_refused_before_any_run(tmp_path, capsys, started):
     assert main(["run", "-m", "rps=2", "scheduler=fcfs", *WORDS, f"out={tmp_path / 'a'}"]) == 0
     assert main(["run", "-m", "rps=2", "scheduler=continuous", *WORDS, f"out={tmp_path / 'b'}"]) == 0
     (mine,), (theirs,) = ((tmp_path / name).glob("run-*") for name in "ab")
@@ -158,7 +145,7 @@ def test_a_folder_of_the_name_with_another_run_is_refused_before_any_run(tmp_pat
     said = capsys.readouterr().err
     assert theirs.name in said
     assert len(said.splitlines()) == 1
-    assert len(counted) == 2
+    assert len(started) == 2
 
 
 def test_a_name_stays_below_what_a_file_system_takes(tmp_path, monkeypatch):
@@ -222,7 +209,7 @@ def test_a_file_that_changed_is_not_read_back_from_an_old_run(tmp_path, monkeypa
     assert len(said.splitlines()) <= 2
 
 
-def test_points_of_one_label_have_folders_of_their_own(tmp_path, monkeypatch, counted):
+def test_points_of_one_label_have_folders_of_their_own(tmp_path, monkeypatch, started):
     monkeypatch.chdir(tmp_path)
     rows = "arrival_s,prompt_tokens,output_tokens\n0,{},3\n1,9,3\n"
     for name, prompt in (("a/b.csv", 10), ("a_b.csv", 20)):
@@ -231,7 +218,7 @@ def test_points_of_one_label_have_folders_of_their_own(tmp_path, monkeypatch, co
     assert main(["run", "-m", "trace=./a/b.csv,./a_b.csv", "scheduler=fcfs", *WORDS[2:], "out=all"]) == 0
     prompts = [run.requests["prompt_tokens"][0] for run in load_sweep("all")]
     assert sorted(prompts) == [10, 20]
-    assert len(counted) == 2
+    assert len(started) == 2
 
 
 def test_two_points_that_are_one_configuration_are_refused():
@@ -240,19 +227,19 @@ def test_two_points_that_are_one_configuration_are_refused():
         plan([{"rps": "2"}, {"rps": "2.0"}], [config, config], None)
 
 
-def test_a_value_in_two_spellings_is_refused(tmp_path, capsys, counted):
+def test_a_value_in_two_spellings_is_refused(tmp_path, capsys, started):
     assert main(["run", "-m", "rps=2,2.0", "scheduler=fcfs", *WORDS, f"out={tmp_path / 'all'}"]) == 2
     said = capsys.readouterr().err
     assert "rps=2: stands twice" in said
     assert len(said.splitlines()) == 1
-    assert not counted
+    assert not started
 
 
-def test_m_without_commas_is_one_run(tmp_path, counted):
+def test_m_without_commas_is_one_run(tmp_path, started):
     assert main(["run", "-m", "scheduler=fcfs", *WORDS, f"out={tmp_path / 'all'}"]) == 0
-    assert len(list(filter(Path.is_dir, (tmp_path / "all").iterdir()))) == len(counted) == 1
+    assert len(list(filter(Path.is_dir, (tmp_path / "all").iterdir()))) == len(started) == 1
 
 
-def test_settings_on_both_sides_of_m(tmp_path, counted):
+def test_settings_on_both_sides_of_m(tmp_path, started):
     assert main(["run", "scheduler=fcfs", "-m", "rps=2,4", *WORDS, f"out={tmp_path / 'all'}"]) == 0
-    assert len(counted) == 2
+    assert len(started) == 2

@@ -433,7 +433,10 @@ def _hurries(backend: Any) -> None:
     object.__setattr__(backend._truth.target, "delta", 1e-6)
 
 
-@pytest.mark.parametrize("lie", [_knows, _shortens, _hurries], ids=lambda each: each.__name__.strip("_"))
+WORLD_LIES = (_knows, _shortens, _hurries)
+
+
+@pytest.mark.parametrize("lie", WORLD_LIES, ids=lambda each: each.__name__.strip("_"))
 def test_who_changes_the_world_is_found_out(lie: Callable[[Any], None]) -> None:
     class Prophet(Speculative):
         def foresee(self, foresight: Any) -> None:

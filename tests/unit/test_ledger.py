@@ -192,3 +192,11 @@ def test_emitted_tokens_of_a_finished_request_stay() -> None:
     assert ledger.progress.finish_s[0] == pytest.approx(3.0)
     assert np.isnan(ledger.progress.finish_s[1])
     assert ledger.roster.resident.tolist() == [1]
+
+
+def test_a_backend_that_accepts_more_than_a_tree_holds_is_stopped() -> None:
+    ledger = begin(1)
+    does(ledger, TargetPass(ints(0), ints(PROMPT), Forest.roots(1)), 0.0, [1])
+    forest = speculate(ledger, 2)
+    with pytest.raises(AssertionError, match="accepts more than a tree holds"):
+        does(ledger, TargetPass(ints(0), ints(1), forest), 6.0, [4], right=[3])
