@@ -16,7 +16,7 @@ from specsim.replica.blame import complaint, own_line
 from specsim.replica.engine import Replica, arrivals
 from specsim.replica.kv_pool import Memory
 from specsim.replica.ledger import Ledger
-from specsim.replica.passes import Pass, TargetPass
+from specsim.replica.passes import TargetPass
 from specsim.replica.protocols import Belief, Scheduler
 from specsim.replica.request import LONGEST_S, Requests
 from specsim.replica.stall import TOO_LONG, StepTooLong, watchdog
@@ -104,7 +104,7 @@ def _run(simulation: Simulation, env: simpy.Environment, replicas: list[Replica]
     requests, window = simulation.requests, simulation.window
     pauses = Pauses(len(requests), None if window is None else counts(window, requests.arrival_s))
     recorder = Recorder(
-        simulation.keep_passes, simulation.truth, lambda name: len(replicas[name].ledger.roster.waiting), pauses
+        simulation.keep_passes, simulation.truth, lambda name, at_s: replicas[name].ledger.queued(at_s), pauses
     )
     audit = _audit(simulation)
     for name in range(simulation.replicas):
@@ -136,8 +136,8 @@ def _replica(env: simpy.Environment, name: int, simulation: Simulation, recorder
     view = LedgerView(ledger, simulation.belief)
     backend = SimulatedBackend(simulation.world, simulation.truth, view, simulation.host_bytes_per_s)
 
-    def thinking(work: Pass, basis: Any) -> float:
-        if not isinstance(work, TargetPass) or not isinstance(basis, Forest) or work.forest is basis:
+    def thinking(work: TargetPass, basis: Any) -> float:
+        if not isinstance(basis, Forest) or work.forest is basis:
             return 0.0
         return simulation.selection_s + simulation.selection_token_s * basis.draft_nodes
 
@@ -150,7 +150,7 @@ def _replica(env: simpy.Environment, name: int, simulation: Simulation, recorder
         except BaseException as error:
             where = own_line(error.__traceback__, scheduler)
             raise SchedulerFault(f"scheduler {type(scheduler).__name__}: {complaint(error)}{where}") from error
-    return Replica(env, name, ledger, view, scheduler, backend, thinking, recorder.book, audit)
+    return Replica(env, name, ledger, view, scheduler, backend, thinking, recorder, audit)
 
 
 def _over_replicas(ledgers: list[Ledger]) -> Progress:

@@ -11,8 +11,7 @@ import numpy as np
 
 from specsim.errors import SchedulerFault
 from specsim.replica.kv_pool import KvPool
-from specsim.replica.passes import Emitted, TargetPass
-from specsim.replica.protocols import PassShape
+from specsim.replica.passes import Emitted, PassShape, TargetPass
 from specsim.replica.request import Ints
 from specsim.replica.state import Progress
 

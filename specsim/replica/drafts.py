@@ -24,14 +24,14 @@ class Drafts:
         self._open: dict[bytes, Ids] = {}
         self._verified = False
 
-    def open(self, requests: Ids) -> Ids:
-        """Let trees be drafted for legal rows, and return these."""
-        rows = self._open[requests.tobytes()] = requests
-        return rows
+    def open(self, key: bytes, requests: Ids) -> Ids:
+        """Let trees be drafted for legal rows, whose bytes are `key`, and return these."""
+        self._open[key] = requests
+        return requests
 
-    def find(self, requests: Ids) -> Ids | None:
-        """Return the rows that were opened with the same requests, None where there are none."""
-        return self._open.get(requests.tobytes())
+    def find(self, key: bytes) -> Ids | None:
+        """Return the rows that were opened with the same bytes, None where there are none."""
+        return self._open.get(key)
 
     def check(self, forest: Forest, rows: Ids) -> None:
         """Refuse a forest that does not live, or not for exactly these open rows.
@@ -66,6 +66,9 @@ class Drafts:
 
     def close(self, ids: Ids) -> None:
         """End all trees of these requests."""
+        if len(self._open) == 1 and next(iter(self._open.values())) is ids:
+            self._open.clear()
+            return
         self._open.pop(ids.tobytes(), None)
         for key, rows in list(self._open.items()) if self._open else ():
             if np.isin(rows, ids).any():

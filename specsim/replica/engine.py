@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from math import nextafter
-from typing import Any
+from collections.abc import Callable, Generator, Sequence
+from math import inf, nextafter
+from typing import Any, Protocol
 
 import simpy
 from simpy.events import URGENT
@@ -12,18 +12,38 @@ from simpy.events import URGENT
 from specsim.errors import SpecsimError
 from specsim.replica.audit import Audit
 from specsim.replica.conversation import Conversation
-from specsim.replica.ledger import Ledger
-from specsim.replica.passes import DraftPass, Emitted, Pass, TargetPass
-from specsim.replica.protocols import Backend, PassShape, Scheduler
+from specsim.replica.ledger import Gaps, Ledger
+from specsim.replica.passes import Drafted, DraftPass, Emitted, Pass, PassShape, TargetPass
+from specsim.replica.protocols import Backend, Scheduler
 from specsim.replica.request import Requests
 from specsim.replica.stall import Headway, Stalled
 from specsim.replica.trees import Forest
 from specsim.replica.view import LedgerView
 
-Thinking = Callable[[Pass, Any], float]
-"""Seconds of the scheduler's own work before a pass, from the pass and the answer it was decided on."""
-Booking = Callable[[int, float, float, float, Pass, PassShape, Any, Any], None]
-"""Called per pass: replica, start, seconds, thinking seconds, pass, shape, answer, gaps (of a target pass)."""
+Thinking = Callable[[TargetPass, Any], float]
+"""Seconds of the scheduler's own work before a verification, from it and the answer it was decided on."""
+
+
+class Booking(Protocol):
+    """Is told of everything that has run, when it has ended; seconds hold the moving of caches, not the thinking."""
+
+    def draft(self, replica: int, start_s: float, seconds: Sequence[float], work: DraftPass, drafted: Drafted) -> None:
+        """Note the passes of a draft, which follow each other without a pause; `seconds` of each."""
+        ...
+
+    def verify(
+        self,
+        replica: int,
+        start_s: float,
+        seconds: float,
+        thinking_s: float,
+        work: TargetPass,
+        shape: PassShape,
+        answer: Emitted,
+        gaps: Gaps,
+    ) -> None:
+        """Note a verification."""
+        ...
 
 
 class Replica:
@@ -96,33 +116,60 @@ class Replica:
 
     def _turn(self) -> Generator[simpy.Event, Any, bool]:
         """Hold one conversation with the scheduler; return whether it ran anything."""
-        env, view, ledger = self.env, self.view, self.ledger
-        view.now_s = env.now
-        conversation = Conversation(self.scheduler, view)
+        self.view.now_s = self.env.now
+        conversation = Conversation(self.scheduler, self.view)
         answer: Forest | Emitted | None = None
         ran = False
         while (work := conversation.ask(answer)) is not None:
             ran = True
-            start_s, basis, gaps = env.now, answer, None
             try:
-                shape, answer, seconds = self._answer(work)
+                if isinstance(work, DraftPass):
+                    answer = yield from self._draft(work)
+                else:
+                    answer = yield from self._verify(work, answer)
             except SpecsimError as error:
                 conversation.refuse(str(error))
-            thinking_s = self._thinking(work, basis)
-            moving_s = self.backend.move(work, shape) if shape.moved_bytes else 0.0
-            yield env.timeout(thinking_s + (seconds + moving_s))
-            if isinstance(work, DraftPass) and isinstance(answer, Forest):
-                ledger.commit_draft(work, answer, start_s)
-            elif isinstance(work, TargetPass) and isinstance(answer, Emitted):
-                self._audit.see(work, shape, answer, env.now)
-                gaps = ledger.commit_verify(work, answer, start_s, env.now)
-            view.now_s = env.now
-            view.forward_s += seconds
-            self._booking(self.name, start_s, seconds + moving_s, thinking_s, work, shape, answer, gaps)
-            if self.headway.passed():
+            if self.headway.lost():
                 raise self._stalled(f"has run {self.headway.idle_passes:,} passes without a token or a longer cache")
-        ledger.end_step()
+        self.ledger.end_step()
         return ran
+
+    def _draft(self, work: DraftPass) -> Generator[simpy.Event, Any, Forest]:
+        """Run the passes of a draft, let their time go by and book them."""
+        env, view, ledger, start_s = self.env, self.view, self.ledger, self.env.now
+        shape = ledger.reserve(work)
+        drafted = self.backend.draft(work, shape)
+        if len(drafted.extended):
+            ledger.deepen(work, drafted)
+        seconds = [level.seconds for level in drafted.levels]
+        seconds[0] += self._moving_s(work, shape)
+        yield env.timeout(seconds[0] if len(seconds) == 1 else _delay(start_s, seconds))
+        ledger.commit_draft(work, drafted.forest, start_s)
+        view.now_s = env.now
+        for level in drafted.levels:
+            view.forward_s += level.seconds
+        self._booking.draft(self.name, start_s, seconds, work, drafted)
+        self.headway.passes += len(seconds)
+        return drafted.forest
+
+    def _verify(self, work: TargetPass, basis: Forest | Emitted | None) -> Generator[simpy.Event, Any, Emitted]:
+        """Run a verification that was decided on `basis`, let its time go by and book it."""
+        env, view, ledger, start_s = self.env, self.view, self.ledger, self.env.now
+        shape = ledger.reserve(work)
+        answer, forward_s = self.backend.verify(work, shape)
+        thinking_s, seconds = self._thinking(work, basis), forward_s + self._moving_s(work, shape)
+        yield env.timeout(thinking_s + seconds)
+        self._audit.see(work, shape, answer, env.now)
+        gaps = ledger.commit_verify(work, answer, start_s, env.now)
+        view.now_s = env.now
+        view.forward_s += forward_s
+        self._booking.verify(self.name, start_s, seconds, thinking_s, work, shape, answer, gaps)
+        self.headway.passes += 1
+        return answer
+
+    def _moving_s(self, work: Pass, shape: PassShape) -> float:
+        """Return the seconds in which caches leave for the host or come back before a pass."""
+        return self.backend.move(work, shape) if shape.moved_bytes else 0.0
 
     def _stalled(self, what: str) -> Stalled:
         """Return the error that says who stalls, when, and what stands on the replica."""
@@ -135,12 +182,16 @@ class Replica:
             f"{len(roster.waiting)} without cache, {len(roster.resident)} with; {pool.room()}{often}"
         )
 
-    def _answer(self, work: Pass) -> tuple[PassShape, Forest | Emitted, float]:
-        """Take the slots of a pass; return its shape, what it will answer, and after how many seconds."""
-        shape = self.ledger.reserve(work)
-        if isinstance(work, DraftPass):
-            return shape, *self.backend.draft(work, shape)
-        return shape, *self.backend.verify(work, shape)
+
+def _delay(start_s: float, seconds: Sequence[float]) -> float:
+    """Return the delay from `start_s` that ends where these `seconds` end when they are waited for one by one."""
+    end_s = start_s
+    for each in seconds:
+        end_s += each
+    delay_s = end_s - start_s
+    while start_s + delay_s != end_s:
+        delay_s = nextafter(delay_s, inf if start_s + delay_s < end_s else 0.0)
+    return delay_s
 
 
 class Arrival(simpy.Event):

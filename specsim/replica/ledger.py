@@ -10,8 +10,7 @@ from specsim.errors import IllegalPass
 from specsim.replica.drafts import Drafts
 from specsim.replica.kv_pool import DRAFT, TARGET, KvPool, Memory, OutOfMemory
 from specsim.replica.legality import drafted_leaves
-from specsim.replica.passes import NOBODY, DraftPass, Emitted, TargetPass
-from specsim.replica.protocols import PassShape
+from specsim.replica.passes import NOBODY, Drafted, DraftPass, Emitted, PassShape, TargetPass
 from specsim.replica.request import Bools, Floats, Ids, Ints, Requests
 from specsim.replica.roster import Roster
 from specsim.replica.state import Facts, no_facts, no_progress
@@ -71,6 +70,14 @@ class Ledger:
         """Return the tokens of each request that exist: its prompt and what was emitted, (n,)."""
         return self.facts.prompt_tokens[ids] + self.progress.emitted_tokens[ids]
 
+    def queued(self, at_s: float) -> int:
+        """Return how many of those who wait had arrived by `at_s`."""
+        waiting = self.roster.waiting
+        count = len(waiting)
+        while count and self.facts.arrival_s[waiting[count - 1]] > at_s:
+            count -= 1
+        return count
+
     # --- legality -------------------------------------------------------------------------------------------------
 
     def reserve(self, work: DraftPass | TargetPass) -> PassShape:
@@ -89,10 +96,11 @@ class Ledger:
                 "a pass needs at least one row, and one chunk and one tree a row: "
                 f"it has {len(requests)} requests, {len(work.chunks)} chunks, {work.forest.rows} trees"
             )
-        ids = self._drafts.find(requests)
+        key = requests.tobytes()
+        ids = self._drafts.find(key)
         if ids is None:
             self._check_rows(requests)
-            ids = self._drafts.open(requests)
+            ids = self._drafts.open(key, requests)
         self._drafts.check(work.forest, ids)
         self._ids, self._extended = ids, NOBODY
         try:
@@ -106,6 +114,17 @@ class Ledger:
             raise IllegalPass(str(error)) from None
         return shape._replace(moved_bytes=moved) if moved else shape
 
+    def deepen(self, work: DraftPass, drafted: Drafted) -> None:
+        """Take the slots of what the passes behind the first have extended; see `reserve`."""
+        ids, forest, extended = self._ids, drafted.forest, drafted.extended
+        held = self._draft_nodes[ids] + np.bincount(forest.row[extended], minlength=len(ids))
+        cached = self.progress.draft_cached[ids]
+        try:
+            self.pool.hold(DRAFT, ids, (cached + work.chunks if len(work.chunks) else cached) + held)
+        except OutOfMemory as error:
+            raise IllegalPass(str(error)) from None
+        self._note_drafted(ids, held, forest, extended)
+
     def _check_rows(self, ids: Ids) -> None:
         """Refuse rows that are doubled or name nobody who is here."""
         self.roster.check(ids)
@@ -117,24 +136,27 @@ class Ledger:
 
     def _check_verify(self, work: TargetPass, ids: Ids) -> PassShape:
         chunks, forest = work.chunks, work.forest
-        cached = self.progress.target_cached[ids]
-        pending = self.known(ids) - cached
+        cached, emitted = self.progress.target_cached[ids], self.progress.emitted_tokens[ids]
+        pending = self.facts.prompt_tokens[ids] + emitted - cached
+        tree = None
+        if forest.draft_nodes:
+            self._trees = tree = forest.tree_tokens()
+        ones = (chunks == 1) & (emitted > 0)
+        if (decoding := np.count_nonzero(ones)) == len(ids) and np.count_nonzero(pending == 1) == len(ids):
+            self.pool.hold(TARGET, ids, cached + 1 if tree is None else cached + tree + 1)
+            return PassShape.of_decoding(cached, tree, forest.draft_nodes)
         wrong = (chunks < 1) | (chunks > pending)
         if np.count_nonzero(wrong):
             said = _first(wrong, "request {} is given {}, {} are pending", ids, chunks, pending)
             raise IllegalPass(f"a chunk must hold between one and all of the pending tokens: {said}")
-        queries = chunks
-        if forest.draft_nodes:
-            self._trees = tree = forest.tree_tokens()
-            if np.count_nonzero(tree[chunks < pending]):
-                wrong = (tree > 0) & (chunks < pending)
-                said = _first(wrong, "request {} reads {} of {} pending tokens", ids, chunks, pending)
-                raise IllegalPass(f"a tree hangs behind a prefill that is not finished: {said}")
-            queries = chunks + tree
+        if tree is not None and np.count_nonzero(tree[chunks < pending]):
+            wrong = (tree > 0) & (chunks < pending)
+            said = _first(wrong, "request {} reads {} of {} pending tokens", ids, chunks, pending)
+            raise IllegalPass(f"a tree hangs behind a prefill that is not finished: {said}")
+        queries = chunks if tree is None else chunks + tree
         self.pool.hold(TARGET, ids, cached + queries)
-        decoding = (chunks == 1) & (self.progress.emitted_tokens[ids] > 0)
-        fed = int(np.add.reduce(chunks))
-        return _shape(cached, chunks, queries, fed, fed - int(np.count_nonzero(decoding)))
+        prefill_tokens = int(np.add.reduce(chunks)) - int(decoding)
+        return PassShape.of(cached, chunks, 0 if tree is None else tree, prefill_tokens)
 
     def _check_draft(self, work: DraftPass, ids: Ids) -> PassShape:
         forest, leaves = work.forest, work.leaves
@@ -145,22 +167,24 @@ class Ledger:
         if not len(work.chunks) and len(inner) == len(leaves):
             # Whoever has drafted nodes has caught up: there is nothing to feed and nothing to look at.
             self.pool.hold(DRAFT, ids, cached + held)
-            seen = int(np.dot(nodes, cached))
-            context = seen if np.count_nonzero(nodes) == len(inner) else int(np.dot(cached, nodes > 0))
-            shape = PassShape(context, len(inner), float(seen + len(inner)), 0, len(inner))
+            shape = PassShape.of_nodes(cached, nodes)
         else:
             chunks = work.chunks if len(work.chunks) else np.zeros_like(ids)
             self._check_fed(work, cached, chunks)
             self.pool.hold(DRAFT, ids, cached + chunks + held)
             prompts = cached < self.facts.prompt_tokens[ids]
-            shape = _shape(cached, chunks, chunks + nodes, int(np.add.reduce(chunks)), int(np.dot(chunks, prompts)))
+            shape = PassShape.of(cached, chunks, nodes, int(np.dot(chunks, prompts)))
         if not shape.batched_tokens:
             raise IllegalPass("a draft pass without tokens: nobody's chunk holds any, and no drafted node is extended")
+        self._note_drafted(ids, held, forest, leaves)
+        self._extended = ids[forest.row[leaves]]
+        return shape
+
+    def _note_drafted(self, ids: Ids, held: Ints, forest: Forest, leaves: Ints) -> None:
+        """Note that each row holds so many drafted nodes (n,), and how deep the `leaves` lie that were extended."""
         self._draft_nodes[ids] = held
         if len(leaves):
-            self._extended = ids[forest.row[leaves]]
-            np.maximum.at(self._draft_depth, self._extended, forest.depth[leaves])
-        return shape
+            np.maximum.at(self._draft_depth, ids[forest.row[leaves]], forest.depth[leaves])
 
     def _check_fed(self, work: DraftPass, cached: Ints, chunks: Ints) -> None:
         """Refuse chunks (n,) longer than what is lacking; whoever is extended must have caught up by then."""
@@ -205,7 +229,7 @@ class Ledger:
             assert not np.count_nonzero(answer.matched > self._trees), "a backend accepts more than a tree holds"
             progress.draft_tokens[ids] += self._trees
             progress.speculations[ids] += self._trees > 0
-        progress.accepted_tokens[ids] += answer.accepted
+            progress.accepted_tokens[ids] += answer.accepted
         progress.verifications[ids] += decoding
         progress.decoded_tokens[ids] += decoding * answer.tokens
         self._keep_drafted(ids, answer.matched)
@@ -302,14 +326,6 @@ class Ledger:
         self.pool.hold(DRAFT, back, self.progress.draft_cached[back])
         self.away.difference_update(back.tolist())
         return int(self.pool.held_bytes(back).sum())
-
-
-def _shape(cached: Ints, chunks: Ints, queries: Ints, fed: int, prefill_tokens: int) -> PassShape:
-    """Return the shape of `chunks` (n,), `fed` tokens in all, as part of `queries` (n,) behind `cached` (n,)."""
-    pairs = float(np.dot(queries, cached + chunks + 1)) - float(np.dot(chunks, chunks + 1)) / 2
-    batched = int(np.add.reduce(queries))
-    logits = batched - fed + int(np.count_nonzero(chunks))
-    return PassShape(int(np.dot(cached, queries > 0)), batched, pairs, prefill_tokens, logits)
 
 
 def _first(wrong: Bools, text: str, *columns: Ints) -> str:

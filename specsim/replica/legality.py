@@ -13,6 +13,7 @@ from specsim.replica.trees import Forest
 
 _ARRAY, _INT64 = np.ndarray, np.dtype(np.int64)
 _NODES = np.arange(1 << 16)
+DEEPEST = 1024
 
 
 def owned(work: Pass) -> Pass:
@@ -40,9 +41,8 @@ def owned(work: Pass) -> Pass:
     if isinstance(work, TargetPass):
         return TargetPass(requests.copy(), chunks.copy(), forest, evict, transfer)
     _check_growth(work)
-    _, _, _, leaves, width, beam, *_ = work
     fed = chunks.copy() if len(chunks) else NOBODY
-    return DraftPass(requests.copy(), fed, forest, leaves, width, beam, evict, transfer)
+    return DraftPass(requests.copy(), fed, *work[2:])
 
 
 def drafted_leaves(forest: Forest, leaves: Ints, width: int) -> Ints:
@@ -81,6 +81,19 @@ def _check_growth(work: DraftPass) -> None:
     if type(width) is not int or width < 0 or (beam is not None and (type(beam) is not int or beam < 1)):
         _check_size("width", width, 0)
         _check_size("beam", 1 if beam is None else beam, 1)
+    if work.depth != 1 or work.deepest is not None:
+        _check_depth(work)
+
+
+def _check_depth(work: DraftPass) -> None:
+    _check_size("depth", work.depth, 1)
+    if work.depth > DEEPEST:
+        raise IllegalPass(f"DraftPass.depth is {work.depth}; expected at most {DEEPEST:,}")
+    if work.deepest is None:
+        return
+    _check_array(work, "deepest")
+    if len(work.deepest) != len(work.requests):
+        raise IllegalPass(f"DraftPass.deepest has {len(work.deepest)} rows; expected one for each request")
 
 
 def _check_size(name: str, value: Any, least: int) -> None:

@@ -3,33 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
-from specsim.replica.passes import DraftPass, Emitted, Pass, TargetPass
+from specsim.replica.passes import Drafted, DraftPass, Emitted, Pass, PassShape, TargetPass
 from specsim.replica.request import Bools, Floats, Ids, Ints
 from specsim.replica.trees import Forest
-
-
-class PassShape(NamedTuple):
-    """What a pass costs by: all a latency model may see of it.
-
-    Attributes
-    ----------
-    context_tokens : cached tokens read, once per request whatever its tree (SmartSpec's N_context).
-    batched_tokens : query tokens, roots and tree nodes included (SmartSpec's N_batched).
-    attention_pairs : sum over query tokens of the keys each attends to; of its own tree, a node is taken to see itself
-        alone, which leaves out a fraction of depth / context.
-    prefill_tokens : those of the batched tokens that belong to chunks of rows which are not decoding.
-    logit_tokens : those of the batched tokens whose logits are computed: tree nodes, and the last token of each chunk.
-    moved_bytes : cache that goes to the host or comes back from there before the pass.
-    """
-
-    context_tokens: int
-    batched_tokens: int
-    attention_pairs: float
-    prefill_tokens: int
-    logit_tokens: int
-    moved_bytes: int = 0
 
 
 class ModelBelief(Protocol):
@@ -195,8 +173,8 @@ class Backend(Protocol):
         """Move the caches that leave for the host or come back before this pass and return the seconds it took."""
         ...
 
-    def draft(self, work: DraftPass, shape: PassShape) -> tuple[Forest, float]:
-        """Return the grown forest and the seconds of the pass."""
+    def draft(self, work: DraftPass, shape: PassShape) -> Drafted:
+        """Return the grown forest and what each pass took; `shape` is the first one's."""
         ...
 
     def verify(self, work: TargetPass, shape: PassShape) -> tuple[Emitted, float]:

@@ -43,9 +43,8 @@ class Headway:
         self._look_at = LOOK_EVERY
         self._emitted = self._most_cached = 0
 
-    def passed(self) -> bool:
-        """Count a pass; return whether `PASSES` or more have brought nothing by now, looked at now and then."""
-        self.passes += 1
+    def lost(self) -> bool:
+        """Return whether `PASSES` or more have brought nothing by now, looked at now and then."""
         return self.passes >= self._look_at and self._look()
 
     def _look(self) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,6 +15,18 @@ _PROBABILITY, _PATH = range(2)
 ROOTS: Ids = np.zeros(0, dtype=np.int64)
 """The origin of forests that hold nothing but roots: anybody's."""
 ROOTS.flags.writeable = False
+
+
+class Layer(NamedTuple):
+    """Nodes that one draft pass brings, (new,) each; the columns of a `Forest`, whose parents stand before them."""
+
+    row: Ints
+    parent: Ints
+    depth: Ints
+    token: Ints
+    slot: Ints
+    probability: Floats
+    path: Floats
 
 
 class Forest:
@@ -92,19 +106,22 @@ class Forest:
 
     def grow(self, parent: Ints, token: Ints, probability: Floats, path: Floats, slot: Ints) -> Forest:
         """Return this forest with new nodes, all arrays (new,), behind the old ones; `path` is theirs already."""
-        old, nodes = len(self.row), len(self.row) + len(parent)
+        layer = Layer(self.row[parent], parent, self.depth[parent] + 1, token, slot, probability, path)
+        return self.with_layers((layer,))
+
+    def with_layers(self, layers: Sequence[Layer]) -> Forest:
+        """Return this forest with the nodes of at least one layer behind the old ones, in order."""
+        old = len(self.row)
+        nodes = old + sum(len(layer.row) for layer in layers)
         numbers, odds = np.empty((5, nodes), dtype=np.int64), np.empty((2, nodes))
         numbers[:, :old], odds[:, :old] = self._numbers, self._odds
-        new = numbers[:, old:]
-        new[_ROW] = self.row[parent]
-        new[_PARENT] = parent
-        new[_DEPTH] = self.depth[parent] + 1
-        new[_TOKEN] = token
-        new[_SLOT] = slot
-        likely = odds[:, old:]
-        likely[_PROBABILITY] = probability
-        likely[_PATH] = path
-        return _fill(_NEW(Forest), self.rows, numbers, odds, None, old)
+        first = last = old
+        for layer in layers:
+            first, last = last, last + len(layer.row)
+            new, likely = numbers[:, first:last], odds[:, first:last]
+            new[_ROW], new[_PARENT], new[_DEPTH], new[_TOKEN], new[_SLOT] = layer[:5]
+            likely[_PROBABILITY], likely[_PATH] = layer[5:]
+        return _fill(_NEW(Forest), self.rows, numbers, odds, None, first)
 
     def with_path(self, path: Floats) -> Forest:
         """Return the same trees with other path probabilities (nodes,)."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import fsum
 from typing import Any
 
 import numpy as np
@@ -13,11 +16,20 @@ from specsim.replica.ledger import Gaps
 from specsim.results.pauses import Pauses
 from specsim.results.schema import DRAFT_PASS, PASS_COLUMNS, VERIFY_PASS, RunTotals
 from specsim.results.window import Window
-from specsim.replica.protocols import Belief, PassShape
-from specsim.replica.passes import DraftPass, Pass
+from specsim.replica.protocols import Belief
+from specsim.replica.passes import Drafted, DraftPass, Emitted, PassShape, TargetPass
 
 WATCHED_EVERY = 64
 CODES = {"float64": "d", "int8": "b", "int32": "i", "int64": "q"}
+
+
+@dataclass(slots=True)
+class Busy:
+    """Seconds of one replica: prefilling, thinking, and passes of the draft and the target model."""
+
+    prefill_s: float = 0.0
+    selection_s: float = 0.0
+    model_s: list[float] = field(default_factory=lambda: [0.0, 0.0])
 
 
 def _columns() -> dict[str, array[Any]]:
@@ -25,17 +37,17 @@ def _columns() -> dict[str, array[Any]]:
 
 
 class Recorder:
-    """Keeps what happened in every pass; hand `book` to the engine. `watch` is called every so many iterations.
+    """Keeps what happened in every pass; the engine's `Booking`. `watch` is called every so many iterations.
 
     Parameters
     ----------
     keep_passes : keep one row per pass for `passes.parquet`.
     truth : the latency model, asked which passes lie outside its range.
-    queued : returns how many requests wait at a replica.
+    queued : returns how many requests waited at a replica at a time since its last verification began.
     pauses : takes the gaps between emissions.
     """
 
-    def __init__(self, keep_passes: bool, truth: Belief, queued: Callable[[int], int], pauses: Pauses) -> None:
+    def __init__(self, keep_passes: bool, truth: Belief, queued: Callable[[int, float], int], pauses: Pauses) -> None:
         self._passes = _columns() if keep_passes else None
         self._models = (truth.draft, truth.target)
         self._queued = queued
@@ -44,39 +56,54 @@ class Recorder:
         self.watch: Callable[[], None] | None = None
         self.iterations = 0
         self.draft_passes = 0
-        self._prefill_s = self._selection_s = 0.0
-        self._model_s = [0.0, 0.0]
+        self._busy: defaultdict[int, Busy] = defaultdict(Busy)
 
-    def book(
+    def draft(self, replica: int, start_s: float, seconds: Sequence[float], work: DraftPass, drafted: Drafted) -> None:
+        """Record the passes of a draft; see `specsim.replica.engine.Booking`."""
+        for (shape, _, _), each in zip(drafted.levels, seconds, strict=True):
+            self._spend(replica, DRAFT_PASS, shape, each)
+        self.draft_passes += len(seconds)
+        if self._passes is None:
+            return
+        rows, depth = drafted.forest.rows, drafted.forest.depth
+        for (shape, _, nodes), each in zip(drafted.levels, seconds, strict=True):
+            deepest = int(depth[: rows + nodes].max())
+            self._keep(replica, start_s, each, DRAFT_PASS, len(work.requests), shape, nodes, deepest, 0)
+            start_s += each
+
+    def verify(
         self,
         replica: int,
         start_s: float,
         seconds: float,
         thinking_s: float,
-        work: Pass,
+        work: TargetPass,
         shape: PassShape,
-        answer: Any,
-        gaps: Gaps | None,
+        answer: Emitted,
+        gaps: Gaps,
     ) -> None:
-        """Record one pass; see `specsim.replica.engine.Booking`."""
-        kind = DRAFT_PASS if gaps is None else VERIFY_PASS
+        """Record a verification; see `specsim.replica.engine.Booking`."""
+        self._spend(replica, VERIFY_PASS, shape, seconds)
+        self._busy[replica].selection_s += thinking_s
+        self.iterations += 1
+        if self.watch is not None and self.iterations % WATCHED_EVERY == 0:
+            self.watch()
+        self._pauses.add(gaps.requests, gaps.seconds)
+        if self._passes is not None:
+            tree = work.forest.draft_nodes, int(work.forest.depth.max())
+            tokens = int(answer.tokens.sum())
+            self._keep(
+                replica, start_s, thinking_s + seconds, VERIFY_PASS, len(work.requests), shape, *tree, tokens
+            )
+
+    def _spend(self, replica: int, kind: int, shape: PassShape, seconds: float) -> None:
+        busy = self._busy[replica]
         if shape.prefill_tokens:
             prefill_s = seconds * shape.prefill_tokens / shape.batched_tokens
-            self._prefill_s += prefill_s
-            self._model_s[kind] += seconds - prefill_s
-        else:
-            self._model_s[kind] += seconds
-        self._selection_s += thinking_s
+            busy.prefill_s += prefill_s
+            seconds -= prefill_s
+        busy.model_s[kind] += seconds
         self._out_of_range += self._models[kind].extrapolates(shape.context_tokens, shape.batched_tokens)
-        if gaps is None:
-            self.draft_passes += 1
-        else:
-            self.iterations += 1
-            if self.watch is not None and self.iterations % WATCHED_EVERY == 0:
-                self.watch()
-            self._pauses.add(gaps.requests, gaps.seconds)
-        if self._passes is not None:
-            self._keep(replica, start_s, thinking_s + seconds, kind, work, shape, answer)
 
     def _keep(
         self,
@@ -84,24 +111,25 @@ class Recorder:
         start_s: float,
         seconds: float,
         kind: int,
-        work: Pass,
+        requests: int,
         shape: PassShape,
-        answer: Any,
+        draft_nodes: int,
+        depth: int,
+        tokens: int,
     ) -> None:
-        forest = answer if isinstance(work, DraftPass) else work.forest
         row = (
             start_s,
             seconds,
             kind,
             replica,
-            len(work.requests),
+            requests,
             shape.batched_tokens,
             shape.context_tokens,
             shape.prefill_tokens,
-            forest.draft_nodes,
-            int(forest.depth.max()),
-            int(answer.tokens.sum()) if kind else 0,
-            self._queued(replica),
+            draft_nodes,
+            depth,
+            tokens,
+            self._queued(replica, start_s + seconds),
         )
         assert self._passes is not None
         for column, value in zip(self._passes.values(), row, strict=True):
@@ -109,14 +137,17 @@ class Recorder:
 
     def totals(self, duration_s: float, replicas: int, window: Window | None) -> RunTotals:
         """Return the totals of a run that lasted `duration_s` on so many replicas, its latencies those of `window`."""
-        draft_s, verify_s = self._model_s
-        busy_s = self._prefill_s + self._selection_s + draft_s + verify_s
+        # In the order of the replicas: a sum does not depend on whose pass was booked first.
+        each = [self._busy[replica] for replica in sorted(self._busy)]
+        prefill_s, selection_s = fsum(busy.prefill_s for busy in each), fsum(busy.selection_s for busy in each)
+        draft_s, verify_s = (fsum(busy.model_s[kind] for busy in each) for kind in (DRAFT_PASS, VERIFY_PASS))
+        busy_s = prefill_s + selection_s + draft_s + verify_s
         return RunTotals(
             iterations=self.iterations,
             draft_passes=self.draft_passes,
-            prefill_s=self._prefill_s,
+            prefill_s=prefill_s,
             draft_s=draft_s,
-            selection_s=self._selection_s,
+            selection_s=selection_s,
             verify_s=verify_s,
             idle_s=max(duration_s * replicas - busy_s, 0.0),
             itl_s=self._pauses.latencies_s,
@@ -125,7 +156,9 @@ class Recorder:
         )
 
     def passes(self) -> dict[str, npt.NDArray[Any]] | None:
-        """Return one array per column of `passes.parquet`, None when they were not kept."""
+        """Return one array per column of `passes.parquet` in the order of their ends, None when they were not kept."""
         if self._passes is None:
             return None
-        return {name: np.array(column) for name, column in self._passes.items()}
+        columns = {name: np.array(column) for name, column in self._passes.items()}
+        order = np.lexsort((columns["replica"], columns["start_s"] + columns["seconds"]))
+        return {name: column[order] for name, column in columns.items()}

@@ -19,9 +19,9 @@ import numpy as np
 
 from specsim.replica.protocols import View
 from specsim.schedulers.parts import Growing, Rows
-from specsim.schedulers.specinfer import everybody
 from specsim.schedulers.specserve import estimate_of, first_kept
-from specsim.schedulers.threshold import fitting_chain, grow_layers
+from specsim.schedulers.speculation import grow_rows
+from specsim.schedulers.threshold import fitting_chain
 from specsim.schedulers.vllm_spec import FixedChains
 
 
@@ -32,7 +32,7 @@ class AdaptiveVerification(FixedChains):
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield a draft pass per token and return the likeliest tokens of all, as many as pay."""
         estimate = estimate_of(view, rows)
-        forest = yield from grow_layers(view, rows, fitting_chain(view, rows, self.draft_tokens), everybody)
+        forest = yield from grow_rows(view, rows, fitting_chain(view, rows, self.draft_tokens))
         if not forest.draft_nodes:
             return forest
         ranked, throughput = estimate.by_kept(forest)

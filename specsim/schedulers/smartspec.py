@@ -33,8 +33,8 @@ from specsim.schedulers.goodput import Batch, best, fitting, goodput, lengths_of
 from specsim.schedulers.parameters import at_least
 from specsim.schedulers.parts import Growing, Rows, Speculation
 from specsim.schedulers.smartspec_acceptance import AcceptanceAverage, Granularity
-from specsim.schedulers.smartspec_serving import Proposing, Serving, grow_levels, propose_chains
-from specsim.schedulers.speculation import rows_fit, useful_depth
+from specsim.schedulers.smartspec_serving import Proposing, Serving, propose_chains
+from specsim.schedulers.speculation import grow, rows_fit, useful_depth
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ class GoodputChains(Speculation):
         fed = np.where((depths > 0) | (np.arange(len(requests)) >= n), rows.fed, 0)
         if not depths.any() and fed.any() and rows_fit(view, rows._replace(fed=fed), 0):
             yield DraftPass(requests, fed, Forest.roots(len(requests)))
-        return (yield from grow_levels(requests, fed, depths))
+        return (yield from grow(requests, fed, depths, (1,) * int(depths.max(initial=0))))
 
     def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
         """Note the acceptance of this step."""

@@ -18,13 +18,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specsim.replica.passes import NOBODY, DraftPass
 from specsim.replica.protocols import View
 from specsim.replica.request import Ints
 from specsim.replica.trees import Forest
 from specsim.schedulers.goodput import Batch, fitting, lengths_of, longest_fitting, target_seconds
 from specsim.schedulers.parameters import at_least
 from specsim.schedulers.smartspec_serving import Proposal, Proposing, Serving
+from specsim.schedulers.speculation import grow
 
 
 @dataclass(slots=True)
@@ -49,20 +49,16 @@ class SmartSpecConfidence(Serving):
         start_s = view.now_s
         prefix, most = longest_fitting(fitting(view, batch, lengths_of(batch, self.draft_tokens)))
         batch = batch.prefix(prefix)
-        forest = Forest.roots(prefix)
-        leaves, chunks = np.flatnonzero(batch.longest > 0), np.where(batch.longest > 0, batch.fed, 0)
-        for level in range(most):
-            leaves = leaves[(forest.probability[leaves] > self.threshold) | (level == 0)]
-            leaves = leaves[batch.longest[forest.row[leaves]] > level]
-            if not len(leaves):
-                break
-            before = len(forest)
-            forest = yield DraftPass(batch.requests, chunks, forest, leaves, width=1)
-            leaves, chunks = np.arange(before, len(forest)), NOBODY
+        fed = np.where(batch.longest > 0, batch.fed, 0)
+        forest = yield from grow(batch.requests, fed, batch.longest, (1,) * most, going_on=self._sure)
         if forest.draft_nodes:
             k = self.verified_length(view, batch, forest, view.now_s - start_s)
             forest = forest.subset(forest.depth <= k)
         return Proposal(forest, forest.draft_nodes)
+
+    def _sure(self, forest: Forest, leaves: Ints) -> Ints:
+        # A root is nobody's guess: the first token is drafted whatever the threshold.
+        return leaves[(leaves < forest.rows) | (forest.probability[leaves] > self.threshold)]
 
     def verified_length(self, view: View, batch: Batch, forest: Forest, spent_s: float) -> int:
         """Return the length at which to cut all chains; of equal ones the shortest."""

@@ -7,7 +7,7 @@ Deviations: see smartspec.py.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -22,7 +22,7 @@ from specsim.schedulers.continuous import PrefillFirst
 from specsim.schedulers.goodput import Batch
 from specsim.schedulers.parameters import at_least
 from specsim.schedulers.parts import Rows, evicting
-from specsim.schedulers.speculation import useful_depth
+from specsim.schedulers.speculation import grow, useful_depth
 
 
 class Proposal(NamedTuple):
@@ -161,28 +161,8 @@ def has_slot(view: View, request: Ids) -> bool:
     return int(growth[0]) <= view.free_bytes
 
 
-def grow_levels(
-    requests: Ids, fed: Ints, depths: Ints, widths: Sequence[int] = ()
-) -> Generator[DraftPass, Forest, Forest]:
-    """Yield draft passes and return full trees: row i has `depths[i]` levels, level j `widths[j]` nodes a parent (1).
-
-    `fed` (n,) goes into the drafter's cache in the first pass. `grow_trees` takes one depth for all rows and keeps a
-    beam; here each row has its own depth, and every node is kept.
-    """
-    forest, chunks = Forest.roots(len(requests)), fed
-    leaves = np.flatnonzero(depths > 0)
-    for level in range(int(depths.max(initial=0))):
-        leaves = leaves[depths[forest.row[leaves]] > level]
-        if not len(leaves):
-            break
-        before = len(forest)
-        forest = yield DraftPass(requests, chunks, forest, leaves, widths[level] if widths else 1)
-        leaves, chunks = np.arange(before, len(forest)), NOBODY
-    return forest
-
-
 def propose_chains(batch: Batch, prefix: int, lengths: Ints) -> Proposing:
     """Yield draft passes and return chains of `lengths` (prefix,) for the first requests of the batch."""
     fed = np.where(lengths > 0, batch.fed[:prefix], 0)
-    forest = yield from grow_levels(batch.requests[:prefix], fed, lengths)
+    forest = yield from grow(batch.requests[:prefix], fed, lengths, (1,) * int(lengths.max(initial=0)))
     return Proposal(forest, int(lengths.sum()))

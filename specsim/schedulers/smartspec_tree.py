@@ -29,7 +29,8 @@ from specsim.replica.trees import Forest
 from specsim.schedulers.goodput import Batch, best, fitting, target_seconds
 from specsim.schedulers.parameters import at_least, probability
 from specsim.schedulers.parts import Rows
-from specsim.schedulers.smartspec_serving import Proposal, Proposing, Serving, grow_levels
+from specsim.schedulers.smartspec_serving import Proposal, Proposing, Serving
+from specsim.schedulers.speculation import grow
 
 NEWTON_STEPS = 50
 ROUNDING = 1e-12
@@ -179,7 +180,8 @@ class SmartSpecTree(Serving):
         self._top = self._shapes[shape]
         depths = depth[shape, :prefix]
         fed = np.where(depths > 0, batch.fed[:prefix], 0)
-        forest = yield from grow_levels(batch.requests[:prefix], fed, depths, self._top.tolist())
+        widths = self._top[: depths.max(initial=0)].tolist()
+        forest = yield from grow(batch.requests[:prefix], fed, depths, widths)
         return Proposal(forest, forest.draft_nodes)
 
     def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:

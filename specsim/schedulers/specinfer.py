@@ -14,11 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from specsim.replica.protocols import View
-from specsim.replica.request import Ints
-from specsim.replica.trees import Forest
 from specsim.schedulers.parts import Growing, Rows, Speculation
-from specsim.schedulers.speculation import rows_fit
-from specsim.schedulers.threshold import grow_layers
+from specsim.schedulers.speculation import grow_rows, rows_fit
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +45,9 @@ class FixedTrees(Speculation):
         widths = self.expansion
         while widths and not rows_fit(view, rows, nodes_of(widths)):
             widths = widths[:-1]
-        return grow_layers(view, rows, widths, everybody)
+        return grow_rows(view, rows, widths)
 
 
 def nodes_of(expansion: list[int]) -> int:
     """Return the drafted nodes of a tree: the sum over layers of the product of the widths so far."""
     return int(np.cumprod(expansion).sum())
-
-
-def everybody(forest: Forest, leaves: Ints) -> Ints:
-    """Return all leaves."""
-    return leaves

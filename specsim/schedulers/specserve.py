@@ -29,7 +29,8 @@ from specsim.replica.request import Bools, Floats, Ints
 from specsim.replica.trees import Forest
 from specsim.schedulers.parameters import at_least, probability
 from specsim.schedulers.parts import Growing, Rows, Speculation
-from specsim.schedulers.threshold import fitting_chain, grow_layers
+from specsim.schedulers.speculation import grow_rows
+from specsim.schedulers.threshold import fitting_chain
 
 
 class StepEstimate(NamedTuple):
@@ -158,7 +159,7 @@ class SpecServe(Speculation):
             predicted = estimate.throughput_after(forest, leaves, confidence)
             return leaves if predicted > estimate.throughput(forest) else NOBODY
 
-        forest = yield from grow_layers(view, rows, fitting_chain(view, rows, self.draft_tokens), worth_it)
+        forest = yield from grow_rows(view, rows, fitting_chain(view, rows, self.draft_tokens), worth_it)
         if not forest.draft_nodes:
             return forest
         self._remember(forest.probability[forest.rows :])

@@ -1,8 +1,8 @@
-"""How far to speculate: growing a batch's token trees by beam search."""
+"""How far to speculate: growing a batch's token trees, and whether they fit."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 
 import numpy as np
 
@@ -10,14 +10,17 @@ from specsim.replica.passes import NOBODY, DraftPass
 from specsim.replica.protocols import View
 from specsim.replica.request import Ids, Ints
 from specsim.replica.trees import Forest
-from specsim.schedulers.parts import Rows
+from specsim.schedulers.parts import Growing, Rows
 from specsim.schedulers.tree_shape import TreeShape
+
+GoingOn = Callable[[Forest, Ints], Ints]
+"""Returns those of the leaves that the next draft pass extends, from the forest and its leaves (m,), none if empty."""
 
 
 def grow_trees(
     view: View, requests: Ids, chunks: Ints, growing: int, depth: int, width: int
 ) -> Generator[DraftPass, Forest, Forest]:
-    """Yield `depth` draft passes and return the candidate trees: a layer a pass, a request's likeliest `width` nodes.
+    """Yield draft passes and return candidate trees: `depth` layers of a request's likeliest `width` nodes each.
 
     Width 1 gives chains (AdaServe, section 4.3, step 1). No tree grows deeper than its request may still emit.
 
@@ -26,24 +29,74 @@ def grow_trees(
     requests : (n,) rows of the coming verification; the first `growing` of them get a tree.
     chunks : (n,) tokens for the drafter's cache, fed in the first pass; by a pass of their own where no tree grows.
     """
+    deepest = deepest_of(view, requests, growing)
+    return grow(requests, chunks, deepest, (width,) * depth, beam=width if width > 1 else None)
+
+
+def grow(
+    requests: Ids,
+    chunks: Ints,
+    deepest: Ints,
+    widths: Sequence[int],
+    *,
+    beam: int | None = None,
+    going_on: GoingOn | None = None,
+) -> Generator[DraftPass, Forest, Forest]:
+    """Yield draft passes and return the trees: each pass gives its leaves as many children as its width says.
+
+    One pass after the other where `going_on` decides in between, else as many at once as have the same width.
+
+    Parameters
+    ----------
+    requests : (n,) rows of the coming verification.
+    chunks : (n,) tokens for the drafter's cache, fed in the first pass; by a pass of their own where no tree can grow.
+        Where nobody goes on they are fed later.
+    deepest : (n,) how deep each tree may grow.
+    widths : children of each leaf, by depth; none asks for no pass at all.
+    beam : as in `DraftPass`.
+    """
     forest = Forest.roots(len(requests))
-    useful = useful_depth(view, requests)
-    shallowest = int(useful[:growing].min()) if growing else 0
-    leaves = np.arange(growing)
-    if depth and not shallowest:
-        leaves = leaves[useful[:growing] > 0]
-        if not len(leaves) and chunks.any():
-            yield DraftPass(requests, chunks, forest)
-    for level in range(depth):
-        if level and level >= shallowest:
-            leaves = leaves[useful[forest.row[leaves]] > level]
-        if not len(leaves):
-            break
-        before = len(forest)
-        forest = yield DraftPass(requests, chunks, forest, leaves, width, beam=width if width > 1 else None)
-        leaves = np.arange(before, len(forest))
-        chunks = NOBODY
+    leaves = np.flatnonzero(deepest > 0)
+    if not len(leaves) and len(widths) and chunks.any():
+        yield DraftPass(requests, chunks, forest)
+    limit = deepest if len(leaves) and int(deepest[leaves].min()) < len(widths) else None
+    level = 0
+    while level < len(widths) and len(leaves):
+        if going_on is not None:
+            leaves = going_on(forest, leaves)
+            if not len(leaves):
+                break
+        depth = 1 if going_on is not None else _equal(widths, level)
+        forest = yield DraftPass(
+            requests, chunks, forest, leaves, widths[level], beam, depth=depth, deepest=limit if depth > 1 else None
+        )
+        chunks, level = NOBODY, level + depth
+        if level < len(widths):
+            leaves = np.flatnonzero(forest.depth == level)
+            if limit is not None:
+                leaves = leaves[limit[forest.row[leaves]] > level]
     return forest
+
+
+def grow_rows(view: View, rows: Rows, widths: Sequence[int], going_on: GoingOn | None = None) -> Growing:
+    """Return `grow` for the rows that decode, no tree deeper than its request may still emit."""
+    deepest = deepest_of(view, rows.requests, rows.decoding)
+    return grow(rows.requests, rows.fed, deepest, widths, going_on=going_on)
+
+
+def _equal(widths: Sequence[int], first: int) -> int:
+    """Return how many of the widths from the `first` on are the same."""
+    last = first
+    while last < len(widths) and widths[last] == widths[first]:
+        last += 1
+    return last - first
+
+
+def deepest_of(view: View, requests: Ids, growing: int) -> Ints:
+    """Return how deep the tree of each row may grow, (n,): as it is useful for the first `growing`, 0 for others."""
+    deepest = useful_depth(view, requests)
+    deepest[growing:] = 0
+    return deepest
 
 
 def useful_depth(view: View, requests: Ids) -> Ints:

@@ -10,11 +10,13 @@ import numpy as np
 from hypothesis import strategies as st
 
 from specsim.replica.passes import DraftPass, Emitted, Pass, TargetPass
+from specsim.replica.request import Ids
 from specsim.replica.view import LedgerView
 from specsim.results.schema import DRAFT_PASS
 from specsim.simulation import Record, Simulation, run
 from tests.laws.subjects import factories
 from tests.laws.watch import Watched, watched
+from tests.levels import OneByOne
 from tests.made import simulations
 
 Law = Callable[[str, st.DataObject], None]
@@ -107,8 +109,8 @@ def memory_is_kept(name: str, data: st.DataObject) -> None:
     simulation = drawn(name, data)
     audits: dict[int, Audit] = {}
 
-    def inspect(view: LedgerView, work: Pass) -> None:
-        audits.setdefault(id(view), Audit(view)).inspect(work)
+    def inspect(view: LedgerView, work: Pass, deeper: Ids) -> None:
+        audits.setdefault(id(view), Audit(view)).inspect(work, deeper)
 
     seen = watched(simulation, inspect=inspect)
     for view in seen.views:
@@ -124,7 +126,8 @@ class Audit:
         self._nodes = np.zeros(len(view.arrival_s), dtype=np.int64)
         self._emitted = view.emitted_tokens.copy()
 
-    def inspect(self, work: Pass) -> None:
+    def inspect(self, work: Pass, deeper: Ids) -> None:
+        np.add.at(self._nodes, deeper, 1)
         view, memory = self._view, self._view._ledger.pool.memory
         here = np.zeros(len(view.arrival_s), dtype=np.bool_)
         here[view.resident] = here[work.requests] = True
@@ -163,6 +166,13 @@ def recording_changes_nothing(name: str, data: st.DataObject) -> None:
     assert reports == sorted(reports)
 
 
+def drafting_at_once(name: str, data: st.DataObject) -> None:
+    """Passes that a scheduler asks for at once are the passes that it would have asked for one by one."""
+    simulation = drawn(name, data)
+    apart = replace(simulation, scheduler=lambda: OneByOne(simulation.scheduler()))
+    assert_same_record(run(simulation), run(apart))
+
+
 def work_conservation(name: str, data: st.DataObject) -> None:
     """A replica pauses only while none of its requests lives."""
     simulation = drawn(name, data)
@@ -188,6 +198,7 @@ LAWS: tuple[Law, ...] = (
     memory_is_kept,
     determinism,
     recording_changes_nothing,
+    drafting_at_once,
     work_conservation,
 )
 

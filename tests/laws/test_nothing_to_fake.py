@@ -131,6 +131,41 @@ class NegativeWidth(Speculative):
         return super().second(ids, forest)._replace(width=-1)
 
 
+class NoDepth(Speculative):
+    def second(self, ids: Ids, forest: Forest) -> DraftPass:
+        return super().second(ids, forest)._replace(depth=0)
+
+
+class HalfADepth(Speculative):
+    def second(self, ids: Ids, forest: Forest) -> DraftPass:
+        return super().second(ids, forest)._replace(depth=1.5)  # type: ignore[arg-type]
+
+
+class EndlessDepth(Speculative):
+    def second(self, ids: Ids, forest: Forest) -> DraftPass:
+        return super().second(ids, forest)._replace(depth=1 << 40)
+
+
+class FloatLimits(Speculative):
+    def second(self, ids: Ids, forest: Forest) -> DraftPass:
+        return super().second(ids, forest)._replace(depth=2, deepest=np.ones(len(ids)))  # type: ignore[arg-type]
+
+
+class TooFewLimits(Speculative):
+    def second(self, ids: Ids, forest: Forest) -> DraftPass:
+        return super().second(ids, forest)._replace(depth=2, deepest=ids[:0])
+
+
+class TreesThatExplode(Speculative):
+    def second(self, ids: Ids, forest: Forest) -> DraftPass:
+        return super().second(ids, forest)._replace(width=4, depth=40)
+
+
+class DeeperThanTheMemory(Speculative):
+    def second(self, ids: Ids, forest: Forest) -> DraftPass:
+        return super().second(ids, forest)._replace(depth=900)
+
+
 class HalfAToken(Speculative):
     def second(self, ids: Ids, forest: Forest) -> DraftPass:
         return super().second(ids, forest)._replace(width=1.5)  # type: ignore[arg-type]
@@ -191,6 +226,13 @@ REFUSED: dict[type[Speculative], str] = {
     NoWidth: "DraftPass.width is 0; expected at least 1 where leaves are extended",
     NegativeWidth: "DraftPass.width is -1 (int); expected a whole number of at least 0",
     HalfAToken: "DraftPass.width is 1.5 (float); expected a whole number of at least 0",
+    NoDepth: "DraftPass.depth is 0 (int); expected a whole number of at least 1",
+    HalfADepth: "DraftPass.depth is 1.5 (float); expected a whole number of at least 1",
+    EndlessDepth: "DraftPass.depth is 1099511627776; expected at most 1,024",
+    FloatLimits: "DraftPass.deepest is an array (2,) of float64; expected a numpy array (n,) of int64",
+    TooFewLimits: "DraftPass.deepest has 0 rows; expected one for each request",
+    TreesThatExplode: "tokens; expected at most 2,097,152",
+    DeeperThanTheMemory: "more cache wanted",
     FloatChunks: "TargetPass.chunks is an array (2,) of float64; expected a numpy array (n,) of int64",
     SmallIds: "TargetPass.requests is an array (2,) of int32; expected a numpy array (n,) of int64",
     AList: "TargetPass.requests is [0, 1] (list); expected a numpy array (n,) of int64",

@@ -10,8 +10,9 @@ from unittest.mock import patch
 import numpy as np
 
 import specsim.simulation
-from specsim.replica.passes import DraftPass, Emitted, Pass, TargetPass
-from specsim.replica.protocols import PassShape, Scheduler, Step, View
+from specsim.replica.passes import NOBODY, Drafted, DraftPass, Emitted, Pass, PassShape, TargetPass
+from specsim.replica.protocols import Scheduler, Step, View
+from specsim.replica.request import Ids
 from specsim.replica.trees import Forest
 from specsim.replica.view import LedgerView
 from specsim.simulation import Record, Simulation
@@ -63,8 +64,9 @@ class Watched(NamedTuple):
     views: list[LedgerView]
 
 
-Inspect = Callable[[LedgerView, Pass], None]
-"""Called while a pass runs: its slots are taken and nothing of it is booked."""
+Inspect = Callable[[LedgerView, Pass, Ids], None]
+"""Called when the slots of a pass are taken and nothing of it is booked; with the requests of those nodes, one each,
+that draft passes before it extended without being asked again."""
 
 
 def watched(
@@ -83,15 +85,22 @@ def watched(
             super().__init__(world, truth, view, host_bytes_per_s)
             views.append(view)
             self._seen = view
+            self._deeper: list[Ids] = []
 
-        def draft(self, work: DraftPass, shape: PassShape) -> tuple[Forest, float]:
+        def _taken(self) -> Ids:
+            deeper, self._deeper = np.concatenate([NOBODY, *self._deeper]), []
+            return deeper
+
+        def draft(self, work: DraftPass, shape: PassShape) -> Drafted:
             if inspect is not None:
-                inspect(self._seen, work)
-            return super().draft(work, shape)
+                inspect(self._seen, work, self._taken())
+            drafted = super().draft(work, shape)
+            self._deeper.append(work.requests[drafted.forest.row[drafted.extended]])
+            return drafted
 
         def verify(self, work: TargetPass, shape: PassShape) -> tuple[Emitted, float]:
             if inspect is not None:
-                inspect(self._seen, work)
+                inspect(self._seen, work, self._taken())
             return super().verify(work, shape)
 
     with patch.object(specsim.simulation, "SimulatedBackend", Inspected):

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from specsim.replica.passes import NOBODY, DraftPass, Emitted, TargetPass
-from specsim.replica.protocols import PassShape
+from specsim.replica.passes import NOBODY, DraftPass, Emitted, PassShape, TargetPass
 from specsim.replica.trees import Forest
 from specsim.rng import mix
 from specsim.settings.compose import compose
@@ -107,7 +106,7 @@ class Script:
         forest, leaves = Forest.roots(len(ids)), np.arange(len(ids))
         for width in widths:
             before = len(forest)
-            forest, _ = self.backend.draft(DraftPass(ids, NOBODY, forest, leaves, width, beam), SHAPE)
+            forest = self.backend.draft(DraftPass(ids, NOBODY, forest, leaves, width, beam), SHAPE).forest
             leaves = np.arange(before, len(forest))
         return forest
 
@@ -163,7 +162,7 @@ def test_asking_again_or_in_parts_says_the_same() -> None:
     for layer in range(3):
         leaves = np.flatnonzero(forest.depth == layer)
         for some in (leaves[::-1][: len(leaves) // 2][::-1], leaves[: len(leaves) - len(leaves) // 2]):
-            forest, _ = script.backend.draft(DraftPass(ids, NOBODY, forest, some, 3), SHAPE)
+            forest = script.backend.draft(DraftPass(ids, NOBODY, forest, some, 3), SHAPE).forest
     assert told_by(forest, ids) == whole
 
 

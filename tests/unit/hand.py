@@ -12,13 +12,14 @@ from specsim.replica.ledger import Ledger
 from specsim.replica.passes import DraftPass, Emitted, Pass, TargetPass
 from specsim.replica.protocols import Scheduler
 from specsim.replica.request import Requests
+from tests.levels import one_by_one
 from tests.made import ledger_and_view
 
 
 class Hand:
     """One replica at which all of `told` have arrived; every pass takes 0.01 s.
 
-    `work` is what the scheduler asks for now, None once its step is over.
+    `work` is what the scheduler asks for now, None once its step is over; draft passes come one by one.
     """
 
     def __init__(self, scheduler: Scheduler, told: Requests, pool: Memory | None = None) -> None:
@@ -31,7 +32,7 @@ class Hand:
     def begin(self) -> Pass:
         """Start a step; return its first pass, already checked by the ledger."""
         assert self.work is None, "the last step is not over"
-        self._step = self.scheduler.step(self.view)
+        self._step = one_by_one(self.scheduler.step(self.view))
         return self._ask(None)
 
     def propose(self, *sure: float) -> Any:

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from specsim.latency.forms import Roofline
-from specsim.replica.passes import DraftPass, TargetPass
-from specsim.replica.protocols import PassShape
+from specsim.replica.passes import DraftPass, PassShape, TargetPass
 from specsim.replica.trees import Forest
 from specsim.world.backend import SimulatedBackend, World
 from tests.made import Hardware, ledger_and_view, requests, tape
@@ -29,7 +28,7 @@ def test_both_models_charge_what_the_shape_says() -> None:
     backend = SimulatedBackend(World(np.array([5]), tape(1)), Hardware(model, model), view, 1e6)  # type: ignore[arg-type]
     row, chunk, roots = np.array([0]), np.array([5]), Forest.roots(1)
     assert backend.verify(TargetPass(row, chunk, roots), SHAPE)[1] == pytest.approx(SECONDS)
-    assert backend.draft(DraftPass(row, chunk, roots), SHAPE)[1] == pytest.approx(SECONDS)
+    assert backend.draft(DraftPass(row, chunk, roots), SHAPE).levels[0].seconds == pytest.approx(SECONDS)
     moved = SHAPE._replace(moved_bytes=2_000_000)
     assert backend.verify(TargetPass(row, chunk, roots), moved)[1] == pytest.approx(SECONDS), (
         "moving is no forward pass"

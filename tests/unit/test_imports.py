@@ -84,7 +84,7 @@ def test_the_core_arrows_are_all_there():
 
 
 def test_the_ledger_rests_on_the_core_and_the_memory():
-    assert "specsim.replica.protocols" in ours("specsim.replica.ledger")
+    assert "specsim.replica.passes" in ours("specsim.replica.ledger")
     rests_on = {*CORE, "specsim.replica.kv_pool", "specsim.errors", "specsim.replica.state", "specsim.replica.roster"}
     assert ours("specsim.replica.ledger", late=True) <= {
         *rests_on,

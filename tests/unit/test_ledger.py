@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from specsim.replica.ledger import Gaps, Ledger
-from specsim.replica.passes import NOBODY, DraftPass, Emitted, Pass, TargetPass
-from specsim.replica.protocols import PassShape
+from specsim.replica.passes import NOBODY, DraftPass, Emitted, Pass, PassShape, TargetPass
 from specsim.replica.trees import Forest
 from tests.made import grown, ledger_and_view, memory, requests
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from specsim.errors import SpecsimError
-from specsim.replica.passes import NOBODY, DraftPass
-from specsim.replica.protocols import PassShape
+from specsim.replica.passes import NOBODY, DraftPass, PassShape
 from specsim.replica.trees import Forest
 from specsim.rng import mix, stream_keys, uniforms
 from specsim.world.backend import SimulatedBackend, World
@@ -33,7 +32,8 @@ def drafted(text: Tape, widths: list[int], count: int = 40) -> Forest:
     forest, leaves = Forest.roots(count), ids
     for width in widths:
         before = len(forest)
-        forest, _ = asked.draft(DraftPass(ids, NOBODY, forest, leaves, width), PassShape(0, count, 0.0, 0, count))
+        work = DraftPass(ids, NOBODY, forest, leaves, width)
+        forest = asked.draft(work, PassShape(0, count, 0.0, 0, count)).forest
         leaves = np.arange(before, len(forest))
     return forest
 

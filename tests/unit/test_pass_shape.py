@@ -1,0 +1,36 @@
+"""The shape of a pass: one formula, and the two special cases that are quicker."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specsim.replica.passes import PassShape
+
+ROWS = st.lists(st.tuples(st.integers(0, 5_000), st.integers(0, 40), st.integers(0, 30)), min_size=1, max_size=20)
+
+
+def columns(rows: list[tuple[int, int, int]]) -> tuple[np.ndarray, ...]:
+    cached, chunks, nodes = np.array(rows, dtype=np.int64).T
+    return cached, chunks, nodes
+
+
+@given(ROWS)
+def test_it_counts_token_by_token(rows: list[tuple[int, int, int]]) -> None:
+    context = batched = pairs = logits = 0
+    for cached, chunk, nodes in rows:
+        context += cached if chunk + nodes else 0
+        batched += chunk + nodes
+        pairs += sum(cached + place + 1 for place in range(chunk)) + nodes * (cached + chunk + 1)
+        logits += nodes + (chunk > 0)
+    assert PassShape.of(*columns(rows), prefill_tokens=3) == PassShape(context, batched, pairs, 3, logits)
+
+
+@given(ROWS)
+def test_decoding_and_drafting_are_special_cases(rows: list[tuple[int, int, int]]) -> None:
+    cached, _, nodes = columns(rows)
+    ones, none = np.ones_like(cached), np.zeros_like(cached)
+    assert PassShape.of_decoding(cached, nodes, int(nodes.sum())) == PassShape.of(cached, ones, nodes)
+    assert PassShape.of_decoding(cached, None, 0) == PassShape.of(cached, ones)
+    assert PassShape.of_nodes(cached, nodes) == PassShape.of(cached, none, nodes)
