@@ -5,6 +5,7 @@ docs/your-scheduler.md shows them at work. Everything else below `specsim` may m
 
 from __future__ import annotations
 
+from specsim.pass_shape import PassShape, PassShapes
 from specsim.replica.passes import NOBODY, DraftPass, Emitted, Pass, TargetPass
 from specsim.replica.protocols import Belief, DraftBelief, Foresight, ModelBelief, Scheduler, Step, View
 from specsim.replica.request import Bools, Floats, Ids, Ints
@@ -33,6 +34,8 @@ __all__ = [
     "Ints",
     "ModelBelief",
     "Pass",
+    "PassShape",
+    "PassShapes",
     "Rows",
     "Scheduler",
     "Speculation",

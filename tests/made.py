@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from specsim.pass_shape import PassShape, PassShapes
 from specsim.replica.kv_pool import Memory
 from specsim.replica.ledger import Ledger
 from specsim.replica.passes import DraftPass
@@ -40,22 +41,25 @@ class Linear:
     cached: bool = True
     deepest: int = 1 << 20
 
-    def seconds(
-        self,
-        context_tokens: float,
-        batched_tokens: float,
-        attention_pairs: float,
-        logit_tokens: float | None = None,
-    ) -> float:
-        return self.alpha * context_tokens + self.gamma * batched_tokens + self.delta
+    def seconds(self, shape: PassShape) -> float:
+        return self.alpha * shape.context_tokens + self.gamma * shape.batched_tokens + self.delta
 
-    def seconds_array(
-        self, context_tokens: Any, batched_tokens: Any, attention_pairs: Any, logit_tokens: Any = None
-    ) -> Floats:
-        return np.asarray(self.alpha * context_tokens + self.gamma * batched_tokens + self.delta)
+    def seconds_array(self, shapes: PassShapes) -> Floats:
+        return np.asarray(self.alpha * shapes.context_tokens + self.gamma * shapes.batched_tokens + self.delta)
 
-    def extrapolates(self, context_tokens: float, batched_tokens: float) -> bool:
+    def extrapolates(self, shape: PassShape) -> bool:
         return False
+
+
+def one(context: float, batched: float, pairs: float, logits: float | None = None) -> PassShape:
+    """Return the shape of a pass with these counts; all that is batched has logits unless said."""
+    return PassShape(context, batched, pairs, 0, batched if logits is None else logits)
+
+
+def many(context: Any, batched: Any, pairs: Any, logits: Any = None) -> PassShapes:
+    """Return the shapes of passes with these counts."""
+    counts = (np.asarray(each) for each in (context, batched, pairs, batched if logits is None else logits))
+    return PassShapes(*counts)
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ class Hardware:
 
     @property
     def baseline_s(self) -> float:
-        return self.target.seconds(512, 1, 513)
+        return self.target.seconds(one(512, 1, 513))
 
     def slower(self, factor: float) -> Hardware:
         return Hardware(

@@ -11,6 +11,7 @@ import numpy as np
 
 from profiler.latency.choice import Choice
 from specsim.errors import SpecsimError, first_line
+from specsim.pass_shape import PassShapes
 
 MS = 1e3
 INK = {
@@ -106,7 +107,7 @@ def _tokens(axes: Any, choice: Choice, mapping: dict[str, Any], role: str) -> No
             mew=0,
         )
     tokens = np.unique(np.rint(np.geomspace(1, samples.batched.max(), 300)))
-    bare = form.seconds_array(np.zeros_like(tokens), tokens, np.zeros_like(tokens)) * MS
+    bare = form.seconds_array(PassShapes(0, tokens, 0, tokens)) * MS
     axes.plot(tokens, bare, color="0.2", lw=1.2, label="form, no context")
     ridge = mapping["checks"]["knee_tokens"][role]["fitted"]
     if ridge is not None and 1 <= ridge <= tokens[-1]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.latency.forms import Linear, Roofline
+from specsim.pass_shape import PassShapes
 
 Floats = NDArray[np.float64]
 TILES = (64, 128)
@@ -34,7 +35,7 @@ class Samples:
 
     def predicted_by(self, form: Linear | Roofline) -> Floats:
         """Return the seconds that a form gives each pass."""
-        return form.seconds_array(self.context, self.batched, self.pairs, self.logits)
+        return form.seconds_array(PassShapes(self.context, self.batched, self.pairs, self.logits))
 
     @property
     def weights(self) -> Floats:

@@ -1,11 +1,4 @@
-"""The forms a forward pass's time may take, as a function of its token counts.
-
-``context_tokens`` are the KV tokens cached before the pass, summed once per request whatever its tree;
-``batched_tokens`` all query tokens (roots, tree nodes, prefill chunk tokens); ``attention_pairs`` the keys
-attended to, summed over query tokens (decode: ``context + 1``; a chunk of c behind k: ``c*k + c*(c+1)/2``);
-``logit_tokens`` the query tokens whose logits are computed: every root and node, but of a chunk the last alone. None
-stands for all that are batched, as in decoding.
-"""
+"""The forms a forward pass's time may take, as a function of its `PassShape`."""
 
 from __future__ import annotations
 
@@ -14,7 +7,9 @@ from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
+
+from specsim.pass_shape import PassShape, PassShapes
 
 Seconds: TypeAlias = NDArray[np.float64]
 
@@ -23,7 +18,7 @@ Seconds: TypeAlias = NDArray[np.float64]
 class Linear:
     """T = alpha * context + gamma * batched + delta (SmartSpec Eq. 7, SpecServe Eq. 2).
 
-    It has no knee and no quadratic part: ``attention_pairs`` and ``logit_tokens`` are ignored.
+    It has no knee and no quadratic part: `attention_pairs` and `logit_tokens` are ignored.
     """
 
     alpha_s: float
@@ -39,25 +34,13 @@ class Linear:
         """Return the form of passes that take `factor` times as long, and `context` times as long over the cache."""
         return Linear(self.alpha_s * context, self.gamma_s * factor, self.delta_s * factor)
 
-    def seconds(
-        self,
-        context_tokens: float,
-        batched_tokens: float,
-        attention_pairs: float,
-        logit_tokens: float | None = None,
-    ) -> float:
+    def seconds(self, shape: PassShape) -> float:
         """Return the seconds of one pass."""
-        return self.alpha_s * context_tokens + self.gamma_s * batched_tokens + self.delta_s
+        return self.alpha_s * shape.context_tokens + self.gamma_s * shape.batched_tokens + self.delta_s
 
-    def seconds_array(
-        self,
-        context_tokens: ArrayLike,
-        batched_tokens: ArrayLike,
-        attention_pairs: ArrayLike,
-        logit_tokens: ArrayLike | None = None,
-    ) -> Seconds:
-        """Return `seconds` for broadcast arrays."""
-        context, batched, _ = np.broadcast_arrays(context_tokens, batched_tokens, attention_pairs)
+    def seconds_array(self, shapes: PassShapes) -> Seconds:
+        """Return the seconds of many passes."""
+        context, batched, _ = np.broadcast_arrays(*shapes[:3])
         return np.asarray(self.alpha_s * context + self.gamma_s * batched + self.delta_s, dtype=np.float64)
 
 
@@ -116,14 +99,9 @@ class Roofline:
             self.logit_s * factor,
         )
 
-    def seconds(
-        self,
-        context_tokens: float,
-        batched_tokens: float,
-        attention_pairs: float,
-        logit_tokens: float | None = None,
-    ) -> float:
+    def seconds(self, shape: PassShape) -> float:
         """Return the seconds of one pass."""
+        context_tokens, batched_tokens, attention_pairs, _, logit_tokens, _ = shape
         tile = self.tile_tokens
         memory = self.delta_s + self.gamma_s * batched_tokens
         compute = self.compute_delta_s + self.compute_s * (-(-batched_tokens // tile) * tile)
@@ -131,24 +109,18 @@ class Roofline:
         products = self.beta_s * attention_pairs
         seconds = (memory if memory > compute else compute) + (read if read > products else products)
         seconds += self.pair_s * attention_pairs
-        seconds += self.logit_s * (batched_tokens if logit_tokens is None else logit_tokens)
+        seconds += self.logit_s * logit_tokens
         return seconds - self.single_s if batched_tokens == 1 else seconds
 
-    def seconds_array(
-        self,
-        context_tokens: ArrayLike,
-        batched_tokens: ArrayLike,
-        attention_pairs: ArrayLike,
-        logit_tokens: ArrayLike | None = None,
-    ) -> Seconds:
-        """Return `seconds` for broadcast arrays."""
-        batched = np.asarray(batched_tokens, dtype=np.float64)
+    def seconds_array(self, shapes: PassShapes) -> Seconds:
+        """Return the seconds of many passes."""
+        batched = np.asarray(shapes.batched_tokens, dtype=np.float64)
         tiles = -(-batched // self.tile_tokens) * self.tile_tokens
         weights = np.maximum(self.delta_s + self.gamma_s * batched, self.compute_delta_s + self.compute_s * tiles)
-        read = self.alpha_s * np.asarray(context_tokens, dtype=np.float64)
-        pairs = np.asarray(attention_pairs, dtype=np.float64)
+        read = self.alpha_s * np.asarray(shapes.context_tokens, dtype=np.float64)
+        pairs = np.asarray(shapes.attention_pairs, dtype=np.float64)
         seconds = weights + np.maximum(read, self.beta_s * pairs) + self.pair_s * pairs
-        seconds = seconds + self.logit_s * np.asarray(batched if logit_tokens is None else logit_tokens)
+        seconds = seconds + self.logit_s * np.asarray(shapes.logit_tokens)
         return np.asarray(seconds - np.where(batched == 1, self.single_s, 0.0), dtype=np.float64)
 
 
@@ -177,15 +149,9 @@ class Table:
         """Return the form of passes that take `factor` times as long; a table knows no context."""
         return Table(self.batched_tokens, tuple(each * factor for each in self.seconds_at), self.floor_s * factor)
 
-    def seconds(
-        self,
-        context_tokens: float,
-        batched_tokens: float,
-        attention_pairs: float,
-        logit_tokens: float | None = None,
-    ) -> float:
+    def seconds(self, shape: PassShape) -> float:
         """Return the seconds of one pass."""
-        tokens, times = self.batched_tokens, self.seconds_at
+        tokens, times, batched_tokens = self.batched_tokens, self.seconds_at, shape.batched_tokens
         row = 1
         last = len(tokens) - 1
         while row < last and tokens[row] < batched_tokens:
@@ -195,15 +161,9 @@ class Table:
         value = before + slope * (batched_tokens - low)
         return value if value > self.floor_s else self.floor_s
 
-    def seconds_array(
-        self,
-        context_tokens: ArrayLike,
-        batched_tokens: ArrayLike,
-        attention_pairs: ArrayLike,
-        logit_tokens: ArrayLike | None = None,
-    ) -> Seconds:
-        """Return `seconds` for broadcast arrays."""
-        _, batched, _ = np.broadcast_arrays(context_tokens, batched_tokens, attention_pairs)
+    def seconds_array(self, shapes: PassShapes) -> Seconds:
+        """Return the seconds of many passes."""
+        _, batched, _ = np.broadcast_arrays(*shapes[:3])
         tokens, times = np.asarray(self.batched_tokens), np.asarray(self.seconds_at)
         row = np.clip(np.searchsorted(tokens, batched, side="left"), 1, len(tokens) - 1)
         slope = (times[row] - times[row - 1]) / (tokens[row] - tokens[row - 1])

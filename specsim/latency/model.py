@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from specsim.latency.forms import Form, Seconds
+from specsim.pass_shape import PassShape, PassShapes
 
 PROFILE_VERSION = 1
 MEMORY_SHARE = 0.9
@@ -52,36 +52,21 @@ class ModelLatency:
         """What the form has for a knee: a roofline its ridge, a table the end of its floor, a line none."""
         return self.chosen.knee_tokens
 
-    def seconds(
-        self,
-        context_tokens: float,
-        batched_tokens: float,
-        attention_pairs: float,
-        logit_tokens: float | None = None,
-    ) -> float:
-        """Return the seconds of one pass, overhead included (arguments: see `specsim.latency.forms`)."""
-        seconds = self.chosen.seconds(context_tokens, batched_tokens, attention_pairs, logit_tokens) + self.overhead_s
+    def seconds(self, shape: PassShape) -> float:
+        """Return the seconds of one pass, overhead included."""
+        seconds = self.chosen.seconds(shape) + self.overhead_s
         return seconds if seconds > self.least_s else self.least_s
 
-    def seconds_array(
-        self,
-        context_tokens: ArrayLike,
-        batched_tokens: ArrayLike,
-        attention_pairs: ArrayLike,
-        logit_tokens: ArrayLike | None = None,
-    ) -> Seconds:
-        """Return `seconds` for broadcast arrays."""
-        seconds = (
-            self.chosen.seconds_array(context_tokens, batched_tokens, attention_pairs, logit_tokens) + self.overhead_s
-        )
+    def seconds_array(self, shapes: PassShapes) -> Seconds:
+        """Return the seconds of many passes."""
+        seconds = self.chosen.seconds_array(shapes) + self.overhead_s
         return np.maximum(seconds, self.least_s) if self.least_s else seconds
 
-    def extrapolates(self, context_tokens: float, batched_tokens: float) -> bool:
+    def extrapolates(self, shape: PassShape) -> bool:
         """Return whether a pass lies outside the range of the samples behind the forms."""
-        context_low, context_high = self.context_range
-        batched_low, batched_high = self.batched_range
-        inside = context_low <= context_tokens <= context_high and batched_low <= batched_tokens <= batched_high
-        return not inside
+        least, most = self.context_range
+        fewest, largest = self.batched_range
+        return not (least <= shape.context_tokens <= most and fewest <= shape.batched_tokens <= largest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +94,7 @@ class Profile:
         """One target decode pass at batch 1 and context 512, overhead included, unless the file states it."""
         if self.stated_baseline_s is not None:
             return self.stated_baseline_s
-        context = BASELINE_CONTEXT_TOKENS
-        return self.target.seconds(context, 1, context + 1)
+        return self.target.seconds(PassShape.decode(BASELINE_CONTEXT_TOKENS))
 
     @property
     def usable_kv_bytes(self) -> int:

@@ -12,6 +12,7 @@ from specsim.files.checked_mapping import CheckedMapping
 from specsim.files.yaml_file import read_yaml
 from specsim.latency.forms import Form, Linear, Roofline, Table
 from specsim.latency.model import PROFILE_VERSION, ModelLatency, Profile
+from specsim.pass_shape import PassShape
 
 __all__ = ["PROFILE_VERSION", "ModelLatency", "Profile", "load_profile", "profile_from_mapping"]
 
@@ -189,7 +190,7 @@ def _roofline(node: CheckedMapping) -> Roofline:
     tile = node.whole("tile_tokens") if "tile_tokens" in node.values else 1
     given = [*ROOFLINE_KEYS, *(name for name in ROOFLINE_OPTIONS if name in node.values)]
     form = Roofline(**{name: node.number(name) for name in given}, tile_tokens=tile)
-    if form.single_s and form.seconds(0, 1, 0) <= 0:
+    if form.single_s and form.seconds(PassShape.decode(0)._replace(attention_pairs=0)) <= 0:
         node.fail("single_s", "less than a pass of one token takes without it")
     return form
 

@@ -10,8 +10,9 @@ from zlib import crc32
 import numpy as np
 
 from specsim.errors import SchedulerFault
+from specsim.pass_shape import PassShape
 from specsim.replica.kv_pool import KvPool
-from specsim.replica.passes import Emitted, PassShape, TargetPass
+from specsim.replica.passes import Emitted, TargetPass
 from specsim.replica.request import Ints
 from specsim.replica.state import Progress
 

@@ -10,10 +10,11 @@ import simpy
 from simpy.events import URGENT
 
 from specsim.errors import SpecsimError
+from specsim.pass_shape import PassShape
 from specsim.replica.audit import Audit
 from specsim.replica.conversation import Conversation
 from specsim.replica.ledger import Gaps, Ledger
-from specsim.replica.passes import Drafted, DraftPass, Emitted, Pass, PassShape, TargetPass
+from specsim.replica.passes import Drafted, DraftPass, Emitted, Pass, TargetPass
 from specsim.replica.protocols import Backend, Scheduler
 from specsim.replica.request import Requests
 from specsim.replica.stall import Headway, Stalled

@@ -7,10 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from specsim.errors import IllegalPass
+from specsim.pass_shape import PassShape
 from specsim.replica.drafts import Drafts
 from specsim.replica.kv_pool import DRAFT, TARGET, KvPool, Memory, OutOfMemory
 from specsim.replica.legality import drafted_leaves
-from specsim.replica.passes import NOBODY, Drafted, DraftPass, Emitted, PassShape, TargetPass
+from specsim.replica.passes import NOBODY, Drafted, DraftPass, Emitted, TargetPass
 from specsim.replica.request import Bools, Floats, Ids, Ints, Requests
 from specsim.replica.roster import Roster
 from specsim.replica.state import Facts, no_facts, no_progress

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from specsim.pass_shape import PassShape
 from specsim.replica.request import Bools, Ids, Ints
 from specsim.replica.trees import Forest
 
@@ -69,52 +70,6 @@ class TargetPass(NamedTuple):
 
 
 Pass = DraftPass | TargetPass
-
-
-class PassShape(NamedTuple):
-    """What a pass costs by: all a latency model may see of it.
-
-    Attributes
-    ----------
-    context_tokens : cached tokens read, once per request whatever its tree (SmartSpec's N_context).
-    batched_tokens : query tokens, roots and tree nodes included (SmartSpec's N_batched).
-    attention_pairs : sum over query tokens of the keys each attends to; of its own tree, a node is taken to see itself
-        alone, which leaves out a fraction of depth / context.
-    prefill_tokens : those of the batched tokens that belong to chunks of rows which are not decoding.
-    logit_tokens : those of the batched tokens whose logits are computed: tree nodes, and the last token of each chunk.
-    moved_bytes : cache that goes to the host or comes back from there before the pass.
-    """
-
-    context_tokens: int
-    batched_tokens: int
-    attention_pairs: float
-    prefill_tokens: int
-    logit_tokens: int
-    moved_bytes: int = 0
-
-    @classmethod
-    def of(cls, cached: Ints, chunks: Ints, nodes: Ints | int = 0, prefill_tokens: int = 0) -> PassShape:
-        """Return the shape of `chunks` and `nodes` of trees behind `cached` tokens, (n,) each: a row a request."""
-        queries = chunks + nodes
-        fed, batched = int(np.add.reduce(chunks)), int(np.add.reduce(queries))
-        pairs = float(np.dot(queries, cached + chunks + 1)) - float(np.dot(chunks, chunks + 1)) / 2
-        logits = batched - fed + int(np.count_nonzero(chunks))
-        return cls(int(np.dot(cached, queries > 0)), batched, pairs, prefill_tokens, logits)
-
-    @classmethod
-    def of_decoding(cls, cached: Ints, nodes: Ints | None, drafted: int) -> PassShape:
-        """Return `of` the same for chunks of 1, quicker; `drafted` nodes in all, and those of each row unless 0."""
-        rows, context = len(cached), int(np.add.reduce(cached))
-        seen = context if nodes is None else context + int(np.dot(nodes, cached))
-        batched = rows + drafted
-        return cls(context, batched, float(seen + batched + drafted), 0, batched)
-
-    @classmethod
-    def of_nodes(cls, cached: Ints, nodes: Ints) -> PassShape:
-        """Return `of` the same without chunks, quicker."""
-        seen, batched = int(np.dot(nodes, cached)), int(np.add.reduce(nodes))
-        context = seen if np.count_nonzero(nodes) == batched else int(np.dot(cached, nodes > 0))
-        return cls(context, batched, float(seen + batched), 0, batched)
 
 
 class Level(NamedTuple):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Any, Protocol
 
-from specsim.replica.passes import Drafted, DraftPass, Emitted, Pass, PassShape, TargetPass
+from specsim.pass_shape import PassShape, PassShapes
+from specsim.replica.passes import Drafted, DraftPass, Emitted, Pass, TargetPass
 from specsim.replica.request import Bools, Floats, Ids, Ints
 from specsim.replica.trees import Forest
 
@@ -13,23 +14,15 @@ from specsim.replica.trees import Forest
 class ModelBelief(Protocol):
     """Seconds that one model's forward pass is believed to take."""
 
-    def seconds(
-        self,
-        context_tokens: float,
-        batched_tokens: float,
-        attention_pairs: float,
-        logit_tokens: float | None = None,
-    ) -> float:
-        """Return the seconds of one pass, overhead of the step included; `logit_tokens` None stands for all."""
+    def seconds(self, shape: PassShape) -> float:
+        """Return the seconds of one pass, overhead of the step included."""
         ...
 
-    def seconds_array(
-        self, context_tokens: Any, batched_tokens: Any, attention_pairs: Any, logit_tokens: Any = None
-    ) -> Floats:
-        """Return the seconds of many passes, arguments broadcast together."""
+    def seconds_array(self, shapes: PassShapes) -> Floats:
+        """Return the seconds of many passes, of the shape that theirs broadcast to."""
         ...
 
-    def extrapolates(self, context_tokens: float, batched_tokens: float) -> bool:
+    def extrapolates(self, shape: PassShape) -> bool:
         """Return whether a pass lies outside the range that the model was fitted on."""
         ...
 

@@ -17,7 +17,8 @@ from specsim.results.pauses import Pauses
 from specsim.results.schema import DRAFT_PASS, PASS_COLUMNS, VERIFY_PASS, RunTotals
 from specsim.results.window import Window
 from specsim.replica.protocols import Belief
-from specsim.replica.passes import Drafted, DraftPass, Emitted, PassShape, TargetPass
+from specsim.pass_shape import PassShape
+from specsim.replica.passes import Drafted, DraftPass, Emitted, TargetPass
 
 WATCHED_EVERY = 64
 CODES = {"float64": "d", "int8": "b", "int32": "i", "int64": "q"}
@@ -103,7 +104,7 @@ class Recorder:
             busy.prefill_s += prefill_s
             seconds -= prefill_s
         busy.model_s[kind] += seconds
-        self._out_of_range += self._models[kind].extrapolates(shape.context_tokens, shape.batched_tokens)
+        self._out_of_range += self._models[kind].extrapolates(shape)
 
     def _keep(
         self,

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from specsim.pass_shape import PassShapes
 from specsim.replica.passes import Emitted
 from specsim.replica.protocols import View
 from specsim.replica.request import Floats, Ids
@@ -89,7 +90,7 @@ class SkipJoin:
     def _join(self, view: View, ids: Ids) -> None:
         """Let newcomers into the first queue whose quantum covers their believed first pass."""
         prompts = view.prompt_tokens[ids]
-        first_s = view.belief.target.seconds_array(0, prompts, prompts * (prompts + 1) / 2, 1)
+        first_s = view.belief.target.seconds_array(PassShapes.each(0, prompts))
         quanta = queue_limits(self.queues, self.first_quantum_s, self.quantum_ratio)
         self.level[ids] = np.searchsorted(quanta, first_s, side="left")
         self._entered_s[ids] = self._served_s[ids] = view.arrival_s[ids]

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from specsim.pass_shape import PassShape, PassShapes
 from specsim.replica.passes import NOBODY
 from specsim.replica.protocols import Belief, DraftBelief, ModelBelief, View
 from specsim.replica.request import Bools, Floats, Ids, Ints
@@ -53,26 +54,22 @@ def lengths_of(batch: Batch, most: int) -> Ints:
     return np.minimum(np.arange(most + 1)[:, None], batch.longest)
 
 
-def pass_shapes(batch: Batch, passes: int) -> tuple[Ints, Ints, Floats, Ints]:
-    """Return what each request adds to draft pass 1, 2, ..., (passes, n) each: context, batched tokens, pairs, logits.
+def pass_shapes(batch: Batch, passes: int) -> PassShapes:
+    """Return what each request adds to draft pass 1, 2, ..., (passes, n).
 
     Pass i holds those with k >= i. The first also reads what the drafter's cache lacks, which is more than one token
     after a step in which everything was accepted, or nothing was drafted.
     """
     level = np.arange(passes)[:, None]
-    active = batch.longest > level
-    fed = batch.fed
-    read = batch.draft_cached + np.where(level > 0, fed, 0)
-    queries = np.where(level > 0, 1, fed)
-    pairs = np.where(level > 0, read + 1.0, fed * (batch.draft_cached + (fed + 1) / 2))
-    batched = np.where(active, queries, 0)
-    return np.where(active, read, 0), batched, np.where(active, pairs, 0.0), np.minimum(batched, 1)
+    first = level == 0
+    fed = np.where(first, batch.fed, 0)
+    shapes = PassShapes.each(batch.draft_cached + np.where(first, 0, batch.fed), fed, np.where(first, 0, 1))
+    return shapes.only(batch.longest > level)
 
 
 def draft_seconds(model: DraftBelief, batch: Batch, most: int) -> Floats:
     """Return the seconds of the first 0..most draft passes of each prefix, (most + 1, n) (Eq. 5)."""
-    context, batched, pairs, logits = (each.cumsum(axis=1) for each in pass_shapes(batch, most))
-    seconds = np.where(batched > 0, model.seconds_array(context, batched, pairs, logits), 0.0)
+    seconds = pass_shapes(batch, most).cumulated(axis=1).seconds(model)
     if model.one_pass:
         seconds[1:] = 0.0
     return np.concatenate((np.zeros((1, len(batch.requests))), seconds.cumsum(axis=0)))
@@ -83,10 +80,8 @@ def target_seconds(model: ModelBelief, batch: Batch, tree_tokens: Ints | Floats)
 
     Batched tokens are the sum of k_i + 1, as in section 7.2.2; 4.3 forgets the roots.
     """
-    queries = batch.chunks + tree_tokens
-    pairs = queries * (batch.target_cached + batch.chunks + 1) - batch.chunks * (batch.chunks + 1) / 2
-    context = np.broadcast_to(batch.target_cached.cumsum(), queries.shape)
-    return model.seconds_array(context, queries.cumsum(axis=1), pairs.cumsum(axis=1))
+    shapes = PassShapes.each(batch.target_cached, batch.chunks, tree_tokens)
+    return model.seconds_array(shapes.cumulated(axis=1))
 
 
 def goodput(belief: Belief, batch: Batch, acceptance: Floats, most: int) -> Floats:
@@ -143,9 +138,8 @@ def longest_by_survival(belief: Belief, batch: Batch, acceptance: Floats, most: 
     level, request, survival = level[order], request[order], survival[order]
     # Rows: so many of the likeliest tokens. Columns: pass by pass, then passes up to that one.
     here, within = level[:, None] == np.arange(most), level[:, None] <= np.arange(most)
-    shapes = (np.cumsum(here * each[level, request][:, None], axis=0) for each in pass_shapes(batch, most))
-    context, batched, pairs, logits = shapes
-    seconds = np.where(batched > 0, belief.draft.seconds_array(context, batched, pairs, logits), 0.0)
+    drafted = PassShapes(*(here * each[level, request][:, None] for each in pass_shapes(batch, most)))
+    seconds = drafted.cumulated(axis=0).seconds(belief.draft)
     if belief.draft.one_pass:
         seconds[:, 1:] = 0.0
     seconds = seconds.cumsum(axis=1)
@@ -161,8 +155,7 @@ def longest_by_survival(belief: Belief, batch: Batch, acceptance: Floats, most: 
 
 def _verification(model: ModelBelief, batch: Batch, request: Ints, within: Bools) -> Floats:
     """Return the seconds of verifying the first tokens of the ranking, (tokens, passes), those `within` the passes."""
-    root = batch.target_cached + batch.chunks
-    pairs = float((batch.chunks * (batch.target_cached + (batch.chunks + 1) / 2)).sum())
-    pairs_up_to = pairs + np.cumsum(within * (root + 1)[request][:, None], axis=0)
-    queries = int(batch.chunks.sum()) + np.cumsum(within, axis=0)
-    return model.seconds_array(np.full(queries.shape, batch.target_cached.sum()), queries, pairs_up_to)
+    plain = PassShape.of(batch.target_cached, batch.chunks)
+    nodes = np.cumsum(within, axis=0)
+    pairs = np.cumsum(within * (batch.target_cached + batch.chunks + 1)[request][:, None], axis=0)
+    return model.seconds_array(PassShapes.with_nodes(plain, nodes, pairs))

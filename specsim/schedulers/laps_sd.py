@@ -28,6 +28,7 @@ from typing import Literal
 
 import numpy as np
 
+from specsim.pass_shape import PassShapes
 from specsim.replica.passes import NOBODY, Emitted
 from specsim.replica.protocols import Foresight, View
 from specsim.replica.request import Bools, Floats, Ids, Ints
@@ -105,8 +106,9 @@ class LapsQueues:
         context = view.prompt_tokens[ids] + view.emitted_tokens[ids]
         if view.belief.draft.one_pass:
             depth = np.minimum(depth, 1.0)
-        draft_s = view.belief.draft.seconds_array(context, 1, context + 1)
-        target_s = view.belief.target.seconds_array(context, nodes + 1, (nodes + 1) * (context + 1))
+        draft_s = view.belief.draft.seconds_array(PassShapes(context, 1, context + 1, 1))
+        tree = PassShapes(context, nodes + 1, (nodes + 1) * (context + 1), nodes + 1)
+        target_s = view.belief.target.seconds_array(tree)
         left = self.lengths.tokens(ids) - (view.emitted_tokens[ids] if self.estimate == "remaining" else 0)
         return eq_6(np.maximum(left, 1), nodes, self.acceptance.rate[ids], depth * draft_s + target_s)
 

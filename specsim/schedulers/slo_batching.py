@@ -21,6 +21,7 @@ from typing import Literal
 
 import numpy as np
 
+from specsim.pass_shape import PassShapes
 from specsim.replica.protocols import View
 from specsim.replica.request import Floats, Ids
 from specsim.schedulers.parts import Batching, Rows
@@ -56,7 +57,7 @@ class SloLimited(Batching):
         head = order[: self.seats.max_requests]
         context = np.cumsum(view.prompt_tokens[head] + np.maximum(view.emitted_tokens[head] - 1, 0))
         sizes = np.arange(1, len(head) + 1)
-        seconds = view.belief.target.seconds_array(context, sizes, context + sizes)
+        seconds = view.belief.target.seconds_array(PassShapes(context, sizes, context + sizes, sizes))
         if self.tightest == "batch":
             objective = np.fmin.accumulate(view.tpot_slo_s[head])
         else:

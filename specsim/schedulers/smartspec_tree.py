@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from specsim.pass_shape import PassShapes
 from specsim.replica.passes import Emitted
 from specsim.replica.protocols import View
 from specsim.replica.request import Floats, Ints
@@ -78,13 +79,11 @@ def tree_goodput(view: View, batch: Batch, acceptance: Floats, top: Ints) -> Flo
     passes = int(depth.max(initial=0))
     for level in range(min(passes, 1) if model.one_pass else passes):
         # Leaves that are extended: the roots first, which come with what the drafter lacks, then a whole level.
-        queries = batch.fed if not level else leaves[:, level - 1, None]
-        read = batch.draft_cached + (batch.fed if level else 0)
-        pairs = queries * (read + 1.0) + (queries * (queries - 1) / 2 if not level else 0)
-        grows, logits = depth > level, queries if level else np.minimum(queries, 1)
-        shapes = (np.cumsum(grows * each, axis=1) for each in (read, queries, pairs, logits))
-        context, batched, attended, asked = shapes
-        seconds += np.where(batched > 0, model.seconds_array(context, batched, attended, asked), 0.0)
+        if level:
+            shapes = PassShapes.each(batch.draft_cached + batch.fed, 0, leaves[:, level - 1, None])
+        else:
+            shapes = PassShapes.each(batch.draft_cached, batch.fed)
+        seconds += shapes.only(depth > level).cumulated(axis=1).seconds(model)
     return tokens / seconds
 
 

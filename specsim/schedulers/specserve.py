@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from specsim.pass_shape import PassShape, PassShapes
 from specsim.replica.passes import NOBODY
 from specsim.replica.protocols import View
 from specsim.replica.request import Bools, Floats, Ints
@@ -39,7 +40,7 @@ class StepEstimate(NamedTuple):
     Attributes
     ----------
     start_s : when the step began. limit_s : seconds beyond which its throughput counts as -1.
-    context_tokens, batched_tokens, attention_pairs : of a verification of these rows without drafts.
+    plain : shape of a verification of these rows without drafts.
     node_pairs : (n,) keys that a tree node of each row attends to.
     """
 
@@ -47,9 +48,7 @@ class StepEstimate(NamedTuple):
     rows: Rows
     start_s: float
     limit_s: float
-    context_tokens: int
-    batched_tokens: int
-    attention_pairs: float
+    plain: PassShape
     node_pairs: Ints
 
     def throughput(self, forest: Forest) -> float:
@@ -73,20 +72,13 @@ class StepEstimate(NamedTuple):
         ranked = np.lexsort((forest.depth[forest.rows :], -path))
         tokens = self.rows.decoding + _sums(path[ranked])
         pairs = _sums(self.node_pairs[forest.row[forest.rows + ranked]])
-        nodes, plain = np.arange(len(ranked) + 1), len(self.rows.requests)
-        verify_s = self.view.belief.target.seconds_array(
-            self.context_tokens, self.batched_tokens + nodes, self.attention_pairs + pairs, plain + nodes
-        )
+        shapes = PassShapes.with_nodes(self.plain, np.arange(len(ranked) + 1), pairs)
+        verify_s = self.view.belief.target.seconds_array(shapes)
         seconds = self.view.now_s - self.start_s + verify_s
         return forest.rows + ranked, np.where(seconds > self.limit_s, -1.0, tokens / seconds)
 
     def _rate(self, drafted: float, nodes: int, pairs: float, more_s: float) -> float:
-        verify_s = self.view.belief.target.seconds(
-            self.context_tokens,
-            self.batched_tokens + nodes,
-            self.attention_pairs + pairs,
-            len(self.rows.requests) + nodes,
-        )
+        verify_s = self.view.belief.target.seconds(self.plain.with_nodes(nodes, pairs))
         seconds = self.view.now_s - self.start_s + more_s + verify_s
         return -1.0 if seconds > self.limit_s else (self.rows.decoding + drafted) / seconds
 
@@ -95,22 +87,17 @@ class StepEstimate(NamedTuple):
         ids, fed = self.rows.requests, self.rows.fed
         cached = self.view.draft_cached[ids]
         if leaves[0] < forest.rows:
-            pairs = float(np.dot(fed, cached)) + float(np.dot(fed, fed + 1)) / 2
-            feeding = fed > 0
-            logits = int(np.count_nonzero(feeding))
-            return self.view.belief.draft.seconds(int(np.dot(cached, feeding)), int(fed.sum()), pairs, logits)
+            return self.view.belief.draft.seconds(PassShape.of(cached, fed))
         if self.view.belief.draft.one_pass:
             return 0.0
         context = int(cached[forest.row[leaves]].sum())
-        return self.view.belief.draft.seconds(context, len(leaves), context + len(leaves), len(leaves))
+        return self.view.belief.draft.seconds(PassShape.decode(context, len(leaves)))
 
 
 def estimate_of(view: View, rows: Rows, limit_s: float = np.inf) -> StepEstimate:
     """Return the estimate of a step over these rows that begins now."""
     cached, chunks = view.target_cached[rows.requests], rows.chunks
-    pairs = float(np.dot(chunks, cached)) + float(np.dot(chunks, chunks + 1)) / 2
-    node_pairs = cached + chunks + 1
-    return StepEstimate(view, rows, view.now_s, limit_s, int(cached.sum()), int(chunks.sum()), pairs, node_pairs)
+    return StepEstimate(view, rows, view.now_s, limit_s, PassShape.of(cached, chunks), cached + chunks + 1)
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 
 import numpy as np
 
+from specsim.pass_shape import PassShape
 from specsim.replica.passes import NOBODY, DraftPass
 from specsim.replica.protocols import View
 from specsim.replica.request import Ids, Ints
@@ -137,7 +138,6 @@ def fitting_shape(view: View, rows: Rows, shape: TreeShape) -> TreeShape:
 
 def believed_verify_s(view: View, requests: Ids, chunks: Ints, tree_tokens: int) -> float:
     """Return the seconds that a verification of these rows and so many tree tokens is believed to take."""
-    cached = view.target_cached[requests]
-    context = int(cached.sum())
-    pairs = float(np.dot(chunks, cached) + np.dot(chunks, chunks + 1) / 2) + tree_tokens * context / len(cached)
-    return view.belief.target.seconds(context, int(chunks.sum()) + tree_tokens, pairs, len(requests) + tree_tokens)
+    plain = PassShape.of(view.target_cached[requests], chunks)
+    pairs = tree_tokens * plain.context_tokens / len(requests)
+    return view.belief.target.seconds(plain.with_nodes(tree_tokens, pairs))

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specsim.replica.passes import Drafted, DraftPass, Emitted, Pass, PassShape, TargetPass
-from specsim.replica.protocols import Belief, ModelBelief, View
+from specsim.pass_shape import PassShape
+from specsim.replica.passes import Drafted, DraftPass, Emitted, Pass, TargetPass
+from specsim.replica.protocols import Belief, View
 from specsim.replica.request import Bools, Floats, Ids, Ints
 from specsim.replica.trees import Forest
 from specsim.rng import mix
@@ -54,7 +55,7 @@ class SimulatedBackend:
 
     def verify(self, work: TargetPass, shape: PassShape) -> tuple[Emitted, float]:
         """Return what each row emits and the seconds of one target pass; acceptance never changes the cost."""
-        seconds = _pass_s(self._truth.target, shape)
+        seconds = self._truth.target.seconds(shape)
         ids, forest = work.requests, work.forest
         emitted = self._view.emitted_tokens[ids]
         complete = work.chunks == self._view.pending(ids)
@@ -98,7 +99,3 @@ class SimulatedBackend:
         truth = tape.truth[row, forest.token[nodes]]
         probability[nodes] = np.where(rank == OFF_PATH, probability[nodes], truth)
         return probability
-
-
-def _pass_s(model: ModelBelief, shape: PassShape) -> float:
-    return model.seconds(shape.context_tokens, shape.batched_tokens, shape.attention_pairs, shape.logit_tokens)

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from specsim.errors import SpecsimError
-from specsim.replica.passes import NOBODY, Drafted, DraftPass, Level, PassShape
+from specsim.pass_shape import PassShape
+from specsim.replica.passes import NOBODY, Drafted, DraftPass, Level
 from specsim.replica.protocols import DraftBelief, View
 from specsim.replica.request import Bools, Floats, Ids, Ints
 from specsim.replica.trees import Layer, likeliest
@@ -139,8 +140,7 @@ class Drafter:
         """Return what a pass takes: nothing where an earlier one has proposed it."""
         if self._model.one_pass and len(leaves) and leaves.min() >= rows:
             return 0.0
-        context, batched, pairs, _, logits, _ = shape
-        return self._model.seconds(context, batched, pairs, logits)
+        return self._model.seconds(shape)
 
     def _shape(self, work: DraftPass, row: Ints) -> PassShape:
         """Return the shape of a pass behind the first that extends nodes of these rows, (m,)."""

@@ -10,6 +10,7 @@ import pytest
 from specsim.api import simulate
 from specsim.latency.profile import profile_from_mapping
 from tests.claims.settings import SEEDS, SPECSERVE, SPECSERVE_SCALES
+from tests.made import many
 
 pytestmark = pytest.mark.slow
 
@@ -32,7 +33,7 @@ def _broken(scheduler: str, settings: dict[str, Any]) -> int:
     until_s = np.concatenate((np.zeros(1), np.cumsum(run.passes["seconds"])[ends]))
     verified = run.passes.iloc[ends].assign(step_s=np.diff(until_s)).query("prefill_tokens == 0")
     context, rows = verified["context_tokens"].to_numpy(), verified["requests"].to_numpy()
-    plain_s = target.seconds_array(context, rows, context + rows)
+    plain_s = target.seconds_array(many(context, rows, context + rows))
     assert (plain_s <= objective_s).any()
     late = verified["step_s"].to_numpy() > objective_s * ROUNDING
     return int(np.count_nonzero(late & (plain_s <= objective_s)))

@@ -10,7 +10,8 @@ from unittest.mock import patch
 import numpy as np
 
 import specsim.simulation
-from specsim.replica.passes import NOBODY, Drafted, DraftPass, Emitted, Pass, PassShape, TargetPass
+from specsim.pass_shape import PassShape
+from specsim.replica.passes import NOBODY, Drafted, DraftPass, Emitted, Pass, TargetPass
 from specsim.replica.protocols import Scheduler, Step, View
 from specsim.replica.request import Ids
 from specsim.replica.trees import Forest

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from specsim.schedulers.adaptive_verification import AdaptiveVerification
 from specsim.schedulers.specserve import first_kept
-from tests.made import Linear
+from tests.made import Linear, one
 from tests.schedulers.test_specserve import chains, estimated, play, verified
 
 
@@ -52,7 +52,7 @@ def test_no_choice_of_prefixes_brings_more_tokens_per_second(
 
     def of(lengths: tuple[int, ...]) -> float:
         survival = sum(float(np.cumprod(c[:k]).sum()) for c, k in zip(confidences, lengths, strict=True))
-        return (rows + survival) / (spent_s + model.seconds(0.0, rows + sum(lengths), 0.0))
+        return (rows + survival) / (spent_s + model.seconds(one(0.0, rows + sum(lengths), 0.0)))
 
     best = max(of(lengths) for lengths in product(*(range(len(each) + 1) for each in confidences)))
     assert throughput.max() == pytest.approx(best, rel=1e-9)

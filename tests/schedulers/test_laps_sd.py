@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import simpy
 
+from specsim.pass_shape import PassShape
 from specsim.replica.audit import Audit
 from specsim.replica.engine import Replica, arrivals
 from specsim.replica.ledger import Ledger
-from specsim.replica.passes import DraftPass, Emitted, PassShape, TargetPass
+from specsim.replica.passes import DraftPass, Emitted, TargetPass
 from specsim.replica.request import Floats, Ids, Ints
 from specsim.replica.view import LedgerView
 from specsim.schedulers.composed import Foreseeing

@@ -12,7 +12,7 @@ from specsim.replica.trees import Forest
 from specsim.schedulers.laps_sd import LapsQueues, eq_6
 from specsim.schedulers.perception import AcceptanceMonitor, LengthPredictor
 from specsim.schedulers.queues import Seats
-from tests.made import grown, hardware, ledger_and_view, requests
+from tests.made import grown, hardware, ledger_and_view, one, requests
 
 
 class Known:
@@ -92,7 +92,7 @@ def test_the_estimate_is_eq_6_of_what_is_believed(estimate: Any, tokens: int) ->
 
     part.lengths.foresee(Known([100]))
     belief = hardware()
-    round_s = 4 * belief.draft.seconds(50, 1, 51) + belief.target.seconds(50, 5, 255)
+    round_s = 4 * belief.draft.seconds(one(50, 1, 51)) + belief.target.seconds(one(50, 5, 255))
     assert part.service_s(view, np.array([0])) == pytest.approx(tokens / 3 * round_s)
 
 

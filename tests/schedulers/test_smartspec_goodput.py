@@ -11,6 +11,7 @@ import yaml
 
 from specsim.files.paths import shipped
 from specsim.latency.profile import profile_from_mapping
+from specsim.pass_shape import PassShape, PassShapes
 from specsim.schedulers.goodput import (
     Batch,
     best,
@@ -22,7 +23,7 @@ from specsim.schedulers.goodput import (
     target_seconds,
 )
 from specsim.schedulers.smartspec_tree import HeadAverage, shapes, tree_length, tree_nodes
-from tests.made import Hardware, Linear, hardware
+from tests.made import Hardware, Linear, hardware, one
 
 
 def batch_of(n: int, context: int = 256, longest: Any = 8, fed: int = 1) -> Batch:
@@ -147,13 +148,13 @@ class Shapes:
 
     one_pass, cached = False, True
 
-    def seconds(self, context: float, batched: float, pairs: float, logits: float | None = None) -> float:
-        return pairs
+    def seconds(self, shape: PassShape) -> float:
+        return shape.attention_pairs
 
-    def seconds_array(self, context: Any, batched: Any, pairs: Any, logits: Any = None) -> Any:
-        return pairs
+    def seconds_array(self, shapes: PassShapes) -> Any:
+        return shapes.attention_pairs
 
-    def extrapolates(self, context: float, batched: float) -> bool:
+    def extrapolates(self, shape: PassShape) -> bool:
         return False
 
 
@@ -168,8 +169,8 @@ def test_pairs_are_those_the_engine_counts() -> None:
 class Logits(Shapes):
     """A model that costs the logits and nothing else."""
 
-    def seconds_array(self, context: Any, batched: Any, pairs: Any, logits: Any = None) -> Any:
-        return batched if logits is None else logits
+    def seconds_array(self, shapes: PassShapes) -> Any:
+        return shapes.logit_tokens
 
 
 def test_logits_are_those_the_engine_counts() -> None:
@@ -254,12 +255,12 @@ def test_the_longest_prefix_that_fits_and_how_far_it_may_draft() -> None:
 def goodput_of(belief: Hardware, batch: Batch, acceptance: Any, lengths: tuple[int, ...]) -> float:
     """Return the goodput of the whole batch with these lengths, pass by pass."""
     k, n = np.array(lengths), len(lengths)
-    seconds = belief.target.seconds(batch.target_cached.sum(), n + k.sum(), 0)
+    seconds = belief.target.seconds(one(batch.target_cached.sum(), n + k.sum(), 0))
     for level in range(1, max(lengths) + 1):
         on = k >= level
         read = batch.draft_cached + (batch.fed if level > 1 else 0)
         queries = (batch.fed if level == 1 else np.ones(n))[on].sum()
-        seconds += belief.draft.seconds(read[on].sum(), queries, 0)
+        seconds += belief.draft.seconds(one(read[on].sum(), queries, 0))
     return float(sum(acceptance[i] ** j for i in range(n) for j in range(lengths[i] + 1)) / seconds)
 
 

@@ -15,7 +15,7 @@ from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst
 from specsim.schedulers.parts import Rows, Speculation
 from specsim.schedulers.specserve import SpecServe, StepEstimate, estimate_of
-from tests.made import Hardware, Linear, grown, ledger_and_view, memory, requests
+from tests.made import Hardware, Linear, grown, ledger_and_view, many, memory, requests
 from tests.unit.hand import Hand, sizes
 
 CHAT, NOBODY_HURRIES = 1, 2
@@ -105,7 +105,7 @@ def test_for_linear_passes_throughput_has_one_peak_and_the_drafter_stops_on_it(
     """Section 4.3; confidences as they always were, so that predictions are right."""
     target, longest = Linear(alpha, gamma, delta), 12
     k = np.arange(longest + 1)
-    seconds = DRAFT_S * k + target.seconds_array(5 * rows, rows * (1 + k), 0.0)
+    seconds = DRAFT_S * k + target.seconds_array(many(5 * rows, rows * (1 + k), 0.0))
     throughput = rows * np.cumsum(sure**k) / seconds
     rising = np.diff(throughput) > 0
     assert not (rising[1:] & ~rising[:-1]).any()

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from specsim.pass_shape import PassShape
 from specsim.replica.passes import DraftPass
 from specsim.simulation import Simulation, run
 from tests.laws.subjects import factories, factory_of
 from tests.laws.watch import watched
-from tests.made import Hardware, Linear, hardware, memory, requests, simulation, simulations
+from tests.made import Hardware, Linear, hardware, memory, one, requests, simulation, simulations
 
 
 def steps_of(simulated: Simulation) -> list[tuple[float, float, float, int]]:
@@ -33,7 +34,7 @@ def steps_of(simulated: Simulation) -> list[tuple[float, float, float, int]]:
             if not mine["prefill_tokens"][place]:
                 seconds = mine["start_s"][place] + mine["seconds"][place] - start_s
                 plain_s = simulated.truth.target.seconds(
-                    int(mine["context_tokens"][place]), len(step.work.requests), 0.0
+                    one(int(mine["context_tokens"][place]), len(step.work.requests), 0.0)
                 )
                 objectives = simulated.requests.tpot_slo_s[step.work.requests]
                 steps.append((seconds, plain_s, float(np.fmin.reduce(objectives, initial=np.inf)), drafted))
@@ -82,11 +83,11 @@ class Noted:
     """A model that keeps every shape it is asked about."""
 
     inner: Linear
-    asked: set[tuple[float, ...]]
+    asked: set[PassShape]
 
-    def seconds(self, *shape: float) -> float:
+    def seconds(self, shape: PassShape) -> float:
         self.asked.add(shape)
-        return self.inner.seconds(*shape)
+        return self.inner.seconds(shape)
 
     def __getstate__(self) -> Linear:
         """What it keeps is no part of it: a run may not change a model."""

@@ -9,9 +9,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specsim.pass_shape import PassShapes
 from specsim.replica.trees import Forest
 from specsim.schedulers.specserve import StepEstimate, worth_keeping
-from tests.made import Linear
+from tests.made import Linear, one
 from tests.schedulers.test_specserve import chains, estimated
 
 
@@ -28,10 +29,8 @@ def test_it_stops_at_the_first_token_that_does_not_pay() -> None:
 
     @dataclass(frozen=True)
     class Stairs(Linear):
-        def seconds_array(
-            self, context_tokens: Any, batched_tokens: Any, attention_pairs: Any, logit_tokens: Any = None
-        ) -> Any:
-            return self.delta * (-(-np.asarray(batched_tokens) // 2))
+        def seconds_array(self, shapes: PassShapes) -> Any:
+            return self.delta * (-(-np.asarray(shapes.batched_tokens) // 2))
 
     forest = chains([[0.1, 0.1, 0.1]])
     estimate = estimated(1, Stairs(0.0, 0.0, 0.01))
@@ -46,7 +45,7 @@ def algorithm_2(estimate: StepEstimate, forest: Forest) -> int:
     spent_s = estimate.view.now_s - estimate.start_s
 
     def throughput(left: list[float]) -> float:
-        seconds = spent_s + model.seconds(estimate.context_tokens, forest.rows + len(left), 0.0)
+        seconds = spent_s + model.seconds(one(estimate.plain.context_tokens, forest.rows + len(left), 0.0))
         return -1.0 if seconds > estimate.limit_s else (forest.rows + sum(left)) / seconds
 
     best = throughput(path)

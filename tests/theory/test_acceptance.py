@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from specsim.replica.passes import NOBODY, DraftPass, Emitted, PassShape, TargetPass
+from specsim.pass_shape import PassShape
+from specsim.replica.passes import NOBODY, DraftPass, Emitted, TargetPass
 from specsim.replica.trees import Forest
 from specsim.rng import mix
 from specsim.settings.compose import compose

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from specsim.latency.forms import Roofline
-from specsim.replica.passes import DraftPass, PassShape, TargetPass
+from specsim.pass_shape import PassShape
+from specsim.replica.passes import DraftPass, TargetPass
 from specsim.replica.trees import Forest
 from specsim.world.backend import SimulatedBackend, World
 from tests.made import Hardware, ledger_and_view, requests, tape

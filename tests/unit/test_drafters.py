@@ -15,6 +15,7 @@ from specsim.latency.drafter import drafter_from_mapping, equipped
 from specsim.latency.profile import profile_from_mapping
 from specsim.runs.prepare import prepare
 from specsim.settings.compose import compose
+from tests.made import many, one
 
 SMALL: dict[str, Any] = {
     "trace": "poisson",
@@ -45,10 +46,10 @@ def test_a_separate_model_is_the_profiles_own() -> None:
 
 def test_without_graphs_no_pass_is_faster_than_its_launch() -> None:
     eager = draft(kind="separate", graphs=False, launch_s=8e-3)
-    assert eager.seconds(*PASS) == 8e-3
-    assert eager.seconds_array(*PASS) == 8e-3
+    assert eager.seconds(one(*PASS)) == 8e-3
+    assert eager.seconds_array(many(*PASS)) == 8e-3
     large = (0, 4000, 8e6)
-    assert eager.seconds(*large) == PROFILE.draft.seconds(*large) > 8e-3
+    assert eager.seconds(one(*large)) == PROFILE.draft.seconds(one(*large)) > 8e-3
 
 
 def test_a_measured_launch_goes_before_the_assumed_one() -> None:
@@ -56,19 +57,19 @@ def test_a_measured_launch_goes_before_the_assumed_one() -> None:
     mapping["draft"]["launch_s"] = 5e-3
     profile = profile_from_mapping(mapping, "profile")
     eager = equipped(profile, drafter_from_mapping({"kind": "separate", "graphs": False, "launch_s": 8e-3}, "d")).draft
-    assert eager.seconds(*PASS) == 5e-3
+    assert eager.seconds(one(*PASS)) == 5e-3
 
 
 def test_a_lookup_costs_a_constant_and_keeps_nothing() -> None:
     lookup = draft(kind="lookup", pass_s=2e-4)
-    assert lookup.seconds(*PASS) == lookup.seconds(0, 1, 1.0) == 2e-4
+    assert lookup.seconds(one(*PASS)) == lookup.seconds(one(0, 1, 1.0)) == 2e-4
     assert (lookup.kv_bytes_per_token, lookup.weights_bytes, lookup.one_pass, lookup.cached) == (0, 0, True, False)
 
 
 def test_skipped_layers_save_their_share_of_time_and_cache() -> None:
     skipped = draft(kind="layers_skipped", layers=32, skipped=8)
-    of_target = PROFILE.target.seconds(*PASS) - PROFILE.target.overhead_s
-    assert skipped.seconds(*PASS) == pytest.approx(0.75 * of_target + PROFILE.draft.overhead_s)
+    of_target = PROFILE.target.seconds(one(*PASS)) - PROFILE.target.overhead_s
+    assert skipped.seconds(one(*PASS)) == pytest.approx(0.75 * of_target + PROFILE.draft.overhead_s)
     assert skipped.kv_bytes_per_token == 0.75 * PROFILE.target.kv_bytes_per_token
     assert skipped.weights_bytes == 0
 
@@ -77,11 +78,11 @@ def test_skipped_layers_save_their_share_of_time_and_cache() -> None:
 def test_heads_cost_shares_of_the_target(cache_share: float) -> None:
     heads = draft(kind="heads", one_pass=True, depth=5, pass_share=0.1, weights_share=0.2, cache_share=cache_share)
     target = PROFILE.target
-    without = target.seconds(0, PASS[1], 0)
-    over_cache = target.seconds(*PASS) - without
+    without = target.seconds(one(0, PASS[1], 0))
+    over_cache = target.seconds(one(*PASS)) - without
     wanted = 0.1 * (without - target.overhead_s) + cache_share * over_cache + PROFILE.draft.overhead_s
     assert over_cache > 0
-    assert heads.seconds(*PASS) == pytest.approx(wanted)
+    assert heads.seconds(one(*PASS)) == pytest.approx(wanted)
     assert heads.weights_bytes == pytest.approx(0.2 * PROFILE.target.weights_bytes, abs=1)
     assert heads.cached == (cache_share > 0)
 

@@ -70,11 +70,12 @@ def below(prefix):
 
 
 CORE = ["specsim.replica.request", "specsim.replica.trees", "specsim.replica.passes", "specsim.replica.protocols"]
+SHAPE = "specsim.pass_shape"
 
 
 @pytest.mark.parametrize("place", range(len(CORE)))
 def test_the_core_is_a_line(place):
-    assert ours(CORE[place], late=True) <= set(CORE[:place])
+    assert ours(CORE[place], late=True) <= {SHAPE, *CORE[:place]}
 
 
 def test_the_core_arrows_are_all_there():
@@ -85,7 +86,14 @@ def test_the_core_arrows_are_all_there():
 
 def test_the_ledger_rests_on_the_core_and_the_memory():
     assert "specsim.replica.passes" in ours("specsim.replica.ledger")
-    rests_on = {*CORE, "specsim.replica.kv_pool", "specsim.errors", "specsim.replica.state", "specsim.replica.roster"}
+    rests_on = {
+        SHAPE,
+        *CORE,
+        "specsim.replica.kv_pool",
+        "specsim.errors",
+        "specsim.replica.state",
+        "specsim.replica.roster",
+    }
     assert ours("specsim.replica.ledger", late=True) <= {
         *rests_on,
         "specsim.replica.drafts",
@@ -103,16 +111,17 @@ ROOMS = {
     "specsim": {"api", "errors"},
     "errors": set(),
     "rng": set(),
+    "pass_shape": set(),
     "files": {"errors"},
-    "replica": {"errors"},
-    "schedulers": {"replica", "rng", "errors"},
-    "latency": {"files"},
+    "replica": {"pass_shape", "errors"},
+    "schedulers": {"replica", "pass_shape", "rng", "errors"},
+    "latency": {"pass_shape", "files"},
     "workload": {"replica", "files", "rng", "errors"},
-    "world": {"replica", "files", "rng", "errors"},
+    "world": {"replica", "pass_shape", "files", "rng", "errors"},
     "settings": {"schedulers", "files", "errors"},
-    "results": {"replica", "workload", "settings", "files", "errors"},
+    "results": {"replica", "pass_shape", "workload", "settings", "files", "errors"},
     "figures": {"results", "replica", "files", "errors"},
-    "plugin": {"schedulers", "replica"},
+    "plugin": {"schedulers", "replica", "pass_shape"},
     "simulation": {"results", "world", "replica", "errors"},
     "runs": {
         "figures",

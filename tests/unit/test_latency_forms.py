@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specsim.latency.forms import Form, Linear, Roofline, Table
+from tests.made import many, one
 
 LINEAR = Linear(alpha_s=5e-8, gamma_s=2e-4, delta_s=0.03)
 SMOOTH = Roofline(0.03, 5e-5, 0.02, 2e-4, 5e-8, 4e-9)
@@ -27,8 +28,8 @@ forms = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS.keys())
 @forms
 @given(context=amounts, batched=amounts, pairs=st.floats(0, 1e10), logits=st.none() | amounts)
 def test_scalar_and_array_agree(form: Form, context: float, batched: float, pairs: float, logits: float | None) -> None:
-    scalar = form.seconds(context, batched, pairs, logits)
-    array = form.seconds_array(np.array([context]), np.array([batched]), np.array([pairs]), logits)
+    scalar = form.seconds(one(context, batched, pairs, logits))
+    array = form.seconds_array(many(np.array([context]), np.array([batched]), np.array([pairs]), logits))
     assert array.shape == (1,)
     assert array[0] == pytest.approx(scalar, rel=1e-12)
 
@@ -36,10 +37,10 @@ def test_scalar_and_array_agree(form: Form, context: float, batched: float, pair
 @forms
 def test_array_broadcasts_and_takes_whole_numbers(form: Form) -> None:
     batched = np.arange(1, 2000)
-    grid = form.seconds_array(np.array([[0], [512], [4096]]), batched, 4096)
+    grid = form.seconds_array(many(np.array([[0], [512], [4096]]), batched, 4096))
     assert grid.shape == (3, 1999)
     assert grid.dtype == np.float64
-    assert grid[1, 99] == pytest.approx(form.seconds(512, 100, 4096), rel=1e-12)
+    assert grid[1, 99] == pytest.approx(form.seconds(one(512, 100, 4096)), rel=1e-12)
 
 
 @forms
@@ -51,24 +52,24 @@ def test_more_work_never_takes_less_time(
     form: Form, base: tuple[float, float, float, float], more: tuple[float, float, float, float]
 ) -> None:
     larger = [before + added for before, added in zip(base, more, strict=True)]
-    assert form.seconds(*larger) >= form.seconds(*base) * (1 - 1e-12)
+    assert form.seconds(one(*larger)) >= form.seconds(one(*base)) * (1 - 1e-12)
 
 
 def test_only_the_last_of_a_chunk_pays_for_logits() -> None:
-    layers_s = SMOOTH.seconds(0, 1000, 1e6)
-    assert READING.seconds(0, 1000, 1e6, 1) == pytest.approx(layers_s + 1e-4)
-    assert READING.seconds(0, 1000, 1e6) == pytest.approx(layers_s + 0.1), "none said: every batched token"
-    assert READING.scaled(3, 3).seconds(0, 1000, 1e6, 7) == pytest.approx(3 * (layers_s + 7e-4))
+    layers_s = SMOOTH.seconds(one(0, 1000, 1e6))
+    assert READING.seconds(one(0, 1000, 1e6, 1)) == pytest.approx(layers_s + 1e-4)
+    assert READING.seconds(one(0, 1000, 1e6)) == pytest.approx(layers_s + 0.1), "none said: every batched token"
+    assert READING.scaled(3, 3).seconds(one(0, 1000, 1e6, 7)) == pytest.approx(3 * (layers_s + 7e-4))
 
 
 def test_linear_is_equation_7() -> None:
-    assert LINEAR.seconds(10_000, 100, 1e9) == pytest.approx(5e-8 * 10_000 + 2e-4 * 100 + 0.03)
+    assert LINEAR.seconds(one(10_000, 100, 1e9)) == pytest.approx(5e-8 * 10_000 + 2e-4 * 100 + 0.03)
     assert LINEAR.knee_tokens is None
 
 
 def test_roofline_is_memory_bound_below_and_compute_bound_above() -> None:
-    assert SMOOTH.seconds(0, 10, 0) == pytest.approx(0.03 + 5e-5 * 10)
-    assert SMOOTH.seconds(0, 1000, 0) == pytest.approx(0.02 + 2e-4 * 1000)
+    assert SMOOTH.seconds(one(0, 10, 0)) == pytest.approx(0.03 + 5e-5 * 10)
+    assert SMOOTH.seconds(one(0, 1000, 0)) == pytest.approx(0.02 + 2e-4 * 1000)
     assert SMOOTH.knee_tokens == pytest.approx(150)
 
 
@@ -85,17 +86,17 @@ def test_the_lines_cross_before_or_behind_the_ridge() -> None:
 
 def test_decode_pays_for_the_read_and_prefill_for_the_products() -> None:
     context, chunk = 8192, 2048
-    decode = SMOOTH.seconds(context, 1, context + 1) - SMOOTH.seconds(0, 1, 0)
+    decode = SMOOTH.seconds(one(context, 1, context + 1)) - SMOOTH.seconds(one(0, 1, 0))
     pairs = chunk * context + chunk * (chunk + 1) / 2
-    prefill = SMOOTH.seconds(context, chunk, pairs) - SMOOTH.seconds(0, chunk, 0)
+    prefill = SMOOTH.seconds(one(context, chunk, pairs)) - SMOOTH.seconds(one(0, chunk, 0))
     assert decode == pytest.approx(5e-8 * context)
     assert prefill == pytest.approx(4e-9 * pairs)
 
 
 def test_staircase_pads_to_whole_tiles() -> None:
-    assert STEPPED.seconds(0, 513, 0) == STEPPED.seconds(0, 576, 0)
-    assert STEPPED.seconds(0, 577, 0) - STEPPED.seconds(0, 576, 0) == pytest.approx(64 * 2e-4)
-    assert STEPPED.seconds(0, 576, 0) == SMOOTH.seconds(0, 576, 0)
+    assert STEPPED.seconds(one(0, 513, 0)) == STEPPED.seconds(one(0, 576, 0))
+    assert STEPPED.seconds(one(0, 577, 0)) - STEPPED.seconds(one(0, 576, 0)) == pytest.approx(64 * 2e-4)
+    assert STEPPED.seconds(one(0, 576, 0)) == SMOOTH.seconds(one(0, 576, 0))
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,7 @@ def test_staircase_pads_to_whole_tiles() -> None:
     [(1, 0.03), (64, 0.03), (128, 0.055), (192, 0.07), (256, 0.085), (640, 0.145), (2048, 0.365)],
 )
 def test_table_interpolates_extrapolates_and_keeps_its_floor(batched: int, seconds: float) -> None:
-    assert TABLE.seconds(1e6, batched, 1e9) == pytest.approx(seconds)
+    assert TABLE.seconds(one(1e6, batched, 1e9)) == pytest.approx(seconds)
 
 
 def test_table_knee_is_where_it_leaves_its_floor() -> None:

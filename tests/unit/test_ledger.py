@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from specsim.pass_shape import PassShape
 from specsim.replica.ledger import Gaps, Ledger
-from specsim.replica.passes import NOBODY, DraftPass, Emitted, Pass, PassShape, TargetPass
+from specsim.replica.passes import NOBODY, DraftPass, Emitted, Pass, TargetPass
 from specsim.replica.trees import Forest
 from tests.made import grown, ledger_and_view, memory, requests
 

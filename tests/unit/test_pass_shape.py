@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specsim.replica.passes import PassShape
+from specsim.pass_shape import PassShape
 
 ROWS = st.lists(st.tuples(st.integers(0, 5_000), st.integers(0, 40), st.integers(0, 30)), min_size=1, max_size=20)
 

@@ -9,6 +9,7 @@ import pytest
 
 from specsim.errors import SpecsimError
 from specsim.latency.profile import load_profile, profile_from_mapping
+from tests.made import one
 
 MODEL: dict[str, Any] = {
     "name": "model",
@@ -176,7 +177,7 @@ def test_unknown_key_is_named_with_the_nearest(key: str, near: str) -> None:
 def test_form_is_chosen_by_name() -> None:
     profile = profile_from_mapping(changed("form", "linear"), "mine.yaml")
     assert profile.target.form == profile.draft.form == "linear"
-    assert profile.target.seconds(0, 1, 1) == pytest.approx(0.001 + 0.02 + 1e-4)
+    assert profile.target.seconds(one(0, 1, 1)) == pytest.approx(0.001 + 0.02 + 1e-4)
 
 
 def test_model_with_a_single_form_keeps_it() -> None:
@@ -223,7 +224,7 @@ def test_exponents_without_a_point_are_numbers(tmp_path: Path) -> None:
     assert "1e-9" in text
     path = tmp_path / "mine.yaml"
     path.write_text(text, encoding="utf-8")
-    assert load_profile(path).target.seconds(0, 1, 10**9) == pytest.approx(0.001 + 0.02 + 1e-5 + 1.0)
+    assert load_profile(path).target.seconds(one(0, 1, 10**9)) == pytest.approx(0.001 + 0.02 + 1e-5 + 1.0)
 
 
 def yaml_of(mapping: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ import pytest
 
 from specsim.files.paths import shipped
 from specsim.latency.profile import Profile, load_profile
+from tests.made import one
 
 NAMES = {
     "adaserve_artifact_llama70b",
@@ -33,7 +34,7 @@ def test_every_shipped_profile_loads_and_is_plausible(path: Path) -> None:
     assert profile.name == path.stem
     assert "\n" not in profile.description
     assert len(path.read_text(encoding="utf-8").splitlines()) <= 120
-    assert 0.001 < profile.draft.seconds(512, 1, 513) < profile.baseline_s < 0.1
+    assert 0.001 < profile.draft.seconds(one(512, 1, 513)) < profile.baseline_s < 0.1
     assert profile.usable_kv_tokens > 50_000
     assert profile.target.knee_tokens is not None
     assert 50 < profile.target.knee_tokens < 600
@@ -55,8 +56,8 @@ def test_held_out_errors_stand_for_every_kind_of_pass(path: Path) -> None:
 def test_other_form_stays_near(path: Path) -> None:
     profile = load_profile(path)
     linear = replace(profile.target, form="linear")
-    assert linear.seconds(512 * 32, 32, 513 * 32) == pytest.approx(
-        profile.target.seconds(512 * 32, 32, 513 * 32), rel=0.25
+    assert linear.seconds(one(512 * 32, 32, 513 * 32)) == pytest.approx(
+        profile.target.seconds(one(512 * 32, 32, 513 * 32)), rel=0.25
     )
 
 
@@ -71,8 +72,8 @@ def test_kv_bytes_of_llama_70b_by_hand() -> None:
 
 def test_baseline_is_a_decode_pass_at_512_with_overhead() -> None:
     profile = load("llama70b_1b_4xa100")
-    assert profile.baseline_s == profile.target.seconds(512, 1, 513)
-    without = replace(profile.target, overhead_s=0.0).seconds(512, 1, 513)
+    assert profile.baseline_s == profile.target.seconds(one(512, 1, 513))
+    without = replace(profile.target, overhead_s=0.0).seconds(one(512, 1, 513))
     assert profile.baseline_s == pytest.approx(without + profile.target.overhead_s)
     assert profile.target.overhead_s > 0
 
@@ -81,19 +82,19 @@ def test_baseline_is_a_decode_pass_at_512_with_overhead() -> None:
 def test_artifact_is_the_authors_table(name: str, baseline_s: float, at_512_s: float) -> None:
     profile = load(f"adaserve_artifact_{name}")
     assert profile.baseline_s == baseline_s
-    assert profile.target.seconds(100_000, 512, 1e8) == pytest.approx(at_512_s)
-    assert profile.target.seconds(0, 1, 1) == pytest.approx(baseline_s)
-    assert profile.draft.seconds(0, 64, 64) in (0.005, 0.004)
+    assert profile.target.seconds(one(100_000, 512, 1e8)) == pytest.approx(at_512_s)
+    assert profile.target.seconds(one(0, 1, 1)) == pytest.approx(baseline_s)
+    assert profile.draft.seconds(one(0, 64, 64)) in (0.005, 0.004)
 
 
 def test_range_of_the_samples_is_known() -> None:
     target = load("llama70b_1b_4xa100").target
-    assert not target.extrapolates(100_000, 512)
-    assert target.extrapolates(100_000, 5000)
-    assert target.extrapolates(1_000_000, 512)
+    assert not target.extrapolates(one(100_000, 512, 0))
+    assert target.extrapolates(one(100_000, 5000, 0))
+    assert target.extrapolates(one(1_000_000, 512, 0))
 
 
 @pytest.mark.parametrize("name", ["llama70b_1b_4xh100", "llama8b_1b_a100", "qwen32b_05b_2xa100"])
 def test_profiles_said_to_carry_the_code_trace_do(name: str) -> None:
     target = load(name).target
-    assert 2048 / target.seconds(0, 2048, 2048 * 2049 / 2) > 5300
+    assert 2048 / target.seconds(one(0, 2048, 2048 * 2049 / 2)) > 5300

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from specsim.errors import SpecsimError
-from specsim.replica.passes import NOBODY, DraftPass, PassShape
+from specsim.pass_shape import PassShape
+from specsim.replica.passes import NOBODY, DraftPass
 from specsim.replica.trees import Forest
 from specsim.rng import mix, stream_keys, uniforms
 from specsim.world.backend import SimulatedBackend, World

@@ -10,8 +10,9 @@ import numpy as np
 
 from profiler.models.shapes import CODELLAMA_34B
 from specsim.latency.model import ModelLatency
+from specsim.pass_shape import PassShape
 from tools.public import sources
-from tools.public.compose import A100, Composer, Group, PassShape, Placement
+from tools.public.compose import A100, ComposedPass, Composer, Group, Placement
 from tools.public.operators import Attention
 
 MS = 1e-3
@@ -56,13 +57,13 @@ def splitwise_cells(data: Path, hardware: str) -> list[Cell]:
 
 def prompt_s(target: ModelLatency, cell: Cell) -> float:
     """Return the predicted seconds of a cell's prompt pass."""
-    return target.seconds(0, cell.prompt * cell.batch, cell.batch * cell.prompt * (cell.prompt + 1) / 2)
+    return target.seconds(PassShape.prompt(cell.prompt, cell.batch))
 
 
 def token_s(target: ModelLatency, cell: Cell) -> float:
     """Return the predicted seconds of a cell's decode iteration, halfway through its output."""
     context = cell.batch * (cell.prompt + GENERATED / 2)
-    return target.seconds(context, cell.batch, context + cell.batch)
+    return target.seconds(PassShape.decode(context, cell.batch))
 
 
 def splitwise_check(data: Path, target: ModelLatency, hardware: str) -> dict[str, Any]:
@@ -112,7 +113,7 @@ def whole_pass_rows(data: Path) -> Iterator[list[str]]:
     medians = rows.groupby("batch_size")["model_execution_e2e_median"].median()
     for batch in SHOWN_WHOLE_PASSES:
         measured = float(medians[batch]) * MS
-        composed = composer.seconds(PassShape("decode", (Group(batch, ASSUMED_CONTEXT, 1),)))
+        composed = composer.seconds(ComposedPass("decode", (Group(batch, ASSUMED_CONTEXT, 1),)))
         error = composed / measured - 1
         yield [f"{batch}", f"{measured / MS:.1f}", f"{composed / MS:.1f}", f"{100 * error:+.0f}%"]
 

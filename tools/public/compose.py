@@ -27,7 +27,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class PassShape:
+class ComposedPass:
     """One forward pass: its kind, for error figures, and its requests."""
 
     kind: str
@@ -98,7 +98,7 @@ class Composer:
         self.layer = Layer.load(data, gpu.layers, model, self.gpus if self.exact else 1)
         self.reduce = AllReduce.load(data, gpu.system, self.gpus) if self.gpus > 1 else None
 
-    def seconds(self, work: PassShape) -> float:
+    def seconds(self, work: ComposedPass) -> float:
         """Return the seconds of GPU time of one forward pass, logits included."""
         tokens = work.batched_tokens
         layer = self.weights(tokens) + self.elementwise(tokens) + self.attend(work.groups)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from specsim.latency.forms import Roofline
 from specsim.latency.profile import ModelLatency, Profile, load_profile
+from specsim.pass_shape import PassShape
 from tools.public.checks import attention_check, splitwise_rows, whole_pass_rows
 from tools.public.recipes import ARTIFACTS, RECIPES
 
@@ -67,7 +68,7 @@ ATTENTION_HEAD = ("passes", "median ratio composed / measured", "p5", "p95")
 
 def prefill_s(model: ModelLatency) -> float:
     """Return the seconds of a first chunk of 2,048 tokens."""
-    return model.seconds(0, CHUNK, CHUNK * (CHUNK + 1) / 2)
+    return model.seconds(PassShape.prompt(CHUNK))
 
 
 def summary(profile: Profile) -> list[str]:
@@ -99,8 +100,11 @@ def error_rows(profiles: Iterable[Profile]) -> Iterable[list[str]]:
 
 def times(profile: Profile) -> list[str]:
     """Return a row of verification times (trees of 8 tokens) and draft times (one token each)."""
-    verify = [profile.target.seconds(CONTEXT * n / 8, n, n * CONTEXT + n * 9 / 2) / MS for n in VERIFIED_TOKENS]
-    draft = [profile.draft.seconds(CONTEXT * n, n, n * CONTEXT + n) / MS for n in DRAFTED_TOKENS]
+    verify = [
+        profile.target.seconds(PassShape(CONTEXT * n / 8, n, n * CONTEXT + n * 9 / 2, 0, n)) / MS
+        for n in VERIFIED_TOKENS
+    ]
+    draft = [profile.draft.seconds(PassShape.decode(CONTEXT * n, n)) / MS for n in DRAFTED_TOKENS]
     return [f"`{profile.name}`", *(f"{each:.1f}" for each in verify), *(f"{each:.2f}" for each in draft)]
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from profiler.latency.grids import FULL
 from profiler.latency.samples import Sample
+from tests.made import one
 
 FACTS = {
     "target": "big",
@@ -67,6 +68,6 @@ def samples_of(form, role="target", noise=0.0, grid=FULL):
     made = []
     for point in grid.points(role):
         work = point.work()
-        seconds = form.seconds(work.context_tokens, work.batched_tokens, work.attention_pairs, work.logit_tokens)
+        seconds = form.seconds(one(work.context_tokens, work.batched_tokens, work.attention_pairs, work.logit_tokens))
         made.append(sample(point, role, seconds=float(seconds * (1 + noise * rng.standard_normal()))))
     return made

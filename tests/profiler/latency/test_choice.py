@@ -10,6 +10,7 @@ from profiler.latency.points import Point
 from specsim.errors import SpecsimError
 from specsim.latency.forms import Linear, Roofline
 from specsim.latency.profile import profile_from_mapping
+from tests.made import many, one
 from tests.profiler.latency.made import sample, samples_of
 
 CURVED = Roofline(0.012, 1e-6, 0.002, 7e-5, 2e-8, 2e-9)
@@ -68,17 +69,17 @@ def test_logits_that_cost_on_top_are_found_where_they_do(logit_s):
 
 def test_a_pair_on_top_by_hand():
     form = Roofline(0.01, 0.0, 0.0, 0.0, 1e-6, 1e-7, pair_s=1e-5)
-    assert form.seconds(100, 2, 202) == pytest.approx(0.01 + 1e-4 + 2.02e-3)
-    assert form.seconds_array([100], [2], [202]).tolist() == pytest.approx([0.01 + 1e-4 + 2.02e-3])
-    assert form.scaled(3, 3).seconds(100, 2, 202) == pytest.approx(3 * (0.01 + 1e-4 + 2.02e-3))
+    assert form.seconds(one(100, 2, 202)) == pytest.approx(0.01 + 1e-4 + 2.02e-3)
+    assert form.seconds_array(many([100], [2], [202])).tolist() == pytest.approx([0.01 + 1e-4 + 2.02e-3])
+    assert form.scaled(3, 3).seconds(one(100, 2, 202)) == pytest.approx(3 * (0.01 + 1e-4 + 2.02e-3))
 
 
 def test_a_pass_of_one_token_by_hand():
     form = Roofline(0.01, 0.001, 0.0, 0.0, 0.0, 0.0, single_s=0.004)
-    assert form.seconds(0, 1, 1) == pytest.approx(0.007)
-    assert form.seconds(0, 2, 2) == pytest.approx(0.012)
-    assert form.seconds_array([0, 0], [1, 2], [1, 2]).tolist() == pytest.approx([0.007, 0.012])
-    assert form.scaled(2, 2).seconds(0, 1, 1) == pytest.approx(0.014)
+    assert form.seconds(one(0, 1, 1)) == pytest.approx(0.007)
+    assert form.seconds(one(0, 2, 2)) == pytest.approx(0.012)
+    assert form.seconds_array(many([0, 0], [1, 2], [1, 2])).tolist() == pytest.approx([0.007, 0.012])
+    assert form.scaled(2, 2).seconds(one(0, 1, 1)) == pytest.approx(0.014)
 
 
 def test_a_profile_whose_single_token_takes_no_time_is_refused():
@@ -99,7 +100,7 @@ def test_a_held_out_shape_has_not_been_seen():
     judged = judge([*samples, replace(samples[place], measured_at="again")], "target").roofline
     assert judged.held_out_s[place] == pytest.approx(lawful, rel=1e-3)
     assert judged.held_out_s[-1] == pytest.approx(lawful, rel=1e-3)
-    moved = judged.fitted.form.seconds(samples[place].context_tokens, 64, samples[place].attention_pairs)
+    moved = judged.fitted.form.seconds(one(samples[place].context_tokens, 64, samples[place].attention_pairs))
     assert moved < 0.5 * lawful
 
 

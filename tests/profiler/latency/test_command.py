@@ -17,6 +17,7 @@ from profiler.latency.samples import SampleFile, read_samples
 from specsim.cli import main
 from specsim.latency.forms import Linear
 from specsim.latency.profile import load_profile
+from tests.made import one
 
 pytestmark = pytest.mark.torch
 PAIR = ["--random-weights", "tiny-llama", "tiny-llama-skip1"]
@@ -82,7 +83,7 @@ def test_the_profile_predicts_the_passes_it_was_made_of(swept, tmp_path):
 
 
 def seconds_of(form, sample):
-    return form.seconds(sample.context_tokens, sample.batched_tokens, sample.attention_pairs, sample.logit_tokens)
+    return form.seconds(one(sample.context_tokens, sample.batched_tokens, sample.attention_pairs, sample.logit_tokens))
 
 
 @pytest.mark.slow

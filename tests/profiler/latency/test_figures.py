@@ -12,6 +12,7 @@ from profiler.latency.choice import judge
 from profiler.latency.grids import QUICK
 from specsim.errors import SpecsimError
 from specsim.latency.forms import Roofline
+from tests.made import one
 from tests.profiler.latency.made import samples_of
 
 LAW = Roofline(0.012, 1e-6, 0.002, 7e-5, 2e-8, 2e-9, single_s=0.004)
@@ -38,7 +39,7 @@ def test_a_form_is_drawn_at_whole_tokens_and_its_ridge_is_called_so(choices, tmp
     assert np.array_equal(tokens, np.unique(np.rint(tokens)))
     assert tokens[[0, 1, -1]].tolist() == [1, 2, choices["target"].samples.batched.max()]
     fitted = choices["target"].roofline.fitted.form
-    assert milliseconds[0] == pytest.approx(1e3 * fitted.seconds(0, 1, 0))
+    assert milliseconds[0] == pytest.approx(1e3 * fitted.seconds(one(0, 1, 0)))
     assert lines["ridge 171"].get_xdata()[0] == 171.4
     assert not [line for line in draft.lines if "ridge" in line.get_label()]
 

@@ -1,0 +1,112 @@
+"""What a forward pass costs by: the counts of its tokens, of one pass or of many."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+
+
+class PassShape(NamedTuple):
+    """All that a latency model may see of a pass.
+
+    Attributes
+    ----------
+    context_tokens : cached tokens read, once per request whatever its tree (SmartSpec's N_context).
+    batched_tokens : query tokens, roots and tree nodes included (SmartSpec's N_batched).
+    attention_pairs : sum over query tokens of the keys each attends to; of its own tree, a node is taken to see itself
+        alone, which leaves out a fraction of depth / context.
+    prefill_tokens : those of the batched tokens that belong to chunks of rows which are not decoding.
+    logit_tokens : those of the batched tokens whose logits are computed: tree nodes, and the last token of each chunk.
+    moved_bytes : cache that goes to the host or comes back from there before the pass.
+    """
+
+    context_tokens: float
+    batched_tokens: float
+    attention_pairs: float
+    prefill_tokens: int
+    logit_tokens: float
+    moved_bytes: int = 0
+
+    @classmethod
+    def of(cls, cached: Ints, chunks: Ints, nodes: Ints | int = 0, prefill_tokens: int = 0) -> PassShape:
+        """Return the shape of `chunks` and `nodes` of trees behind `cached` tokens, (n,) each: a row a request."""
+        queries = chunks + nodes
+        fed, batched = int(np.add.reduce(chunks)), int(np.add.reduce(queries))
+        pairs = float(np.dot(queries, cached + chunks + 1)) - float(np.dot(chunks, chunks + 1)) / 2
+        logits = batched - fed + int(np.count_nonzero(chunks))
+        return cls(int(np.dot(cached, queries > 0)), batched, pairs, prefill_tokens, logits)
+
+    @classmethod
+    def of_decoding(cls, cached: Ints, nodes: Ints | None = None, drafted: int = 0) -> PassShape:
+        """Return `of` the same for chunks of 1, quicker; `drafted` nodes in all, and those of each row unless 0."""
+        rows, context = len(cached), int(np.add.reduce(cached))
+        seen = context if nodes is None else context + int(np.dot(nodes, cached))
+        batched = rows + drafted
+        return cls(context, batched, float(seen + batched + drafted), 0, batched)
+
+    @classmethod
+    def of_nodes(cls, cached: Ints, nodes: Ints) -> PassShape:
+        """Return `of` the same without chunks, quicker."""
+        seen, batched = int(np.dot(nodes, cached)), int(np.add.reduce(nodes))
+        context = seen if np.count_nonzero(nodes) == batched else int(np.dot(cached, nodes > 0))
+        return cls(context, batched, float(seen + batched), 0, batched)
+
+    @classmethod
+    def decode(cls, context_tokens: float, rows: int = 1) -> PassShape:
+        """Return the shape of one token for each of `rows` requests with so much context in all."""
+        return cls(context_tokens, rows, context_tokens + rows, 0, rows)
+
+    @classmethod
+    def prompt(cls, tokens: int, rows: int = 1) -> PassShape:
+        """Return the shape of reading a prompt of so many tokens for each of `rows` requests."""
+        return cls(0, tokens * rows, rows * tokens * (tokens + 1) / 2, tokens * rows, rows)
+
+    def with_nodes(self, nodes: float, pairs: float) -> PassShape:
+        """Return the shape with so many more tree nodes, which attend to so many keys."""
+        return self._replace(
+            batched_tokens=self.batched_tokens + nodes,
+            attention_pairs=self.attention_pairs + pairs,
+            logit_tokens=self.logit_tokens + nodes,
+        )
+
+
+class PassShapes(NamedTuple):
+    """The same counts of many passes: arrays that broadcast together, numbers for what all have in common."""
+
+    context_tokens: Any
+    batched_tokens: Any
+    attention_pairs: Any
+    logit_tokens: Any
+
+    @classmethod
+    def each(cls, cached: Any, chunks: Any, nodes: Any = 0) -> PassShapes:
+        """Return the shapes of passes of one row: `chunks` and `nodes` behind `cached` tokens, broadcast together."""
+        queries = chunks + nodes
+        pairs = queries * (cached + chunks + 1) - chunks * (chunks + 1) / 2
+        return cls(np.where(queries > 0, cached, 0), queries, pairs, nodes + np.minimum(chunks, 1))
+
+    @classmethod
+    def with_nodes(cls, shape: PassShape, nodes: Any, pairs: Any) -> PassShapes:
+        """Return one shape with so many more tree nodes, which attend to so many keys, arrays of each."""
+        return cls(
+            shape.context_tokens,
+            shape.batched_tokens + nodes,
+            shape.attention_pairs + pairs,
+            shape.logit_tokens + nodes,
+        )
+
+    def only(self, those: Any) -> PassShapes:
+        """Return zeros where `those` (broadcast) does not hold."""
+        return PassShapes(*(np.where(those, column, 0) for column in self))
+
+    def cumulated(self, axis: int) -> PassShapes:
+        """Return the shapes of the passes that hold the first 1, 2, ... rows along an axis."""
+        return PassShapes(*(np.cumsum(column, axis=axis) for column in self))
+
+    def seconds(self, model: Any) -> npt.NDArray[np.float64]:
+        """Return what a model says of each, 0 where nothing is batched."""
+        return np.where(np.asarray(self.batched_tokens) > 0, model.seconds_array(self), 0.0)
