@@ -7,7 +7,17 @@ from __future__ import annotations
 
 from specsim.pass_shape import PassShape, PassShapes
 from specsim.replica.passes import NOBODY, DraftPass, Emitted, Pass, TargetPass
-from specsim.replica.protocols import Belief, DraftBelief, Foresight, ModelBelief, Scheduler, Step, View
+from specsim.replica.protocols import (
+    Belief,
+    Clairvoyant,
+    DraftBelief,
+    Foresight,
+    ModelBelief,
+    Scheduler,
+    Step,
+    View,
+    Wide,
+)
 from specsim.replica.request import Bools, Floats, Ids, Ints
 from specsim.replica.trees import Forest
 from specsim.schedulers.continuous import decode
@@ -23,6 +33,7 @@ __all__ = [
     "Batching",
     "Belief",
     "Bools",
+    "Clairvoyant",
     "DraftBelief",
     "DraftPass",
     "Emitted",
@@ -42,6 +53,7 @@ __all__ = [
     "Step",
     "TargetPass",
     "View",
+    "Wide",
     "decode",
     "evicting",
     "grow_trees",

@@ -17,8 +17,8 @@ from specsim.replica.engine import Replica, arrivals
 from specsim.replica.kv_pool import Memory
 from specsim.replica.ledger import Ledger
 from specsim.replica.passes import TargetPass
-from specsim.replica.protocols import Belief, Scheduler
-from specsim.replica.request import LONGEST_S, Requests
+from specsim.replica.protocols import Belief, Clairvoyant, Scheduler
+from specsim.replica.request import LONGEST_S, Ints, Requests
 from specsim.replica.stall import TOO_LONG, StepTooLong, watchdog
 from specsim.replica.state import Progress
 from specsim.replica.trees import Forest
@@ -111,14 +111,16 @@ def _run(simulation: Simulation, env: simpy.Environment, replicas: list[Replica]
         replicas.append(_replica(env, name, simulation, recorder, audit))
     for replica in replicas:
         env.process(replica.serve())
-    env.process(arrivals(env, requests, replicas, lambda request: request % len(replicas)))
+    # Round robin.
+    replica_of = np.arange(len(requests)) % len(replicas)
+    env.process(arrivals(env, requests, replicas, replica_of))
     if watcher is not None:
         recorder.watch = lambda: watcher(sum(each.ledger.finished + len(each.ledger.rejected) for each in replicas))
     env.run()
     if watcher is not None:
         watcher(len(requests))
     ledgers = [replica.ledger for replica in replicas]
-    happened = _over_replicas(ledgers)
+    happened = _over_replicas(ledgers, replica_of)
     audit.check(happened, [ledger.pool for ledger in ledgers], type(replicas[0].scheduler).__name__)
     return _record(simulation, ledgers, happened, recorder, pauses)
 
@@ -142,7 +144,7 @@ def _replica(env: simpy.Environment, name: int, simulation: Simulation, recorder
         return simulation.selection_s + simulation.selection_token_s * basis.draft_nodes
 
     scheduler = simulation.scheduler()
-    if hasattr(scheduler, "foresee"):
+    if isinstance(scheduler, Clairvoyant):
         try:
             scheduler.foresee(backend)
         except KeyboardInterrupt:
@@ -153,13 +155,14 @@ def _replica(env: simpy.Environment, name: int, simulation: Simulation, recorder
     return Replica(env, name, ledger, view, scheduler, backend, thinking, recorder, audit)
 
 
-def _over_replicas(ledgers: list[Ledger]) -> Progress:
-    """Return what has happened to each request, from the replica that it was dealt to."""
-    merged = {name: getattr(ledgers[0].progress, name).copy() for name in Progress.__dataclass_fields__}
-    for name, column in merged.items():
-        for index, ledger in enumerate(ledgers):
-            column[index :: len(ledgers)] = getattr(ledger.progress, name)[index :: len(ledgers)]
-    return Progress(**merged)
+def _over_replicas(ledgers: list[Ledger], replica_of: Ints) -> Progress:
+    """Return what has happened to each request, from its replica, `replica_of` (N,)."""
+    places = np.arange(len(replica_of))
+
+    def merged(name: str) -> Any:
+        return np.stack([getattr(ledger.progress, name) for ledger in ledgers])[replica_of, places]
+
+    return Progress(**{name: merged(name) for name in Progress.__dataclass_fields__})
 
 
 def _record(

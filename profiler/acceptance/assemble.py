@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from profiler.acceptance.parts import Text
-from profiler.acceptance.rows import Rows, joined
+from profiler.acceptance.batches import Text
+from profiler.acceptance.rows import TapeRows, joined
 from profiler.acceptance.tape_file import Recorded
 from specsim.replica.request import Floats, Ints
 from specsim.world.recorded import ON_PATH
@@ -17,7 +17,7 @@ MATCHES = (1, 2, 3, 4, 6, 9, 13)
 """Shortest match of each bucket of lookups."""
 
 
-def assemble(rows: Mapping[Text, Rows], about: Mapping[str, Any], *, lookup: bool) -> Recorded:
+def assemble(rows: Mapping[Text, TapeRows], about: Mapping[str, Any], *, lookup: bool) -> Recorded:
     """Return the recording of all texts, sorted; a lookup's confidences become measured frequencies.
 
     ``long_matches`` of a lookup's metadata is the share of positions behind a match of the longest bucket: text that
@@ -61,7 +61,7 @@ def bucket(match: Ints) -> Ints:
     return found
 
 
-def _calibrated(category: Ints, rows: Rows) -> Floats:
+def _calibrated(category: Ints, rows: TapeRows) -> Floats:
     """Return confidences (n, K) set to the acceptance of matches of that length in that category: in-sample.
 
     Off the path the same numbers stand: what the drafter would claim there. Matches never seen on the path: 0.

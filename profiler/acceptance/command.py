@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def tape(arguments: argparse.Namespace) -> Recorded:
     """Return the recording that the arguments ask for, read from its file where that is complete already."""
-    from profiler.acceptance.parts import same_settings
+    from profiler.acceptance.batches import same_settings
     from profiler.acceptance.prompts import read_prompts
     from profiler.acceptance.tape_file import read_tape
 
@@ -108,9 +108,9 @@ def tape(arguments: argparse.Namespace) -> Recorded:
 def _record(settings: Settings, arguments: argparse.Namespace, wanted: dict[str, Any], prompts: list[Prompt]) -> None:
     """Write the recording, keeping finished batches beside it until it is whole."""
     from profiler.acceptance.assemble import assemble
+    from profiler.acceptance.batches import Batches
     from profiler.acceptance.pair import encoder, load_pair, tasks
-    from profiler.acceptance.parts import Parts
-    from profiler.acceptance.record import Recorder
+    from profiler.acceptance.record import TapeWriter
     from profiler.acceptance.tape_file import write_tape
 
     pair = load_pair(settings, arguments.device)
@@ -118,7 +118,7 @@ def _record(settings: Settings, arguments: argparse.Namespace, wanted: dict[str,
     if pair.positions:
         longest = min(longest, pair.positions - settings.tokens)
     work = tasks(prompts, encoder(pair.tokenizer), arguments.limit, longest)
-    recorder = Recorder(
+    recorder = TapeWriter(
         pair.target,
         pair.drafter,
         settings.tokens,
@@ -129,7 +129,7 @@ def _record(settings: Settings, arguments: argparse.Namespace, wanted: dict[str,
         arguments.batch,
     )
     made_by = {"versions": versions(), "hardware": hardware(arguments.device)}
-    parts = Parts(arguments.out, settings.told() | made_by)
+    parts = Batches(arguments.out, settings.told() | made_by)
     rows = recorder.record(work, parts)
     about = _about(settings, wanted) | made_by
     write_tape(arguments.out, assemble(rows, about, lookup=settings.drafter == "lookup"))

@@ -8,13 +8,13 @@ import numpy as np
 from torch import Tensor
 
 from profiler.acceptance.generate import Written
-from profiler.acceptance.rows import Rows
+from profiler.acceptance.rows import TapeRows
 
 
 class Drafter(Protocol):
     """Something that proposes tokens, asked along a text that the target wrote."""
 
-    def rows(self, prompt: Tensor, written: Written, key: np.uint64) -> Rows:
+    def rows(self, prompt: Tensor, written: Written, key: np.uint64) -> TapeRows:
         """Return the rows of every output position, and of some positions behind a wrong token.
 
         Parameters

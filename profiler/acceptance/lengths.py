@@ -63,7 +63,7 @@ def recorded_walks(tape: Recorded, category: str) -> Walks:
     text = rows.text[rows.position + DEEPEST <= count]
     pool = np.flatnonzero(~tape.on_path & (tape.category == tape.categories.index(category)))
     pool = pool if len(pool) else rows.row
-    # Rows of the pool put together, so that a walk may choose by offset.
+    # TapeRows of the pool put together, so that a walk may choose by offset.
     confidence = np.concatenate((tape.confidence, tape.confidence[pool]))
     rank = np.concatenate((tape.rank, tape.rank[pool]))
     same = np.ones(len(first), dtype=np.int64)

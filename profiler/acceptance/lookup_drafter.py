@@ -11,7 +11,7 @@ from torch import Tensor
 from profiler.acceptance.generate import Written
 from profiler.acceptance.lookup import NOTHING, lookups
 from profiler.acceptance.network import PIECE, Network
-from profiler.acceptance.rows import Rows, joined, off_path, on_path
+from profiler.acceptance.rows import TapeRows, joined, off_path, on_path
 from specsim.replica.request import Floats, Ints
 
 
@@ -38,7 +38,7 @@ class LookupDrafter:
     every: int
 
     @torch.inference_mode()
-    def rows(self, prompt: Tensor, written: Written, key: np.uint64) -> Rows:
+    def rows(self, prompt: Tensor, written: Written, key: np.uint64) -> TapeRows:
         """See `profiler.acceptance.drafter.Drafter`."""
         text: Ints = torch.cat((prompt, written.tokens)).cpu().numpy()
         on, off = lookups(text, len(prompt), self.fewest, self.most)

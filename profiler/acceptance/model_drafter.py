@@ -11,7 +11,7 @@ from torch import Tensor
 
 from profiler.acceptance.generate import Written
 from profiler.acceptance.network import PIECE, Network
-from profiler.acceptance.rows import MOST_WRONG, Rows, joined, off_path, on_path
+from profiler.acceptance.rows import MOST_WRONG, TapeRows, joined, off_path, on_path
 from specsim.replica.request import Floats, Ints
 from specsim.rng import STRIDE, uniforms
 
@@ -37,7 +37,7 @@ class ModelDrafter:
     sampled: bool = False
 
     @torch.inference_mode()
-    def rows(self, prompt: Tensor, written: Written, key: np.uint64) -> Rows:
+    def rows(self, prompt: Tensor, written: Written, key: np.uint64) -> TapeRows:
         """See `profiler.acceptance.drafter.Drafter`."""
         here = self.draft.device
         prompt, tokens = prompt.to(here), written.tokens.to(here)
@@ -57,14 +57,14 @@ class ModelDrafter:
         on = joined(pieces)._replace(position=np.arange(len(tokens)))
         return joined([on, self._wrong_turns(prompt, tokens, torch.cat(likely), cache, key)])
 
-    def _ranked(self, draft: Tensor, target: Tensor, tokens: Tensor) -> Rows:
+    def _ranked(self, draft: Tensor, target: Tensor, tokens: Tensor) -> TapeRows:
         confidence, proposed = draft.topk(self.proposals, dim=-1)
         right = proposed == tokens[:, None]
         rank = torch.where(right.any(dim=1), right.int().argmax(dim=1), self.proposals)
         overlap = torch.minimum(draft, target).sum(dim=1)
         return on_path(_floats(confidence), _ints(rank), _floats(target.gather(1, proposed)), _floats(overlap))
 
-    def _drawn(self, draft: Tensor, target: Tensor, tokens: Tensor, luck: Tensor) -> Rows:
+    def _drawn(self, draft: Tensor, target: Tensor, tokens: Tensor, luck: Tensor) -> TapeRows:
         """Draw proposals that follow the draft and are the target's token as often as rejection sampling keeps them.
 
         Given the target's token y, the proposal is y with probability min(p, q) / p at y, else drawn from (q - p)+.
@@ -79,7 +79,7 @@ class ModelDrafter:
             _floats(draft.gather(1, proposed)), _ints(~kept), _floats(target.gather(1, proposed)), _floats(overlap)
         )
 
-    def _wrong_turns(self, prompt: Tensor, tokens: Tensor, likely: Tensor, cache: Any, key: np.uint64) -> Rows:
+    def _wrong_turns(self, prompt: Tensor, tokens: Tensor, likely: Tensor, cache: Any, key: np.uint64) -> TapeRows:
         """Return what the draft says behind each wrong token of ranks 1 to 3 in place of the one before a position."""
         at = torch.arange(0, len(tokens), self.every, device=tokens.device)[1:]
         wrong = likely[at - 1] != tokens[at - 1, None]

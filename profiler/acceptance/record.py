@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from profiler.acceptance.batches import Batches, Text
 from profiler.acceptance.drafter import Drafter
 from profiler.acceptance.generate import luck, write
 from profiler.acceptance.network import Network
-from profiler.acceptance.parts import Parts, Text
-from profiler.acceptance.rows import Rows
+from profiler.acceptance.rows import TapeRows
 from specsim.errors import SpecsimError
 
 WINDOW = 4
@@ -30,7 +30,7 @@ class Task(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Recorder:
+class TapeWriter:
     """A pair at work.
 
     Attributes
@@ -49,7 +49,7 @@ class Recorder:
     seed: int
     batch: int
 
-    def record(self, tasks: Sequence[Task], parts: Parts) -> dict[Text, Rows]:
+    def record(self, tasks: Sequence[Task], parts: Batches) -> dict[Text, TapeRows]:
         """Return the rows of every task, those in `parts` as they stand there, new ones put there batch by batch.
 
         Raises
@@ -70,7 +70,7 @@ class Recorder:
                 progress.set_postfix(tokens=sum(int((each.path < 0).sum()) for each in there.values()))
         return {task.text: there[task.text] for task in tasks}
 
-    def _rows(self, batch: Sequence[Task]) -> dict[Text, Rows]:
+    def _rows(self, batch: Sequence[Task]) -> dict[Text, TapeRows]:
         try:
             rows = self.rows(batch)
         except RuntimeError as error:  # What CUDA raises is a kind of it; the CPU's allocator has none of its own.
@@ -84,7 +84,7 @@ class Recorder:
             raise SpecsimError("the drafter's probabilities are not numbers; a wider --dtype may help (float32)")
         return rows
 
-    def rows(self, batch: Sequence[Task]) -> dict[Text, Rows]:
+    def rows(self, batch: Sequence[Task]) -> dict[Text, TapeRows]:
         """Return the rows of one batch of texts."""
         keys = [luck(self.seed, "target", *task.text) for task in batch]
         texts = write(

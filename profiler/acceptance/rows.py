@@ -14,8 +14,8 @@ MOST_WRONG = 3
 """Wrong tokens of ranks 1 to this stand in for the target's off its path."""
 
 
-class Rows(NamedTuple):
-    """Rows of one text, sorted by (path, position); columns as in `profiler.acceptance.tape_file.Recorded`.
+class TapeRows(NamedTuple):
+    """TapeRows of one text, sorted by (path, position); columns as in `profiler.acceptance.tape_file.Recorded`.
 
     Attributes
     ----------
@@ -32,15 +32,15 @@ class Rows(NamedTuple):
     match: Ints
 
 
-def joined(parts: Sequence[Rows]) -> Rows:
+def joined(parts: Sequence[TapeRows]) -> TapeRows:
     """Return the rows of all parts, one after the other."""
-    return Rows(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    return TapeRows(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
-def off_path(position: Ints, path: Ints, confidence: Floats, match: Ints | None = None) -> Rows:
+def off_path(position: Ints, path: Ints, confidence: Floats, match: Ints | None = None) -> TapeRows:
     """Return rows behind a wrong token: nothing there is right, and the target was not asked."""
     count, proposals = confidence.shape
-    return Rows(
+    return TapeRows(
         position,
         path,
         confidence,
@@ -51,11 +51,11 @@ def off_path(position: Ints, path: Ints, confidence: Floats, match: Ints | None 
     )
 
 
-def on_path(confidence: Floats, rank: Ints, truth: Floats, overlap: Floats, match: Ints | None = None) -> Rows:
+def on_path(confidence: Floats, rank: Ints, truth: Floats, overlap: Floats, match: Ints | None = None) -> TapeRows:
     """Return the rows of a text's positions 0, 1, ..."""
     count = len(rank)
     none = np.zeros(count, dtype=np.int64)
-    return Rows(
+    return TapeRows(
         np.arange(count),
         np.full(count, ON_PATH),
         confidence,

@@ -171,7 +171,7 @@ def _left_over(plan: _Plan, places: Places, started: float, minutes: float | Non
     timer = timer_for(setting.device)
     file = SampleFile(places.samples, plan.facts)
     for role in ROLES:
-        planned = {point.shape for point in setting.grid.points(role)}
+        planned = {point.shape for point in setting.grid.passes(role)}
         check_shapes(role, planned | shapes_of(file.samples, role), "shapes of pass in the grid and the samples")
     if "flops_per_s" not in file.facts:
         with memory_for("the large product and copy", setting.device):

@@ -42,7 +42,7 @@ class Grid:
     repeats: int
     seconds: float
 
-    def points(self, role: str) -> list[Point]:
+    def passes(self, role: str) -> list[Point]:
         """Return the points of the ``target`` or the ``draft``, small ones first."""
         every = self._target() if role == "target" else self._draft()
         kept = {point.key: point for point in every if self._within(point)}
@@ -141,7 +141,7 @@ def shipped(device: str, quick: bool) -> Grid:
 
 def shares() -> str:
     """Return how many points the quick grids have of the others'."""
-    counts = [sum(len(grid.points(role)) for role in ("target", "draft")) for grid in (QUICK, FULL, CPU_QUICK, CPU)]
+    counts = [sum(len(grid.passes(role)) for role in ("target", "draft")) for grid in (QUICK, FULL, CPU_QUICK, CPU)]
     return "{} points of {} on a GPU, {} of {} on the CPU".format(*counts)
 
 

@@ -131,7 +131,7 @@ def left_to_do(role: str, grid: Grid, timer: Timer, done: SampleFile) -> list[Le
     names = done.names
     lacking = (
         (point, tuple(mode for mode in modes_of(timer, point) if (role, point.key, mode) not in names))
-        for point in grid.points(role)
+        for point in grid.passes(role)
     )
     return [Left(point, modes) for point, modes in lacking if modes]
 

@@ -35,7 +35,7 @@ MANY_SHAPES = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class FlexGroup:
     """Rows of one kernel call as tensors of fixed sizes, so that a captured graph can be given others.
 
     b rows, q queries each (padded to a power of two), w keys behind the cached context (likewise, and to 16 at least:
@@ -63,7 +63,7 @@ class Group:
     count: torch.Tensor
     blocks: torch.Tensor
 
-    def load(self, other: Group) -> None:
+    def load(self, other: FlexGroup) -> None:
         """Take over another group's numbers."""
         for each in fields(self):
             getattr(self, each.name).copy_(getattr(other, each.name))
@@ -74,7 +74,7 @@ class FlexPlan:
 
     def __init__(
         self,
-        groups: list[Group],
+        groups: list[FlexGroup],
         inverse: torch.Tensor,
         page_tokens: int,
         kernel: Callable[..., Any],
@@ -128,7 +128,7 @@ def tiling(queries: int, share: int, *, pipelined: bool = False) -> tuple[int, d
     return whole, {"BLOCK_M": tile, "num_warps": WARPS[tile], **stages}
 
 
-def block_mask(group: Group, page_tokens: int) -> Any:
+def block_mask(group: FlexGroup, page_tokens: int) -> Any:
     """Return the BlockMask of a group; its mask alone is right too, where a kernel visits every block.
 
     Pages of whole context stand with the masked ones: told of blocks that need no mask, the kernel for short queries
@@ -204,7 +204,7 @@ class Flex:
             arrays, queries = group_arrays(rows, work, packed, tables)
             parts = {name: torch.from_numpy(each).to(self._device) for name, each in arrays.items()}
             blocks = self._as_wide_as_the_pool(parts.pop("blocks"))
-            groups.append(Group(**parts, blocks=blocks, owner=owner, first=first))
+            groups.append(FlexGroup(**parts, blocks=blocks, owner=owner, first=first))
             order.append(queries)
         flat = np.concatenate(order)
         inverse = np.zeros(size, np.int64)
@@ -227,7 +227,7 @@ class Flex:
 
 
 def group_arrays(rows: Ints, work: Work, packed: Packed, tables: Tables) -> tuple[dict[str, Any], Ints]:
-    """Return the arrays of a `Group` but its pages' owners, and the packed query of each place (-1: none)."""
+    """Return the arrays of a `FlexGroup` but its pages' owners, and the packed query of each place (-1: none)."""
     counts = work.new_tokens[rows]
     tails = packed.tail_start[rows + 1] - packed.tail_start[rows]
     place = np.arange(_power_of_two(int(counts.max())))

@@ -15,7 +15,7 @@ GATHERED_TOKENS = {"cpu": 4096, "cuda": 65536}
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class SdpaGroup:
     """Rows attended to in one call, padded to the longest of them.
 
     `queries` (b * q,) are packed queries, the first one where a row has fewer; `slots` (b * k,) those of its keys;
@@ -32,7 +32,7 @@ class Group:
 class SdpaPlan:
     """The groups of a pass, and where in their joint output each packed query lies."""
 
-    def __init__(self, groups: list[Group], inverse: torch.Tensor) -> None:
+    def __init__(self, groups: list[SdpaGroup], inverse: torch.Tensor) -> None:
         self._groups = groups
         self._inverse = inverse
 
@@ -51,7 +51,7 @@ class SdpaPlan:
 
 
 def _attend(
-    group: Group, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scaling: float
+    group: SdpaGroup, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scaling: float
 ) -> torch.Tensor:
     """Return (b * q, heads, head_dim)."""
     rows, (_, heads, width) = group.rows, query.shape
@@ -90,7 +90,7 @@ class Sdpa:
         inverse[flat[flat >= 0]] = np.flatnonzero(flat >= 0)
         return SdpaPlan(groups, torch.from_numpy(inverse).to(self._device))
 
-    def _group(self, rows: Ints, work: Work, packed: Packed, tables: Tables) -> tuple[Group, Ints, Bools]:
+    def _group(self, rows: Ints, work: Work, packed: Packed, tables: Tables) -> tuple[SdpaGroup, Ints, Bools]:
         counts, lengths = work.new_tokens[rows], work.key_tokens[rows]
         place: Ints = np.arange(counts.max())
         real = place < counts[:, None]
@@ -100,7 +100,7 @@ class Sdpa:
         slots = tables.slots(np.broadcast_to(rows[:, None], there.shape), np.where(there, key, 0))
         seen = visible(rows, work, packed, queries, key) & there[:, None, :]
         mask = np.where(seen, 0.0, -np.inf)[:, None].repeat(self._share, axis=1).reshape(len(rows), 1, -1, len(key))
-        group = Group(
+        group = SdpaGroup(
             len(rows),
             torch.from_numpy(queries.ravel()).to(self._device),
             torch.from_numpy(slots.ravel()).to(self._device),

@@ -16,7 +16,7 @@ from specsim.replica.conversation import Conversation
 from specsim.replica.ledger import Gaps, Ledger
 from specsim.replica.passes import Drafted, DraftPass, Emitted, Pass, TargetPass
 from specsim.replica.protocols import Backend, Scheduler
-from specsim.replica.request import Requests
+from specsim.replica.request import Ints, Requests
 from specsim.replica.stall import Headway, Stalled
 from specsim.replica.trees import Forest
 from specsim.replica.view import LedgerView
@@ -208,12 +208,12 @@ class Arrival(simpy.Event):
 
 
 def arrivals(
-    env: simpy.Environment, requests: Requests, replicas: list[Replica], route: Callable[[int], int]
+    env: simpy.Environment, requests: Requests, replicas: list[Replica], replica_of: Ints
 ) -> Generator[simpy.Event, Any, None]:
-    """Deliver each request at its time to the replica that `route` names (a simpy process)."""
-    for request, arrival_s in enumerate(requests.arrival_s.tolist()):
+    """Deliver each request at its time to its replica, `replica_of` (N,) (a simpy process)."""
+    for request, (arrival_s, replica) in enumerate(zip(requests.arrival_s.tolist(), replica_of.tolist(), strict=True)):
         while arrival_s > env.now:
             yield Arrival(env, arrival_s)
-        replicas[route(request)].arrive(request, requests)
+        replicas[replica].arrive(request, requests)
     for replica in replicas:
         replica.close()

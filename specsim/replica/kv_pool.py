@@ -26,9 +26,9 @@ class Memory:
     target_token_bytes: int
     draft_token_bytes: int
 
-    def bytes_of(self, target_tokens: Tokens, draft_tokens: Tokens) -> Tokens:
+    def bytes_of(self, target_cached: Tokens, draft_cached: Tokens) -> Tokens:
         """Return the bytes that so many cached tokens of each model occupy, whole blocks counted; or (n,) of each."""
-        blocks = -(-target_tokens // self.block_tokens), -(-draft_tokens // self.block_tokens)
+        blocks = -(-target_cached // self.block_tokens), -(-draft_cached // self.block_tokens)
         return self.block_tokens * (blocks[0] * self.target_token_bytes + blocks[1] * self.draft_token_bytes)
 
 
@@ -62,19 +62,19 @@ class KvPool:
         """Return in words how much of the pool is free."""
         return f"{_gib(self.free_bytes)} of {_gib(self.memory.capacity_bytes)} free"
 
-    def growth_bytes(self, ids: Ids, target_tokens: Ints, draft_tokens: Ints) -> Ints:
+    def growth_bytes(self, ids: Ids, target_cached: Ints, draft_cached: Ints) -> Ints:
         """Return the further bytes that each request needs to hold so many tokens of each model, (n,)."""
         block, up = self._block_tokens, self._round_up
-        target = np.maximum((target_tokens + up) // block - self._blocks[TARGET, ids], 0)
-        draft = np.maximum((draft_tokens + up) // block - self._blocks[DRAFT, ids], 0)
+        target = np.maximum((target_cached + up) // block - self._blocks[TARGET, ids], 0)
+        draft = np.maximum((draft_cached + up) // block - self._blocks[DRAFT, ids], 0)
         growth: Ints = target * self._block_bytes[TARGET] + draft * self._block_bytes[DRAFT]
         return growth
 
-    def surely_fits(self, requests: int, target_tokens: int, draft_tokens: int) -> bool:
+    def surely_fits(self, requests: int, target_cached: int, draft_cached: int) -> bool:
         """Return True only if so many more tokens of so many requests fit, whatever blocks they fall into: quick."""
         slack = requests * (self.memory.block_tokens - 1)
-        target_bytes = (target_tokens + slack) * self.memory.target_token_bytes
-        return target_bytes + (draft_tokens + slack) * self.memory.draft_token_bytes <= self.free_bytes
+        target_bytes = (target_cached + slack) * self.memory.target_token_bytes
+        return target_bytes + (draft_cached + slack) * self.memory.draft_token_bytes <= self.free_bytes
 
     def held_bytes(self, ids: Ids) -> Ints:
         """Return the bytes that each request holds, (n,)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from specsim.pass_shape import PassShape, PassShapes
 from specsim.replica.passes import Drafted, DraftPass, Emitted, Pass, TargetPass
@@ -111,11 +111,11 @@ class View(Protocol):
         """Return the tokens that the drafter's cache still lacks, (n,)."""
         ...
 
-    def growth_bytes(self, ids: Ids, target_tokens: Ints, draft_tokens: Ints) -> Ints:
+    def growth_bytes(self, ids: Ids, target_cached: Ints, draft_cached: Ints) -> Ints:
         """Return the further bytes each request needs to cache so many tokens in all of each model, (n,)."""
         ...
 
-    def surely_fits(self, requests: int, target_tokens: int, draft_tokens: int) -> bool:
+    def surely_fits(self, requests: int, target_cached: int, draft_cached: int) -> bool:
         """Return True only if so many more tokens of so many requests fit, whatever blocks they fall into: quick."""
         ...
 
@@ -137,7 +137,7 @@ class Scheduler(Protocol):
 
 
 class Foresight(Protocol):
-    """What only the future knows, handed to clairvoyant schedulers alone, through their ``foresee(foresight)``."""
+    """What only the future knows, handed to a `Clairvoyant` alone."""
 
     def output_tokens(self, ids: Ids) -> Ints:
         """Return how many tokens each request will emit in all, (n,)."""
@@ -156,6 +156,23 @@ class Foresight(Protocol):
 
         Off the target's path, where no target was asked, it is the drafter's confidence.
         """
+        ...
+
+
+@runtime_checkable
+class Wide(Protocol):
+    """A scheduler that says how many children of one node it ever asks for; one that does not asks for one."""
+
+    @property
+    def widest(self) -> int: ...  # noqa: D102
+
+
+@runtime_checkable
+class Clairvoyant(Protocol):
+    """A scheduler, or a part of one, that is told the future; its YAML says ``clairvoyant: true``."""
+
+    def foresee(self, foresight: Foresight) -> None:
+        """Take what only the future knows, before the first step."""
         ...
 
 

@@ -89,13 +89,13 @@ class LedgerView:
         """Return the tokens that the drafter's cache still lacks, (n,)."""
         return self._ledger.known(ids) - self.draft_cached[ids]
 
-    def growth_bytes(self, ids: Ids, target_tokens: Ints, draft_tokens: Ints) -> Ints:
+    def growth_bytes(self, ids: Ids, target_cached: Ints, draft_cached: Ints) -> Ints:
         """Return the further bytes each request needs to cache so many tokens in all of each model, (n,)."""
-        return self._ledger.pool.growth_bytes(ids, target_tokens, draft_tokens)
+        return self._ledger.pool.growth_bytes(ids, target_cached, draft_cached)
 
-    def surely_fits(self, requests: int, target_tokens: int, draft_tokens: int) -> bool:
+    def surely_fits(self, requests: int, target_cached: int, draft_cached: int) -> bool:
         """Return True only if so many more tokens of so many requests fit, whatever blocks they fall into: quick."""
-        return not self._ledger.away and self._ledger.pool.surely_fits(requests, target_tokens, draft_tokens)
+        return not self._ledger.away and self._ledger.pool.surely_fits(requests, target_cached, draft_cached)
 
     def held_bytes(self, ids: Ids) -> Ints:
         """Return the bytes of cache that each request holds, (n,)."""

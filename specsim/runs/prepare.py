@@ -13,7 +13,7 @@ from specsim.files.paths import is_path, shipped
 from specsim.latency.drafter import Drafter, drafter_from_mapping, equipped
 from specsim.latency.profile import Profile, profile_from_mapping
 from specsim.replica.kv_pool import Memory
-from specsim.replica.protocols import Scheduler
+from specsim.replica.protocols import Scheduler, Wide
 from specsim.replica.request import Requests
 from specsim.results.window import Window
 from specsim.runs.counting import counted
@@ -110,7 +110,8 @@ def _trace(node: CheckedMapping, seed: int) -> Trace:
 
 
 def _check_width(factory: Callable[[], Scheduler], tape: Tape, chosen: Mapping[str, str]) -> None:
-    widest = getattr(factory(), "widest", 1)
+    scheduler = factory()
+    widest = scheduler.widest if isinstance(scheduler, Wide) else 1
     if type(widest) is not int:
         raise SpecsimError(f"{_source('scheduler', chosen)}: widest is {represented(widest)}; expected a whole number")
     if widest > tape.width:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from specsim.replica.passes import TargetPass
-from specsim.replica.protocols import Foresight, Step, View
+from specsim.replica.protocols import Clairvoyant, Foresight, Step, View
 from specsim.replica.trees import Forest
 from specsim.schedulers.parts import Batching, Speculation, evicting
 
@@ -52,5 +52,5 @@ class Foreseeing(Composed):
     def foresee(self, foresight: Foresight) -> None:
         """Hand it to the parts that take it."""
         for part in (self.batching, self.speculation):
-            if hasattr(part, "foresee"):
+            if isinstance(part, Clairvoyant):
                 part.foresee(foresight)

@@ -18,7 +18,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from specsim.errors import SpecsimError, first_line, nearest
-from specsim.replica.protocols import Scheduler
+from specsim.replica.protocols import Clairvoyant, Scheduler
 from specsim.schedulers.installed import installed
 
 OWN_PACKAGE = "specsim.schedulers"
@@ -46,7 +46,7 @@ def scheduler_factory(mapping: Mapping[str, Any], source: str, plugins: Sequence
         scheduler: Scheduler = _build(_without_shared(arguments, source, allowed), source, allowed)
         if not callable(getattr(scheduler, "step", None)):
             raise SpecsimError(f"{source}: _target_: {mapping.get('_target_')!r} has no step(view) method")
-        if hasattr(scheduler, "foresee") != (mapping.get("clairvoyant", False) is True):
+        if isinstance(scheduler, Clairvoyant) != (mapping.get("clairvoyant", False) is True):
             raise SpecsimError(f"{source}: clairvoyant: expected true exactly where the scheduler has a foresee method")
         return scheduler
 

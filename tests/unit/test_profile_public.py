@@ -13,7 +13,7 @@ from profiler.models import shapes
 from specsim.files.paths import shipped
 from specsim.latency.forms import Form, Linear, Roofline
 from tests.made import many
-from tools.public.compose import A100, ComposedPass, Composer, Group, Placement
+from tools.public.compose import A100, Alike, ComposedPass, Composer, Placement
 from tools.public.grid import FITTED, HELD_OUT, passes
 from tools.public.operators import log_interp
 
@@ -98,12 +98,12 @@ def test_held_out_passes_share_no_size_with_the_fitted() -> None:
 
 
 def test_pass_shape_counts_tokens_as_the_forms_define_them() -> None:
-    mixed = ComposedPass("mixed", (Group(1, 100, 10), Group(4, 1000, 1)))
+    mixed = ComposedPass("mixed", (Alike(1, 100, 10), Alike(4, 1000, 1)))
     assert mixed.context_tokens == 100 + 4000
     assert mixed.batched_tokens == 10 + 4
     assert mixed.attention_pairs == 10 * 100 + 55 + 4 * 1001
     assert mixed.logit_rows == 5
-    assert ComposedPass("verify", (Group(4, 1000, 8, tree=True),)).logit_rows == 32
+    assert ComposedPass("verify", (Alike(4, 1000, 8, tree=True),)).logit_rows == 32
 
 
 def test_log_interpolation_is_exact_on_powers_and_proportional_beyond() -> None:
@@ -136,7 +136,7 @@ def test_composed_decode_reads_the_weights_about_once() -> None:
     """A bound from first principles: no faster than A100 memory (2.039 TB/s), no slower than 60% of it."""
     assert DATA is not None
     composer = Composer(DATA, Placement(shapes.LLAMA_8B, A100, 1, 32, 8, "meta-llama/Meta-Llama-3-8B"))
-    seconds = composer.seconds(ComposedPass("decode", (Group(1, 512, 1),)))
+    seconds = composer.seconds(ComposedPass("decode", (Alike(1, 512, 1),)))
     read = (shapes.LLAMA_8B.weights_bytes - shapes.LLAMA_8B.vocab * 4096 * 2) / 2.039e12
     assert read < seconds < read / 0.6
 

@@ -15,7 +15,7 @@ from specsim.latency.model import MEMORY_SHARE, PROFILE_VERSION
 from specsim.latency.profile import profile_from_mapping
 from tools.public import sources
 from tools.public.checks import splitwise_check
-from tools.public.compose import ComposedPass, Composer, Group, Placement
+from tools.public.compose import Alike, ComposedPass, Composer, Placement
 from tools.public.grid import FITTED, HELD_OUT, passes
 from tools.public.recipes import ASSUMPTIONS, DRAFT_ENGINE, Artifact, Recipe
 
@@ -175,7 +175,7 @@ def artifact_profile(data: Path, artifact: Artifact) -> dict[str, Any]:
     chunks = [256, 512, 1024, 2048]
     draft = {
         "batched_tokens": chunks,
-        "seconds_at": [composer.seconds(ComposedPass("prefill", (Group(1, 0, each),))) for each in chunks],
+        "seconds_at": [composer.seconds(ComposedPass("prefill", (Alike(1, 0, each),))) for each in chunks],
         "floor_s": artifact.draft_floor_s,
     }
     used = [sources.ADASERVE, sources.GEMM, sources.LAYER_A100, sources.CONTEXT_ATTENTION]

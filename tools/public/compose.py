@@ -12,7 +12,7 @@ from tools.public.operators import AllReduce, Attention, Gemm, Layer
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class Alike:
     """`requests` alike: each with `context` cached tokens and `queries` new ones, a tree or a chunk."""
 
     requests: int
@@ -31,7 +31,7 @@ class ComposedPass:
     """One forward pass: its kind, for error figures, and its requests."""
 
     kind: str
-    groups: tuple[Group, ...]
+    groups: tuple[Alike, ...]
 
     @property
     def context_tokens(self) -> int:
@@ -135,7 +135,7 @@ class Composer:
         """Query heads of one GPU's share, in heads of 128 dimensions, over those of the measurement."""
         return self.shape.heads * self.shape.head_dim / MEASURED_HEAD_DIM / self.gpus / self.heads
 
-    def attend(self, groups: Iterable[Group]) -> float:
+    def attend(self, groups: Iterable[Alike]) -> float:
         """Seconds of a layer's attention: each group's in turn.
 
         A decode or tree group reads its cache once (measured) and multiplies at a prompt's rate: the slower

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tools.public.compose import ComposedPass, Group
+from tools.public.compose import Alike, ComposedPass
 
 MAX_CONTEXT_TOKENS = 2**18
 MAX_BATCHED_TOKENS = 4096
@@ -43,17 +43,17 @@ def passes(sizes: Sizes, max_context_tokens: int) -> list[ComposedPass]:
 
     A mixed pass is a prompt's chunk beside decoding requests of 1,024 cached tokens each.
     """
-    decode = [ComposedPass("decode", (Group(n, k, 1),)) for n in sizes.requests for k in sizes.contexts]
+    decode = [ComposedPass("decode", (Alike(n, k, 1),)) for n in sizes.requests for k in sizes.contexts]
     verify = [
-        ComposedPass("verify", (Group(n, k, tree, tree=True),))
+        ComposedPass("verify", (Alike(n, k, tree, tree=True),))
         for n in sizes.requests
         for k in sizes.contexts
         for tree in sizes.trees
         if n * tree <= 1024
     ]
-    prefill = [ComposedPass("prefill", (Group(1, k, c),)) for c in sizes.chunks for k in sizes.behind]
+    prefill = [ComposedPass("prefill", (Alike(1, k, c),)) for c in sizes.chunks for k in sizes.behind]
     mixed = [
-        ComposedPass("mixed", (Group(1, 0, c), Group(n, 1024, 1)))
+        ComposedPass("mixed", (Alike(1, 0, c), Alike(n, 1024, 1)))
         for c in sizes.chunks
         for n in sizes.requests
         if 8 <= n <= 64

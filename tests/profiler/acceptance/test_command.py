@@ -17,7 +17,7 @@ made = pytest.importorskip("tests.profiler.acceptance.made", reason="needs torch
 
 from profiler.acceptance import command  # noqa: E402
 from profiler.acceptance.command import add_arguments, run  # noqa: E402
-from profiler.acceptance.record import Recorder  # noqa: E402
+from profiler.acceptance.record import TapeWriter  # noqa: E402
 from profiler.acceptance.tape_file import Recorded  # noqa: E402
 from profiler.lock import only_one  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
@@ -138,22 +138,22 @@ def test_a_stopped_recording_goes_on_where_it_was(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = recorded(models, tmp_path / "whole.parquet", "--temperature", "0.8")
-    out, done, before = tmp_path / "tape.parquet", [], Recorder.rows
+    out, done, before = tmp_path / "tape.parquet", [], TapeWriter.rows
 
-    def stopping(self: Recorder, batch):
+    def stopping(self: TapeWriter, batch):
         if len(done) == 2:
             raise KeyboardInterrupt
         done.append(batch)
         return before(self, batch)
 
-    monkeypatch.setattr(Recorder, "rows", stopping)
+    monkeypatch.setattr(TapeWriter, "rows", stopping)
     with pytest.raises(KeyboardInterrupt):
         recorded(models, out, "--temperature", "0.8")
     assert not out.exists()
     assert len(list(out.with_name("tape.parquet.parts").glob("*.npz"))) == 2
     (out.with_name("tape.parquet.parts") / "000001.npz").write_bytes(b"half a file")
     again = []
-    monkeypatch.setattr(Recorder, "rows", lambda self, batch: again.append(batch) or before(self, batch))
+    monkeypatch.setattr(TapeWriter, "rows", lambda self, batch: again.append(batch) or before(self, batch))
     tape = recorded(models, out, "--temperature", "0.8")
     assert len(again) == 3
     assert not {task.text for batch in again for task in batch} & {task.text for task in done[0]}
@@ -184,7 +184,7 @@ def test_a_killed_process_loses_the_batch_in_flight_at_most(models: Path, tmp_pa
 
 def test_a_complete_recording_is_not_made_again(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded(models, tmp_path / "tape.parquet")
-    monkeypatch.setattr(Recorder, "rows", lambda self, batch: pytest.fail("recorded again"))
+    monkeypatch.setattr(TapeWriter, "rows", lambda self, batch: pytest.fail("recorded again"))
     recorded(models, tmp_path / "tape.parquet")
 
 
@@ -257,15 +257,15 @@ def test_a_mistake_is_one_line(more: list[str], said: str, models: Path, tmp_pat
 def test_too_little_memory_keeps_what_is_done(
     raised: RuntimeError, said: str, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done, before = [], Recorder.rows
+    done, before = [], TapeWriter.rows
 
-    def tight(self: Recorder, batch):
+    def tight(self: TapeWriter, batch):
         if done:
             raise raised
         done.append(batch)
         return before(self, batch)
 
-    monkeypatch.setattr(Recorder, "rows", tight)
+    monkeypatch.setattr(TapeWriter, "rows", tight)
     assert said in refused(words(models, tmp_path / "tape.parquet"))
     assert len(list((tmp_path / "tape.parquet.parts").glob("*.npz"))) == 1
 
@@ -273,13 +273,13 @@ def test_too_little_memory_keeps_what_is_done(
 def test_a_model_that_answers_nan_and_a_full_disk_are_one_line(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = Recorder.rows
+    before = TapeWriter.rows
 
-    def broken(self: Recorder, batch):
+    def broken(self: TapeWriter, batch):
         return {text: rows._replace(confidence=rows.confidence * np.nan) for text, rows in before(self, batch).items()}
 
     with monkeypatch.context() as patch:
-        patch.setattr(Recorder, "rows", broken)
+        patch.setattr(TapeWriter, "rows", broken)
         assert "are not numbers; a wider --dtype" in refused(words(models, tmp_path / "a.parquet"))
 
     def full(file, **columns):
@@ -303,7 +303,7 @@ def test_a_text_stays_within_the_models_positions(models: Path, tmp_path: Path) 
 def test_parts_of_another_machine_or_version_are_not_continued(
     key: str, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Recorder, "rows", lambda self, batch: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(TapeWriter, "rows", lambda self, batch: (_ for _ in ()).throw(KeyboardInterrupt))
     out = tmp_path / "tape.parquet"
     with pytest.raises(KeyboardInterrupt):
         recorded(models, out)
@@ -322,7 +322,7 @@ def test_half_written_files_of_a_killed_run_are_cleared_away(
     parts.mkdir()
     for left in (tmp_path / ".tape.parquet.77.tmp", parts / "000003.77.tmp", parts / ".settings.json.77.tmp"):
         left.write_bytes(b"half")
-    monkeypatch.setattr(Recorder, "rows", lambda self, batch: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(TapeWriter, "rows", lambda self, batch: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         recorded(models, tmp_path / "tape.parquet")
     assert [each.name for each in tmp_path.iterdir()] == ["tape.parquet.parts"]

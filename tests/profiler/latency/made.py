@@ -66,7 +66,7 @@ def samples_of(form, role="target", noise=0.0, grid=FULL):
     """Return samples of a whole grid whose seconds are those of `form`, with relative noise."""
     rng = np.random.default_rng(4)
     made = []
-    for point in grid.points(role):
+    for point in grid.passes(role):
         work = point.work()
         seconds = form.seconds(one(work.context_tokens, work.batched_tokens, work.attention_pairs, work.logit_tokens))
         made.append(sample(point, role, seconds=float(seconds * (1 + noise * rng.standard_normal()))))

@@ -156,7 +156,7 @@ SWEPT = [(FULL, "target", 39), (FULL, "draft", 23), (QUICK, "target", 5), (QUICK
 def test_a_sweep_compiles_few_kernels(grid, role, most):
     """Each takes seconds on a GPU's host: padded sizes are shared between kinds of pass."""
     kernels = set()
-    for point in grid.points(role):
+    for point in grid.passes(role):
         work = point.work()
         packed, tables = pack(work), Tables(np.zeros((work.rows, 64), np.int64), 128)
         for rows in grouped(work.new_tokens, work.key_tokens, limit=2**62):

@@ -109,7 +109,7 @@ def test_time_is_up_and_the_same_command_goes_on(tmp_path, capsys):
     assert profile_latency(*words, "--minutes", "0") == 3
     left = int(re.search(r"time is up, (\d+) points are left", capsys.readouterr().out)[1])
     grid = read_grid(tmp_path / "grid.yaml", CPU_QUICK)
-    assert left + 1 == len(grid.points("target")) + len(grid.points("draft"))
+    assert left + 1 == len(grid.passes("target")) + len(grid.points("draft"))
     assert len(read_samples(tmp_path / "m.samples.parquet")[1]) == 1
     assert not (tmp_path / "m.yaml").exists()
 
@@ -222,7 +222,7 @@ def test_a_small_grid_counts_with_what_is_measured_already(swept, tmp_path, caps
 
 
 def test_the_help_says_how_much_smaller_the_quick_grids_are(capsys):
-    counted = [sum(len(grid.points(role)) for role in ("target", "draft")) for grid in (QUICK, FULL, CPU_QUICK, CPU)]
+    counted = [sum(len(grid.passes(role)) for role in ("target", "draft")) for grid in (QUICK, FULL, CPU_QUICK, CPU)]
     with pytest.raises(SystemExit):
         main(["profile", "latency", "--help"])
     told = " ".join(capsys.readouterr().out.split())

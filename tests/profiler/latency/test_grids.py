@@ -15,7 +15,7 @@ GRIDS = {"full": FULL, "quick": QUICK, "cpu": CPU, "cpu_quick": CPU_QUICK}
 @pytest.mark.parametrize(("role", "kinds"), [("target", TARGET_KINDS), ("draft", DRAFT_KINDS)])
 def test_a_grid_has_every_kind_of_pass_within_its_limits(name, role, kinds):
     grid = GRIDS[name]
-    points = grid.points(role)
+    points = grid.passes(role)
     assert {point.kind for point in points} == set(kinds)
     assert len({point.key for point in points}) == len(points)
     assert len({point.shape for point in points}) > FEWEST_SHAPES + 3, "some may be skipped"

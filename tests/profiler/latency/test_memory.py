@@ -51,7 +51,7 @@ def test_every_point_of_the_suite_fits_an_h200_beside_its_weights(monkeypatch):
     free = 143771 * 2**20 - 10**9 - QWEN_32B.weights_bytes
     monkeypatch.setattr("profiler.latency.sweep.free_bytes", lambda device: free)
     setting = Setting(torch.device("cuda"), torch.bfloat16, "flex", FULL, 1, None, 0)
-    points = FULL.points("target")
+    points = FULL.passes("target")
     pages = pool_pages(points, QWEN_32B, setting)
     assert pages > max(int(pages_needed(point.work(), 128).sum()) for point in points)
     assert free - pages * 128 * QWEN_32B.kv_bytes_per_token > 8e9

@@ -7,24 +7,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from profiler.acceptance.parts import Parts
-from profiler.acceptance.rows import Rows
+from profiler.acceptance.batches import Batches
+from profiler.acceptance.rows import TapeRows
 from specsim.errors import SpecsimError
 
 
-def rows(tokens: int) -> Rows:
+def rows(tokens: int) -> TapeRows:
     count = np.arange(tokens)
     none = np.zeros((tokens, 2))
-    return Rows(count, count - count - 1, none + 0.5, count % 3, none, np.full(tokens, np.nan), count)
+    return TapeRows(count, count - count - 1, none + 0.5, count % 3, none, np.full(tokens, np.nan), count)
 
 
-def same(ours: Rows, theirs: Rows) -> bool:
+def same(ours: TapeRows, theirs: TapeRows) -> bool:
     return all(np.array_equal(mine, other, equal_nan=True) for mine, other in zip(ours, theirs, strict=True))
 
 
 def test_a_part_with_a_byte_flipped_is_whole_or_passed_over(tmp_path: Path) -> None:
     kept = {("chat", 0): rows(5), ("code", 3): rows(2)}
-    parts = Parts(tmp_path / "a.parquet", {"seed": 0})
+    parts = Batches(tmp_path / "a.parquet", {"seed": 0})
     parts.add(0, {("math", 7): rows(3)})
     parts.add(1, kept)
     (file,) = parts.folder.glob("*1.npz")
@@ -42,9 +42,9 @@ def test_a_part_with_a_byte_flipped_is_whole_or_passed_over(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("content", ["[1]", "[" * 100_000, '{"seed": ', "\x00"])
 def test_settings_that_are_none_are_one_line(content: str, tmp_path: Path) -> None:
-    folder = Parts(tmp_path / "a.parquet", {"seed": 0}).folder
+    folder = Batches(tmp_path / "a.parquet", {"seed": 0}).folder
     (folder / "settings.json").write_text(content)
     with pytest.raises(SpecsimError, match=r"a.parquet.parts: (cannot be used|its settings are no mapping)") as caught:
-        Parts(tmp_path / "a.parquet", {"seed": 0})
+        Batches(tmp_path / "a.parquet", {"seed": 0})
     assert "\n" not in str(caught.value)
     assert (folder / "settings.json").read_text() == content

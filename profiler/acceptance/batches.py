@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from profiler.acceptance.rows import Rows
+from profiler.acceptance.rows import TapeRows
 from specsim.errors import SpecsimError, first_line
 
 Text = tuple[str, int]
 """Category and sequence number of a recorded text."""
 
 
-class Parts:
+class Batches:
     """The folder beside a recording that is under way.
 
     Parameters
@@ -31,7 +31,7 @@ class Parts:
     SpecsimError
         When the folder holds a recording of other settings, naming the first, or cannot be written.
 
-    One `Parts` at a time may use a folder (`profiler.lock.only_one`): what is half written there is cleared away.
+    One `Batches` at a time may use a folder (`profiler.lock.only_one`): what is half written there is cleared away.
     """
 
     def __init__(self, out: Path, settings: Mapping[str, Any]) -> None:
@@ -47,7 +47,7 @@ class Parts:
         except (OSError, ValueError, RecursionError) as error:
             raise SpecsimError(f"{self.folder}: cannot be used: {first_line(error)}") from None
 
-    def add(self, number: int, rows: Mapping[Text, Rows]) -> None:
+    def add(self, number: int, rows: Mapping[Text, TapeRows]) -> None:
         """Keep the rows of some texts under a number not used before.
 
         Raises
@@ -68,9 +68,9 @@ class Parts:
         except OSError as error:
             raise SpecsimError(f"{path}: cannot be written: {error.strerror or error}; what is there is kept") from None
 
-    def read(self) -> dict[Text, Rows]:
+    def read(self) -> dict[Text, TapeRows]:
         """Return the rows of every text kept; a file that cannot be read is passed over, its texts recorded anew."""
-        found: dict[Text, Rows] = {}
+        found: dict[Text, TapeRows] = {}
         for path in self._files():
             try:
                 found |= dict(_texts(path))
@@ -102,11 +102,11 @@ def same_settings(there: object, wanted: Mapping[str, Any], where: str) -> None:
             )
 
 
-def _texts(path: Path) -> Iterator[tuple[Text, Rows]]:
+def _texts(path: Path) -> Iterator[tuple[Text, TapeRows]]:
     with path.open("rb") as raw, np.load(raw) as file:
         for index in range(sum(name.startswith("text") for name in file.files)):
             category, sequence = file[f"text{index}"]
-            yield (str(category), int(sequence)), Rows(*(file[f"{index}.{name}"] for name in Rows._fields))
+            yield (str(category), int(sequence)), TapeRows(*(file[f"{index}.{name}"] for name in TapeRows._fields))
 
 
 def _replace(path: Path, content: bytes) -> None:
