@@ -232,7 +232,6 @@ REFUSED: dict[type[Speculative], str] = {
     FloatLimits: "DraftPass.deepest is an array (2,) of float64; expected a numpy array (n,) of int64",
     TooFewLimits: "DraftPass.deepest has 0 rows; expected one for each request",
     TreesThatExplode: "tokens; expected at most 2,097,152",
-    DeeperThanTheMemory: "more cache wanted",
     FloatChunks: "TargetPass.chunks is an array (2,) of float64; expected a numpy array (n,) of int64",
     SmallIds: "TargetPass.requests is an array (2,) of int32; expected a numpy array (n,) of int64",
     AList: "TargetPass.requests is [0, 1] (list); expected a numpy array (n,) of int64",
@@ -248,6 +247,11 @@ def test_a_pass_that_no_server_could_run_is_refused_in_one_line(scheduler: type[
     assert "\n" not in said
     assert said.startswith(f"scheduler {scheduler.__name__} at ")
     assert re.search(r"test_nothing_to_fake\.py:\d+\)$", said)
+
+
+def test_passes_asked_for_at_once_hold_slots_like_any_other() -> None:
+    with pytest.raises(IllegalPass, match=r"more cache wanted.*test_nothing_to_fake\.py:\d+\)$"):
+        faked(DeeperThanTheMemory, pool=memory(TOLD, 4.0))
 
 
 def test_a_forest_cannot_be_written_to() -> None:
