@@ -22,19 +22,23 @@ if TYPE_CHECKING:
 
 REPEATS = 3
 STEADY = """\
-_target_: specsim.schedulers.adaserve.AdaServe
-verify_tokens: 512
-shape: {_target_: specsim.schedulers.tree_shape.Fixed, depth: 8, width: 3}
-order: {_target_: specsim.schedulers.selection.neediest_first, _partial_: true}
-cap: {_target_: specsim.schedulers.selection.at_most_the_tree, _partial_: true}
-slo_share: 1.2
-slo_below: null
-fill: true
-time_margin: 1.0
-prefill: mixed
-prefill_tokens: 16384
-max_requests: 64
-watermark: 0.01
+_target_: specsim.schedulers.composed.Composed
+batching:
+  _target_: specsim.schedulers.sarathi.Chunked
+  max_requests: 64
+  prefill_tokens: 16384
+  prefill: mixed
+  watermark: 0.01
+speculation:
+  _target_: specsim.schedulers.adaserve.SloTrees
+  verify_tokens: 512
+  shape: {_target_: specsim.schedulers.tree_shape.Fixed, depth: 8, width: 3}
+  order: {_target_: specsim.schedulers.selection.neediest_first, _partial_: true}
+  cap: {_target_: specsim.schedulers.selection.at_most_the_tree, _partial_: true}
+  slo_share: 1.2
+  slo_below: null
+  fill: true
+  time_margin: 1.0
 """
 CONV = ("trace=azure_conv", "profile=llama8b_1b_h100", "requests=2000")
 

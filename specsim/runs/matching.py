@@ -41,6 +41,21 @@ def pair_note(of: Pair | None, truth: Profile, acceptance: str, profile: str, *,
     )
 
 
+def check_budget(scheduler: Mapping[str, Any], source: str) -> None:
+    """Refuse a scheduler whose verification budget does not hold a root of everybody it admits (AdaServe: n <= B).
+
+    Raises
+    ------
+    SpecsimError
+        One line that names both values.
+    """
+    budget, seats = scheduler.get("verify_tokens"), scheduler.get("max_requests")
+    if is_number(budget) and is_number(seats) and seats > budget:
+        raise SpecsimError(
+            f"{source}: max_requests={seats} exceeds verify_tokens={budget}; expected room for a root each"
+        )
+
+
 def budget_note(scheduler: Mapping[str, Any], truth: Profile, profile: str) -> str | None:
     """Return a line where verifying a whole budget leaves the memory-bound part of the target's pass."""
     budget, knee = scheduler.get("verify_tokens"), truth.target.knee_tokens

@@ -18,7 +18,7 @@ from specsim.replica.request import Requests
 from specsim.results.window import Window
 from specsim.runs.counting import counted
 from specsim.runs.fingerprint import package_sha256, plugins_sha256
-from specsim.runs.matching import budget_note, pair_note
+from specsim.runs.matching import budget_note, check_budget, pair_note
 from specsim.schedulers.loading import plugin_modules, scheduler_factory
 from specsim.simulation import Simulation
 from specsim.workload.load import load_trace
@@ -77,6 +77,7 @@ def prepare(config: Mapping[str, Any]) -> Experiment:
     )
     pair_said = _pair_note(config, truth, refused=not node.flag("any_target") and isinstance(acceptance, Recording))
     factory = scheduler_factory(config["scheduler"], _source("scheduler", chosen), _plugins(node))
+    check_budget(config["scheduler"], _source("scheduler", chosen))
     plugins = plugins_sha256(plugin_modules(config["scheduler"], _plugins(node)))
     trace = _trace(node, seed)
     window, warmup_note = counted(node, trace.arrival_s)

@@ -17,18 +17,15 @@ Deviations:
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
 
 import numpy as np
 
-from specsim.replica.protocols import Step, View
+from specsim.replica.protocols import View
 from specsim.replica.request import Bools, Floats, Ids
 from specsim.replica.trees import Forest
-from specsim.schedulers.composed import Composed
 from specsim.schedulers.parameters import at_least
 from specsim.schedulers.parts import Growing, Rows, Speculation
-from specsim.schedulers.sarathi import Chunked
 from specsim.schedulers.selection import Cap, Order, select
 from specsim.schedulers.speculation import believed_verify_s, fitting_shape, grow_trees
 from specsim.schedulers.tree_shape import ShapeRule, TreeShape
@@ -114,34 +111,6 @@ class SloTrees(CandidateTrees):
             capped = np.where(loose, 0.0, capped)
         most_nodes = int(self.slo_share * self.verify_tokens / n)
         return select(forest, capped, self.order(need), most_nodes, self.verify_tokens, fill=self.fill)
-
-
-@dataclass(frozen=True, slots=True)
-class AdaServe(SloTrees):
-    """Speculate, select for SLOs, select for throughput, verify: those trees over prompts in chunks.
-
-    Parameters
-    ----------
-    prefill : "mixed" or "first". prefill_tokens : prompt tokens of a pass.
-    max_requests : most requests that hold cache, at most B. watermark : share of the cache left free on admission.
-    """
-
-    prefill: Literal["mixed", "first"]
-    prefill_tokens: int
-    max_requests: int
-    watermark: float
-    _parts: Composed = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        SloTrees.__post_init__(self)
-        if self.max_requests > self.verify_tokens:
-            raise ValueError(f"max_requests={self.max_requests} exceeds verify_tokens={self.verify_tokens}")
-        batching = Chunked(self.max_requests, self.prefill_tokens, self.prefill, self.watermark)
-        object.__setattr__(self, "_parts", Composed(batching, self))
-
-    def step(self, view: View) -> Step:
-        """Yield d draft passes, select, and yield one verification."""
-        return self._parts.step(view)
 
 
 def tokens_needed(view: View, requests: Ids, step_s: float) -> Floats:

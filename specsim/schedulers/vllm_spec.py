@@ -9,11 +9,9 @@ of its own before the target's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from specsim.replica.protocols import Step, View
-from specsim.schedulers.composed import Composed
-from specsim.schedulers.continuous import PrefillFirst
+from specsim.replica.protocols import View
 from specsim.schedulers.parameters import at_least
 from specsim.schedulers.parts import Growing, Rows, Speculation
 from specsim.schedulers.speculation import grow_trees, rows_fit
@@ -39,28 +37,3 @@ class FixedChains(Speculation):
         if not rows_fit(view, rows, depth):
             depth = 0
         return grow_trees(view, rows.requests, rows.fed, rows.decoding, depth, width=1)
-
-
-@dataclass(frozen=True, slots=True)
-class VllmSpec(FixedChains):
-    """Chains of `draft_tokens` for everybody, always; 0 is plain continuous batching.
-
-    Parameters
-    ----------
-    draft_tokens : k, at least 0.
-    max_requests, prefill_tokens, watermark : as in `PrefillFirst`.
-    """
-
-    max_requests: int
-    prefill_tokens: int
-    watermark: float
-    _parts: Composed = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        FixedChains.__post_init__(self)
-        batching = PrefillFirst(self.max_requests, self.prefill_tokens, self.watermark)
-        object.__setattr__(self, "_parts", Composed(batching, self))
-
-    def step(self, view: View) -> Step:
-        """Yield a prefill of both models where possible, else k draft passes and a verification."""
-        return self._parts.step(view)

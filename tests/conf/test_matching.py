@@ -156,3 +156,10 @@ def test_a_budget_past_the_ridge_names_both_numbers() -> None:
     assert len(budget_notes(scheduler="laps_adaserve")) == 1
     (note,) = budget_notes(profile="adaserve_artifact_llama70b")
     assert "lies past the bend of profile=adaserve_artifact_llama70b, 70 tokens" in note
+
+
+@pytest.mark.parametrize("scheduler", ["adaserve", "laps_adaserve"])
+def test_a_budget_without_room_for_every_root_is_refused(scheduler: str) -> None:
+    point = {"scheduler": scheduler, "scheduler.max_requests": "600"}
+    with pytest.raises(SpecsimError, match=f"scheduler={scheduler}: max_requests=600 exceeds verify_tokens=512"):
+        prepare(compose({**SMALL, **point}))

@@ -6,7 +6,6 @@ import importlib
 import inspect
 import typing
 from collections.abc import Iterator
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -218,23 +217,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specsim.schedulers.adaserve import AdaServe
+from specsim.schedulers.smartspec import SmartSpec
 
 
-@dataclass(frozen=True, slots=True)
-class Mine(AdaServe):
+@dataclass(slots=True, kw_only=True)
+class Mine(SmartSpec):
     pace: float
 """
 
 
 def test_a_dataclass_of_your_own_may_derive_from_a_scheduler(tmp_path: Path) -> None:
     """Its inherited fields are checked too, though the types they name are not imported where it stands."""
-    file = tmp_path / "derived_from_adaserve.py"
+    file = tmp_path / "derived_from_smartspec.py"
     file.write_text(DERIVED)
-    mapping = mapping_of("adaserve") | {"_target_": "derived_from_adaserve.Mine", "pace": 1.0}
-    assert scheduler_factory(mapping, "mine", [str(file)])().widest == 3
-    with pytest.raises(SpecsimError, match="mine: prefill: 'sometimes' is unknown"):
-        scheduler_factory(mapping | {"prefill": "sometimes"}, "mine", [str(file)])
+    mapping = mapping_of("smartspec") | {"_target_": "derived_from_smartspec.Mine", "pace": 1.0}
+    assert scheduler_factory(mapping, "mine", [str(file)])().draft_tokens == mapping["draft_tokens"]
+    with pytest.raises(SpecsimError, match="mine: acceptance: 'sometimes' is unknown"):
+        scheduler_factory(mapping | {"acceptance": "sometimes"}, "mine", [str(file)])
 
 
 OUTSIDE = ["os.system", "subprocess.run", "specsim.api.simulate", "specsim.schedulersx.evil.Evil", "builtins.eval"]
@@ -245,9 +244,10 @@ def test_what_is_outside_is_never_imported(target: str, tmp_path: Any) -> None:
     witness = tmp_path / "ran"
     message = refused({"_target_": target, "command": f"touch {witness}"})
     assert f"_target_: {target!r} is not allowed" in message
-    inside = deepcopy(mapping_of("adaserve"))
-    inside["order"] = {"_target_": target, "command": f"touch {witness}"}
-    assert f"order: _target_: {target!r} is not allowed" in refused(inside)
+    chains = {"_target_": "specsim.schedulers.vllm_spec.FixedChains", "draft_tokens": 2}
+    inside = {"_target_": target, "command": f"touch {witness}"}
+    composed = {"_target_": "specsim.schedulers.composed.Composed", "batching": inside, "speculation": chains}
+    assert f"batching: _target_: {target!r} is not allowed" in refused(composed)
     assert not witness.exists()
 
 

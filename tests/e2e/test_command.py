@@ -130,7 +130,7 @@ def test_the_stored_configuration_is_resolved_and_names_no_folder(tmp_path):
     assert main(["run", *SMALL, "rps=3", f"out={tmp_path / 'run'}"]) == 0
     config = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
     assert config["rps"] == 3
-    assert config["scheduler"]["_target_"] == "specsim.schedulers.adaserve.AdaServe"
+    assert config["scheduler"]["_target_"] == "specsim.schedulers.composed.Composed"
     assert config["trace"]["name"] == "poisson"
     assert "out" not in config
     assert str(tmp_path) not in (tmp_path / "run" / "config.yaml").read_text()

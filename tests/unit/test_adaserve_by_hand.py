@@ -9,15 +9,17 @@ import numpy as np
 import pytest
 
 from specsim.replica.passes import DraftPass, TargetPass
-from specsim.schedulers.adaserve import AdaServe, tokens_needed
+from specsim.schedulers.adaserve import SloTrees, tokens_needed
+from specsim.schedulers.composed import Composed
+from specsim.schedulers.sarathi import Chunked
 from specsim.schedulers.selection import at_most_the_tree, least_needy_first, neediest_first
 from specsim.schedulers.tree_shape import Fixed, LoadAdaptive, TreeShape
 from tests.made import ledger_and_view, memory, requests
 from tests.unit.hand import Hand, fed, sizes
 
 
-def adaserve(**changed: Any) -> AdaServe:
-    given = {
+def adaserve(**changed: Any) -> Composed:
+    given: dict[str, Any] = {
         "verify_tokens": 9,
         "shape": Fixed(2, 2),
         "order": neediest_first,
@@ -31,7 +33,9 @@ def adaserve(**changed: Any) -> AdaServe:
         "max_requests": 4,
         "watermark": 0.0,
     }
-    return AdaServe(**(given | changed))
+    given |= changed
+    batching = Chunked(**{name: given.pop(name) for name in ("max_requests", "prefill_tokens", "prefill", "watermark")})
+    return Composed(batching, SloTrees(**given))
 
 
 def play(rows: int = 2, prompt: int = 6, most: int = 30, **changed: Any) -> Hand:
@@ -217,8 +221,3 @@ def test_orders_and_caps() -> None:
     assert neediest_first(need).tolist() == [1, 0, 3, 2]
     assert least_needy_first(need).tolist() == [2, 0, 3, 1]
     assert at_most_the_tree(need, 4).tolist() == [1.5, 5.0, -np.inf, 1.5]
-
-
-def test_more_requests_than_budget_is_refused() -> None:
-    with pytest.raises(ValueError, match="max_requests=9 exceeds verify_tokens=8"):
-        adaserve(verify_tokens=8, max_requests=9)

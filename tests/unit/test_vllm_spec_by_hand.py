@@ -5,14 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from specsim.replica.passes import DraftPass, TargetPass
-from specsim.schedulers.vllm_spec import VllmSpec
+from specsim.schedulers.composed import Composed
+from specsim.schedulers.continuous import PrefillFirst
+from specsim.schedulers.vllm_spec import FixedChains
 from tests.made import memory, requests
 from tests.unit.hand import Hand, fed, sizes
 
 
+def vllm_spec(k: int) -> Composed:
+    return Composed(PrefillFirst(max_requests=8, prefill_tokens=64, watermark=0.0), FixedChains(k))
+
+
 def play(most: int = 40, rows: int = 1, k: int = 3, **pool: float) -> Hand:
     told = requests([0.0] * rows, [5] * rows, [most] * rows)
-    spec = VllmSpec(draft_tokens=k, max_requests=8, prefill_tokens=64, watermark=0.0)
+    spec = vllm_spec(k)
     return Hand(spec, told, memory(told, pool.get("factor", 9.0), block_tokens=1))
 
 
@@ -92,14 +98,14 @@ def test_no_chain_is_longer_than_what_may_still_be_emitted() -> None:
 
 def test_rows_stop_drafting_one_by_one() -> None:
     told = replace(requests([0.0, 0.0], [5, 5], [40, 3]))
-    hand = Hand(VllmSpec(4, 8, 64, 0.0), told, memory(told, 9.0, block_tokens=1))
+    hand = Hand(vllm_spec(4), told, memory(told, 9.0, block_tokens=1))
     prefilled(hand)
     assert sizes(chain(hand)) == [4, 1]
 
 
 def test_where_memory_is_short_the_step_decodes_plainly_and_the_drafter_catches_up_later() -> None:
     told = requests([0.0, 0.0], [5, 5], [20, 20])
-    hand = Hand(VllmSpec(4, 8, 64, 0.0), told, replace(memory(told, 1.0, block_tokens=1), capacity_bytes=2 * 4 * 13))
+    hand = Hand(vllm_spec(4), told, replace(memory(told, 1.0, block_tokens=1), capacity_bytes=2 * 4 * 13))
     prefilled(hand)
     assert sizes(chain(hand)) == [4, 4]
     hand.emit([5, 5], [4, 4])
@@ -114,7 +120,7 @@ def test_where_memory_is_short_the_step_decodes_plainly_and_the_drafter_catches_
 
 def test_the_youngest_gives_way_when_not_even_plain_decoding_fits() -> None:
     told = requests([0.0, 0.0], [5, 5], [20, 20])
-    hand = Hand(VllmSpec(4, 8, 64, 0.0), told, replace(memory(told, 1.0, block_tokens=1), capacity_bytes=25 * 4))
+    hand = Hand(vllm_spec(4), told, replace(memory(told, 1.0, block_tokens=1), capacity_bytes=25 * 4))
     prefilled(hand)
     work = hand.begin()
     while not work.evict.tolist():
