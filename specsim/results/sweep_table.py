@@ -61,7 +61,7 @@ def sweep_table(runs: Iterable[SweptRun]) -> DataFrame:
     """Return one row per run and SLO class, the class ``all`` included; one for a run that failed, behind all others.
 
     Columns, in this order: ``run``; `ALWAYS` and every other setting that differs, but for those below a group that
-    the group's choice fixes; ``slo_class``; ``point``; ``varies_with_seed``; ``error`` where a run
+    the group's choice fixes or that repeat one above them; ``slo_class``; ``point``; ``varies_with_seed``; ``error`` where a run
     failed; every number measured, `HEADLINE` first. A setting that a run does not have is missing, as one that is null.
     """
     from pandas import DataFrame
@@ -88,7 +88,8 @@ def sweep_table(runs: Iterable[SweptRun]) -> DataFrame:
     whole = [{**{key: base.get(key) for key in keys}, **told, **ends, **measured} for told, ends, measured in rows]
     table = DataFrame(whole, columns=columns)
     measured_in = without_failures(table)
-    return table.drop(columns=_fixed(table if measured_in.empty else measured_in, keys))
+    fixed = _fixed(table if measured_in.empty else measured_in, keys)
+    return table.drop(columns={*fixed, *_repeated(table, keys)})
 
 
 def without_failures(table: DataFrame) -> DataFrame:
@@ -134,6 +135,19 @@ def _fixed(table: DataFrame, keys: Sequence[str]) -> list[str]:
         if table.groupby(own, dropna=False)[key].nunique(dropna=False).max() == 1:
             fixed.append(key)
     return fixed
+
+
+def _repeated(table: DataFrame, keys: Sequence[str]) -> list[str]:
+    """Return the keys of parts that say the same in every row as one of the same name above them."""
+    return [
+        key
+        for key in keys
+        for above in keys
+        if above != key
+        and key.partition(".")[0] == above.partition(".")[0] != above
+        and key.endswith(f".{above.partition('.')[2]}")
+        and table[key].equals(table[above])
+    ]
 
 
 def _rows(metrics: Mapping[str, Any] | None) -> Iterator[tuple[str, dict[str, Any]]]:
