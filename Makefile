@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 INSTALL := $(PIP) install --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-all lint format bench profiles twins clean
+.PHONY: help run check test test-all lint format docs figure bench profiles twins clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -22,7 +22,11 @@ $(VENV)/dev: $(VENV)/core
 	@touch $@
 
 $(VENV)/all: $(VENV)/dev
-	$(INSTALL) --editable ".[dev,notebooks,profiler]"
+	$(INSTALL) --editable ".[dev,docs,notebooks,profiler]"
+	@touch $@
+
+$(VENV)/docs: $(VENV)/dev
+	$(INSTALL) --editable ".[dev,docs]"
 	@touch $@
 
 run: $(VENV)/core  ## the main job: AdaServe serves the Azure code trace
@@ -46,6 +50,9 @@ format: $(VENV)/dev  ## let ruff lay the code out
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(VENV)/docs  ## the site in site/, API reference included; a warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 bench: $(VENV)/core  ## speed and memory, with the machine they were measured on
 	$(BIN)/python -m tests.bench
 
@@ -56,4 +63,4 @@ twins: $(VENV)/core  ## rebuild the twins in traces/ from the real traces in $$S
 	$(BIN)/python tools/fit_twins.py --data "$(SPECSIM_DATA)"
 
 clean:  ## remove the environment and caches, keep results
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis site

@@ -26,6 +26,7 @@ from specsim.schedulers.selection import neediest_first, select
 from specsim.schedulers.speculation import grow_trees, trees_fit, useful_depth
 
 API_VERSION = 1
+"""The promise that a scheduler rests on; it rises when one of these names goes or means something else."""
 
 __all__ = [
     "API_VERSION",

@@ -12,6 +12,7 @@ from specsim.replica.request import Bools, Ids, Ints
 from specsim.replica.trees import Forest
 
 NOBODY: Ids = np.zeros(0, dtype=np.int64)
+"""No request."""
 NOBODY.flags.writeable = False
 
 
@@ -70,6 +71,7 @@ class TargetPass(NamedTuple):
 
 
 Pass = DraftPass | TargetPass
+"""What a scheduler yields."""
 
 
 class Level(NamedTuple):

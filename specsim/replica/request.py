@@ -10,8 +10,11 @@ import numpy.typing as npt
 Ids = npt.NDArray[np.int64]
 """Request ids: rows of the trace in order of arrival."""
 Ints = npt.NDArray[np.int64]
+"""Whole numbers: tokens, nodes, bytes."""
 Floats = npt.NDArray[np.float64]
+"""Seconds, probabilities."""
 Bools = npt.NDArray[np.bool_]
+"""True or False of each row or node."""
 LONGEST_S = 2.0**33
 """Seconds up to which neighbouring float64 lie within a microsecond: 272 years. No clock may pass it."""
 

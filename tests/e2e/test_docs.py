@@ -1,0 +1,80 @@
+"""The pages of docs/: their links lead somewhere, and `make docs` builds all of them without a warning."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import specsim
+from specsim import plugin
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")])
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+ELSEWHERE = re.compile(r"<(?:script|link|img)[^>]+(?:src|href)=\"?(?:https?:)?//(?!www\.w3\.org)[^>]+>")
+
+
+def headings(path: Path) -> set[str]:
+    text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_the_links_of_a_page_lead_to_a_file_and_a_heading(page: Path) -> None:
+    for link in LINK.findall(page.read_text(encoding="utf-8")):
+        if ":" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        there = page.parent / path if path else page
+        assert there.exists(), link
+        assert not anchor or anchor in headings(there), link
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("mkdocs")
+    pytest.importorskip("mkdocstrings")
+    place = tmp_path_factory.mktemp("docs") / "site"
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(place)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return place
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning(site: Path) -> None:
+    for page in (ROOT / "docs").glob("*.md"):
+        assert (site / page.with_suffix(".html").name).exists(), page.name
+    assert "discrete-event simulator" in (site / "index.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_the_reference_holds_every_public_name(site: Path) -> None:
+    pages = {name: (site / "api" / f"{name}.html").read_text(encoding="utf-8") for name in ("specsim", "plugin")}
+    for name, public in (("specsim", specsim.__all__), ("plugin", plugin.__all__)):
+        ids = {found.rpartition(".")[2] for found in re.findall(r'<h\d id="(specsim[\w.]*)"', pages[name])}
+        assert set(public) <= ids
+
+
+@pytest.mark.slow
+def test_a_reader_without_a_network_sees_the_same(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        assert not ELSEWHERE.findall(page.read_text(encoding="utf-8")), page
+    styles = "".join(style.read_text(encoding="utf-8") for style in site.rglob("*.css"))
+    assert "url(http" not in styles
+
+
+@pytest.mark.slow
+def test_a_link_to_no_file_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    exceptions = pytest.importorskip("mkdocs.exceptions")
+    from tools import pages
+
+    assert pages._linked("[a](../conf/config.yaml)", "docs", "x.md") == "[a](files/conf/config.yaml.md)"
+    assert pages._linked("[a](docs/slo.md#what-is-checked)", "", "index.md") == "[a](slo.md#what-is-checked)"
+    with pytest.raises(exceptions.PluginError, match=r"\.\./conf/confg\.yaml leads to no file"):
+        pages._linked("[a](../conf/confg.yaml)", "docs", "x.md")

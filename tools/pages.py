@@ -1,0 +1,79 @@
+"""What `mkdocs` adds to docs/: the README and its kin, and a page for each repository file that a page links."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[1]
+ABOVE = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "CONTRIBUTING.md",
+    "CHANGELOG.md": "CHANGELOG.md",
+    "SECURITY.md": "SECURITY.md",
+    "traces/README.md": "trace-files.md",
+}
+"""Files outside docs/ that are pages of the site, and the page of each."""
+LINK = re.compile(r"(\]\()([^)#\s]+)(#[^)\s]*)?(\))")
+SHOWN = {".yaml": "yaml", ".py": "python", ".md": "text", ".csv": "text"}
+"""Files below a linked folder that its page shows."""
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that stand outside docs/, and those that links lead to."""
+    texts = {}
+    for path, page in ABOVE.items():
+        texts[page] = _linked((ROOT / path).read_text(encoding="utf-8"), posixpath.dirname(path), page)
+    for file in files.documentation_pages():
+        texts[file.src_uri] = _linked(file.content_string, "docs/" + posixpath.dirname(file.src_uri), file.src_uri)
+    wanted = {name for text in texts.values() for name in re.findall(r"\]\((?:\.\./)*files/([^)#]+)\.md", text)}
+    texts |= {f"files/{name}.md": _shown(ROOT / name) for name in wanted}
+    for page, text in texts.items():
+        made = File.generated(config, page, content=text)
+        if page.startswith("files/"):
+            made.inclusion = made.inclusion.NOT_IN_NAV
+        if page in files.src_uris:
+            files.remove(files.src_uris[page])
+        files.append(made)
+    return files
+
+
+def _linked(text: str, folder: str, page: str) -> str:
+    """Return a page of the repository folder `folder` with its links as the site's page `page` needs them."""
+
+    def there(link: re.Match[str]) -> str:
+        opening, target, anchor, closing = link.groups(default="")
+        if ":" in target:
+            return link[0]
+        path = posixpath.normpath(posixpath.join(folder, target))
+        if not (ROOT / path).exists():
+            raise PluginError(f"{page}: the link {target} leads to no file of the repository")
+        return f"{opening}{posixpath.relpath(_page(path), posixpath.dirname(page))}{anchor}{closing}"
+
+    return LINK.sub(there, text)
+
+
+def _page(path: str) -> str:
+    """Return where the site shows a file or folder of the repository."""
+    if path in ABOVE:
+        return ABOVE[path]
+    return path.removeprefix("docs/") if path.startswith("docs/") else f"files/{path}.md"
+
+
+def _shown(path: Path) -> str:
+    """Return a page of a file's text, or of the texts of all files in a folder."""
+    title = f"# `{path.relative_to(ROOT).as_posix()}`\n"
+    if path.is_file():
+        return title + _block(path)
+    below = sorted(each for each in path.rglob("*") if each.suffix in SHOWN and "__pycache__" not in each.parts)
+    others = [f"- `{each.name}`\n" for each in sorted(path.iterdir()) if each.is_file() and each not in below]
+    return "\n".join([title, *others, *(f"## `{each.relative_to(path).as_posix()}`\n{_block(each)}" for each in below)])
+
+
+def _block(path: Path) -> str:
+    return f"\n````{SHOWN[path.suffix]}\n{path.read_text(encoding='utf-8')}````\n"
