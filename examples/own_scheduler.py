@@ -1,0 +1,61 @@
+"""A scheduler of one's own: draft while few requests decode, decode plainly when many do.
+
+python own_scheduler.py
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from specsim import sweep
+from specsim.plugin import Forest, Growing, Rows, Speculation, View, grow_trees, trees_fit
+
+SETTINGS = """
+_target_: specsim.schedulers.composed.Composed
+batching:
+  _target_: specsim.schedulers.continuous.PrefillFirst
+  max_requests: 512
+  prefill_tokens: 8192
+  watermark: 0.01
+speculation: {_target_: own_scheduler.WhileFew, draft_tokens: 6, most_decoding: 64}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class WhileFew(Speculation):
+    """Chains of `draft_tokens` for everybody while at most `most_decoding` requests decode."""
+
+    draft_tokens: int
+    most_decoding: int
+
+    @property
+    def drafts(self) -> bool:
+        """The drafter reads prompts too, since it may have to propose behind them."""
+        return True
+
+    def grow(self, view: View, rows: Rows) -> Growing:
+        """Yield the draft passes of this step and return the trees to verify."""
+        fits = trees_fit(view, rows.requests, rows.chunks, rows.decoding, self.draft_tokens, rows.fed, rows.evicted)
+        if rows.decoding > self.most_decoding or not fits:
+            return Forest.roots(len(rows.requests))
+        return (yield from grow_trees(view, rows.requests, rows.fed, rows.decoding, self.draft_tokens, width=1))
+
+
+def main() -> None:
+    """Sweep the limit against the load: 0 never drafts, 512 always does."""
+    Path("own_scheduler.yaml").write_text(SETTINGS, encoding="utf-8")
+    runs = sweep(
+        {"scheduler__speculation__most_decoding": [0, 16, 64, 512], "rps": [4, 8, 12]},
+        scheduler="./own_scheduler.yaml",
+        plugins=[__file__],
+        profile="llama8b_1b_a100",
+        trace="poisson",
+        requests=400,
+    )
+    rows = runs.table[runs.table["slo_class"] == "all"].assign(tpot_ms=lambda rows: 1000 * rows["mean_tpot_s"])
+    for measure, unit in (("tpot_ms", "mean TPOT, ms"), ("slo_attainment", "share of requests that attain")):
+        print(f"{unit}: most_decoding by requests/s\n")
+        print(rows.pivot(index="scheduler.speculation.most_decoding", columns="rps", values=measure).round(2), "\n")
+
+
+if __name__ == "__main__":
+    main()
