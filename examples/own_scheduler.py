@@ -11,12 +11,9 @@ from specsim.plugin import Forest, Growing, Rows, Speculation, View, grow_trees,
 
 SETTINGS = """
 _target_: specsim.schedulers.composed.Composed
-batching:
-  _target_: specsim.schedulers.continuous.PrefillFirst
-  max_requests: 512
-  prefill_tokens: 8192
-  watermark: 0.01
 speculation: {_target_: own_scheduler.WhileFew, draft_tokens: 6, most_decoding: 64}
+batching:
+  {_target_: specsim.schedulers.continuous.PrefillFirst, max_requests: 512, prefill_tokens: 8192, watermark: 0.01}
 """
 
 
