@@ -34,6 +34,20 @@ def test_the_links_of_a_page_lead_to_a_file_and_a_heading(page: Path) -> None:
         assert not anchor or anchor in headings(there), link
 
 
+def test_the_glossary_names_what_is_there() -> None:
+    """A name in the second column stands in some file of the code, or is a number that docs/metrics.md defines."""
+    rows = re.findall(r"^\| \*\*.+?\*\* \| (.*?) \|", (ROOT / "docs/glossary.md").read_text(encoding="utf-8"), re.M)
+    assert len(rows) >= 40
+    code = (ROOT / "docs/metrics.md").read_text(encoding="utf-8") + "\n".join(
+        path.read_text(encoding="utf-8")
+        for folder in ("specsim", "conf", "profiler")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".py", ".yaml")
+    )
+    for name in (name for row in rows for name in re.findall(r"`([^`]+)`", row)):
+        assert re.search(rf"\b{re.escape(name.rpartition('.')[2].rstrip('='))}\b", code), name
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("mkdocs")
