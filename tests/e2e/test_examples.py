@@ -1,6 +1,7 @@
 """The scripts in examples/, run as a stranger would: in an empty directory, with what ships."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 PRINTS = {
     "choose_deployment.py": ("llama70b_1b_4xa100 adaserve", "GPUs: llama70b_1b_4xh100 x 1"),
-    "compare_schedulers.py": ("scheduler  continuous", "\n2 ", "\n6 "),
+    "compare_schedulers.py": ("scheduler  continuous", "\n2 ", "\n5 "),
     "own_scheduler.py": ("mean TPOT, ms", "\n512 ", "share of requests that attain"),
 }
 WRITES = {
@@ -40,6 +41,13 @@ def test_a_script_runs_in_an_empty_directory(path: Path, tmp_path: Path) -> None
     assert [line for line in PRINTS[path.name] if line not in done.stdout] == []
     assert "nan" not in done.stdout.lower()
     assert {each.name for each in tmp_path.iterdir()} == WRITES[path.name]
+    if path.name == "compare_schedulers.py":
+        assert table_of_readme() == re.findall(r"^(\d) +([\d.]+) +([\d.]+) +([\d.]+) *$", done.stdout, re.MULTILINE)
+
+
+def table_of_readme() -> list[tuple[str, ...]]:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return re.findall(r"^\| (\d) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", text, re.MULTILINE)
 
 
 @pytest.mark.slow
