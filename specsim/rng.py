@@ -1,4 +1,4 @@
-"""Luck that belongs to (seed, row, position), never to the order of calls: counter-based hashing of 64-bit words."""
+"""Random numbers keyed by (seed, row, position) instead of drawn in order: counter-based hashing of 64-bit words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Words = npt.NDArray[np.uint64]
 
 
 def word(number: int) -> Words:
-    """Return a constant as an array of no dimension: beside a short array it costs half of what a scalar costs."""
+    """Return a constant as a 0-d array: numpy combines it with a short array in half the time of a scalar."""
     constant = np.array(number, dtype=np.uint64)
     constant.flags.writeable = False
     return constant

@@ -43,8 +43,8 @@ class Simulation:
     truth, belief : the latency that passes take, and the latency that schedulers believe in.
     memory : key-value pool of each replica.
     scheduler : makes a fresh scheduler for a replica.
-    selection_s, selection_token_s : seconds that a scheduler thinks, and seconds more per candidate token, before it
-        verifies another forest than the one it was last drafted.
+    selection_s, selection_token_s : seconds of the scheduler's own work before it verifies a forest that is not the one
+        last drafted, and further seconds per candidate token.
     host_bytes_per_s : how fast a replica's cache moves to the host and back, where a scheduler preempts by transfer.
     replicas : servers; requests are dealt to them round robin.
     keep_passes : keep one row per pass.

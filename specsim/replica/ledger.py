@@ -35,8 +35,8 @@ class Ledger:
     ----------
     size : number of request ids, N.
     memory : the replica's key-value pool.
-    draft_cached : whether the drafter keeps a cache of its own. One that does not (a lookup, heads that read the
-        target's last state) lacks nothing but the root of whoever decodes.
+    draft_cached : whether the drafter keeps a cache of its own. For one that does not (a lookup, heads that read
+        the target's last state), only the root of each decoding request is pending.
     """
 
     def __init__(self, size: int, memory: Memory, draft_cached: bool = True) -> None:

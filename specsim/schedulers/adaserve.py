@@ -49,7 +49,7 @@ class CandidateTrees(Speculation):
 
     @property
     def drafts(self) -> bool:
-        """Unless trees have no depth."""
+        """Whether it drafts: always, unless the trees have depth 0."""
         return self.shape.deepest > 0
 
     @property

@@ -52,7 +52,10 @@ class Admission(NamedTuple):
 
 
 def decoding(view: View, ids: Ids) -> Bools:
-    """Return who has emitted and lacks only its last token, (n,); the rest of a prompt is no decode, however short."""
+    """Return which requests decode, (n,): they have emitted, and only their last token is uncached.
+
+    A prompt with one token left to read does not decode.
+    """
     lacking_one: Bools = (view.pending(ids) == 1) & (view.emitted_tokens[ids] > 0)
     return lacking_one
 

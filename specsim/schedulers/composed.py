@@ -2,7 +2,7 @@
 
 Paper: none; the parts are those of the papers' schedulers (docs/schedulers.md).
 Idea: who runs and how far it speculates are two decisions, and every pair of them is a scheduler.
-Deviations: none; whoever is preempted gives up its cache before the first pass of the step, drafted or not.
+Deviations: none. A preempted request gives up its cache before the first pass of the step, draft or target.
 """
 
 from __future__ import annotations

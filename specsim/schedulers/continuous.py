@@ -22,7 +22,7 @@ from specsim.schedulers.parts import Batching, Rows
 
 @dataclass(frozen=True, slots=True)
 class PrefillFirst(Batching):
-    """A batching part: whole prompts where some fit, else everybody who decodes.
+    """A batching part: whole prompts where some fit, else all decoding requests.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class PrefillFirst(Batching):
         return whole_prompts(view, Admission(self.max_requests, self.watermark, drafting), self.prefill_tokens)
 
     def rows(self, view: View, drafting: bool) -> Rows:
-        """Return waiting prompts where some fit, else everybody who decodes."""
+        """Return waiting prompts where some fit, else all decoding requests."""
         prompts = self.prompts(view, drafting)
         if len(prompts.requests):
             return Rows(*prompts, 0, lag(view, prompts.requests))
@@ -56,7 +56,7 @@ class PrefillFirst(Batching):
 
 @dataclass(frozen=True, slots=True)
 class Continuous(PrefillFirst):
-    """Prefill first, then decode everybody; parameters as in `PrefillFirst`."""
+    """Prefill first, then decode all; parameters as in `PrefillFirst`."""
 
     def step(self, view: View) -> Step:
         """Yield one pass: a prefill where possible, else one token for every resident request."""

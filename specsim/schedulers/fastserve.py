@@ -1,12 +1,12 @@
 """Least attained service: skip-join multi-level feedback queues (FastServe), and the bare policy (LAS).
 
 Paper: FastServe (Wu et al. 2023), as a baseline of AdaServe (EuroSys '26), Figure 1; LAS as a baseline of LAPS-SD.
-Idea: who has used up the quantum of its queue sinks to the next; as a long prompt's first pass would use up more than
-one quantum, a request joins the first queue whose quantum covers it, without passing through those above.
+Idea: a request that has used up the quantum of its queue sinks to the next one. A long prompt's first pass would use up
+more than one quantum, so a request joins the first queue whose quantum covers that pass.
 Deviations: FastServe moves the caches of the preempted to the host ahead of time; that is not in the engine: they are
 kept while memory lasts, recomputed, or moved between passes (`seats.switching`). The time of the first pass is
 believed, not profiled. Quanta are counted at the end of a pass, a whole pass to everybody in it; moving a cache is no
-service. Queues are in order of entry. Who has not run for `starvation_s` returns
+service. Queues are in order of entry. A request that has not run for `starvation_s` returns
 to the top queue with a fresh quantum. LAS counts in whole quanta of `quantum_s`, earliest first among equals: 0, pure
 LAS, switches between equals at every pass; it is not said in LAPS-SD how its own does.
 """
@@ -76,7 +76,7 @@ class SkipJoin:
         return self.seats.rows(view, order, drafting)
 
     def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
-        """Charge the passes to everybody in them; who has used up its quantum sinks to the end of the next queue."""
+        """Charge the passes to their requests; one that has used up its quantum sinks to the end of the next queue."""
         ids = rows.requests
         self.spent_s[ids] += service_s
         self._served_s[ids] = view.now_s
@@ -123,5 +123,5 @@ class LeastAttained:
         return self.seats.rows(view, ids[np.lexsort((ids, attained))], drafting)
 
     def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
-        """Book the step's passes to everybody who ran in it."""
+        """Book the step's passes to all requests that ran in it."""
         self.attained_s[rows.requests] += service_s

@@ -113,7 +113,7 @@ class LapsQueues:
         return eq_6(np.maximum(left, 1), nodes, self.acceptance.rate[ids], depth * draft_s + target_s)
 
     def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
-        """Book the step's passes to everybody who ran in it, and note how the drafts fared."""
+        """Book the step's passes to all requests that ran in it, and note what was accepted."""
         self.attained_s[rows.requests] += service_s
         if forest.draft_nodes:
             self.acceptance.hear(rows.requests, forest, answer.accepted)

@@ -39,7 +39,7 @@ _Grown = TypeVar("_Grown")
 
 
 class Batching(Protocol):
-    """Who runs; a part that derives from this keeps nothing of what it hears unless it says so."""
+    """Which requests run. A part that derives from this learns nothing unless it defines `learn`."""
 
     def rows(self, view: View, drafting: bool) -> Rows:
         """Return the rows of the next verification; `drafting` says whether the drafter caches prompts too."""
@@ -51,7 +51,7 @@ class Batching(Protocol):
 
 
 class Speculation(Protocol):
-    """How far to speculate for the rows that decode; who derives from this learns nothing unless it says so."""
+    """How far decoding rows speculate. A part that derives from this learns nothing unless it defines `learn`."""
 
     @property
     def drafts(self) -> bool:

@@ -3,9 +3,9 @@
 Paper: vLLM+Priority, a baseline of AdaServe (EuroSys '26), Figure 1: it "attempts to address urgent requests by
 constraining batch sizes and preempting non-urgent requests during decoding".
 Idea: at every pass the batch holds the most urgent requests; the others pause.
-Deviations: the paper gives no batch size: `seats.max_requests` is the constraint, whoever is there. Within a class
-first come, first served; without an objective last. vLLM preempts by recompute (`switching: recompute`); `keep` is
-kinder.
+Deviations: the paper gives no batch size: here `seats.max_requests` is a fixed limit. Requests of one class run first
+come, first served; requests without an objective run last. vLLM preempts by recompute (`switching: recompute`); `keep`
+recomputes less.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from specsim.schedulers.sarathi import chunk_sizes
 
 
 class Seated(NamedTuple):
-    """Who has a seat, in order.
+    """The requests that have a seat, in order.
 
     Attributes
     ----------
@@ -39,13 +39,13 @@ class Seated(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Seats:
-    """The batch, and what becomes of those who lose their seat in it.
+    """The batch, and what becomes of the cache of a request that loses its seat.
 
     Parameters
     ----------
     max_requests : most requests of a batch. prefill_tokens : most prompt tokens of a pass, cut to fit.
     prefill : "mixed" puts prompts beside the decodes, "first" lets them run alone first.
-    watermark : share of the cache left free on admission, unless nobody else would run.
+    watermark : share of the cache left free on admission, unless no other request would run.
     switching : "keep" leaves a paused request its cache while memory lasts and then recomputes it, "recompute" always
         does, "transfer" always moves it to the host and back.
     """
@@ -75,7 +75,7 @@ class Seats:
         order = begun_first(view, order)
         head = order[: self.max_requests]
         decodes = decoding(view, head)
-        # Where everybody decodes and surely fits, nobody yields: most steps.
+        # In most steps all requests decode and surely fit: no request yields.
         n, lacking = len(order), int(np.add.reduce(view.draft_pending(head))) if drafting else 0
         if n == len(head) and decodes.all() and view.surely_fits(n, n, lacking):
             return Seated(head, np.ones(n, dtype=np.int64), NOBODY)
@@ -104,7 +104,7 @@ def whole_endings(view: View, ids: Ids, sizes: Ints) -> Ints:
 
 
 def live(view: View) -> Ids:
-    """Return everybody who is there: those who hold cache in order of admission, then the waiting line, (n,)."""
+    """Return all live requests: those that hold cache in order of admission, then the waiting line, (n,)."""
     waiting = view.waiting
     if not len(waiting):
         return view.resident

@@ -26,7 +26,7 @@ def least_needy_first(need: Floats) -> Ints:
 
 
 def nothing(need: Floats, depth: int) -> Floats:
-    """Return 0 for everybody: no node is taken for an objective, all go to the likeliest (v1's GlobalGreedy)."""
+    """Return 0 for all: no node is taken for an objective, the likeliest of all are taken (v1's GlobalGreedy)."""
     return np.zeros_like(need)
 
 

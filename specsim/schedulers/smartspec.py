@@ -57,7 +57,7 @@ class GoodputChains(Speculation):
 
     @property
     def drafts(self) -> bool:
-        """Unless the longest chain is empty."""
+        """Whether it drafts: always, unless the longest chain is 0 tokens."""
         return self.draft_tokens > 0
 
     def choose(self, view: View, batch: Batch) -> tuple[int, Ints]:

@@ -1,4 +1,4 @@
-"""What SmartSpec learns: acceptance over the last steps, of everybody and of each request.
+"""What SmartSpec learns: acceptance over the last steps, of all requests and of each.
 
 Paper: SmartSpec (Liu et al. 2024), section 4.4 and Algorithm 1, lines 3 and 7.
 Idea: the drafter will be as right as it was in the last steps.

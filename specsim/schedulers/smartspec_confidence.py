@@ -57,7 +57,7 @@ class SmartSpecConfidence(Serving):
         return Proposal(forest, forest.draft_nodes)
 
     def _sure(self, forest: Forest, leaves: Ints) -> Ints:
-        # A root is nobody's guess: the first token is drafted whatever the threshold.
+        # A root is a token of the target, not a guess: the first token is drafted whatever the threshold.
         return leaves[(leaves < forest.rows) | (forest.probability[leaves] > self.threshold)]
 
     def verified_length(self, view: View, batch: Batch, forest: Forest, spent_s: float) -> int:

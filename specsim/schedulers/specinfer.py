@@ -1,10 +1,10 @@
 """Token trees of one fixed shape.
 
 Paper: SpecInfer (Miao et al., ASPLOS 2024), as AdaServe v1 batches it (section 6.1): <1,1,3,1,1,1,1,1>, 20 nodes.
-Idea: every decoding step drafts the same expansion for everybody and verifies all of it, whatever the load.
+Idea: every decoding step drafts the same tree for all requests and verifies all of it, whatever the load.
 Deviations:
 - One drafter; SpecInfer can merge the trees of several.
-- Where memory is short, everybody's trees lose their last layers until they fit.
+- Where memory is short, all trees lose their last layers until they fit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class FixedTrees(Speculation):
 
     @property
     def drafts(self) -> bool:
-        """Unless the expansion is empty."""
+        """Whether it drafts: always, unless the expansion is empty."""
         return len(self.expansion) > 0
 
     @property

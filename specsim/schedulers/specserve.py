@@ -129,7 +129,7 @@ class SpecServe(Speculation):
 
     @property
     def drafts(self) -> bool:
-        """Unless chains have no length."""
+        """Whether it drafts: always, unless the longest chain is 0 tokens."""
         return self.draft_tokens > 0
 
     @property

@@ -51,7 +51,7 @@ def grow(
     ----------
     requests : (n,) rows of the coming verification.
     chunks : (n,) tokens for the drafter's cache, fed in the first pass; by a pass of their own where no tree can grow.
-        Where nobody goes on they are fed later.
+        Where no tree goes on they are fed in a later step.
     deepest : (n,) how deep each tree may grow.
     widths : children of each leaf, by depth; none asks for no pass at all.
     beam : as in `DraftPass`.

@@ -7,7 +7,7 @@ Deviations:
   holds those that go on.
 - The token that fell below the threshold is verified too, as there: it has been drafted by then.
 - `draft_tokens` is the 8 of SpecServe's section 7.4; transformers' own default is 20, and its threshold 0.4.
-- Where memory is short, everybody's chains are shortened until they fit.
+- Where memory is short, all chains are shortened until they fit.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ class Threshold(Speculation):
 
     @property
     def drafts(self) -> bool:
-        """Unless chains have no length."""
+        """Whether it drafts: always, unless the longest chain is 0 tokens."""
         return self.draft_tokens > 0
 
     def grow(self, view: View, rows: Rows) -> Growing:
-        """Yield a draft pass for as long as somebody goes on, and return the chains."""
+        """Yield draft passes until no chain grows any further, and return the chains."""
         return grow_rows(view, rows, fitting_chain(view, rows, self.draft_tokens), self._sure)
 
     def _sure(self, forest: Forest, leaves: Ints) -> Ints:
-        # A root is nobody's guess: the first token is drafted whatever the threshold.
+        # A root is a token of the target, not a guess: the first token is drafted whatever the threshold.
         return leaves[(leaves < forest.rows) | (forest.probability[leaves] >= self.threshold)]
 
 
 def fitting_chain(view: View, rows: Rows, longest: int) -> tuple[int, ...]:
-    """Return the layers of the longest chains, a one for each, that fit the memory for everybody who decodes."""
+    """Return a 1 for each layer of the longest chains that fit the memory for all decoding requests."""
     return (1,) * fitting_shape(view, rows, TreeShape(longest, 1)).depth

@@ -48,7 +48,7 @@ class ByBatchSize(Speculation):
 
     @property
     def drafts(self) -> bool:
-        """Unless no batch size has draft tokens."""
+        """Whether it drafts: whether any batch size has draft tokens."""
         return any(each.drafts for each in self._chains)
 
     def chains(self, batch_size: int) -> FixedChains:

@@ -19,7 +19,7 @@ from specsim.schedulers.speculation import grow_trees, rows_fit
 
 @dataclass(frozen=True, slots=True)
 class FixedChains(Speculation):
-    """A speculation part: chains of `draft_tokens` for everybody, always; 0 never drafts."""
+    """A speculation part: every request drafts a chain of `draft_tokens` in every step; 0 never drafts."""
 
     draft_tokens: int
 
@@ -28,7 +28,7 @@ class FixedChains(Speculation):
 
     @property
     def drafts(self) -> bool:
-        """Unless the chains are empty."""
+        """Whether it drafts: always, unless `draft_tokens` is 0."""
         return self.draft_tokens > 0
 
     def grow(self, view: View, rows: Rows) -> Growing:

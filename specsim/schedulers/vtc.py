@@ -5,9 +5,9 @@ tenants services: here a tenant is a class of requests.
 Idea: count what each tenant has been served, in weighted input and output tokens; let in the earliest request of the
 tenant with the smallest counter, and lift the counter of one that comes back from idling: no credit is saved up.
 Deviations: arrivals during a pass are lifted after its tokens are charged, in order of arrival; the paper's monitor
-runs beside the execution. Several tokens of one speculation are charged like as many decodes. Who is preempted for
-memory, the last admitted first, waits in its tenant's line again, and its prompt is charged once; the paper preempts
-nobody.
+runs beside the execution. Several tokens of one speculation are charged like as many decodes. A request preempted for
+memory (the last admitted first) waits in its tenant's line again, and its prompt is charged once. The paper has no
+preemption.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def compose(point: Point) -> dict[str, Any]:
 
 
 def _check_path(key: str, chosen: str) -> None:
-    """Refuse an address, the home of nobody, and a missing file that has a name's."""
+    """Refuse a URL, the home folder of an unknown user, and a missing file whose name is that of a choice."""
     if not is_path(chosen):
         return
     if "://" in chosen:

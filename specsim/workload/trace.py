@@ -128,7 +128,7 @@ class Trace:
     def redrawn(self, rows: Ints, arrival_s: Floats) -> Trace:
         """Return the requests at places `rows` (M,), which may repeat, moved to rising times, the first of them to 0.
 
-        They are numbered anew: the luck of a request that stands twice differs.
+        They are numbered anew, so that a request drawn twice meets two different texts.
         """
         return self._taken(rows, arrival_s - arrival_s[0], np.arange(len(rows), dtype=np.int64))
 
