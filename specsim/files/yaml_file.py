@@ -1,4 +1,4 @@
-"""A YAML file of anybody's: read within bounds, every value written out where it stands."""
+"""A YAML file of unknown origin: read within bounds, without anchors, aliases or tags."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _values(path: Path, mtime_ns: int, size: int) -> dict[str, Any]:
 
 @cache
 def _loader() -> Any:
-    """Return the loader of a file whose writer nobody knows: it stops at the first thing out of bounds."""
+    """Return the loader of a file of unknown origin: it stops at the first thing out of bounds."""
     import yaml
 
     # libyaml's events, which are fast, composed in Python, where each can be refused.

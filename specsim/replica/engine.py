@@ -22,11 +22,11 @@ from specsim.replica.trees import Forest
 from specsim.replica.view import LedgerView
 
 Thinking = Callable[[TargetPass, Any], float]
-"""Seconds of the scheduler's own work before a verification, from it and the answer it was decided on."""
+"""Returns the seconds of the scheduler's own work before a verification, from it and the last answer of the step."""
 
 
 class Booking(Protocol):
-    """Is told of everything that has run, when it has ended; seconds hold the moving of caches, not the thinking."""
+    """Hears of each pass when it has ended. Its seconds include the moving of caches, not the scheduler's own work."""
 
     def draft(self, replica: int, start_s: float, seconds: Sequence[float], work: DraftPass, drafted: Drafted) -> None:
         """Note the passes of a draft, which follow each other without a pause; `seconds` of each."""

@@ -55,7 +55,7 @@ class KvPool:
 
     @property
     def free_bytes(self) -> int:
-        """Bytes that nobody holds."""
+        """Bytes that no request holds."""
         return self.memory.capacity_bytes - self.used_bytes
 
     def room(self) -> str:

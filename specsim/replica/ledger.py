@@ -1,4 +1,4 @@
-"""The only mutable truth of a replica: who has arrived, what is cached, what was emitted; it refuses illegal passes."""
+"""The only mutable state of a replica: what has arrived, is cached and was emitted. It refuses illegal passes."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Ledger:
         return self.facts.prompt_tokens[ids] + self.progress.emitted_tokens[ids]
 
     def queued(self, at_s: float) -> int:
-        """Return how many of those who wait had arrived by `at_s`."""
+        """Return how many of the waiting requests had arrived by `at_s`."""
         waiting = self.roster.waiting
         count = len(waiting)
         while count and self.facts.arrival_s[waiting[count - 1]] > at_s:
@@ -127,7 +127,7 @@ class Ledger:
         self._note_drafted(ids, held, forest, extended)
 
     def _check_rows(self, ids: Ids) -> None:
-        """Refuse rows that are doubled or name nobody who is here."""
+        """Refuse a request that is named twice or is not on this replica."""
         self.roster.check(ids)
         for request in self.roster.absent(ids)[:1].tolist():
             why = "has not arrived" if np.isnan(self.progress.finish_s[request]) else "has finished"
@@ -286,7 +286,7 @@ class Ledger:
         self.pool.hold(DRAFT, ids, progress.draft_cached[ids])
 
     def _follow(self, ids: Ids) -> None:
-        """Let a drafter without a cache stand where the target stands: behind all but the root of those who decode."""
+        """Move a drafter without a cache to where the target is: behind all but the root of a decoding request."""
         if not self._feeds:
             known = self.known(ids)
             decoding = (known - self.progress.target_cached[ids] == 1) & (self.progress.emitted_tokens[ids] > 0)

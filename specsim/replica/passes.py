@@ -97,7 +97,7 @@ class Drafted(NamedTuple):
 
 
 class Emitted(NamedTuple):
-    """What a verification answers, all (n,): tokens emitted, draft tokens accepted among them, and who has finished.
+    """What a verification answers, (n,) each: tokens emitted, draft tokens accepted among them, rows that finished.
 
     A row that is still prefilling emits 0; others emit their accepted tokens and the target's own next one (bonus),
     cut at the end of the output. `matched` are the draft tokens that agreed with the target before that cut.

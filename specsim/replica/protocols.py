@@ -129,7 +129,7 @@ Step = Generator[Pass, Any, None]
 
 
 class Scheduler(Protocol):
-    """A policy: who runs, and how far it speculates."""
+    """A policy: which requests run, and how far it speculates."""
 
     def step(self, view: View) -> Step:
         """Yield the passes until the next scheduling point; a request not named in a pass does not run in it."""

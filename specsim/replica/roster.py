@@ -1,4 +1,4 @@
-"""Who is on one replica: who waits without cache slots, who is resident with them, whom a pass may name."""
+"""The requests on one replica: waiting without cache slots, resident with them, and those that a pass may name."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from specsim.replica.request import Bools, Floats, Ids, Ints
 _ROW, _PARENT, _DEPTH, _TOKEN, _SLOT = range(5)
 _PROBABILITY, _PATH = range(2)
 ROOTS: Ids = np.zeros(0, dtype=np.int64)
-"""The origin of forests that hold nothing but roots: anybody's."""
+"""The origin of forests that hold only roots: such a forest may be used for any requests."""
 ROOTS.flags.writeable = False
 
 

@@ -73,7 +73,7 @@ class LedgerView:
 
     @property
     def free_bytes(self) -> int:
-        """Bytes of cache that nobody holds."""
+        """Bytes of cache that no request holds."""
         return self._ledger.pool.free_bytes
 
     @property

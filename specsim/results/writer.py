@@ -1,4 +1,4 @@
-"""A run written into its folder: whole or not at all, and in nobody else's place."""
+"""A run written into its folder: whole or not at all, and never over another run."""
 
 from __future__ import annotations
 

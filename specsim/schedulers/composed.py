@@ -50,7 +50,7 @@ class Foreseeing(Composed):
     """The same of parts that are told of the future, such as LAPS-SD's queues (`clairvoyant: true`)."""
 
     def foresee(self, foresight: Foresight) -> None:
-        """Hand it to the parts that take it."""
+        """Hand the foresight to the parts that take it."""
         for part in (self.batching, self.speculation):
             if isinstance(part, Clairvoyant):
                 part.foresee(foresight)
