@@ -31,7 +31,7 @@ class LengthPredictor:
         at_least(0, prediction_error=self.prediction_error, prediction_seed=self.prediction_seed)
 
     def foresee(self, foresight: Foresight) -> None:
-        """Hear who knows the true lengths."""
+        """Take the foresight that knows the true lengths."""
         self._foresight = foresight
 
     def tokens(self, ids: Ids) -> Floats:

@@ -36,7 +36,7 @@ class SmartSpecOracle(Serving):
     _foresight: Foresight | None = field(default=None, init=False, repr=False)
 
     def foresee(self, foresight: Foresight) -> None:
-        """Take what tells right drafts from wrong ones."""
+        """Take the foresight that tells right drafts from wrong ones."""
         self._foresight = foresight
 
     def propose(self, view: View, batch: Batch) -> Proposing:

@@ -80,7 +80,7 @@ class Choosing(Protocol):
         ...
 
     def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
-        """Hear what was accepted of `forest`; who derives from this keeps nothing of it."""
+        """Hear what was accepted of `forest`. Without a `learn` of its own a class learns nothing."""
         return
 
 
