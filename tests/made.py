@@ -21,7 +21,7 @@ from specsim.replica.view import LedgerView
 from specsim.rng import stream_keys
 from specsim.simulation import Simulation
 from specsim.world.backend import World
-from specsim.world.tape import Tape
+from specsim.world.tape import Pools, Tape
 
 WIDTH = 4
 """Proposals per position of every made tape."""
@@ -129,7 +129,7 @@ def tape(count: int, agreement: float = 0.7, seed: int = 0, pool_rows: int = 256
         confidence, rank = confidence.copy(), rank.copy()
         confidence[::3], rank[::3] = 0.0, WIDTH
     start = np.zeros(count, dtype=np.int64)
-    return Tape(confidence, rank, start, start, pool_rows, stream_keys(seed, "text", np.arange(count)))
+    return Tape(confidence, rank, Pools(start, start, pool_rows), stream_keys(seed, "text", np.arange(count)))
 
 
 def memory(told: Requests, factor: float = 100.0, block_tokens: int = 4, draft_bytes: int = 1) -> Memory:

@@ -10,6 +10,7 @@ from profiler.acceptance.curves import on_path
 from profiler.acceptance.tape_file import Recorded
 from specsim.replica.request import Floats, Ints
 from specsim.world.curves import Acceptance, draw_tape
+from specsim.world.tape import Pools
 
 DEEPEST = 8
 WIDEST = 3
@@ -74,9 +75,11 @@ def drawn_walks(acceptance: Acceptance, category: str, seed: int) -> Walks:
     """Return one walk along each of many texts drawn from the curves."""
     many = np.arange(DRAWN_TEXTS)
     tape = draw_tape(acceptance, [category], np.zeros(DRAWN_TEXTS, dtype=np.int64), many, seed)
-    luck = np.random.default_rng(seed).integers(tape.pool_rows, size=(DRAWN_TEXTS, DEEPEST))
-    size = np.full(DRAWN_TEXTS, tape.pool_rows)
-    return Walks(tape.confidence, tape.rank, tape.start[:, None] + luck, tape.off_start, size, many)
+    pools = tape.layout
+    assert isinstance(pools, Pools)
+    luck = np.random.default_rng(seed).integers(pools.pool_rows, size=(DRAWN_TEXTS, DEEPEST))
+    size = np.full(DRAWN_TEXTS, pools.pool_rows)
+    return Walks(tape.confidence, tape.rank, pools.start[:, None] + luck, pools.off_start, size, many)
 
 
 def accepted_lengths(walks: Walks, width: int, seed: int = 0) -> Ints:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any, ClassVar, Protocol
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Protocol
 
 from specsim.files.checked_mapping import CheckedMapping
+from specsim.kinds.table import Kinds, Maker, asked
 from specsim.latency.forms import Linear
 from specsim.latency.model import ModelLatency, Profile
 
@@ -30,7 +33,6 @@ class Separate:
     launch_s : seconds of the host to launch a pass kernel by kernel, where the profile did not measure it.
     """
 
-    keys: ClassVar = ("graphs", "launch_s")
     graphs: bool
     launch_s: float
 
@@ -46,7 +48,6 @@ class Separate:
 class Lookup:
     """Prompt lookup: the text behind the last place where its end stood before; `pass_s` seconds for any batch."""
 
-    keys: ClassVar = ("pass_s",)
     pass_s: float
 
     def of(self, profile: Profile) -> ModelLatency:
@@ -64,7 +65,6 @@ class LayersSkipped:
     host's work is that of a draft pass: tokens are chosen without the round trip of a verification.
     """
 
-    keys: ClassVar = ("layers", "skipped")
     layers: int
     skipped: int
 
@@ -86,7 +86,6 @@ class Heads:
         over it; a head without cache reads the target's last state and need not be fed.
     """
 
-    keys: ClassVar = ("one_pass", "depth", "pass_share", "weights_share", "cache_share")
     one_pass: bool
     depth: int
     pass_share: float
@@ -99,9 +98,10 @@ class Heads:
         return replace(heads, one_pass=self.one_pass, cached=self.cache_share > 0, deepest=self.depth)
 
 
-def equipped(profile: Profile, drafter: Drafter) -> Profile:
+def equipped(profile: Profile, drafter: Drafter, source: str = "drafter") -> Profile:
     """Return the profile with this drafter in place of its draft model, and the memory that is left then."""
-    draft, stated = drafter.of(profile), profile.stated_usable_kv_bytes
+    stated = profile.stated_usable_kv_bytes
+    draft: ModelLatency = asked(source, drafter.of, ModelLatency, profile)
     if draft is profile.draft:
         return profile
     if stated is not None:
@@ -123,24 +123,52 @@ def _of_target(profile: Profile, name: str, time: float, cache: float, weights: 
     )
 
 
-_KINDS: dict[str, Any] = {"separate": Separate, "lookup": Lookup, "layers_skipped": LayersSkipped, "heads": Heads}
-
-
-def drafter_from_mapping(mapping: Mapping[str, Any], source: str) -> Drafter:
-    """Return the drafter that a YAML describes.
+def drafter_from_mapping(
+    mapping: Mapping[str, Any],
+    source: str,
+    folder: Path = Path(),
+    plugins: Mapping[str, ModuleType] | None = None,
+) -> Drafter:
+    """Return the drafter that a YAML in `folder` describes; its `_target_` may name what is in `plugins`.
 
     Raises
     ------
     SpecsimError
         One line naming `source` and the key.
     """
-    node = CheckedMapping(source, "", mapping)
-    wanted = _KINDS[node.choice("kind", _KINDS)]
-    node.only(("kind", *wanted.keys), ("description", "suggests"))
-    drafter: Drafter = wanted(**{key: _value(node, key) for key in wanted.keys})
-    if isinstance(drafter, LayersSkipped) and not drafter.skipped < drafter.layers:
+    return KINDS.made(CheckedMapping(source, "", mapping), folder, plugins or {})
+
+
+def _checked(kind: Callable[..., Drafter], keys: tuple[str, ...]) -> Maker[Drafter]:
+    """Return what makes a drafter of checked keys."""
+
+    def made(node: CheckedMapping, _: Path) -> Drafter:
+        node.only(("kind", *keys), LABELS)
+        return kind(**{key: _value(node, key) for key in keys})
+
+    return made
+
+
+def _layers_skipped(node: CheckedMapping, folder: Path) -> Drafter:
+    drafter = _checked(LayersSkipped, ("layers", "skipped"))(node, folder)
+    if node.values["skipped"] >= node.values["layers"]:
         node.fail("skipped", "below layers: at least one has to be left")
     return drafter
+
+
+LABELS = ("description", "suggests")
+KINDS: Kinds[Drafter] = Kinds(
+    "drafter",
+    {
+        "separate": _checked(Separate, ("graphs", "launch_s")),
+        "lookup": _checked(Lookup, ("pass_s",)),
+        "layers_skipped": _layers_skipped,
+        "heads": _checked(Heads, ("one_pass", "depth", "pass_share", "weights_share", "cache_share")),
+    },
+    Drafter,
+    frozenset(LABELS),
+    "docs/drafters.md",
+)
 
 
 def _value(node: CheckedMapping, key: str) -> Any:

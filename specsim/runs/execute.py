@@ -19,7 +19,6 @@ from specsim.runs.run import Run
 from specsim.settings.compose import compose
 from specsim.settings.identity import NOT_OF_THE_RUN
 from specsim.settings.points import points
-from specsim.workload.seeding import varies_with_seed
 
 if TYPE_CHECKING:
     from specsim.results.schema import RunTotals
@@ -64,7 +63,7 @@ def execute(config: Mapping[str, Any], folder: Path | None, *, progress: bool = 
     notes = experiment.notes + drafting + _out_of_range(record.totals) + _rejected(metrics)
     notes += load_notes(block["load"], block["arrived"])
     provenance = provenance_of(experiment, notes, started, loop_s, record.totals.iterations)
-    provenance["varies_with_seed"] = list(varies_with_seed(config))
+    provenance["varies_with_seed"] = list(experiment.varies)
     if folder is not None:
         written = {"metrics": metrics, "config": config, "provenance": provenance}
         provenance = write_run(folder, seen=seen, table=table, passes=record.passes, **written)

@@ -5,32 +5,40 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from specsim.errors import SpecsimError, represented
 from specsim.files.checked_mapping import CheckedMapping, is_number
 from specsim.files.paths import is_path, shipped
+from specsim.kinds.installed import ENTRY_POINTS
+from specsim.kinds.plugins import load_plugins, plugin_modules
+from specsim.kinds.table import asked
 from specsim.latency.drafter import Drafter, drafter_from_mapping, equipped
 from specsim.latency.profile import Profile, profile_from_mapping
 from specsim.replica.kv_pool import Memory
 from specsim.replica.protocols import Scheduler, Wide
-from specsim.replica.request import Requests
+from specsim.replica.request import Ints, Requests
 from specsim.results.window import Window
 from specsim.runs.counting import counted
 from specsim.runs.fingerprint import package_sha256, plugins_sha256
+from specsim.runs.given import NOTHING, Given
 from specsim.runs.matching import budget_note, check_budget, pair_note
-from specsim.schedulers.loading import plugin_modules, scheduler_factory
+from specsim.schedulers.loading import scheduler_factory
 from specsim.simulation import Simulation
-from specsim.workload.load import load_trace
-from specsim.workload.promise import promise
+from specsim.workload.load import TraceRecipe, trace_recipe
+from specsim.workload.promise import Promised, promise
+from specsim.workload.reader import HeldTrace
+from specsim.workload.seeding import varies
 from specsim.workload.slo import mix_from_mapping
-from specsim.workload.trace import Trace, TraceSource
-from specsim.world.acceptance import acceptance_from_mapping, pair_from_mapping, tape_of
+from specsim.workload.trace import TraceSource
+from specsim.world.acceptance import acceptance_from_mapping, pair_from_mapping
+from specsim.world.acceptance_model import AcceptanceModel
 from specsim.world.backend import World
-from specsim.world.recorded import Recording
 from specsim.world.tape import Tape
 
 SMALLEST, LARGEST = 1e-12, 1e12
+Plugins = Mapping[str, ModuleType]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +51,8 @@ class Experiment:
     profile : the true latency profile.
     recording_sha256 : of the recorded acceptance, None where it is drawn.
     code_sha256 : of specsim's own code.
-    plugins : checksum by name of each module outside specsim that the scheduler rests on.
+    plugins : checksum by name of each module outside specsim that the run rests on.
+    varies : what changes with the seed.
     source : where the trace came from. notes : lines for the user.
     drafting_note : a line for the user where something is drafted: the acceptance is of another pair.
     """
@@ -53,13 +62,18 @@ class Experiment:
     recording_sha256: str | None
     code_sha256: str
     plugins: Mapping[str, str]
+    varies: tuple[str, ...]
     source: TraceSource
     notes: tuple[str, ...]
     drafting_note: str | None
 
 
-def prepare(config: Mapping[str, Any]) -> Experiment:
+def prepare(config: Mapping[str, Any], given: Given = NOTHING) -> Experiment:
     """Check every value of a composed configuration and build the simulation.
+
+    Parameters
+    ----------
+    given : objects that stand in the place of what the configuration describes.
 
     Raises
     ------
@@ -68,23 +82,23 @@ def prepare(config: Mapping[str, Any]) -> Experiment:
     """
     node, chosen = CheckedMapping("", "", config), config["choices"]
     seed = node.whole("seed", 0, 2**63 - 1)
-    drafter = drafter_from_mapping(config["drafter"], _source("drafter", chosen))
-    truth = _profile(config["profile"], _source("profile", chosen), drafter)
-    belief = truth if config["belief"] is None else _profile(config["belief"], "belief", drafter)
-    mix = mix_from_mapping(config["slo"], _source("slo", chosen))
-    acceptance = acceptance_from_mapping(
-        config["acceptance"], _source("acceptance", chosen), _folder("acceptance", chosen)
+    plugins = load_plugins(_plugins(node))
+    truth, belief = _profiles(config, plugins, given)
+    mix = given.slo or mix_from_mapping(config["slo"], _source("slo", chosen))
+    model = _acceptance(config, plugins)
+    pair_said = _pair_note(config, truth, model, any_target=node.flag("any_target"))
+    factory = given.scheduler or scheduler_factory(config["scheduler"], _source("scheduler", chosen), plugins)
+    checksums = plugins_sha256(
+        [*plugin_modules({each: config[each] for each in ENTRY_POINTS}, plugins), *given.modules]
     )
-    pair_said = _pair_note(config, truth, refused=not node.flag("any_target") and isinstance(acceptance, Recording))
-    factory = scheduler_factory(config["scheduler"], _source("scheduler", chosen), _plugins(node))
     check_budget(config["scheduler"], _source("scheduler", chosen))
-    plugins = plugins_sha256(plugin_modules(config["scheduler"], _plugins(node)))
-    trace = _trace(node, seed)
+    recipe = _recipe(config, plugins, given)
+    trace = recipe.trace(seed, *_limits(node))
     window, warmup_note = counted(node, trace.arrival_s)
     baseline_s, baseline_note = _baseline_s(config["trace"], truth)
     scales = {name: node.number(name, least=SMALLEST, most=LARGEST) for name in ("slo_scale", "ttft_scale")}
     promised = promise(mix, trace, seed=seed, baseline_s=baseline_s, **scales)
-    tape = tape_of(acceptance, promised.acceptance, promised.requests.slo_class, trace.row, seed)
+    tape = _tape(model, promised, trace.row, seed, _source("acceptance", chosen))
     _check_width(factory, tape, chosen)
     world = World(promised.output_tokens, tape)
     simulation = _simulation(node, promised.requests, world, truth, belief, factory, window)
@@ -98,16 +112,63 @@ def prepare(config: Mapping[str, Any]) -> Experiment:
         budget_note(config["scheduler"], truth, _source("profile", chosen)),
         f"{cut} outputs are longer than their class's max_tokens and end there" if cut else None,
     )
-    recording_sha256 = acceptance.sha256 if isinstance(acceptance, Recording) else None
-    told = tuple(note for note in notes if note)
-    code = package_sha256()
-    return Experiment(simulation, truth, recording_sha256, code, plugins, trace.source, told, pair_said)
+    return Experiment(
+        simulation=simulation,
+        profile=truth,
+        recording_sha256=model.sha256,
+        code_sha256=package_sha256(),
+        plugins=checksums,
+        varies=varies(recipe.drawn, mix, names_classes=trace.slo_class is not None),
+        source=trace.source,
+        notes=tuple(note for note in notes if note),
+        drafting_note=pair_said,
+    )
 
 
-def _trace(node: CheckedMapping, seed: int) -> Trace:
+def _profiles(config: Mapping[str, Any], plugins: Plugins, given: Given) -> tuple[Profile, Profile]:
+    """Return the truth and the belief, each with the run's drafter beside its target."""
+    chosen = config["choices"]
+    source = _source("drafter", chosen)
+    drafter = drafter_from_mapping(config["drafter"], source, _folder("drafter", chosen), plugins)
+    named = _source("profile", chosen)
+    truth = _with_drafter(given.profile or profile_from_mapping(config["profile"], named), named, drafter, source)
+    if config["belief"] is None:
+        return truth, truth
+    return truth, _with_drafter(profile_from_mapping(config["belief"], "belief"), "belief", drafter, source)
+
+
+def _acceptance(config: Mapping[str, Any], plugins: Plugins) -> AcceptanceModel:
+    chosen = config["choices"]
+    source, folder = _source("acceptance", chosen), _folder("acceptance", chosen)
+    return acceptance_from_mapping(config["acceptance"], source, folder, plugins)
+
+
+def _recipe(config: Mapping[str, Any], plugins: Plugins, given: Given) -> TraceRecipe:
+    chosen = config["choices"]
+    source = _source("trace", chosen)
+    if given.trace is not None:
+        return TraceRecipe(source, HeldTrace(given.trace), None, None)
+    return trace_recipe(config["trace"], source, _folder("trace", chosen), plugins)
+
+
+def _limits(node: CheckedMapping) -> tuple[int | None, float | None]:
+    """Return the row limit and the rate, None where the trace's own hold."""
     requests = node.whole("requests") if node.given("requests") else None
-    rps = node.number("rps", least=SMALLEST, most=LARGEST) if node.given("rps") else None
-    return load_trace(node.values["trace"], seed=seed, requests=requests, rps=rps)
+    return requests, node.number("rps", least=SMALLEST, most=LARGEST) if node.given("rps") else None
+
+
+def _tape(model: AcceptanceModel, promised: Promised, rows: Ints, seed: int, source: str) -> Tape:
+    """Return the tape of a run's requests.
+
+    Raises
+    ------
+    SpecsimError
+        When a kind of somebody's own fails, or its tape is of another number of requests.
+    """
+    tape: Tape = asked(source, model.tape, Tape, promised.acceptance, promised.requests.slo_class, rows, seed)
+    if len(tape.keys) != len(rows):
+        raise SpecsimError(f"{source}: its tape is of {len(tape.keys)} requests; expected {len(rows)}")
+    return tape
 
 
 def _check_width(factory: Callable[[], Scheduler], tape: Tape, chosen: Mapping[str, str]) -> None:
@@ -154,15 +215,15 @@ def _nothing_or_more(node: CheckedMapping, name: str) -> float:
     return 0.0 if is_number(value) and value == 0 else node.number(name, least=SMALLEST, most=LARGEST)
 
 
-def _profile(mapping: Mapping[str, Any], source: str, drafter: Drafter) -> Profile:
+def _with_drafter(profile: Profile, source: str, drafter: Drafter, drafter_source: str) -> Profile:
     """Return a profile with this drafter beside its target.
 
     Raises
     ------
     SpecsimError
-        When a key is wrong, or the drafter leaves no memory for the cache.
+        When the drafter leaves no memory for the cache.
     """
-    profile = equipped(profile_from_mapping(mapping, source), drafter)
+    profile = equipped(profile, drafter, drafter_source)
     if profile.usable_kv_bytes <= 0:
         raise SpecsimError(f"{source}: the weights of the target and of {profile.draft.name} leave no memory for KV")
     return profile
@@ -174,9 +235,10 @@ def _suggestion_note(config: Mapping[str, Any]) -> str | None:
     return f"{', '.join(followed)}, as suggested there" if followed else None
 
 
-def _pair_note(config: Mapping[str, Any], truth: Profile, *, refused: bool) -> str | None:
+def _pair_note(config: Mapping[str, Any], truth: Profile, model: AcceptanceModel, *, any_target: bool) -> str | None:
     chosen = config["choices"]
-    of = pair_from_mapping(config["acceptance"], _source("acceptance", chosen))
+    of = pair_from_mapping(config["acceptance"], _source("acceptance", chosen), model.evidence)
+    refused = model.evidence == "recorded" and not any_target
     return pair_note(of, truth, _brought("acceptance", config), _source("profile", chosen), refused=refused)
 
 

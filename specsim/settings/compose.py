@@ -12,14 +12,15 @@ from specsim.files.checked_mapping import expanded
 from specsim.files.interpolation import place_of
 from specsim.files.paths import is_path, shipped
 from specsim.files.yaml_file import read_yaml
+from specsim.kinds.installed import installed
 from specsim.settings.groups import (
     FILE_OPTION,
     choices,
     chosen_in,
     file_of,
-    installed_schedulers,
+    holds_requests,
     names,
-    shipped_schedulers,
+    shipped_names,
 )
 from specsim.settings.overrides import put
 from specsim.settings.points import GROUPS, TEXTS, Point
@@ -49,7 +50,7 @@ def compose(point: Point) -> dict[str, Any]:
         tree[group] = _from_elsewhere(group, tree[group], point)
     put(tree, {key: text for key, text in point.items() if key not in GROUPS and key not in TEXTS}, chosen)
     resolved = {**_resolved(tree, chosen), "choices": chosen, "followed": followed}
-    if _elsewhere("trace", point) and "trace.path" not in point:
+    if holds_requests("trace", point.get("trace", "")) and "trace.path" not in point:
         # A shell may have put it there for a `*`: what a file is called is never resolved.
         resolved["trace"]["path"] = point["trace"]
     out = _text(point, "out")
@@ -140,25 +141,23 @@ def _hydra_word(group: str, point: Point) -> str:
 
 
 def _elsewhere(group: str, point: Point) -> bool:
-    """Return whether a group's choice lies outside conf/: a path, or an installed scheduler."""
+    """Return whether a group's choice lies outside conf/: a path, or what another package installs."""
     chosen = point.get(group)
     if chosen is None or group not in GROUPS:
         return False
-    return is_path(chosen) or (
-        group == "scheduler" and chosen not in shipped_schedulers() and chosen in installed_schedulers()
-    )
+    return is_path(chosen) or (chosen not in shipped_names(group) and chosen in installed(group))
 
 
 def _from_elsewhere(group: str, node: Any, point: Point) -> Any:
     if not _elsewhere(group, point):
         return node
     chosen = point[group]
-    if group == "trace":
+    if holds_requests(group, chosen):
         return {**node, "path": chosen}
     if not is_path(chosen):
-        from specsim.schedulers.loading import defaults_of
+        from specsim.kinds.build import defaults_of
 
-        return defaults_of(installed_schedulers()[chosen])
+        return defaults_of(installed(group)[chosen], group)
     given = read_yaml(expanded(chosen), group=f"{group}=")
     if "defaults" in given:
         raise SpecsimError(f"{chosen}: defaults: expected every key in this one file")

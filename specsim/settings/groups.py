@@ -1,10 +1,9 @@
-"""The choices of a group: the files below conf/, and schedulers that other packages install."""
+"""The choices of a group: the files below conf/, and what other packages install."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,27 +11,29 @@ from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import expanded
 from specsim.files.paths import is_path, shipped
 from specsim.files.yaml_file import read_yaml
-from specsim.schedulers.installed import installed
+from specsim.kinds.installed import installed
 
 if TYPE_CHECKING:
     from specsim.settings.points import Point
 
 FILE_OPTION = "file"
 MOST_NAME_BYTES = 200
+YAML_SUFFIXES = (".yaml", ".yml")
 
 
 def names(group: str) -> list[str]:
     """Return the names that a group may take, in order."""
-    found = {path.stem for path in (shipped("conf") / group).glob("*.yaml")} - {FILE_OPTION}
-    return sorted(found | set(installed_schedulers()) if group == "scheduler" else found)
+    found = shipped_names(group) - {FILE_OPTION}
+    return sorted(found | set(installed(group)))
 
 
 def choices(group: str) -> dict[str, str]:
     """Return the names that a group may take and a line about each."""
     lines = {}
     for name in names(group):
-        path, packages = shipped("conf") / group / f"{name}.yaml", installed_schedulers()
-        said = read_yaml(path).get("description", "") if path.is_file() else f"installed by {packages[name].module}"
+        path = shipped("conf") / group / f"{name}.yaml"
+        there = path.is_file()
+        said = read_yaml(path).get("description", "") if there else f"installed by {installed(group)[name].module}"
         lines[name] = str(said)
     return lines
 
@@ -48,13 +49,18 @@ def default_of(group: str) -> str:
 
 
 def file_of(group: str, chosen: str) -> Path | None:
-    """Return the YAML file of a group's choice, None where there is none: an installed scheduler, a trace by path."""
+    """Return the YAML file of a group's choice, None where there is none: what is installed, requests by path."""
     if not is_path(chosen) and len(chosen.encode()) > MOST_NAME_BYTES:
         raise SpecsimError(
             f"{group}={chosen[:40]}...: a name of {len(chosen):,} characters; expected one that is listed"
         )
     path = expanded(chosen) if is_path(chosen) else shipped("conf") / group / f"{chosen}.yaml"
-    return path if path.is_file() and not (is_path(chosen) and group == "trace") else None
+    return path if path.is_file() and not holds_requests(group, chosen) else None
+
+
+def holds_requests(group: str, chosen: str) -> bool:
+    """Return whether a choice is a trace's own file, by path, and not a YAML that describes one."""
+    return group == "trace" and is_path(chosen) and Path(chosen).suffix.lower() not in YAML_SUFFIXES
 
 
 def check_below(node: Any, setting: str, dotted: str, source: str) -> None:
@@ -67,15 +73,9 @@ def check_below(node: Any, setting: str, dotted: str, source: str) -> None:
 
 
 @cache
-def installed_schedulers() -> Mapping[str, EntryPoint]:
-    """Return the entry points of schedulers from other packages by name."""
-    return installed()
-
-
-@cache
-def shipped_schedulers() -> frozenset[str]:
-    """Return the names of the schedulers below conf/."""
-    return frozenset(path.stem for path in (shipped("conf") / "scheduler").glob("*.yaml"))
+def shipped_names(group: str) -> frozenset[str]:
+    """Return the names of a group's files below conf/."""
+    return frozenset(path.stem for path in (shipped("conf") / group).glob("*.yaml"))
 
 
 @cache

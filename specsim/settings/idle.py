@@ -7,7 +7,8 @@ from typing import Any
 
 from specsim.errors import SpecsimError
 from specsim.files.yaml_file import read_yaml
-from specsim.schedulers.loading import unused_plugins
+from specsim.kinds.installed import ENTRY_POINTS
+from specsim.kinds.plugins import unused_plugins
 from specsim.settings.groups import file_of
 from specsim.settings.points import Point
 
@@ -69,9 +70,9 @@ def _of_profile(key: str, config: Mapping[str, Any]) -> str | None:
         return f"{source} states usable_kv_bytes"
     if part in ERRORS:
         return f"{part} says how well the times of {source} are known, and no run reads it"
-    if role == "draft" and part in OF_THE_DRAFT_MODEL and config["drafter"]["kind"] != "separate":
+    if role == "draft" and part in OF_THE_DRAFT_MODEL and config["drafter"].get("kind") != "separate":
         return f"drafter={config['choices']['drafter']} drafts, not the draft model of {source}"
-    if part == "launch_s" and (role == "target" or config["drafter"]["graphs"]):
+    if part == "launch_s" and (role == "target" or config["drafter"].get("graphs", True)):
         return "only draft passes without CUDA graphs (drafter.graphs=false) are launched kernel by kernel"
     used = profile["form"]
     if part == "forms" and used in profile[role]["forms"] and rest.partition(".")[0] not in ("", used):
@@ -80,6 +81,8 @@ def _of_profile(key: str, config: Mapping[str, Any]) -> str | None:
 
 
 def _of_launch(config: Mapping[str, Any]) -> str | None:
+    if config["drafter"].get("kind") != "separate":
+        return None
     if config["drafter"]["graphs"]:
         return "draft passes run in CUDA graphs (drafter.graphs=true)"
     measured = config["profile"]["draft"].get("launch_s")
@@ -88,7 +91,10 @@ def _of_launch(config: Mapping[str, Any]) -> str | None:
 
 def _of_plugins(config: Mapping[str, Any]) -> str | None:
     plugins = config["plugins"]
-    unused = unused_plugins(config["scheduler"], [plugins] if isinstance(plugins, str) else plugins)
+    unused = unused_plugins(
+        {group: config[group] for group in ENTRY_POINTS}, [plugins] if isinstance(plugins, str) else plugins
+    )
     if not unused:
         return None
-    return f"no _target_ of scheduler={config['choices']['scheduler']} names anything in {unused[0]}"
+    chosen = [f"{group}={config['choices'][group]}" for group in ENTRY_POINTS if "_target_" in config[group]]
+    return f"no _target_ of {', '.join(chosen)} names anything in {unused[0]}"

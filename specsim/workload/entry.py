@@ -108,23 +108,17 @@ def lengths(node: CheckedMapping, key: str) -> Lengths:
     return Lengths("lognormal", mean, cv, low, high)
 
 
-def published(node: CheckedMapping) -> tuple[Published, ...]:
-    """Return the files of a published trace: one, or one for each point of an AdaServe figure."""
-    if node.values["kind"] == "adaserve":
-        return tuple(_points(node).values())
-    return (Published(node.text("file"), node.text("sha256"), node.text("url")),)
-
-
 def point_of(node: CheckedMapping) -> tuple[float, Published]:
     """Return the chosen point of an AdaServe figure and its file; a wrong one names the nearest."""
-    value, points = node.values["point"], _points(node)
+    value, points = node.values["point"], points_of(node)
     if is_number(value) and value in points:
         return float(value), points[value]
     close = f"; nearest {min(points, key=lambda each: abs(each - value)):g}" if is_number(value) else ""
     node.fail("point", f"one of {', '.join(f'{each:g}' for each in points)}{close}")
 
 
-def _points(node: CheckedMapping) -> dict[float, Published]:
+def points_of(node: CheckedMapping) -> dict[float, Published]:
+    """Return the file of each point of an AdaServe figure."""
     baselines, base, found = node.child("baselines_s", "seconds by the name of a target model"), node.text("url"), {}
     for model in baselines.values:
         baselines.number(model, above=0)

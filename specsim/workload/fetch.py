@@ -13,8 +13,10 @@ from typing import Any
 
 from specsim.errors import SpecsimError
 from specsim.workload.damage import content, sha256
-from specsim.workload.entry import Entry, Published, checked, published
+from specsim.workload.entry import Entry, Published
+from specsim.workload.load import trace_recipe
 from specsim.workload.locate import user_cache
+from specsim.workload.published import PublishedTrace
 
 TIMEOUT_S = 30.0
 CHUNK_BYTES = 1 << 16
@@ -36,12 +38,12 @@ def fetch(name: str, entry: Entry, destination: Path | None = None, progress: bo
         When the trace has no home, the network or server fails (a part stays for resuming), or the SHA-256 is
         another one (the part is removed).
     """
-    node = checked(entry)
-    if "url" not in entry:
+    reader = trace_recipe(entry).reader
+    if not isinstance(reader, PublishedTrace):
         raise SpecsimError(f"trace {name!r} is not published anywhere: nothing to fetch")
     folder = user_cache() if destination is None else destination
     files = []
-    for item in published(node):
+    for item in reader.published():
         if not item.url.startswith(("https://", "http://")):
             raise SpecsimError(f"trace.url={item.url!r}: expected an address with http:// or https://")
         target = folder / item.file

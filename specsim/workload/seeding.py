@@ -3,53 +3,59 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from specsim.workload.load import load_trace
+from specsim.errors import SpecsimError
+from specsim.workload.load import trace_recipe
+from specsim.workload.slo import SloMix, mix_from_mapping
 
 DRAWN = ("arrivals", "lengths", "classes", "acceptance")
 
 
-def varies_with_seed(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return which of `DRAWN` change with the seed of a composed configuration, in that order.
+def varies(drawn: Set[str], mix: SloMix, *, names_classes: bool) -> tuple[str, ...]:
+    """Return which of `DRAWN` change with the seed of a run, in that order.
 
-    A recorded trace keeps its arrivals and lengths under every seed, unless ``trace.resample`` draws it anew.
-    ``acceptance`` is named whether or not the scheduler drafts. A user's file is asked whether it names classes; one
-    that is gone by now is taken to name none.
+    Parameters
+    ----------
+    drawn : what the seed draws of the trace. names_classes : whether the trace names the class of each request.
+
+    Classes that the trace names move with their requests alone. ``acceptance`` is named whether or not the scheduler
+    drafts.
     """
-    trace, resampled = config["trace"], config["trace"].get("resample") is not None
-    synthetic = trace["kind"] == "synthetic"
-    varies = {
-        "arrivals": synthetic or resampled,
-        "lengths": resampled or (synthetic and any(_drawn(trace[each]) for each in ("prompt_tokens", "output_tokens"))),
-        "classes": resampled if _classes_stay(trace, config["slo"]) else len(config["slo"]["classes"]) > 1,
-        "acceptance": True,
-    }
-    return tuple(each for each in DRAWN if varies[each])
+    stay = not mix.classes or (names_classes and not mix.redraw_classes)
+    classes = "classes" in drawn if stay else len(mix.classes) > 1
+    found = {*(drawn - {"classes"}), *(("classes",) if classes else ()), "acceptance"}
+    return tuple(each for each in DRAWN if each in found)
 
 
-def _classes_stay(trace: Mapping[str, Any], slo: Mapping[str, Any]) -> bool:
-    """Return whether the classes are those that the trace names: they move with their requests alone."""
-    if slo.get("classes_from") == "trace" or not slo.get("classes"):
-        return True
-    if slo.get("redraw_classes"):
-        return False
-    if trace["kind"] == "file":
-        file = Path(trace["path"]).expanduser()
-        return file.exists() and _names_classes(json.dumps(trace), file.stat().st_mtime_ns)
-    return bool(trace["kind"] == "adaserve")
+def varies_with_seed(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the same of a stored configuration, whose run did not note it.
+
+    The trace is read again; one that is gone by now is taken to name no classes. A kind of one's own is never built
+    here: of such a trace only the acceptance is known to vary.
+    """
+    entry = config["trace"]
+    if "kind" not in entry:
+        return DRAWN[-1:]
+    names_classes = _names_classes(json.dumps(entry), _changed_ns(entry))
+    return varies(trace_recipe(entry).drawn, mix_from_mapping(config["slo"], "slo"), names_classes=names_classes)
+
+
+def _changed_ns(entry: Mapping[str, Any]) -> int:
+    file = Path(entry.get("path", "")).expanduser()
+    return file.stat().st_mtime_ns if file.is_file() else 0
 
 
 @lru_cache(maxsize=8)
-def _names_classes(trace: str, changed_ns: int) -> bool:
-    """Return whether a user's trace, its entry as JSON, names the class of each request; read again once changed."""
-    return load_trace(json.loads(trace), seed=0).slo_class is not None
-
-
-def _drawn(lengths: Mapping[str, Any]) -> bool:
-    """Return whether a distribution of lengths holds more than one value."""
-    low, high = lengths["low"], lengths["high"]
-    return bool(lengths["distribution"] != "fixed" and (low is None or low != high))
+def _names_classes(entry: str, changed_ns: int) -> bool:
+    """Return whether a trace, its entry as JSON, names the class of each request; a file is read again once changed."""
+    recipe = trace_recipe(json.loads(entry))
+    if recipe.reader.drawn:
+        return False
+    try:
+        return recipe.trace(0).slo_class is not None
+    except SpecsimError:
+        return False

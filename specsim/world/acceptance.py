@@ -1,18 +1,30 @@
-"""Where a run's acceptance tape comes from: drawn from curves, or recorded from a pair of models; and which pair."""
+"""Where a run's acceptance comes from: the kinds, and which pair of models a file is of."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from specsim.files.checked_mapping import CheckedMapping
-from specsim.replica.request import Ints
-from specsim.world.curves import KEYS, Acceptance, curves_from_mapping, draw_tape
-from specsim.world.recorded import Recording, recorded_tape, recording_from_mapping
-from specsim.world.tape import Tape
+from specsim.kinds.table import Kinds
+from specsim.world.acceptance_model import AcceptanceModel, Evidence
+from specsim.world.curves import bernoulli, curves
+from specsim.world.recorded import recording_of
 
 ANY = "any"
+KINDS: Kinds[AcceptanceModel] = Kinds(
+    "acceptance",
+    {
+        "bernoulli": lambda node, _: bernoulli(node),
+        "curves": lambda node, _: curves(node),
+        "recorded": recording_of,
+    },
+    AcceptanceModel,
+    frozenset({"description", "pair"}),
+    "docs/acceptance.md",
+)
 
 
 class Pair(NamedTuple):
@@ -45,8 +57,8 @@ def _same(one: str, other: str) -> bool:
     return cut == other_cut and long.startswith(short) and not long[len(short) :][:1].isalnum()
 
 
-def pair_from_mapping(mapping: Mapping[str, Any], source: str) -> Pair | None:
-    """Return the pair that an acceptance file names, None where it names none; Bernoulli's is any unless it says so.
+def pair_from_mapping(mapping: Mapping[str, Any], source: str, evidence: Evidence) -> Pair | None:
+    """Return the pair that an acceptance file names, None where it names none; what is assumed is then of any.
 
     Raises
     ------
@@ -55,29 +67,23 @@ def pair_from_mapping(mapping: Mapping[str, Any], source: str) -> Pair | None:
     """
     node = CheckedMapping(source, "", mapping)
     if "pair" not in mapping:
-        return Pair(ANY, ANY) if mapping["kind"] == "bernoulli" else None
+        return Pair(ANY, ANY) if evidence == "assumed" else None
     pair = node.child("pair", "target and draft")
     pair.only(Pair._fields)
     return Pair(*(pair.text(name, "the name of a model, or any") for name in Pair._fields))
 
 
-def acceptance_from_mapping(mapping: Mapping[str, Any], source: str, folder: Path = Path()) -> Acceptance | Recording:
-    """Return what a YAML in `folder` describes.
+def acceptance_from_mapping(
+    mapping: Mapping[str, Any],
+    source: str,
+    folder: Path = Path(),
+    plugins: Mapping[str, ModuleType] | None = None,
+) -> AcceptanceModel:
+    """Return what a YAML in `folder` describes; its `_target_` may name what is in `plugins`.
 
     Raises
     ------
     SpecsimError
         One line naming `source` and the key.
     """
-    if CheckedMapping(source, "", mapping).choice("kind", (*KEYS, "recorded")) == "recorded":
-        return recording_from_mapping(mapping, source, folder)
-    return curves_from_mapping(mapping, source)
-
-
-def tape_of(
-    acceptance: Acceptance | Recording, category: Sequence[str], slo_class: Ints, rows: Ints, seed: int
-) -> Tape:
-    """Return the tape of requests `rows` (N,) of a trace whose classes (N,) index `category`."""
-    if isinstance(acceptance, Recording):
-        return recorded_tape(acceptance, category, slo_class, rows, seed)
-    return draw_tape(acceptance, category, slo_class, rows, seed)
+    return KINDS.made(CheckedMapping(source, "", mapping), folder, plugins or {})

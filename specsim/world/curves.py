@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,7 +13,8 @@ from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import CheckedMapping
 from specsim.replica.request import Floats, Ints
 from specsim.rng import stream_keys
-from specsim.world.tape import MOST_PROPOSALS, Tape
+from specsim.world.acceptance_model import Evidence
+from specsim.world.tape import MOST_PROPOSALS, Pools, Tape
 
 POOL_ROWS, RARE_POOL_ROWS = 1 << 13, 1 << 18
 """Rows of a pool, and of one in which either verdict is rarer than `RARE`."""
@@ -21,8 +22,6 @@ RARE, RAREST = 1e-3, 1e-4
 LEAST_CONFIDENCE = 1e-12
 """Of a drafter that is never right; with none at all it would propose nothing."""
 GOLDEN = 0.6180339887498949
-
-KEYS = {"bernoulli": ("kind", "width", "alpha"), "curves": ("kind", "width", "levels", "categories")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +45,21 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """Curves by category, proposals per position, how many kinds of request a category has, rows of each one's pool."""
+    """Curves by category, proposals per position, how many kinds of request a category has, rows of each one's pool.
 
+    `evidence` is that of the numbers: of a coin ``assumed``.
+    """
+
+    sha256: ClassVar[str | None] = None
     curves: Mapping[str, Curve]
     width: int
     levels: int
     pool_rows: int = POOL_ROWS
+    evidence: Evidence = "fitted"
+
+    def tape(self, category: Sequence[str], slo_class: Ints, rows: Ints, seed: int) -> Tape:
+        """Return a tape drawn from the curves; see `draw_tape`."""
+        return draw_tape(self, category, slo_class, rows, seed)
 
     def curve(self, category: str) -> Curve:
         """Return a category's curve, the one named ``default`` where it has none of its own.
@@ -75,17 +83,25 @@ def curves_from_mapping(mapping: Mapping[str, Any], source: str) -> Acceptance:
     SpecsimError
         One line naming `source` and the key.
     """
-    node, kind = CheckedMapping(source, "", mapping), mapping["kind"]
-    node.only(KEYS[kind], ("description", "pair"))
+    node = CheckedMapping(source, "", mapping)
+    return bernoulli(node) if mapping["kind"] == "bernoulli" else curves(node)
+
+
+def bernoulli(node: CheckedMapping) -> Acceptance:
+    """Return a coin of the checked keys `alpha` and `width`; see `curves_from_mapping`."""
+    node.only(("kind", "width", "alpha"), ("description", "pair"))
     width = node.whole("width", 1, MOST_PROPOSALS)
-    if kind == "bernoulli":
-        alpha = node.number("alpha", most=1)
-        if 0 < alpha < RAREST or 1 - RAREST < alpha < 1:
-            node.fail(
-                "alpha", f"0, 1, or a number between {RAREST:g} and {1 - RAREST:g}: no tape is long enough for it"
-            )
-        rows = RARE_POOL_ROWS if 0 < alpha < RARE or 1 - RARE < alpha < 1 else POOL_ROWS
-        return Acceptance({"default": Curve(alpha, 0.0, 0.0, alpha)}, width, 1, rows)
+    alpha = node.number("alpha", most=1)
+    if 0 < alpha < RAREST or 1 - RAREST < alpha < 1:
+        node.fail("alpha", f"0, 1, or a number between {RAREST:g} and {1 - RAREST:g}: no tape is long enough for it")
+    rows = RARE_POOL_ROWS if 0 < alpha < RARE or 1 - RARE < alpha < 1 else POOL_ROWS
+    return Acceptance({"default": Curve(alpha, 0.0, 0.0, alpha)}, width, 1, rows, "assumed")
+
+
+def curves(node: CheckedMapping) -> Acceptance:
+    """Return the curves of the checked keys `width`, `levels` and `categories`; see `curves_from_mapping`."""
+    node.only(("kind", "width", "levels", "categories"), ("description", "pair"))
+    width = node.whole("width", 1, MOST_PROPOSALS)
     bodies = node.children("categories", "at least one category by name", "agreement, concentration, spread and tail")
     return Acceptance({name: _curve(body) for name, body in bodies.items()}, width, node.whole("levels", 1, 256))
 
@@ -103,7 +119,7 @@ def draw_tape(acceptance: Acceptance, category: Sequence[str], slo_class: Ints, 
     level = (stream_keys(seed, "acceptance_level", rows) % np.uint64(acceptance.levels)).astype(np.int64)
     first = np.array([names.index(each) for each in category]) * acceptance.levels * size
     start = first[slo_class] + level * size
-    return Tape(confidence, rank, start, start, size, stream_keys(seed, "text", rows))
+    return Tape(confidence, rank, Pools(start, start, size), stream_keys(seed, "text", rows))
 
 
 @lru_cache(maxsize=64)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from specsim.files.checked_mapping import CheckedMapping, expanded
 from specsim.files.regular_file import MOST_BYTES, check_file, check_rows
 from specsim.replica.request import Bools, Floats, Ints
 from specsim.rng import STRIDE, Words, stream_keys
+from specsim.world.acceptance_model import Evidence
 from specsim.world.tape import Tape
 
 RECORDING_FORMAT = 1
@@ -37,8 +38,13 @@ class Recording:
     path : the Parquet file. categories : a trace's category to a recorded one; ``default`` for all others.
     """
 
+    evidence: ClassVar[Evidence] = "recorded"
     path: Path
     categories: Mapping[str, str]
+
+    def tape(self, category: Sequence[str], slo_class: Ints, rows: Ints, seed: int) -> Tape:
+        """Return the recorded texts that requests `rows` (N,) of a trace read; see `recorded_tape`."""
+        return recorded_tape(self, category, slo_class, rows, seed)
 
     @property
     def sha256(self) -> str:
@@ -78,34 +84,35 @@ class Pages(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedTape(Tape):
-    """A tape whose texts are read row after row as they were recorded; off the path a hash picks a row of the pool.
+class RecordedTexts:
+    """Texts that are read row after row as they were recorded; off the path a hash picks a row of the pool.
 
     A request begins at some recorded text of its category, goes on with the next where that ends, and wraps.
 
     Attributes
     ----------
+    keys : (N,) uint64, the key of each request's position 0.
+    start, off_start : (N,) first row of its category on and off the target's path.
     opening : (N,) row, counted from `start`, at which the request's text begins.
     length, off_length : (N,) rows of its category on and off the path.
     """
 
-    opening: Ints | None = None
-    length: Ints | None = None
-    off_length: Ints | None = None
+    keys: Words
+    start: Ints
+    off_start: Ints
+    opening: Ints
+    length: Ints
+    off_length: Ints
 
     def rows(self, requests: Ints, keys: Words, hashed: Words, on: Bools) -> Ints:
         """Return the row that each key falls on, (n,)."""
-        assert self.opening is not None
-        assert self.length is not None
-        assert self.off_length is not None
         position = ((keys - self.keys[requests]) * _UNSTRIDE).view(np.int64)
         along = np.where(on, position + self.opening[requests], 0) % self.length[requests]
         away = (hashed % self.off_length[requests].astype(np.uint64)).view(np.int64)
         return np.where(on, self.start[requests] + along, self.off_start[requests] + away)
 
     def text_rows(self, requests: Ints) -> Ints:
-        """Return the rows that the texts of these requests are made of, each once."""
-        assert self.length is not None
+        """Return the rows of the categories of these requests, each once."""
         spans = np.unique(np.stack((self.start[requests], self.length[requests]), axis=1), axis=0)
         return np.concatenate([np.arange(first, first + rows) for first, rows in spans.tolist()])
 
@@ -118,7 +125,12 @@ def recording_from_mapping(mapping: Mapping[str, Any], source: str, folder: Path
     SpecsimError
         One line naming `source` and the key.
     """
-    node = CheckedMapping(source, "", mapping)
+    return recording_of(CheckedMapping(source, "", mapping), folder)
+
+
+def recording_of(node: CheckedMapping, folder: Path) -> Recording:
+    """Return the same of checked keys."""
+    source = node.source
     node.only(("kind", "path", "categories"), ("description", "pair"))
     path = folder / expanded(node.text("path", "the name of a Parquet file"), f"{source}: path: ")
     check_file(path, MOST_BYTES, "recording", f"{source}: path: ")
@@ -139,18 +151,9 @@ def recorded_tape(recording: Recording, category: Sequence[str], slo_class: Ints
         opening[mine] = starts[(luck[mine] % np.uint64(len(starts))).astype(np.int64)] - pages.on[names[code]][0]
     on = np.array([pages.on[name] for name in names])[slo_class]
     off = np.array([pages.off[name] for name in names])[slo_class]
-    return RecordedTape(
-        pages.confidence,
-        pages.rank,
-        on[:, 0],
-        off[:, 0],
-        1,
-        stream_keys(seed, "text", rows),
-        pages.truth,
-        opening,
-        on[:, 1],
-        off[:, 1],
-    )
+    keys = stream_keys(seed, "text", rows)
+    texts = RecordedTexts(keys, on[:, 0], off[:, 0], opening, on[:, 1], off[:, 1])
+    return Tape(pages.confidence, pages.rank, texts, keys, pages.truth)
 
 
 def _pages(path: Path) -> Pages:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
@@ -11,6 +12,49 @@ from specsim.rng import STRIDE, Words, word
 
 MOST_PROPOSALS = 64
 _WRONG_TURN = STRIDE * (2 * np.arange(MOST_PROPOSALS, dtype=np.uint64) + np.uint64(3))
+
+
+class Layout(Protocol):
+    """Where the texts of requests lie among the rows of a tape."""
+
+    def rows(self, requests: Ints, keys: Words, hashed: Words, on: Bools) -> Ints:
+        """Return the row that each key falls on, (n,); `hashed` is ``mix(keys)``, `on` who is on the target's path."""
+        ...
+
+    def text_rows(self, requests: Ints) -> Ints:
+        """Return the rows that the texts of these requests are made of, each once."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Pools:
+    """Texts without an order: each position falls on a row of the request's pool that a hash picks.
+
+    Attributes
+    ----------
+    start, off_start : (N,) first row of the request's pool on and off the target's path.
+    pool_rows : rows of one pool, a power of two.
+    """
+
+    start: Ints
+    off_start: Ints
+    pool_rows: int
+    _mask: Words = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_mask", word(self.pool_rows - 1))
+
+    def rows(self, requests: Ints, keys: Words, hashed: Words, on: Bools) -> Ints:
+        """Return the row of the pool that each key's hash picks, (n,)."""
+        starts = self.start[requests]
+        if self.off_start is not self.start:
+            starts = np.where(on, starts, self.off_start[requests])
+        offset = (hashed & self._mask).view(np.int64)
+        return starts + offset
+
+    def text_rows(self, requests: Ints) -> Ints:
+        """Return the rows of the pools on the target's path, each once."""
+        return (np.unique(self.start[requests])[:, None] + np.arange(self.pool_rows)).ravel()
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,27 +70,22 @@ class Tape:
     confidence : (rows, K) the drafter's top-K probabilities, descending; a row of zeros proposes nothing, as a lookup
         without a match.
     rank : (rows,) rank of the target's token among them, K for a miss.
-    start, off_start : (N,) first row of the request's pool on and off the target's path.
-    pool_rows : rows of one pool, a power of two.
+    layout : which row a key falls on.
     keys : (N,) uint64, the key of each request's position 0.
-    likeliest : (rows,) the first column of `confidence`.
     target_probability : (rows, K) what the target itself gives the proposed tokens; the confidences where they are
         calibrated by construction.
+    likeliest : (rows,) the first column of `confidence`. silent : whether some row proposes nothing.
     """
 
     confidence: Floats
     rank: Ints
-    start: Ints
-    off_start: Ints
-    pool_rows: int
+    layout: Layout
     keys: Words
     target_probability: Floats | None = None
     silent: bool = field(init=False, repr=False)
     likeliest: Floats = field(init=False, repr=False)
-    _mask: Words = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_mask", word(self.pool_rows - 1))
         object.__setattr__(self, "likeliest", np.ascontiguousarray(self.confidence[:, 0]))
         object.__setattr__(self, "silent", bool((self.likeliest == 0).any()))
 
@@ -73,13 +112,9 @@ class Tape:
         return np.where(right, keys + STRIDE, hashed + _WRONG_TURN[tokens])
 
     def rows(self, requests: Ints, keys: Words, hashed: Words, on: Bools) -> Ints:
-        """Return the row that each key falls on, (n,); `hashed` is ``mix(keys)``, `on` who is on the target's path."""
-        starts = self.start[requests]
-        if self.off_start is not self.start:
-            starts = np.where(on, starts, self.off_start[requests])
-        offset = (hashed & self._mask).view(np.int64)
-        return starts + offset
+        """Return the row that each key falls on, (n,); see `Layout`."""
+        return self.layout.rows(requests, keys, hashed, on)
 
     def text_rows(self, requests: Ints) -> Ints:
         """Return the rows that the texts of these requests are made of, each once."""
-        return (np.unique(self.start[requests])[:, None] + np.arange(self.pool_rows)).ravel()
+        return self.layout.text_rows(requests)

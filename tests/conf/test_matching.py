@@ -14,7 +14,7 @@ from specsim.files.paths import shipped
 from specsim.files.yaml_file import read_yaml
 from specsim.runs.prepare import prepare
 from specsim.settings.compose import compose
-from specsim.world.acceptance import Pair, pair_from_mapping
+from specsim.world.acceptance import Pair, acceptance_from_mapping, pair_from_mapping
 
 ACCEPTANCES = sorted(path.stem for path in (shipped("conf") / "acceptance").glob("*.yaml") if path.stem != "file")
 SMALL = {"trace": "poisson", "requests": "3"}
@@ -31,8 +31,9 @@ def budget_notes(**point: str) -> list[str]:
 
 @pytest.mark.parametrize("name", ACCEPTANCES)
 def test_every_acceptance_names_its_pair(name: str) -> None:
-    mapping = read_yaml(shipped("conf") / "acceptance" / f"{name}.yaml")
-    pair = pair_from_mapping(mapping, name)
+    folder = shipped("conf") / "acceptance"
+    mapping = read_yaml(folder / f"{name}.yaml")
+    pair = pair_from_mapping(mapping, name, acceptance_from_mapping(mapping, name, folder).evidence)
     assert mapping["pair"] == {"target": pair.target, "draft": pair.draft} if pair else None
     assert (pair.target == "any") == (name in ("bernoulli", "eagle", "medusa")) if pair else None
 
@@ -122,7 +123,7 @@ def test_an_acceptance_that_names_no_pair_says_that_it_is_not_checked(tmp_path: 
 )
 def test_a_bad_pair_is_one_line(pair: Any, said: str) -> None:
     with pytest.raises(SpecsimError) as error:
-        pair_from_mapping({"kind": "curves", "pair": pair}, "acceptance=mine")
+        pair_from_mapping({"kind": "curves", "pair": pair}, "acceptance=mine", "fitted")
     assert str(error.value).startswith(f"acceptance=mine: {said}")
 
 

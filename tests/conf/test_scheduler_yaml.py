@@ -14,7 +14,9 @@ from omegaconf.errors import InterpolationKeyError
 
 from specsim.errors import SpecsimError
 from specsim.files.interpolation import place_of
-from specsim.schedulers.loading import EXTRA_KEYS, parameter_types, scheduler_factory
+from specsim.kinds.plugins import load_plugins
+from specsim.kinds.signature import parameter_types
+from specsim.schedulers.loading import EXTRA_KEYS, scheduler_factory
 from tests.laws.subjects import NAMES, mapping_of, raw_of, repeats, resolved
 
 every_scheduler = pytest.mark.parametrize("name", NAMES)
@@ -231,9 +233,10 @@ def test_a_dataclass_of_your_own_may_derive_from_a_scheduler(tmp_path: Path) -> 
     file = tmp_path / "derived_from_smartspec.py"
     file.write_text(DERIVED)
     mapping = mapping_of("smartspec") | {"_target_": "derived_from_smartspec.Mine", "pace": 1.0}
-    assert scheduler_factory(mapping, "mine", [str(file)])().draft_tokens == mapping["draft_tokens"]
+    plugins = load_plugins([str(file)])
+    assert scheduler_factory(mapping, "mine", plugins)().draft_tokens == mapping["draft_tokens"]
     with pytest.raises(SpecsimError, match="mine: acceptance: 'sometimes' is unknown"):
-        scheduler_factory(mapping | {"acceptance": "sometimes"}, "mine", [str(file)])
+        scheduler_factory(mapping | {"acceptance": "sometimes"}, "mine", plugins)
 
 
 OUTSIDE = ["os.system", "subprocess.run", "specsim.api.simulate", "specsim.schedulersx.evil.Evil", "builtins.eval"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from specsim import load_run, plugin
-from specsim.schedulers import loading
+from specsim.kinds import plugins
 
 PAGE = Path(__file__).parents[2] / "docs" / "your-scheduler.md"
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
@@ -169,6 +169,6 @@ def test_a_plug_in_is_read_from_its_text_never_from_bytecode(written, tmp_path, 
     for size in ("min", "max"):
         file.write_text(text.replace("max(self.max_requests", f"{size}(self.max_requests"))
         os.utime(file, (1e9, 1e9))
-        module = loading._module_of_file(file)
+        module = plugins._module_of_file(file)
         assert f"{size}(self.max_requests" in file.read_text()
         assert (size in module.ShortestFirst._admitted.__code__.co_names) is True

@@ -16,8 +16,9 @@ from omegaconf import OmegaConf
 from specsim.errors import SpecsimError
 from specsim.files.paths import shipped
 from specsim.files.yaml_file import read_yaml
+from specsim.kinds.signature import parameter_types
 from specsim.replica.protocols import Scheduler
-from specsim.schedulers.loading import parameter_types, scheduler_factory
+from specsim.schedulers.loading import scheduler_factory
 from tests.made import WIDTH
 
 

@@ -67,7 +67,7 @@ def test_luck_stays_with_the_row_when_a_window_cuts_the_front_off() -> None:
     whole, later = world_of(trace()), world_of(trace().window(10.0))
     assert later[0].requests.slo_class.tolist() == whole[0].requests.slo_class[40:].tolist()
     assert later[1].keys.tolist() == whole[1].keys[40:].tolist()
-    assert later[1].start.tolist() == whole[1].start[40:].tolist()
+    assert later[1].layout.start.tolist() == whole[1].layout.start[40:].tolist()
 
 
 @pytest.mark.parametrize("changed", [{"slo_scale": 0.5}, {"rps": 9.0}])
@@ -105,7 +105,7 @@ def test_what_the_command_line_changes_redraws_nothing() -> None:
         assert np.array_equal(changed.requests.slo_class, plain.requests.slo_class[:count]), other
         assert np.array_equal(changed.world.output_tokens, plain.world.output_tokens[:count]), other
         assert np.array_equal(changed.world.tape.keys, plain.world.tape.keys[:count]), other
-        assert np.array_equal(changed.world.tape.start, plain.world.tape.start[:count]), other
+        assert np.array_equal(changed.world.tape.layout.start, plain.world.tape.layout.start[:count]), other
     assert not np.array_equal(_prepared(words | {"seed": "3"}).world.tape.keys, plain.world.tape.keys)
 
 

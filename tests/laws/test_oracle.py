@@ -154,7 +154,14 @@ def reachable_arrays(thing: Any) -> list[np.ndarray[Any, Any]]:
 
 def future_of(simulated: Simulation) -> list[np.ndarray[Any, Any]]:
     text, told = simulated.world.tape, simulated.requests
-    arrays = [simulated.world.output_tokens, text.confidence, text.rank, text.keys, text.start, text.off_start]
+    arrays = [
+        simulated.world.output_tokens,
+        text.confidence,
+        text.rank,
+        text.keys,
+        text.layout.start,
+        text.layout.off_start,
+    ]
     return [*arrays, told.arrival_s, told.prompt_tokens, told.max_tokens, told.slo_class, told.tpot_slo_s]
 
 

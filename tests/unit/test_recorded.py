@@ -15,8 +15,10 @@ import yaml
 from specsim.api import simulate
 from specsim.errors import SpecsimError
 from specsim.rng import mix
-from specsim.world.acceptance import acceptance_from_mapping, tape_of
-from specsim.world.recorded import METADATA_KEY, RecordedTape
+from specsim.world.acceptance import acceptance_from_mapping
+from specsim.world.acceptance_model import AcceptanceModel
+from specsim.world.recorded import METADATA_KEY, RecordedTexts
+from specsim.world.tape import Tape
 
 K = 3
 TEXTS = {"code": (4, 3), "chat": (5,)}
@@ -61,15 +63,14 @@ def read(folder: Path, categories: dict[str, str] | None = None) -> Any:
     return acceptance_from_mapping(mapping, "acceptance=mine", folder)
 
 
-def tape(folder: Path, category: str = "code", count: int = 40, seed: int = 0) -> RecordedTape:
-    found = tape_of(
-        read(folder, {"default": category}), ["any"], np.zeros(count, dtype=np.int64), np.arange(count), seed
-    )
-    assert isinstance(found, RecordedTape)
+def tape(folder: Path, category: str = "code", count: int = 40, seed: int = 0) -> Tape:
+    model: AcceptanceModel = read(folder, {"default": category})
+    found = model.tape(["any"], np.zeros(count, dtype=np.int64), np.arange(count), seed)
+    assert isinstance(found.layout, RecordedTexts)
     return found
 
 
-def along(text: RecordedTape, request: int, positions: int) -> Any:
+def along(text: Tape, request: int, positions: int) -> Any:
     """Return the likeliest confidence at each output position of a request."""
     ids = np.full(positions, request)
     keys = text.on_path(ids, np.arange(positions))

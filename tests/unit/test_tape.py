@@ -11,7 +11,7 @@ from specsim.replica.passes import NOBODY, DraftPass
 from specsim.replica.trees import Forest
 from specsim.rng import mix, stream_keys, uniforms
 from specsim.world.backend import SimulatedBackend, World
-from specsim.world.tape import Tape
+from specsim.world.tape import Pools, Tape
 from tests.made import WIDTH, hardware, ledger_and_view, requests, tape
 
 
@@ -20,7 +20,7 @@ def two_pools(count: int = 40) -> Tape:
     confidence = np.repeat(np.array([[0.9, 0.05], [0.1, 0.05]]), 8, axis=0)
     keys = stream_keys(3, "text", np.arange(count))
     start = np.zeros(count, dtype=np.int64)
-    return Tape(confidence, np.zeros(16, dtype=np.int64), start, start + 8, 8, keys)
+    return Tape(confidence, np.zeros(16, dtype=np.int64), Pools(start, start + 8, 8), keys)
 
 
 def backend(text: Tape, count: int) -> SimulatedBackend:

@@ -73,8 +73,8 @@ def test_walks_stay_within_a_text_and_take_the_off_path_pool_of_their_category()
 def as_recorded(curve: Curve, texts: int, tokens: int, seed: int = 0) -> Recorded:
     """Return a recording of texts drawn from a curve."""
     drawn = draw_tape(Acceptance({"x": curve}, 4, 16), ["x"], np.zeros(texts, int), np.arange(texts), seed)
-    luck = np.random.default_rng(seed).integers(drawn.pool_rows, size=(texts, tokens))
-    row = (drawn.start[:, None] + luck).ravel()
+    luck = np.random.default_rng(seed).integers(drawn.layout.pool_rows, size=(texts, tokens))
+    row = (drawn.layout.start[:, None] + luck).ravel()
     sequence, position = np.divmod(np.arange(len(row)), tokens)
     zero = np.zeros(len(row), int)
     return tape_of(zero, sequence, position, zero - 1, drawn.confidence[row], drawn.rank[row], ("chat",))

@@ -1,0 +1,1 @@
+"""What is not built in: installed entry points, plug-in modules, and objects built from a `_target_`."""
