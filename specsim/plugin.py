@@ -1,10 +1,14 @@
-"""What a scheduler of one's own needs; within one `API_VERSION` these names stay and mean the same.
+"""What a scheduler, trace, acceptance or drafter of one's own needs.
 
-docs/your-scheduler.md shows them at work. Everything else below `specsim` may move at any time.
+Within one `API_VERSION` these names stay and mean the same. Each page shows its own at work: docs/your-scheduler.md,
+docs/traces.md, docs/acceptance.md, docs/drafters.md. Everything else below `specsim` may move at any time.
 """
 
 from __future__ import annotations
 
+from specsim.latency.drafter import Drafter
+from specsim.latency.forms import Linear, Roofline
+from specsim.latency.model import ModelLatency, Profile
 from specsim.pass_shape import PassShape, PassShapes
 from specsim.replica.passes import NOBODY, DraftPass, Emitted, Pass, TargetPass
 from specsim.replica.protocols import (
@@ -20,10 +24,17 @@ from specsim.replica.protocols import (
 )
 from specsim.replica.request import Bools, Floats, Ids, Ints
 from specsim.replica.trees import Forest
+from specsim.rng import Words, mix, stream_keys, uniforms
 from specsim.schedulers.continuous import decode
 from specsim.schedulers.parts import Batching, Growing, Rows, Speculation, evicting
 from specsim.schedulers.selection import neediest_first, select
 from specsim.schedulers.speculation import grow_trees, trees_fit, useful_depth
+from specsim.workload.frame import trace_of
+from specsim.workload.reader import TraceReader
+from specsim.workload.slo import Promise, SloClass, SloMix
+from specsim.workload.trace import Trace, TraceSource
+from specsim.world.acceptance_model import AcceptanceModel, Evidence
+from specsim.world.tape import Layout, Pools, Tape
 
 API_VERSION = 1
 """The promise that a scheduler rests on; it rises when one of these names goes or means something else."""
@@ -31,35 +42,56 @@ API_VERSION = 1
 __all__ = [
     "API_VERSION",
     "NOBODY",
+    "AcceptanceModel",
     "Batching",
     "Belief",
     "Bools",
     "Clairvoyant",
     "DraftBelief",
     "DraftPass",
+    "Drafter",
     "Emitted",
+    "Evidence",
     "Floats",
     "Foresight",
     "Forest",
     "Growing",
     "Ids",
     "Ints",
+    "Layout",
+    "Linear",
     "ModelBelief",
+    "ModelLatency",
     "Pass",
     "PassShape",
     "PassShapes",
+    "Pools",
+    "Profile",
+    "Promise",
+    "Roofline",
     "Rows",
     "Scheduler",
+    "SloClass",
+    "SloMix",
     "Speculation",
     "Step",
+    "Tape",
     "TargetPass",
+    "Trace",
+    "TraceReader",
+    "TraceSource",
     "View",
     "Wide",
+    "Words",
     "decode",
     "evicting",
     "grow_trees",
+    "mix",
     "neediest_first",
     "select",
+    "stream_keys",
+    "trace_of",
     "trees_fit",
+    "uniforms",
     "useful_depth",
 ]

@@ -47,7 +47,8 @@ def parameter_types(target: Any) -> dict[str, Any]:
 
 def lacks(made: object, protocol: type) -> str | None:
     """Return the first public member of a protocol that an object has not, None where it has all."""
-    members = (name for name in _members(protocol) if inspect.getattr_static(made, name, None) is None)
+    absent = object()
+    members = (name for name in _members(protocol) if inspect.getattr_static(made, name, absent) is absent)
     return next(members, None)
 
 

@@ -51,7 +51,7 @@ class Kinds(Generic[T]):
         if missing is not None:
             raise SpecsimError(
                 f"{node.source}: _target_: {node.values['_target_']!r} has no {missing}; "
-                f"expected a {self.protocol.__name__} ({self.page})"
+                f"expected all that {self.protocol.__name__} names ({self.page})"
             )
         return made
 

@@ -25,6 +25,7 @@ from specsim.runs.fingerprint import package_sha256, plugins_sha256
 from specsim.runs.given import NOTHING, Given
 from specsim.runs.matching import budget_note, check_budget, pair_note
 from specsim.schedulers.loading import scheduler_factory
+from specsim.settings.groups import shipped_names
 from specsim.simulation import Simulation
 from specsim.workload.load import TraceRecipe, trace_recipe
 from specsim.workload.promise import Promised, promise
@@ -250,8 +251,10 @@ def _brought(group: str, config: Mapping[str, Any]) -> str:
 
 
 def _folder(group: str, chosen: Mapping[str, str]) -> Path:
-    """Return the folder of a group's chosen file, which paths in it are relative to."""
-    return Path(chosen[group]).expanduser().parent if is_path(chosen[group]) else shipped("conf") / group
+    """Return the folder that paths in a group's file are relative to; what is installed has none but the user's."""
+    if is_path(chosen[group]):
+        return Path(chosen[group]).expanduser().parent
+    return shipped("conf") / group if chosen[group] in shipped_names(group) else Path()
 
 
 def _baseline_s(trace: Mapping[str, Any], truth: Profile) -> tuple[float, str | None]:

@@ -14,7 +14,7 @@ from specsim.replica.request import LONGEST_S
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Origin = Literal["real", "twin", "toy", "synthetic", "file"]
+Origin = Literal["real", "twin", "toy", "synthetic", "file", "object"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Trace:
         count = len(self.arrival_s)
         if count == 0:
             raise SpecsimError(f"trace {self.source.name!r} holds no request")
-        columns = (self.prompt_tokens, self.output_tokens, self.row, *self._optional().values())
+        columns = (self.prompt_tokens, self.output_tokens, self.row, *self.optional().values())
         if any(column is not None and len(column) != count for column in columns):
             raise SpecsimError(f"trace {self.source.name!r}: its columns differ in length")
         if self.arrival_s[0] != 0 or not np.all(np.diff(self.arrival_s) >= 0):
@@ -137,7 +137,8 @@ class Trace:
         shipped = f" (the shipped {self.source.origin})" if self.source.origin in ("twin", "toy") else ""
         return f"trace {self.source.name!r}{shipped}"
 
-    def _optional(self) -> dict[str, Ints | Floats | None]:
+    def optional(self) -> dict[str, Ints | Floats | None]:
+        """Return the columns that not every trace has."""
         names = ("slo_class", "tpot_slo_s", "tpot_slo_ratio", "ttft_slo_s")
         return {name: getattr(self, name) for name in names}
 
@@ -145,7 +146,7 @@ class Trace:
         return self._taken(rows, self.arrival_s[rows] - self.arrival_s[rows.start], self.row[rows])
 
     def _taken(self, rows: slice | Ints, arrival_s: Floats, row: Ints) -> Trace:
-        optional = {name: None if column is None else column[rows] for name, column in self._optional().items()}
+        optional = {name: None if column is None else column[rows] for name, column in self.optional().items()}
         return replace(
             self,
             arrival_s=arrival_s,

@@ -45,8 +45,14 @@ def read_user_file(
     SpecsimError
         One line for whatever is damaged or unknown, by line (CSV, JSON lines), row (Parquet) or entry (JSON) from 1.
     """
-    table = open_table(file, KNOWN)
-    form = choose(table)
+    return read_table(open_table(file, KNOWN), source, time_unit=time_unit, tick_s=tick_s)
+
+
+def read_table(
+    table: Table, source: TraceSource, *, time_unit: Unit | None = None, tick_s: float | None = None
+) -> Reading:
+    """Return the trace of a table; see `read_user_file`."""
+    file, form = table.file, choose(table)
     cells, rows = table.read([name for name in dict.fromkeys(table.names) if name in (*form.columns, *form.optional)])
     if not rows.numbers:
         rows.damage.check()

@@ -122,7 +122,7 @@ ROOMS = {
     "settings": {"kinds", "files", "errors"},
     "results": {"replica", "pass_shape", "workload", "settings", "files", "errors"},
     "figures": {"results", "replica", "files", "errors"},
-    "plugin": {"schedulers", "replica", "pass_shape"},
+    "plugin": {"latency", "pass_shape", "replica", "rng", "schedulers", "workload", "world"},
     "simulation": {"results", "world", "replica", "errors"},
     "runs": {
         "figures",

@@ -1,0 +1,70 @@
+"""A trace from a DataFrame: the columns of a user's file, held in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from specsim.errors import SpecsimError, represented
+from specsim.workload.damage import Damage
+from specsim.workload.published import noted
+from specsim.workload.table import Cells, Rows, Table
+from specsim.workload.trace import Trace, TraceSource
+from specsim.workload.user_file import read_table
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+def trace_of(columns: DataFrame | Mapping[str, Any], name: str = "DataFrame") -> Trace:
+    """Return the trace that columns hold, in order of arrival, the first arrival at 0.
+
+    Parameters
+    ----------
+    columns : a DataFrame, or sequences of one length by name: those of any file that docs/traces.md names, as
+        ``arrival_s``, ``prompt_tokens`` and ``output_tokens``; a missing value (None, NaN) is an empty cell.
+    name : of the trace, in messages and in the provenance, which holds the checksum of the columns too.
+
+    Raises
+    ------
+    SpecsimError
+        One line for a column that is unknown or missing, and for damaged rows, counted from 1.
+    """
+    try:
+        names = [str(each) for each in columns]
+        cells = {each: _cells(columns[each]) for each in columns}
+    except (TypeError, ValueError, KeyError):
+        raise SpecsimError(f"{name}: {represented(columns)} holds no columns by name") from None
+    counts = {len(column) for column in cells.values()}
+    if len(counts) > 1:
+        raise SpecsimError(f"{name}: its columns differ in length")
+    count = counts.pop() if counts else 0
+
+    def read(wanted: Sequence[str]) -> tuple[Cells, Rows]:
+        return {each: cells[each] for each in wanted}, Rows(range(1, count + 1), Damage(Path(name), "row"), [])
+
+    trace, said = read_table(Table(Path(name), "columns", tuple(names), read), TraceSource(name, "object"))
+    return noted(replace(trace, source=replace(trace.source, sha256=content_sha256(trace))), f"{name}: {said}")
+
+
+def content_sha256(trace: Trace) -> str:
+    """Return the checksum of what a trace holds: of every column, and the names of the classes."""
+    digest = sha256(repr(trace.slo_names).encode())
+    for column in ("arrival_s", "prompt_tokens", "output_tokens", "row", *trace.optional()):
+        values = getattr(trace, column)
+        digest.update(f"{column}:".encode())
+        digest.update(b"" if values is None else np.ascontiguousarray(values).tobytes())
+    return digest.hexdigest()
+
+
+def _cells(column: Any) -> list[object]:
+    """Return a column as plain values, times as ``numpy.datetime64[ns]`` and what is missing as None."""
+    values = np.asarray(column)
+    if values.dtype.kind == "M":
+        return list(values.astype("datetime64[ns]"))
+    return [None if value is None or value != value else value for value in values.tolist()]

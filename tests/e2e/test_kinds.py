@@ -1,0 +1,201 @@
+"""A trace, an acceptance and a drafter of one's own, as their pages show them: installed, typed, and when they fail."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from specsim import SpecsimError, load_run, simulate, sweep
+from specsim.kinds.installed import ENTRY_POINTS, installed
+from specsim.settings.groups import names
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = {"trace": "traces", "acceptance": "acceptance", "drafter": "drafters"}
+MODULES = {"trace": "log_lines", "acceptance": "two_kinds", "drafter": "remote"}
+LOG = "# seconds prompt output\n12.0 812 64\n12.4 2310 180\n13.1 95 210\n"
+SMALL = {"scheduler": "vllm_spec", "profile": "llama8b_1b_h100"}
+
+
+def block(group, kind, holding):
+    """Return the block of a group's own section that holds a text."""
+    section = (DOCS / f"{PAGES[group]}.md").read_text(encoding="utf-8").partition("## A kind of your own")[2]
+    blocks = re.findall(r"^```(\w+)\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
+    return next(text for name, text in blocks if name == kind and holding in text)
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    """Write the three modules and their files, and go there."""
+    monkeypatch.chdir(tmp_path)
+    for group, module in MODULES.items():
+        (tmp_path / f"{module}.py").write_text(block(group, "python", "class"))
+        (tmp_path / f"{group}.yaml").write_text(block(group, "yaml", "_target_"))
+    (tmp_path / "served.log").write_text(LOG)
+    return tmp_path
+
+
+def own(**more):
+    """Return the settings of a run whose trace, acceptance and drafter are all one's own."""
+    chosen = {group: f"./{group}.yaml" for group in PAGES}
+    return {**SMALL, **chosen, "plugins": [f"./{module}.py" for module in MODULES.values()], **more}
+
+
+def test_all_three_at_once(written):
+    run = simulate(**own(out="run"))
+    assert run.requests["prompt_tokens"].tolist() == [812, 2310, 95]
+    assert set(run.provenance["plugins"]) == set(MODULES.values())
+    assert run.provenance["varies_with_seed"] == ["classes", "acceptance"]
+    assert run.provenance["trace"]["sha256"] is not None
+    assert load_run("run").config["drafter"]["round_trip_s"] == 2e-3
+
+
+def test_paths_are_relative_to_the_file(written, monkeypatch):
+    (written / "below").mkdir()
+    monkeypatch.chdir(written / "below")
+    settings = own(trace="../trace.yaml", acceptance="bernoulli", drafter="separate", plugins=["../log_lines.py"])
+    assert len(simulate(**settings).requests) == 3
+
+
+def test_a_limit_a_rate_and_a_window_hold_of_ones_own_trace(written):
+    plain = {"acceptance": "bernoulli", "drafter": "separate", "plugins": ["./log_lines.py"]}
+    assert len(simulate(**own(**plain, requests=2)).requests) == 2
+    assert simulate(**own(**plain, rps=4)).requests["arrival_s"].max() == pytest.approx(2 / 4)
+    text = (written / "trace.yaml").read_text()
+    (written / "trace.yaml").write_text(f"{text}window: [0.2, 9]\n")
+    assert simulate(**own(**plain)).requests["prompt_tokens"].tolist() == [2310, 95]
+    (written / "trace.yaml").write_text(f"{text}resample: 0.5\n")
+    assert simulate(**own(**plain, requests=3)).provenance["varies_with_seed"] == [
+        "arrivals",
+        "lengths",
+        "classes",
+        "acceptance",
+    ]
+
+
+def test_the_text_belongs_to_the_request(written):
+    plain = {"trace": "poisson", "drafter": "separate", "plugins": ["./two_kinds.py"], "rps": 0.01}
+    few, many = (simulate(**own(**plain, requests=n)).requests for n in (10, 20))
+    assert few["accepted_tokens"].tolist() == many["accepted_tokens"].tolist()[:10]
+    rate = many["accepted_tokens"] / many["draft_tokens"]
+    assert rate.max() > 0.6 > 0.3 > rate.min()
+
+
+def test_a_slower_drafter_of_ones_own_takes_longer(written):
+    plain = {"trace": "poisson", "requests": 5, "acceptance": "bernoulli", "plugins": ["./remote.py"]}
+    fast, slow = (simulate(**own(**plain, drafter__round_trip_s=s)).requests["finish_s"] for s in (1e-3, 1e-1))
+    assert (slow > fast).all()
+
+
+def test_a_sweep_runs_again_when_the_class_or_its_file_changes(written):
+    settings = own(out="all")
+    assert not sweep({"rps": [2, 4]}, **settings, progress=False).notes
+    assert not sweep({"rps": [2, 4]}, **settings, progress=False).notes
+    (written / "served.log").write_text(LOG + "14.0 7 7\n")
+    (again,) = sweep({"rps": [2, 4]}, **settings, progress=False).notes
+    assert "trace served.log is another file by now" in again
+
+
+MISTAKES = [
+    ("trace", "trace.yaml", "skip_lines: 1", "skip_line: 1", "unknown key 'skip_line'; did you mean 'skip_lines'?"),
+    ("trace", "trace.yaml", "skip_lines: 1", "skip_lines: x", "skip_lines: 'x' is not a whole number"),
+    ("trace", "trace.yaml", "path: served.log", "", "missing key 'path'"),
+    ("trace", "trace.yaml", "log_lines.LogLines", "os.system", "'os.system' is not allowed"),
+    ("trace", "trace.yaml", "log_lines.LogLines", "log_lines.LogLine", "did you mean 'LogLines'?"),
+    ("trace", "trace.yaml", "served.log", "serve.log", "LogLines.read: FileNotFoundError"),
+    ("trace", "trace.yaml", "skip_lines: 1", "skip_lines: 0", "log_lines.py:"),
+    ("trace", "log_lines.py", "def read(", "def reads(", "has no read; expected all that TraceReader names (docs/traces.md)"),
+    ("trace", "log_lines.py", "return trace_of(columns, self.path.name)", "return columns", "expected a Trace"),
+    ("acceptance", "acceptance.yaml", "easy: 0.9", "easy: yes", "easy: True is not a number"),
+    ("acceptance", "two_kinds.py", "sha256: Cl", "sha: Cl", "has no sha256; expected all that AcceptanceModel names"),
+    ("acceptance", "two_kinds.py", "rows))\n", "rows[:1]))\n", "its tape is of 1 requests; expected"),
+    ("drafter", "remote.py", "pass_s = ", "pass_s = None.x or ", "Remote.of: AttributeError"),
+    ("drafter", "remote.py", "return ModelLatency(", "return dict(", "expected a ModelLatency"),
+]
+
+
+@pytest.mark.parametrize(("group", "file", "old", "new", "said"), MISTAKES, ids=[each[4] for each in MISTAKES])
+def test_a_mistake_is_one_line_that_names_the_choice(written, group, file, old, new, said):
+    text = (written / file).read_text()
+    assert old in text
+    (written / file).write_text(text.replace(old, new))
+    with pytest.raises(SpecsimError) as raised:
+        simulate(**own())
+    assert len(str(raised.value).splitlines()) == 1
+    assert str(raised.value).startswith(f"{group}=./{group}.yaml: ")
+    assert said in str(raised.value)
+
+
+def test_an_unknown_kind_is_refused_with_the_nearest_name(written):
+    for group, said in (("trace", "azure_csv"), ("acceptance", "bernoulli"), ("drafter", "lookup")):
+        (written / f"{group}.yaml").write_text(f"name: x\nkind: {said[:-1]}\n")
+        with pytest.raises(SpecsimError, match=f"did you mean '{said}'"):
+            simulate(**{**SMALL, group: f"./{group}.yaml"})
+
+
+def test_a_plugin_that_nothing_names_is_refused(written):
+    with pytest.raises(SpecsimError, match=r"names anything in \./remote\.py"):
+        simulate(**own(drafter="separate"))
+
+
+def test_as_installed_packages(written):
+    """Lay out what pip would: the modules and their dist-info, on the path."""
+    info = written / "mine-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
+    points = {}
+    for group in PAGES:
+        points |= tomllib.loads(block(group, "toml", "entry-points"))["project"]["entry-points"]
+    (info / "entry_points.txt").write_text(
+        "".join(f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in each.items()) for group, each in points.items())
+    )
+    assert set(points) == {ENTRY_POINTS[group] for group in PAGES}
+    folder, environment = written / "elsewhere", {**os.environ, "PYTHONPATH": f"{written}{os.pathsep}{sys.path[0]}"}
+    environment["PYTHONPATH"] = os.pathsep.join([str(written), *filter(None, sys.path)])
+    folder.mkdir()
+
+    def specsim(*words):
+        command = [sys.executable, "-m", "specsim", *words]
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    for group, page in (("trace", "traces"), ("acceptance", "acceptance"), ("drafter", "drafters")):
+        assert f"installed by {MODULES[group]}" in specsim("list", page)
+    words = [f"{group}={module}" for group, module in MODULES.items()]
+    keys = {"easy": 0.9, "hard": 0.4, "easy_share": 0.5}
+    more = [f"acceptance.{key}={value}" for key, value in keys.items()]
+    specsim(
+        *("run", "scheduler=vllm_spec", "profile=llama8b_1b_h100", *words, *more, "out=run"),
+        *("trace.path=../served.log", "trace.skip_lines=1", "drafter.round_trip_s=2e-3"),
+    )
+    assert load_run(folder / "run").metrics == simulate(**own()).metrics
+
+
+def test_nothing_is_installed_for_a_group_that_is_not_open():
+    assert installed("profile") == {}
+    assert "llama8b_1b_h100" in names("profile")
+
+
+@pytest.mark.slow
+def test_they_are_typed(written):
+    """As their authors would check them, with the types that specsim ships."""
+    files = [f"{module}.py" for module in MODULES.values()]
+    protocols = {
+        "log_lines.LogLines": "TraceReader",
+        "two_kinds.TwoKinds": "AcceptanceModel",
+        "remote.Remote": "Drafter",
+    }
+    lines = [f"from specsim.plugin import {', '.join(protocols.values())}"]
+    lines += [f"import {each.partition('.')[0]}" for each in protocols]
+    lines += [f"def f_{name}(made: {target}) -> {name}:\n    return made" for target, name in protocols.items()]
+    (written / "protocols.py").write_text("\n".join(lines) + "\n")
+    checked = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(written / "cache"), *files, "protocols.py"]
+    done = subprocess.run(checked, cwd=written, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (written / "protocols.py").write_text("\n".join(lines).replace("-> Drafter", "-> TraceReader") + "\n")
+    done = subprocess.run(checked, cwd=written, capture_output=True, text=True, check=False)
+    assert 'expected "TraceReader"' in done.stdout
