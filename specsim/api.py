@@ -15,7 +15,7 @@ from specsim.results.store import StoredRun, read_run
 from specsim.results.sweeps import Sweep, load_sweep
 from specsim.runs.execute import execute
 from specsim.runs.places import check_place
-from specsim.runs.plan import configs, plan
+from specsim.runs.plan import checked, plan
 from specsim.runs.run import Run
 from specsim.runs.sweep import run_all
 from specsim.settings.points import check_key, product
@@ -53,10 +53,10 @@ def simulate(
     50
     """
     given = {"scheduler": scheduler, "trace": trace, **settings}
-    (config,) = configs([{_key(name): _typed(name, value) for name, value in given.items()}])
+    ((config, experiment),) = checked([{_key(name): _typed(name, value) for name, value in given.items()}])
     folder = None if out is None else expanded(str(out), "out=")
     check_place(config, folder)
-    return execute(config, folder, progress=progress)
+    return execute(config, folder, experiment, progress=progress)
 
 
 def load_run(folder: str | Path) -> StoredRun:
@@ -100,7 +100,7 @@ def sweep(
     [2, 4, 2, 4]
     """
     chosen = product(_axes(axes, settings))
-    planned = plan(chosen, configs(chosen), None if out is None else expanded(str(out), "out="))
+    planned = plan(chosen, checked(chosen), None if out is None else expanded(str(out), "out="))
     made = run_all(planned, progress=progress)
     if made.failures:
         said = f"{len(made.failures)} of {len(planned)} runs failed, the first: {made.failures[0].error}"

@@ -117,12 +117,11 @@ def _time_selection() -> None:
 
 
 def _time_loop(loop: Loop, repeats: int = REPEATS) -> None:
-    from specsim.runs.plan import configs
-    from specsim.runs.prepare import prepare
+    from specsim.runs.plan import checked
     from specsim.settings.points import points
 
-    (config,) = configs(points(loop.words, sweep=False))
-    experiment = prepare(config)
+    ((_, experiment),) = checked(points(loop.words, sweep=False))
+    assert experiment is not None
     timed = [_one_loop(experiment) for _ in range(repeats)]
     iterations, seconds = timed[0][0], min(each[1] for each in timed)
     rate = f"{iterations / seconds:>9,.0f}{loop.target_per_s:>9,.0f}"

@@ -30,10 +30,10 @@ def run_command(arguments: argparse.Namespace) -> int:
         return _show(arguments, chosen)
     if arguments.multirun:
         return _sweep(chosen, debug=arguments.debug)
-    (config,) = plan.configs(chosen)
+    ((config, experiment),) = plan.checked(chosen)
     with _folder(config["out"], config["choices"]) as folder:
         check_place(config, folder)
-        run = execute(config, folder, progress=True)
+        run = execute(config, folder, experiment, progress=True)
     _say_notes([run.notes])
     print(class_table(run.metrics))
     print(folder)
@@ -47,8 +47,8 @@ def _sweep(chosen: Sequence[Mapping[str, str]], *, debug: bool) -> int:
     from specsim.runs import plan
     from specsim.runs.sweep import run_all, write_table
 
-    ready = plan.configs(chosen)
-    with _folder(ready[0]["out"], None) as root:
+    ready = plan.checked(chosen)
+    with _folder(ready[0].config["out"], None) as root:
         planned = plan.plan(chosen, ready, root)
         try:
             runs = run_all(planned, progress=True)

@@ -12,7 +12,7 @@ from specsim.results.run_folder import stamp_of
 from specsim.results.store import StoredRun
 from specsim.results.writer import write_run
 from specsim.runs.places import check_same_run
-from specsim.runs.prepare import prepare
+from specsim.runs.prepare import Experiment, prepare
 from specsim.runs.progress import bar
 from specsim.runs.provenance import provenance_of
 from specsim.runs.run import Run
@@ -29,8 +29,10 @@ def stored_config(config: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in config.items() if key not in NOT_OF_THE_RUN}
 
 
-def execute(config: Mapping[str, Any], folder: Path | None, *, progress: bool = False) -> Run:
-    """Run one resolved configuration and store it in `folder`.
+def execute(
+    config: Mapping[str, Any], folder: Path | None, experiment: Experiment | None = None, *, progress: bool = False
+) -> Run:
+    """Run one resolved configuration and store it in `folder`; `experiment` is what was prepared of it, if anything.
 
     Raises
     ------
@@ -48,7 +50,7 @@ def execute(config: Mapping[str, Any], folder: Path | None, *, progress: bool = 
     if folder is not None:
         seen = stamp_of(folder)
         check_same_run(folder, config)
-    experiment = prepare(config)
+    experiment = experiment or prepare(config)
     config = stored_config(config)
     started, clock = datetime.now(UTC), time.perf_counter()
     with bar(len(experiment.simulation.requests), "request", progress) as watch:

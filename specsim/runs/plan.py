@@ -6,19 +6,22 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from specsim.errors import SpecsimError
 from specsim.results.checksums import damage
 from specsim.results.run_folder import readable_name, run_folders
 from specsim.runs.places import check_same_run, check_writable, settings_in, told_by_name
-from specsim.runs.prepare import prepare
+from specsim.runs.prepare import Experiment, prepare
 from specsim.settings.compose import compose
 from specsim.settings.identity import identity, settings_of
 from specsim.settings.idle import check_idle
 from specsim.settings.points import Point
 
 Config = Mapping[str, Any]
+KEPT_BYTES = 1 << 28
+"""What the prepared points of a sweep may hold together; those beyond are prepared again before they run."""
+REQUEST_BYTES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +32,24 @@ class PlannedRun:
     ----------
     config : resolved and checked. label : the settings, as typed, in which the points of the sweep differ.
     folder : where the run is stored or will be, None where it stays in memory.
+    experiment : as it was prepared to check the point, None where that would hold too much memory.
     """
 
     config: Config
     label: Mapping[str, str]
     folder: Path | None
+    experiment: Experiment | None
 
 
-def plan(chosen: Sequence[Point], ready: Sequence[Config], root: Path | None) -> list[PlannedRun]:
-    """Return the runs of a sweep, from its points as typed and as composed by `configs`.
+class Checked(NamedTuple):
+    """A point that was composed and checked, and what was prepared of it; None beyond `KEPT_BYTES`."""
+
+    config: dict[str, Any]
+    experiment: Experiment | None
+
+
+def plan(chosen: Sequence[Point], points: Sequence[Checked], root: Path | None) -> list[PlannedRun]:
+    """Return the runs of a sweep, from its points as typed and as `checked`.
 
     A run that lies below `root` already keeps its folder, whatever its name. A new one is named by its label and by
     the hash of its settings, so that no other run takes its place.
@@ -47,27 +59,42 @@ def plan(chosen: Sequence[Point], ready: Sequence[Config], root: Path | None) ->
     SpecsimError
         When two points are one configuration, or a folder cannot be written or holds another run.
     """
-    labels = labels_of(chosen)
+    labels, ready, prepared = labels_of(chosen), [each.config for each in points], [each.experiment for each in points]
     keys = [identity(settings_of(config)) for config in ready]
     _check_distinct(keys, labels)
     if root is None:
-        return [PlannedRun(config, named, None) for config, named in zip(ready, labels, strict=True)]
+        return [PlannedRun(*each) for each in zip(ready, labels, [None] * len(ready), prepared, strict=True)]
     stored = _stored(root)
     places = [stored.get(key, root / f"{readable_name(named)}-{key}") for key, named in zip(keys, labels, strict=True)]
     new = [(config, place) for key, config, place in zip(keys, ready, places, strict=True) if key not in stored]
     for config, place in new:
         check_same_run(place, config)
     check_writable({place for _, place in new})
-    return [PlannedRun(*each) for each in zip(ready, labels, places, strict=True)]
+    return [PlannedRun(*each) for each in zip(ready, labels, places, prepared, strict=True)]
 
 
-def configs(chosen: Sequence[Point]) -> list[dict[str, Any]]:
-    """Compose and check every point, before any of them runs."""
+def checked(chosen: Sequence[Point]) -> list[Checked]:
+    """Compose and prepare every point, before any of them runs.
+
+    Raises
+    ------
+    SpecsimError
+        One line for the first point that is wrong.
+    """
     ready = [compose(point) for point in chosen]
+    points, held_bytes = [], 0
     for config in ready:
-        prepare(config)
+        experiment = prepare(config)
+        held_bytes += _bytes_of(experiment)
+        points.append(Checked(config, experiment if held_bytes <= KEPT_BYTES else None))
     check_idle(chosen, ready)
-    return ready
+    return points
+
+
+def _bytes_of(experiment: Experiment) -> int:
+    """Return what an experiment holds for itself, roughly; the runs of a sweep share a tape's rows."""
+    simulation = experiment.simulation
+    return REQUEST_BYTES * len(simulation.requests) + int(simulation.world.tape.likeliest.nbytes)
 
 
 def labels_of(chosen: Sequence[Point]) -> list[dict[str, str]]:

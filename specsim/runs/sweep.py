@@ -76,13 +76,14 @@ def _made(planned: PlannedRun, again: list[str]) -> Run | Path:
     """Return the run, where it has a folder as that: nothing of it stays in memory."""
     config, folder = planned.config, planned.folder
     if folder is None:
-        return execute(config, None)
+        return execute(config, None, planned.experiment)
     stored = check_same_run(folder, config) and holds_remains(folder)
-    reason = why_again(folder, prepare(config)) if stored else ""
+    experiment = planned.experiment or prepare(config)
+    reason = why_again(folder, experiment) if stored else ""
     if reason is None:
         return folder
     try:
-        execute(config, folder)
+        execute(config, folder, experiment)
     except Taken:
         # Another process has made the same run meanwhile.
         if not is_run(folder) or why_again(folder, prepare(config)) is not None:

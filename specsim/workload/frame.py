@@ -55,10 +55,9 @@ def trace_of(columns: DataFrame | Mapping[str, Any], name: str = "DataFrame") ->
 def content_sha256(trace: Trace) -> str:
     """Return the checksum of what a trace holds: of every column, and the names of the classes."""
     digest = sha256(repr(trace.slo_names).encode())
-    for column in ("arrival_s", "prompt_tokens", "output_tokens", "row", *trace.optional()):
-        values = getattr(trace, column)
-        digest.update(f"{column}:".encode())
-        digest.update(b"" if values is None else np.ascontiguousarray(values).tobytes())
+    for name, column in trace.columns().items():
+        digest.update(f"{name}:".encode())
+        digest.update(np.ascontiguousarray(column).tobytes())
     return digest.hexdigest()
 
 

@@ -137,6 +137,11 @@ class Trace:
         shipped = f" (the shipped {self.source.origin})" if self.source.origin in ("twin", "toy") else ""
         return f"trace {self.source.name!r}{shipped}"
 
+    def columns(self) -> dict[str, Ints | Floats]:
+        """Return the columns that the trace has, by name."""
+        always = {name: getattr(self, name) for name in ("arrival_s", "prompt_tokens", "output_tokens", "row")}
+        return always | {name: column for name, column in self.optional().items() if column is not None}
+
     def optional(self) -> dict[str, Ints | Floats | None]:
         """Return the columns that not every trace has."""
         names = ("slo_class", "tpot_slo_s", "tpot_slo_ratio", "ttft_slo_s")

@@ -113,13 +113,22 @@ def draw_tape(acceptance: Acceptance, category: Sequence[str], slo_class: Ints, 
     only which row a position falls on is drawn.
     """
     names, size = sorted(set(category)), acceptance.pool_rows
-    pools = {name: _pools(acceptance.curve(name), acceptance.width, acceptance.levels, size) for name in names}
-    confidence = np.concatenate([pools[name][0] for name in names])
-    rank = np.concatenate([pools[name][1] for name in names])
+    confidence, rank = _joined(
+        tuple(map(acceptance.curve, names)), acceptance.width, acceptance.levels, acceptance.pool_rows
+    )
     level = (stream_keys(seed, "acceptance_level", rows) % np.uint64(acceptance.levels)).astype(np.int64)
     first = np.array([names.index(each) for each in category]) * acceptance.levels * size
     start = first[slo_class] + level * size
     return Tape(confidence, rank, Pools(start, start, size), stream_keys(seed, "text", rows))
+
+
+@lru_cache(maxsize=4)
+def _joined(curves: tuple[Curve, ...], width: int, levels: int, size: int) -> tuple[Floats, Ints]:
+    """Return the pools of several curves one after the other: the runs of a sweep share them."""
+    pools = [_pools(curve, width, levels, size) for curve in curves]
+    confidence, rank = (np.concatenate(each) for each in zip(*pools, strict=True))
+    confidence.flags.writeable = rank.flags.writeable = False
+    return confidence, rank
 
 
 @lru_cache(maxsize=64)

@@ -10,7 +10,7 @@ import yaml
 from specsim.errors import SpecsimError
 from specsim.files.paths import shipped
 from specsim.files.yaml_file import read_yaml
-from specsim.runs.plan import configs
+from specsim.runs.plan import checked as prepared_of
 from specsim.settings.points import points
 
 BASE = ("trace=poisson", "requests=3")
@@ -54,7 +54,7 @@ IDLE = [
 
 
 def checked(*words: str, sweep: bool = False) -> None:
-    configs(points([*BASE, *words], sweep=sweep))
+    prepared_of(points([*BASE, *words], sweep=sweep))
 
 
 @pytest.mark.parametrize(("words", "said"), IDLE, ids=[words for words, _ in IDLE])

@@ -14,7 +14,7 @@ from specsim import simulate, sweep
 from specsim.errors import SpecsimError
 from specsim.files.interpolation import place_of, value_at
 from specsim.files.paths import shipped
-from specsim.runs.plan import configs
+from specsim.runs.plan import checked
 from specsim.schedulers.loading import scheduler_factory
 from specsim.settings.compose import compose
 from specsim.settings.points import points
@@ -107,7 +107,7 @@ def test_a_sweep_from_python_sets_the_whole_budget() -> None:
 
 def test_a_sweep_over_schedulers_sets_one_knob_for_all_and_it_takes_effect() -> None:
     words = ["+scheduler=fcfs,laps_sd,adaserve,priority,continuous,sarathi,smartspec", "scheduler.max_requests=2"]
-    ready = configs(points([*words, "trace=poisson", "requests=20"], sweep=True))
+    ready = [each.config for each in checked(points([*words, "trace=poisson", "requests=20"], sweep=True))]
     assert [config["scheduler"]["max_requests"] for config in ready] == [2] * 7
     for name in ("fcfs", "laps_sd", "adaserve"):
         shared: dict[str, Any] = {"trace": "poisson", "requests": 40, "rps": 20, "passes": True}

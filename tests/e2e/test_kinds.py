@@ -107,7 +107,7 @@ MISTAKES = [
     ("trace", "trace.yaml", "log_lines.LogLines", "log_lines.LogLine", "did you mean 'LogLines'?"),
     ("trace", "trace.yaml", "served.log", "serve.log", "LogLines.read: FileNotFoundError"),
     ("trace", "trace.yaml", "skip_lines: 1", "skip_lines: 0", "log_lines.py:"),
-    ("trace", "log_lines.py", "def read(", "def reads(", "has no read; expected all that TraceReader names (docs/traces.md)"),
+    ("trace", "log_lines.py", "def read(", "def reads(", "has no read; expected all that TraceReader names"),
     ("trace", "log_lines.py", "return trace_of(columns, self.path.name)", "return columns", "expected a Trace"),
     ("acceptance", "acceptance.yaml", "easy: 0.9", "easy: yes", "easy: True is not a number"),
     ("acceptance", "two_kinds.py", "sha256: Cl", "sha: Cl", "has no sha256; expected all that AcceptanceModel names"),

@@ -9,7 +9,7 @@ import pytest
 from specsim import load_run, load_sweep, simulation
 from specsim.cli import main
 from specsim.errors import SpecsimError
-from specsim.runs.plan import configs, plan
+from specsim.runs.plan import checked, plan
 
 WORDS = ["trace=poisson", "requests=6", "acceptance=bernoulli", "profile=llama8b_1b_h100"]
 CLASSES = ["chat", "coding", "summarization", "all"]
@@ -222,9 +222,9 @@ def test_points_of_one_label_have_folders_of_their_own(tmp_path, monkeypatch, st
 
 
 def test_two_points_that_are_one_configuration_are_refused():
-    (config,) = configs([{"scheduler": "fcfs", "trace": "poisson", "requests": "5"}])
+    (point,) = checked([{"scheduler": "fcfs", "trace": "poisson", "requests": "5"}])
     with pytest.raises(SpecsimError, match=r"rps=2 and rps=2\.0 are one configuration"):
-        plan([{"rps": "2"}, {"rps": "2.0"}], [config, config], None)
+        plan([{"rps": "2"}, {"rps": "2.0"}], [point, point], None)
 
 
 def test_a_value_in_two_spellings_is_refused(tmp_path, capsys, started):

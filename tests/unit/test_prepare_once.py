@@ -1,0 +1,73 @@
+"""A point is prepared once: what was checked is what runs, in bounded memory."""
+
+import json
+
+import pytest
+
+from specsim import simulate, sweep
+from specsim.runs import execute, plan
+from specsim.runs import sweep as runs_of_a_sweep
+from specsim.runs.prepare import prepare
+from specsim.workload import user_file
+
+SMALL = {"scheduler": "vllm_spec", "requests": 6, "profile": "llama8b_1b_h100"}
+
+
+@pytest.fixture
+def prepared(monkeypatch, tmp_path):
+    """Go to an empty folder and count what is prepared."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SPECSIM_DATA", raising=False)
+    counted = []
+
+    def counting(*arguments):
+        counted.append(1)
+        return prepare(*arguments)
+
+    for module in (plan, execute, runs_of_a_sweep):
+        monkeypatch.setattr(module, "prepare", counting)
+    return counted
+
+
+@pytest.mark.parametrize("out", [None, "all"])
+def test_a_sweep_prepares_each_point_once(prepared, out):
+    sweep({"rps": [1, 2, 3]}, trace="poisson", out=out, progress=False, **SMALL)
+    assert len(prepared) == 3
+
+
+def test_a_run_is_prepared_once(prepared):
+    simulate(trace="poisson", out="run", **SMALL)
+    assert len(prepared) == 1
+
+
+def test_a_sweep_too_large_to_keep_gives_the_same_runs(prepared, monkeypatch):
+    settings = {"trace": "azure_conv", "progress": False, **SMALL}
+    kept = sweep({"rps": [1, 2, 3]}, **settings)
+    prepared.clear()
+    point = plan._bytes_of(
+        plan.checked([{"trace": "azure_conv", "requests": "6", "scheduler": "vllm_spec"}])[0].experiment
+    )
+    prepared.clear()
+    monkeypatch.setattr(plan, "KEPT_BYTES", 2 * point)
+    again = sweep({"rps": [1, 2, 3]}, **settings)
+    assert len(prepared) == 4
+    assert [json.dumps(run.metrics) for run in kept] == [json.dumps(run.metrics) for run in again]
+
+
+def test_a_file_is_parsed_once_until_it_changes(prepared, tmp_path, monkeypatch):
+    read, counted = user_file.read_table, []
+
+    def counting(*arguments, **more):
+        counted.append(1)
+        return read(*arguments, **more)
+
+    monkeypatch.setattr(user_file, "read_table", counting)
+    file = tmp_path / "mine.csv"
+    lines = ["arrival_s,prompt_tokens,output_tokens", *(f"{i},{10 + i},4" for i in range(8))]
+    file.write_text("\n".join(lines))
+    first = sweep({"rps": [1, 2, 3]}, trace=str(file), progress=False, **SMALL)
+    assert len(counted) == 1
+    file.write_text("\n".join(lines).replace(",10,", ",99,"))
+    (second,) = sweep({"rps": [1]}, trace=str(file), progress=False, **SMALL)
+    assert len(counted) == 2
+    assert (first[0].requests["prompt_tokens"][0], second.requests["prompt_tokens"][0]) == (10, 99)
