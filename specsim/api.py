@@ -3,43 +3,69 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from specsim.errors import SpecsimError, first_line
+from specsim.errors import SpecsimError, represented
 from specsim.files.checked_mapping import expanded, shown
+from specsim.latency.model import Profile
+from specsim.replica.protocols import Scheduler
+from specsim.results.run_folder import holds_remains
 from specsim.results.store import StoredRun, read_run
 from specsim.results.sweeps import Sweep, load_sweep
 from specsim.runs.execute import execute
+from specsim.runs.handed import handed
 from specsim.runs.places import check_place
 from specsim.runs.plan import checked, plan
 from specsim.runs.run import Run
 from specsim.runs.sweep import run_all
-from specsim.settings.points import check_key, product
+from specsim.settings.plain import python_value
+from specsim.settings.points import GROUPS, TEXTS, check_key, product
+from specsim.settings.python_value import PythonValue
+from specsim.workload.slo import SloMix
+from specsim.workload.trace import Trace
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 __all__ = ["Run", "Sweep", "load_run", "load_sweep", "simulate", "sweep"]
 
+HANDED = ("scheduler", "trace", "profile", "slo")
+"""Groups that an object may stand for."""
+
 
 def simulate(
-    scheduler: str = "adaserve",
-    trace: str = "azure_code",
+    scheduler: str | Path | Scheduler | Callable[[], Scheduler] = "adaserve",
+    trace: str | Path | Trace | DataFrame = "azure_code",
     *,
+    profile: str | Path | Profile | None = None,
+    slo: str | Path | SloMix | None = None,
+    acceptance: str | Path | None = None,
+    drafter: str | Path | None = None,
+    rps: float | None = None,
+    requests: int | None = None,
+    slo_scale: float = 1.0,
+    seed: int = 0,
+    replicas: int = 1,
+    passes: bool = False,
     out: str | Path | None = None,
     progress: bool = False,
     **settings: Any,
 ) -> Run:
-    """Run one simulation; without `out` nothing is written.
+    """Run one simulation; without `out` nothing is written. docs/python.md shows it at work.
 
     Parameters
     ----------
-    scheduler, trace : names as `specsim list` shows them, or paths.
-    out : run folder to write.
-    progress : draw a progress bar on a terminal or in Jupyter.
-    **settings : any other key of a run: ``profile=, slo=, acceptance=, rps=, slo_scale=, requests=, seed=, passes=``;
-        a key below a group is written with two underscores: ``scheduler__verify_tokens=256``.
+    scheduler : a name as `specsim list` shows it, the path of a YAML, a scheduler, or what makes one when called.
+    trace : a name, a path, a `Trace`, or a DataFrame with the columns of docs/traces.md.
+    profile, slo : a name, a path, a `Profile`, an `SloMix`; None: what goes with the others.
+    acceptance, drafter : a name or a path; None: what goes with the others.
+    rps, requests : mean rate in requests per second, and row limit; None: the trace's own.
+    slo_scale, seed, replicas, passes : as in conf/config.yaml.
+    out : run folder to write. progress : draw a progress bar on a terminal or in Jupyter.
+    **settings : any other key of a run; one below a group or a mapping is written with two underscores:
+        ``scheduler__verify_tokens=256``, ``metrics__window=[0, 60]``. Values are taken as they are.
 
     Raises
     ------
@@ -52,11 +78,31 @@ def simulate(
     >>> run.metrics["completed"]
     50
     """
-    given = {"scheduler": scheduler, "trace": trace, **settings}
-    ((config, experiment),) = checked([{_key(name): _typed(name, value) for name, value in given.items()}])
+    groups = {"scheduler": scheduler, "trace": trace, "profile": profile, "slo": slo}
+    groups |= {"acceptance": acceptance, "drafter": drafter}
+    values = {"rps": rps, "requests": requests, "slo_scale": slo_scale, "seed": seed, "replicas": replicas}
+    chosen = {group: value for group, value in groups.items() if value is not None}
+    return _simulated(chosen, {**values, "passes": passes, **settings}, out, progress=progress)
+
+
+def _simulated(
+    groups: Mapping[str, object], settings: Mapping[str, Any], out: str | Path | None, *, progress: bool
+) -> Run:
+    objects = handed({group: value for group, value in groups.items() if _is_object(group, value)})
+    point = _point({**groups, **objects.choices, **settings})
+    for key in point:
+        group, _, below = key.partition(".")
+        if below and group in objects.described:
+            raise SpecsimError(f"{key}: {group} is an object; expected the value in it")
+    ((config, experiment),) = checked([point], objects)
     folder = None if out is None else expanded(str(out), "out=")
     check_place(config, folder)
+    objects.check_new(folder is not None and holds_remains(folder), folder)
     return execute(config, folder, experiment, progress=progress)
+
+
+def _is_object(group: str, value: object) -> bool:
+    return group in HANDED and not isinstance(value, str | Path)
 
 
 def load_run(folder: str | Path) -> StoredRun:
@@ -108,16 +154,16 @@ def sweep(
     return made
 
 
-def _axes(axes: Mapping[str, Iterable[Any]], settings: Mapping[str, Any]) -> dict[str, list[str]]:
+def _axes(axes: Mapping[str, Iterable[Any]], settings: Mapping[str, Any]) -> dict[str, list[str | PythonValue]]:
     if not isinstance(axes, Mapping):
         raise SpecsimError(f"sweep: {shown(axes)}: expected values by key, as {{'rps': [2, 4]}}")
-    values = {_key(name): [_typed(name, value)] for name, value in settings.items()}
+    values = {key: [value] for key, value in _point(settings).items()}
     for name, several in axes.items():
         if isinstance(several, str | bytes | Mapping | set | frozenset) or not _iterable(several):
             raise SpecsimError(f"sweep: {name}={several!r}: expected a list of values")
         if _key(name) in values:
             raise SpecsimError(f"{name}: given twice; expected it among the axes or the settings")
-        values[_key(name)] = [_typed(name, value) for value in several]
+        values[_key(name)] = [_value(_key(name), value) for value in several]
     return values
 
 
@@ -134,22 +180,16 @@ def _key(name: object) -> str:
     return key
 
 
-def _typed(name: str, value: Any) -> str:
-    """Return a value as it would be typed; one without a text of its own is refused."""
-    try:
-        return _word(value)
-    except Exception as error:
-        what = f"{type(value).__name__} that cannot be written as text"
-        raise SpecsimError(f"{name}: a {what} ({first_line(error)}); expected a setting") from None
+def _point(settings: Mapping[str, Any]) -> dict[str, str | PythonValue]:
+    return {_key(name): _value(_key(name), value) for name, value in settings.items()}
 
 
-def _word(value: Any) -> str:
-    if value is None:
+def _value(key: str, value: Any) -> str | PythonValue:
+    """Return the text that names a group's file, and any other setting as the value that it is."""
+    if key not in (*GROUPS, *TEXTS):
+        return python_value(key, value)
+    if value is None and key in TEXTS:
         return "null"
-    if isinstance(value, bool | np.bool_):
-        return str(value).lower()
-    if isinstance(value, list | tuple | np.ndarray) and np.ndim(value) > 0:
-        return f"[{','.join(map(_word, value))}]"
-    if isinstance(value, Mapping):
-        return "{" + ",".join(f"{key}:{_word(each)}" for key, each in value.items()) + "}"
+    if not isinstance(value, str | Path):
+        raise SpecsimError(f"{key}: {represented(value)}; expected a name or a path")
     return str(value)

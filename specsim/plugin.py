@@ -9,6 +9,7 @@ from __future__ import annotations
 from specsim.latency.drafter import Drafter
 from specsim.latency.forms import Linear, Roofline
 from specsim.latency.model import ModelLatency, Profile
+from specsim.latency.profile import load_profile
 from specsim.pass_shape import PassShape, PassShapes
 from specsim.replica.passes import NOBODY, DraftPass, Emitted, Pass, TargetPass
 from specsim.replica.protocols import (
@@ -86,6 +87,7 @@ __all__ = [
     "decode",
     "evicting",
     "grow_trees",
+    "load_profile",
     "mix",
     "neediest_first",
     "select",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from specsim.files.checked_mapping import CheckedMapping
+from specsim.files.paths import is_path, shipped
 from specsim.files.yaml_file import read_yaml
 from specsim.latency.forms import Form, Linear, Roofline, Table
 from specsim.latency.model import PROFILE_VERSION, ModelLatency, Profile
@@ -42,9 +43,18 @@ CHECK_LEVELS = 3
 MOST_BYTES = 10**15
 
 
-def load_profile(path: Path) -> Profile:
-    """Read the profile in `path`; `SpecsimError` when the file cannot be read or a key is wrong."""
-    return profile_from_mapping(read_yaml(path, "profile file"), str(path))
+def load_profile(path: str | Path) -> Profile:
+    """Return the profile in the file `path`, or the shipped one of this name, with its own draft model.
+
+    Raises
+    ------
+    SpecsimError
+        When the file cannot be read or a key is wrong.
+    """
+    file = path if isinstance(path, Path) else Path(path)
+    if isinstance(path, str) and not is_path(path):
+        file = shipped("conf") / "profile" / f"{path}.yaml"
+    return profile_from_mapping(read_yaml(file, "profile file"), str(path))
 
 
 def profile_from_mapping(mapping: Mapping[Any, Any], source: str) -> Profile:

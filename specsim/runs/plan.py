@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from specsim.errors import SpecsimError
 from specsim.results.checksums import damage
 from specsim.results.run_folder import readable_name, run_folders
+from specsim.runs.handed import NOTHING, Handed
 from specsim.runs.places import check_same_run, check_writable, settings_in, told_by_name
 from specsim.runs.prepare import Experiment, prepare
 from specsim.settings.compose import compose
@@ -73,18 +74,18 @@ def plan(chosen: Sequence[Point], points: Sequence[Checked], root: Path | None) 
     return [PlannedRun(*each) for each in zip(ready, labels, places, prepared, strict=True)]
 
 
-def checked(chosen: Sequence[Point]) -> list[Checked]:
-    """Compose and prepare every point, before any of them runs.
+def checked(chosen: Sequence[Point], handed: Handed = NOTHING) -> list[Checked]:
+    """Compose and prepare every point, before any of them runs, with the objects that were `handed` in.
 
     Raises
     ------
     SpecsimError
         One line for the first point that is wrong.
     """
-    ready = [compose(point) for point in chosen]
+    ready = [compose(point, handed.described) for point in chosen]
     points, held_bytes = [], 0
     for config in ready:
-        experiment = prepare(config)
+        experiment = prepare(config, handed)
         held_bytes += _bytes_of(experiment)
         points.append(Checked(config, experiment if held_bytes <= KEPT_BYTES else None))
     check_idle(chosen, ready)
@@ -99,8 +100,8 @@ def _bytes_of(experiment: Experiment) -> int:
 
 def labels_of(chosen: Sequence[Point]) -> list[dict[str, str]]:
     """Return for each point the settings in which the points of a sweep differ."""
-    told = [key for key in chosen[0] if len({point[key] for point in chosen}) > 1]
-    return [{key: point[key] for key in told} for point in chosen]
+    told = [key for key in chosen[0] if len({str(point[key]) for point in chosen}) > 1]
+    return [{key: str(point[key]) for key in told} for point in chosen]
 
 
 def _stored(root: Path) -> dict[str, Path]:

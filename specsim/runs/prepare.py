@@ -22,7 +22,7 @@ from specsim.replica.request import Ints, Requests
 from specsim.results.window import Window
 from specsim.runs.counting import counted
 from specsim.runs.fingerprint import package_sha256, plugins_sha256
-from specsim.runs.given import NOTHING, Given
+from specsim.runs.handed import NOTHING, Handed
 from specsim.runs.matching import budget_note, check_budget, pair_note
 from specsim.schedulers.loading import scheduler_factory
 from specsim.settings.groups import shipped_names
@@ -53,7 +53,7 @@ class Experiment:
     recording_sha256 : of the recorded acceptance, None where it is drawn.
     code_sha256 : of specsim's own code.
     plugins : checksum by name of each module outside specsim that the run rests on.
-    varies : what changes with the seed.
+    objects : by group, class and checksum of what Python handed in. varies : what changes with the seed.
     source : where the trace came from. notes : lines for the user.
     drafting_note : a line for the user where something is drafted: the acceptance is of another pair.
     """
@@ -63,18 +63,19 @@ class Experiment:
     recording_sha256: str | None
     code_sha256: str
     plugins: Mapping[str, str]
+    objects: Mapping[str, Mapping[str, Any]]
     varies: tuple[str, ...]
     source: TraceSource
     notes: tuple[str, ...]
     drafting_note: str | None
 
 
-def prepare(config: Mapping[str, Any], given: Given = NOTHING) -> Experiment:
+def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
     """Check every value of a composed configuration and build the simulation.
 
     Parameters
     ----------
-    given : objects that stand in the place of what the configuration describes.
+    handed : objects that stand in the place of what the configuration describes.
 
     Raises
     ------
@@ -84,16 +85,16 @@ def prepare(config: Mapping[str, Any], given: Given = NOTHING) -> Experiment:
     node, chosen = CheckedMapping("", "", config), config["choices"]
     seed = node.whole("seed", 0, 2**63 - 1)
     plugins = load_plugins(_plugins(node))
-    truth, belief = _profiles(config, plugins, given)
-    mix = given.slo or mix_from_mapping(config["slo"], _source("slo", chosen))
+    truth, belief = _profiles(config, plugins, handed)
+    mix = handed.slo or mix_from_mapping(config["slo"], _source("slo", chosen))
     model = _acceptance(config, plugins)
     pair_said = _pair_note(config, truth, model, any_target=node.flag("any_target"))
-    factory = given.scheduler or scheduler_factory(config["scheduler"], _source("scheduler", chosen), plugins)
+    factory = handed.scheduler or scheduler_factory(config["scheduler"], _source("scheduler", chosen), plugins)
     checksums = plugins_sha256(
-        [*plugin_modules({each: config[each] for each in ENTRY_POINTS}, plugins), *given.modules]
+        [*plugin_modules({each: config[each] for each in ENTRY_POINTS}, plugins), *handed.modules]
     )
     check_budget(config["scheduler"], _source("scheduler", chosen))
-    recipe = _recipe(config, plugins, given)
+    recipe = _recipe(config, plugins, handed)
     trace = recipe.trace(seed, *_limits(node))
     window, warmup_note = counted(node, trace.arrival_s)
     baseline_s, baseline_note = _baseline_s(config["trace"], truth)
@@ -110,6 +111,7 @@ def prepare(config: Mapping[str, Any], given: Given = NOTHING) -> Experiment:
         baseline_note,
         *promised.notes,
         _suggestion_note(config),
+        handed.note,
         budget_note(config["scheduler"], truth, _source("profile", chosen)),
         f"{cut} outputs are longer than their class's max_tokens and end there" if cut else None,
     )
@@ -119,6 +121,7 @@ def prepare(config: Mapping[str, Any], given: Given = NOTHING) -> Experiment:
         recording_sha256=model.sha256,
         code_sha256=package_sha256(),
         plugins=checksums,
+        objects=handed.described,
         varies=varies(recipe.drawn, mix, names_classes=trace.slo_class is not None),
         source=trace.source,
         notes=tuple(note for note in notes if note),
@@ -126,13 +129,13 @@ def prepare(config: Mapping[str, Any], given: Given = NOTHING) -> Experiment:
     )
 
 
-def _profiles(config: Mapping[str, Any], plugins: Plugins, given: Given) -> tuple[Profile, Profile]:
+def _profiles(config: Mapping[str, Any], plugins: Plugins, handed: Handed) -> tuple[Profile, Profile]:
     """Return the truth and the belief, each with the run's drafter beside its target."""
     chosen = config["choices"]
     source = _source("drafter", chosen)
     drafter = drafter_from_mapping(config["drafter"], source, _folder("drafter", chosen), plugins)
     named = _source("profile", chosen)
-    truth = _with_drafter(given.profile or profile_from_mapping(config["profile"], named), named, drafter, source)
+    truth = _with_drafter(handed.profile or profile_from_mapping(config["profile"], named), named, drafter, source)
     if config["belief"] is None:
         return truth, truth
     return truth, _with_drafter(profile_from_mapping(config["belief"], "belief"), "belief", drafter, source)
@@ -144,11 +147,11 @@ def _acceptance(config: Mapping[str, Any], plugins: Plugins) -> AcceptanceModel:
     return acceptance_from_mapping(config["acceptance"], source, folder, plugins)
 
 
-def _recipe(config: Mapping[str, Any], plugins: Plugins, given: Given) -> TraceRecipe:
+def _recipe(config: Mapping[str, Any], plugins: Plugins, handed: Handed) -> TraceRecipe:
     chosen = config["choices"]
     source = _source("trace", chosen)
-    if given.trace is not None:
-        return TraceRecipe(source, HeldTrace(given.trace), None, None)
+    if handed.trace is not None:
+        return TraceRecipe(source, HeldTrace(handed.trace), None, None)
     return trace_recipe(config["trace"], source, _folder("trace", chosen), plugins)
 
 

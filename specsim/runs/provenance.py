@@ -43,6 +43,7 @@ def provenance_of(
             "hardware": experiment.profile.hardware,
             "provenance": [dict(each) for each in experiment.profile.provenance],
         },
+        "objects": {group: dict(said) for group, said in experiment.objects.items()},
         "notes": list(notes),
     }
 

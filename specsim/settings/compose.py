@@ -29,30 +29,34 @@ from specsim.settings.suggestions import with_suggestions
 __all__ = ["choices", "compose", "names"]
 
 
-def compose(point: Point) -> dict[str, Any]:
+def compose(point: Point, objects: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Any]:
     """Return the configuration of one point as plain values, every key present.
 
     `choices` names each group's file and `followed` the suggestions that were taken up. Files named by path are read
-    in place of their group.
+    in place of their group. `objects` holds by group what stands there for an object that Python handed in; the point
+    names it.
 
     Raises
     ------
     SpecsimError
         One line naming the key and value, what was expected and the nearest valid name.
     """
+    held = objects or {}
     for key in (*GROUPS, "belief"):
-        _check_path(key, point.get(key, ""))
+        _check_path(key, str(point.get(key, "")))
     point, followed = with_suggestions(point)
     _check_places(point)
-    shared, chosen = _composed(tuple(_hydra_word(group, point) for group in GROUPS if group in point))
-    tree, chosen = deepcopy(shared), {**chosen, **{group: point[group] for group in GROUPS if group in point}}
+    shared, chosen = _composed(
+        tuple(_hydra_word(group, point) for group in GROUPS if group in point and group not in held)
+    )
+    tree, chosen = deepcopy(shared), {**chosen, **{group: str(point[group]) for group in GROUPS if group in point}}
     for group in GROUPS:
-        tree[group] = _from_elsewhere(group, tree[group], point)
+        tree[group] = dict(held[group]) if group in held else _from_elsewhere(group, tree[group], point)
     put(tree, {key: text for key, text in point.items() if key not in GROUPS and key not in TEXTS}, chosen)
     resolved = {**_resolved(tree, chosen), "choices": chosen, "followed": followed}
-    if holds_requests("trace", point.get("trace", "")) and "trace.path" not in point:
+    if holds_requests("trace", chosen["trace"]) and "trace.path" not in point:
         # A shell may have put it there for a `*`: what a file is called is never resolved.
-        resolved["trace"]["path"] = point["trace"]
+        resolved["trace"]["path"] = chosen["trace"]
     out = _text(point, "out")
     resolved["out"] = None if out is None else str(expanded(out, "out="))
     resolved["belief"] = _belief(_text(point, "belief"))
@@ -84,7 +88,7 @@ def _check_places(point: Point) -> None:
 
 
 def _text(point: Point, key: str) -> str | None:
-    return None if point.get(key) in (None, "null") else point[key]
+    return None if str(point.get(key, "null")) == "null" else str(point[key])
 
 
 def _belief(chosen: str | None) -> dict[str, Any] | None:
@@ -133,25 +137,26 @@ def _resolved(tree: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, A
 
 def _hydra_word(group: str, point: Point) -> str:
     """Return a choice in Hydra's words; what Hydra cannot know of is put in later, by `_from_elsewhere`."""
+    chosen = str(point[group])
     if _elsewhere(group, point):
         return f"{group}={FILE_OPTION}"
-    if point[group] not in names(group):
-        raise SpecsimError(f"{group}={point[group]}: unknown{nearest(point[group], names(group))}")
+    if chosen not in names(group):
+        raise SpecsimError(f"{group}={chosen}: unknown{nearest(chosen, names(group))}")
     return f"{group}={point[group]}"
 
 
 def _elsewhere(group: str, point: Point) -> bool:
     """Return whether a group's choice lies outside conf/: a path, or what another package installs."""
-    chosen = point.get(group)
-    if chosen is None or group not in GROUPS:
+    if group not in point or group not in GROUPS:
         return False
+    chosen = str(point[group])
     return is_path(chosen) or (chosen not in shipped_names(group) and chosen in installed(group))
 
 
 def _from_elsewhere(group: str, node: Any, point: Point) -> Any:
     if not _elsewhere(group, point):
         return node
-    chosen = point[group]
+    chosen = str(point[group])
     if holds_requests(group, chosen):
         return {**node, "path": chosen}
     if not is_path(chosen):

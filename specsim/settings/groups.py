@@ -40,7 +40,7 @@ def choices(group: str) -> dict[str, str]:
 
 def chosen_in(group: str, point: Point) -> str:
     """Return what a point chooses in a group, the default where it says nothing."""
-    return point.get(group, _defaults()[group])
+    return str(point.get(group, _defaults()[group]))
 
 
 def default_of(group: str) -> str:

@@ -38,7 +38,7 @@ def check_idle(points: Sequence[Point], configs: Sequence[Mapping[str, Any]]) ->
     why: dict[tuple[str, str], list[str | None]] = {}
     for point, config in zip(points, configs, strict=True):
         for key, value in point.items():
-            why.setdefault((key, value), []).append(_reason(key, config))
+            why.setdefault((key, str(value)), []).append(_reason(key, config))
     for (key, value), reasons in why.items():
         if reasons[0] is not None and None not in reasons:
             raise SpecsimError(f"{key}={value}: changes nothing: {reasons[0]}")

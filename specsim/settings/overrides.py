@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from specsim.errors import SpecsimError, nearest
+from specsim.settings.python_value import PythonValue
 from specsim.settings.values import fitting, whole
 
 RIVALS = {"tpot_s": "tpot_ratio", "tpot_ratio": "tpot_s"}
@@ -15,8 +16,10 @@ DEFAULTS = ("tpot_s", "ttft_s", "max_tokens")
 """Keys of a mix that hold for the classes without their own."""
 
 
-def put(tree: dict[str, Any], settings: Mapping[str, str], chosen: Mapping[str, str]) -> None:
-    """Put settings (dotted key to text) into a tree of plain values; mappings are merged, all else is replaced.
+def put(tree: dict[str, Any], settings: Mapping[str, str | PythonValue], chosen: Mapping[str, str]) -> None:
+    """Put settings (dotted key to text, or to a value from Python) into a tree of plain values.
+
+    Mappings are merged, all else is replaced.
 
     Keys of the group `slo` need not be there: a mix may hold more than its file states, and its reader judges them.
 
@@ -37,7 +40,7 @@ def put(tree: dict[str, Any], settings: Mapping[str, str], chosen: Mapping[str, 
         holder, name = _holder(tree, key, classes, f"{setting}: {chosen.get(key.partition('.')[0], 'the run')}")
         there = isinstance(holder, list) or name in holder
         old = holder[name] if there else None
-        new = fitting(setting, text, old)
+        new = text.value if isinstance(text, PythonValue) else fitting(setting, text, old)
         if new == {} and (isinstance(old, Mapping) or not there):
             raise SpecsimError(f"{setting}: changes nothing: a mapping is merged into what is there")
         holder[name] = _merged(old, new)

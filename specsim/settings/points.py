@@ -5,19 +5,22 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from functools import cache
+from typing import TypeVar
 
 from specsim.errors import SpecsimError, nearest
 from specsim.files.paths import is_path, shipped
 from specsim.settings.groups import names
 from specsim.settings.instead import refuse_key
+from specsim.settings.python_value import PythonValue
 from specsim.settings.values import several, several_names, unquoted
 
 GROUPS = ("scheduler", "trace", "slo", "acceptance", "profile", "drafter")
 TEXTS = ("belief", "out")
 """Keys whose values are names or paths and never pass through Hydra's grammar, as those of the groups."""
 
-Point = Mapping[str, str]
-"""Key to value, as typed."""
+Point = Mapping[str, str | PythonValue]
+"""Key to value: text as typed, or a value from Python. Groups, `belief` and `out` are always text."""
+Typed = TypeVar("Typed", str, str | PythonValue)
 
 
 def points(words: Sequence[str], *, sweep: bool) -> list[dict[str, str]]:
@@ -52,7 +55,7 @@ def _setting(word: str) -> tuple[str, str]:
     return key, value
 
 
-def product(axes: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
+def product(axes: Mapping[str, Sequence[Typed]]) -> list[dict[str, Typed]]:
     """Return every combination of the values of each key, the last key fastest.
 
     Raises
@@ -61,7 +64,7 @@ def product(axes: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
         When a key has no value, or one value twice.
     """
     for key, values in axes.items():
-        meant = [_meant(value) for value in values]
+        meant = [_meant(str(value)) for value in values]
         if len(set(meant)) < len(meant):
             twice = next(value for value, each in zip(values, meant, strict=True) if meant.count(each) > 1)
             raise SpecsimError(f"{key}={twice}: stands twice in the sweep")

@@ -12,6 +12,7 @@ from specsim.files.paths import is_path
 from specsim.files.yaml_file import read_yaml
 from specsim.settings.groups import check_below, chosen_in, default_of, file_of, names
 from specsim.settings.points import GROUPS, Point
+from specsim.settings.python_value import PythonValue
 
 SUGGESTING = ("scheduler", "drafter", "profile")
 """Groups whose files may hold `suggests`.
@@ -26,7 +27,8 @@ def with_suggestions(point: Point) -> tuple[Point, dict[str, list[str]]]:
 
     A name is left out where the point sets a key that its file does not have.
     """
-    full, followed = dict(point), dict[str, list[str]]()
+    full: dict[str, str | PythonValue] = dict(point)
+    followed: dict[str, list[str]] = {}
     for group in SUGGESTING:
         chosen = chosen_in(group, full)
         for key, value in _suggests(group, chosen, chosen_in("scheduler", full)).items():

@@ -36,9 +36,8 @@ def trace_of(columns: DataFrame | Mapping[str, Any], name: str = "DataFrame") ->
         One line for a column that is unknown or missing, and for damaged rows, counted from 1.
     """
     try:
-        names = [str(each) for each in columns]
-        cells = {each: _cells(columns[each]) for each in columns}
-    except (TypeError, ValueError, KeyError):
+        cells = {str(each): _cells(column) for each, column in columns.items()}
+    except (TypeError, ValueError, AttributeError):
         raise SpecsimError(f"{name}: {represented(columns)} holds no columns by name") from None
     counts = {len(column) for column in cells.values()}
     if len(counts) > 1:
@@ -48,7 +47,7 @@ def trace_of(columns: DataFrame | Mapping[str, Any], name: str = "DataFrame") ->
     def read(wanted: Sequence[str]) -> tuple[Cells, Rows]:
         return {each: cells[each] for each in wanted}, Rows(range(1, count + 1), Damage(Path(name), "row"), [])
 
-    trace, said = read_table(Table(Path(name), "columns", tuple(names), read), TraceSource(name, "object"))
+    trace, said = read_table(Table(Path(name), "columns", tuple(cells), read), TraceSource(name, "object"))
     return noted(replace(trace, source=replace(trace.source, sha256=content_sha256(trace))), f"{name}: {said}")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import CheckedMapping, shown
 from specsim.workload.class_name import MOST_CLASSES, problem_of
 
@@ -87,11 +88,27 @@ def mix_from_mapping(mapping: Mapping[str, Any], source: str) -> SloMix:
         if problem:
             node.refuse("classes", f"{shown(name)} {problem}")
     classes = tuple(_class(name, body, default) for name, body in bodies.items())
-    total = sum(each.share for each in classes)
-    if abs(total - 1.0) > 1e-9:
-        node.refuse("classes", f"shares add up to {total:g}, expected 1")
+    mix = SloMix(source, classes, default, {}, redraw)
+    check_mix(mix)
     _check_used(node, bodies)
-    return SloMix(source, classes, default, {}, redraw)
+    return mix
+
+
+def check_mix(mix: SloMix) -> None:
+    """Refuse shares that do not add up to one, and a class without a bound on its output.
+
+    Raises
+    ------
+    SpecsimError
+        One line naming the mix.
+    """
+    total = sum(each.share for each in mix.classes)
+    if mix.classes and abs(total - 1.0) > 1e-9:
+        raise SpecsimError(f"{mix.source}: classes: shares add up to {total:g}, expected 1")
+    bounds = {each.name: each.promise.max_tokens for each in mix.classes} or {"default": mix.default.max_tokens}
+    for name, bound in bounds.items():
+        if bound is None or bound < 1:
+            raise SpecsimError(f"{mix.source}: {name}: max_tokens: {bound} is not a whole number of at least 1")
 
 
 def _check_used(node: CheckedMapping, bodies: Mapping[str, CheckedMapping]) -> None:

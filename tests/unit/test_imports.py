@@ -138,7 +138,7 @@ ROOMS = {
         "files",
         "errors",
     },
-    "api": {"runs", "results", "settings", "files", "errors"},
+    "api": {"runs", "results", "settings", "workload", "latency", "replica", "files", "errors"},
     "commands": {"runs", "results", "settings", "workload", "files", "errors"},
     "cli": {"commands", "api", "runs", "results", "settings", "files", "errors"},
     "__main__": {"cli"},

@@ -1,0 +1,140 @@
+"""Objects that Python hands in: they stand in the place of what a configuration describes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import asdict, dataclass, is_dataclass
+from hashlib import sha256
+from types import ModuleType
+from typing import Any
+
+from specsim.errors import SpecsimError, represented
+from specsim.latency.model import Profile
+from specsim.replica.blame import complaint, own_line
+from specsim.replica.protocols import Scheduler
+from specsim.workload.frame import content_sha256, trace_of
+from specsim.workload.slo import SloMix, check_mix
+from specsim.workload.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """What was handed in; None where the configuration describes it.
+
+    Attributes
+    ----------
+    scheduler : makes a fresh scheduler for a replica. example : one that it made.
+    """
+
+    scheduler: Callable[[], Scheduler] | None = None
+    example: Scheduler | None = None
+    trace: Trace | None = None
+    profile: Profile | None = None
+    slo: SloMix | None = None
+
+    @property
+    def described(self) -> dict[str, dict[str, Any]]:
+        """By group, what a run's configuration holds in the place of a file's keys: class and checksum of content."""
+        found: dict[str, dict[str, Any]] = {}
+        if self.example is not None:
+            found["scheduler"] = _said(self.example, _content(self.example))
+        if self.trace is not None:
+            found["trace"] = _said(self.trace, content_sha256(self.trace)) | {"name": self.trace.source.name}
+        if self.profile is not None:
+            found["profile"] = _said(self.profile, _content(self.profile)) | {"name": self.profile.name}
+        if self.slo is not None:
+            found["slo"] = _said(self.slo, _content(self.slo))
+        return found
+
+    @property
+    def choices(self) -> dict[str, str]:
+        """By group, what names the object: no file has such a name."""
+        return {group: f"<{said['object'].rpartition('.')[2]}>" for group, said in self.described.items()}
+
+    @property
+    def modules(self) -> tuple[ModuleType, ...]:
+        """The loaded modules outside specsim that the scheduler rests on."""
+        name = type(self.example).__module__
+        known = self.example is not None and name in sys.modules and name.partition(".")[0] != "specsim"
+        return (sys.modules[name],) if known else ()
+
+    @property
+    def note(self) -> str | None:
+        """A line about what was handed in, None where nothing was."""
+        listed = ", ".join(f"{group} ({said['object']})" for group, said in self.described.items())
+        return f"given as an object: {listed}; config.yaml names it and cannot make it again" if listed else None
+
+    def check_new(self, holds_run: bool, folder: object) -> None:
+        """Refuse a folder that holds a run, where an object's content cannot be told from another's."""
+        unknown = [group for group, said in self.described.items() if said["sha256"] is None]
+        if holds_run and unknown:
+            raise SpecsimError(
+                f"out={folder}: holds a run, and whether its {unknown[0]} was this object cannot be told; "
+                "expected a new folder"
+            )
+
+
+NOTHING = Handed()
+
+
+def handed(given: Mapping[str, object]) -> Handed:
+    """Return the objects among settings by group.
+
+    Raises
+    ------
+    SpecsimError
+        One line for an object that does not stand for its group.
+    """
+    found: dict[str, Any] = {}
+    if "scheduler" in given:
+        found["scheduler"], found["example"] = _scheduler(given["scheduler"])
+    if "trace" in given:
+        trace = given["trace"]
+        found["trace"] = trace if isinstance(trace, Trace) else _frame(trace)
+    for group, wanted in (("profile", Profile), ("slo", SloMix)):
+        if group in given:
+            if not isinstance(given[group], wanted):
+                raise SpecsimError(f"{group}: {represented(given[group])}; expected a name or a {wanted.__name__}")
+            found[group] = given[group]
+    if "slo" in found:
+        check_mix(found["slo"])
+    return Handed(**found)
+
+
+def _frame(given: object) -> Trace:
+    if not hasattr(given, "columns"):
+        raise SpecsimError(f"trace: {represented(given)}; expected a name, a Trace or a DataFrame")
+    return trace_of(given)  # type: ignore[arg-type]
+
+
+def _scheduler(given: Any) -> tuple[Callable[[], Scheduler], Scheduler]:
+    """Return what makes a fresh scheduler, of a factory or by copying an instance, and one that it made."""
+    is_instance = callable(getattr(given, "step", None)) and not isinstance(given, type)
+    if not is_instance and not callable(given):
+        raise SpecsimError(f"scheduler: {represented(given)}; expected a name, a scheduler, or what makes one")
+    factory = (lambda: deepcopy(given)) if is_instance else given
+    try:
+        made = factory()
+    except Exception as error:
+        where = own_line(error.__traceback__, given)
+        raise SpecsimError(f"scheduler: {represented(given)}: {complaint(error)}{where}") from error
+    if not callable(getattr(made, "step", None)):
+        raise SpecsimError(f"scheduler: {represented(given)} makes {represented(made)}, which has no step(view) method")
+    return factory, made
+
+
+def _said(given: object, content: str | None) -> dict[str, Any]:
+    kind = type(given)
+    return {"object": f"{kind.__module__}.{kind.__qualname__}", "sha256": content}
+
+
+def _content(given: object) -> str | None:
+    """Return the checksum of an object's fields, None where some are no plain values."""
+    try:
+        fields = asdict(given) if is_dataclass(given) and not isinstance(given, type) else vars(given)
+        return sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+    except Exception:
+        return None

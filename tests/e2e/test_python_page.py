@@ -1,0 +1,186 @@
+"""docs/python.md, run as it stands, and what happens to objects beside names."""
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from specsim import SpecsimError, load_run, simulate, sweep
+from specsim.files.paths import shipped
+from specsim.files.yaml_file import read_yaml
+from specsim.plugin import Forest, Promise, SloClass, SloMix, TargetPass, decode, load_profile, trace_of
+from specsim.schedulers.fcfs import Fcfs
+from specsim.workload.slo import mix_from_mapping
+
+PAGE = Path(__file__).parents[2] / "docs" / "python.md"
+BLOCKS = re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+SMALL = {"requests": 8, "acceptance": "bernoulli", "profile": "llama8b_1b_h100"}
+COLUMNS = {"arrival_s": [0.0, 0.5, 0.9], "prompt_tokens": [100, 200, 50], "output_tokens": [20, 30, 10]}
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SPECSIM_DATA", raising=False)
+
+
+@dataclass
+class Counting:
+    """One at a time; it counts its steps, so that one that was used is told from a fresh one."""
+
+    steps: int = 0
+    seen: list = field(default_factory=list)
+
+    def step(self, view):
+        self.steps += 1
+        if len(view.resident):
+            yield decode(view)
+            return
+        first = np.array(view.waiting[:1], dtype=np.int64)
+        yield TargetPass(first, view.pending(first), Forest.roots(1))
+
+
+@pytest.mark.parametrize(("name", "text"), BLOCKS, ids=[name for name, _ in BLOCKS])
+def test_the_page_runs(name, text, tmp_path):
+    (tmp_path / name).write_text(text)
+    done = subprocess.run([sys.executable, name], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout
+
+
+@pytest.mark.slow
+def test_the_page_is_typed(tmp_path):
+    for name, text in BLOCKS:
+        (tmp_path / name).write_text(text)
+    checked = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache")]
+    names = [name for name, _ in BLOCKS]
+    done = subprocess.run([*checked, *names], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (tmp_path / "wrong.py").write_text("from specsim import simulate\n\nsimulate(7, slo=3.5, rps='2')\n")
+    done = subprocess.run([*checked, "wrong.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout.count("[arg-type]") == 3
+
+
+def test_objects_give_what_names_give():
+    """The shipped files as objects: the same metrics and requests, to the last byte."""
+    mix = mix_from_mapping(read_yaml(shipped("conf") / "slo" / "adaserve.yaml"), "slo=adaserve")
+    Path("mine.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,100,20\n0.5,200,30\n0.9,50,10\n")
+    named = simulate("fcfs", "./mine.csv", acceptance="bernoulli", profile="llama8b_1b_h100", slo="adaserve")
+    parameters = {key: named.config["scheduler"][key] for key in Fcfs.__dataclass_fields__}
+    fcfs, profile = Fcfs(**parameters), load_profile("llama8b_1b_h100")
+    for scheduler in (fcfs, partial(Fcfs, **parameters), lambda: fcfs):
+        given = simulate(scheduler, pd.DataFrame(COLUMNS), acceptance="bernoulli", profile=profile, slo=mix)
+        assert json.dumps(given.metrics) == json.dumps(named.metrics)
+        pd.testing.assert_frame_equal(given.requests, named.requests)
+        assert given.config["scheduler"]["object"] == "specsim.schedulers.fcfs.Fcfs"
+
+
+def test_a_scheduler_is_copied_for_each_replica_and_run():
+    mine = Counting()
+    first, second = (simulate(mine, "poisson", replicas=2, **SMALL) for _ in range(2))
+    assert mine == Counting()
+    assert json.dumps(first.metrics) == json.dumps(second.metrics)
+    assert json.dumps(simulate(Counting, "poisson", replicas=2, **SMALL).metrics) == json.dumps(first.metrics)
+
+
+def test_provenance_says_what_was_given():
+    run = simulate(Counting(), pd.DataFrame(COLUMNS), out="run", acceptance="bernoulli")
+    stored = load_run("run")
+    said = stored.provenance
+    assert set(said["objects"]) == {"scheduler", "trace"}
+    assert said["objects"]["scheduler"]["object"].endswith("test_python_page.Counting")
+    assert said["objects"] == {group: stored.config[group] for group in ("scheduler", "trace")}
+    assert Counting.__module__ in said["plugins"]
+    assert said["trace"]["sha256"] == said["objects"]["trace"]["sha256"]
+    assert any("config.yaml names it and cannot make it again" in note for note in run.notes)
+    assert stored.config["choices"]["scheduler"] == "<Counting>"
+
+
+def test_a_folder_holds_one_content():
+    for _ in range(2):
+        assert simulate(Counting(), "poisson", out="run", **SMALL).folder == Path("run")
+    with pytest.raises(SpecsimError, match="holds a run with other settings"):
+        simulate(Counting(steps=1), "poisson", out="run", **SMALL)
+
+
+def test_a_content_that_cannot_be_told_is_not_stored_over_another():
+    simulate(Counting(seen=[print]), "poisson", out="run", **SMALL)
+    with pytest.raises(SpecsimError, match="whether its scheduler was this object cannot be told"):
+        simulate(Counting(seen=[print]), "poisson", out="run", **SMALL)
+
+
+def test_a_trace_goes_through_limit_and_rate():
+    run = simulate("fcfs", trace_of(COLUMNS, "mine"), requests=2, rps=4, acceptance="bernoulli")
+    assert run.requests["arrival_s"].tolist() == [0.0, 0.25]
+    assert run.provenance["varies_with_seed"] == ["classes", "acceptance"]
+    assert run.provenance["trace"]["name"] == "mine"
+
+
+def test_a_frame_is_read_like_a_file():
+    late = pd.DataFrame({**COLUMNS, "arrival_s": [0.9, 0.0, 0.5], "slo_class": ["chat", "coding", "chat"]})
+    run = simulate("fcfs", late, acceptance="bernoulli", slo="adaserve")
+    assert run.requests["prompt_tokens"].tolist() == [200, 50, 100]
+    assert run.provenance["varies_with_seed"] == ["acceptance"]
+    times = pd.DataFrame({**COLUMNS, "arrival_s": pd.to_datetime([0, 1, 2], unit="s")})
+    assert simulate("fcfs", times, acceptance="bernoulli").requests["arrival_s"].tolist() == [0, 1, 2]
+
+
+def mix(share=1.0, bound=64):
+    chat = SloClass("chat", share, Promise(0.05, None, 2.0, bound), "chat", scaled=True)
+    return SloMix("my mix", (chat,), Promise(None, None, None, None), {}, redraw_classes=False)
+
+
+def frame(**columns):
+    return pd.DataFrame({**COLUMNS, **columns})
+
+
+class Stepless:
+    pass
+
+
+def broken():
+    raise KeyError("no such thing")
+
+
+MISTAKES = [
+    (lambda: simulate(7), "scheduler: 7; expected a name, a scheduler, or what makes one"),
+    (lambda: simulate(Stepless), "which has no step(view) method"),
+    (lambda: simulate(broken), "KeyError"),
+    (lambda: simulate(Counting(), scheduler__steps=3), "scheduler is an object; expected the value in it"),
+    (lambda: simulate("fcfs", 7), "trace: 7; expected a name, a Trace or a DataFrame"),
+    (lambda: simulate("fcfs", frame(output_tokens=[20, 0, 10])), "DataFrame: 1 damaged row: row 2: output_tokens 0"),
+    (lambda: simulate("fcfs", frame(prompt_tokens=[1, np.nan, 2])), "row 2: prompt_tokens None"),
+    (lambda: simulate("fcfs", frame(tpot_slo=[1, 1, 1])), "did you mean 'tpot_slo_s'?"),
+    (lambda: simulate("fcfs", frame().drop(columns="output_tokens")), "no column output_tokens"),
+    (lambda: simulate("fcfs", frame().head(0)), "no row"),
+    (lambda: simulate("fcfs", trace_of(COLUMNS), trace__window=[0, 1]), "trace is an object"),
+    (lambda: simulate("fcfs", profile={"name": "x"}), "expected a name or a Profile"),
+    (lambda: simulate("fcfs", slo=mix), "expected a name or a SloMix"),
+    (lambda: simulate("fcfs", slo=mix(share=0.5)), "my mix: classes: shares add up to 0.5, expected 1"),
+    (lambda: simulate("fcfs", slo=mix(bound=None)), "my mix: chat: max_tokens: None"),
+    (lambda: simulate("fcfs", acceptance=0.7), "acceptance: 0.7; expected a name or a path"),
+    (lambda: simulate("fcfs", "poisson", requests="8"), "requests: '8' is not a whole number"),
+    (lambda: simulate("fcfs", "poisson", rps=object()), "rps: a object that cannot be written as text"),
+    (lambda: simulate("fcfs", "poisson", seed=None), "seed: None is not a whole number"),
+    (lambda: sweep({"scheduler": [Counting()]}), "expected a name or a path"),
+]
+
+
+@pytest.mark.parametrize(("call", "said"), MISTAKES, ids=[said for _, said in MISTAKES])
+def test_a_mistake_is_one_line(call, said):
+    with pytest.raises(SpecsimError) as raised:
+        call()
+    assert said in str(raised.value)
+    assert len(str(raised.value).splitlines()) == 1
+
+
+def test_values_are_what_they_are():
+    run = simulate("fcfs", "poisson", warmup="10%", slo_scale=np.float32(1.2), **SMALL)
+    assert (run.config["warmup"], run.config["slo_scale"]) == ("10%", 1.2)
