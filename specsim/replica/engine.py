@@ -13,7 +13,8 @@ from specsim.errors import SpecsimError
 from specsim.pass_shape import PassShape
 from specsim.replica.audit import Audit
 from specsim.replica.conversation import Conversation
-from specsim.replica.ledger import Gaps, Ledger
+from specsim.replica.emissions import Gaps
+from specsim.replica.ledger import Ledger
 from specsim.replica.passes import Drafted, DraftPass, Emitted, Pass, TargetPass
 from specsim.replica.protocols import Backend, Scheduler
 from specsim.replica.request import Ints, Requests

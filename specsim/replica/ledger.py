@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from specsim.errors import IllegalPass
 from specsim.pass_shape import PassShape
 from specsim.replica.drafts import Drafts
+from specsim.replica.emissions import Emissions, Gaps
 from specsim.replica.kv_pool import DRAFT, TARGET, KvPool, Memory, OutOfMemory
 from specsim.replica.legality import drafted_leaves
 from specsim.replica.passes import NOBODY, Drafted, DraftPass, Emitted, TargetPass
-from specsim.replica.request import Bools, Floats, Ids, Ints, Requests
+from specsim.replica.request import Bools, Ids, Ints, Requests
 from specsim.replica.roster import Roster
 from specsim.replica.state import Facts, no_facts, no_progress
 from specsim.replica.trees import Forest
-
-
-class Gaps(NamedTuple):
-    """Inter-token latencies of one pass, (m,) each: the request, and the time since its previous emission."""
-
-    requests: Ids
-    seconds: Floats
 
 
 class Ledger:
@@ -50,7 +42,7 @@ class Ledger:
         self.away: set[int] = set()
         self._drafts = Drafts()
         self._ids = self._extended = self._trees = NOBODY
-        self._undecoded: set[int] = set()
+        self._emissions = Emissions(self.progress)
         self._draft_nodes = np.zeros(n, dtype=np.int64)
         self._draft_depth = np.zeros(n, dtype=np.int64)
         self._feeds = draft_cached
@@ -78,8 +70,6 @@ class Ledger:
         while count and self.facts.arrival_s[waiting[count - 1]] > at_s:
             count -= 1
         return count
-
-    # --- legality -------------------------------------------------------------------------------------------------
 
     def reserve(self, work: DraftPass | TargetPass) -> PassShape:
         """Take the cache slots that a pass needs and return its shape; it is committed before the next is reserved.
@@ -201,8 +191,6 @@ class Ledger:
             said = _first(wrong, "request {} is given {} of {} tokens", *columns)
             raise IllegalPass(f"a leaf can only be extended where the drafter's cache has caught up: {said}")
 
-    # --- commitment -----------------------------------------------------------------------------------------------
-
     def commit_draft(self, work: DraftPass, grown: Forest, start_s: float) -> None:
         """Book a draft pass that started at `start_s`: its chunks are cached, its leaves hold slots until the end.
 
@@ -212,7 +200,7 @@ class Ledger:
         if len(work.chunks):
             self.progress.draft_cached[ids] += work.chunks
             self.roster.admit(ids)
-            self._mark_decoding(self._extended, start_s)
+            self._emissions.decode(self._extended, start_s)
         self._drafts.grown(ids, work, grown)
 
     def commit_verify(self, work: TargetPass, answer: Emitted, start_s: float, now_s: float) -> Gaps:
@@ -221,7 +209,7 @@ class Ledger:
         Only the accepted path stays cached; finished requests free everything.
         """
         ids, progress = self._ids, self.progress
-        self._mark_decoding(ids, start_s)
+        self._emissions.decode(ids, start_s)
         before = progress.emitted_tokens[ids]
         decoding = (before > 0) & (answer.tokens > 0)
         progress.target_cached[ids] += work.chunks + answer.matched
@@ -236,7 +224,7 @@ class Ledger:
         self._keep_drafted(ids, answer.matched)
         progress.emitted_tokens[ids] = before + answer.tokens
         self.pool.hold(TARGET, ids, progress.target_cached[ids])
-        gaps = self._stamp(ids, decoding, answer, now_s)
+        gaps = self._emissions.emit(ids, decoding, answer, now_s)
         self._follow(ids)
         self._drafts.verified(ids)
         if np.count_nonzero(answer.finished):
@@ -251,28 +239,6 @@ class Ledger:
                 self._keep_drafted(left, np.zeros_like(left))
             self._follow(ids)
         self._drafts.end()
-
-    def _mark_decoding(self, ids: Ids, start_s: float) -> None:
-        """Note the start of the first pass in which a request decodes; `_undecoded` have emitted and await theirs."""
-        if not self._undecoded:
-            return
-        first = self._undecoded.intersection(ids.tolist())
-        if first:
-            self.progress.first_decode_s[list(first)] = start_s
-            self._undecoded -= first
-
-    def _stamp(self, ids: Ids, decoding: Bools, answer: Emitted, now_s: float) -> Gaps:
-        """Note the time of this emission; `decoding` (n,) are those that have emitted before."""
-        progress = self.progress
-        later = emitting = ids
-        if np.count_nonzero(decoding) < len(ids):
-            emitting, later = ids[answer.tokens > 0], ids[decoding]
-            first = ids[(answer.tokens > 0) & ~decoding]
-            progress.first_token_s[first] = now_s
-            self._undecoded.update(first.tolist())
-        gaps = Gaps(later, now_s - progress.last_token_s[later])
-        progress.last_token_s[emitting] = now_s
-        return gaps
 
     def _keep_drafted(self, ids: Ids, matched: Ints) -> None:
         """Keep of the drafter's cache what lies on the accepted path; `matched` (n,) draft tokens were right."""
@@ -295,9 +261,8 @@ class Ledger:
     def _finish(self, ids: Ids, now_s: float) -> None:
         self.roster.end(ids)
         self._free(ids)
-        self._undecoded.difference_update(ids.tolist())
+        self._emissions.finish(ids, now_s)
         self.progress.target_cached[ids] = self.progress.draft_cached[ids] = 0
-        self.progress.finish_s[ids] = now_s
         self.finished += len(ids)
 
     def _evict(self, ids: Ids, running: Ids, transfer: bool) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from specsim.replica.ledger import Gaps
+from specsim.replica.emissions import Gaps
 from specsim.results.pauses import Pauses
 from specsim.results.schema import DRAFT_PASS, PASS_COLUMNS, VERIFY_PASS, RunTotals
 from specsim.results.window import Window

@@ -97,6 +97,7 @@ def test_the_ledger_rests_on_the_core_and_the_memory():
     assert ours("specsim.replica.ledger", late=True) <= {
         *rests_on,
         "specsim.replica.drafts",
+        "specsim.replica.emissions",
         "specsim.replica.legality",
     }
     assert ours("specsim.replica.drafts", late=True) | ours("specsim.replica.legality", late=True) <= {
@@ -186,8 +187,8 @@ def test_the_world_its_times_and_its_load_know_the_core_alone(module):
 
 @pytest.mark.parametrize("module", [*below("specsim.results"), *below("specsim.figures")])
 def test_results_neither_simulate_nor_schedule(module):
-    """Only the recorder hears of the ledger: what a verification left between tokens."""
-    told = {"specsim.replica.ledger"} if module == "specsim.results.recorder" else set()
+    """Only the recorder hears of emissions: what a verification left between tokens."""
+    told = {"specsim.replica.emissions"} if module == "specsim.results.recorder" else set()
     assert {each for each in ours(module, late=True) if room_of(each) == "replica"} <= {*CORE, *told}
 
 

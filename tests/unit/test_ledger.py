@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from specsim.pass_shape import PassShape
-from specsim.replica.ledger import Gaps, Ledger
+from specsim.replica.emissions import Gaps
+from specsim.replica.ledger import Ledger
 from specsim.replica.passes import NOBODY, DraftPass, Emitted, Pass, TargetPass
 from specsim.replica.trees import Forest
 from tests.made import grown, ledger_and_view, memory, requests

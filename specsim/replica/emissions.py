@@ -1,0 +1,55 @@
+"""When each request emitted: its first token, its latest, and the start of its first decoding pass."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from specsim.replica.passes import Emitted
+from specsim.replica.request import Bools, Floats, Ids
+from specsim.replica.state import Progress
+
+
+class Gaps(NamedTuple):
+    """Inter-token latencies of one pass, (m,) each: the request, and the time since its previous emission."""
+
+    requests: Ids
+    seconds: Floats
+
+
+class Emissions:
+    """Writes the times of `progress`."""
+
+    __slots__ = ("_progress", "_undecoded")
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._undecoded: set[int] = set()
+
+    def decode(self, ids: Ids, start_s: float) -> None:
+        """Note the start of the first pass in which a request decodes."""
+        if not self._undecoded:
+            return
+        first = self._undecoded.intersection(ids.tolist())
+        if first:
+            self._progress.first_decode_s[list(first)] = start_s
+            self._undecoded -= first
+
+    def emit(self, ids: Ids, decoding: Bools, answer: Emitted, now_s: float) -> Gaps:
+        """Note the time of an emission; `decoding` (n,) are those that have emitted before."""
+        progress = self._progress
+        later = emitting = ids
+        if np.count_nonzero(decoding) < len(ids):
+            emitting, later = ids[answer.tokens > 0], ids[decoding]
+            first = ids[(answer.tokens > 0) & ~decoding]
+            progress.first_token_s[first] = now_s
+            self._undecoded.update(first.tolist())
+        gaps = Gaps(later, now_s - progress.last_token_s[later])
+        progress.last_token_s[emitting] = now_s
+        return gaps
+
+    def finish(self, ids: Ids, now_s: float) -> None:
+        """Note that requests have emitted their last token."""
+        self._undecoded.difference_update(ids.tolist())
+        self._progress.finish_s[ids] = now_s
