@@ -2,7 +2,36 @@
 
 from __future__ import annotations
 
+import random
+from typing import Any
+
+import pytest
 from hypothesis import settings
+
+from specsim.settings.compose import _composed
 
 settings.register_profile("specsim", deadline=None, derandomize=True)
 settings.load_profile("specsim")
+
+SEED_BITS = 32
+COMPOSED = pytest.StashKey[int]()
+"""How many configurations Hydra composed while the tests were collected."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: Any) -> None:
+    """Choose the seed of the tests that explore at random here, so that every worker of xdist has the same."""
+    if config.getoption("--hypothesis-seed") is None:
+        config.option.hypothesis_seed = random.SystemRandom().getrandbits(SEED_BITS)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Say the seed, also under -q, unless the tests that it is for are left out."""
+    config = session.config
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and "not slow" not in config.option.markexpr:
+        reporter.write_line(f"thorough laws: --hypothesis-seed={config.getoption('--hypothesis-seed')}")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    session.config.stash[COMPOSED] = _composed.cache_info().misses

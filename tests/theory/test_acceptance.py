@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from specsim.files.paths import shipped
+from specsim.files.yaml_file import read_yaml
 from specsim.pass_shape import PassShape
 from specsim.replica.passes import NOBODY, DraftPass, Emitted, TargetPass
 from specsim.replica.trees import Forest
 from specsim.rng import mix
 from specsim.settings.compose import compose
-from specsim.settings.groups import choices
 from specsim.simulation import run
 from specsim.world.backend import SimulatedBackend, World
 from specsim.world.curves import Acceptance, curves_from_mapping, draw_tape
@@ -207,19 +208,25 @@ FOUR_SIGMA = 3.167e-5
 """The share of a normal law above four standard deviations; where few are right, theirs is far from normal."""
 
 
-def drawn() -> list[tuple[str, Acceptance]]:
-    """Return the shipped acceptances that are drawn, not recorded."""
-    said = {name: compose({"acceptance": name})["acceptance"] for name in sorted(choices("acceptance"))}
-    return [(name, curves_from_mapping(each, name)) for name, each in said.items() if each["kind"] != "recorded"]
+ACCEPTANCES = sorted(path for path in (shipped("conf") / "acceptance").glob("*.yaml") if path.stem != "file")
+DRAWN = [path.stem for path in ACCEPTANCES if read_yaml(path)["kind"] != "recorded"]
+"""The shipped acceptances that are drawn; none is composed before its test runs."""
+
+every_drawn = pytest.mark.parametrize("name", DRAWN)
 
 
-@pytest.mark.parametrize(("name", "acceptance"), drawn(), ids=lambda each: each if isinstance(each, str) else "")
-def test_confidence_is_calibrated(name: str, acceptance: Acceptance) -> None:
+def acceptance_of(name: str) -> Acceptance:
+    return curves_from_mapping(compose({"acceptance": name})["acceptance"], name)
+
+
+@every_drawn
+def test_confidence_is_calibrated(name: str) -> None:
     """At every rank, and in every tenth of the confidences, the mean confidence is the share that is right.
 
     Over all within a thousandth (the pools are a lattice), in a tenth what a binomial law exceeds as
     rarely as a normal one exceeds four deviations.
     """
+    acceptance = acceptance_of(name)
     for category in acceptance.curves:
         text = draw_tape(acceptance, [category], np.zeros(2, dtype=np.int64), np.arange(2), 0)
         for rank in range(acceptance.width):
@@ -231,8 +238,9 @@ def test_confidence_is_calibrated(name: str, acceptance: Acceptance) -> None:
                 assert low <= right[part].sum() <= high, (name, category, rank)
 
 
-@pytest.mark.parametrize(("name", "acceptance"), drawn(), ids=lambda each: each if isinstance(each, str) else "")
-def test_proposals_fall_with_rank_and_are_probabilities(name: str, acceptance: Acceptance) -> None:
+@every_drawn
+def test_proposals_fall_with_rank_and_are_probabilities(name: str) -> None:
+    acceptance = acceptance_of(name)
     for category, curve in acceptance.curves.items():
         text = draw_tape(acceptance, [category], np.zeros(2, dtype=np.int64), np.arange(2), 0)
         assert (text.confidence.sum(axis=1) <= 1 + 1e-9).all()

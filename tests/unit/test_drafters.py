@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import yaml
 from specsim.api import simulate
 from specsim.errors import SpecsimError
 from specsim.latency.drafter import drafter_from_mapping, equipped
-from specsim.latency.profile import profile_from_mapping
+from specsim.latency.profile import Profile, profile_from_mapping
 from specsim.runs.prepare import prepare
 from specsim.settings.compose import compose
 from tests.made import many, one
@@ -24,12 +25,16 @@ SMALL: dict[str, Any] = {
     "profile": "llama8b_1b_h100",
     "acceptance": "llama70b_1b",
 }
-PROFILE = profile_from_mapping(compose({"profile": "llama8b_1b_h100"})["profile"], "profile")
 PASS = (1000, 8, 1008.0)
 
 
+@cache
+def shipped_profile() -> Profile:
+    return profile_from_mapping(compose({"profile": "llama8b_1b_h100"})["profile"], "profile")
+
+
 def draft(**keys: Any) -> Any:
-    return equipped(PROFILE, drafter_from_mapping(keys, "drafter=mine")).draft
+    return equipped(shipped_profile(), drafter_from_mapping(keys, "drafter=mine")).draft
 
 
 def run(scheduler: str = "vllm_spec", **settings: Any) -> Any:
@@ -41,7 +46,7 @@ def drafts(outcome: Any) -> Any:
 
 
 def test_a_separate_model_is_the_profiles_own() -> None:
-    assert draft(kind="separate", graphs=True, launch_s=1.0) is PROFILE.draft
+    assert draft(kind="separate", graphs=True, launch_s=1.0) is shipped_profile().draft
 
 
 def test_without_graphs_no_pass_is_faster_than_its_launch() -> None:
@@ -49,7 +54,7 @@ def test_without_graphs_no_pass_is_faster_than_its_launch() -> None:
     assert eager.seconds(one(*PASS)) == 8e-3
     assert eager.seconds_array(many(*PASS)) == 8e-3
     large = (0, 4000, 8e6)
-    assert eager.seconds(one(*large)) == PROFILE.draft.seconds(one(*large)) > 8e-3
+    assert eager.seconds(one(*large)) == shipped_profile().draft.seconds(one(*large)) > 8e-3
 
 
 def test_a_measured_launch_goes_before_the_assumed_one() -> None:
@@ -68,30 +73,30 @@ def test_a_lookup_costs_a_constant_and_keeps_nothing() -> None:
 
 def test_skipped_layers_save_their_share_of_time_and_cache() -> None:
     skipped = draft(kind="layers_skipped", layers=32, skipped=8)
-    of_target = PROFILE.target.seconds(one(*PASS)) - PROFILE.target.overhead_s
-    assert skipped.seconds(one(*PASS)) == pytest.approx(0.75 * of_target + PROFILE.draft.overhead_s)
-    assert skipped.kv_bytes_per_token == 0.75 * PROFILE.target.kv_bytes_per_token
+    of_target = shipped_profile().target.seconds(one(*PASS)) - shipped_profile().target.overhead_s
+    assert skipped.seconds(one(*PASS)) == pytest.approx(0.75 * of_target + shipped_profile().draft.overhead_s)
+    assert skipped.kv_bytes_per_token == 0.75 * shipped_profile().target.kv_bytes_per_token
     assert skipped.weights_bytes == 0
 
 
 @pytest.mark.parametrize("cache_share", [0.0, 0.05])
 def test_heads_cost_shares_of_the_target(cache_share: float) -> None:
     heads = draft(kind="heads", one_pass=True, depth=5, pass_share=0.1, weights_share=0.2, cache_share=cache_share)
-    target = PROFILE.target
+    target = shipped_profile().target
     without = target.seconds(one(0, PASS[1], 0))
     over_cache = target.seconds(one(*PASS)) - without
-    wanted = 0.1 * (without - target.overhead_s) + cache_share * over_cache + PROFILE.draft.overhead_s
+    wanted = 0.1 * (without - target.overhead_s) + cache_share * over_cache + shipped_profile().draft.overhead_s
     assert over_cache > 0
     assert heads.seconds(one(*PASS)) == pytest.approx(wanted)
-    assert heads.weights_bytes == pytest.approx(0.2 * PROFILE.target.weights_bytes, abs=1)
+    assert heads.weights_bytes == pytest.approx(0.2 * shipped_profile().target.weights_bytes, abs=1)
     assert heads.cached == (cache_share > 0)
 
 
 def test_weights_of_a_drafter_take_from_the_cache() -> None:
     heads = {**HEADS, "weights_share": 0.5}
-    less = equipped(PROFILE, drafter_from_mapping(heads, "d")).usable_kv_bytes
-    none = equipped(PROFILE, drafter_from_mapping({"kind": "lookup", "pass_s": 1e-4}, "d")).usable_kv_bytes
-    assert none - less == pytest.approx(0.5 * PROFILE.target.weights_bytes, abs=1)
+    less = equipped(shipped_profile(), drafter_from_mapping(heads, "d")).usable_kv_bytes
+    none = equipped(shipped_profile(), drafter_from_mapping({"kind": "lookup", "pass_s": 1e-4}, "d")).usable_kv_bytes
+    assert none - less == pytest.approx(0.5 * shipped_profile().target.weights_bytes, abs=1)
 
 
 def test_one_pass_proposes_all_depths() -> None:
