@@ -1,10 +1,10 @@
-"""The laws that hold for every scheduler, each as one function of a scheduler's name and hypothesis's data."""
+"""The laws that hold for every scheduler, each as one function of a witnessed run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from hypothesis import strategies as st
@@ -19,7 +19,16 @@ from tests.laws.watch import Watched, watched
 from tests.levels import OneByOne
 from tests.made import simulations
 
-Law = Callable[[str, st.DataObject], None]
+
+class Witnessed(NamedTuple):
+    """One watched run that all laws judge, and a recount of the pool of each replica."""
+
+    simulation: Simulation
+    seen: Watched
+    recounts: list[Recount]
+
+
+Law = Callable[[Witnessed], None]
 
 
 def drawn(name: str, data: st.DataObject) -> Simulation:
@@ -27,11 +36,31 @@ def drawn(name: str, data: st.DataObject) -> Simulation:
     return replace(data.draw(simulations(), label="simulation"), scheduler=factory)
 
 
-def conservation(name: str, data: st.DataObject) -> None:
+def witnessed(simulation: Simulation) -> Witnessed:
+    recounts: dict[int, Recount] = {}
+
+    def inspect(view: LedgerView, work: Pass, deeper: Ids) -> None:
+        recounts.setdefault(id(view), Recount(view)).inspect(work, deeper)
+
+    seen = watched(simulation, inspect=inspect)
+    return Witnessed(simulation, seen, list(recounts.values()))
+
+
+def judge(name: str, simulation: Simulation, laws: Sequence[Law] | None = None) -> None:
+    """Run once, watched, and hold each law against that run; a failure names the law and the scheduler."""
+    ran = witnessed(simulation)
+    for law in LAWS if laws is None else laws:
+        try:
+            law(ran)
+        except Exception as error:
+            error.add_note(f"the law {law.__name__!r} does not hold for {name!r}")
+            raise
+
+
+def conservation(ran: Witnessed) -> None:
     """Every request ends once, with exactly its output, or is rejected because it can never fit."""
-    simulation = drawn(name, data)
+    simulation, seen = ran.simulation, ran.seen
     told, wanted = simulation.requests, simulation.world.output_tokens
-    seen = watched(simulation)
     columns = seen.record.columns
     most = (told.prompt_tokens + told.max_tokens).tolist()
     too_large = np.array([simulation.memory.bytes_of(m, m) > simulation.memory.capacity_bytes for m in most])
@@ -50,10 +79,9 @@ def conservation(name: str, data: st.DataObject) -> None:
     assert sum(view._ledger.finished + len(view._ledger.rejected) for view in seen.views) == len(told)
 
 
-def counting(name: str, data: st.DataObject) -> None:
+def counting(ran: Witnessed) -> None:
     """What is counted per request is what the exchanges say."""
-    seen = watched(drawn(name, data))
-    columns = seen.record.columns
+    seen, columns = ran.seen, ran.seen.record.columns
     tallies = {key: np.zeros(len(columns.arrival_s), dtype=int) for key in ("draft", "accepted", "verify", "speculate")}
     begun: set[int] = set()
     for step in _exchanges(seen):
@@ -81,10 +109,9 @@ def counting(name: str, data: st.DataObject) -> None:
     assert columns.preemptions.sum() == preempted
 
 
-def causality(name: str, data: st.DataObject) -> None:
+def causality(ran: Witnessed) -> None:
     """Nothing happens before its cause; a replica runs one pass at a time, forward."""
-    simulation = drawn(name, data)
-    seen = watched(simulation)
+    simulation, seen = ran.simulation, ran.seen
     columns = seen.record.columns
     ended = ~np.isnan(columns.finish_s)
     several = ended & (columns.output_tokens > 1)
@@ -104,24 +131,22 @@ def causality(name: str, data: st.DataObject) -> None:
             assert (columns.arrival_s[step.work.requests] <= step.asked_s).all()
 
 
-def memory_is_kept(name: str, data: st.DataObject) -> None:
+def memory_is_kept(ran: Witnessed) -> None:
     """During every pass the pool holds exactly the blocks of what is cached and what the pass adds, never too many."""
-    simulation = drawn(name, data)
-    audits: dict[int, Audit] = {}
-
-    def inspect(view: LedgerView, work: Pass, deeper: Ids) -> None:
-        audits.setdefault(id(view), Audit(view)).inspect(work, deeper)
-
-    seen = watched(simulation, inspect=inspect)
-    for view in seen.views:
+    for recount in ran.recounts:
+        assert recount.held == recount.wanted
+        assert all(0 <= each <= ran.simulation.memory.capacity_bytes for each in recount.wanted)
+    for view in ran.seen.views:
         assert view.free_bytes == view.capacity_bytes
-        assert not view.held_bytes(np.arange(len(simulation.requests))).any()
+        assert not view.held_bytes(np.arange(len(ran.simulation.requests))).any()
 
 
-class Audit:
-    """Recounts a pool from the passes alone, beside the ledger's own books."""
+class Recount:
+    """Recounts a pool from the passes alone, beside the ledger's own books: `held` there, `wanted` here, per pass."""
 
     def __init__(self, view: LedgerView) -> None:
+        self.held: list[int] = []
+        self.wanted: list[int] = []
         self._view = view
         self._nodes = np.zeros(len(view.arrival_s), dtype=np.int64)
         self._emitted = view.emitted_tokens.copy()
@@ -144,42 +169,37 @@ class Audit:
         else:
             target[work.requests] += work.chunks + work.forest.tree_tokens()
         draft += self._nodes
-        wanted = sum(memory.bytes_of(*pair) for pair in zip(target.tolist(), draft.tolist(), strict=True))
-        assert memory.capacity_bytes - view.free_bytes == wanted
-        assert 0 <= wanted <= memory.capacity_bytes
+        self.held.append(memory.capacity_bytes - view.free_bytes)
+        self.wanted.append(sum(memory.bytes_of(*pair) for pair in zip(target.tolist(), draft.tolist(), strict=True)))
 
 
-def determinism(name: str, data: st.DataObject) -> None:
-    """The same simulation twice leaves the same arrays, bit for bit."""
-    simulation = drawn(name, data)
-    assert_same_record(run(simulation), run(simulation))
+def determinism(ran: Witnessed) -> None:
+    """The same simulation twice leaves the same arrays, bit for bit, watched or not."""
+    assert_same_record(ran.seen.record, run(ran.simulation))
 
 
-def recording_changes_nothing(name: str, data: st.DataObject) -> None:
+def recording_changes_nothing(ran: Witnessed) -> None:
     """Keeping passes, and reporting progress, are performance switches."""
-    simulation = drawn(name, data)
     reports: list[int] = []
-    kept, quiet = run(simulation), run(replace(simulation, keep_passes=False), reports.append)
+    quiet = run(replace(ran.simulation, keep_passes=False), reports.append)
     assert quiet.passes is None
-    assert_same_record(replace(kept, passes=None), quiet)
-    assert reports[-1] == len(simulation.requests)
+    assert_same_record(replace(ran.seen.record, passes=None), quiet)
+    assert reports[-1] == len(ran.simulation.requests)
     assert reports == sorted(reports)
 
 
-def drafting_at_once(name: str, data: st.DataObject) -> None:
+def drafting_at_once(ran: Witnessed) -> None:
     """Passes that a scheduler asks for at once are the passes that it would have asked for one by one."""
-    simulation = drawn(name, data)
-    apart = replace(simulation, scheduler=lambda: OneByOne(simulation.scheduler()))
-    assert_same_record(run(simulation), run(apart))
+    apart = replace(ran.simulation, scheduler=lambda: OneByOne(ran.simulation.scheduler()))
+    assert_same_record(ran.seen.record, run(apart))
 
 
-def work_conservation(name: str, data: st.DataObject) -> None:
+def work_conservation(ran: Witnessed) -> None:
     """A replica pauses only while none of its requests lives."""
-    simulation = drawn(name, data)
-    record = run(simulation)
+    record, replicas = ran.seen.record, ran.simulation.replicas
     columns = record.columns
-    for replica, passes in enumerate(_by_replica(record, simulation.replicas)):
-        ended = ~np.isnan(columns.finish_s) & (columns.request_id % simulation.replicas == replica)
+    for replica, passes in enumerate(_by_replica(record, replicas)):
+        ended = ~np.isnan(columns.finish_s) & (columns.request_id % replicas == replica)
         arrival_s, finish_s = columns.arrival_s[ended], columns.finish_s[ended]
         if not len(arrival_s):
             assert not len(passes["start_s"])

@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.laws.every import LAWS, Law
-from tests.laws.subjects import NAMES
+from tests.golden.scene import scene
+from tests.laws.every import Witnessed, drawn, judge
+from tests.laws.subjects import NAMES, factory_of
 
-every_law = pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
 every_scheduler = pytest.mark.parametrize("name", NAMES)
 
 
-@every_law
 @every_scheduler
 @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
-def test_law(law: Law, name: str, data: st.DataObject) -> None:
-    law(name, data)
+def test_laws(name: str, data: st.DataObject) -> None:
+    judge(name, drawn(name, data))
 
 
 @pytest.mark.slow
-@every_law
 @every_scheduler
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=100, deadline=None, derandomize=False, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
 @given(data=st.data())
-def test_law_thoroughly(law: Law, name: str, data: st.DataObject) -> None:
-    law(name, data)
+def test_laws_thoroughly(name: str, data: st.DataObject) -> None:
+    """Other examples in every session, whose seed is said when it starts."""
+    judge(name, drawn(name, data))
+
+
+def test_a_failure_names_the_law_and_the_scheduler() -> None:
+    def nothing_ends(ran: Witnessed) -> None:
+        assert not ran.seen.record.columns.output_tokens.any()
+
+    with pytest.raises(AssertionError) as caught:
+        judge("fcfs", replace(scene(), scheduler=factory_of("fcfs")), [nothing_ends])
+    assert "the law 'nothing_ends' does not hold for 'fcfs'" in caught.value.__notes__
