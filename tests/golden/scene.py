@@ -8,15 +8,20 @@ from typing import Any
 import numpy as np
 
 from specsim.replica.kv_pool import Memory
+from specsim.schedulers.loading import scheduler_factory
 from specsim.simulation import Record, Simulation, run
 from specsim.world.curves import Acceptance, Curve, draw_tape
-from tests.laws.subjects import factory_of
+from tests.laws.subjects import raw_of, resolved
 from tests.made import hardware, requests, simulation
 
 COUNT = 16
+SCARCE = {"verify_tokens": 8, "max_requests": 8}
+"""A verification budget that binds: requests of this size never spend the shipped one."""
+SOON = {"window": 2, "spread": 0.9}
+"""Acceptance rates that are steady before these outputs end."""
 
 
-def scene() -> Simulation:
+def scene(token_s: float = 2e-4, room: int = 1) -> Simulation:
     """Return the simulation, without a scheduler. No luck: everything is arithmetic, but for the text."""
     at = np.arange(COUNT)
     arrival_s = np.where(at < 10, at // 5 * 0.02, 4.0 + (at - 10) * 0.045)
@@ -25,14 +30,25 @@ def scene() -> Simulation:
     told = requests(arrival_s.tolist(), prompts.tolist(), (outputs + at % 3).tolist(), (at % 3).tolist())
     acceptance = Acceptance({"default": Curve(0.75, 6.0, 0.5, 0.5)}, width=4, levels=4)
     text = draw_tape(acceptance, ["default"] * 3, told.slo_class, at, seed=11)
-    pool = Memory(capacity_bytes=4 * 4 * 24, block_tokens=4, target_token_bytes=3, draft_token_bytes=1)
+    pool = Memory(capacity_bytes=4 * 4 * 24 * room, block_tokens=4, target_token_bytes=3, draft_token_bytes=1)
     return simulation(
-        told, outputs.tolist(), pool=pool, truth=hardware(2e-6, 2e-4, 0.012), text=text, selection_token_s=1e-5
+        told, outputs.tolist(), pool=pool, truth=hardware(2e-6, token_s, 0.012), text=text, selection_token_s=1e-5
     )
 
 
-def played(name: str) -> Record:
-    return run(replace(scene(), scheduler=factory_of(name)))
+def played(name: str, **changes: Any) -> Record:
+    """Play a scheduler, with other values of keys that stand at the top of its YAML.
+
+    Where queues or a budget decide, tokens are dear: limits in seconds are reached, four decodes are too many for the
+    strictest objective, and with room for eight requests the budget is short.
+    """
+    raw = raw_of(name)
+    budget, queues = "verify_tokens" in raw, raw.get("batching", {})
+    raw |= (SCARCE if budget else {}) | changes
+    if "acceptance" in queues:
+        queues["acceptance"] |= SOON
+    simulated = scene(5e-3 if budget or "seats" in queues else 2e-4, 2 if budget else 1)
+    return run(replace(simulated, scheduler=scheduler_factory(resolved(raw), name)))
 
 
 def columns_of(record: Record) -> dict[str, dict[str, Any]]:
