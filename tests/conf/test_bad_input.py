@@ -4,6 +4,10 @@ import pytest
 
 from specsim import simulation
 from specsim.cli import main
+from specsim.commands.terminal import one_line
+from specsim.errors import SpecsimError
+from specsim.runs.plan import configs
+from specsim.settings.points import points
 
 HUGE = "9" * 24
 
@@ -266,6 +270,12 @@ WORLDS = [
 ]
 
 
+def base_of(words):
+    """Return the settings of a small run that the words do not give."""
+    given = {word.lstrip("+").partition("=")[0] for word in words}
+    return [f"{key}={value}" for key, value in {**BASE, "out": "here"}.items() if key not in given]
+
+
 @pytest.fixture
 def refused(tmp_path, monkeypatch, capsys):
     """Return a function that runs the command and holds that it was refused before anything ran."""
@@ -279,12 +289,8 @@ def refused(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(simulation, "run", nothing_runs)
 
     def check(words, *flags):
-        given = {word.lstrip("+").partition("=")[0] for word in words}
-        base = [f"{key}={value}" for key, value in BASE.items() if key not in given]
-        if "out" not in given:
-            base.append("out=here")
         try:
-            code = main(["run", *flags, *base, *words])
+            code = main(["run", *flags, *base_of(words), *words])
         except SystemExit as stop:
             code = stop.code
         said = capsys.readouterr()
@@ -299,17 +305,66 @@ def refused(tmp_path, monkeypatch, capsys):
     return check
 
 
+FLAGS = [case for case in HYDRA if case[0].startswith("-")]
+SETTINGS = [*(case for case in (*MISSPELT, *WORDS, *HYDRA) if not case[0].startswith("-")), *TWICE]
+TYPED = [MISSPELT[0], WORDS[0], WORDS[-1], TWICE[0], *VALUES[::20], *SCHEDULERS[::10], *WORLDS[::20]]
+"""One mistake or two for each place that refuses them: where words are split, composed and prepared."""
+
+
+def split(case):
+    return case[0].split(" ") if "{" not in case[0] else [case[0]]
+
+
 @pytest.mark.parametrize("flags", [(), ("-m",)], ids=["one", "sweep"])
-@pytest.mark.parametrize(
-    "case",
-    [*MISSPELT, *WORDS, *HYDRA, *TWICE, *VALUES, *SCHEDULERS, *WORLDS],
-    ids=lambda case: case[0],
-)
+@pytest.mark.parametrize("case", [*FLAGS, *TYPED], ids=lambda case: case[0])
 def test_a_mistake_is_told_before_anything_runs(refused, case, flags):
-    words = case[0].split(" ") if "{" not in case[0] else [case[0]]
-    said = refused(words, *flags)
+    said = refused(split(case), *flags)
     for part in case[1:]:
         assert part in said
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    """Stand in an empty folder that stays empty."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SPECSIM_DATA", raising=False)
+    yield
+    assert not list(tmp_path.iterdir())
+
+
+def read(words, *, sweep):
+    """Return the points that words span, or why they span none."""
+    try:
+        return points(words, sweep=sweep)
+    except SpecsimError as error:
+        return str(error)
+
+
+def assert_told(error, case):
+    said = one_line(str(error))
+    for part in case[1:]:
+        assert part in said
+
+
+@pytest.mark.usefixtures("elsewhere")
+@pytest.mark.parametrize("sweep", [False, True], ids=["one", "sweep"])
+@pytest.mark.parametrize("case", SETTINGS, ids=lambda case: case[0])
+def test_a_mistaken_word_is_named(case, sweep):
+    """Here and below without the command line, whose part is to print what is raised."""
+    with pytest.raises(SpecsimError) as caught:
+        configs(points([*base_of(split(case)), *split(case)], sweep=sweep))
+    assert_told(caught.value, case)
+
+
+@pytest.mark.usefixtures("elsewhere")
+@pytest.mark.parametrize("case", [*VALUES, *SCHEDULERS, *WORLDS], ids=lambda case: case[0])
+def test_a_mistaken_value_is_named(case):
+    """In a sweep it is the same point, so it is refused there alike."""
+    words = [*base_of(split(case)), *split(case)]
+    with pytest.raises(SpecsimError) as caught:
+        configs(points(words, sweep=False))
+    assert_told(caught.value, case)
+    assert read(words, sweep=True) == read(words, sweep=False)
 
 
 @pytest.mark.parametrize("words", NOTHING_CHANGES)
