@@ -145,7 +145,8 @@ class Replica:
             ledger.deepen(work, drafted)
         seconds = [level.seconds for level in drafted.levels]
         seconds[0] += self._moving_s(work, shape)
-        yield env.timeout(seconds[0] if len(seconds) == 1 else _delay(start_s, seconds))
+        for delay_s in delays(start_s, seconds):
+            yield env.timeout(delay_s)
         ledger.commit_draft(work, drafted.forest, start_s)
         view.now_s = env.now
         for level in drafted.levels:
@@ -185,15 +186,22 @@ class Replica:
         )
 
 
-def _delay(start_s: float, seconds: Sequence[float]) -> float:
-    """Return the delay from `start_s` that ends where these `seconds` end when they are waited for one by one."""
+def delays(start_s: float, seconds: Sequence[float]) -> Sequence[float]:
+    """Return delays from `start_s` that end where these `seconds` end when they are waited for one by one.
+
+    One delay wherever floats allow it. Where the clock is about as fine as the delay, sums may fall between two
+    numbers and round to the even one: no single delay ends at an odd one.
+    """
+    if len(seconds) == 1:
+        return seconds
     end_s = start_s
     for each in seconds:
         end_s += each
     delay_s = end_s - start_s
-    while start_s + delay_s != end_s:
-        delay_s = nextafter(delay_s, inf if start_s + delay_s < end_s else 0.0)
-    return delay_s
+    for near_s in (delay_s, nextafter(delay_s, 0.0), nextafter(delay_s, inf)):
+        if start_s + near_s == end_s:
+            return (near_s,)
+    return seconds
 
 
 class Arrival(simpy.Event):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
 from specsim.errors import IllegalPass, SpecsimError
+from specsim.replica.engine import delays
 from specsim.replica.passes import DraftPass, TargetPass
 from specsim.replica.protocols import Step, View
 from specsim.replica.request import Ids
@@ -134,3 +137,22 @@ def test_what_one_replica_writes_while_another_runs_changes_nothing() -> None:
     plain = run(simulation(told, [3, 4, 5, 6], Plain, replicas=2)).columns
     found = run(simulation(told, [3, 4, 5, 6], lambda: Reusing(shared), replicas=2)).columns
     assert np.array_equal(found.finish_s, plain.finish_s)
+
+
+def test_a_draft_of_several_passes_ends_where_its_passes_end() -> None:
+    """Also where no float added to the start gives the end: the passes are waited for one by one there."""
+    luck = np.random.default_rng(0)
+    several = 0
+    for _ in range(2_000):
+        start_s, seconds = luck.uniform(5e-4, 1e-2), luck.uniform(1e-4, 3e-3, luck.integers(1, 9)).tolist()
+        waited = delays(start_s, seconds)
+        assert fold(start_s, waited) == fold(start_s, seconds)
+        assert len(waited) in (1, len(seconds))
+        several += len(waited) > 1
+    assert 0 < several < 200
+
+
+def fold(start_s: float, seconds: Sequence[float]) -> float:
+    for each in seconds:
+        start_s += each
+    return start_s
