@@ -31,9 +31,9 @@ class Witnessed(NamedTuple):
 Law = Callable[[Witnessed], None]
 
 
-def drawn(name: str, data: st.DataObject) -> Simulation:
+def drawn(name: str, data: st.DataObject, most_requests: int = 24) -> Simulation:
     factory = data.draw(factories(name), label="scheduler")
-    return replace(data.draw(simulations(), label="simulation"), scheduler=factory)
+    return replace(data.draw(simulations(most_requests), label="simulation"), scheduler=factory)
 
 
 def witnessed(simulation: Simulation) -> Witnessed:
@@ -174,12 +174,7 @@ class Recount:
 
 
 def determinism(ran: Witnessed) -> None:
-    """The same simulation twice leaves the same arrays, bit for bit, watched or not."""
-    assert_same_record(ran.seen.record, run(ran.simulation))
-
-
-def recording_changes_nothing(ran: Witnessed) -> None:
-    """Keeping passes, and reporting progress, are performance switches."""
+    """The same simulation again leaves the same arrays, bit for bit; nor do watching, keeping and reporting show."""
     reports: list[int] = []
     quiet = run(replace(ran.simulation, keep_passes=False), reports.append)
     assert quiet.passes is None
@@ -217,7 +212,6 @@ LAWS: tuple[Law, ...] = (
     causality,
     memory_is_kept,
     determinism,
-    recording_changes_nothing,
     drafting_at_once,
     work_conservation,
 )

@@ -29,8 +29,8 @@ def test_laws(name: str, data: st.DataObject) -> None:
 )
 @given(data=st.data())
 def test_laws_thoroughly(name: str, data: st.DataObject) -> None:
-    """Other examples in every session, whose seed is said when it starts."""
-    judge(name, drawn(name, data))
+    """Larger examples, others in every session, whose seed is said when it starts."""
+    judge(name, drawn(name, data, most_requests=40))
 
 
 def test_a_failure_names_the_law_and_the_scheduler() -> None:
