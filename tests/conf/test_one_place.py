@@ -110,7 +110,7 @@ def test_a_sweep_over_schedulers_sets_one_knob_for_all_and_it_takes_effect() -> 
     ready = [each.config for each in checked(points([*words, "trace=poisson", "requests=20"], sweep=True))]
     assert [config["scheduler"]["max_requests"] for config in ready] == [2] * 7
     for name in ("fcfs", "laps_sd", "adaserve"):
-        shared: dict[str, Any] = {"trace": "poisson", "requests": 40, "rps": 20, "passes": True}
+        shared: dict[str, Any] = {"trace": "poisson", "requests": 10, "rps": 40, "passes": True}
         seats = {
             most: simulate(name, **shared, scheduler__max_requests=most).passes["requests"].max() for most in (2, 8)
         }

@@ -74,6 +74,7 @@ def test_figures_of_one_run(copied, capsys):
         assert Path(file).stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_figures_of_the_same_run_are_the_same_bytes(copied, tmp_path):
     for name in ("a", "b"):
         assert main(["plot", str(copied), "--out", str(tmp_path / name)]) == 0
@@ -129,7 +130,9 @@ SWEEPS = {
 }
 
 
-@pytest.mark.parametrize("name", SWEEPS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "rate" else pytest.mark.slow) for name in SWEEPS]
+)
 def test_figures_of_a_sweep(tmp_path, capsys, name):
     words, stems = SWEEPS[name]
     given = [word for word in WORDS if word.partition("=")[0] not in {each.partition("=")[0] for each in words}]

@@ -105,7 +105,7 @@ def test_a_damaged_run_is_made_again_and_the_rest_is_kept(made, root, capsys, st
 
 
 @pytest.mark.parametrize("harm", HARMS)
-def test_reading_names_a_damaged_run_and_leaves_it_out(root, capsys, harm):
+def test_reading_names_a_damaged_run_and_leaves_it_out(root, harm):
     harmful, reason = HARMS[harm]
     harmful(of(root, "rps=4"), of(root, "rps=8"))
     found = load_sweep(root)
@@ -117,6 +117,11 @@ def test_reading_names_a_damaged_run_and_leaves_it_out(root, capsys, harm):
     assert of(root, "rps=4").name in note
     with pytest.raises(SpecsimError, match=name):
         load_run(of(root, "rps=4"))
+
+
+def test_a_figure_says_what_it_leaves_out(root, capsys):
+    (of(root, "rps=4") / "passes.parquet").unlink()
+    (note,) = load_sweep(root).notes
     assert main(["plot", str(root)]) == 0
     assert f"note: {note}" in capsys.readouterr().out.splitlines()
 

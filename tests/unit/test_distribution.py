@@ -75,8 +75,8 @@ def test_memory_does_not_grow_with_the_numbers() -> None:
     distribution = Distribution(most_exact=1_000)
     distribution.add(luck.exponential(0.02, 100_000))
     tracemalloc.start()
-    for _ in range(10):
+    for _ in range(3):
         distribution.add(luck.exponential(0.02, 100_000))
     grown = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    assert grown < 500_000, "bins for rarer values; kept, a million numbers take 8 MB"
+    assert grown < 500_000, "bins for rarer values; kept, 300,000 numbers take 2.4 MB"

@@ -148,7 +148,7 @@ def twins(monkeypatch, tmp_path):
 
 
 @pytest.mark.usefixtures("twins")
-@pytest.mark.parametrize("scheduler", ["vllm_spec", "adaserve"])
+@pytest.mark.parametrize("scheduler", ["vllm_spec", pytest.param("adaserve", marks=pytest.mark.slow)])
 def test_40_requests_of_a_conversation_are_too_short_and_1000_overload_it(scheduler):
     """The issue's case: at 9 requests/s the order of the two turns round between 40 requests and 1,000."""
     short, long = (simulate(scheduler, "azure_conv", rps=9, requests=n) for n in (40, 1_000))

@@ -251,7 +251,9 @@ def boxes(figure):
 NAMES = ["adaserve", "fcfs", "smartspec_per_request", "a_policy_of_mine_with_a_rather_long_name", "vtc", "stta"]
 
 
-@pytest.mark.parametrize("count", [1, 2, 6, 20, 36])
+@pytest.mark.parametrize(
+    "count", [1, 2, pytest.param(6, marks=pytest.mark.slow), pytest.param(20, marks=pytest.mark.slow), 36]
+)
 @pytest.mark.parametrize("layout", ["lines", "differences", "rows", "goodput"])
 def test_nothing_overlaps_and_all_stands_on_the_page(count, layout):
     schedulers = [f"{NAMES[place % 6]}_{place}" for place in range(count)]
