@@ -86,7 +86,7 @@ FAULTS = (
         "specsim/world/drafting.py",
         "        sure = self._tape.likeliest[read.row]",
         "        sure = np.where(read.rank == 0, 0.9, 0.1)",
-        ("tests/laws/test_oracle.py", *of("specserve")),
+        (GOLDEN, *of("specserve")),
     ),
     Fault(
         "specsim/replica/legality.py",

@@ -91,6 +91,7 @@ def counting(ran: Witnessed) -> None:
         deepest = np.zeros(len(ids), dtype=int)
         np.maximum.at(deepest, forest.row, forest.depth)
         assert (step.answer.matched <= deepest).all()
+        assert (step.answer.accepted <= step.answer.tokens).all()
         decodes = np.array([request in begun for request in ids.tolist()]) & (step.answer.tokens > 0)
         tallies["draft"][ids] += trees
         tallies["accepted"][ids] += step.answer.accepted
