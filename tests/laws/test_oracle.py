@@ -42,7 +42,11 @@ def assert_same_past(one: list[Heard], other: list[Heard], until_s: float = np.i
 
 
 def assert_blind(simulated: Simulation, otherwise: Simulation, until_s: float = np.inf) -> None:
-    for one, other in zip(watched(simulated).heard, watched(otherwise).heard, strict=True):
+    assert_same_pasts(watched(simulated).heard, otherwise, until_s)
+
+
+def assert_same_pasts(heard: list[list[Heard]], otherwise: Simulation, until_s: float = np.inf) -> None:
+    for one, other in zip(heard, watched(otherwise).heard, strict=True):
         assert_same_past(one, other, until_s)
 
 
@@ -58,30 +62,16 @@ def other_lengths(simulated: Simulation, seed: int) -> Simulation:
     return with_lengths(simulated, np.where(half, anywhere, simulated.world.output_tokens))
 
 
-@every_scheduler
-@profile
-@given(data=st.data())
-def test_other_lengths_change_no_decision_before_they_show(name: str, data: st.DataObject) -> None:
-    simulated = drawn(name, data)
-    assert_blind(simulated, other_lengths(simulated, data.draw(st.integers(0, 9))))
-
-
-@every_scheduler
-@profile
-@given(data=st.data())
-def test_other_target_tokens_change_no_decision_before_they_show(name: str, data: st.DataObject) -> None:
-    simulated = drawn(name, data)
+def other_target_tokens(simulated: Simulation, seed: int) -> Simulation:
+    """Return the simulation with a tenth of the target's tokens drawn anew."""
     text = simulated.world.tape
-    luck = np.random.default_rng(data.draw(st.integers(0, 9)))
+    luck = np.random.default_rng(seed)
     changed = np.where(luck.random(len(text.rank)) < 0.1, luck.integers(0, text.width, len(text.rank)), text.rank)
-    assert_blind(simulated, replace(simulated, world=replace(simulated.world, tape=replace(text, rank=changed))))
+    return replace(simulated, world=replace(simulated.world, tape=replace(text, rank=changed)))
 
 
-@every_scheduler
-@profile
-@given(data=st.data())
-def test_later_arrivals_change_no_earlier_decision(name: str, data: st.DataObject) -> None:
-    simulated = drawn(name, data)
+def later_arrivals(simulated: Simulation) -> tuple[Simulation, float]:
+    """Return the simulation with others in the place of the last arrivals, 3 s later, and when the first came."""
     told = simulated.requests
     until_s = float(told.arrival_s[-1]) * (1 - 1e-12)
     late = told.arrival_s >= until_s
@@ -92,7 +82,32 @@ def test_later_arrivals_change_no_earlier_decision(name: str, data: st.DataObjec
         slo_class=np.where(late, 0, told.slo_class),
         tpot_slo_s=np.where(late, 1e-3, told.tpot_slo_s),
     )
-    assert_blind(simulated, replace(simulated, requests=others), until_s)
+    return replace(simulated, requests=others), until_s
+
+
+def judge_blindness(name: str, data: st.DataObject, most_requests: int) -> None:
+    """Other lengths, other target tokens and later arrivals change no decision before they show."""
+    simulated = drawn(name, data, most_requests)
+    seed = data.draw(st.integers(0, 9))
+    heard = watched(simulated).heard
+    assert_same_pasts(heard, other_lengths(simulated, seed))
+    assert_same_pasts(heard, other_target_tokens(simulated, seed))
+    assert_same_pasts(heard, *later_arrivals(simulated))
+
+
+@every_scheduler
+@settings(profile, max_examples=12)
+@given(data=st.data())
+def test_the_future_changes_no_decision_before_it_shows(name: str, data: st.DataObject) -> None:
+    judge_blindness(name, data, most_requests=24)
+
+
+@pytest.mark.slow
+@every_scheduler
+@settings(profile, max_examples=50, derandomize=False, print_blob=True)
+@given(data=st.data())
+def test_the_future_changes_no_decision_before_it_shows_thoroughly(name: str, data: st.DataObject) -> None:
+    judge_blindness(name, data, most_requests=40)
 
 
 class Cheat:
