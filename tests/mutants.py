@@ -66,8 +66,8 @@ FAULTS = (
     ),
     Fault(
         "specsim/simulation.py",
-        "lambda request: request % len(replicas)))",
-        "lambda request: 0))",
+        "    replica_of = np.arange(len(requests)) % len(replicas)",
+        "    replica_of = np.arange(len(requests)) % 1",
         (LAWS, *of("continuous")),
     ),
     Fault(

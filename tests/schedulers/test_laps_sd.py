@@ -51,14 +51,6 @@ class Figure1:
         raise AssertionError("nothing is drafted in Figure 1")
 
 
-class Unbooked:
-    """Notes nothing."""
-
-    def draft(self, *told: Any) -> None: ...
-
-    def verify(self, *told: Any) -> None: ...
-
-
 class Told(AcceptanceMonitor):
     """A monitor to which every rate is known from the start, for chains of 4."""
 
