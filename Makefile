@@ -35,7 +35,7 @@ run: $(VENV)/core  ## the main job: AdaServe serves the Azure code trace
 check: lint  ## what each commit passes: ruff, mypy, unit tests and golden runs
 	$(BIN)/python -m pytest --numprocesses auto -m "not slow" tests/unit tests/golden
 
-test: $(VENV)/dev  ## the core suite: no torch, about five minutes on two cores
+test: $(VENV)/dev  ## the core suite: no torch
 	$(BIN)/python -m pytest --numprocesses auto -m "not slow"
 
 test-all: $(VENV)/all  ## everything: also torch, the wheel, the README, the twins and the notebooks
