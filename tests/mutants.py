@@ -143,7 +143,7 @@ FAULTS = (
         "specsim/results/request_table.py",
         "(_meets(tpot_s, c.tpot_slo_s) | single)",
         "_meets(tpot_s, c.tpot_slo_s)",
-        ("tests/unit/test_metrics_table.py",),
+        ("tests/unit/test_metrics_summary.py",),
     ),
     Fault(
         "specsim/results/summary.py",

@@ -66,6 +66,18 @@ def test_who_comes_back_from_idling_is_lifted() -> None:
     assert part.served[A] == max(last, part.served[A] - 4) + 4
 
 
+def test_a_tenant_that_arrives_is_lifted_to_the_smallest_counter_in_line() -> None:
+    newcomer = 2
+    part, hand = hand_of([4] * 5, [A, A, B, B, newcomer])
+    hand.ledger.roster.waiting.remove(4)
+    hand.begin()
+    hand.emit([1], ends=[0])
+    part.served.update({A: 50.0, B: 10.0})
+    hand.ledger.roster.waiting.add(4)
+    hand.begin()
+    assert part.served[newcomer] == 10.0
+
+
 @pytest.mark.parametrize("seats", [1, 4, 16])
 def test_backlogged_tenants_are_served_alike(seats: int) -> None:
     """Theorem 4.4 of the paper: |W_a - W_b| <= 2 max(w_p L_input, w_q M), M tokens of output in a batch.
