@@ -13,7 +13,7 @@ SETTINGS = """
 _target_: specsim.schedulers.composed.Composed
 speculation: {_target_: own_scheduler.WhileFew, draft_tokens: 6, most_decoding: 64}
 batching:
-  {_target_: specsim.schedulers.continuous.PrefillFirst, max_requests: 512, prefill_tokens: 8192, watermark: 0.01}
+  {_target_: specsim.schedulers.continuous.PrefillFirst, max_num_seqs: 512, prefill_tokens: 8192, watermark: 0.01}
 """
 
 

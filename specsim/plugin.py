@@ -27,9 +27,9 @@ from specsim.replica.request import Bools, Floats, Ids, Ints
 from specsim.replica.trees import Forest
 from specsim.rng import Words, mix, stream_keys, uniforms
 from specsim.schedulers.continuous import decode
-from specsim.schedulers.parts import Batching, Growing, Rows, Speculation, evicting
-from specsim.schedulers.selection import neediest_first, select
-from specsim.schedulers.speculation import grow_trees, trees_fit, useful_depth
+from specsim.schedulers.parts.growth import grow_trees, trees_fit, useful_depth
+from specsim.schedulers.parts.protocols import Batching, Growing, Rows, Speculation, evicting
+from specsim.schedulers.parts.selection import neediest_first, select
 from specsim.workload.frame import trace_of
 from specsim.workload.reader import TraceReader
 from specsim.workload.slo import Promise, SloClass, SloMix

@@ -25,16 +25,16 @@ STEADY = """\
 _target_: specsim.schedulers.composed.Composed
 batching:
   _target_: specsim.schedulers.sarathi.Chunked
-  max_requests: 64
+  max_num_seqs: 64
   prefill_tokens: 16384
   prefill: mixed
   watermark: 0.01
 speculation:
   _target_: specsim.schedulers.adaserve.SloTrees
   verify_tokens: 512
-  shape: {_target_: specsim.schedulers.tree_shape.Fixed, depth: 8, width: 3}
-  order: {_target_: specsim.schedulers.selection.neediest_first, _partial_: true}
-  cap: {_target_: specsim.schedulers.selection.at_most_the_tree, _partial_: true}
+  shape: {_target_: specsim.schedulers.parts.tree_shape.Fixed, depth: 8, width: 3}
+  order: {_target_: specsim.schedulers.parts.selection.neediest_first, _partial_: true}
+  cap: {_target_: specsim.schedulers.parts.selection.at_most_the_tree, _partial_: true}
   slo_share: 1.2
   slo_below: null
   fill: true
@@ -95,7 +95,7 @@ def _time_selection() -> None:
     import numpy as np
 
     from specsim.replica.trees import Forest
-    from specsim.schedulers.selection import neediest_first, select
+    from specsim.schedulers.parts.selection import neediest_first, select
 
     print(f"\n{'AdaServe selection, 8 x 3 candidates a request':52}{'nodes':>11}{'us':>9}{'ns / n log2 n':>17}")
     luck = np.random.default_rng(0)

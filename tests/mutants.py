@@ -36,7 +36,7 @@ GOLDEN = "tests/golden/test_golden.py"
 MISTAKES = "tests/conf/test_bad_input.py"
 LEDGER, BACKEND = "specsim/replica/ledger.py", "specsim/world/backend.py"
 SLO_TREES = "conf/scheduler/adaserve.yaml"
-SELECTION = "specsim.schedulers.selection"
+SELECTION = "specsim.schedulers.parts.selection"
 
 FAULTS = (
     Fault(
@@ -107,7 +107,7 @@ FAULTS = (
         ("tests/theory/test_acceptance.py",),
     ),
     Fault(
-        "specsim/schedulers/selection.py",
+        "specsim/schedulers/parts/selection.py",
         "np.minimum(np.maximum(budget - before, 0), queue)",
         "np.minimum(np.maximum(budget, 0), queue)",
         ("tests/theory/test_selection_optimal.py", GOLDEN),

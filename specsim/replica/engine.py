@@ -182,7 +182,7 @@ class Replica:
         often = f"; request {most} was preempted {preemptions[most]:,} times" if preemptions[most] else ""
         return Stalled(
             f"scheduler {type(self.scheduler).__name__} at {self.env.now:g} s: {what}: "
-            f"{len(roster.waiting)} without cache, {len(roster.resident)} with; {pool.room()}{often}"
+            f"{len(roster.waiting)} without cache, {len(roster.running)} with; {pool.room()}{often}"
         )
 
 

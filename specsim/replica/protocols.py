@@ -73,7 +73,7 @@ class View(Protocol):
     forward_s : seconds of all forward passes so far, as a server times its kernels: neither the caches that were moved
         nor the scheduler's own work count.
     waiting : arrived requests without cache in the pool, in order of arrival; some may have theirs on the host.
-    resident : requests that hold cache, in order of admission.
+    running : requests that hold cache, in order of admission.
     arrival_s, prompt_tokens, max_tokens, slo_class, tpot_slo_s, ttft_slo_s : as in `Requests`.
     emitted_tokens, target_cached, draft_cached : (N,) tokens.
     first_token_s, first_decode_s : (N,) seconds, NaN until then; the second is the start of the first decoding pass.
@@ -97,7 +97,7 @@ class View(Protocol):
     @property
     def waiting(self) -> Sequence[int]: ...  # noqa: D102
     @property
-    def resident(self) -> Ids: ...  # noqa: D102
+    def running(self) -> Ids: ...  # noqa: D102
     @property
     def free_bytes(self) -> int: ...  # noqa: D102
     @property

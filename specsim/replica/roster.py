@@ -1,4 +1,4 @@
-"""The requests on one replica: waiting without cache slots, resident with them, and those that a pass may name."""
+"""The requests on one replica: waiting without cache slots, running with them, and those that a pass may name."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ class Roster:
 
     def __init__(self, size: int) -> None:
         self.waiting: SortedList[int] = SortedList()
-        self._resident: dict[int, None] = {}
-        self._resident_ids: Ids | None = None
+        self._running: dict[int, None] = {}
+        self._running_ids: Ids | None = None
         self._here = np.zeros(size, dtype=np.bool_)
         self._admitted = np.zeros(size, dtype=np.bool_)
         self._seat = np.zeros(size, dtype=np.int64)
 
     @property
-    def resident(self) -> Ids:
+    def running(self) -> Ids:
         """Requests that hold cache, in order of admission; the array must not be written to."""
-        if self._resident_ids is None:
-            self._resident_ids = np.fromiter(self._resident, dtype=np.int64, count=len(self._resident))
-            self._resident_ids.flags.writeable = False
-        return self._resident_ids
+        if self._running_ids is None:
+            self._running_ids = np.fromiter(self._running, dtype=np.int64, count=len(self._running))
+            self._running_ids.flags.writeable = False
+        return self._running_ids
 
     @property
     def live(self) -> int:
-        """Number of requests that wait or are resident."""
-        return len(self.waiting) + len(self._resident)
+        """Number of requests that wait or run."""
+        return len(self.waiting) + len(self._running)
 
     def enter(self, request: int) -> None:
         """Let an arrived request wait."""
@@ -48,10 +48,10 @@ class Roster:
         new = ids[~self._admitted[ids]]
         if len(new):
             self._admitted[new] = True
-            self._resident_ids = None
+            self._running_ids = None
             for request in new.tolist():
                 self.waiting.remove(request)
-                self._resident[request] = None
+                self._running[request] = None
 
     def end(self, ids: Ids) -> None:
         """Strike residents off for good."""
@@ -109,8 +109,8 @@ class Roster:
 
     def _leave(self, ids: Ids) -> None:
         for request in ids.tolist():
-            del self._resident[request]
-        self._resident_ids = None
+            del self._running[request]
+        self._running_ids = None
         self._admitted[ids] = False
 
 

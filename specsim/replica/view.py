@@ -67,9 +67,9 @@ class LedgerView:
         return self._waiting
 
     @property
-    def resident(self) -> Ids:
+    def running(self) -> Ids:
         """Requests that hold cache, in order of admission."""
-        return self._ledger.roster.resident
+        return self._ledger.roster.running
 
     @property
     def free_bytes(self) -> int:

@@ -49,10 +49,10 @@ def check_budget(scheduler: Mapping[str, Any], source: str) -> None:
     SpecsimError
         One line that names both values.
     """
-    budget, seats = scheduler.get("verify_tokens"), scheduler.get("max_requests")
+    budget, seats = scheduler.get("verify_tokens"), scheduler.get("max_num_seqs")
     if is_number(budget) and is_number(seats) and seats > budget:
         raise SpecsimError(
-            f"{source}: max_requests={seats} exceeds verify_tokens={budget}; expected room for a root each"
+            f"{source}: max_num_seqs={seats} exceeds verify_tokens={budget}; expected room for a root each"
         )
 
 

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from specsim.replica.protocols import View
-from specsim.schedulers.parts import Growing, Rows
+from specsim.schedulers.parts.growth import grow_rows
+from specsim.schedulers.parts.protocols import Growing, Rows
 from specsim.schedulers.specserve import estimate_of, first_kept
-from specsim.schedulers.speculation import grow_rows
 from specsim.schedulers.threshold import fitting_chain
 from specsim.schedulers.vllm_spec import FixedChains
 

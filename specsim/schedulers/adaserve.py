@@ -10,7 +10,7 @@ Deviations:
 - Algorithm 2 as printed overdraws the budget by one and adds a conditional probability: see `selection.select`.
 - The paper does not say how prompts are read: here chunks of at most `prefill_tokens` ride on the verification
   (`prefill: mixed`), or passes of their own go first (`prefill: first`).
-- n > B is not treated: no more than `max_requests` <= B are admitted.
+- n > B is not treated: no more than `max_num_seqs` <= B are admitted.
 - Where memory is short, the candidate trees are narrowed, then shortened, until they fit both caches.
 """
 
@@ -24,11 +24,11 @@ import numpy as np
 from specsim.replica.protocols import View
 from specsim.replica.request import Bools, Floats, Ids
 from specsim.replica.trees import Forest
-from specsim.schedulers.parameters import at_least
-from specsim.schedulers.parts import Growing, Rows, Speculation
-from specsim.schedulers.selection import Cap, Order, select
-from specsim.schedulers.speculation import believed_verify_s, fitting_shape, grow_trees
-from specsim.schedulers.tree_shape import ShapeRule, TreeShape
+from specsim.schedulers.parts.growth import believed_verify_s, fitting_shape, grow_trees
+from specsim.schedulers.parts.parameters import at_least
+from specsim.schedulers.parts.protocols import Growing, Rows, Speculation
+from specsim.schedulers.parts.selection import Cap, Order, select
+from specsim.schedulers.parts.tree_shape import ShapeRule, TreeShape
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from specsim.replica.protocols import Foresight, View
 from specsim.replica.request import Bools, Floats
 from specsim.replica.trees import Forest, likeliest
 from specsim.schedulers.adaserve import CandidateTrees, SloTrees
-from specsim.schedulers.parts import Rows
+from specsim.schedulers.parts.protocols import Rows
 
 Sight = Literal["tokens", "probabilities"]
 """What of the future a bound sees of its candidates: which are right, or what the target gives each."""

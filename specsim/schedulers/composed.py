@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from specsim.replica.passes import TargetPass
 from specsim.replica.protocols import Clairvoyant, Foresight, Step, View
 from specsim.replica.trees import Forest
-from specsim.schedulers.parts import Batching, Speculation, evicting
+from specsim.schedulers.parts.protocols import Batching, Speculation, evicting
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ import numpy as np
 from specsim.replica.passes import TargetPass
 from specsim.replica.protocols import Step, View
 from specsim.replica.trees import Forest
-from specsim.schedulers.batching import NO_CHUNKS, Admission, Chunks, lag, seats, whole_prompts
-from specsim.schedulers.parameters import at_least, share
-from specsim.schedulers.parts import Batching, Rows
+from specsim.schedulers.parts.batching import NO_CHUNKS, Admission, Chunks, lag, seats, whole_prompts
+from specsim.schedulers.parts.parameters import at_least, share
+from specsim.schedulers.parts.protocols import Batching, Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,24 +26,24 @@ class PrefillFirst(Batching):
 
     Parameters
     ----------
-    max_requests : most requests that hold cache (vLLM's max_num_seqs).
+    max_num_seqs : most requests that hold cache (vLLM's max_num_seqs).
     prefill_tokens : most prompt tokens of one prefill pass; a longer prompt goes alone.
     watermark : share of the cache left free on admission.
     """
 
-    max_requests: int
+    max_num_seqs: int
     prefill_tokens: int
     watermark: float
 
     def __post_init__(self) -> None:
-        at_least(1, max_requests=self.max_requests, prefill_tokens=self.prefill_tokens)
+        at_least(1, max_num_seqs=self.max_num_seqs, prefill_tokens=self.prefill_tokens)
         share(watermark=self.watermark)
 
     def prompts(self, view: View, drafting: bool) -> Chunks:
         """Return the waiting prompts of the coming pass, none where none fit."""
         if not view.waiting:
             return NO_CHUNKS
-        return whole_prompts(view, Admission(self.max_requests, self.watermark, drafting), self.prefill_tokens)
+        return whole_prompts(view, Admission(self.max_num_seqs, self.watermark, drafting), self.prefill_tokens)
 
     def rows(self, view: View, drafting: bool) -> Rows:
         """Return waiting prompts where some fit, else all decoding requests."""
@@ -59,14 +59,14 @@ class Continuous(PrefillFirst):
     """Prefill first, then decode all; parameters as in `PrefillFirst`."""
 
     def step(self, view: View) -> Step:
-        """Yield one pass: a prefill where possible, else one token for every resident request."""
+        """Yield one pass: a prefill where possible, else one token for every running request."""
         prompts = self.prompts(view, drafting=False)
         yield TargetPass(*prompts, Forest.roots(len(prompts.requests))) if len(prompts.requests) else decode(view)
 
 
 def decode(view: View) -> TargetPass:
-    """Return one plain decoding pass of every resident request, the youngest preempted where memory is short."""
-    resident = view.resident
+    """Return one plain decoding pass of every running request, the youngest preempted where memory is short."""
+    resident = view.running
     ones = np.ones(len(resident), dtype=np.int64)
     if view.surely_fits(len(resident), len(resident), 0):
         return TargetPass(resident, ones, Forest.roots(len(resident)))

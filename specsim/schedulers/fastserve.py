@@ -22,9 +22,9 @@ from specsim.replica.passes import Emitted
 from specsim.replica.protocols import View
 from specsim.replica.request import Floats, Ids
 from specsim.replica.trees import Forest
-from specsim.schedulers.parameters import at_least
-from specsim.schedulers.parts import Rows
-from specsim.schedulers.queues import Seats, live, queue_limits, with_rows, within_reach
+from specsim.schedulers.parts.parameters import at_least
+from specsim.schedulers.parts.protocols import Rows
+from specsim.schedulers.parts.queues import Seats, live, queue_limits, with_rows, within_reach
 
 _NEW = -1.0
 
@@ -116,7 +116,7 @@ class LeastAttained:
         """Return those who have attained the fewest quanta, the earliest first among equals."""
         self.attained_s = with_rows(self.attained_s, view)
         ids = live(view)
-        ids = within_reach(ids, self.attained_s[ids] == 0, self.seats.max_requests)
+        ids = within_reach(ids, self.attained_s[ids] == 0, self.seats.max_num_seqs)
         attained = self.attained_s[ids]
         if self.quantum_s:
             attained = attained // self.quantum_s

@@ -17,27 +17,27 @@ import numpy as np
 from specsim.replica.passes import TargetPass
 from specsim.replica.protocols import Step, View
 from specsim.replica.trees import Forest
-from specsim.schedulers.parameters import at_least
-from specsim.schedulers.parts import Batching, Rows, rows_of
+from specsim.schedulers.parts.parameters import at_least
+from specsim.schedulers.parts.protocols import Batching, Rows, rows_of
 
 
 @dataclass(frozen=True, slots=True)
 class StaticBatches(Batching):
-    """A batching part: static batches of at most `max_requests`."""
+    """A batching part: static batches of at most `max_num_seqs`."""
 
-    max_requests: int
+    max_num_seqs: int
 
     def __post_init__(self) -> None:
-        at_least(1, max_requests=self.max_requests)
+        at_least(1, max_num_seqs=self.max_num_seqs)
 
     def rows(self, view: View, drafting: bool) -> Rows:
         """Return the batch, who all decode; when it is empty, the prompts of the next."""
-        batch = view.resident
+        batch = view.running
         if len(batch):
             return rows_of(view, batch, view.pending(batch))
         chosen: list[int] = []
         free_bytes = view.free_bytes
-        for request in islice(view.waiting, self.max_requests):
+        for request in islice(view.waiting, self.max_num_seqs):
             ids = np.array([request])
             most = view.prompt_tokens[ids] + view.max_tokens[ids]
             free_bytes -= int(view.growth_bytes(ids, most, most * drafting)[0])
@@ -50,7 +50,7 @@ class StaticBatches(Batching):
 
 @dataclass(frozen=True, slots=True)
 class Fcfs(StaticBatches):
-    """Static batches of at most `max_requests`, without speculation."""
+    """Static batches of at most `max_num_seqs`, without speculation."""
 
     def step(self, view: View) -> Step:
         """Decode the batch; when it is empty, prefill the next."""

@@ -33,10 +33,10 @@ from specsim.replica.passes import NOBODY, Emitted
 from specsim.replica.protocols import Foresight, View
 from specsim.replica.request import Bools, Floats, Ids, Ints
 from specsim.replica.trees import Forest
-from specsim.schedulers.parameters import at_least
-from specsim.schedulers.parts import Batching, Rows
+from specsim.schedulers.parts.parameters import at_least
+from specsim.schedulers.parts.protocols import Batching, Rows
+from specsim.schedulers.parts.queues import Seats, live, queue_limits, with_rows, within_reach
 from specsim.schedulers.perception import AcceptanceMonitor, LengthPredictor
-from specsim.schedulers.queues import Seats, live, queue_limits, with_rows, within_reach
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ class LapsQueues:
             self._seated, self._settled = self._marked(NOBODY), self._marked(NOBODY)
         ids = live(view)
         fresh = (self.attained_s[ids] == 0) & np.isnan(self.acceptance.rate[ids])
-        near = within_reach(ids, fresh, self.seats.max_requests)
+        near = within_reach(ids, fresh, self.seats.max_num_seqs)
         seated = self.seats.seat(view, self.order(view, near), drafting)
         steady = ~np.isnan(self.acceptance.rate[seated.requests])
         self._seated, self._settled = self._marked(seated.requests), self._marked(seated.requests[steady])
@@ -142,7 +142,7 @@ class ShortestPredicted(Batching):
     def rows(self, view: View, drafting: bool) -> Rows:
         """Return residents in order of admission, and the shortest of the waiting line."""
         ids = live(view)
-        inside = len(view.resident)
+        inside = len(view.running)
         waiting = ids[inside:]
         shortest = waiting[np.argsort(self.lengths.tokens(waiting), kind="stable")]
         return self.seats.rows(view, np.concatenate((ids[:inside], shortest)), drafting)

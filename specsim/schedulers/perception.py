@@ -13,7 +13,7 @@ from specsim.replica.protocols import Foresight
 from specsim.replica.request import Floats, Ids, Ints
 from specsim.replica.trees import Forest
 from specsim.rng import stream_keys, uniforms
-from specsim.schedulers.parameters import at_least
+from specsim.schedulers.parts.parameters import at_least
 
 
 @dataclass(slots=True)

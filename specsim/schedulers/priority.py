@@ -3,7 +3,7 @@
 Paper: vLLM+Priority, a baseline of AdaServe (EuroSys '26), Figure 1: it "attempts to address urgent requests by
 constraining batch sizes and preempting non-urgent requests during decoding".
 Idea: at every pass the batch holds the most urgent requests; the others pause.
-Deviations: the paper gives no batch size: here `seats.max_requests` is a fixed limit. Requests of one class run first
+Deviations: the paper gives no batch size: here `seats.max_num_seqs` is a fixed limit. Requests of one class run first
 come, first served; requests without an objective run last. vLLM preempts by recompute (`switching: recompute`); `keep`
 recomputes less.
 """
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from specsim.replica.protocols import View
-from specsim.schedulers.parts import Batching, Rows
-from specsim.schedulers.queues import Seats, live
+from specsim.schedulers.parts.protocols import Batching, Rows
+from specsim.schedulers.parts.queues import Seats, live
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from specsim.replica.passes import TargetPass
 from specsim.replica.protocols import Step, View
 from specsim.replica.request import Bools, Ids, Ints
 from specsim.replica.trees import Forest
-from specsim.schedulers.batching import Admission, Chunks, decoding, prompt_chunks, seats
-from specsim.schedulers.parameters import at_least, share
-from specsim.schedulers.parts import Batching, Rows, rows_of
+from specsim.schedulers.parts.batching import Admission, Chunks, decoding, prompt_chunks, seats
+from specsim.schedulers.parts.parameters import at_least, share
+from specsim.schedulers.parts.protocols import Batching, Rows, rows_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,24 +27,24 @@ class Sarathi:
 
     Parameters
     ----------
-    max_requests : most requests that hold cache.
+    max_num_seqs : most requests that hold cache.
     token_budget : batched tokens of a pass.
     watermark : share of the cache left free on admission.
     """
 
-    max_requests: int
+    max_num_seqs: int
     token_budget: int
     watermark: float
 
     def __post_init__(self) -> None:
-        at_least(1, max_requests=self.max_requests, token_budget=self.token_budget)
+        at_least(1, max_num_seqs=self.max_num_seqs, token_budget=self.token_budget)
         share(watermark=self.watermark)
 
     def step(self, view: View) -> Step:
         """Yield one mixed pass."""
-        decodes = decoding(view, view.resident)
+        decodes = decoding(view, view.running)
         (requests, tokens), evicted = mixed(
-            view, decodes, self.token_budget, Admission(self.max_requests, self.watermark)
+            view, decodes, self.token_budget, Admission(self.max_num_seqs, self.watermark)
         )
         yield TargetPass(requests, tokens, Forest.roots(len(requests)), evicted)
 
@@ -55,25 +55,25 @@ class Chunked(Batching):
 
     Parameters
     ----------
-    max_requests : most requests that hold cache. watermark : share of the cache left free on admission.
+    max_num_seqs : most requests that hold cache. watermark : share of the cache left free on admission.
     prefill_tokens : prompt tokens of a pass.
     prefill : "mixed" puts chunks beside the decodes, "first" lets them run alone first.
     """
 
-    max_requests: int
+    max_num_seqs: int
     prefill_tokens: int
     prefill: Literal["mixed", "first"]
     watermark: float
 
     def __post_init__(self) -> None:
-        at_least(1, max_requests=self.max_requests, prefill_tokens=self.prefill_tokens)
+        at_least(1, max_num_seqs=self.max_num_seqs, prefill_tokens=self.prefill_tokens)
         share(watermark=self.watermark)
 
     def rows(self, view: View, drafting: bool) -> Rows:
         """Return decodes and prompt chunks."""
-        decodes = decoding(view, view.resident)
+        decodes = decoding(view, view.running)
         budget = int(np.count_nonzero(decodes)) + self.prefill_tokens
-        running, evicted = mixed(view, decodes, budget, Admission(self.max_requests, self.watermark, drafting))
+        running, evicted = mixed(view, decodes, budget, Admission(self.max_num_seqs, self.watermark, drafting))
         return rows_of(view, *running, evicted, first=self.prefill == "first")
 
 
@@ -82,7 +82,7 @@ def mixed(view: View, decodes: Bools, budget: int, admission: Admission) -> tupl
 
     Residents who decode, `decodes` (n,), go first, then prompts that are begun, then new ones.
     """
-    resident = view.resident
+    resident = view.running
     sizes = chunk_sizes(view.pending(resident), decodes, budget)
     keep, free_bytes = seats(view, resident, sizes)
     run = keep & (sizes > 0)

@@ -24,8 +24,8 @@ import numpy as np
 from specsim.pass_shape import PassShapes
 from specsim.replica.protocols import View
 from specsim.replica.request import Floats, Ids
-from specsim.schedulers.parts import Batching, Rows
-from specsim.schedulers.queues import Seats, live
+from specsim.schedulers.parts.protocols import Batching, Rows
+from specsim.schedulers.parts.queues import Seats, live
 
 Order = Callable[[View, Ids], Floats]
 """From the view and live requests (n,) to numbers (n,): the smallest first, the earliest among equals."""
@@ -54,7 +54,7 @@ class SloLimited(Batching):
 
     def limit(self, view: View, order: Ids) -> int:
         """Return the size of the longest head whose believed decoding step meets the objective, at least 1."""
-        head = order[: self.seats.max_requests]
+        head = order[: self.seats.max_num_seqs]
         context = np.cumsum(view.prompt_tokens[head] + np.maximum(view.emitted_tokens[head] - 1, 0))
         sizes = np.arange(1, len(head) + 1)
         seconds = view.belief.target.seconds_array(PassShapes(context, sizes, context + sizes, sizes))

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from specsim.replica.protocols import View
-from specsim.schedulers.parts import Growing, Rows, Speculation
-from specsim.schedulers.speculation import grow_rows, rows_fit
+from specsim.schedulers.parts.growth import grow_rows, rows_fit
+from specsim.schedulers.parts.protocols import Growing, Rows, Speculation
 
 
 @dataclass(frozen=True, slots=True)

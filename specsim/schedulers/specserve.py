@@ -28,9 +28,9 @@ from specsim.replica.passes import NOBODY
 from specsim.replica.protocols import View
 from specsim.replica.request import Bools, Floats, Ints
 from specsim.replica.trees import Forest
-from specsim.schedulers.parameters import at_least, probability
-from specsim.schedulers.parts import Growing, Rows, Speculation
-from specsim.schedulers.speculation import grow_rows
+from specsim.schedulers.parts.growth import grow_rows
+from specsim.schedulers.parts.parameters import at_least, probability
+from specsim.schedulers.parts.protocols import Growing, Rows, Speculation
 from specsim.schedulers.threshold import fitting_chain
 
 

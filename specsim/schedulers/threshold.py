@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from specsim.replica.protocols import View
 from specsim.replica.request import Ints
 from specsim.replica.trees import Forest
-from specsim.schedulers.parameters import at_least
-from specsim.schedulers.parts import Growing, Rows, Speculation
-from specsim.schedulers.speculation import fitting_shape, grow_rows
-from specsim.schedulers.tree_shape import TreeShape
+from specsim.schedulers.parts.growth import fitting_shape, grow_rows
+from specsim.schedulers.parts.parameters import at_least
+from specsim.schedulers.parts.protocols import Growing, Rows, Speculation
+from specsim.schedulers.parts.tree_shape import TreeShape
 
 
 @dataclass(frozen=True, slots=True)

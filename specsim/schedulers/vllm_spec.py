@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from specsim.replica.protocols import View
-from specsim.schedulers.parameters import at_least
-from specsim.schedulers.parts import Growing, Rows, Speculation
-from specsim.schedulers.speculation import grow_trees, rows_fit
+from specsim.schedulers.parts.growth import grow_trees, rows_fit
+from specsim.schedulers.parts.parameters import at_least
+from specsim.schedulers.parts.protocols import Growing, Rows, Speculation
 
 
 @dataclass(frozen=True, slots=True)

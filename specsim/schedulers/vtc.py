@@ -20,9 +20,9 @@ from specsim.replica.passes import Emitted
 from specsim.replica.protocols import View
 from specsim.replica.request import Bools, Ids
 from specsim.replica.trees import Forest
-from specsim.schedulers.parameters import at_least
-from specsim.schedulers.parts import Rows
-from specsim.schedulers.queues import Seats, live
+from specsim.schedulers.parts.parameters import at_least
+from specsim.schedulers.parts.protocols import Rows
+from specsim.schedulers.parts.queues import Seats, live
 
 
 @dataclass(slots=True)
@@ -54,9 +54,9 @@ class VirtualCounters:
         if not len(self._charged):
             self._charged = np.zeros(len(view.arrival_s), dtype=np.bool_)
         ids = live(view)
-        inside, waiting = ids[: len(view.resident)], ids[len(view.resident) :]
+        inside, waiting = ids[: len(view.running)], ids[len(view.running) :]
         self._lift(view, waiting)
-        chosen = self._chosen(view, waiting, self.seats.max_requests - len(inside))
+        chosen = self._chosen(view, waiting, self.seats.max_num_seqs - len(inside))
         rows = self.seats.rows(view, np.concatenate((inside, chosen)), drafting)
         let_in = chosen[np.isin(chosen, rows.requests)]
         if len(let_in):

@@ -37,8 +37,8 @@ MISSPELT = [
     ("++new=1", "new", "valid: acceptance"),
     ("rps.x=1", "rps.x"),
     ("metrics.windw=[0,1]", "metrics.windw", "'window'"),
-    ("scheduler.max_request=3", "scheduler.max_request", "'max_requests'"),
-    ("+scheduler.max_request=3", "scheduler.max_request", "'max_requests'"),
+    ("scheduler.max_request=3", "scheduler.max_request", "'max_num_seqs'"),
+    ("+scheduler.max_request=3", "scheduler.max_request", "'max_num_seqs'"),
     ("trace.rp=3", "trace.rp", "'rps'"),
     ("slo.clases=1", "slo=adaserve: clases", "'classes'"),
     ("SCHEDULER=fcfs", "SCHEDULER", "'scheduler'"),
@@ -188,14 +188,14 @@ VALUES = [
 ]
 
 SCHEDULERS = [
-    *((f"scheduler.max_requests={value}", "max_requests") for value in ("0", "-1", "1.5", "true", "abc", "null")),
+    *((f"scheduler.max_num_seqs={value}", "max_num_seqs") for value in ("0", "-1", "1.5", "true", "abc", "null")),
     *((f"scheduler.prefill_tokens={value}", "prefill_tokens") for value in ("0", "-1")),
     *((f"scheduler.watermark={value}", "watermark") for value in ("2", "-1", "nan", "x")),
-    ("scheduler=fcfs scheduler.max_requests=0", "max_requests"),
+    ("scheduler=fcfs scheduler.max_num_seqs=0", "max_num_seqs"),
     ("scheduler=vllm_spec scheduler.draft_tokens=-1", "draft_tokens"),
-    ("scheduler=vllm_spec scheduler.max_requests=0", "max_requests"),
+    ("scheduler=vllm_spec scheduler.max_num_seqs=0", "max_num_seqs"),
     ("scheduler=sarathi scheduler.token_budget=0", "token_budget"),
-    ("scheduler=sarathi scheduler.max_requests=0", "max_requests"),
+    ("scheduler=sarathi scheduler.max_num_seqs=0", "max_num_seqs"),
     *(
         (f"scheduler=adaserve scheduler.{key}={value}", key.split(".")[0] if "_" in key[-1] else key.split(".")[-1])
         for key, value in (
@@ -204,7 +204,7 @@ SCHEDULERS = [
             ("order", "null"),
             ("cap", "foo"),
             ("verify_tokens", "0"),
-            ("max_requests", "600"),
+            ("max_num_seqs", "600"),
             ("slo_share", "nan"),
             ("slo_share", "-1"),
             ("time_margin", "-1"),
@@ -212,7 +212,7 @@ SCHEDULERS = [
             ("shape.depth_min", "9"),
             ("shape.width_max", "0"),
             ("order._partial_", "false"),
-            ("order._target_", "specsim.schedulers.selection.select"),
+            ("order._target_", "specsim.schedulers.parts.selection.select"),
         )
     ),
     ("scheduler._target_=os.system", "'os.system'"),
@@ -385,7 +385,7 @@ def test_one_bad_point_stops_a_sweep_before_its_first_run(refused, good_bad):
         ("trace=poisson,./nope.csv", "nope.csv"),
         ("profile=llama8b_1b_h100,./nope.yaml", "nope.yaml"),
         ("acceptance.alpha=0.5,2", "alpha"),
-        ("scheduler.max_requests=8,0", "max_requests"),
+        ("scheduler.max_num_seqs=8,0", "max_num_seqs"),
         ("metrics.window=[0,1],[1e9,2e9]", "metrics.window"),
         ("seed=0," + HUGE, "seed"),
     ],

@@ -87,7 +87,7 @@ def test_a_file_by_path_is_the_group_by_name(made, group):
 @pytest.mark.parametrize(
     "word",
     [
-        "scheduler.max_requests=8",
+        "scheduler.max_num_seqs=8",
         "scheduler.watermark=1e-3",
         "profile.form=linear",
         "profile.target.overhead_s=1e-3",
@@ -106,10 +106,10 @@ def test_a_key_below_a_path_means_what_it_means_below_a_name(made, word):
 
 
 def test_all_five_by_path_at_once_run_as_given(made):
-    words = [f"{group}=./{group}.yaml" for group in ORIGINALS] + ["trace=./trace.csv", "scheduler.max_requests=2"]
+    words = [f"{group}=./{group}.yaml" for group in ORIGINALS] + ["trace=./trace.csv", "scheduler.max_num_seqs=2"]
     experiment = prepare(plain(*words))
     assert experiment.simulation.requests.prompt_tokens.tolist() == [10, 20, 30]
-    assert experiment.simulation.scheduler().max_requests == 2
+    assert experiment.simulation.scheduler().max_num_seqs == 2
     assert experiment.source.origin == "file"
 
 
@@ -167,7 +167,7 @@ def test_a_trace_may_bring_its_own_objectives_and_a_given_mix_wins(made):
 
 
 def test_a_mistake_below_a_path_names_the_nearest_key(made):
-    with pytest.raises(SpecsimError, match=r"scheduler\.max_request\b.*'max_requests'"):
+    with pytest.raises(SpecsimError, match=r"scheduler\.max_request\b.*'max_num_seqs'"):
         plain("scheduler=./scheduler.yaml", "scheduler.max_request=8")
     with pytest.raises(SpecsimError, match=r"profile\.target\.overhead_s\.x"):
         plain("profile=./profile.yaml", "profile.target.overhead_s.x=8")
@@ -290,8 +290,8 @@ def test_a_key_that_another_groups_file_lacks_is_refused_by_path_and_by_name(mad
         (['+scheduler="fcfs"'], ["scheduler=fcfs"]),
         (["++rps=2"], ["rps=2"]),
         (["rps = 2"], ["rps=2"]),
-        (["scheduler.max_requests=1e1"], ["scheduler.max_requests=10"]),
-        (["scheduler.max_requests='8'"], ["scheduler.max_requests=8"]),
+        (["scheduler.max_num_seqs=1e1"], ["scheduler.max_num_seqs=10"]),
+        (["scheduler.max_num_seqs='8'"], ["scheduler.max_num_seqs=8"]),
         (["scheduler.shape={width_max: 2.0}"], ["scheduler.shape.width_max=2"]),
         (["belief='llama8b_1b_h100'"], ["belief=llama8b_1b_h100"]),
         (["scheduler=choice(fcfs)"], ["scheduler=fcfs"]),
@@ -315,8 +315,8 @@ def test_a_number_stays_as_it_is_where_it_is_no_whole_one():
 
 def test_a_file_may_repeat_a_key_of_its_own(made):
     text = (made / "scheduler.yaml").read_text()
-    (made / "scheduler.yaml").write_text(text + "copy: ${.max_requests}\n")
-    assert plain("scheduler=./scheduler.yaml", "scheduler.max_requests=9")["scheduler"]["copy"] == 9
+    (made / "scheduler.yaml").write_text(text + "copy: ${.max_num_seqs}\n")
+    assert plain("scheduler=./scheduler.yaml", "scheduler.max_num_seqs=9")["scheduler"]["copy"] == 9
 
 
 def test_a_list_is_set_by_place_too():

@@ -161,6 +161,6 @@ def test_a_budget_past_the_ridge_names_both_numbers() -> None:
 
 @pytest.mark.parametrize("scheduler", ["adaserve", "laps_adaserve"])
 def test_a_budget_without_room_for_every_root_is_refused(scheduler: str) -> None:
-    point = {"scheduler": scheduler, "scheduler.max_requests": "600"}
-    with pytest.raises(SpecsimError, match=f"scheduler={scheduler}: max_requests=600 exceeds verify_tokens=512"):
+    point = {"scheduler": scheduler, "scheduler.max_num_seqs": "600"}
+    with pytest.raises(SpecsimError, match=f"scheduler={scheduler}: max_num_seqs=600 exceeds verify_tokens=512"):
         prepare(compose({**SMALL, **point}))

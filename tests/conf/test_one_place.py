@@ -88,7 +88,7 @@ def test_a_copy_by_path_is_the_scheduler_by_name(name: str, tmp_path: Path) -> N
         ("adaserve_v1", "shape.draft_pass_tokens", "verify_tokens"),
         ("laps_adaserve", "speculation.shape.verify_tokens", "verify_tokens"),
         ("laps_adaserve", "speculation.shape.depth_max", "shape.depth_max"),
-        ("laps_sd", "batching.seats.max_requests", "max_requests"),
+        ("laps_sd", "batching.seats.max_num_seqs", "max_num_seqs"),
         ("composed", "speculation.draft_tokens", "draft_tokens"),
     ],
 )
@@ -106,9 +106,9 @@ def test_a_sweep_from_python_sets_the_whole_budget() -> None:
 
 
 def test_a_sweep_over_schedulers_sets_one_knob_for_all_and_it_takes_effect() -> None:
-    words = ["+scheduler=fcfs,laps_sd,adaserve,priority,continuous,sarathi,smartspec", "scheduler.max_requests=2"]
+    words = ["+scheduler=fcfs,laps_sd,adaserve,priority,continuous,sarathi,smartspec", "scheduler.max_num_seqs=2"]
     ready = [each.config for each in checked(points([*words, "trace=poisson", "requests=20"], sweep=True))]
-    assert [config["scheduler"]["max_requests"] for config in ready] == [2] * 7
+    assert [config["scheduler"]["max_num_seqs"] for config in ready] == [2] * 7
     for name in ("fcfs", "laps_sd", "adaserve"):
         shared: dict[str, Any] = {"trace": "poisson", "requests": 10, "rps": 40, "passes": True}
         seats = {
@@ -119,11 +119,11 @@ def test_a_sweep_over_schedulers_sets_one_knob_for_all_and_it_takes_effect() -> 
 
 OWN = """\
 _target_: specsim.schedulers.composed.Composed
-max_requests: 8
+max_num_seqs: 8
 draft_tokens: 2
 batching:
   _target_: specsim.schedulers.continuous.PrefillFirst
-  max_requests: {seats}
+  max_num_seqs: {seats}
   prefill_tokens: 8192
   watermark: 0.01
 speculation:
@@ -136,8 +136,8 @@ def test_the_example_of_the_docs_is_a_scheduler(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "your-scheduler.md").read_text(encoding="utf-8")
     lines = page.partition("## Keys that parts share")[2].splitlines()
     example = "\n".join(line for line in lines[: lines.index("## Or install it")] if line.startswith("    "))
-    built = made(tmp_path, dedent(example), max_requests="8")
-    assert (built.batching.max_requests, built.speculation.draft_tokens) == (8, 4)
+    built = made(tmp_path, dedent(example), max_num_seqs="8")
+    assert (built.batching.max_num_seqs, built.speculation.draft_tokens) == (8, 4)
 
 
 def made(folder: Path, text: str, **below: str) -> Any:
@@ -147,23 +147,23 @@ def made(folder: Path, text: str, **below: str) -> Any:
 
 
 def test_a_key_at_the_top_feeds_the_parts_that_repeat_it(tmp_path: Path) -> None:
-    built = made(tmp_path, OWN.format(seats="${..max_requests}"), max_requests="3", draft_tokens="4")
-    assert (built.batching.max_requests, built.speculation.draft_tokens) == (3, 4)
+    built = made(tmp_path, OWN.format(seats="${..max_num_seqs}"), max_num_seqs="3", draft_tokens="4")
+    assert (built.batching.max_num_seqs, built.speculation.draft_tokens) == (3, 4)
 
 
 def test_a_key_at_the_top_that_a_part_does_not_follow_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SpecsimError) as error:
         made(tmp_path, OWN.format(seats=64))
-    said = "max_requests: 8, but batching.max_requests is 64; expected batching.max_requests: ${..max_requests}"
+    said = "max_num_seqs: 8, but batching.max_num_seqs is 64; expected batching.max_num_seqs: ${..max_num_seqs}"
     assert str(error.value) == f"scheduler=mine: {said}"
 
 
 def test_a_key_at_the_top_that_feeds_nothing_is_unknown(tmp_path: Path) -> None:
-    with pytest.raises(SpecsimError, match="unknown key 'max_request'; did you mean 'max_requests'"):
-        made(tmp_path, OWN.format(seats="${..max_requests}") + "max_request: 3\n")
+    with pytest.raises(SpecsimError, match="unknown key 'max_request'; did you mean 'max_num_seqs'"):
+        made(tmp_path, OWN.format(seats="${..max_num_seqs}") + "max_request: 3\n")
 
 
 def test_a_repeated_key_that_is_not_there_names_the_file(tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text(yaml.safe_dump({"_target_": "x.Y", "part": {"seats": "${..max_requests}"}}))
-    with pytest.raises(SpecsimError, match=r"mine\.yaml: .*max_requests"):
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump({"_target_": "x.Y", "part": {"seats": "${..max_num_seqs}"}}))
+    with pytest.raises(SpecsimError, match=r"mine\.yaml: .*max_num_seqs"):
         compose({"scheduler": str(tmp_path / "mine.yaml")})

@@ -129,7 +129,7 @@ def test_one_parameter_has_one_name_and_one_place_in_every_scheduler() -> None:
     assert {key: found for key, found in places.items() if len(found) > 1} == {}
 
 
-@pytest.mark.parametrize("key", ["max_requests", "prefill_tokens", "watermark", "draft_tokens", "verify_tokens"])
+@pytest.mark.parametrize("key", ["max_num_seqs", "prefill_tokens", "watermark", "draft_tokens", "verify_tokens"])
 def test_the_knobs_that_are_swept_stand_at_the_top(key: str) -> None:
     owners = [name for name in NAMES if any(key in node for _, node in nodes(raw_of(name)))]
     assert len(owners) > 5
@@ -219,7 +219,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specsim.schedulers.smartspec import SmartSpec
+from specsim.schedulers.smartspec.chains import SmartSpec
 
 
 @dataclass(slots=True, kw_only=True)
@@ -267,9 +267,9 @@ def test_what_is_outside_is_never_imported(target: str, tmp_path: Any) -> None:
     ],
 )
 def test_a_target_that_is_not_there_is_one_line(target: Any, said: str) -> None:
-    assert said in refused({"_target_": target, "max_requests": 4})
+    assert said in refused({"_target_": target, "max_num_seqs": 4})
 
 
 def test_what_has_no_step_is_no_scheduler() -> None:
-    message = refused({"_target_": "specsim.schedulers.tree_shape.Fixed", "depth": 2, "width": 2})
+    message = refused({"_target_": "specsim.schedulers.parts.tree_shape.Fixed", "depth": 2, "width": 2})
     assert "has no step(view) method" in message

@@ -17,7 +17,7 @@ from specsim.runs.prepare import prepare
 from specsim.settings.compose import compose
 
 ARTIFACT = "adaserve_artifact_qwen32b"
-CONSTANTS = {"verify_tokens": 256, "max_requests": 80}
+CONSTANTS = {"verify_tokens": 256, "max_num_seqs": 80}
 SHAPE = {"depth_min": 3, "depth_max": 5, "width_max": 3, "draft_pass_tokens": 80, "verify_tokens": 256}
 PROFILES = sorted(path.stem for path in (shipped("conf") / "profile").glob("*.yaml") if path.stem != "file")
 
@@ -70,7 +70,7 @@ def test_the_artifact_s_profile_brings_adaserve_s_constants(name: str) -> None:
 def test_a_constant_that_a_member_does_not_have_is_left_out() -> None:
     shape = scheduler(scheduler="adaserve_artifact", profile=ARTIFACT)["shape"]
     assert shape == {
-        "_target_": "specsim.schedulers.tree_shape.BudgetShare",
+        "_target_": "specsim.schedulers.parts.tree_shape.BudgetShare",
         **{key: value for key, value in SHAPE.items() if key != "depth_min"},
     }
 
@@ -84,7 +84,7 @@ def test_the_first_version_takes_the_budget_of_its_own_table() -> None:
     """AdaServe v1, Table 1: 156 tokens on an A100, 582 on an H100; depth and width share it."""
     for profile, budget in (("llama70b_1b_4xh100", 582), ("llama70b_1b_4xa100", 156), (ARTIFACT, 156)):
         found = scheduler(scheduler="adaserve_v1", profile=profile)
-        assert (found["verify_tokens"], found["max_requests"], found["shape"]["depth_max"]) == (budget, 64, 8)
+        assert (found["verify_tokens"], found["max_num_seqs"], found["shape"]["depth_max"]) == (budget, 64, 8)
         assert found["shape"]["verify_tokens"] == found["shape"]["draft_pass_tokens"] == budget
 
 
@@ -131,7 +131,7 @@ def test_what_was_followed_is_no_part_of_a_run_s_settings() -> None:
     ("suggests", "said"),
     [
         ({"adasrve": {"verify_tokens": 1}}, "'adasrve' is no family of schedulers; did you mean 'adaserve'?"),
-        ({"continuous": {"max_requests": 1}}, "'continuous' is no family"),
+        ({"continuous": {"max_num_seqs": 1}}, "'continuous' is no family"),
         ({"adaserve": {"verify_token": 1}}, "adaserve.verify_token: scheduler=adaserve has no such key"),
         ({"acceptance": "qwen"}, "acceptance=qwen: unknown"),
         ({"rps": 3}, "'rps' is no group or key of one"),

@@ -12,7 +12,7 @@ BASE = ["trace=poisson", "requests=5", "acceptance=bernoulli", "profile=llama8b_
 TOP = """
 import numpy as np
 from specsim.replica.trees import Forest
-from specsim.schedulers.speculation import grow_trees
+from specsim.schedulers.parts.growth import grow_trees
 from specsim.replica.passes import DraftPass, TargetPass
 
 def verify(ids, chunks, **more):
@@ -33,7 +33,7 @@ BODIES = {
     ),
     "raises in a library": ("np.zeros(2).reshape(3)\n        yield", "ValueError", HERE),
     "raises in a part of specsim": ("yield from grow_trees(view, None, None, 1, 1, 1)", "TypeError", HERE),
-    "misspells a field": ("view.recident\n        yield", "did you mean 'resident'?", HERE),
+    "misspells a field": ("view.runing\n        yield", "did you mean 'running'?", HERE),
     "misspells a module's name": ("np.arrange(3)\n        yield", "did you mean 'arange'?", HERE),
     "misspells an argument": ("yield TargetPass(1, 2, 3, evicted=4)", "did you mean 'evict'?", HERE),
     "no generator": ("return None", "step returned None", HERE - 1),

@@ -22,7 +22,7 @@ CASES = [
     ("run rps=2 r", ["replicas=", "requests="]),
     ("run metr", ["metrics."]),
     ("run metrics.", ["metrics.window="]),
-    ("run scheduler=continuous scheduler.max", ["scheduler.max_requests="]),
+    ("run scheduler=continuous scheduler.max", ["scheduler.max_num_seqs="]),
     ("run scheduler=adaserve scheduler.sh", ["scheduler.shape."]),
     ("run scheduler.shape.width_m", ["scheduler.shape.width_max="]),
     ("run slo.classes.cha", ["slo.classes.chat."]),

@@ -40,7 +40,7 @@ class Counting:
 
     def step(self, view):
         self.steps += 1
-        if len(view.resident):
+        if len(view.running):
             yield decode(view)
             return
         first = np.array(view.waiting[:1], dtype=np.int64)

@@ -59,5 +59,5 @@ def test_a_sweep_shows_each_point_as_a_document_that_says_what_differs(shown):
 
 def test_mistakes_in_settings_are_told_as_for_a_run(shown):
     assert "'fcfs'" in shown("--cfg", "job", "scheduler=fcsf", code=2)
-    assert "'max_requests'" in shown("--cfg", "job", "scheduler=continuous", "scheduler.max_request=3", code=2)
+    assert "'max_num_seqs'" in shown("--cfg", "job", "scheduler=continuous", "scheduler.max_request=3", code=2)
     assert "-m" in shown("--cfg", "job", "rps=2,3", code=2)

@@ -112,7 +112,7 @@ def test_the_shortest_of_those_who_wait_goes_first(written, tmp_path):
     rows = [(0.0, 500)] + [(0.001 * (i + 1), tokens) for i, tokens in enumerate((300, 100, 200))]
     lines = [f"{at},{prompt},8" for at, prompt in rows]
     (tmp_path / "mine.csv").write_text("\n".join(["arrival_s,prompt_tokens,output_tokens", *lines]) + "\n")
-    words = "'plugins=[./shortest_first.py]' scheduler=./shortest_first.yaml scheduler.max_requests=1"
+    words = "'plugins=[./shortest_first.py]' scheduler=./shortest_first.yaml scheduler.max_num_seqs=1"
     shell(f"specsim run {words} trace={tmp_path}/mine.csv out={tmp_path}/run", written)
     first_token_s = load_run(tmp_path / "run").requests["first_token_s"]
     assert first_token_s.sort_values().index.tolist() == [0, 2, 3, 1]
@@ -135,8 +135,8 @@ def test_as_an_installed_package(installed, written, tmp_path):
 def test_an_installed_scheduler_needs_what_has_no_default(installed, tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(installed)}
     for words, named in (
-        (["scheduler=shortest_first"], "max_requests"),
-        (["scheduler=shortest_first", "scheduler.max_request=3"], "'max_requests'"),
+        (["scheduler=shortest_first"], "max_num_seqs"),
+        (["scheduler=shortest_first", "scheduler.max_request=3"], "'max_num_seqs'"),
         (["scheduler=shortest_firs"], "'shortest_first'"),
     ):
         command = [sys.executable, "-m", "specsim", "run", *words, "trace=poisson", "requests=3", "out=here"]
@@ -167,8 +167,8 @@ def test_a_plug_in_is_read_from_its_text_never_from_bytecode(written, tmp_path, 
     file = tmp_path / "shortest_first.py"
     text = (written / "shortest_first.py").read_text()
     for size in ("min", "max"):
-        file.write_text(text.replace("max(self.max_requests", f"{size}(self.max_requests"))
+        file.write_text(text.replace("max(self.max_num_seqs", f"{size}(self.max_num_seqs"))
         os.utime(file, (1e9, 1e9))
         module = plugins._module_of_file(file)
-        assert f"{size}(self.max_requests" in file.read_text()
+        assert f"{size}(self.max_num_seqs" in file.read_text()
         assert (size in module.ShortestFirst._admitted.__code__.co_names) is True

@@ -15,7 +15,7 @@ from tests.laws.subjects import raw_of, resolved
 from tests.made import hardware, requests, simulation
 
 COUNT = 16
-SCARCE = {"verify_tokens": 8, "max_requests": 8}
+SCARCE = {"verify_tokens": 8, "max_num_seqs": 8}
 """A verification budget that binds: requests of this size never spend the shipped one."""
 SOON = {"window": 2, "spread": 0.9}
 """Acceptance rates that are steady before these outputs end."""

@@ -14,7 +14,7 @@ from tests.golden.make import DATA, file_of
 from tests.golden.scene import columns_of, played
 from tests.laws.subjects import NAMES
 
-SELECTION = "specsim.schedulers.selection"
+SELECTION = "specsim.schedulers.parts.selection"
 
 
 def assert_close(found: Any, golden: Any, where: str) -> None:

@@ -156,7 +156,7 @@ class Recount:
         np.add.at(self._nodes, deeper, 1)
         view, memory = self._view, self._view._ledger.pool.memory
         here = np.zeros(len(view.arrival_s), dtype=np.bool_)
-        here[view.resident] = here[work.requests] = True
+        here[view.running] = here[work.requests] = True
         moved = (view.emitted_tokens != self._emitted) | ((view.target_cached == 0) & (view.draft_cached == 0)) | ~here
         self._nodes[moved] = 0
         self._emitted = view.emitted_tokens.copy()

@@ -29,7 +29,7 @@ def test_the_budget_is_never_exceeded(
     depth, width = shape
     rule = mapping_of("adaserve")["shape"] | {"depth_min": depth, "depth_max": depth, "width_max": width}
     factory = factory_of(
-        "adaserve", verify_tokens=budget, max_requests=min(seats, budget), shape=rule, slo_share=slo_share
+        "adaserve", verify_tokens=budget, max_num_seqs=min(seats, budget), shape=rule, slo_share=slo_share
     )
     for heard in watched(replace(simulated, scheduler=factory)).heard:
         begun = np.zeros(len(simulated.requests), dtype=bool)

@@ -21,7 +21,7 @@ profile = settings(max_examples=40, deadline=None, derandomize=True)
 @given(simulated=simulations(), seats=st.integers(1, 12), prefill_tokens=st.integers(1, 64))
 def test_no_draft_tokens_is_no_speculation(simulated: Simulation, seats: int, prefill_tokens: int) -> None:
     shared = {
-        "max_requests": seats,
+        "max_num_seqs": seats,
         "prefill_tokens": prefill_tokens,
         "watermark": mapping_of("continuous")["watermark"],
     }
@@ -46,7 +46,7 @@ def test_who_never_drafts_does_not_care_what_would(name: str, simulated: Simulat
 @profile
 @given(simulated=simulations(), factor=st.sampled_from((1.0, 1.1, 2.0, 30.0)))
 def test_slower_hardware_never_helps_fcfs_at_batch_1(simulated: Simulation, factor: float) -> None:
-    one_by_one = replace(simulated, scheduler=factory_of("fcfs", max_requests=1))
+    one_by_one = replace(simulated, scheduler=factory_of("fcfs", max_num_seqs=1))
     fast = run(one_by_one).columns
     slow = run(replace(one_by_one, truth=simulated.truth.slower(factor))).columns
     for moment in ("first_token_s", "finish_s"):

@@ -27,7 +27,7 @@ OUTPUT = [20, 17, 30]
 
 
 def ids_of(view: View) -> Ids:
-    return np.array([*view.resident.tolist(), *view.waiting], dtype=np.int64)
+    return np.array([*view.running.tolist(), *view.waiting], dtype=np.int64)
 
 
 class Speculative:
@@ -346,7 +346,7 @@ class Evicting:
     """Prefills the one request, then the other in its place, for ever."""
 
     def step(self, view: View) -> Step:
-        held = view.resident
+        held = view.running
         one = np.array(view.waiting[:1], dtype=np.int64)
         yield TargetPass(one, np.array([1]), Forest.roots(1), evict=held)
 
@@ -356,7 +356,7 @@ class Drafting:
 
     def step(self, view: View) -> Step:
         one = np.array(view.waiting[:1], dtype=np.int64)
-        yield DraftPass(one, view.draft_pending(one), Forest.roots(1), evict=view.resident)
+        yield DraftPass(one, view.draft_pending(one), Forest.roots(1), evict=view.running)
 
 
 @pytest.mark.parametrize("scheduler", [Evicting, Drafting])

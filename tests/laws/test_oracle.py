@@ -118,7 +118,7 @@ class Cheat:
 
     def step(self, view: View) -> Step:
         for work in self.inner.step(view):
-            if len(view.resident) == len(work.requests) == 2:
+            if len(view.running) == len(work.requests) == 2:
                 first = np.argmin(self.output_tokens[work.requests])
                 work = work._replace(
                     requests=work.requests[[first]], chunks=work.chunks[[first]], forest=type(work.forest).roots(1)

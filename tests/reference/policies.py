@@ -10,13 +10,13 @@ from tests.reference.server import Server
 Policy = Callable[[Server], None]
 
 
-def fcfs(max_requests: int) -> Policy:
+def fcfs(max_num_seqs: int) -> Policy:
     """Static batches, with cache for each request's most tokens set aside; the next batch when the last has ended."""
 
     def policy(server: Server) -> None:
         free = server.free
-        batch = list(server.resident)
-        for request in () if batch else server.waiting[:max_requests]:
+        batch = list(server.running)
+        for request in () if batch else server.waiting[:max_num_seqs]:
             free -= server.growth(request, request.prompt + request.most, 0)
             if free < 0:
                 break
@@ -26,25 +26,25 @@ def fcfs(max_requests: int) -> Policy:
     return policy
 
 
-def continuous(max_requests: int, prefill_tokens: int, watermark: float) -> Policy:
+def continuous(max_num_seqs: int, prefill_tokens: int, watermark: float) -> Policy:
     """Whole prompts first; who decodes waits meanwhile; the youngest gives way where memory is short."""
-    return vllm_spec(0, max_requests, prefill_tokens, watermark)
+    return vllm_spec(0, max_num_seqs, prefill_tokens, watermark)
 
 
-def vllm_spec(draft_tokens: int, max_requests: int, prefill_tokens: int, watermark: float) -> Policy:
+def vllm_spec(draft_tokens: int, max_num_seqs: int, prefill_tokens: int, watermark: float) -> Policy:
     """`continuous` with a chain of `draft_tokens` for whoever decodes."""
 
     def policy(server: Server) -> None:
         rows: list[Row] = []
         left = prefill_tokens
-        for request in _let_in(server, max_requests, watermark, server.free, bool(draft_tokens)):
+        for request in _let_in(server, max_num_seqs, watermark, server.free, bool(draft_tokens)):
             if rows and request.pending > left:
                 break
             rows.append(Row(request, request.pending))
             left -= request.pending
         growing = not rows
         if growing:
-            kept, evicted, _ = _seated(server, [1] * len(server.resident))
+            kept, evicted, _ = _seated(server, [1] * len(server.running))
             server.evict(evicted)
             rows = [Row(request, 1) for request in kept]
         if draft_tokens:
@@ -54,20 +54,20 @@ def vllm_spec(draft_tokens: int, max_requests: int, prefill_tokens: int, waterma
     return policy
 
 
-def sarathi(max_requests: int, token_budget: int, watermark: float) -> Policy:
+def sarathi(max_num_seqs: int, token_budget: int, watermark: float) -> Policy:
     """All decodes, then what is left of prompts that are begun, then new ones, up to a budget of tokens."""
 
     def policy(server: Server) -> None:
         chunks: dict[int, int] = {}
         left = token_budget
         for decodes in (True, False):
-            for request in server.resident:
+            for request in server.running:
                 if request.decodes == decodes:
                     chunks[request.number] = min(request.pending, left)
                     left -= chunks[request.number]
-        kept, evicted, free = _seated(server, [chunks[request.number] for request in server.resident])
+        kept, evicted, free = _seated(server, [chunks[request.number] for request in server.running])
         rows = [Row(request, chunks[request.number]) for request in kept if chunks[request.number]]
-        for request in () if evicted else _let_in(server, max_requests, watermark, free, False):
+        for request in () if evicted else _let_in(server, max_num_seqs, watermark, free, False):
             if left > 0:
                 rows.append(Row(request, min(request.pending, left)))
                 left -= rows[-1].chunk
@@ -79,9 +79,9 @@ def sarathi(max_requests: int, token_budget: int, watermark: float) -> Policy:
 
 def _let_in(server: Server, most: int, watermark: float, free: float, drafting: bool) -> Iterator[Request]:
     """Yield whoever waits, first come first served, while seats and memory for a prompt and one token last."""
-    if server.resident:
+    if server.running:
         free -= watermark * server.hardware.capacity
-    for request in server.waiting[: max(most - len(server.resident), 0)]:
+    for request in server.waiting[: max(most - len(server.running), 0)]:
         need = request.pending + 1
         free -= server.growth(request, need, need if drafting else 0)
         if free < 0:
@@ -91,7 +91,7 @@ def _let_in(server: Server, most: int, watermark: float, free: float, drafting: 
 
 def _seated(server: Server, growth: list[int]) -> tuple[list[Request], list[Request], int]:
     """Return who keeps its cache, who gives way (the youngest, never the oldest), and the bytes left free."""
-    kept, evicted = list(server.resident), []
+    kept, evicted = list(server.running), []
     more = {request.number: server.growth(request, tokens, 0) for request, tokens in zip(kept, growth, strict=True)}
     free = server.free - sum(more.values())
     for youngest in sorted(kept, key=lambda each: -each.number)[:-1]:

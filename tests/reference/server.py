@@ -54,13 +54,13 @@ class Server:
         self.coming = list(self.requests)
         self.now_s = 0.0
         self.waiting: list[Request] = []
-        self.resident: list[Request] = []
+        self.running: list[Request] = []
         self.passes: list[Pass] = []
         self.gaps_s: list[float] = []
 
     def serve(self, policy: Callable[[Server], None]) -> None:
-        while self.coming or self.waiting or self.resident:
-            if self.waiting or self.resident:
+        while self.coming or self.waiting or self.running:
+            if self.waiting or self.running:
                 policy(self)
             else:
                 self.now_s = max(self.now_s, self.coming[0].arrival_s)
@@ -69,7 +69,7 @@ class Server:
     @property
     def free(self) -> int:
         """Bytes that nobody holds between two steps."""
-        return self.hardware.capacity - sum(self.hardware.bytes_of(each.target, each.draft) for each in self.resident)
+        return self.hardware.capacity - sum(self.hardware.bytes_of(each.target, each.draft) for each in self.running)
 
     def growth(self, request: Request, target: int, draft: int) -> int:
         """Return the bytes that caching so many tokens more of each model takes."""
@@ -93,7 +93,7 @@ class Server:
     def evict(self, requests: Iterable[Request]) -> None:
         """Take the cache of residents before the first pass of a step."""
         for request in requests:
-            self.resident.remove(request)
+            self.running.remove(request)
             self.waiting.append(request)
             self.waiting.sort(key=lambda each: each.number)
             request.lose_cache()
@@ -111,7 +111,7 @@ class Server:
             self.gaps_s += [] if gap_s is None else [gap_s]
             self.passes[-1].emitted_tokens += row.request.output_tokens - before
             if row.request.output_tokens == row.request.output:
-                self.resident.remove(row.request)
+                self.running.remove(row.request)
         self.passes[-1].queued = len(self.waiting)
 
     def _run(self, kind: int, rows: list[Row], prefill: int, drafted: int, depth: int) -> None:
@@ -140,4 +140,4 @@ class Server:
     def _admit(self, request: Request) -> None:
         if request in self.waiting:
             self.waiting.remove(request)
-            self.resident.append(request)
+            self.running.append(request)

@@ -88,18 +88,18 @@ def whole_path(scheduler: str, end: str) -> str:
     return next(path for path in paths if f".{path.removesuffix('._target_')}".endswith(f".{end}"))
 
 
-SELECTION = "specsim.schedulers.selection"
+SELECTION = "specsim.schedulers.parts.selection"
 BATCHING = "specsim.schedulers.slo_batching"
-FOUR = {"max_requests": 4}
-SCARCE = {"verify_tokens": 16, "max_requests": 16}
+FOUR = {"max_num_seqs": 4}
+SCARCE = {"verify_tokens": 16, "max_num_seqs": 16}
 """A binding budget, for what only decides who gets it."""
 BRANCH = SCARCE | {"slo_below": 5.0}
 """The urgent class has 1.8 baselines: with the branch's 1.5 nobody selects for an objective."""
 CAPPED = SCARCE | {"cap": f"{SELECTION}.at_most_the_tree"}
-SOON = {"acceptance.window": 2, "acceptance.spread": 0.9, "max_requests": 2}
+SOON = {"acceptance.window": 2, "acceptance.spread": 0.9, "max_num_seqs": 2}
 """Requests are perceptible soon."""
 
-ROOM = {"max_requests": Change(3), "prefill_tokens": Change(16), "watermark": Change(0.8)}
+ROOM = {"max_num_seqs": Change(3), "prefill_tokens": Change(16), "watermark": Change(0.8)}
 CHUNKS = ROOM | {"prefill": Change("first")}
 TREES = {
     "verify_tokens": Change(12, FOUR),
@@ -116,21 +116,21 @@ GOODPUT = ROOM | {
 }
 AVERAGED = GOODPUT | {"window": Change(1, {}, "cheap"), "first_acceptance": Change(0.01, {}, "cheap")}
 OWNERS: dict[str, dict[str, Change]] = {
-    "Fcfs": {"max_requests": Change(3)},
+    "Fcfs": {"max_num_seqs": Change(3)},
     "Continuous": ROOM,
     "PrefillFirst": ROOM,
-    "Sarathi": {"max_requests": Change(3), "token_budget": Change(16), "watermark": Change(0.8)},
+    "Sarathi": {"max_num_seqs": Change(3), "token_budget": Change(16), "watermark": Change(0.8)},
     "Chunked": CHUNKS,
     "FixedChains": {"draft_tokens": Change(2)},
     "SloTrees": TREES,
     "EqualTrees": {"verify_tokens": Change(12, FOUR)},
     "ForeseenTrees": TREES | {"sees": Change("probabilities", FOUR)},
     "LoadAdaptive": {
-        "depth_min": Change(2, SCARCE | {"max_requests": 8}),
+        "depth_min": Change(2, SCARCE | {"max_num_seqs": 8}),
         "depth_max": Change(5, FOUR),
         "width_max": Change(1, FOUR),
         "draft_pass_tokens": Change(4, FOUR),
-        "depth_offset": Change(4, {"verify_tokens": 30, "max_requests": 16}),
+        "depth_offset": Change(4, {"verify_tokens": 30, "max_num_seqs": 16}),
         "width_offset": Change(1, {"shape.draft_pass_tokens": 6}),
     },
     "BudgetShare": {
@@ -163,13 +163,13 @@ OWNERS: dict[str, dict[str, Change]] = {
     "SmartSpecOracle": GOODPUT,
     "SmartSpecRandom": GOODPUT | {"seed": Change(1)},
     "Seats": {
-        "max_requests": Change(3),
+        "max_num_seqs": Change(3),
         "prefill_tokens": Change(8, FOUR),
         "prefill": Change("first", FOUR),
         "watermark": Change(0.8, FOUR),
         "switching": Change("recompute", FOUR, "tight"),
     },
-    "AcceptanceMonitor": {"window": Change(2, FOUR), "spread": Change(0.5, {"max_requests": 2})},
+    "AcceptanceMonitor": {"window": Change(2, FOUR), "spread": Change(0.5, {"max_num_seqs": 2})},
     "LengthPredictor": {
         "prediction_error": Change(1.0, SOON),
         "prediction_seed": Change(1, SOON | {"prediction_error": 1.0}),
@@ -211,6 +211,6 @@ OF_ONE_YAML: dict[tuple[str, str], Change] = {
     ("stta", "batching.tightest"): Change("live", {}, "late"),
     ("fcfs_slo", "switching"): Change("recompute", {"tightest": "live"}, "tightest"),
     ("vtc", "switching"): Change("recompute"),
-    ("priority", "switching"): Change("keep", {"max_requests": 3}),
+    ("priority", "switching"): Change("keep", {"max_num_seqs": 3}),
 }
 """Where a YAML ships what the others of its owner are changed to, or hides more."""

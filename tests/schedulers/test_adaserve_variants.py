@@ -8,7 +8,7 @@ import pytest
 from specsim.api import Run, simulate
 from specsim.replica.trees import Forest
 from specsim.schedulers.adaserve_bounds import _likeliest_each
-from specsim.schedulers.tree_shape import BudgetShare
+from specsim.schedulers.parts.tree_shape import BudgetShare
 
 # Busy enough that objectives are missed and budgets bind, small enough to take a second.
 BUSY = {

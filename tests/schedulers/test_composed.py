@@ -19,11 +19,11 @@ def part(target: str, **parameters: Any) -> dict[str, Any]:
     return {"_target_": f"specsim.schedulers.{target}", **parameters}
 
 
-SEATS = mapping_of("las")["batching"]["seats"] | {"max_requests": 6}
+SEATS = mapping_of("las")["batching"]["seats"] | {"max_num_seqs": 6}
 BATCHING = {
-    "static": part("fcfs.StaticBatches", max_requests=6),
-    "whole prompts": part("continuous.PrefillFirst", max_requests=6, prefill_tokens=64, watermark=0.01),
-    "chunks": part("sarathi.Chunked", max_requests=6, prefill_tokens=16, prefill="mixed", watermark=0.01),
+    "static": part("fcfs.StaticBatches", max_num_seqs=6),
+    "whole prompts": part("continuous.PrefillFirst", max_num_seqs=6, prefill_tokens=64, watermark=0.01),
+    "chunks": part("sarathi.Chunked", max_num_seqs=6, prefill_tokens=16, prefill="mixed", watermark=0.01),
     "laps": mapping_of("laps_sd")["batching"] | {"seats": SEATS},
     "priority": part("priority.TightestFirst", seats=SEATS),
     "vtc": mapping_of("vtc")["batching"] | {"seats": SEATS},
@@ -31,7 +31,9 @@ BATCHING = {
 SPECULATION = {
     "none": part("vllm_spec.FixedChains", draft_tokens=0),
     "fixed": part("vllm_spec.FixedChains", draft_tokens=3),
-    "smartspec": part("smartspec.GoodputChains", draft_tokens=4, acceptance="global", window=8, first_acceptance=0.7),
+    "smartspec": part(
+        "smartspec.chains.GoodputChains", draft_tokens=4, acceptance="global", window=8, first_acceptance=0.7
+    ),
     "specserve": part("specserve.SpecServe", draft_tokens=4, verifier=True, history_steps=8, first_confidence=0.7),
     "adaserve": mapping_of("laps_adaserve")["speculation"],
     "threshold": part("threshold.Threshold", threshold=0.4, draft_tokens=4),

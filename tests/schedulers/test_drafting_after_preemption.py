@@ -15,8 +15,8 @@ from specsim.replica.trees import Forest
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.fastserve import LeastAttained
 from specsim.schedulers.loading import scheduler_factory
-from specsim.schedulers.parts import evicting
-from specsim.schedulers.queues import Seats
+from specsim.schedulers.parts.protocols import evicting
+from specsim.schedulers.parts.queues import Seats
 from specsim.schedulers.vllm_spec import FixedChains
 from specsim.simulation import Simulation
 from tests.golden.scene import scene

@@ -7,7 +7,7 @@ import pytest
 
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.fastserve import LeastAttained, SkipJoin
-from specsim.schedulers.queues import Seats
+from specsim.schedulers.parts.queues import Seats
 from specsim.schedulers.vllm_spec import FixedChains
 from tests.made import Hardware, Linear, requests
 from tests.unit.hand import Hand

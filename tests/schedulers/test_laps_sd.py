@@ -17,8 +17,8 @@ from specsim.replica.request import Floats, Ids, Ints
 from specsim.replica.view import LedgerView
 from specsim.schedulers.composed import Foreseeing
 from specsim.schedulers.laps_sd import LapsQueues, ShortestPredicted
+from specsim.schedulers.parts.queues import Seats
 from specsim.schedulers.perception import AcceptanceMonitor, LengthPredictor
-from specsim.schedulers.queues import Seats
 from specsim.schedulers.vllm_spec import FixedChains
 from tests.made import hardware, ledger_and_view, memory, requests
 from tests.schedulers.test_perception import Known

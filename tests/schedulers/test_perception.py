@@ -10,8 +10,8 @@ import pytest
 from specsim.replica.request import Ids, Ints
 from specsim.replica.trees import Forest
 from specsim.schedulers.laps_sd import LapsQueues, eq_6
+from specsim.schedulers.parts.queues import Seats
 from specsim.schedulers.perception import AcceptanceMonitor, LengthPredictor
-from specsim.schedulers.queues import Seats
 from tests.made import grown, hardware, ledger_and_view, one, requests
 
 

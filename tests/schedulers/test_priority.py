@@ -6,8 +6,8 @@ import pytest
 
 from specsim.replica.passes import TargetPass
 from specsim.schedulers.composed import Composed
+from specsim.schedulers.parts.queues import Seats
 from specsim.schedulers.priority import TightestFirst
-from specsim.schedulers.queues import Seats
 from specsim.schedulers.vllm_spec import FixedChains
 from tests.made import requests
 from tests.unit.hand import Hand

@@ -7,7 +7,7 @@ import pytest
 
 from specsim.replica.request import Requests
 from specsim.schedulers.composed import Composed
-from specsim.schedulers.queues import Seats
+from specsim.schedulers.parts.queues import Seats
 from specsim.schedulers.slo_batching import SloLimited, closest_to_violation, first_come
 from specsim.schedulers.vllm_spec import FixedChains
 from tests.laws.subjects import raw_of
@@ -15,7 +15,7 @@ from tests.made import Hardware, Linear, ledger_and_view, requests
 from tests.schedulers.changes import late, played, with_value
 from tests.unit.hand import Hand
 
-SEATS = Seats(max_requests=8, prefill_tokens=64, prefill="mixed", watermark=0.0, switching="keep")
+SEATS = Seats(max_num_seqs=8, prefill_tokens=64, prefill="mixed", watermark=0.0, switching="keep")
 COUNT = 6
 BELIEF = Hardware(Linear(0.0, 0.008, 0.002), Linear(0.0, 0.001, 0.001))
 """A step of n decodes takes 2 + 8 n ms: 30 ms carry 3, 200 ms carry 24."""
@@ -88,7 +88,7 @@ def test_who_does_not_fit_pauses_and_keeps_its_cache(order: object, first: list[
     work = hand.begin()
     assert work.requests.tolist() == first
     hand.emit([1, 1])
-    assert hand.view.resident.tolist() == first
+    assert hand.view.running.tolist() == first
 
 
 def test_late_chats_fill_the_batch_before_an_urgent_request_unless_it_shrinks_the_batch_already() -> None:

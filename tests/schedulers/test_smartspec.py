@@ -11,7 +11,7 @@ import pytest
 from specsim.api import Run, simulate
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.sarathi import Chunked
-from specsim.schedulers.smartspec import GoodputChains
+from specsim.schedulers.smartspec.chains import GoodputChains
 from specsim.simulation import run
 from tests.golden.scene import scene
 

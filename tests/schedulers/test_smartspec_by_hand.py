@@ -10,16 +10,16 @@ import pytest
 
 from specsim.replica.passes import DraftPass, TargetPass
 from specsim.replica.protocols import Scheduler
-from specsim.schedulers.smartspec import SmartSpec
-from specsim.schedulers.smartspec_acceptance import AcceptanceAverage
-from specsim.schedulers.smartspec_confidence import SmartSpecConfidence
-from specsim.schedulers.smartspec_estimators import SmartSpecOracle, SmartSpecRandom
-from specsim.schedulers.smartspec_serving import PrefillFeedback
-from specsim.schedulers.smartspec_tree import SmartSpecTree
+from specsim.schedulers.smartspec.acceptance import AcceptanceAverage
+from specsim.schedulers.smartspec.chains import SmartSpec
+from specsim.schedulers.smartspec.confidence import SmartSpecConfidence
+from specsim.schedulers.smartspec.estimators import SmartSpecOracle, SmartSpecRandom
+from specsim.schedulers.smartspec.serving import PrefillFeedback
+from specsim.schedulers.smartspec.tree import SmartSpecTree
 from tests.made import Hardware, Linear, memory, requests
 from tests.unit.hand import Hand, fed, sizes
 
-ROOM = {"prefill_threshold": 0.7, "max_requests": 8, "prefill_tokens": 64, "watermark": 0.0}
+ROOM = {"prefill_threshold": 0.7, "max_num_seqs": 8, "prefill_tokens": 64, "watermark": 0.0}
 CHEAP = Hardware(Linear(0.0, 1e-6, 1.0), Linear(0.0, 0.0, 1e-3))
 """Drafting and verifying cost next to nothing beside the weights: every draft pays."""
 DEAR = Hardware(Linear(0.0, 1.0, 1e-3), Linear(0.0, 0.0, 1.0))
@@ -235,7 +235,7 @@ def test_the_share_must_exceed_the_threshold() -> None:
 def test_a_request_prefilled_without_the_drafter_never_speculates_and_that_feeds_on_itself() -> None:
     """Drafts are dear for three steps; afterwards they are cheap for ever, and nobody ever drafts again."""
     told = requests([0.0] * 2, [5, 5], [12, 40])
-    hand = Hand(smart(max_requests=1), told, memory(told, 9.0, block_tokens=1))
+    hand = Hand(smart(max_num_seqs=1), told, memory(told, 9.0, block_tokens=1))
     hand.view.belief = DEAR
     prefilled(hand)
     for step in range(3):
@@ -255,7 +255,7 @@ def test_a_request_prefilled_without_the_drafter_never_speculates_and_that_feeds
 
 def test_with_a_threshold_of_one_the_drafter_always_reads_along() -> None:
     told = requests([0.0] * 2, [5, 5], [12, 40])
-    hand = Hand(smart(max_requests=1, prefill_threshold=1.0), told, memory(told, 9.0, block_tokens=1))
+    hand = Hand(smart(max_num_seqs=1, prefill_threshold=1.0), told, memory(told, 9.0, block_tokens=1))
     hand.view.belief = DEAR
     prefilled(hand)
     chain(hand)

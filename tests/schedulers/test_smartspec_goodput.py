@@ -12,7 +12,7 @@ import yaml
 from specsim.files.paths import shipped
 from specsim.latency.profile import profile_from_mapping
 from specsim.pass_shape import PassShape, PassShapes
-from specsim.schedulers.goodput import (
+from specsim.schedulers.smartspec.goodput import (
     Batch,
     best,
     draft_seconds,
@@ -22,7 +22,7 @@ from specsim.schedulers.goodput import (
     longest_fitting,
     target_seconds,
 )
-from specsim.schedulers.smartspec_tree import HeadAverage, shapes, tree_length, tree_nodes
+from specsim.schedulers.smartspec.tree import HeadAverage, shapes, tree_length, tree_nodes
 from tests.made import Hardware, Linear, hardware, one
 
 

@@ -13,7 +13,7 @@ from specsim.replica.passes import DraftPass, TargetPass
 from specsim.replica.trees import Forest
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst
-from specsim.schedulers.parts import Rows, Speculation
+from specsim.schedulers.parts.protocols import Rows, Speculation
 from specsim.schedulers.specserve import SpecServe, StepEstimate, estimate_of
 from tests.made import Hardware, Linear, grown, ledger_and_view, many, memory, requests
 from tests.unit.hand import Hand, sizes

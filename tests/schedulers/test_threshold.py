@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from specsim.replica.passes import DraftPass, TargetPass
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst
-from specsim.schedulers.parts import Rows
+from specsim.schedulers.parts.protocols import Rows
 from specsim.schedulers.sarathi import Chunked
 from specsim.schedulers.threshold import Threshold
 from tests.laws.watch import watched

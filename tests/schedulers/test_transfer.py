@@ -52,7 +52,7 @@ def test_a_cache_leaves_and_comes_back_whole() -> None:
     back = verify(0, 1, chunks=[1, 1])
     assert ledger.reserve(back).moved_bytes == held
     ledger.commit_verify(back, answer(1, 1), 0.2, 0.3)
-    assert view.resident.tolist() == [0, 1]
+    assert view.running.tolist() == [0, 1]
     assert ledger.progress.preemptions.tolist() == [0, 1]
 
 
@@ -73,7 +73,7 @@ def test_what_never_fits_beside_another_cannot_come_back() -> None:
 
 def test_moving_takes_the_links_time() -> None:
     batching = raw_of("las")["batching"] | {"quantum_s": 0.0}
-    factory = factory_of("las", batching=batching, switching="transfer", max_requests=1)
+    factory = factory_of("las", batching=batching, switching="transfer", max_num_seqs=1)
     fast = run(replace(scene(), scheduler=factory))
     slow = run(replace(scene(), scheduler=factory, host_bytes_per_s=1e3))
     assert fast.columns.preemptions.sum() > 0

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from specsim.schedulers.composed import Composed
-from specsim.schedulers.queues import Seats
+from specsim.schedulers.parts.queues import Seats
 from specsim.schedulers.vllm_spec import FixedChains
 from specsim.schedulers.vtc import VirtualCounters
 from specsim.simulation import run

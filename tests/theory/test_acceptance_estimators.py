@@ -9,7 +9,7 @@ import pytest
 
 from specsim.replica.passes import TargetPass
 from specsim.replica.protocols import Scheduler
-from specsim.schedulers.smartspec_tree import HeadAverage
+from specsim.schedulers.smartspec.tree import HeadAverage
 from specsim.simulation import run
 from specsim.world.curves import Acceptance, Curve, draw_tape
 from specsim.world.tape import Tape
@@ -50,7 +50,7 @@ def test_smartspecs_acceptance_is_unbiased(batch: int, alpha: float, acceptance:
     length = int(STEPS / (1 - alpha))
     smart: Any
     smart, answers = kept(
-        "smartspec", batch, bernoulli(alpha, batch), length, acceptance=acceptance, window=window, max_requests=batch
+        "smartspec", batch, bernoulli(alpha, batch), length, acceptance=acceptance, window=window, max_num_seqs=batch
     )
     assert len(answers) > window, "what the window began with has left it"
     tried = sum(int(np.minimum(told.matched + 1, trees.tree_tokens()).sum()) for trees, told in answers[-window:])
@@ -79,7 +79,7 @@ def test_specserves_mean_confidence_is_unbiased(batch: int) -> None:
     text = draw_tape(curves, ["text"], np.zeros(batch, dtype=np.int64), np.arange(batch), 0)
     speculation = raw_of("specserve")["speculation"] | {"history_steps": STEPS // 2, "first_confidence": 0.2}
     serve: Any
-    serve, answers = kept("specserve", batch, text, 4 * STEPS, speculation=speculation, max_requests=batch)
+    serve, answers = kept("specserve", batch, text, 4 * STEPS, speculation=speculation, max_num_seqs=batch)
     assert len(answers) > STEPS // 2
     drafted = sum(trees.draft_nodes for trees, _ in answers[-(STEPS // 2) :])
     confidence = np.sort(text.confidence[:, 0])
@@ -96,7 +96,7 @@ def test_laps_sds_perceived_rate_is_unbiased(batch: int) -> None:
     made: list[Any] = []
 
     def keeping() -> Any:
-        made.append(factory_of("laps_sd", batching=batching, max_requests=batch)())
+        made.append(factory_of("laps_sd", batching=batching, max_num_seqs=batch)())
         return made[-1]
 
     told = requests([0.0] * count, [3] * count, [300] * count)

@@ -26,7 +26,7 @@ def waits_s(load: float, seed: int, customers: int) -> tuple[Floats, Floats]:
     gaps_s = np.random.default_rng(seed).exponential(SERVICE_S / load, customers)
     arrival_s = np.cumsum(gaps_s) - gaps_s[0]
     told = requests(arrival_s.tolist(), [3] * customers, [1] * customers)
-    single = simulation(told, [1] * customers, factory_of("fcfs", max_requests=1), truth=CONSTANT, keep_passes=False)
+    single = simulation(told, [1] * customers, factory_of("fcfs", max_num_seqs=1), truth=CONSTANT, keep_passes=False)
     return arrival_s, run(single).columns.finish_s - arrival_s - SERVICE_S
 
 

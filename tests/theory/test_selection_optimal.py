@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specsim.replica.trees import Forest
-from specsim.schedulers.selection import neediest_first, nodes_for_slo, select
+from specsim.schedulers.parts.selection import neediest_first, nodes_for_slo, select
 from tests.made import grown
 
 NODES = 6

@@ -11,9 +11,9 @@ import pytest
 from specsim.replica.passes import DraftPass, TargetPass
 from specsim.schedulers.adaserve import SloTrees, tokens_needed
 from specsim.schedulers.composed import Composed
+from specsim.schedulers.parts.selection import at_most_the_tree, least_needy_first, neediest_first
+from specsim.schedulers.parts.tree_shape import Fixed, LoadAdaptive, TreeShape
 from specsim.schedulers.sarathi import Chunked
-from specsim.schedulers.selection import at_most_the_tree, least_needy_first, neediest_first
-from specsim.schedulers.tree_shape import Fixed, LoadAdaptive, TreeShape
 from tests.made import ledger_and_view, memory, requests
 from tests.unit.hand import Hand, fed, sizes
 
@@ -30,11 +30,11 @@ def adaserve(**changed: Any) -> Composed:
         "time_margin": 1.0,
         "prefill": "mixed",
         "prefill_tokens": 64,
-        "max_requests": 4,
+        "max_num_seqs": 4,
         "watermark": 0.0,
     }
     given |= changed
-    batching = Chunked(**{name: given.pop(name) for name in ("max_requests", "prefill_tokens", "prefill", "watermark")})
+    batching = Chunked(**{name: given.pop(name) for name in ("max_num_seqs", "prefill_tokens", "prefill", "watermark")})
     return Composed(batching, SloTrees(**given))
 
 
@@ -98,7 +98,7 @@ def test_no_tree_is_deeper_than_what_may_still_be_emitted() -> None:
 
 
 def test_a_budget_of_roots_alone_verifies_no_node() -> None:
-    hand = prefilled(play(verify_tokens=2, max_requests=2))
+    hand = prefilled(play(verify_tokens=2, max_num_seqs=2))
     assert sizes(trees(hand, 0.8, 0.1)) == [0, 0]
 
 
@@ -179,7 +179,7 @@ def test_where_memory_has_no_room_for_a_node_the_step_decodes_plainly() -> None:
 def test_who_is_behind_its_objective_gets_the_nodes() -> None:
     """Row 1 has an objective it misses, row 0 has none: with room for one node only, it is row 1's."""
     told = requests([0.0] * 2, [6] * 2, [30] * 2, [2, 0])
-    hand = prefilled(Hand(adaserve(verify_tokens=3, max_requests=2, slo_share=1.2), told, memory(told, 9.0)))
+    hand = prefilled(Hand(adaserve(verify_tokens=3, max_num_seqs=2, slo_share=1.2), told, memory(told, 9.0)))
     hand.view.now_s = 5.0
     assert sizes(trees(hand, 0.8, 0.1)) == [0, 1]
 

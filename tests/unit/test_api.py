@@ -192,7 +192,7 @@ MISTAKES = [
     (lambda: simulate("fcfs", **{**SMALL, "requests": 0}), "requests"),
     (lambda: simulate("fcfs", rps=[1, 2], **SMALL), "rps"),
     (lambda: simulate("fcfs", rps="2,3", **SMALL), "rps"),
-    (lambda: simulate("fcfs", scheduler__max_request=2, **SMALL), "'max_requests'"),
+    (lambda: simulate("fcfs", scheduler__max_request=2, **SMALL), "'max_num_seqs'"),
     (lambda: simulate("fcfs", out="file", **SMALL), "file"),
     (lambda: load_run("nope"), "nope"),
     (lambda: load_run("."), "run folder"),

@@ -92,7 +92,7 @@ class Plain:
     """First come first served, one pass a step, over an array that `ids` returns."""
 
     def step(self, view: View) -> Step:
-        ids = self.ids([*view.resident.tolist(), *view.waiting])
+        ids = self.ids([*view.running.tolist(), *view.waiting])
         yield TargetPass(ids, view.pending(ids), Forest.roots(len(ids)))
 
     def ids(self, those: list[int]) -> Ids:

@@ -63,7 +63,7 @@ def prefilled(rows: int = 2, drafter: bool = False) -> Ledger:
 def test_a_prompt_in_two_chunks() -> None:
     ledger = begin(1)
     assert does(ledger, TargetPass(ints(0), ints(4), Forest.roots(1)), 0.0, [0]) == PassShape(0, 4, 10.0, 4, 1)
-    assert ledger.roster.resident.tolist() == [0]
+    assert ledger.roster.running.tolist() == [0]
     assert list(ledger.roster.waiting) == []
     assert np.isnan(ledger.progress.first_token_s[0])
     # Two tokens on four cached: each sees those, itself and who is before it in the chunk: 5 + 6 pairs.
@@ -90,7 +90,7 @@ def test_decoding_counts_and_gaps() -> None:
 
 def speculate(ledger: Ledger, depth: int, start_s: float = 5.0) -> Forest:
     """Draft a chain of `depth` for every resident."""
-    ids = ledger.roster.resident
+    ids = ledger.roster.running
     rows = len(ids)
     lacks = ledger.known(ids) - ledger.progress.draft_cached[ids]
     forest, leaves, chunks = Forest.roots(rows), np.arange(rows), lacks
@@ -165,7 +165,7 @@ def test_an_evicted_request_starts_again_and_keeps_what_it_emitted() -> None:
     does(ledger, TargetPass(ints(0), ints(1), Forest.roots(1), ints(1)), 2.0, [1])
     progress = ledger.progress
     assert list(ledger.roster.waiting) == [1]
-    assert ledger.roster.resident.tolist() == [0]
+    assert ledger.roster.running.tolist() == [0]
     assert ledger.roster.live == 2
     assert (progress.target_cached[1], progress.draft_cached[1], progress.emitted_tokens[1]) == (0, 0, 1)
     assert progress.preemptions.tolist() == [0, 1]
@@ -181,7 +181,7 @@ def test_the_line_is_in_order_of_arrival_and_residents_in_order_of_admission() -
     ledger = begin(4)
     does(ledger, TargetPass(ints(2), ints(6), Forest.roots(1)), 0.0, [1])
     does(ledger, TargetPass(ints(3, 0), ints(6, 6), Forest.roots(2)), 0.0, [1, 1])
-    assert ledger.roster.resident.tolist() == [2, 3, 0]
+    assert ledger.roster.running.tolist() == [2, 3, 0]
     does(ledger, TargetPass(ints(2), ints(1), Forest.roots(1), ints(3, 0)), 0.0, [1])
     assert list(ledger.roster.waiting) == [0, 1, 3]
 
@@ -192,7 +192,7 @@ def test_emitted_tokens_of_a_finished_request_stay() -> None:
     assert ledger.progress.emitted_tokens.tolist() == [2, 1]
     assert ledger.progress.finish_s[0] == pytest.approx(3.0)
     assert np.isnan(ledger.progress.finish_s[1])
-    assert ledger.roster.resident.tolist() == [1]
+    assert ledger.roster.running.tolist() == [1]
 
 
 def test_a_backend_that_accepts_more_than_a_tree_holds_is_stopped() -> None:

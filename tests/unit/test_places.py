@@ -8,7 +8,7 @@ from specsim.runs.places import check_same_run
 from specsim.settings.identity import identity, settings_of
 from tests.unit.test_store import flip, parts, write_run
 
-CONFIG = {"choices": {"scheduler": "fcfs"}, "scheduler": {"max_requests": 64}, "rps": 2}
+CONFIG = {"choices": {"scheduler": "fcfs"}, "scheduler": {"max_num_seqs": 64}, "rps": 2}
 OTHER = {**CONFIG, "rps": 4}
 
 

@@ -13,7 +13,7 @@ from tests.unit.hand import Hand, fed, sizes
 
 
 def vllm_spec(k: int) -> Composed:
-    return Composed(PrefillFirst(max_requests=8, prefill_tokens=64, watermark=0.0), FixedChains(k))
+    return Composed(PrefillFirst(max_num_seqs=8, prefill_tokens=64, watermark=0.0), FixedChains(k))
 
 
 def play(most: int = 40, rows: int = 1, k: int = 3, **pool: float) -> Hand:
@@ -25,7 +25,7 @@ def play(most: int = 40, rows: int = 1, k: int = 3, **pool: float) -> Hand:
 def prefilled(hand: Hand) -> Hand:
     hand.begin()
     hand.propose()
-    hand.emit([1] * len(hand.view.waiting or hand.view.resident))
+    hand.emit([1] * len(hand.view.waiting or hand.view.running))
     return hand
 
 
@@ -47,7 +47,7 @@ def test_a_prompt_is_read_by_the_drafter_and_then_by_the_target() -> None:
     assert isinstance(work, TargetPass)
     assert (work.requests.tolist(), work.chunks.tolist(), sizes(work)) == ([0, 1], [5, 5], [0, 0])
     assert hand.emit([1, 1]) is None
-    assert hand.view.draft_pending(hand.view.resident).tolist() == [1, 1]
+    assert hand.view.draft_pending(hand.view.running).tolist() == [1, 1]
 
 
 def test_a_step_drafts_k_tokens_one_behind_the_other() -> None:
@@ -132,5 +132,5 @@ def test_the_youngest_gives_way_when_not_even_plain_decoding_fits() -> None:
     assert sizes(work) == [4]
     hand.emit([1])
     assert list(hand.view.waiting) == [1]
-    assert hand.view.resident.tolist() == [0]
+    assert hand.view.running.tolist() == [0]
     assert hand.ledger.progress.preemptions.tolist() == [0, 1]

@@ -17,9 +17,9 @@ import numpy as np
 from specsim.replica.passes import NOBODY
 from specsim.replica.protocols import View
 from specsim.replica.request import Bools, Floats, Ids, Ints
-from specsim.schedulers.batching import decoding
-from specsim.schedulers.parameters import at_least, share
-from specsim.schedulers.parts import Rows, rows_of
+from specsim.schedulers.parts.batching import decoding
+from specsim.schedulers.parts.parameters import at_least, share
+from specsim.schedulers.parts.protocols import Rows, rows_of
 from specsim.schedulers.sarathi import chunk_sizes
 
 
@@ -43,21 +43,21 @@ class Seats:
 
     Parameters
     ----------
-    max_requests : most requests of a batch. prefill_tokens : most prompt tokens of a pass, cut to fit.
+    max_num_seqs : most requests of a batch. prefill_tokens : most prompt tokens of a pass, cut to fit.
     prefill : "mixed" puts prompts beside the decodes, "first" lets them run alone first.
     watermark : share of the cache left free on admission, unless no other request would run.
     switching : "keep" leaves a paused request its cache while memory lasts and then recomputes it, "recompute" always
         does, "transfer" always moves it to the host and back.
     """
 
-    max_requests: int
+    max_num_seqs: int
     prefill_tokens: int
     prefill: Literal["mixed", "first"]
     watermark: float
     switching: Literal["keep", "recompute", "transfer"]
 
     def __post_init__(self) -> None:
-        at_least(1, max_requests=self.max_requests, prefill_tokens=self.prefill_tokens)
+        at_least(1, max_num_seqs=self.max_num_seqs, prefill_tokens=self.prefill_tokens)
         share(watermark=self.watermark)
 
     def rows(self, view: View, order: Ids, drafting: bool) -> Rows:
@@ -73,7 +73,7 @@ class Seats:
     def seat(self, view: View, order: Ids, drafting: bool) -> Seated:
         """Return the longest head of `order` that seats and cache allow, and who is evicted for it."""
         order = begun_first(view, order)
-        head = order[: self.max_requests]
+        head = order[: self.max_num_seqs]
         decodes = decoding(view, head)
         # In most steps all requests decode and surely fit: no request yields.
         n, lacking = len(order), int(np.add.reduce(view.draft_pending(head))) if drafting else 0
@@ -107,8 +107,8 @@ def live(view: View) -> Ids:
     """Return all live requests: those that hold cache in order of admission, then the waiting line, (n,)."""
     waiting = view.waiting
     if not len(waiting):
-        return view.resident
-    return np.concatenate((view.resident, np.fromiter(waiting, dtype=np.int64, count=len(waiting))))
+        return view.running
+    return np.concatenate((view.running, np.fromiter(waiting, dtype=np.int64, count=len(waiting))))
 
 
 def within_reach(ids: Ids, fresh: Bools, most: int) -> Ints:
@@ -118,7 +118,7 @@ def within_reach(ids: Ids, fresh: Bools, most: int) -> Ints:
 
 def begun_first(view: View, order: Ids) -> Ids:
     """Return `order` (n,) with those in front whose prompts are half read, in order of admission."""
-    resident = view.resident
+    resident = view.running
     begun = resident[~decoding(view, resident)]
     if not len(begun):
         return order

@@ -2,7 +2,7 @@
 
 Paper: SmartSpec (Liu et al. 2024), section 7.2.1, Fig. 14.
 Idea: how much of the gain is due to the moving average: between "random all" and the oracle.
-Deviations, beside those of smartspec.py:
+Deviations, beside those of chains.py:
 - The oracle knows before drafting how many tokens of each request will be accepted, and gives no request more; with
   that, one k for all is the argmax. Every token it verifies is right.
 - "Random all": each request's length is uniform in 0..V, drawn from (seed, request, position); no goodput is asked.
@@ -18,9 +18,9 @@ import numpy as np
 from specsim.replica.protocols import Foresight, View
 from specsim.replica.request import Ints
 from specsim.rng import STRIDE, stream_keys, uniforms
-from specsim.schedulers.goodput import Batch, best, fitting, goodput, lengths_of, longest_fitting
-from specsim.schedulers.parameters import at_least
-from specsim.schedulers.smartspec_serving import Proposing, Serving, propose_chains
+from specsim.schedulers.parts.parameters import at_least
+from specsim.schedulers.smartspec.goodput import Batch, best, fitting, goodput, lengths_of, longest_fitting
+from specsim.schedulers.smartspec.serving import Proposing, Serving, propose_chains
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 Paper: SmartSpec (Liu et al. 2024), section 4.4 and Algorithm 1, lines 3 and 7.
 Idea: the drafter will be as right as it was in the last steps.
-Deviations: see smartspec.py.
+Deviations: see chains.py.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from specsim.replica.protocols import View
 from specsim.replica.request import Floats, Ids, Ints
-from specsim.schedulers.parameters import at_least, probability
+from specsim.schedulers.parts.parameters import at_least, probability
 
 Granularity = Literal["global", "per_request"]
 

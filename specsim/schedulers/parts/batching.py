@@ -39,7 +39,7 @@ class Admission(NamedTuple):
 
     def candidates(self, view: View, free_bytes: float) -> Iterator[tuple[int, int]]:
         """Yield (request, pending tokens) first come first served while seats and `free_bytes` of cache last."""
-        taken = len(view.resident)
+        taken = len(view.running)
         if taken:
             free_bytes -= self.watermark * view.capacity_bytes
         for request in islice(view.waiting, max(self.most_requests - taken, 0)):

@@ -2,7 +2,7 @@
 
 Paper: SmartSpec (Liu et al. 2024), Algorithm 2 and section 5, "Prefill disabling".
 Idea: each says which prefix runs and what is drafted for it; everything around that is the same.
-Deviations: see smartspec.py.
+Deviations: see chains.py.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from specsim.replica.passes import NOBODY, DraftPass, Emitted, TargetPass
 from specsim.replica.protocols import Step, View
 from specsim.replica.request import Bools, Ids, Ints
 from specsim.replica.trees import Forest
-from specsim.schedulers.batching import lag, seats
 from specsim.schedulers.continuous import PrefillFirst
-from specsim.schedulers.goodput import Batch
-from specsim.schedulers.parameters import at_least
-from specsim.schedulers.parts import Rows, evicting
-from specsim.schedulers.speculation import grow, useful_depth
+from specsim.schedulers.parts.batching import lag, seats
+from specsim.schedulers.parts.growth import grow, useful_depth
+from specsim.schedulers.parts.parameters import at_least
+from specsim.schedulers.parts.protocols import Rows, evicting
+from specsim.schedulers.smartspec.goodput import Batch
 
 
 class Proposal(NamedTuple):
@@ -92,11 +92,11 @@ class Serving(Choosing):
     ----------
     prefill_threshold : share of past decode steps without a proposal above which new prompts are kept from the drafter
         and their requests never speculated on; 1 never.
-    max_requests, prefill_tokens, watermark : as in `PrefillFirst`.
+    max_num_seqs, prefill_tokens, watermark : as in `PrefillFirst`.
     """
 
     prefill_threshold: float
-    max_requests: int
+    max_num_seqs: int
     prefill_tokens: int
     watermark: float
     feedback: PrefillFeedback = field(init=False, repr=False)
@@ -105,7 +105,7 @@ class Serving(Choosing):
     def __post_init__(self) -> None:
         at_least(0, draft_tokens=self.draft_tokens, prefill_threshold=self.prefill_threshold)
         self.feedback = PrefillFeedback(self.prefill_threshold)
-        self._prompts = PrefillFirst(self.max_requests, self.prefill_tokens, self.watermark)
+        self._prompts = PrefillFirst(self.max_num_seqs, self.prefill_tokens, self.watermark)
 
     def step(self, view: View) -> Step:
         """Yield a prefill of both models where possible, else draft passes and one verification of a prefix."""
@@ -136,7 +136,7 @@ class Serving(Choosing):
 
         Where the oldest has no slot to decode in, the youngest give way until all others have.
         """
-        requests, evicted = np.sort(view.resident), NOBODY
+        requests, evicted = np.sort(view.running), NOBODY
         if not has_slot(view, requests[:1]):
             keep, _ = seats(view, requests, np.ones_like(requests))
             requests, evicted = requests[keep], requests[~keep]

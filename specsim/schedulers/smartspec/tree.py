@@ -1,8 +1,8 @@
 """Token trees whose shape goodput chooses: how many of the likeliest tokens at each level.
 
 Paper: SmartSpec (Liu et al. 2024), sections 4.3, 4.4 (Eq. 10), 7.2.2, on trees like Medusa's.
-Idea: as smartspec.py, but the argmax runs over the top-k of each head instead of the length of a chain.
-Deviations, beside those of smartspec.py:
+Idea: as chains.py, but the argmax runs over the top-k of each head instead of the length of a chain.
+Deviations, beside those of chains.py:
 - Eq. 10 as printed forgets that nothing may be accepted, and takes head i + 1 to fail with 1 - a where its k tokens
   fail with (1 - a)^k; `tree_length` is exact under the paper's own assumptions (1.776 printed, 2.176 exact at 0.6 and
   one token a head).
@@ -27,11 +27,11 @@ from specsim.replica.passes import Emitted
 from specsim.replica.protocols import View
 from specsim.replica.request import Floats, Ints
 from specsim.replica.trees import Forest
-from specsim.schedulers.goodput import Batch, best, fitting, target_seconds
-from specsim.schedulers.parameters import at_least, probability
-from specsim.schedulers.parts import Rows
-from specsim.schedulers.smartspec_serving import Proposal, Proposing, Serving
-from specsim.schedulers.speculation import grow
+from specsim.schedulers.parts.growth import grow
+from specsim.schedulers.parts.parameters import at_least, probability
+from specsim.schedulers.parts.protocols import Rows
+from specsim.schedulers.smartspec.goodput import Batch, best, fitting, target_seconds
+from specsim.schedulers.smartspec.serving import Proposal, Proposing, Serving
 
 NEWTON_STEPS = 50
 ROUNDING = 1e-12

@@ -29,12 +29,12 @@ from specsim.replica.passes import DraftPass, Emitted
 from specsim.replica.protocols import View
 from specsim.replica.request import Floats, Ints
 from specsim.replica.trees import Forest
-from specsim.schedulers.goodput import Batch, best, fitting, goodput, lengths_of, longest_by_survival
-from specsim.schedulers.parameters import at_least
-from specsim.schedulers.parts import Growing, Rows, Speculation
-from specsim.schedulers.smartspec_acceptance import AcceptanceAverage, Granularity
-from specsim.schedulers.smartspec_serving import Proposing, Serving, propose_chains
-from specsim.schedulers.speculation import grow, rows_fit, useful_depth
+from specsim.schedulers.parts.growth import grow, rows_fit, useful_depth
+from specsim.schedulers.parts.parameters import at_least
+from specsim.schedulers.parts.protocols import Growing, Rows, Speculation
+from specsim.schedulers.smartspec.acceptance import AcceptanceAverage, Granularity
+from specsim.schedulers.smartspec.goodput import Batch, best, fitting, goodput, lengths_of, longest_by_survival
+from specsim.schedulers.smartspec.serving import Proposing, Serving, propose_chains
 
 
 @dataclass(slots=True)

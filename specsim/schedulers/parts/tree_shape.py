@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from specsim.schedulers.parameters import at_least
+from specsim.schedulers.parts.parameters import at_least
 
 
 class TreeShape(NamedTuple):

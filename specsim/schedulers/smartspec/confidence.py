@@ -3,7 +3,7 @@
 Paper: SmartSpec (Liu et al. 2024), appendix, Algorithm 3.
 Idea: a request drafts on while its last token's confidence exceeds T; afterwards all verify the one length that has
 the most generated tokens per believed second.
-Deviations, beside those of smartspec.py:
+Deviations, beside those of chains.py:
 - The loop as printed runs P + 1 passes and overwrites R with those who are still drafting; here it runs P, and all of
   R are verified.
 - The appendix names no expected length for its argmax: a token above T counts as accepted, one below as rejected, as
@@ -21,10 +21,10 @@ import numpy as np
 from specsim.replica.protocols import View
 from specsim.replica.request import Ints
 from specsim.replica.trees import Forest
-from specsim.schedulers.goodput import Batch, fitting, lengths_of, longest_fitting, target_seconds
-from specsim.schedulers.parameters import at_least
-from specsim.schedulers.smartspec_serving import Proposal, Proposing, Serving
-from specsim.schedulers.speculation import grow
+from specsim.schedulers.parts.growth import grow
+from specsim.schedulers.parts.parameters import at_least
+from specsim.schedulers.smartspec.goodput import Batch, fitting, lengths_of, longest_fitting, target_seconds
+from specsim.schedulers.smartspec.serving import Proposal, Proposing, Serving
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from specsim.replica.passes import NOBODY, DraftPass, Emitted
 from specsim.replica.protocols import View
 from specsim.replica.request import Bools, Ids, Ints
 from specsim.replica.trees import Forest
-from specsim.schedulers.batching import decoding, lag
+from specsim.schedulers.parts.batching import decoding, lag
 
 
 class Rows(NamedTuple):

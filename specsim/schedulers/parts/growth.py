@@ -11,8 +11,8 @@ from specsim.replica.passes import NOBODY, DraftPass
 from specsim.replica.protocols import View
 from specsim.replica.request import Ids, Ints
 from specsim.replica.trees import Forest
-from specsim.schedulers.parts import Growing, Rows
-from specsim.schedulers.tree_shape import TreeShape
+from specsim.schedulers.parts.protocols import Growing, Rows
+from specsim.schedulers.parts.tree_shape import TreeShape
 
 GoingOn = Callable[[Forest, Ints], Ints]
 """Returns those of the leaves that the next draft pass extends, from the forest and its leaves (m,), none if empty."""
