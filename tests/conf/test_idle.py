@@ -15,7 +15,7 @@ from specsim.settings.points import points
 
 BASE = ("trace=poisson", "requests=3")
 OWN = "from specsim.schedulers.continuous import Continuous\n\n\nclass Mine(Continuous):\n    pass\n"
-YAML = "_target_: mine_of_idle.Mine\nmax_requests: 8\nprefill_tokens: 8192\nwatermark: 0.01\n"
+YAML = "_target_: mine_of_idle.Mine\nmax_num_seqs: 8\nprefill_tokens: 8192\nwatermark: 0.01\n"
 
 IDLE = [
     ("profile.gpus=64", "profile.gpus=64: changes nothing: the times of profile=llama70b_1b_4xh100 are of 4 GPUs"),

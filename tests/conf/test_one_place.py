@@ -112,7 +112,7 @@ def test_a_sweep_over_schedulers_sets_one_knob_for_all_and_it_takes_effect() -> 
     for name in ("fcfs", "laps_sd", "adaserve"):
         shared: dict[str, Any] = {"trace": "poisson", "requests": 10, "rps": 40, "passes": True}
         seats = {
-            most: simulate(name, **shared, scheduler__max_requests=most).passes["requests"].max() for most in (2, 8)
+            most: simulate(name, **shared, scheduler__max_num_seqs=most).passes["requests"].max() for most in (2, 8)
         }
         assert seats == {2: 2, 8: 8}, name
 

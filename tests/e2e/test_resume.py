@@ -25,7 +25,7 @@ class Mine(Fcfs):
     def step(self, view):
         yield from Fcfs({size}).step(view)
 """
-YAML = "description: mine\n_target_: my_policy.Mine\nmax_requests: 64\n"
+YAML = "description: mine\n_target_: my_policy.Mine\nmax_num_seqs: 64\n"
 
 
 @pytest.fixture(scope="module")
