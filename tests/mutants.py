@@ -16,6 +16,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 CHECKOUT = Path(__file__).parents[1]
+UNSHRUNK = """\
+from hypothesis import Phase, settings
+
+settings.register_profile("unshrunk", deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate])
+"""
+"""A pytest plugin: that a law fails is enough, its smallest example takes minutes."""
+
+
+PLUGIN = ("-p", "unshrunk", "--hypothesis-profile=unshrunk")
 
 
 class Fault(NamedTuple):
@@ -51,7 +60,7 @@ FAULTS = (
     ),
     Fault(LEDGER, "progress.verifications[ids] += decoding", "progress.verifications[ids] += 1", (LAWS, *of("fcfs"))),
     Fault(LEDGER, "[ids] += self._trees > 0", "[ids] += self._trees >= 0", (LAWS, *of("specserve"))),
-    Fault(LEDGER, "self.progress.preemptions[ids] += 1", "self.progress.preemptions[ids] = 1", (LAWS, *of("sarathi"))),
+    Fault(LEDGER, "self.progress.preemptions[ids] += 1", "self.progress.preemptions[ids] = 1", (LAWS, *of("las"))),
     Fault(
         LEDGER,
         "        self._draft_nodes[ids] = self._draft_depth[ids] = 0\n        self.pool.hold(DRAFT",
@@ -74,7 +83,7 @@ FAULTS = (
         "specsim/schedulers/sarathi.py",
         "    left = budget - int(np.count_nonzero(decodes))",
         "    left = budget - int(np.count_nonzero(decodes)) - int(np.random.random() < 0.05)",
-        (LAWS, *of("sarathi")),
+        (LAWS, *of("sarathi", "composed", "adaserve")),
     ),
     Fault(
         "specsim/results/recorder.py",
@@ -185,6 +194,7 @@ def copied(tests: Path, folder: Path) -> None:
         shutil.copytree(CHECKOUT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(tests / "tests", folder / "tests", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(CHECKOUT / "pyproject.toml", folder)
+    (folder / "unshrunk.py").write_text(UNSHRUNK, encoding="utf-8")
 
 
 def is_caught(fault: Fault, folder: Path) -> bool:
@@ -210,7 +220,7 @@ def is_caught(fault: Fault, folder: Path) -> bool:
 
 
 def _pytest(fault: Fault, folder: Path) -> int:
-    words = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not slow", *fault.pytest)
+    words = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not slow", *PLUGIN, *fault.pytest)
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run([sys.executable, *words], cwd=folder, env=environment, capture_output=True).returncode
 

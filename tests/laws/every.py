@@ -200,6 +200,7 @@ def work_conservation(ran: Witnessed) -> None:
         if not len(arrival_s):
             assert not len(passes["start_s"])
             continue
+        assert len(passes["start_s"]), f"replica {replica} has requests and runs nothing"
         ends = [-1.0, *(passes["start_s"] + passes["seconds"]).tolist()]
         for end_s, start_s in zip(ends, passes["start_s"].tolist(), strict=False):
             if start_s > end_s:
