@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from specsim.replica.passes import TargetPass
 from specsim.simulation import Simulation
-from tests.laws.subjects import factory_of, mapping_of
+from tests.laws.subjects import factory_of, raw_of
 from tests.laws.watch import watched
 from tests.made import simulations
 
@@ -27,7 +27,7 @@ def test_the_budget_is_never_exceeded(
     simulated: Simulation, budget: int, seats: int, shape: tuple[int, int], slo_share: float
 ) -> None:
     depth, width = shape
-    rule = mapping_of("adaserve")["shape"] | {"depth_min": depth, "depth_max": depth, "width_max": width}
+    rule = raw_of("adaserve")["shape"] | {"depth_min": depth, "depth_max": depth, "width_max": width}
     factory = factory_of(
         "adaserve", verify_tokens=budget, max_num_seqs=min(seats, budget), shape=rule, slo_share=slo_share
     )
