@@ -223,4 +223,4 @@ def test_a_view_cannot_be_written_to() -> None:
                 assert not value.flags.writeable, name
 
     watched(simulation(told, [3, 2], factory_of("vllm_spec")), spy)
-    assert set(checked) >= {"emitted_tokens", "target_cached", "draft_cached", "arrival_s", "max_tokens", "resident"}
+    assert set(checked) >= {"emitted_tokens", "target_cached", "draft_cached", "arrival_s", "max_tokens", "running"}
