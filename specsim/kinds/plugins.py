@@ -44,7 +44,12 @@ def unused_plugins(mapping: Mapping[str, Any], plugins: Sequence[str]) -> list[s
 def plugin_modules(mapping: Mapping[str, Any], plugins: Mapping[str, ModuleType]) -> list[ModuleType]:
     """Return the loaded modules outside specsim that a run rests on: `plugins`, and what a `_target_` names."""
     named = [target.rpartition(".")[0] for target in _target_names(mapping)]
-    others = {name: sys.modules[name] for name in named if name not in plugins and not below(name, {OURS})}
+    others = {
+        name: sys.modules[name]
+        for name in named
+        # What no plug-in has loaded is refused where it is built.
+        if name in sys.modules and name not in plugins and not below(name, {OURS})
+    }
     return [*plugins.values(), *others.values()]
 
 

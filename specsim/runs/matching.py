@@ -63,6 +63,6 @@ def budget_note(scheduler: Mapping[str, Any], truth: Profile, profile: str) -> s
         return None
     name = "ridge" if truth.target.form == "roofline" else "bend"
     return (
-        f"scheduler.verify_tokens={budget} lies past the {name} of {profile}, {knee:.0f} tokens: from there on every "
-        "token of a verification takes time of its own"
+        f"scheduler.verify_tokens={budget} lies past the {name} of {profile}, {knee:.4g} tokens: from there on "
+        "every token of a verification takes time of its own"
     )

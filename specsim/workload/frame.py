@@ -62,6 +62,8 @@ def content_sha256(trace: Trace) -> str:
 
 def _cells(column: Any) -> list[object]:
     """Return a column as plain values, times as ``numpy.datetime64[ns]`` and what is missing as None."""
+    if getattr(getattr(column, "dtype", None), "tz", None) is not None:
+        column = column.dt.tz_convert(None)
     values = np.asarray(column)
     if values.dtype.kind == "M":
         return list(values.astype("datetime64[ns]"))

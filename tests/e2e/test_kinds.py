@@ -199,3 +199,59 @@ def test_they_are_typed(written):
     (written / "protocols.py").write_text("\n".join(lines).replace("-> Drafter", "-> TraceReader") + "\n")
     done = subprocess.run(checked, cwd=written, capture_output=True, text=True, check=False)
     assert 'expected "TraceReader"' in done.stdout
+
+
+def test_a_kind_that_no_plugin_brings_is_one_line(written):
+    with pytest.raises(SpecsimError, match=r"trace=\./trace\.yaml: _target_: 'log_lines\.LogLines' is not allowed"):
+        simulate(**own(plugins=[], acceptance="bernoulli", drafter="separate"))
+
+
+TAPE = """\
+import numpy as np
+
+from specsim.plugin import Tape, stream_keys
+
+
+class Mine:
+    evidence, sha256 = "assumed", None
+
+    def tape(self, category, slo_class, rows, seed):
+        confidence = np.tile([0.6, 0.3], (8, 1))
+        rank = np.zeros(8, dtype=np.int64)
+        keys = stream_keys(seed, "text", rows)
+        layout = Mine()
+        {edit}
+        return Tape(confidence, rank, layout, keys)
+
+    def rows(self, requests, keys, hashed, on):
+        return (hashed % np.uint64(8)).astype(np.int64)
+
+    def text_rows(self, requests):
+        return np.arange(8)
+"""
+TAPES = {
+    "pass": None,
+    "confidence[3] = 0.3, 0.6": r"row 3 of its tape has confidences that rise",
+    "confidence[3] = 1.6, 0.3": r"row 3 of its tape has a confidence that is no probability",
+    "rank[2] = 3": r"row 2 of its tape has a rank that is not between 0 and 2",
+    "rank = rank[:5]": r"its tape has 8 rows of 2 confidences and 5 ranks",
+    "rank = rank.astype(np.int32)": r"rank: \(8,\) of int32; expected an array of int64, 1-dimensional",
+    "keys = keys[:2]": r"its tape is of 2 requests; expected 5",
+    "Mine.rows = lambda *a: a[1]['x']": r"IndexError.*\(tape_of_mine\.py:\d+\)",
+    "Mine.rows = lambda *a: np.arange(len(a[1])) + 8": r"its layout's rows are not between 0 and 7",
+    "Mine.rows = lambda *a: np.zeros(1, dtype=np.int64)": r"its layout's rows are \(1,\); expected \(",
+}
+
+
+@pytest.mark.parametrize("edit", TAPES)
+def test_a_tape_that_is_none_is_one_line(edit, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("tape_of_mine.py").write_text(TAPE.replace("{edit}", edit))
+    Path("mine.yaml").write_text("_target_: tape_of_mine.Mine\n")
+    given = {**SMALL, "trace": "poisson", "requests": 5, "acceptance": "./mine.yaml", "plugins": ["./tape_of_mine.py"]}
+    if TAPES[edit] is None:
+        assert len(simulate(**given).requests) == 5
+        return
+    with pytest.raises(SpecsimError, match=TAPES[edit]) as caught:
+        simulate(**given)
+    assert "\n" not in str(caught.value)
