@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 Words = npt.NDArray[np.uint64]
+"""Arrays of 64-bit words: keys, and what is hashed from them."""
 
 
 def word(number: int) -> Words:

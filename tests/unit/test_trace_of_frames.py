@@ -5,7 +5,7 @@ import pytest
 
 from specsim.workload.frame import trace_of
 
-TIMES = ["2026-01-05T10:00:00.5", "2026-01-05T10:00:02"]
+TIMES = ["2026-01-05T10:00:00.5", "2026-01-05T10:00:02.0"]
 
 
 @pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin"])
