@@ -191,5 +191,5 @@ def _value(key: str, value: Any) -> str | PythonValue:
     if value is None and key in TEXTS:
         return "null"
     if not isinstance(value, str | Path):
-        raise SpecsimError(f"{key}: {represented(value)}; expected a name or a path")
+        raise SpecsimError(f"{key}: {represented(value)}; expected a name or a path (a sweep takes no objects)")
     return str(value)

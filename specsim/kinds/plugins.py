@@ -89,7 +89,10 @@ def _module_of_file(path: Path) -> ModuleType:
     path = path.expanduser().resolve()
     name = path.stem
     if name in sys.modules and not hasattr(sys.modules[name], PLUGIN_MARK):
-        raise SpecsimError(f"plugins: {path.name!r} has the name of a module that is loaded; expected another name")
+        there = getattr(sys.modules[name], "__file__", None)
+        same = there is not None and Path(there).resolve() == path
+        wanted = f"it by its module's name, plugins={name}" if same else "another name"
+        raise SpecsimError(f"plugins: {path.name!r} has the name of a module that is loaded; expected {wanted}")
     spec = importlib.util.spec_from_file_location(name, path, loader=_Source(name, str(path)))
     if spec is None or spec.loader is None or not path.is_file():
         raise FileNotFoundError("no such file")

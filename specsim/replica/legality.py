@@ -94,6 +94,15 @@ def _check_depth(work: DraftPass) -> None:
     _check_array(work, "deepest")
     if len(work.deepest) != len(work.requests):
         raise IllegalPass(f"DraftPass.deepest has {len(work.deepest)} rows; expected one for each request")
+    if len(work.leaves) and work.leaves.min() >= 0 and work.leaves.max() < len(work.forest):
+        depth, deepest = work.forest.depth[work.leaves], work.deepest[work.forest.row[work.leaves]]
+        beyond = np.flatnonzero(depth >= deepest)
+        if len(beyond):
+            first = beyond[0]
+            raise IllegalPass(
+                f"leaf {work.leaves[first]} lies at depth {depth[first]}, and DraftPass.deepest of its row is "
+                f"{deepest[first]}; expected more where a leaf is extended"
+            )
 
 
 def _check_size(name: str, value: Any, least: int) -> None:

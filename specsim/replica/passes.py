@@ -33,7 +33,8 @@ class DraftPass(NamedTuple):
     evict, transfer : as in `TargetPass`.
     depth : passes, at least 1. Each behind the first extends the new nodes of the one before; where there are none the
         answer comes early.
-    deepest : (n,) passes behind the first extend only what lies less deep than this in its row's tree; None: anything.
+    deepest : (n,) depth up to which each row's tree may grow: a chain of row i gets at most `deepest[i]` tokens. None:
+        as deep as `depth` brings it.
     """
 
     requests: Ids

@@ -113,7 +113,7 @@ def _verdict_lines(block: Mapping[str, Any]) -> list[str]:
     if flattered(block):
         lines.append(
             f"* TPOT alone would say {_number(block['tpot_attainment'], 100, 1)}%: "
-            "it leaves out the wait for the first token"
+            "it leaves out the waits before the first decoding pass"
         )
     worst = f"worst class {block['worst_class']} {_number(block['worst_class_attainment'], 100, 1)}%"
     ratio = f"makespan {_number(block['load']['makespan_ratio'], 1, 2)} x the arrivals' span"
@@ -168,7 +168,7 @@ def _legend_lines(blocks: Sequence[Mapping[str, Any]]) -> list[str]:
     lines = wrap(f"objectives: {'; '.join(_promises(name, blocks) for name in names)}", WIDTH, subsequent_indent="  ")
     lines.append("pause: longest time between two tokens; span: makespan over the arrivals' span")
     if any(flattered(block) for block in blocks):
-        lines.append(f"* TPOT alone would say {100 * FLATTERED:.0f} points more or above: the wait is what fails")
+        lines.append(f"* TPOT alone would say {100 * FLATTERED:.0f} points more or above: it leaves out the waits before decoding")
     return lines
 
 

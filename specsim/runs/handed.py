@@ -120,7 +120,8 @@ def _scheduler(given: Any) -> tuple[Callable[[], Scheduler], Scheduler]:
         made = factory()
     except Exception as error:
         where = own_line(error.__traceback__, given)
-        raise SpecsimError(f"scheduler: {represented(given)}: {complaint(error)}{where}") from error
+        hint = "" if is_instance else "; expected a scheduler, or what makes one when called without arguments"
+        raise SpecsimError(f"scheduler: {represented(given)}: {complaint(error)}{where}{hint}") from error
     if not callable(getattr(made, "step", None)):
         raise SpecsimError(f"scheduler: {represented(given)} makes {represented(made)}, which has no step(view) method")
     return factory, made

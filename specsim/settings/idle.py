@@ -97,4 +97,5 @@ def _of_plugins(config: Mapping[str, Any]) -> str | None:
     if not unused:
         return None
     chosen = [f"{group}={config['choices'][group]}" for group in ENTRY_POINTS if "_target_" in config[group]]
-    return f"no _target_ of {', '.join(chosen)} names anything in {unused[0]}"
+    where = f"no _target_ of {', '.join(chosen)}" if chosen else "the scheduler is an object: nothing"
+    return f"{where} names anything in {unused[0]}"

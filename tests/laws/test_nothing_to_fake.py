@@ -156,6 +156,11 @@ class TooFewLimits(Speculative):
         return super().second(ids, forest)._replace(depth=2, deepest=ids[:0])
 
 
+class NoDeeperThanItIs(Speculative):
+    def second(self, ids: Ids, forest: Forest) -> DraftPass:
+        return super().second(ids, forest)._replace(depth=2, deepest=np.ones(len(ids), dtype=np.int64))
+
+
 class TreesThatExplode(Speculative):
     def second(self, ids: Ids, forest: Forest) -> DraftPass:
         return super().second(ids, forest)._replace(width=4, depth=40)
@@ -231,6 +236,7 @@ REFUSED: dict[type[Speculative], str] = {
     EndlessDepth: "DraftPass.depth is 1099511627776; expected at most 1,024",
     FloatLimits: "DraftPass.deepest is an array (2,) of float64; expected a numpy array (n,) of int64",
     TooFewLimits: "DraftPass.deepest has 0 rows; expected one for each request",
+    NoDeeperThanItIs: "leaf 2 lies at depth 1, and DraftPass.deepest of its row is 1; expected more where",
     TreesThatExplode: "tokens; expected at most 2,097,152",
     FloatChunks: "TargetPass.chunks is an array (2,) of float64; expected a numpy array (n,) of int64",
     SmallIds: "TargetPass.requests is an array (2,) of int32; expected a numpy array (n,) of int64",
