@@ -176,11 +176,13 @@ def _promises(name: str, blocks: Sequence[Mapping[str, Any]]) -> str:
     """Return a class's objectives over all runs."""
     parts = [block["classes"][name] for block in blocks if name in block["classes"]]
 
-    def over(key: str, scale: float) -> str:
+    def over(key: str, scale: float, unit: str) -> str:
         spans = [part[key] for part in parts if part[key] is not None]
-        return objective([min(low for low, _ in spans), max(high for _, high in spans)] if spans else None, scale)
+        if not spans:
+            return objective(None, scale)
+        return f"{objective([min(low for low, _ in spans), max(high for _, high in spans)], scale)} {unit}"
 
-    return f"{name} TTFT {over('slo_ttft_range_s', 1)} s, TPOT {over('slo_tpot_range_s', 1000)} ms"
+    return f"{name} TTFT {over('slo_ttft_range_s', 1, 's')}, TPOT {over('slo_tpot_range_s', 1000, 'ms')}"
 
 
 def _number(value: float | None, scale: float, decimals: int) -> str:

@@ -148,6 +148,12 @@ def test_comparison_states_the_objectives_and_what_a_star_means():
     assert "* TPOT" not in comparison_table([({"rps": 2}, metrics())])
 
 
+def test_an_objective_that_nobody_has_is_none_of_anything():
+    without = metrics({"code": part(slo_tpot_range_s=None)})
+    assert "objectives: code TTFT 2 s, TPOT none" in comparison_table([({"rps": 2}, without)])
+    assert "none ms" not in comparison_table([({"rps": 2}, without)])
+
+
 def test_comparison_keeps_the_ends_of_long_values():
     label = {"trace": "/" + "x" * 120 + "/azure.csv"}
     assert ".csv" in comparison_table([(label, metrics())])
