@@ -98,7 +98,7 @@ def test_time_that_is_up_stops_it_after_a_point_at_least(tmp_path):
 
 
 def test_time_that_is_up_at_the_last_point_leaves_nothing_to_do(tmp_path):
-    points = len(CPU_QUICK.passes("target")) + len(CPU_QUICK.points("draft"))
+    points = len(CPU_QUICK.passes("target")) + len(CPU_QUICK.passes("draft"))
     timer = CountingTimer()
     late = sweep(tmp_path / "s.parquet", timer, deadline=0, clock=lambda: float(len(timer.calls) == points))
     assert late.run()
@@ -209,7 +209,7 @@ def test_a_point_that_breaks_the_device_is_kept_so_that_the_next_run_passes_it(t
     assert sweep(tmp_path / "s.parquet", CountingTimer()).run()
     names = [each.name for each in read_samples(tmp_path / "s.parquet")[1]]
     assert names.count(kept[2].name) == 1
-    assert len(names) == len(CPU_QUICK.passes("target")) + len(CPU_QUICK.points("draft"))
+    assert len(names) == len(CPU_QUICK.passes("target")) + len(CPU_QUICK.passes("draft"))
 
 
 def test_inputs_that_break_the_device_are_kept_likewise(tmp_path, monkeypatch):
