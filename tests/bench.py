@@ -96,6 +96,7 @@ def _time_selection() -> None:
 
     from specsim.replica.trees import Forest
     from specsim.schedulers.parts.selection import neediest_first, select
+    from tests.layers import grow
 
     print(f"\n{'AdaServe selection, 8 x 3 candidates a request':52}{'nodes':>11}{'us':>9}{'ns / n log2 n':>17}")
     luck = np.random.default_rng(0)
@@ -107,7 +108,7 @@ def _time_selection() -> None:
             sure = luck.random(len(parents))
             path = sure * forest.path_probability[parents]
             leaves = np.arange(len(forest), len(forest) + len(parents))
-            forest = forest.grow(parents, np.zeros_like(parents), sure, path, np.zeros_like(parents))
+            forest = grow(forest, parents, np.zeros_like(parents), sure, path, np.zeros_like(parents))
         need = luck.uniform(0, 6, requests)
         start = time.perf_counter()
         for _ in range(100):

@@ -22,6 +22,7 @@ from specsim.rng import stream_keys
 from specsim.simulation import Simulation
 from specsim.world.backend import World
 from specsim.world.tape import Pools, Tape
+from tests.layers import grow
 
 WIDTH = 4
 """Proposals per position of every made tape."""
@@ -171,7 +172,7 @@ def grown(forest: Forest, parents: Any, sure: Any, tokens: Sequence[int] | None 
     """Return `forest` with a node of confidence `sure` behind each of `parents`; ranks are 0 unless given."""
     parent, confidence = np.array(parents, dtype=np.int64), np.array(sure, dtype=np.float64)
     rank = np.zeros_like(parent) if tokens is None else np.array(tokens, dtype=np.int64)
-    return forest.grow(parent, rank, confidence, confidence * forest.path_probability[parent], np.zeros_like(parent))
+    return grow(forest, parent, rank, confidence, confidence * forest.path_probability[parent], np.zeros_like(parent))
 
 
 def drafted(ledger: Ledger, requests: Ids, nodes: int) -> Forest:

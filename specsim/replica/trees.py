@@ -33,7 +33,7 @@ class Forest:
     """One token tree per row of a batch; nodes 0..rows-1 are the roots, and a parent stands before its children.
 
     A root is the last token that the target has not seen yet (AdaServe, section 4.3). Forests never change:
-    `grow` and `subset` return new ones, and what says which nodes there are is read-only.
+    `with_layers` and `subset` return new ones, and what says which nodes there are is read-only.
 
     Attributes
     ----------
@@ -43,7 +43,8 @@ class Forest:
     probability, path_probability : (nodes,) float64, the drafter's confidence in the token given its path, and the
         product of confidences along the path (AdaServe Eq. 7); 1 at roots.
     origin : the rows that a draft pass of this step answered it for, the ledger's own mark; `ROOTS` where nothing is
-        drafted, None for nodes that no draft pass has answered. `subset` and `with_path` keep it, `grow` does not.
+        drafted, None for nodes that no draft pass has answered. `subset` and `with_path` keep it, `with_layers` drops
+        it.
     fresh : no node from this one on has children.
     """
 
@@ -103,11 +104,6 @@ class Forest:
         if not self.draft_nodes:
             return np.zeros(self.rows, dtype=np.int64)
         return np.bincount(self.row[self.rows :], minlength=self.rows)
-
-    def grow(self, parent: Ints, token: Ints, probability: Floats, path: Floats, slot: Ints) -> Forest:
-        """Return this forest with new nodes, all arrays (new,), behind the old ones; `path` is theirs already."""
-        layer = Layer(self.row[parent], parent, self.depth[parent] + 1, token, slot, probability, path)
-        return self.with_layers((layer,))
 
     def with_layers(self, layers: Sequence[Layer]) -> Forest:
         """Return this forest with the nodes of at least one layer behind the old ones, in order."""

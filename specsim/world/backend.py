@@ -12,7 +12,7 @@ from specsim.replica.protocols import Belief, View
 from specsim.replica.request import Bools, Floats, Ids, Ints
 from specsim.replica.trees import Forest
 from specsim.rng import mix
-from specsim.world.drafting import OFF_PATH, Drafter
+from specsim.world.drafting import OFF_PATH, SimulatedDrafter
 from specsim.world.tape import Tape
 
 
@@ -42,7 +42,7 @@ class SimulatedBackend:
         self._host_bytes_per_s = host_bytes_per_s
         self._truth = truth
         self._view = view
-        self._drafter = Drafter(world.tape, truth.draft, view)
+        self._drafter = SimulatedDrafter(world.tape, truth.draft, view)
         self._proposals = self._drafter.proposals
 
     def move(self, work: Pass, shape: PassShape) -> float:
@@ -50,7 +50,7 @@ class SimulatedBackend:
         return shape.moved_bytes / self._host_bytes_per_s
 
     def draft(self, work: DraftPass, shape: PassShape) -> Drafted:
-        """Return the grown forest and what each pass took; see `specsim.world.drafting.Drafter.draft`."""
+        """Return the grown forest and what each pass took; see `specsim.world.drafting.SimulatedDrafter.draft`."""
         return self._drafter.draft(work, shape)
 
     def verify(self, work: TargetPass, shape: PassShape) -> tuple[Emitted, float]:

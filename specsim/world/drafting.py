@@ -80,7 +80,7 @@ class Read(NamedTuple):
     slot: Ints
 
 
-class Drafter:
+class SimulatedDrafter:
     """Answers draft passes.
 
     Parameters

@@ -20,6 +20,7 @@ from specsim.replica.request import Ids
 from specsim.replica.stall import Stalled, watchdog
 from specsim.replica.trees import Forest
 from specsim.simulation import run
+from tests.layers import grow
 from tests.made import memory, requests, simulation, tape
 
 TOLD = requests([0.0, 0.0, 0.1], [9, 6, 7], [30, 30, 30])
@@ -94,7 +95,7 @@ class ForgedNodes(Speculative):
             parent = np.arange(len(forest) - len(ids), len(forest))
             for _ in range(10):
                 sure = np.ones(len(ids))
-                forest = forest.grow(parent, np.zeros_like(ids), sure, sure, forest.slot[parent])
+                forest = grow(forest, parent, np.zeros_like(ids), sure, sure, forest.slot[parent])
                 parent = np.arange(len(forest) - len(ids), len(forest))
         return super().verify(view, ids, forest)
 

@@ -9,6 +9,7 @@ from specsim.api import Run, simulate
 from specsim.replica.trees import Forest
 from specsim.schedulers.adaserve_bounds import _likeliest_each
 from specsim.schedulers.parts.tree_shape import BudgetShare
+from tests.layers import grow
 
 # Busy enough that objectives are missed and budgets bind, small enough to take a second.
 BUSY = {
@@ -36,7 +37,7 @@ def test_equal_shares_are_each_requests_likeliest() -> None:
     forest = Forest.roots(2)
     path = np.array([0.5, 0.6, 0.9, 0.2, 0.1, 0.8])
     parents = np.array([0, 1, 0, 1, 0, 1])
-    forest = forest.grow(parents, np.arange(6), path, path, np.arange(6))
+    forest = grow(forest, parents, np.arange(6), path, path, np.arange(6))
     chosen = _likeliest_each(forest, 2)
     assert chosen.tolist() == [True, True, True, True, True, False, False, True]
 

@@ -12,6 +12,7 @@ from specsim.replica.ledger import Ledger
 from specsim.replica.passes import DraftPass, Emitted, Pass, TargetPass
 from specsim.replica.protocols import Scheduler
 from specsim.replica.request import Requests
+from tests.layers import grow
 from tests.levels import one_by_one
 from tests.made import ledger_and_view
 
@@ -46,7 +47,7 @@ class Hand:
         kept = beam_of(work.forest.row[parents], path, work.beam)
         grown = work.forest
         if len(kept):
-            grown = grown.grow(parents[kept], tokens[kept], confidence[kept], path[kept], np.zeros_like(kept))
+            grown = grow(grown, parents[kept], tokens[kept], confidence[kept], path[kept], np.zeros_like(kept))
         self.ledger.commit_draft(work, grown, self.view.now_s)
         return self._ask(grown)
 
