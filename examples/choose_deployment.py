@@ -31,7 +31,7 @@ def main() -> None:
 
     table = pd.concat([others.table, chains.table])
     table = table[table["slo_class"] == "all"]
-    length = table["scheduler.draft_tokens"].map(lambda k: "" if pd.isna(k) else f" k={k:.0f}")
+    length = table["scheduler.num_speculative_tokens"].map(lambda k: "" if pd.isna(k) else f" k={k:.0f}")
     table = table.assign(gpus=table["profile"].map(SERVERS) * table["replicas"], policy=table["scheduler"] + length)
     print(f"share of requests that met every objective at {LOAD['rps']} requests/s, by GPUs\n")
     print(table.pivot(index=["profile", "policy"], columns="gpus", values="slo_attainment").round(3).to_string())

@@ -11,7 +11,7 @@ from specsim.plugin import Forest, Growing, Rows, Speculation, View, grow_trees,
 
 SETTINGS = """
 _target_: specsim.schedulers.composed.Composed
-speculation: {_target_: own_scheduler.WhileFew, draft_tokens: 6, most_decoding: 64}
+speculation: {_target_: own_scheduler.WhileFew, num_speculative_tokens: 6, most_decoding: 64}
 batching:
   {_target_: specsim.schedulers.continuous.PrefillFirst, max_num_seqs: 512, prefill_tokens: 8192, watermark: 0.01}
 """
@@ -19,9 +19,9 @@ batching:
 
 @dataclass(frozen=True, slots=True)
 class WhileFew(Speculation):
-    """Chains of `draft_tokens` for everybody while at most `most_decoding` requests decode."""
+    """Chains of `num_speculative_tokens` for everybody while at most `most_decoding` requests decode."""
 
-    draft_tokens: int
+    num_speculative_tokens: int
     most_decoding: int
 
     @property
@@ -31,10 +31,14 @@ class WhileFew(Speculation):
 
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield the draft passes of this step and return the trees to verify."""
-        fits = trees_fit(view, rows.requests, rows.chunks, rows.decoding, self.draft_tokens, rows.fed, rows.evicted)
+        fits = trees_fit(
+            view, rows.requests, rows.chunks, rows.decoding, self.num_speculative_tokens, rows.fed, rows.evicted
+        )
         if rows.decoding > self.most_decoding or not fits:
             return Forest.roots(len(rows.requests))
-        return (yield from grow_trees(view, rows.requests, rows.fed, rows.decoding, self.draft_tokens, width=1))
+        return (
+            yield from grow_trees(view, rows.requests, rows.fed, rows.decoding, self.num_speculative_tokens, width=1)
+        )
 
 
 def main() -> None:

@@ -27,12 +27,12 @@ from specsim.schedulers.vllm_spec import FixedChains
 
 @dataclass(frozen=True, slots=True)
 class AdaptiveVerification(FixedChains):
-    """A speculation part: chains of `draft_tokens` for everybody, of which the best tokens are verified."""
+    """A speculation part: chains of `num_speculative_tokens` for everybody, of which the best tokens are verified."""
 
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield a draft pass per token and return the likeliest tokens of all, as many as pay."""
         estimate = estimate_of(view, rows)
-        forest = yield from grow_rows(view, rows, fitting_chain(view, rows, self.draft_tokens))
+        forest = yield from grow_rows(view, rows, fitting_chain(view, rows, self.num_speculative_tokens))
         if not forest.draft_nodes:
             return forest
         ranked, throughput = estimate.by_kept(forest)

@@ -12,7 +12,7 @@ Deviations:
 - The paper has one TPOT objective; here the strictest among those who decode binds. The server's own selection time is
   in no belief, so that a step may exceed the objective by it.
 - The mean is over the last `history_steps` steps that drafted and begins as `first_confidence`; drafts end at
-  `draft_tokens`. The paper gives no values.
+  `num_speculative_tokens`. The paper gives no values.
 - One pool for both models instead of two halves; where memory is short, everybody's chains are shortened.
 """
 
@@ -106,13 +106,13 @@ class SpecServe(Speculation):
 
     Parameters
     ----------
-    draft_tokens : most draft tokens of a chain.
+    num_speculative_tokens : most draft tokens of a chain.
     verifier : whether tokens are dropped before the verification (SpecServe), or none (SpecServe-minus).
     history_steps : steps that drafted whose confidences are averaged.
     first_confidence : what the mean begins as, with the weight of one token for each of those steps.
     """
 
-    draft_tokens: int
+    num_speculative_tokens: int
     verifier: bool
     history_steps: int
     first_confidence: float
@@ -121,7 +121,7 @@ class SpecServe(Speculation):
     _steps: int = field(init=False, repr=False, default=0)
 
     def __post_init__(self) -> None:
-        at_least(0, draft_tokens=self.draft_tokens)
+        at_least(0, num_speculative_tokens=self.num_speculative_tokens)
         at_least(1, history_steps=self.history_steps)
         probability(first_confidence=self.first_confidence)
         self._confidences = np.full(self.history_steps, float(self.first_confidence))
@@ -130,7 +130,7 @@ class SpecServe(Speculation):
     @property
     def drafts(self) -> bool:
         """Whether it drafts: always, unless the longest chain is 0 tokens."""
-        return self.draft_tokens > 0
+        return self.num_speculative_tokens > 0
 
     @property
     def mean_confidence(self) -> float:
@@ -146,7 +146,7 @@ class SpecServe(Speculation):
             predicted = estimate.throughput_after(forest, leaves, confidence)
             return leaves if predicted > estimate.throughput(forest) else NOBODY
 
-        forest = yield from grow_rows(view, rows, fitting_chain(view, rows, self.draft_tokens), worth_it)
+        forest = yield from grow_rows(view, rows, fitting_chain(view, rows, self.num_speculative_tokens), worth_it)
         if not forest.draft_nodes:
             return forest
         self._remember(forest.probability[forest.rows :])

@@ -6,7 +6,7 @@ Deviations:
 - transformers speculates for one request at a time; here each request of a batch stops on its own, and the next pass
   holds those that go on.
 - The token that fell below the threshold is verified too, as there: it has been drafted by then.
-- `draft_tokens` is the 8 of SpecServe's section 7.4; transformers' own default is 20, and its threshold 0.4.
+- `num_speculative_tokens` is the 8 of SpecServe's section 7.4; transformers' own default is 20, and its threshold 0.4.
 - Where memory is short, all chains are shortened until they fit.
 """
 
@@ -25,22 +25,22 @@ from specsim.schedulers.parts.tree_shape import TreeShape
 
 @dataclass(frozen=True, slots=True)
 class Threshold(Speculation):
-    """A speculation part: chains of at most `draft_tokens` that end behind a confidence below `threshold`."""
+    """A speculation part: chains of at most `num_speculative_tokens` that end behind a confidence below `threshold`."""
 
     threshold: float
-    draft_tokens: int
+    num_speculative_tokens: int
 
     def __post_init__(self) -> None:
-        at_least(0, threshold=self.threshold, draft_tokens=self.draft_tokens)
+        at_least(0, threshold=self.threshold, num_speculative_tokens=self.num_speculative_tokens)
 
     @property
     def drafts(self) -> bool:
         """Whether it drafts: always, unless the longest chain is 0 tokens."""
-        return self.draft_tokens > 0
+        return self.num_speculative_tokens > 0
 
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield draft passes until no chain grows any further, and return the chains."""
-        return grow_rows(view, rows, fitting_chain(view, rows, self.draft_tokens), self._sure)
+        return grow_rows(view, rows, fitting_chain(view, rows, self.num_speculative_tokens), self._sure)
 
     def _sure(self, forest: Forest, leaves: Ints) -> Ints:
         # A root is a token of the target, not a guess: the first token is drafted whatever the threshold.

@@ -5,7 +5,7 @@ vllm-project/vllm PR 32374), whose configuration is read as it stands.
 Idea: fewer draft tokens the more requests decode, none past a critical batch.
 Deviations:
 - Gaps as in vLLM: ranges are inclusive, a batch size between two ranges or past the last one takes the k of the range
-  before it, the first range begins at 1, and no k exceeds `draft_tokens`.
+  before it, the first range begins at 1, and no k exceeds `num_speculative_tokens`.
 - vLLM's batch size counts all requests scheduled in a step; a step here that only reads prompts says nothing of the
   load, and the drafter reads them along.
 - Entries of five numbers (k by batch size and context) are refused.
@@ -30,19 +30,19 @@ class ByBatchSize(Speculation):
 
     Parameters
     ----------
-    draft_tokens : the most draft tokens of a chain (vLLM's `num_speculative_tokens`).
+    num_speculative_tokens : the most draft tokens of a chain (vLLM's `num_speculative_tokens`).
     num_speculative_tokens_per_batch_size : ranges of batch sizes, ends included, and their k.
     """
 
-    draft_tokens: int
+    num_speculative_tokens: int
     num_speculative_tokens_per_batch_size: list[list[int]]
     _firsts: list[int] = field(init=False, repr=False)
     _chains: list[FixedChains] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        at_least(0, draft_tokens=self.draft_tokens)
+        at_least(0, num_speculative_tokens=self.num_speculative_tokens)
         table = checked_ranges(self.num_speculative_tokens_per_batch_size)
-        chains = [FixedChains(min(k, self.draft_tokens)) for _, _, k in table]
+        chains = [FixedChains(min(k, self.num_speculative_tokens)) for _, _, k in table]
         object.__setattr__(self, "_firsts", [first for first, _, _ in table])
         object.__setattr__(self, "_chains", chains)
 

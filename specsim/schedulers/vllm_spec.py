@@ -19,21 +19,21 @@ from specsim.schedulers.parts.protocols import Growing, Rows, Speculation
 
 @dataclass(frozen=True, slots=True)
 class FixedChains(Speculation):
-    """A speculation part: every request drafts a chain of `draft_tokens` in every step; 0 never drafts."""
+    """A speculation part: every request drafts a chain of `num_speculative_tokens` in every step; 0 never drafts."""
 
-    draft_tokens: int
+    num_speculative_tokens: int
 
     def __post_init__(self) -> None:
-        at_least(0, draft_tokens=self.draft_tokens)
+        at_least(0, num_speculative_tokens=self.num_speculative_tokens)
 
     @property
     def drafts(self) -> bool:
-        """Whether it drafts: always, unless `draft_tokens` is 0."""
-        return self.draft_tokens > 0
+        """Whether it drafts: always, unless `num_speculative_tokens` is 0."""
+        return self.num_speculative_tokens > 0
 
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield a draft pass per token and return the chains; none where they do not all fit."""
-        depth = self.draft_tokens
+        depth = self.num_speculative_tokens
         if not rows_fit(view, rows, depth):
             depth = 0
         return grow_trees(view, rows.requests, rows.fed, rows.decoding, depth, width=1)

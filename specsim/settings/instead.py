@@ -1,4 +1,4 @@
-"""Words of Hydra that specsim has not, and what to do here instead."""
+"""Words that specsim has not, most of them Hydra's, and what to do here instead."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ KEYS = {
     "hydra.launcher": CUT_SWEEP,
     "hydra.searchpath": OWN_FILES,
 }
+GUESSED = dict.fromkeys(("scheduler.k", "scheduler.draft_tokens"), "scheduler.num_speculative_tokens")
+"""Keys that one may try, and the key that means it."""
 OTHER_KEYS = "Hydra composes the settings and runs nothing here; its own settings change nothing"
 
 
@@ -37,7 +39,7 @@ def for_flag(words: Sequence[str]) -> str:
 
 
 def refuse_key(word: str) -> None:
-    """Refuse a setting that only Hydra knows: ~key, key@package=, hydra.key=, hydra/group=.
+    """Refuse a key that has another name here, and what only Hydra knows: ~key, key@package=, hydra.key=, hydra/group=.
 
     Raises
     ------
@@ -50,6 +52,8 @@ def refuse_key(word: str) -> None:
         raise SpecsimError(f"{word}: nothing can be taken away; expected {key[1:]}=null, or another choice")
     if "@" in key[1:] and equals:
         raise SpecsimError(f"{word}: a group has one place; expected {key.partition('@')[0]}=NAME")
+    if key in GUESSED:
+        raise SpecsimError(f"{key}: unknown key; expected {GUESSED[key]}")
     head = key.replace("/", ".").split(".")[:2]
     if head[0] == "hydra":
         raise SpecsimError(f"{key}: {KEYS.get('.'.join(head), OTHER_KEYS)}")

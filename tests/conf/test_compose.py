@@ -269,8 +269,8 @@ def test_what_no_class_may_hold_is_judged_by_the_reader_of_the_mix(made, slo, wo
 
 def test_a_key_that_another_groups_file_lacks_is_refused_by_path_and_by_name(made):
     for scheduler in ("scheduler=./scheduler.yaml", "scheduler=continuous"):
-        with pytest.raises(SpecsimError, match="draft_tokens"):
-            plain(scheduler, "scheduler.draft_tokens=4")
+        with pytest.raises(SpecsimError, match="num_speculative_tokens"):
+            plain(scheduler, "scheduler.num_speculative_tokens=4")
 
 
 @pytest.mark.parametrize(

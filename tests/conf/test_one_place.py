@@ -89,7 +89,7 @@ def test_a_copy_by_path_is_the_scheduler_by_name(name: str, tmp_path: Path) -> N
         ("laps_adaserve", "speculation.shape.verify_tokens", "verify_tokens"),
         ("laps_adaserve", "speculation.shape.depth_max", "shape.depth_max"),
         ("laps_sd", "batching.seats.max_num_seqs", "max_num_seqs"),
-        ("composed", "speculation.draft_tokens", "draft_tokens"),
+        ("composed", "speculation.num_speculative_tokens", "num_speculative_tokens"),
     ],
 )
 def test_the_other_place_is_refused_and_the_one_is_named(scheduler: str, key: str, place: str, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_sweep_over_schedulers_sets_one_knob_for_all_and_it_takes_effect() -> 
 OWN = """\
 _target_: specsim.schedulers.composed.Composed
 max_num_seqs: 8
-draft_tokens: 2
+num_speculative_tokens: 2
 batching:
   _target_: specsim.schedulers.continuous.PrefillFirst
   max_num_seqs: {seats}
@@ -128,7 +128,7 @@ batching:
   watermark: 0.01
 speculation:
   _target_: specsim.schedulers.vllm_spec.FixedChains
-  draft_tokens: ${{..draft_tokens}}
+  num_speculative_tokens: ${{..num_speculative_tokens}}
 """
 
 
@@ -137,7 +137,7 @@ def test_the_example_of_the_docs_is_a_scheduler(tmp_path: Path) -> None:
     lines = page.partition("## Keys that parts share")[2].splitlines()
     example = "\n".join(line for line in lines[: lines.index("## Or install it")] if line.startswith("    "))
     built = made(tmp_path, dedent(example), max_num_seqs="8")
-    assert (built.batching.max_num_seqs, built.speculation.draft_tokens) == (8, 4)
+    assert (built.batching.max_num_seqs, built.speculation.num_speculative_tokens) == (8, 4)
 
 
 def made(folder: Path, text: str, **below: str) -> Any:
@@ -147,8 +147,8 @@ def made(folder: Path, text: str, **below: str) -> Any:
 
 
 def test_a_key_at_the_top_feeds_the_parts_that_repeat_it(tmp_path: Path) -> None:
-    built = made(tmp_path, OWN.format(seats="${..max_num_seqs}"), max_num_seqs="3", draft_tokens="4")
-    assert (built.batching.max_num_seqs, built.speculation.draft_tokens) == (3, 4)
+    built = made(tmp_path, OWN.format(seats="${..max_num_seqs}"), max_num_seqs="3", num_speculative_tokens="4")
+    assert (built.batching.max_num_seqs, built.speculation.num_speculative_tokens) == (3, 4)
 
 
 def test_a_key_at_the_top_that_a_part_does_not_follow_is_refused(tmp_path: Path) -> None:

@@ -129,7 +129,9 @@ def test_one_parameter_has_one_name_and_one_place_in_every_scheduler() -> None:
     assert {key: found for key, found in places.items() if len(found) > 1} == {}
 
 
-@pytest.mark.parametrize("key", ["max_num_seqs", "prefill_tokens", "watermark", "draft_tokens", "verify_tokens"])
+@pytest.mark.parametrize(
+    "key", ["max_num_seqs", "prefill_tokens", "watermark", "num_speculative_tokens", "verify_tokens"]
+)
 def test_the_knobs_that_are_swept_stand_at_the_top(key: str) -> None:
     owners = [name for name in NAMES if any(key in node for _, node in nodes(raw_of(name)))]
     assert len(owners) > 5
@@ -234,7 +236,7 @@ def test_a_dataclass_of_your_own_may_derive_from_a_scheduler(tmp_path: Path) -> 
     file.write_text(DERIVED)
     mapping = mapping_of("smartspec") | {"_target_": "derived_from_smartspec.Mine", "pace": 1.0}
     plugins = load_plugins([str(file)])
-    assert scheduler_factory(mapping, "mine", plugins)().draft_tokens == mapping["draft_tokens"]
+    assert scheduler_factory(mapping, "mine", plugins)().num_speculative_tokens == mapping["num_speculative_tokens"]
     with pytest.raises(SpecsimError, match="mine: acceptance: 'sometimes' is unknown"):
         scheduler_factory(mapping | {"acceptance": "sometimes"}, "mine", plugins)
 
@@ -247,7 +249,7 @@ def test_what_is_outside_is_never_imported(target: str, tmp_path: Any) -> None:
     witness = tmp_path / "ran"
     message = refused({"_target_": target, "command": f"touch {witness}"})
     assert f"_target_: {target!r} is not allowed" in message
-    chains = {"_target_": "specsim.schedulers.vllm_spec.FixedChains", "draft_tokens": 2}
+    chains = {"_target_": "specsim.schedulers.vllm_spec.FixedChains", "num_speculative_tokens": 2}
     inside = {"_target_": target, "command": f"touch {witness}"}
     composed = {"_target_": "specsim.schedulers.composed.Composed", "batching": inside, "speculation": chains}
     assert f"batching: _target_: {target!r} is not allowed" in refused(composed)

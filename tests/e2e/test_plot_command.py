@@ -126,7 +126,7 @@ SWEEPS = {
         ["rps=5,9", "slo_scale=0.8,1.2", "scheduler=fcfs,vllm_spec"],
         {f"{name},slo_scale={scale}" for name in ("attainment", "goodput") for scale in ("0.8", "1.2")},
     ),
-    "a parameter": (["scheduler=vllm_spec", "scheduler.draft_tokens=0,2"], {"attainment", "goodput"}),
+    "a parameter": (["scheduler=vllm_spec", "scheduler.num_speculative_tokens=0,2"], {"attainment", "goodput"}),
 }
 
 
@@ -151,13 +151,13 @@ def test_figures_of_a_sweep(tmp_path, capsys, name):
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory):
     folder = tmp_path_factory.mktemp("swept")
-    axes = ["rps=5,9", "scheduler.draft_tokens=0,2", "seed=0,1"]
+    axes = ["rps=5,9", "scheduler.num_speculative_tokens=0,2", "seed=0,1"]
     assert main(["run", "-m", *WORDS, *axes, f"out={folder}"]) == 0
     return folder
 
 
 def test_what_a_sweep_is_drawn_against_can_be_chosen(swept, tmp_path, capsys):
-    words = ["--x", "scheduler.draft_tokens", "--line", "rps", "--against", "5", "--out", str(tmp_path)]
+    words = ["--x", "scheduler.num_speculative_tokens", "--line", "rps", "--against", "5", "--out", str(tmp_path)]
     assert main(["plot", str(swept), *words]) == 0
     assert "attainment_difference.png" in capsys.readouterr().out
 
@@ -165,7 +165,7 @@ def test_what_a_sweep_is_drawn_against_can_be_chosen(swept, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        (["--x", "scheduler.draft_token"], "'scheduler.draft_tokens'"),
+        (["--x", "scheduler.speculative_tokens"], "'scheduler.num_speculative_tokens'"),
         (["--x", "trace"], "number"),
         (["--x", "rps", "--line", "rps"], "two settings"),
         (["--line", "schedule"], "schedule"),

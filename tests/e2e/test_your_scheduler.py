@@ -99,7 +99,7 @@ def test_as_a_plugin_every_request_ends(written):
 def test_it_speculates_as_far_as_it_is_told(written):
     per_pass = {}
     for k in (0, 2, 4):
-        (folder,) = (written / "three").glob(f"scheduler.draft_tokens={k}-*")
+        (folder,) = (written / "three").glob(f"scheduler.num_speculative_tokens={k}-*")
         run = load_run(folder)
         requests = run.requests
         assert (requests["draft_tokens"] <= k * requests["speculations"]).all()
@@ -129,7 +129,7 @@ def test_as_an_installed_package(installed, written, tmp_path):
     assert re.search(r"^shortest_first +installed by shortest_first$", said, re.MULTILINE)
     mine, plugin = load_run(tmp_path / "installed"), load_run(written / "one")
     assert mine.metrics == plugin.metrics
-    assert mine.config["scheduler"]["draft_tokens"] == 2
+    assert mine.config["scheduler"]["num_speculative_tokens"] == 2
 
 
 def test_an_installed_scheduler_needs_what_has_no_default(installed, tmp_path):

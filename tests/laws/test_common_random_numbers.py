@@ -122,7 +122,7 @@ def test_the_text_is_the_same_for_every_schedule(name: str) -> None:
     tight = replace(simulated, memory=replace(simulated.memory, capacity_bytes=simulated.memory.capacity_bytes // 60))
     assert tight.memory.capacity_bytes >= simulated.memory.bytes_of(35, 35)
     heard = [_first_proposals(each) for each in (simulated, tight, replace(simulated, replicas=3))]
-    reference = _first_proposals(replace(simulated, scheduler=factory_of("vllm_spec", draft_tokens=1)))
+    reference = _first_proposals(replace(simulated, scheduler=factory_of("vllm_spec", num_speculative_tokens=1)))
     assert len(reference) > 100
     for proposals in heard:
         shared = proposals.keys() & reference.keys()

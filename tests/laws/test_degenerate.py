@@ -26,7 +26,7 @@ def test_no_draft_tokens_is_no_speculation(simulated: Simulation, seats: int, pr
         "watermark": mapping_of("continuous")["watermark"],
     }
     plain = run(replace(simulated, scheduler=factory_of("continuous", **shared)))
-    none = run(replace(simulated, scheduler=factory_of("vllm_spec", draft_tokens=0, **shared)))
+    none = run(replace(simulated, scheduler=factory_of("vllm_spec", num_speculative_tokens=0, **shared)))
     assert_same_record(plain, none)
 
 
@@ -35,7 +35,7 @@ def test_no_draft_tokens_is_no_speculation(simulated: Simulation, seats: int, pr
 @given(simulated=simulations(), prefill_tokens=st.integers(1, 64))
 def test_who_never_drafts_does_not_care_what_would(name: str, simulated: Simulation, prefill_tokens: int) -> None:
     """With chains of no tokens a drafter without a cache leaves the run as it is, however tight the memory."""
-    silent = factory_of(name, prefill_tokens=prefill_tokens, draft_tokens=0)
+    silent = factory_of(name, prefill_tokens=prefill_tokens, num_speculative_tokens=0)
     truth = replace(simulated.truth, draft=replace(simulated.truth.draft, one_pass=False, cached=True))
     weightless = replace(simulated.memory, draft_token_bytes=0)
     plain = replace(simulated, truth=truth, belief=truth, memory=weightless, scheduler=silent)

@@ -99,7 +99,9 @@ def _parameters(name: str) -> st.SearchStrategy[dict[str, Any]]:
     if name == "sarathi":
         return st.fixed_dictionaries({**every, "token_budget": tokens})
     every["prefill_tokens"] = tokens
-    return st.fixed_dictionaries({**every, "draft_tokens": st.integers(0, 6)} if name == "vllm_spec" else every)
+    return st.fixed_dictionaries(
+        {**every, "num_speculative_tokens": st.integers(0, 6)} if name == "vllm_spec" else every
+    )
 
 
 def _models(draw: st.DrawFn, kind: str, scale: float) -> tuple[ModelLatency, costs.PassCost]:

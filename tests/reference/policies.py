@@ -31,13 +31,13 @@ def continuous(max_num_seqs: int, prefill_tokens: int, watermark: float) -> Poli
     return vllm_spec(0, max_num_seqs, prefill_tokens, watermark)
 
 
-def vllm_spec(draft_tokens: int, max_num_seqs: int, prefill_tokens: int, watermark: float) -> Policy:
-    """`continuous` with a chain of `draft_tokens` for whoever decodes."""
+def vllm_spec(num_speculative_tokens: int, max_num_seqs: int, prefill_tokens: int, watermark: float) -> Policy:
+    """`continuous` with a chain of `num_speculative_tokens` for whoever decodes."""
 
     def policy(server: Server) -> None:
         rows: list[Row] = []
         left = prefill_tokens
-        for request in _let_in(server, max_num_seqs, watermark, server.free, bool(draft_tokens)):
+        for request in _let_in(server, max_num_seqs, watermark, server.free, bool(num_speculative_tokens)):
             if rows and request.pending > left:
                 break
             rows.append(Row(request, request.pending))
@@ -47,8 +47,8 @@ def vllm_spec(draft_tokens: int, max_num_seqs: int, prefill_tokens: int, waterma
             kept, evicted, _ = _seated(server, [1] * len(server.running))
             server.evict(evicted)
             rows = [Row(request, 1) for request in kept]
-        if draft_tokens:
-            rows = _drafted(server, rows, growing, draft_tokens)
+        if num_speculative_tokens:
+            rows = _drafted(server, rows, growing, num_speculative_tokens)
         server.verify(rows)
 
     return policy
@@ -103,10 +103,10 @@ def _seated(server: Server, growth: list[int]) -> tuple[list[Request], list[Requ
     return kept, evicted, free
 
 
-def _drafted(server: Server, rows: list[Row], growing: bool, draft_tokens: int) -> list[Row]:
+def _drafted(server: Server, rows: list[Row], growing: bool, num_speculative_tokens: int) -> list[Row]:
     """Draft a chain behind each row, or feed the drafter their prompts; no more than a request may still emit."""
     lags = [row.request.draft_pending if row.request.useful else 0 for row in rows]
-    depth = draft_tokens if growing else 0
+    depth = num_speculative_tokens if growing else 0
     wanted = [(row, row.chunk + depth, lag + depth) for row, lag in zip(rows, lags, strict=True)]
     if sum(server.growth(row.request, *tokens) for row, *tokens in wanted) > server.free:
         return rows

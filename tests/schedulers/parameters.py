@@ -111,7 +111,7 @@ TREES = {
     "time_margin": Change(0.1, SCARCE | {"fill": False}),
 }
 GOODPUT = ROOM | {
-    "draft_tokens": Change(1, FOUR, "cheap"),
+    "num_speculative_tokens": Change(1, FOUR, "cheap"),
     "prefill_threshold": Change(1.0, {}, "hopeless"),
 }
 AVERAGED = GOODPUT | {"window": Change(1, {}, "cheap"), "first_acceptance": Change(0.01, {}, "cheap")}
@@ -121,7 +121,7 @@ OWNERS: dict[str, dict[str, Change]] = {
     "PrefillFirst": ROOM,
     "Sarathi": {"max_num_seqs": Change(3), "token_budget": Change(16), "watermark": Change(0.8)},
     "Chunked": CHUNKS,
-    "FixedChains": {"draft_tokens": Change(2)},
+    "FixedChains": {"num_speculative_tokens": Change(2)},
     "SloTrees": TREES,
     "EqualTrees": {"verify_tokens": Change(12, FOUR)},
     "ForeseenTrees": TREES | {"sees": Change("probabilities", FOUR)},
@@ -139,21 +139,21 @@ OWNERS: dict[str, dict[str, Change]] = {
         "draft_pass_tokens": Change(4, FOUR),
     },
     "SpecServe": {
-        "draft_tokens": Change(1, {}, "cheap"),
+        "num_speculative_tokens": Change(1, {}, "cheap"),
         "verifier": Change(False, {}, "cheap"),
         "history_steps": Change(1, {}, "cheap"),
         "first_confidence": Change(0.05, {}, "cheap"),
     },
     "FixedTrees": {"expansion": Change([2, 2])},
-    "Threshold": {"threshold": Change(0.8), "draft_tokens": Change(2)},
+    "Threshold": {"threshold": Change(0.8), "num_speculative_tokens": Change(2)},
     "ByBatchSize": {
-        "draft_tokens": Change(2),
+        "num_speculative_tokens": Change(2),
         "num_speculative_tokens_per_batch_size": Change([[1, 2, 5], [3, 64, 1]]),
     },
-    "AdaptiveVerification": {"draft_tokens": Change(2)},
+    "AdaptiveVerification": {"num_speculative_tokens": Change(2)},
     "SmartSpec": AVERAGED | {"acceptance": Change("per_request", FOUR, "cheap")},
     "SmartSpecTree": {
-        **{key: change for key, change in AVERAGED.items() if key != "draft_tokens"},
+        **{key: change for key, change in AVERAGED.items() if key != "num_speculative_tokens"},
         "heads": Change(1, FOUR, "cheap"),
         "width": Change(1, FOUR, "cheap"),
         "tree_tokens": Change(3, FOUR, "cheap"),

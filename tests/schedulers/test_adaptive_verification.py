@@ -81,6 +81,6 @@ def test_fewer_tokens_are_verified_the_more_requests_share_the_step() -> None:
 
 
 def test_a_negative_length_is_refused_and_none_never_drafts() -> None:
-    with pytest.raises(ValueError, match="draft_tokens=-1"):
+    with pytest.raises(ValueError, match="num_speculative_tokens=-1"):
         AdaptiveVerification(-1)
     assert not AdaptiveVerification(0).drafts

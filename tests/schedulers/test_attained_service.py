@@ -29,7 +29,7 @@ def by_service(name: str) -> Any:
     raw = raw_of(name) | {"max_num_seqs": 1, "switching": "transfer"}
     raw["batching"] |= ATTAINED[name]
     raw["speculation"] = mapping_of("laps_adaserve")["speculation"]
-    raw.pop("draft_tokens", None)
+    raw.pop("num_speculative_tokens", None)
     return scheduler_factory(resolved(raw), name)
 
 

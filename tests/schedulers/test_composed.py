@@ -29,15 +29,17 @@ BATCHING = {
     "vtc": mapping_of("vtc")["batching"] | {"seats": SEATS},
 }
 SPECULATION = {
-    "none": part("vllm_spec.FixedChains", draft_tokens=0),
-    "fixed": part("vllm_spec.FixedChains", draft_tokens=3),
+    "none": part("vllm_spec.FixedChains", num_speculative_tokens=0),
+    "fixed": part("vllm_spec.FixedChains", num_speculative_tokens=3),
     "smartspec": part(
-        "smartspec.chains.GoodputChains", draft_tokens=4, acceptance="global", window=8, first_acceptance=0.7
+        "smartspec.chains.GoodputChains", num_speculative_tokens=4, acceptance="global", window=8, first_acceptance=0.7
     ),
-    "specserve": part("specserve.SpecServe", draft_tokens=4, verifier=True, history_steps=8, first_confidence=0.7),
+    "specserve": part(
+        "specserve.SpecServe", num_speculative_tokens=4, verifier=True, history_steps=8, first_confidence=0.7
+    ),
     "adaserve": mapping_of("laps_adaserve")["speculation"],
-    "threshold": part("threshold.Threshold", threshold=0.4, draft_tokens=4),
-    "survival": part("adaptive_verification.AdaptiveVerification", draft_tokens=4),
+    "threshold": part("threshold.Threshold", threshold=0.4, num_speculative_tokens=4),
+    "survival": part("adaptive_verification.AdaptiveVerification", num_speculative_tokens=4),
 }
 
 

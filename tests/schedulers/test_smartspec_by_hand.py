@@ -26,9 +26,9 @@ DEAR = Hardware(Linear(0.0, 1.0, 1e-3), Linear(0.0, 0.0, 1.0))
 """Every draft costs more than it brings."""
 
 
-def smart(draft_tokens: int = 4, acceptance: Any = "global", **more: Any) -> SmartSpec:
+def smart(num_speculative_tokens: int = 4, acceptance: Any = "global", **more: Any) -> SmartSpec:
     given = {"window": 4, "first_acceptance": 0.7} | ROOM | more
-    return SmartSpec(draft_tokens, acceptance, **given)
+    return SmartSpec(num_speculative_tokens, acceptance, **given)
 
 
 def play(scheduler: Scheduler, belief: Hardware = CHEAP, rows: int = 2, most: int = 40, **pool: int) -> Hand:
@@ -118,7 +118,7 @@ def test_the_drafter_catches_up_when_a_plain_step_went_before() -> None:
 def test_a_prefix_runs_where_the_youngest_costs_too_much_context() -> None:
     """A context of 64 tokens more than doubles the pass for one token more: the first two run, it waits its turn."""
     told = requests([0.0] * 3, [5, 5, 64], [40, 9, 9])
-    hand = Hand(smart(draft_tokens=0, prefill_tokens=128), told, memory(told, 9.0, block_tokens=1))
+    hand = Hand(smart(num_speculative_tokens=0, prefill_tokens=128), told, memory(told, 9.0, block_tokens=1))
     hand.view.belief = Hardware(Linear(0.1, 0.0, 1.0), Linear(0.0, 0.0, 1.0))
     prefilled(hand)
     assert chain(hand).requests.tolist() == [0, 1]
@@ -131,7 +131,7 @@ def test_a_prefix_runs_where_the_youngest_costs_too_much_context() -> None:
 def test_a_prefix_is_by_age_not_by_admission() -> None:
     """The oldest, let in last, is still the first of every prefix."""
     told = requests([0.0] * 2, [64, 5], [9, 9])
-    hand = Hand(smart(draft_tokens=0, prefill_tokens=128), told, memory(told, 9.0, block_tokens=1))
+    hand = Hand(smart(num_speculative_tokens=0, prefill_tokens=128), told, memory(told, 9.0, block_tokens=1))
     hand.view.belief = Hardware(Linear(0.1, 0.0, 1.0), Linear(0.0, 0.0, 1.0))
     prefilled(hand)
     hand.begin()
@@ -213,7 +213,9 @@ def test_a_request_without_history_is_taken_for_the_average_one() -> None:
     assert average.of(np.array([0, 1, 3])) == pytest.approx([1.0, 0.0, 0.5])
 
 
-@pytest.mark.parametrize("bad", [{"window": 0}, {"first_acceptance": 1.5}, {"draft_tokens": -1}, {"prefill_tokens": 0}])
+@pytest.mark.parametrize(
+    "bad", [{"window": 0}, {"first_acceptance": 1.5}, {"num_speculative_tokens": -1}, {"prefill_tokens": 0}]
+)
 def test_senseless_parameters_are_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(bad))):
         smart(**bad)
@@ -311,7 +313,7 @@ def test_trees_shrink_to_chains_and_then_to_nothing_under_load() -> None:
 
 
 def sure(**more: Any) -> SmartSpecConfidence:
-    return SmartSpecConfidence(**({"draft_tokens": 3, "threshold": 0.5} | ROOM | more))
+    return SmartSpecConfidence(**({"num_speculative_tokens": 3, "threshold": 0.5} | ROOM | more))
 
 
 def test_all_draft_once_and_only_the_confident_go_on() -> None:

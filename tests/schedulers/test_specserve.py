@@ -24,7 +24,7 @@ DRAFT_S = 0.01
 
 
 def specserve(**changed: Any) -> SpecServe:
-    given = {"draft_tokens": 8, "verifier": True, "history_steps": 1, "first_confidence": 0.8}
+    given = {"num_speculative_tokens": 8, "verifier": True, "history_steps": 1, "first_confidence": 0.8}
     return SpecServe(**(given | changed))
 
 
@@ -75,13 +75,13 @@ def test_no_pass_runs_where_the_first_promises_nothing() -> None:
 
 def test_chains_end_at_their_maximum_and_where_nothing_more_can_be_emitted() -> None:
     cheap = Linear(0.0, 0.0, 1.0)
-    assert verified(play(specserve(draft_tokens=3), cheap), 0.9) == [3]
+    assert verified(play(specserve(num_speculative_tokens=3), cheap), 0.9) == [3]
     assert verified(play(specserve(), cheap, most=6), 0.9) == [4]
-    assert verified(play(specserve(draft_tokens=0), cheap), 0.9) == [0]
+    assert verified(play(specserve(num_speculative_tokens=0), cheap), 0.9) == [0]
 
 
 def test_the_mean_is_over_the_tokens_of_the_last_steps_that_drafted() -> None:
-    part = specserve(draft_tokens=2, history_steps=2, first_confidence=0.5, verifier=False)
+    part = specserve(num_speculative_tokens=2, history_steps=2, first_confidence=0.5, verifier=False)
     hand = play(part, Linear(0.0, 0.0, 1.0))
     seen = [part.mean_confidence]
     for sure in ((0.9, 0.7), (0.6, 0.2), (0.4, 0.2)):
@@ -109,7 +109,7 @@ def test_for_linear_passes_throughput_has_one_peak_and_the_drafter_stops_on_it(
     throughput = rows * np.cumsum(sure**k) / seconds
     rising = np.diff(throughput) > 0
     assert not (rising[1:] & ~rising[:-1]).any()
-    part = specserve(draft_tokens=longest, first_confidence=sure, verifier=False)
+    part = specserve(num_speculative_tokens=longest, first_confidence=sure, verifier=False)
     assert verified(play(part, target, rows), sure) == [int(np.argmax(throughput))] * rows
 
 
@@ -157,7 +157,7 @@ def test_an_objective_of_200_ms_leaves_room_for_so_many_passes_of_10_ms(verify_s
 def test_the_strictest_objective_of_the_batch_binds() -> None:
     def drafted(kinds: list[int]) -> list[int]:
         told = requests([0.0] * len(kinds), [5] * len(kinds), [40] * len(kinds), kinds)
-        batch = Composed(PrefillFirst(8, 64, 0.0), specserve(first_confidence=1.0, draft_tokens=4))
+        batch = Composed(PrefillFirst(8, 64, 0.0), specserve(first_confidence=1.0, num_speculative_tokens=4))
         hand = Hand(batch, told, memory(told, 9.0, block_tokens=1))
         hand.view.belief = Hardware(Linear(0.0, 0.0, 0.015), Linear(0.0, 0.0, DRAFT_S))
         hand.begin()
@@ -171,7 +171,8 @@ def test_the_strictest_objective_of_the_batch_binds() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"draft_tokens": -1}, {"history_steps": 0}, {"first_confidence": 1.1}, {"first_confidence": -0.1}]
+    "wrong",
+    [{"num_speculative_tokens": -1}, {"history_steps": 0}, {"first_confidence": 1.1}, {"first_confidence": -0.1}],
 )
 def test_senseless_parameters_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):

@@ -38,7 +38,7 @@ WITH_GAPS = [[1, 16, 3], [64, 128, 2], [256, 4096, 0]]
     ],
 )
 def test_draft_tokens_of_a_batch_size(table: list[list[int]], most: int, batch_size: int, k: int) -> None:
-    assert ByBatchSize(most, table).chains(batch_size).draft_tokens == k
+    assert ByBatchSize(most, table).chains(batch_size).num_speculative_tokens == k
 
 
 @pytest.mark.parametrize(("rows", "k"), [(1, 3), (2, 3), (3, 1), (4, 0), (8, 0)])
@@ -77,5 +77,5 @@ def test_what_vllm_refuses_is_refused(wrong: Any, said: str) -> None:
 
 
 def test_a_negative_maximum_is_refused() -> None:
-    with pytest.raises(ValueError, match="draft_tokens=-1"):
+    with pytest.raises(ValueError, match="num_speculative_tokens=-1"):
         ByBatchSize(-1, WITHOUT_GAPS)

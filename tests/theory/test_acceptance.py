@@ -44,7 +44,7 @@ def test_a_tape_is_right_as_often_as_it_was_asked_to_be(alpha: float) -> None:
 def test_a_drafter_that_is_never_right_or_always_still_drafts(alpha: float, emitted: int) -> None:
     told = requests([0.0] * 6, [3] * 6, [101] * 6)
     heard = watched(
-        simulation(told, [101] * 6, factory_of("vllm_spec", draft_tokens=4), text=bernoulli(alpha, 6))
+        simulation(told, [101] * 6, factory_of("vllm_spec", num_speculative_tokens=4), text=bernoulli(alpha, 6))
     ).heard
     trees = [step for step in heard[0] if isinstance(step.work, TargetPass) and step.work.forest.draft_nodes]
     full = [step for step in trees if step.work.forest.draft_nodes == 6 * 4]
@@ -67,7 +67,7 @@ def test_a_chain_emits_a_geometric_sum(alpha: float, k: int) -> None:
     """Mean tokens of a verification are (1 - a^(k+1)) / (1 - a), within 4 standard errors."""
     count, length = 24, 200
     told = requests([0.0] * count, [3] * count, [length] * count)
-    spec = factory_of("vllm_spec", draft_tokens=k)
+    spec = factory_of("vllm_spec", num_speculative_tokens=k)
     heard = watched(simulation(told, [length] * count, spec, text=bernoulli(alpha, count))).heard[0]
     # Verifications near the end may be cut, or carry fewer than k: only those far from it are counted.
     emitted, samples = np.ones(count, dtype=int), []

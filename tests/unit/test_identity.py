@@ -28,7 +28,7 @@ def test_an_order_or_a_default_said_or_a_type_of_number_changes_nothing():
         {"rps": "2"},
         {"seed": "1"},
         {"passes": "true"},
-        {"scheduler.draft_tokens": "5"},
+        {"scheduler.num_speculative_tokens": "5"},
         {"scheduler": "fcfs"},
         {"metrics.window": "[0,5]"},
         {"belief": "llama8b_1b_h100"},
@@ -50,6 +50,6 @@ def test_a_key_of_each_group_holds_its_choice_and_a_belief_its_name():
     settings = settings_of(compose({**POINT, "belief": "llama8b_1b_h100", "metrics.window": "[0,5]"}))
     assert (settings["scheduler"], settings["trace"]) == ("vllm_spec", "poisson")
     assert settings["belief"] == "llama8b_1b_h100"
-    assert settings["scheduler.draft_tokens"] == compose(POINT)["scheduler"]["draft_tokens"]
+    assert settings["scheduler.num_speculative_tokens"] == compose(POINT)["scheduler"]["num_speculative_tokens"]
     assert settings["metrics.window"] == "[0, 5]"
     assert not [key for key in settings if key.startswith(("choices", "out"))]

@@ -47,7 +47,7 @@ def test_one_seed_has_no_interval_and_says_so():
     assert found[found["rps"] == 2]["half_width"].notna().all()
 
 
-@pytest.mark.parametrize("key", ["slo_scale", "scheduler.draft_tokens", "trace"])
+@pytest.mark.parametrize("key", ["slo_scale", "scheduler.num_speculative_tokens", "trace"])
 def test_rows_that_differ_in_another_key_are_never_pooled(key):
     given = table(**{key: [0.8, 1.2]})
     for mean in (

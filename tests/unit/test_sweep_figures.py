@@ -231,7 +231,7 @@ def test_what_goes_along_with_a_scheduler_makes_no_figure_of_its_own():
     ("key", "label"),
     [
         ("slo_scale", "TPOT SLO scale (x)"),
-        ("scheduler.draft_tokens", "scheduler.draft_tokens (tokens)"),
+        ("scheduler.num_speculative_tokens", "scheduler.num_speculative_tokens (tokens)"),
         ("selection_s", "selection_s (s)"),
         ("trace.point", "trace.point"),
         ("tpot_attainment", "tpot_attainment (%)"),

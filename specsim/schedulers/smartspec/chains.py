@@ -45,25 +45,25 @@ class GoodputChains(Speculation):
     decodes are not priced.
     """
 
-    draft_tokens: int
+    num_speculative_tokens: int
     acceptance: Granularity
     window: int
     first_acceptance: float
     average: AcceptanceAverage = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        at_least(0, draft_tokens=self.draft_tokens)
+        at_least(0, num_speculative_tokens=self.num_speculative_tokens)
         self.average = AcceptanceAverage(self.acceptance, self.window, self.first_acceptance)
 
     @property
     def drafts(self) -> bool:
         """Whether it drafts: always, unless the longest chain is 0 tokens."""
-        return self.draft_tokens > 0
+        return self.num_speculative_tokens > 0
 
     def choose(self, view: View, batch: Batch) -> tuple[int, Ints]:
         """Return the requests of the best prefix, 0 where none fits, and the draft tokens of each, (prefix,)."""
         batch, table = self._table(view, batch)
-        lengths = lengths_of(batch, self.draft_tokens)
+        lengths = lengths_of(batch, self.num_speculative_tokens)
         prefix, k = best(table, fitting(view, batch, lengths))
         return prefix, lengths[k, :prefix]
 
@@ -74,7 +74,7 @@ class GoodputChains(Speculation):
         if n:
             decoding = requests[:n]
             cached = view.target_cached[decoding], view.draft_cached[decoding]
-            most = np.clip(useful_depth(view, decoding), 0, self.draft_tokens)
+            most = np.clip(useful_depth(view, decoding), 0, self.num_speculative_tokens)
             batch, table = self._table(view, Batch(decoding, rows.chunks[:n], *cached, rows.fed[:n], most))
             for k in np.argsort(-table[:, -1], kind="stable").tolist():
                 if rows_fit(view, rows, k):
@@ -93,9 +93,9 @@ class GoodputChains(Speculation):
         """Return the batch, its lengths bounded where each has its own, and the goodput of each (k, prefix)."""
         acceptance = self.average.of(batch.requests)
         if self.acceptance == "per_request":
-            most = longest_by_survival(view.belief, batch, acceptance, self.draft_tokens)
+            most = longest_by_survival(view.belief, batch, acceptance, self.num_speculative_tokens)
             batch = batch._replace(longest=most)
-        return batch, goodput(view.belief, batch, acceptance, self.draft_tokens)
+        return batch, goodput(view.belief, batch, acceptance, self.num_speculative_tokens)
 
 
 @dataclass(slots=True)
@@ -104,12 +104,12 @@ class SmartSpec(Serving):
 
     Parameters
     ----------
-    draft_tokens : V, the most draft tokens a request, below 10 in the paper.
+    num_speculative_tokens : V, the most draft tokens a request, below 10 in the paper.
     acceptance : one average for all ("global"), or one each with a length each ("per_request").
     window : past steps whose tokens are summed. first_acceptance : what it starts full of, a token a step.
     """
 
-    draft_tokens: int
+    num_speculative_tokens: int
     acceptance: Granularity
     window: int
     first_acceptance: float
@@ -117,7 +117,7 @@ class SmartSpec(Serving):
 
     def __post_init__(self) -> None:
         Serving.__post_init__(self)
-        self.chains = GoodputChains(self.draft_tokens, self.acceptance, self.window, self.first_acceptance)
+        self.chains = GoodputChains(self.num_speculative_tokens, self.acceptance, self.window, self.first_acceptance)
 
     def propose(self, view: View, batch: Batch) -> Proposing:
         """Yield k draft passes and return the chains of the best prefix."""

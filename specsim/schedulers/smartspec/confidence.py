@@ -33,11 +33,11 @@ class SmartSpecConfidence(Serving):
 
     Parameters
     ----------
-    draft_tokens : P, the most draft tokens a request, hence draft passes of a step.
+    num_speculative_tokens : P, the most draft tokens a request, hence draft passes of a step.
     threshold : T; a request drafts on while its last token's confidence exceeds it.
     """
 
-    draft_tokens: int
+    num_speculative_tokens: int
     threshold: float
 
     def __post_init__(self) -> None:
@@ -47,7 +47,7 @@ class SmartSpecConfidence(Serving):
     def propose(self, view: View, batch: Batch) -> Proposing:
         """Yield at most P draft passes and return the chains, cut at the length with the best goodput."""
         start_s = view.now_s
-        prefix, most = longest_fitting(fitting(view, batch, lengths_of(batch, self.draft_tokens)))
+        prefix, most = longest_fitting(fitting(view, batch, lengths_of(batch, self.num_speculative_tokens)))
         batch = batch.prefix(prefix)
         fed = np.where(batch.longest > 0, batch.fed, 0)
         forest = yield from grow(batch.requests, fed, batch.longest, (1,) * most, going_on=self._sure)

@@ -29,10 +29,10 @@ class SmartSpecOracle(Serving):
 
     Parameters
     ----------
-    draft_tokens : V, as in `SmartSpec`.
+    num_speculative_tokens : V, as in `SmartSpec`.
     """
 
-    draft_tokens: int
+    num_speculative_tokens: int
     _foresight: Foresight | None = field(default=None, init=False, repr=False)
 
     def foresee(self, foresight: Foresight) -> None:
@@ -42,16 +42,16 @@ class SmartSpecOracle(Serving):
     def propose(self, view: View, batch: Batch) -> Proposing:
         """Yield draft passes and return the right chains of the best prefix."""
         batch = batch._replace(longest=np.minimum(batch.longest, self._ahead(batch)))
-        lengths = lengths_of(batch, self.draft_tokens)
-        table = goodput(view.belief, batch, np.ones(len(batch.requests)), self.draft_tokens)
+        lengths = lengths_of(batch, self.num_speculative_tokens)
+        table = goodput(view.belief, batch, np.ones(len(batch.requests)), self.num_speculative_tokens)
         prefix, k = best(table, fitting(view, batch, lengths))
         return (yield from propose_chains(batch, prefix, lengths[k, :prefix]))
 
     def _ahead(self, batch: Batch) -> Ints:
         """Return how many drafted tokens of each will be right, (n,); all, where nobody handed over the future."""
-        if self._foresight is None or not self.draft_tokens:
+        if self._foresight is None or not self.num_speculative_tokens:
             return batch.longest
-        return self._foresight.right_ahead(batch.requests, self.draft_tokens)
+        return self._foresight.right_ahead(batch.requests, self.num_speculative_tokens)
 
 
 @dataclass(slots=True)
@@ -60,10 +60,10 @@ class SmartSpecRandom(Serving):
 
     Parameters
     ----------
-    draft_tokens : V; lengths are uniform in 0..V. seed : of the lengths.
+    num_speculative_tokens : V; lengths are uniform in 0..V. seed : of the lengths.
     """
 
-    draft_tokens: int
+    num_speculative_tokens: int
     seed: int
 
     def __post_init__(self) -> None:
@@ -74,7 +74,7 @@ class SmartSpecRandom(Serving):
         """Yield draft passes and return chains of random length."""
         keys = stream_keys(self.seed, "smartspec_random", batch.requests)
         luck = uniforms(keys + STRIDE * view.emitted_tokens[batch.requests].astype(np.uint64))
-        lengths = np.minimum((luck * (self.draft_tokens + 1)).astype(np.int64), batch.longest)
-        cuts = np.minimum(np.arange(self.draft_tokens + 1)[:, None], lengths)
+        lengths = np.minimum((luck * (self.num_speculative_tokens + 1)).astype(np.int64), batch.longest)
+        cuts = np.minimum(np.arange(self.num_speculative_tokens + 1)[:, None], lengths)
         prefix, most = longest_fitting(fitting(view, batch, cuts))
         return (yield from propose_chains(batch, prefix, cuts[most, :prefix]))

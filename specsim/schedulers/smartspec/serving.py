@@ -71,9 +71,9 @@ class PrefillFeedback:
 
 
 class Choosing(Protocol):
-    """Which FCFS prefix of a batch runs, and with what trees; `draft_tokens` is V, the most on a path of a tree."""
+    """Which FCFS prefix of a batch runs, and with what trees; `num_speculative_tokens` is V, the longest path."""
 
-    draft_tokens: int
+    num_speculative_tokens: int
 
     def propose(self, view: View, batch: Batch) -> Proposing:
         """Yield draft passes and return the trees of a prefix."""
@@ -103,14 +103,14 @@ class Serving(Choosing):
     _prompts: PrefillFirst = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        at_least(0, draft_tokens=self.draft_tokens, prefill_threshold=self.prefill_threshold)
+        at_least(0, num_speculative_tokens=self.num_speculative_tokens, prefill_threshold=self.prefill_threshold)
         self.feedback = PrefillFeedback(self.prefill_threshold)
         self._prompts = PrefillFirst(self.max_num_seqs, self.prefill_tokens, self.watermark)
 
     def step(self, view: View) -> Step:
         """Yield a prefill of both models where possible, else draft passes and one verification of a prefix."""
         # A drafter without a cache of its own reads no prompts: there is nothing to spare.
-        drafting = self.draft_tokens > 0 and (self.feedback.drafting or not view.belief.draft.cached)
+        drafting = self.num_speculative_tokens > 0 and (self.feedback.drafting or not view.belief.draft.cached)
         requests, tokens = self._prompts.prompts(view, drafting)
         if len(requests):
             self.feedback.admit(view, requests, drafting)
@@ -140,7 +140,7 @@ class Serving(Choosing):
         if not has_slot(view, requests[:1]):
             keep, _ = seats(view, requests, np.ones_like(requests))
             requests, evicted = requests[keep], requests[~keep]
-        longest = np.clip(useful_depth(view, requests), 0, min(self.draft_tokens, view.belief.draft.deepest))
+        longest = np.clip(useful_depth(view, requests), 0, min(self.num_speculative_tokens, view.belief.draft.deepest))
         longest[self.feedback.plain(requests)] = 0
         return Batch(
             requests,

@@ -152,7 +152,7 @@ class SmartSpecTree(Serving):
     tree_tokens: int
     window: int
     first_acceptance: float
-    draft_tokens: int = field(init=False, repr=False)
+    num_speculative_tokens: int = field(init=False, repr=False)
     average: HeadAverage = field(init=False, repr=False)
     _shapes: Ints = field(init=False, repr=False)
     _top: Ints = field(init=False, repr=False)
@@ -160,7 +160,7 @@ class SmartSpecTree(Serving):
     def __post_init__(self) -> None:
         at_least(1, width=self.width, tree_tokens=self.tree_tokens)
         self.average = HeadAverage(self.heads, self.window, self.first_acceptance)
-        self.draft_tokens = self.heads
+        self.num_speculative_tokens = self.heads
         Serving.__post_init__(self)
         self._shapes = shapes(self.heads, self.width, self.tree_tokens)
         self._top = self._shapes[0]
