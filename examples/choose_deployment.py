@@ -27,7 +27,7 @@ def main() -> None:
     Path("mix.yaml").write_text(MIX, encoding="utf-8")
     servers: dict[str, list[Any]] = {"profile": list(SERVERS), "replicas": [1, 2, 3]}
     others = sweep({"scheduler": ["continuous", "adaserve"], **servers}, **LOAD)
-    chains = sweep({"scheduler__draft_tokens": [2, 4], **servers}, scheduler="vllm_spec", **LOAD)
+    chains = sweep({"scheduler__num_speculative_tokens": [2, 4], **servers}, scheduler="vllm_spec", **LOAD)
 
     table = pd.concat([others.table, chains.table])
     table = table[table["slo_class"] == "all"]

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specsim.errors import SpecsimError, represented
-from specsim.files.checked_mapping import expanded, shown
+from specsim.errors import SpecsimError
+from specsim.files.checked_mapping import expanded
 from specsim.latency.model import Profile
 from specsim.replica.protocols import Scheduler
 from specsim.results.run_folder import holds_remains
@@ -20,9 +20,7 @@ from specsim.runs.places import check_place
 from specsim.runs.plan import checked, plan
 from specsim.runs.run import Run
 from specsim.runs.sweep import run_all
-from specsim.settings.plain import python_value
-from specsim.settings.points import GROUPS, TEXTS, check_key, product
-from specsim.settings.python_value import PythonValue
+from specsim.settings.configured import from_axes, from_values
 from specsim.workload.slo import SloMix
 from specsim.workload.trace import Trace
 
@@ -89,12 +87,13 @@ def _simulated(
     groups: Mapping[str, object], settings: Mapping[str, Any], out: str | Path | None, *, progress: bool
 ) -> Run:
     objects = handed({group: value for group, value in groups.items() if _is_object(group, value)})
-    point = _point({**groups, **objects.choices, **settings})
-    for key in point:
-        group, _, below = key.partition(".")
+    for name in settings:
+        group, _, below = name.partition("__")
         if below and group in objects.described:
-            raise SpecsimError(f"{key}: {group} is an object; expected the value in it")
-    ((config, experiment),) = checked([point], objects)
+            raise SpecsimError(f"{group}.{below}: {group} is an object; expected the value in it")
+    ((_, config, experiment),) = checked(
+        [from_values({**groups, **objects.choices, **settings}, objects.described)], objects
+    )
     folder = None if out is None else expanded(str(out), "out=")
     check_place(config, folder)
     objects.check_new(folder is not None and holds_remains(folder), folder)
@@ -145,51 +144,9 @@ def sweep(
     >>> [run.config["rps"] for run in runs]
     [2, 4, 2, 4]
     """
-    chosen = product(_axes(axes, settings))
-    planned = plan(chosen, checked(chosen), None if out is None else expanded(str(out), "out="))
+    planned = plan(checked(from_axes(axes, settings)), None if out is None else expanded(str(out), "out="))
     made = run_all(planned, progress=progress)
     if made.failures:
         said = f"{len(made.failures)} of {len(planned)} runs failed, the first: {made.failures[0].error}"
         warnings.warn(said, stacklevel=2)
     return made
-
-
-def _axes(axes: Mapping[str, Iterable[Any]], settings: Mapping[str, Any]) -> dict[str, list[str | PythonValue]]:
-    if not isinstance(axes, Mapping):
-        raise SpecsimError(f"sweep: {shown(axes)}: expected values by key, as {{'rps': [2, 4]}}")
-    values = {key: [value] for key, value in _point(settings).items()}
-    for name, several in axes.items():
-        if isinstance(several, str | bytes | Mapping | set | frozenset) or not _iterable(several):
-            raise SpecsimError(f"sweep: {name}={several!r}: expected a list of values")
-        if _key(name) in values:
-            raise SpecsimError(f"{name}: given twice; expected it among the axes or the settings")
-        values[_key(name)] = [_value(_key(name), value) for value in several]
-    return values
-
-
-def _iterable(value: Any) -> bool:
-    """Return whether a value holds several, in order; an array without a dimension holds none."""
-    return isinstance(value, Iterable) and getattr(value, "ndim", 1) > 0
-
-
-def _key(name: object) -> str:
-    if not isinstance(name, str):
-        raise SpecsimError(f"sweep: {shown(name)}: expected a key, as 'rps'")
-    key = name.replace("__", ".")
-    check_key(key)
-    return key
-
-
-def _point(settings: Mapping[str, Any]) -> dict[str, str | PythonValue]:
-    return {_key(name): _value(_key(name), value) for name, value in settings.items()}
-
-
-def _value(key: str, value: Any) -> str | PythonValue:
-    """Return the text that names a group's file, and any other setting as the value that it is."""
-    if key not in (*GROUPS, *TEXTS):
-        return python_value(key, value)
-    if value is None and key in TEXTS:
-        return "null"
-    if not isinstance(value, str | Path):
-        raise SpecsimError(f"{key}: {represented(value)}; expected a name or a path (a sweep takes no objects)")
-    return str(value)

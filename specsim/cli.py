@@ -246,8 +246,10 @@ def _completion(arguments: argparse.Namespace) -> int:
 
 
 def _fetch(arguments: argparse.Namespace) -> int:
-    from specsim.runs.execute import fetch_trace
+    from specsim.settings.configured import from_words
+    from specsim.workload.fetch import fetch
 
-    for path in fetch_trace(arguments.name, progress=True):
+    ((_, config),) = from_words([f"trace={arguments.name}"], sweep=False)
+    for path in fetch(arguments.name, config["trace"], progress=True):
         print(path)
     return 0

@@ -119,9 +119,9 @@ def _time_selection() -> None:
 
 def _time_loop(loop: Loop, repeats: int = REPEATS) -> None:
     from specsim.runs.plan import checked
-    from specsim.settings.points import points
+    from specsim.settings.configured import from_words
 
-    ((_, experiment),) = checked(points(loop.words, sweep=False))
+    ((_, _, experiment),) = checked(from_words(loop.words, sweep=False))
     assert experiment is not None
     timed = [_one_loop(experiment) for _ in range(repeats)]
     iterations, seconds = timed[0][0], min(each[1] for each in timed)

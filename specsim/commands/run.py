@@ -15,6 +15,7 @@ from specsim.errors import SpecsimError, nearest
 
 if TYPE_CHECKING:
     from specsim.results.failure import Failure
+    from specsim.settings.configured import Configured
 
 
 def run_command(arguments: argparse.Namespace) -> int:
@@ -23,14 +24,14 @@ def run_command(arguments: argparse.Namespace) -> int:
     from specsim.runs import plan
     from specsim.runs.execute import execute
     from specsim.runs.places import check_place
-    from specsim.settings.points import points
+    from specsim.settings.configured import from_words
 
-    chosen = points(arguments.settings, sweep=arguments.multirun)
+    chosen = from_words(arguments.settings, sweep=arguments.multirun)
     if arguments.cfg is not None or arguments.package is not None or arguments.resolve:
         return _show(arguments, chosen)
     if arguments.multirun:
         return _sweep(chosen, debug=arguments.debug)
-    ((config, experiment),) = plan.checked(chosen)
+    ((_, config, experiment),) = plan.checked(chosen)
     with _folder(config["out"], config["choices"]) as folder:
         check_place(config, folder)
         run = execute(config, folder, experiment, progress=True)
@@ -40,7 +41,7 @@ def run_command(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _sweep(chosen: Sequence[Mapping[str, str]], *, debug: bool) -> int:
+def _sweep(chosen: Sequence[Configured], *, debug: bool) -> int:
     """Run a sweep and print its table; return 1 where a run failed."""
     from specsim.results.run_folder import is_run
     from specsim.results.table import comparison_table
@@ -49,7 +50,7 @@ def _sweep(chosen: Sequence[Mapping[str, str]], *, debug: bool) -> int:
 
     ready = plan.checked(chosen)
     with _folder(ready[0].config["out"], None) as root:
-        planned = plan.plan(chosen, ready, root)
+        planned = plan.plan(ready, root)
         try:
             runs = run_all(planned, progress=True)
         except KeyboardInterrupt:
@@ -78,19 +79,18 @@ def _say_failures(failures: Sequence[Failure], *, debug: bool) -> int:
     return 1 if failures else 0
 
 
-def _show(arguments: argparse.Namespace, chosen: Sequence[Mapping[str, str]]) -> int:
+def _show(arguments: argparse.Namespace, chosen: Sequence[Configured]) -> int:
     """Print what config.yaml of each point's run would hold, or a part of it."""
     from specsim.results.writer import yaml_text
     from specsim.runs.execute import stored_config
-    from specsim.runs.plan import labels_of
-    from specsim.settings.compose import compose
+    from specsim.settings.configured import labels_of
 
     if arguments.cfg is None:
         raise SpecsimError("--package and --resolve change nothing by themselves; expected --cfg job beside them")
     if arguments.cfg != "job":
         raise SpecsimError(f"--cfg {arguments.cfg}: Hydra runs nothing here; expected --cfg job")
-    for point, label in zip(chosen, labels_of(chosen), strict=True):
-        shown: Any = stored_config(compose(point))
+    for (_, config), label in zip(chosen, labels_of([each.point for each in chosen]), strict=True):
+        shown: Any = stored_config(config)
         for name in arguments.package.split(".") if arguments.package else ():
             known = list(map(str, shown)) if isinstance(shown, dict) else []
             if name not in known:

@@ -16,9 +16,7 @@ from specsim.runs.prepare import Experiment, prepare
 from specsim.runs.progress import bar
 from specsim.runs.provenance import provenance_of
 from specsim.runs.run import Run
-from specsim.settings.compose import compose
 from specsim.settings.identity import NOT_OF_THE_RUN
-from specsim.settings.points import points
 
 if TYPE_CHECKING:
     from specsim.results.schema import RunTotals
@@ -88,20 +86,6 @@ def plot(runs: Sequence[StoredRun], out: Path | None = None) -> list[Path]:
     if len(runs) == 1:
         return plot_run(runs[0], where)
     return plot_comparison([(run.folder.name, run.metrics) for run in runs], where)
-
-
-def fetch_trace(name: str, *, progress: bool = False) -> list[Path]:
-    """Download a public trace from its official home into the user cache and return its files.
-
-    Raises
-    ------
-    SpecsimError
-        When the name is unknown, the network fails (what came stays for the next try) or the checksum is wrong.
-    """
-    from specsim.workload.fetch import fetch
-
-    (point,) = points([f"trace={name}"], sweep=False)
-    return list(fetch(name, compose(point)["trace"], progress=progress))
 
 
 def _out_of_range(totals: RunTotals) -> tuple[str, ...]:

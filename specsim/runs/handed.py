@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass, is_dataclass
 from hashlib import sha256
@@ -14,7 +14,7 @@ from typing import Any
 from specsim.errors import SpecsimError, represented
 from specsim.latency.model import Profile
 from specsim.replica.blame import complaint, own_line
-from specsim.replica.protocols import Scheduler
+from specsim.schedulers.loading import SchedulerFactory
 from specsim.workload.frame import content_sha256, trace_of
 from specsim.workload.slo import SloMix, check_mix
 from specsim.workload.trace import Trace
@@ -22,15 +22,9 @@ from specsim.workload.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """What was handed in; None where the configuration describes it.
+    """What was handed in; None where the configuration describes it."""
 
-    Attributes
-    ----------
-    scheduler : makes a fresh scheduler for a replica. example : one that it made.
-    """
-
-    scheduler: Callable[[], Scheduler] | None = None
-    example: Scheduler | None = None
+    scheduler: SchedulerFactory | None = None
     trace: Trace | None = None
     profile: Profile | None = None
     slo: SloMix | None = None
@@ -39,8 +33,8 @@ class Handed:
     def described(self) -> dict[str, dict[str, Any]]:
         """By group, what a run's configuration holds in the place of a file's keys: class and checksum of content."""
         found: dict[str, dict[str, Any]] = {}
-        if self.example is not None:
-            found["scheduler"] = _said(self.example, _content(self.example))
+        if self.scheduler is not None:
+            found["scheduler"] = _said(self.scheduler.example, _content(self.scheduler.example))
         if self.trace is not None:
             found["trace"] = _said(self.trace, content_sha256(self.trace)) | {"name": self.trace.source.name}
         if self.profile is not None:
@@ -57,8 +51,10 @@ class Handed:
     @property
     def modules(self) -> tuple[ModuleType, ...]:
         """The loaded modules outside specsim that the scheduler rests on."""
-        name = type(self.example).__module__
-        known = self.example is not None and name in sys.modules and name.partition(".")[0] != "specsim"
+        if self.scheduler is None:
+            return ()
+        name = type(self.scheduler.example).__module__
+        known = name in sys.modules and name.partition(".")[0] != "specsim"
         return (sys.modules[name],) if known else ()
 
     @property
@@ -90,7 +86,7 @@ def handed(given: Mapping[str, object]) -> Handed:
     """
     found: dict[str, Any] = {}
     if "scheduler" in given:
-        found["scheduler"], found["example"] = _scheduler(given["scheduler"])
+        found["scheduler"] = _scheduler(given["scheduler"])
     if "trace" in given:
         trace = given["trace"]
         found["trace"] = trace if isinstance(trace, Trace) else _frame(trace)
@@ -110,8 +106,8 @@ def _frame(given: object) -> Trace:
     return trace_of(given)  # type: ignore[arg-type]
 
 
-def _scheduler(given: Any) -> tuple[Callable[[], Scheduler], Scheduler]:
-    """Return what makes a fresh scheduler, of a factory or by copying an instance, and one that it made."""
+def _scheduler(given: Any) -> SchedulerFactory:
+    """Return what makes a fresh scheduler: a factory, or copies of an instance."""
     is_instance = callable(getattr(given, "step", None)) and not isinstance(given, type)
     if not is_instance and not callable(given):
         raise SpecsimError(f"scheduler: {represented(given)}; expected a name, a scheduler, or what makes one")
@@ -124,7 +120,7 @@ def _scheduler(given: Any) -> tuple[Callable[[], Scheduler], Scheduler]:
         raise SpecsimError(f"scheduler: {represented(given)}: {complaint(error)}{where}{hint}") from error
     if not callable(getattr(made, "step", None)):
         raise SpecsimError(f"scheduler: {represented(given)} makes {represented(made)}, which has no step(view) method")
-    return factory, made
+    return SchedulerFactory(factory, made)
 
 
 def _said(given: object, content: str | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A sweep before it runs: every point composed, checked, named, and given the folder that it is stored in."""
+"""A sweep before it runs: every point prepared, named, and given the folder that it is stored in."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from specsim.errors import SpecsimError
 from specsim.results.checksums import damage
 from specsim.results.run_folder import readable_name, run_folders
 from specsim.runs.handed import NOTHING, Handed
+from specsim.runs.idle import check_idle
 from specsim.runs.places import check_same_run, check_writable, settings_in, told_by_name
 from specsim.runs.prepare import Experiment, prepare
-from specsim.settings.compose import compose
+from specsim.settings.configured import Configured, labels_of
 from specsim.settings.identity import identity, settings_of
-from specsim.settings.idle import check_idle
 from specsim.settings.points import Point
 
 Config = Mapping[str, Any]
@@ -43,14 +43,15 @@ class PlannedRun:
 
 
 class Checked(NamedTuple):
-    """A point that was composed and checked, and what was prepared of it; None beyond `KEPT_BYTES`."""
+    """A point, its configuration, and what was prepared of it: None beyond `KEPT_BYTES`."""
 
+    point: Point
     config: dict[str, Any]
     experiment: Experiment | None
 
 
-def plan(chosen: Sequence[Point], points: Sequence[Checked], root: Path | None) -> list[PlannedRun]:
-    """Return the runs of a sweep, from its points as typed and as `checked`.
+def plan(points: Sequence[Checked], root: Path | None) -> list[PlannedRun]:
+    """Return the runs of a sweep, from its `checked` points.
 
     A run that lies below `root` already keeps its folder, whatever its name. A new one is named by its label and by
     the hash of its settings, so that no other run takes its place.
@@ -60,7 +61,8 @@ def plan(chosen: Sequence[Point], points: Sequence[Checked], root: Path | None) 
     SpecsimError
         When two points are one configuration, or a folder cannot be written or holds another run.
     """
-    labels, ready, prepared = labels_of(chosen), [each.config for each in points], [each.experiment for each in points]
+    labels = labels_of([each.point for each in points])
+    ready, prepared = [each.config for each in points], [each.experiment for each in points]
     keys = [identity(settings_of(config)) for config in ready]
     _check_distinct(keys, labels)
     if root is None:
@@ -74,21 +76,20 @@ def plan(chosen: Sequence[Point], points: Sequence[Checked], root: Path | None) 
     return [PlannedRun(*each) for each in zip(ready, labels, places, prepared, strict=True)]
 
 
-def checked(chosen: Sequence[Point], handed: Handed = NOTHING) -> list[Checked]:
-    """Compose and prepare every point, before any of them runs, with the objects that were `handed` in.
+def checked(chosen: Sequence[Configured], handed: Handed = NOTHING) -> list[Checked]:
+    """Prepare every point before any of them runs, with the objects that were `handed` in.
 
     Raises
     ------
     SpecsimError
         One line for the first point that is wrong.
     """
-    ready = [compose(point, handed.described) for point in chosen]
     points, held_bytes = [], 0
-    for config in ready:
+    for point, config in chosen:
         experiment = prepare(config, handed)
         held_bytes += _bytes_of(experiment)
-        points.append(Checked(config, experiment if held_bytes <= KEPT_BYTES else None))
-    check_idle(chosen, ready)
+        points.append(Checked(point, config, experiment if held_bytes <= KEPT_BYTES else None))
+    check_idle(chosen)
     return points
 
 
@@ -96,12 +97,6 @@ def _bytes_of(experiment: Experiment) -> int:
     """Return what an experiment holds for itself, roughly; the runs of a sweep share a tape's rows."""
     simulation = experiment.simulation
     return REQUEST_BYTES * len(simulation.requests) + int(simulation.world.tape.likeliest.nbytes)
-
-
-def labels_of(chosen: Sequence[Point]) -> list[dict[str, str]]:
-    """Return for each point the settings in which the points of a sweep differ."""
-    told = [key for key in chosen[0] if len({str(point[key]) for point in chosen}) > 1]
-    return [{key: str(point[key]) for key in told} for point in chosen]
 
 
 def _stored(root: Path) -> dict[str, Path]:

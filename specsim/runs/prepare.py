@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -25,7 +25,7 @@ from specsim.runs.fingerprint import package_sha256, plugins_sha256
 from specsim.runs.foreign_tape import guarded
 from specsim.runs.handed import NOTHING, Handed
 from specsim.runs.matching import budget_note, check_budget, pair_note
-from specsim.schedulers.loading import scheduler_factory
+from specsim.schedulers.loading import SchedulerFactory, scheduler_factory
 from specsim.settings.groups import shipped_names
 from specsim.simulation import Simulation
 from specsim.workload.load import TraceRecipe, trace_recipe
@@ -102,7 +102,7 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
     scales = {name: node.number(name, least=SMALLEST, most=LARGEST) for name in ("slo_scale", "ttft_scale")}
     promised = promise(mix, trace, seed=seed, baseline_s=baseline_s, **scales)
     tape = _tape(model, promised, trace.row, seed, _source("acceptance", chosen))
-    _check_width(factory, tape, chosen)
+    _check_width(factory.example, tape, chosen)
     world = World(promised.output_tokens, tape)
     simulation = _simulation(node, promised.requests, world, truth, belief, factory, window)
     cut = int((trace.output_tokens > promised.output_tokens).sum())
@@ -175,8 +175,7 @@ def _tape(model: AcceptanceModel, promised: Promised, rows: Ints, seed: int, sou
     return tape if ours else guarded(tape, len(rows), source)
 
 
-def _check_width(factory: Callable[[], Scheduler], tape: Tape, chosen: Mapping[str, str]) -> None:
-    scheduler = factory()
+def _check_width(scheduler: Scheduler, tape: Tape, chosen: Mapping[str, str]) -> None:
     widest = scheduler.widest if isinstance(scheduler, Wide) else 1
     if type(widest) is not int:
         raise SpecsimError(f"{_source('scheduler', chosen)}: widest is {represented(widest)}; expected a whole number")
@@ -193,7 +192,7 @@ def _simulation(
     world: World,
     truth: Profile,
     belief: Profile,
-    factory: Callable[[], Scheduler],
+    factory: SchedulerFactory,
     window: Window | None,
 ) -> Simulation:
     return Simulation(

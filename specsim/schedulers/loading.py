@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -16,10 +17,22 @@ EXTRA_KEYS = {"description", "clairvoyant", "suggests", "family"}
 """Keys of a scheduler's file that its class never takes."""
 
 
+@dataclass(frozen=True, slots=True)
+class SchedulerFactory:
+    """Makes a fresh scheduler for each replica when called; `example` is one that it made, for what all have alike."""
+
+    make: Callable[[], Scheduler]
+    example: Scheduler
+
+    def __call__(self) -> Scheduler:
+        """Return a scheduler that has served nobody."""
+        return self.make()
+
+
 def scheduler_factory(
     mapping: Mapping[str, Any], source: str, plugins: Mapping[str, ModuleType] | None = None
-) -> Callable[[], Scheduler]:
-    """Return a function that makes a fresh scheduler; one is made at once, so that mistakes show before a run.
+) -> SchedulerFactory:
+    """Return what makes a fresh scheduler; one is made at once, so that mistakes show before a run.
 
     `_target_` may name something below `specsim.schedulers`, an entry point of the group of that name, or
     something in a module of `plugins`; nothing else is ever imported.
@@ -41,8 +54,7 @@ def scheduler_factory(
             raise SpecsimError(f"{source}: clairvoyant: expected true exactly where the scheduler has a foresee method")
         return scheduler
 
-    make()
-    return make
+    return SchedulerFactory(make, make())
 
 
 def _without_shared(mapping: Mapping[str, Any], source: str, scope: Scope) -> dict[str, Any]:

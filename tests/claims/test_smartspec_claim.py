@@ -18,7 +18,7 @@ LASTING: dict[str, Any] = {**SMARTSPEC, "requests": 1500, "rps": SMARTSPEC_RATES
 
 
 def fixed(tokens: int, settings: dict[str, Any]) -> Floats:
-    return mean_e2el_s("vllm_spec", **settings, scheduler__draft_tokens=tokens)
+    return mean_e2el_s("vllm_spec", **settings, scheduler__num_speculative_tokens=tokens)
 
 
 def at(rps: float) -> dict[str, Any]:

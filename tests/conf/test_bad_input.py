@@ -7,6 +7,7 @@ from specsim.cli import main
 from specsim.commands.terminal import one_line
 from specsim.errors import SpecsimError
 from specsim.runs.plan import checked
+from specsim.settings.configured import from_words
 from specsim.settings.points import points
 
 HUGE = "9" * 24
@@ -353,7 +354,7 @@ def assert_told(error, case):
 def test_a_mistaken_word_is_named(case, sweep):
     """Here and below without the command line, whose part is to print what is raised."""
     with pytest.raises(SpecsimError) as caught:
-        checked(points([*base_of(split(case)), *split(case)], sweep=sweep))
+        checked(from_words([*base_of(split(case)), *split(case)], sweep=sweep))
     assert_told(caught.value, case)
 
 
@@ -363,7 +364,7 @@ def test_a_mistaken_value_is_named(case):
     """In a sweep it is the same point, so it is refused there alike."""
     words = [*base_of(split(case)), *split(case)]
     with pytest.raises(SpecsimError) as caught:
-        checked(points(words, sweep=False))
+        checked(from_words(words, sweep=False))
     assert_told(caught.value, case)
     assert read(words, sweep=True) == read(words, sweep=False)
 

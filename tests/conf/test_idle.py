@@ -11,7 +11,7 @@ from specsim.errors import SpecsimError
 from specsim.files.paths import shipped
 from specsim.files.yaml_file import read_yaml
 from specsim.runs.plan import checked as prepared_of
-from specsim.settings.points import points
+from specsim.settings.configured import from_words
 
 BASE = ("trace=poisson", "requests=3")
 OWN = "from specsim.schedulers.continuous import Continuous\n\n\nclass Mine(Continuous):\n    pass\n"
@@ -54,7 +54,7 @@ IDLE = [
 
 
 def checked(*words: str, sweep: bool = False) -> None:
-    prepared_of(points([*BASE, *words], sweep=sweep))
+    prepared_of(from_words([*BASE, *words], sweep=sweep))
 
 
 @pytest.mark.parametrize(("words", "said"), IDLE, ids=[words for words, _ in IDLE])

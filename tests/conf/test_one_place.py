@@ -17,7 +17,7 @@ from specsim.files.paths import shipped
 from specsim.runs.plan import checked
 from specsim.schedulers.loading import scheduler_factory
 from specsim.settings.compose import compose
-from specsim.settings.points import points
+from specsim.settings.configured import from_words
 from tests.laws.subjects import NAMES
 
 TREES = sorted(
@@ -107,7 +107,7 @@ def test_a_sweep_from_python_sets_the_whole_budget() -> None:
 
 def test_a_sweep_over_schedulers_sets_one_knob_for_all_and_it_takes_effect() -> None:
     words = ["+scheduler=fcfs,laps_sd,adaserve,priority,continuous,sarathi,smartspec", "scheduler.max_num_seqs=2"]
-    ready = [each.config for each in checked(points([*words, "trace=poisson", "requests=20"], sweep=True))]
+    ready = [each.config for each in checked(from_words([*words, "trace=poisson", "requests=20"], sweep=True))]
     assert [config["scheduler"]["max_num_seqs"] for config in ready] == [2] * 7
     for name in ("fcfs", "laps_sd", "adaserve"):
         shared: dict[str, Any] = {"trace": "poisson", "requests": 10, "rps": 40, "passes": True}

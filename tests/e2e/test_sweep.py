@@ -10,6 +10,7 @@ from specsim import load_run, load_sweep, simulation
 from specsim.cli import main
 from specsim.errors import SpecsimError
 from specsim.runs.plan import checked, plan
+from specsim.settings.configured import from_words
 
 WORDS = ["trace=poisson", "requests=6", "acceptance=bernoulli", "profile=llama8b_1b_h100"]
 CLASSES = ["chat", "coding", "summarization", "all"]
@@ -222,9 +223,9 @@ def test_points_of_one_label_have_folders_of_their_own(tmp_path, monkeypatch, st
 
 
 def test_two_points_that_are_one_configuration_are_refused():
-    (point,) = checked([{"scheduler": "fcfs", "trace": "poisson", "requests": "5"}])
+    (point,) = checked(from_words(["scheduler=fcfs", "trace=poisson", "requests=5"], sweep=False))
     with pytest.raises(SpecsimError, match=r"rps=2 and rps=2\.0 are one configuration"):
-        plan([{"rps": "2"}, {"rps": "2.0"}], [point, point], None)
+        plan([point._replace(point={"rps": rps}) for rps in ("2", "2.0")], None)
 
 
 def test_a_value_in_two_spellings_is_refused(tmp_path, capsys, started):

@@ -120,7 +120,9 @@ def test_a_sweep_is_the_product_with_the_last_axis_fastest(tmp_path):
 
 def test_a_sweep_over_keys_below_a_group_and_over_lists():
     runs = sweep(
-        {"scheduler__draft_tokens": [0, 2], "metrics__window": [[0, 1], [0, 2]]}, scheduler="vllm_spec", **SMALL
+        {"scheduler__num_speculative_tokens": [0, 2], "metrics__window": [[0, 1], [0, 2]]},
+        scheduler="vllm_spec",
+        **SMALL,
     )
     assert [
         (run.config["scheduler"]["num_speculative_tokens"], run.config["metrics"]["window"][1]) for run in runs

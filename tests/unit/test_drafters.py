@@ -191,7 +191,7 @@ def test_a_bad_suggestion_names_the_file_that_says_it(tmp_path: Path, suggests: 
 
 def test_heads_propose_no_deeper_than_they_are() -> None:
     for depth in (2, 5):
-        found = run(drafter="medusa", drafter__depth=depth, scheduler__draft_tokens=8)
+        found = run(drafter="medusa", drafter__depth=depth, scheduler__num_speculative_tokens=8)
         trees = found.requests["draft_tokens"].sum() / found.requests["speculations"].sum()
         assert depth - 1 < trees <= depth
 

@@ -141,7 +141,7 @@ ROOMS = {
     },
     "api": {"runs", "results", "settings", "workload", "latency", "replica", "files", "errors"},
     "commands": {"runs", "results", "settings", "workload", "files", "errors"},
-    "cli": {"commands", "api", "runs", "results", "settings", "files", "errors"},
+    "cli": {"commands", "api", "runs", "results", "settings", "workload", "files", "errors"},
     "__main__": {"cli"},
 }
 """What stands in each room may import its own and these. No room is reached from below, but for what `DRAWS` says."""

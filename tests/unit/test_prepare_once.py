@@ -8,6 +8,7 @@ from specsim import simulate, sweep
 from specsim.runs import execute, plan
 from specsim.runs import sweep as runs_of_a_sweep
 from specsim.runs.prepare import prepare
+from specsim.settings.configured import from_words
 from specsim.workload import user_file
 
 SMALL = {"scheduler": "vllm_spec", "requests": 6, "profile": "llama8b_1b_h100"}
@@ -45,7 +46,7 @@ def test_a_sweep_too_large_to_keep_gives_the_same_runs(prepared, monkeypatch):
     kept = sweep({"rps": [1, 2, 3]}, **settings)
     prepared.clear()
     point = plan._bytes_of(
-        plan.checked([{"trace": "azure_conv", "requests": "6", "scheduler": "vllm_spec"}])[0].experiment
+        plan.checked(from_words(["trace=azure_conv", "requests=6", "scheduler=vllm_spec"], sweep=False))[0].experiment
     )
     prepared.clear()
     monkeypatch.setattr(plan, "KEPT_BYTES", 2 * point)

@@ -96,7 +96,7 @@ def test_changing_the_table_that_was_given_out_changes_nothing(stored):
 
 KEYS = {
     "slo_scale": {"slo_scale": [0.8, 1.2]},
-    "scheduler.num_speculative_tokens": {"scheduler__draft_tokens": [0, 2]},
+    "scheduler.num_speculative_tokens": {"scheduler__num_speculative_tokens": [0, 2]},
     "metrics.window": {"metrics__window": [[0, 5], [0, 9]]},
     "block_tokens": {"block_tokens": [8, 16]},
     "belief": {"belief": [None, "llama70b_1b_4xh100"]},

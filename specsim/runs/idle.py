@@ -9,8 +9,8 @@ from specsim.errors import SpecsimError
 from specsim.files.yaml_file import read_yaml
 from specsim.kinds.installed import ENTRY_POINTS
 from specsim.kinds.plugins import unused_plugins
+from specsim.settings.configured import Configured
 from specsim.settings.groups import file_of
-from specsim.settings.points import Point
 
 LABELS = {
     "scheduler": {"description", "family", "suggests"},
@@ -25,10 +25,10 @@ ERRORS = {"standard_errors", "held_out_error"}
 OF_THE_DRAFT_MODEL = {"name", "kv_bytes_per_token", "forms", "valid", "launch_s"}
 
 
-def check_idle(points: Sequence[Point], configs: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse a setting that changes none of the runs it is set for.
+def check_idle(points: Sequence[Configured]) -> None:
+    """Refuse a setting that changes none of the runs it is set for; the configurations are valid ones.
 
-    `configs` are the composed points. What matters to some run of a sweep may be set for all of it.
+    What matters to some run of a sweep may be set for all of it.
 
     Raises
     ------
@@ -36,7 +36,7 @@ def check_idle(points: Sequence[Point], configs: Sequence[Mapping[str, Any]]) ->
         One line naming the key, the value and why.
     """
     why: dict[tuple[str, str], list[str | None]] = {}
-    for point, config in zip(points, configs, strict=True):
+    for point, config in points:
         for key, value in point.items():
             why.setdefault((key, str(value)), []).append(_reason(key, config))
     for (key, value), reasons in why.items():

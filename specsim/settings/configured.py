@@ -1,0 +1,64 @@
+"""The door of the settings: from words, or values from Python, to the configurations of the points that they span."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from specsim.settings.compose import compose
+from specsim.settings.from_python import axes_of, point_of
+from specsim.settings.points import Point, points, product
+
+Described = Mapping[str, Mapping[str, Any]]
+"""By group, what stands in a configuration for an object that Python handed in."""
+
+
+class Configured(NamedTuple):
+    """A point as typed, and its configuration: plain values, every key present."""
+
+    point: Point
+    config: dict[str, Any]
+
+
+def from_words(words: Sequence[str], *, sweep: bool) -> list[Configured]:
+    """Return the points that words of a command line span, one unless `sweep`.
+
+    Raises
+    ------
+    SpecsimError
+        One line for the first word or value that is wrong.
+    """
+    return _configured(points(words, sweep=sweep))
+
+
+def from_values(settings: Mapping[str, Any], described: Described) -> Configured:
+    """Return the point of settings by Python's names; `described` are the objects beside them.
+
+    Raises
+    ------
+    SpecsimError
+        One line for the first key or value that is wrong.
+    """
+    (found,) = _configured([point_of(settings)], described)
+    return found
+
+
+def from_axes(axes: Mapping[str, Iterable[Any]], settings: Mapping[str, Any]) -> list[Configured]:
+    """Return every combination of `axes` (values by key), each beside the `settings`; the last axis is the fastest.
+
+    Raises
+    ------
+    SpecsimError
+        One line for the first key or value that is wrong.
+    """
+    return _configured(product(axes_of(axes, settings)))
+
+
+def labels_of(chosen: Sequence[Point]) -> list[dict[str, str]]:
+    """Return for each point the settings in which the points of a sweep differ."""
+    told = [key for key in chosen[0] if len({str(point[key]) for point in chosen}) > 1]
+    return [{key: str(point[key]) for key in told} for point in chosen]
+
+
+def _configured(chosen: Sequence[Point], described: Described | None = None) -> list[Configured]:
+    return [Configured(point, compose(point, described)) for point in chosen]
