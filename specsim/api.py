@@ -41,6 +41,7 @@ def simulate(
     slo: str | Path | SloMix | None = None,
     acceptance: str | Path | None = None,
     drafter: str | Path | None = None,
+    engine: str | Path | None = None,
     rps: float | None = None,
     requests: int | None = None,
     slo_scale: float = 1.0,
@@ -58,7 +59,7 @@ def simulate(
     scheduler : a name as `specsim list` shows it, the path of a YAML, a scheduler, or what makes one when called.
     trace : a name, a path, a `Trace`, or a DataFrame with the columns of docs/traces.md.
     profile, slo : a name, a path, a `Profile`, an `SloMix`; None: what goes with the others.
-    acceptance, drafter : a name or a path; None: what goes with the others.
+    acceptance, drafter, engine : a name or a path; None: what goes with the others.
     rps, requests : mean rate in requests per second, and row limit; None: the trace's own.
     slo_scale, seed, replicas, passes : as in conf/config.yaml.
     out : run folder to write. progress : draw a progress bar on a terminal or in Jupyter.
@@ -77,7 +78,7 @@ def simulate(
     50
     """
     groups = {"scheduler": scheduler, "trace": trace, "profile": profile, "slo": slo}
-    groups |= {"acceptance": acceptance, "drafter": drafter}
+    groups |= {"acceptance": acceptance, "drafter": drafter, "engine": engine}
     values = {"rps": rps, "requests": requests, "slo_scale": slo_scale, "seed": seed, "replicas": replicas}
     chosen = {group: value for group, value in groups.items() if value is not None}
     return _simulated(chosen, {**values, "passes": passes, **settings}, out, progress=progress)

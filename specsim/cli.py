@@ -18,6 +18,7 @@ GROUPS = {
     "slo": "slo",
     "acceptance": "acceptance",
     "drafters": "drafter",
+    "engines": "engine",
 }
 
 SWEEP_OPTIONS = ("x", "line", "against")
@@ -27,6 +28,7 @@ settings (key=value; groups also as +scheduler=NAME):
   scheduler=NAME    policy                    trace=NAME       requests to replay
   profile=NAME      models and hardware       slo=NAME         classes and objectives
   acceptance=NAME   how drafts are accepted   drafter=NAME     what proposes tokens
+  engine=NAME       host time, padding
   rps=X             stretch to this mean rate requests=N       only the first N requests
   slo_scale=X       factor on TPOT SLOs       ttft_scale=X     factor on TTFT SLOs
   replicas=N        servers                   seed=S           luck

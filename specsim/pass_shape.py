@@ -21,6 +21,8 @@ class PassShape(NamedTuple):
         alone, which leaves out a fraction of depth / context.
     prefill_tokens : those of the batched tokens that belong to chunks of rows which are not decoding.
     logit_tokens : those of the batched tokens whose logits are computed: tree nodes, and the last token of each chunk.
+    requests : requests with a token in the pass.
+    repeated_tokens : cached tokens that are read again where every tree node reads its request's context for itself.
     moved_bytes : cache that goes to the host or comes back from there before the pass.
     """
 
@@ -29,6 +31,8 @@ class PassShape(NamedTuple):
     attention_pairs: float
     prefill_tokens: int
     logit_tokens: float
+    requests: int
+    repeated_tokens: float = 0
     moved_bytes: int = 0
 
     @classmethod
@@ -37,40 +41,45 @@ class PassShape(NamedTuple):
         queries = chunks + nodes
         fed, batched = int(np.add.reduce(chunks)), int(np.add.reduce(queries))
         pairs = float(np.dot(queries, cached + chunks + 1)) - float(np.dot(chunks, chunks + 1)) / 2
-        logits = batched - fed + int(np.count_nonzero(chunks))
-        return cls(int(np.dot(cached, queries > 0)), batched, pairs, prefill_tokens, logits)
+        reading = queries > 0
+        context, requests = int(np.dot(cached, reading)), int(np.count_nonzero(reading))
+        again = 0 if batched == fed else int(np.dot(cached, nodes)) + int(np.dot(cached, chunks > 0)) - context
+        return cls(
+            context, batched, pairs, prefill_tokens, batched - fed + int(np.count_nonzero(chunks)), requests, again
+        )
 
     @classmethod
     def of_decoding(cls, cached: Ints, nodes: Ints | None = None, drafted: int = 0) -> PassShape:
         """Return `of` the same for chunks of 1, quicker; `drafted` nodes in all, and those of each row unless 0."""
         rows, context = len(cached), int(np.add.reduce(cached))
-        seen = context if nodes is None else context + int(np.dot(nodes, cached))
+        again = 0 if nodes is None else int(np.dot(nodes, cached))
         batched = rows + drafted
-        return cls(context, batched, float(seen + batched + drafted), 0, batched)
+        return cls(context, batched, float(context + again + batched + drafted), 0, batched, rows, again)
 
     @classmethod
     def of_nodes(cls, cached: Ints, nodes: Ints) -> PassShape:
         """Return `of` the same without chunks, quicker."""
-        seen, batched = int(np.dot(nodes, cached)), int(np.add.reduce(nodes))
-        context = seen if np.count_nonzero(nodes) == batched else int(np.dot(cached, nodes > 0))
-        return cls(context, batched, float(seen + batched), 0, batched)
+        seen, batched, rows = int(np.dot(nodes, cached)), int(np.add.reduce(nodes)), int(np.count_nonzero(nodes))
+        context = seen if rows == batched else int(np.dot(cached, nodes > 0))
+        return cls(context, batched, float(seen + batched), 0, batched, rows, seen - context)
 
     @classmethod
     def decode(cls, context_tokens: float, rows: int = 1) -> PassShape:
         """Return the shape of one token for each of `rows` requests with so much context in all."""
-        return cls(context_tokens, rows, context_tokens + rows, 0, rows)
+        return cls(context_tokens, rows, context_tokens + rows, 0, rows, rows)
 
     @classmethod
     def prompt(cls, tokens: int, rows: int = 1) -> PassShape:
         """Return the shape of reading a prompt of so many tokens for each of `rows` requests."""
-        return cls(0, tokens * rows, rows * tokens * (tokens + 1) / 2, tokens * rows, rows)
+        return cls(0, tokens * rows, rows * tokens * (tokens + 1) / 2, tokens * rows, rows, rows)
 
     def with_nodes(self, nodes: float, pairs: float) -> PassShape:
-        """Return the shape with so many more tree nodes, which attend to so many keys."""
+        """Return the shape with so many more tree nodes below roots of decoding requests, which attend to `pairs`."""
         return self._replace(
             batched_tokens=self.batched_tokens + nodes,
             attention_pairs=self.attention_pairs + pairs,
             logit_tokens=self.logit_tokens + nodes,
+            repeated_tokens=self.repeated_tokens + pairs - 2 * nodes,
         )
 
 
@@ -81,22 +90,39 @@ class PassShapes(NamedTuple):
     batched_tokens: Any
     attention_pairs: Any
     logit_tokens: Any
+    requests: Any
+    repeated_tokens: Any
 
     @classmethod
     def each(cls, cached: Any, chunks: Any, nodes: Any = 0) -> PassShapes:
         """Return the shapes of passes of one row: `chunks` and `nodes` behind `cached` tokens, broadcast together."""
-        queries = chunks + nodes
+        queries, with_chunk = chunks + nodes, np.minimum(chunks, 1)
         pairs = queries * (cached + chunks + 1) - chunks * (chunks + 1) / 2
-        return cls(np.where(queries > 0, cached, 0), queries, pairs, nodes + np.minimum(chunks, 1))
+        requests = np.minimum(queries, 1)
+        return cls(
+            np.where(queries > 0, cached, 0),
+            queries,
+            pairs,
+            nodes + with_chunk,
+            requests,
+            cached * (nodes - requests + with_chunk),
+        )
+
+    @classmethod
+    def decode(cls, context_tokens: Any, rows: Any = 1) -> PassShapes:
+        """Return the shapes of one token for each of `rows` requests with so much context in all."""
+        return cls(context_tokens, rows, context_tokens + rows, rows, rows, 0)
 
     @classmethod
     def with_nodes(cls, shape: PassShape, nodes: Any, pairs: Any) -> PassShapes:
-        """Return one shape with so many more tree nodes, which attend to so many keys, arrays of each."""
+        """Return one shape with so many more tree nodes, as `PassShape.with_nodes`, arrays of each."""
         return cls(
             shape.context_tokens,
             shape.batched_tokens + nodes,
             shape.attention_pairs + pairs,
             shape.logit_tokens + nodes,
+            shape.requests,
+            shape.repeated_tokens + pairs - 2 * nodes,
         )
 
     def only(self, those: Any) -> PassShapes:

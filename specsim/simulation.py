@@ -45,6 +45,8 @@ class Simulation:
     scheduler : makes a fresh scheduler for a replica.
     selection_s, selection_token_s : seconds of the scheduler's own work before it verifies a forest that is not the one
         last drafted, and further seconds per candidate token.
+    frontend_s : seconds from a request's arrival to its place in an engine's queue.
+    pipeline_steps : steps that an engine decides before a step ends; see `specsim.replica.lobby.Lobby`.
     host_bytes_per_s : how fast a replica's cache moves to the host and back, where a scheduler preempts by transfer.
     replicas : servers; requests are dealt to them round robin.
     keep_passes : keep one row per pass.
@@ -60,6 +62,8 @@ class Simulation:
     scheduler: Callable[[], Scheduler]
     selection_s: float = 0.0
     selection_token_s: float = 0.0
+    frontend_s: float = 0.0
+    pipeline_steps: int = 0
     host_bytes_per_s: float = float("inf")
     replicas: int = 1
     keep_passes: bool = False
@@ -104,7 +108,7 @@ def _run(simulation: Simulation, env: simpy.Environment, replicas: list[Replica]
     requests, window = simulation.requests, simulation.window
     pauses = Pauses(len(requests), None if window is None else counts(window, requests.arrival_s))
     recorder = Recorder(
-        simulation.keep_passes, simulation.truth, lambda name, at_s: replicas[name].ledger.queued(at_s), pauses
+        simulation.keep_passes, simulation.truth, lambda name, at_s: replicas[name].queued(at_s), pauses
     )
     audit = _audit(simulation)
     for name in range(simulation.replicas):
@@ -113,7 +117,7 @@ def _run(simulation: Simulation, env: simpy.Environment, replicas: list[Replica]
         env.process(replica.serve())
     # Round robin.
     replica_of = np.arange(len(requests)) % len(replicas)
-    env.process(arrivals(env, requests, replicas, replica_of))
+    env.process(arrivals(env, requests, replicas, replica_of, simulation.frontend_s))
     if watcher is not None:
         recorder.watch = lambda: watcher(sum(each.ledger.finished + len(each.ledger.rejected) for each in replicas))
     env.run()
@@ -152,7 +156,7 @@ def _replica(env: simpy.Environment, name: int, simulation: Simulation, recorder
         except BaseException as error:
             where = own_line(error.__traceback__, scheduler)
             raise SchedulerFault(f"scheduler {type(scheduler).__name__}: {complaint(error)}{where}") from error
-    return Replica(env, name, ledger, view, scheduler, backend, thinking, recorder, audit)
+    return Replica(env, name, ledger, view, scheduler, backend, thinking, recorder, audit, simulation.pipeline_steps)
 
 
 def _over_replicas(ledgers: list[Ledger], replica_of: Ints) -> Progress:

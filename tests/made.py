@@ -54,13 +54,13 @@ class Linear:
 
 def one(context: float, batched: float, pairs: float, logits: float | None = None) -> PassShape:
     """Return the shape of a pass with these counts; all that is batched has logits unless said."""
-    return PassShape(context, batched, pairs, 0, batched if logits is None else logits)
+    return PassShape(context, batched, pairs, 0, batched if logits is None else logits, 0)
 
 
 def many(context: Any, batched: Any, pairs: Any, logits: Any = None) -> PassShapes:
     """Return the shapes of passes with these counts."""
     counts = (np.asarray(each) for each in (context, batched, pairs, batched if logits is None else logits))
-    return PassShapes(*counts)
+    return PassShapes(*counts, 0, 0)
 
 
 @dataclass(frozen=True)

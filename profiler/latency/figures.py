@@ -107,7 +107,7 @@ def _tokens(axes: Any, choice: Choice, mapping: dict[str, Any], role: str) -> No
             mew=0,
         )
     tokens = np.unique(np.rint(np.geomspace(1, samples.batched.max(), 300)))
-    bare = form.seconds_array(PassShapes(0, tokens, 0, tokens)) * MS
+    bare = form.seconds_array(PassShapes(0, tokens, 0, tokens, 0, 0)) * MS
     axes.plot(tokens, bare, color="0.2", lw=1.2, label="form, no context")
     ridge = mapping["checks"]["knee_tokens"][role]["fitted"]
     if ridge is not None and 1 <= ridge <= tokens[-1]:

@@ -35,7 +35,7 @@ class Samples:
 
     def predicted_by(self, form: Linear | Roofline) -> Floats:
         """Return the seconds that a form gives each pass."""
-        return form.seconds_array(PassShapes(self.context, self.batched, self.pairs, self.logits))
+        return form.seconds_array(PassShapes(self.context, self.batched, self.pairs, self.logits, 0, 0))
 
     @property
     def weights(self) -> Floats:

@@ -15,7 +15,7 @@ from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import expanded
 from specsim.files.paths import is_path, shipped
 from specsim.files.yaml_file import read_yaml
-from specsim.settings.groups import default_of, names
+from specsim.settings.groups import default_of, names, names_for
 from specsim.settings.points import GROUPS, TEXTS, known_keys
 
 SHELLS = ("bash", "zsh", "fish")
@@ -114,7 +114,7 @@ def _values(key: str, value: str, given: Mapping[str, str]) -> Iterator[str]:
     head, typed = value[:start], value[start:]
     above, _, name = key.rpartition(".")
     if (key in GROUPS or key == "belief") and not is_path(typed) and typed[:1] not in ("~", "."):
-        found: Iterable[str] = names("profile" if key == "belief" else key)
+        found: Iterable[str] = names_for(key)
     elif key in (*GROUPS, *TEXTS, "plugins"):
         found = _files(typed)
     else:

@@ -118,6 +118,8 @@ def _of_target(profile: Profile, name: str, time: float, cache: float, weights: 
         kv_bytes_per_token=round(cache * target.kv_bytes_per_token),
         weights_bytes=round(weights * target.weights_bytes),
         overhead_s=profile.draft.overhead_s,
+        request_s=profile.draft.request_s,
+        graph_tokens=profile.draft.graph_tokens,
         context_range=target.context_range,
         batched_range=target.batched_range,
     )

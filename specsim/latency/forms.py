@@ -101,7 +101,7 @@ class Roofline:
 
     def seconds(self, shape: PassShape) -> float:
         """Return the seconds of one pass."""
-        context_tokens, batched_tokens, attention_pairs, _, logit_tokens, _ = shape
+        context_tokens, batched_tokens, attention_pairs, _, logit_tokens, *_ = shape
         tile = self.tile_tokens
         memory = self.delta_s + self.gamma_s * batched_tokens
         compute = self.compute_delta_s + self.compute_s * (-(-batched_tokens // tile) * tile)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -25,7 +26,7 @@ class ModelLatency:
     ``launch_s`` is what launching a pass kernel by kernel takes the host, None where it was not measured; ``least_s``
     what a pass takes at least, 0 under CUDA graphs. Of a drafter, ``one_pass`` says whether one pass proposes all
     depths of a step, ``cached`` whether it keeps a cache that has to be fed, ``deepest`` how many tokens ahead it ever
-    proposes.
+    proposes. ``request_s``, ``graph_tokens`` and ``expands`` are the engine's (`specsim.latency.engine.Engine`).
     """
 
     name: str
@@ -42,6 +43,9 @@ class ModelLatency:
     one_pass: bool = False
     cached: bool = True
     deepest: int = 1 << 20
+    request_s: float = 0.0
+    graph_tokens: tuple[int, ...] = ()
+    expands: bool = False
     chosen: Form = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -54,13 +58,34 @@ class ModelLatency:
 
     def seconds(self, shape: PassShape) -> float:
         """Return the seconds of one pass, overhead included."""
-        seconds = self.chosen.seconds(shape) + self.overhead_s
+        run = self._run(shape) if self.graph_tokens or self.expands else shape
+        seconds = self.chosen.seconds(run) + self.overhead_s + self.request_s * shape.requests
         return seconds if seconds > self.least_s else self.least_s
 
     def seconds_array(self, shapes: PassShapes) -> Seconds:
         """Return the seconds of many passes."""
-        seconds = self.chosen.seconds_array(shapes) + self.overhead_s
+        run = self._runs(shapes) if self.graph_tokens or self.expands else shapes
+        seconds = self.chosen.seconds_array(run) + self.overhead_s
+        if self.request_s:
+            seconds = seconds + self.request_s * np.asarray(shapes.requests)
         return np.maximum(seconds, self.least_s) if self.least_s else seconds
+
+    def _run(self, shape: PassShape) -> PassShape:
+        """Return the shape as the engine runs it: padded to a captured size, contexts read again by tree nodes."""
+        place = bisect_left(self.graph_tokens, shape.batched_tokens)
+        batched = self.graph_tokens[place] if place < len(self.graph_tokens) else shape.batched_tokens
+        again = shape.repeated_tokens if self.expands else 0
+        return shape._replace(batched_tokens=batched, context_tokens=shape.context_tokens + again)
+
+    def _runs(self, shapes: PassShapes) -> PassShapes:
+        """Return `_run` of each."""
+        batched = np.asarray(shapes.batched_tokens)
+        if self.graph_tokens:
+            sizes = np.array([*self.graph_tokens, np.inf])
+            size = sizes[np.searchsorted(sizes[:-1], batched)]
+            batched = np.where(np.isinf(size), batched, size)
+        again = shapes.repeated_tokens if self.expands else 0
+        return shapes._replace(batched_tokens=batched, context_tokens=shapes.context_tokens + again)
 
     def extrapolates(self, shape: PassShape) -> bool:
         """Return whether a pass lies outside the range of the samples behind the forms."""

@@ -15,6 +15,7 @@ from specsim.replica.audit import Audit
 from specsim.replica.conversation import Conversation
 from specsim.replica.emissions import Gaps
 from specsim.replica.ledger import Ledger
+from specsim.replica.lobby import Lobby
 from specsim.replica.passes import Drafted, DraftPass, Emitted, Pass, TargetPass
 from specsim.replica.protocols import Backend, Scheduler
 from specsim.replica.request import Ints, Requests
@@ -57,6 +58,7 @@ class Replica:
     name : index of the replica.
     ledger, view, scheduler, backend : its state, the scheduler's face of it, the policy and the hardware.
     thinking : what the scheduler's own work costs. booking : told of every pass. audit : of all replicas.
+    pipeline_steps : how many steps are decided ahead; see `specsim.replica.lobby.Lobby`.
     """
 
     def __init__(
@@ -70,19 +72,28 @@ class Replica:
         thinking: Thinking,
         booking: Booking,
         audit: Audit,
+        pipeline_steps: int = 0,
     ) -> None:
         self.env, self.name = env, name
         self.ledger, self.view = ledger, view
         self.scheduler, self.backend = scheduler, backend
         self._thinking, self._booking = thinking, booking
         self._audit, self.headway = audit, Headway(ledger.progress)
+        self._lobby = Lobby(pipeline_steps) if pipeline_steps else None
         self._bell = env.event()
         self._closed = False
 
     def arrive(self, request: int, told: Requests) -> None:
         """Enter a request that arrives now and wake the replica if it sleeps."""
-        self.ledger.arrive(request, told)
+        if self._lobby is None:
+            self.ledger.arrive(request, told)
+        else:
+            self._lobby.enter(request, told, self.env.now)
         self._ring()
+
+    def queued(self, at_s: float) -> int:
+        """Return how many of the requests that wait had arrived by `at_s`."""
+        return self.ledger.queued(at_s) + (len(self._lobby) if self._lobby is not None else 0)
 
     def close(self) -> None:
         """Say that no request will arrive any more."""
@@ -103,11 +114,16 @@ class Replica:
         Stalled
             When it runs nothing although requests wait and none will arrive, or runs passes that bring nothing.
         """
-        while self.ledger.roster.live or not self._closed:
+        while self.ledger.roster.live or self._lobby or not self._closed:
+            if self._lobby is not None:
+                self._let_in(self._lobby)
             ran = False
             if self.ledger.roster.live:
                 ran = yield from self._turn()
             if not ran:
+                if self._lobby:
+                    self._lobby.idle()
+                    continue
                 if self.ledger.roster.live and self._closed:
                     raise self._stalled(
                         f"runs nothing although {self.ledger.roster.live} requests wait and none will arrive"
@@ -115,6 +131,13 @@ class Replica:
                 if not self._closed:
                     self._bell = self.env.event()
                     yield self._bell
+
+    def _let_in(self, lobby: Lobby) -> None:
+        """Enter the requests that the next decision sees."""
+        if not self.ledger.roster.live:
+            lobby.idle()
+        for request, told in lobby.start(self.env.now):
+            self.ledger.arrive(request, told)
 
     def _turn(self) -> Generator[simpy.Event, Any, bool]:
         """Hold one conversation with the scheduler; return whether it ran anything."""
@@ -217,10 +240,11 @@ class Arrival(simpy.Event):
 
 
 def arrivals(
-    env: simpy.Environment, requests: Requests, replicas: list[Replica], replica_of: Ints
+    env: simpy.Environment, requests: Requests, replicas: list[Replica], replica_of: Ints, frontend_s: float = 0.0
 ) -> Generator[simpy.Event, Any, None]:
-    """Deliver each request at its time to its replica, `replica_of` (N,) (a simpy process)."""
-    for request, (arrival_s, replica) in enumerate(zip(requests.arrival_s.tolist(), replica_of.tolist(), strict=True)):
+    """Deliver each request `frontend_s` after its arrival to its replica, `replica_of` (N,) (a simpy process)."""
+    at_s = (requests.arrival_s + frontend_s).tolist()
+    for request, (arrival_s, replica) in enumerate(zip(at_s, replica_of.tolist(), strict=True)):
         while arrival_s > env.now:
             yield Arrival(env, arrival_s)
         replicas[replica].arrive(request, requests)

@@ -16,7 +16,7 @@ FIRST = ("rps", "slo_scale", "ttft_scale")
 BROUGHT = {
     "scheduler": ("acceptance", "drafter"),
     "drafter": ("acceptance",),
-    "profile": ("acceptance", "drafter", "scheduler"),
+    "profile": ("acceptance", "drafter", "engine", "scheduler"),
     "trace": ("slo",),
 }
 """Groups that a choice may bring along (`suggests`): what differs in them belongs to what is compared."""

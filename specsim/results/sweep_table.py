@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 RUN, CLASS, POINT, VARIES, SEED = "run", "slo_class", "point", "varies_with_seed", "seed"
 ALL = "all"
-GROUPS = ("scheduler", "trace", "slo", "acceptance", "profile", "drafter")
+GROUPS = ("scheduler", "trace", "slo", "acceptance", "profile", "drafter", "engine")
 ALWAYS = (*GROUPS, "rps", "slo_scale", "ttft_scale", "requests", SEED, "replicas")
 """Settings that a table holds whether or not they differ."""
 HEADLINE = (

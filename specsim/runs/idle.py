@@ -18,6 +18,7 @@ LABELS = {
     "slo": {"description", "source"},
     "acceptance": {"description", "pair"},
     "drafter": {"description", "suggests"},
+    "engine": {"description", "source"},
     "profile": {"name", "description", "hardware", "checks", "provenance", "assumptions", "suggests"},
 }
 """Keys of a file that say what it is, and that no run reads."""

@@ -15,6 +15,7 @@ from specsim.kinds.installed import ENTRY_POINTS
 from specsim.kinds.plugins import OURS, below, load_plugins, plugin_modules
 from specsim.kinds.table import asked
 from specsim.latency.drafter import Drafter, drafter_from_mapping, equipped
+from specsim.latency.engine import Engine, engine_from_mapping
 from specsim.latency.profile import Profile, profile_from_mapping
 from specsim.replica.kv_pool import Memory
 from specsim.replica.protocols import Scheduler, Wide
@@ -86,7 +87,8 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
     node, chosen = CheckedMapping("", "", config), config["choices"]
     seed = node.whole("seed", 0, 2**63 - 1)
     plugins = load_plugins(_plugins(node))
-    truth, belief = _profiles(config, plugins, handed)
+    engine = engine_from_mapping(config["engine"], _source("engine", chosen))
+    truth, belief = _profiles(config, engine, plugins, handed)
     mix = handed.slo or mix_from_mapping(config["slo"], _source("slo", chosen))
     model = _acceptance(config, plugins)
     pair_said = _pair_note(config, truth, model, any_target=node.flag("any_target"))
@@ -104,7 +106,7 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
     tape = _tape(model, promised, trace.row, seed, _source("acceptance", chosen))
     _check_width(factory.example, tape, chosen)
     world = World(promised.output_tokens, tape)
-    simulation = _simulation(node, promised.requests, world, truth, belief, factory, window)
+    simulation = _simulation(node, promised.requests, world, truth, belief, engine, factory, window)
     cut = int((trace.output_tokens > promised.output_tokens).sum())
     notes = (
         trace.source.note,
@@ -130,16 +132,18 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
     )
 
 
-def _profiles(config: Mapping[str, Any], plugins: Plugins, handed: Handed) -> tuple[Profile, Profile]:
-    """Return the truth and the belief, each with the run's drafter beside its target."""
+def _profiles(config: Mapping[str, Any], engine: Engine, plugins: Plugins, handed: Handed) -> tuple[Profile, Profile]:
+    """Return the truth and the belief, each on the run's engine, with the run's drafter beside its target."""
     chosen = config["choices"]
     source = _source("drafter", chosen)
     drafter = drafter_from_mapping(config["drafter"], source, _folder("drafter", chosen), plugins)
     named = _source("profile", chosen)
-    truth = _with_drafter(handed.profile or profile_from_mapping(config["profile"], named), named, drafter, source)
+    profile = engine.running(handed.profile or profile_from_mapping(config["profile"], named))
+    truth = _with_drafter(profile, named, drafter, source)
     if config["belief"] is None:
         return truth, truth
-    return truth, _with_drafter(profile_from_mapping(config["belief"], "belief"), "belief", drafter, source)
+    believed = engine.running(profile_from_mapping(config["belief"], "belief"))
+    return truth, _with_drafter(believed, "belief", drafter, source)
 
 
 def _acceptance(config: Mapping[str, Any], plugins: Plugins) -> AcceptanceModel:
@@ -192,6 +196,7 @@ def _simulation(
     world: World,
     truth: Profile,
     belief: Profile,
+    engine: Engine,
     factory: SchedulerFactory,
     window: Window | None,
 ) -> Simulation:
@@ -204,6 +209,8 @@ def _simulation(
         scheduler=factory,
         selection_s=_nothing_or_more(node, "selection_s"),
         selection_token_s=_nothing_or_more(node, "selection_token_s"),
+        frontend_s=engine.frontend_s,
+        pipeline_steps=engine.pipeline_steps,
         host_bytes_per_s=node.number("host_bytes_per_s", least=SMALLEST, most=LARGEST) * truth.gpus,
         replicas=node.whole("replicas"),
         keep_passes=node.flag("passes"),

@@ -106,8 +106,8 @@ class LapsQueues:
         context = view.prompt_tokens[ids] + view.emitted_tokens[ids]
         if view.belief.draft.one_pass:
             depth = np.minimum(depth, 1.0)
-        draft_s = view.belief.draft.seconds_array(PassShapes(context, 1, context + 1, 1))
-        tree = PassShapes(context, nodes + 1, (nodes + 1) * (context + 1), nodes + 1)
+        draft_s = view.belief.draft.seconds_array(PassShapes.decode(context))
+        tree = PassShapes(context, nodes + 1, (nodes + 1) * (context + 1), nodes + 1, 1, nodes * context)
         target_s = view.belief.target.seconds_array(tree)
         left = self.lengths.tokens(ids) - (view.emitted_tokens[ids] if self.estimate == "remaining" else 0)
         return eq_6(np.maximum(left, 1), nodes, self.acceptance.rate[ids], depth * draft_s + target_s)

@@ -57,7 +57,7 @@ class SloLimited(Batching):
         head = order[: self.seats.max_num_seqs]
         context = np.cumsum(view.prompt_tokens[head] + np.maximum(view.emitted_tokens[head] - 1, 0))
         sizes = np.arange(1, len(head) + 1)
-        seconds = view.belief.target.seconds_array(PassShapes(context, sizes, context + sizes, sizes))
+        seconds = view.belief.target.seconds_array(PassShapes.decode(context, sizes))
         if self.tightest == "batch":
             objective = np.fmin.accumulate(view.tpot_slo_s[head])
         else:

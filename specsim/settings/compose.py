@@ -15,11 +15,13 @@ from specsim.files.yaml_file import read_yaml
 from specsim.kinds.installed import installed
 from specsim.settings.groups import (
     FILE_OPTION,
+    FORMS,
     choices,
     chosen_in,
     file_of,
     holds_requests,
     names,
+    names_for,
     shipped_names,
 )
 from specsim.settings.overrides import put
@@ -59,7 +61,7 @@ def compose(point: Point, objects: Mapping[str, Mapping[str, Any]] | None = None
         resolved["trace"]["path"] = chosen["trace"]
     out = _text(point, "out")
     resolved["out"] = None if out is None else str(expanded(out, "out="))
-    resolved["belief"] = _belief(_text(point, "belief"))
+    resolved["belief"] = _belief(_text(point, "belief"), resolved["profile"], held)
     return resolved
 
 
@@ -71,7 +73,7 @@ def _check_path(key: str, chosen: str) -> None:
         raise SpecsimError(f"{key}={chosen}: expected a name or a file; nothing is fetched by address")
     path = expanded(chosen, f"{key}=")
     name = path.stem
-    if name in names("profile" if key == "belief" else key) and not path.exists():
+    if name in names_for(key) and not path.exists():
         raise SpecsimError(f"{key}={chosen}: no such file; did you mean {key}={name}?")
 
 
@@ -91,13 +93,18 @@ def _text(point: Point, key: str) -> str | None:
     return None if str(point.get(key, "null")) == "null" else str(point[key])
 
 
-def _belief(chosen: str | None) -> dict[str, Any] | None:
+def _belief(chosen: str | None, profile: Mapping[str, Any], held: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what schedulers believe in: a profile of its own, or the run's in another form."""
     if chosen is None:
         return None
+    if chosen in FORMS:
+        if "profile" in held:
+            raise SpecsimError(f"belief={chosen}: profile is an object; expected the name or the file of a profile")
+        return {**profile, "form": chosen}
     if is_path(chosen):
         return read_yaml(expanded(chosen), group="belief=")
     if chosen not in names("profile"):
-        raise SpecsimError(f"belief={chosen}: unknown{nearest(chosen, names('profile'))}")
+        raise SpecsimError(f"belief={chosen}: unknown{nearest(chosen, names_for('belief'))}")
     return read_yaml(shipped("conf") / "profile" / f"{chosen}.yaml")
 
 

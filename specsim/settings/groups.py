@@ -19,12 +19,19 @@ if TYPE_CHECKING:
 FILE_OPTION = "file"
 MOST_NAME_BYTES = 200
 YAML_SUFFIXES = (".yaml", ".yml")
+FORMS = ("linear", "roofline", "table")
+"""Forms of pass time that ``belief=`` may name: the run's own profile, believed to have that form."""
 
 
 def names(group: str) -> list[str]:
     """Return the names that a group may take, in order."""
     found = shipped_names(group) - {FILE_OPTION}
     return sorted(found | set(installed(group)))
+
+
+def names_for(key: str) -> list[str]:
+    """Return the names that a group, or `belief`, may take."""
+    return sorted({*names("profile"), *FORMS}) if key == "belief" else names(key)
 
 
 def choices(group: str) -> dict[str, str]:

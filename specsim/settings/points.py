@@ -9,12 +9,12 @@ from typing import TypeVar
 
 from specsim.errors import SpecsimError, nearest
 from specsim.files.paths import is_path, shipped
-from specsim.settings.groups import names
+from specsim.settings.groups import names, names_for
 from specsim.settings.instead import refuse_key
 from specsim.settings.python_value import PythonValue
 from specsim.settings.values import several, several_names, unquoted
 
-GROUPS = ("scheduler", "trace", "slo", "acceptance", "profile", "drafter")
+GROUPS = ("scheduler", "trace", "slo", "acceptance", "profile", "drafter", "engine")
 TEXTS = ("belief", "out")
 """Keys whose values are names or paths and never pass through Hydra's grammar, as those of the groups."""
 
@@ -89,7 +89,7 @@ def _values(key: str, value: str, sweep: bool) -> list[str]:
         return [unquoted(value)]
     if key in GROUPS or key in TEXTS:
         split = sweep or not is_path(value)
-        found = several_names(setting, value, lambda: names("profile" if key == "belief" else key), split=split)
+        found = several_names(setting, value, lambda: names_for(key), split=split)
     else:
         found = several(setting, value)
     if len(found) > 1 and not sweep:

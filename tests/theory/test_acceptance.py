@@ -23,7 +23,7 @@ from tests.laws.subjects import NAMES, factory_of
 from tests.laws.watch import watched
 from tests.made import hardware, ledger_and_view, requests, simulation
 
-SHAPE = PassShape(1, 1, 1.0, 0, 1)
+SHAPE = PassShape(1, 1, 1.0, 0, 1, 1)
 
 
 def bernoulli(alpha: float, count: int, seed: int = 0) -> Tape:

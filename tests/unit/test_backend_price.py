@@ -13,7 +13,9 @@ from specsim.world.backend import SimulatedBackend, World
 from tests.made import Hardware, ledger_and_view, requests, tape
 
 FORM = Roofline(0.0, 1e-3, 0.0, 0.0, 1e-5, 0.0, pair_s=1e-7, logit_s=1e-2)
-SHAPE = PassShape(context_tokens=7, batched_tokens=5, attention_pairs=11.0, prefill_tokens=4, logit_tokens=2)
+SHAPE = PassShape(
+    context_tokens=7, batched_tokens=5, attention_pairs=11.0, prefill_tokens=4, logit_tokens=2, requests=1
+)
 SECONDS = 5e-3 + 7e-5 + 11e-7 + 2e-2
 
 

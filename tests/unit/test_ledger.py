@@ -62,12 +62,12 @@ def prefilled(rows: int = 2, drafter: bool = False) -> Ledger:
 
 def test_a_prompt_in_two_chunks() -> None:
     ledger = begin(1)
-    assert does(ledger, TargetPass(ints(0), ints(4), Forest.roots(1)), 0.0, [0]) == PassShape(0, 4, 10.0, 4, 1)
+    assert does(ledger, TargetPass(ints(0), ints(4), Forest.roots(1)), 0.0, [0]) == PassShape(0, 4, 10.0, 4, 1, 1)
     assert ledger.roster.running.tolist() == [0]
     assert list(ledger.roster.waiting) == []
     assert np.isnan(ledger.progress.first_token_s[0])
     # Two tokens on four cached: each sees those, itself and who is before it in the chunk: 5 + 6 pairs.
-    assert does(ledger, TargetPass(ints(0), ints(2), Forest.roots(1)), 1.0, [1]) == PassShape(4, 2, 11.0, 2, 1)
+    assert does(ledger, TargetPass(ints(0), ints(2), Forest.roots(1)), 1.0, [1]) == PassShape(4, 2, 11.0, 2, 1, 1)
     progress = ledger.progress
     assert (progress.target_cached[0], progress.emitted_tokens[0], progress.first_token_s[0]) == (6, 1, 2.0)
     assert (progress.verifications[0], progress.decoded_tokens[0]) == (0, 0), "a prompt is not decoding"
@@ -78,7 +78,7 @@ def test_a_prompt_in_two_chunks() -> None:
 def test_decoding_counts_and_gaps() -> None:
     ledger = prefilled()
     shape = does(ledger, TargetPass(ints(0, 1), ints(1, 1), Forest.roots(2)), 3.0, [1, 1])
-    assert shape == PassShape(12, 2, 14.0, 0, 2)
+    assert shape == PassShape(12, 2, 14.0, 0, 2, 2)
     progress = ledger.progress
     assert progress.first_decode_s.tolist() == [3.0, 3.0]
     assert progress.verifications.tolist() == [1, 1]
@@ -108,7 +108,7 @@ def test_speculation_keeps_the_accepted_path_in_both_caches() -> None:
     assert ledger.pool.held_bytes(ints(0)).tolist() == [6 * 3 + (7 + 2) * 1], "the chunk, and two nodes were fed"
     shape = does(ledger, TargetPass(ints(0, 1, 2), ints(1, 1, 1), forest), 6.0, [4, 2, 1], [3, 1, 0])
     # Each root sees 6 + itself; each node the same and itself: 7 + 3 * 8, three times.
-    assert shape == PassShape(18, 12, 93.0, 0, 12)
+    assert shape == PassShape(18, 12, 93.0, 0, 12, 3, 54)
     progress = ledger.progress
     assert progress.emitted_tokens.tolist() == [5, 3, 2]
     assert progress.target_cached.tolist() == [10, 8, 7]
@@ -171,7 +171,7 @@ def test_an_evicted_request_starts_again_and_keeps_what_it_emitted() -> None:
     assert progress.preemptions.tolist() == [0, 1]
     assert ledger.pool.held_bytes(ints(1)).tolist() == [0]
     shape = does(ledger, TargetPass(ints(1), ints(7), Forest.roots(1)), 3.0, [1])
-    assert shape == PassShape(0, 7, 28.0, 7, 1), "the prompt and the token are computed again"
+    assert shape == PassShape(0, 7, 28.0, 7, 1, 1), "the prompt and the token are computed again"
     assert progress.verifications.tolist() == [1, 1], "the end of a recompute emits beyond the first token"
     assert progress.first_token_s[1] == 1.0
     assert gaps().seconds.tolist() == [3.0]

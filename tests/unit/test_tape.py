@@ -34,7 +34,7 @@ def drafted(text: Tape, widths: list[int], count: int = 40) -> Forest:
     for width in widths:
         before = len(forest)
         work = DraftPass(ids, NOBODY, forest, leaves, width)
-        forest = asked.draft(work, PassShape(0, count, 0.0, 0, count)).forest
+        forest = asked.draft(work, PassShape(0, count, 0.0, 0, count, count)).forest
         leaves = np.arange(before, len(forest))
     return forest
 

@@ -101,7 +101,7 @@ def error_rows(profiles: Iterable[Profile]) -> Iterable[list[str]]:
 def times(profile: Profile) -> list[str]:
     """Return a row of verification times (trees of 8 tokens) and draft times (one token each)."""
     verify = [
-        profile.target.seconds(PassShape(CONTEXT * n / 8, n, n * CONTEXT + n * 9 / 2, 0, n)) / MS
+        profile.target.seconds(PassShape(CONTEXT * n / 8, n, n * CONTEXT + n * 9 / 2, 0, n, n // 8)) / MS
         for n in VERIFIED_TOKENS
     ]
     draft = [profile.draft.seconds(PassShape.decode(CONTEXT * n, n)) / MS for n in DRAFTED_TOKENS]

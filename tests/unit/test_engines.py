@@ -1,0 +1,163 @@
+"""What an engine adds to its kernels: host time, padding, batch expansion; and how a run takes it up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from specsim import simulate
+from specsim.errors import SpecsimError
+from specsim.files.paths import shipped
+from specsim.files.yaml_file import read_yaml
+from specsim.latency.drafter import Heads, LayersSkipped, Lookup, Separate, equipped
+from specsim.latency.engine import Engine, engine_from_mapping
+from specsim.latency.profile import _FORMS, load_profile
+from specsim.pass_shape import PassShape, PassShapes
+from specsim.runs.prepare import prepare
+from specsim.settings.compose import compose
+from specsim.settings.groups import FORMS, names
+
+PROFILE = load_profile("llama8b_1b_h100")
+SHAPE = PassShape.of(np.array([100, 250]), np.array([1, 1]), np.array([3, 4]))
+SHAPES = PassShapes.each(np.array([100, 250, 9]), np.array([1, 1, 600]), np.array([3, 4, 0]))
+PLAIN = {
+    "overhead_s": None,
+    "request_s": 0.0,
+    "graph_tokens": None,
+    "graph_step": 8,
+    "graph_most": 512,
+    "verification": "tree_attention",
+    "pipeline_steps": 0,
+    "frontend_s": 0.0,
+}
+
+
+def test_the_profiled_engine_adds_nothing() -> None:
+    engine = engine_from_mapping(read_yaml(shipped("conf") / "engine" / "profiled.yaml"), "engine=profiled")
+    assert engine == Engine()
+    assert engine.running(PROFILE) == PROFILE
+
+
+def test_host_time_is_paid_by_the_pass_and_by_the_request() -> None:
+    bare, engine = Engine(overhead_s=0.0).running(PROFILE), Engine(overhead_s=2e-3, request_s=5e-5).running(PROFILE)
+    for model, without in ((engine.target, bare.target), (engine.draft, bare.draft)):
+        assert model.seconds(SHAPE) == pytest.approx(without.seconds(SHAPE) + 2e-3 + 2 * 5e-5)
+        assert model.seconds_array(SHAPES) == pytest.approx(without.seconds_array(SHAPES) + 2e-3 + 5e-5)
+    assert Engine(request_s=5e-5).running(PROFILE).target.overhead_s == PROFILE.target.overhead_s
+
+
+def test_tokens_of_a_tree_are_no_requests() -> None:
+    engine = Engine(overhead_s=0.0, request_s=1.0).running(PROFILE).target
+    assert int(engine.seconds(SHAPE)) == 2
+
+
+@pytest.mark.parametrize(("tokens", "padded"), [(1, 1), (2, 2), (3, 4), (5, 8), (8, 8), (9, 16), (17, 17)])
+def test_a_pass_is_padded_to_the_next_captured_size(tokens: int, padded: int) -> None:
+    model = Engine(graph_tokens=(1, 2, 4, 8, 16)).running(PROFILE).target
+    shape = PassShape.decode(5_000, tokens)
+    assert model.seconds(shape) == PROFILE.target.seconds(shape._replace(batched_tokens=padded))
+    assert model.seconds_array(PassShapes.decode(5_000, np.array([tokens])))[0] == pytest.approx(model.seconds(shape))
+
+
+def test_batch_expansion_reads_the_context_again_for_every_node_of_the_target() -> None:
+    engine = Engine(expands=True).running(PROFILE)
+    again = SHAPE._replace(context_tokens=100 * 4 + 250 * 5)
+    assert engine.target.seconds(SHAPE) == PROFILE.target.seconds(again) > PROFILE.target.seconds(SHAPE)
+    plain = PassShape.of(np.array([100, 250]), np.array([1, 1]))
+    assert engine.target.seconds(plain) == PROFILE.target.seconds(plain)
+    assert engine.draft.seconds(SHAPE) == PROFILE.draft.seconds(SHAPE), "a drafter verifies nothing"
+    assert engine.target.seconds_array(SHAPES)[0] == pytest.approx(
+        engine.target.seconds(PassShape.of(np.array([100]), np.array([1]), np.array([3])))
+    )
+
+
+@pytest.mark.parametrize("drafter", [Separate(True, 0.0), LayersSkipped(32, 16), Heads(False, 5, 0.1, 0.1, 0.1)])
+def test_a_drafter_runs_on_the_same_engine(drafter: Any) -> None:
+    bare = equipped(Engine(overhead_s=0.0).running(PROFILE), drafter).draft
+    on = equipped(Engine(overhead_s=1e-3, request_s=1e-4, graph_tokens=(64,)).running(PROFILE), drafter).draft
+    padded = SHAPE._replace(batched_tokens=64)
+    assert on.seconds(SHAPE) == pytest.approx(bare.seconds(padded) + 1e-3 + 2e-4)
+
+
+def test_a_search_in_the_prompt_is_no_pass() -> None:
+    on = equipped(Engine(overhead_s=1e-3, request_s=1e-4, graph_tokens=(64,)).running(PROFILE), Lookup(2e-4)).draft
+    assert on.seconds(SHAPE) == 2e-4
+
+
+def test_sizes_are_those_named_then_multiples() -> None:
+    given = PLAIN | {"graph_tokens": [1, 2, 4], "graph_most": 32}
+    assert engine_from_mapping(given, "mine").graph_tokens == (1, 2, 4, 8, 16, 24, 32)
+    given = PLAIN | {"graph_tokens": [1, 2, 4, 8, 16], "graph_step": 32, "graph_most": 100}
+    assert engine_from_mapping(given, "mine").graph_tokens == (1, 2, 4, 8, 16, 32, 64, 96)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"overhead_s": -1.0}, "overhead_s"),
+        ({"request_s": None}, "request_s"),
+        ({"request_s": "x"}, "request_s"),
+        ({"graph_tokens": [4, 2]}, "sizes that rise"),
+        ({"graph_tokens": [0, 2]}, "graph_tokens"),
+        ({"graph_tokens": [1, 2, 600]}, "graph_most"),
+        ({"graph_tokens": [1], "graph_step": 0}, "graph_step"),
+        ({"verification": "tree"}, "tree_attention"),
+        ({"pipeline_steps": 1.5}, "pipeline_steps"),
+        ({"pipeline_steps": 99}, "pipeline_steps"),
+        ({"frontend_s": float("nan")}, "frontend_s"),
+        ({"overhed_s": 1.0}, "overhead_s"),
+    ],
+)
+def test_a_mistake_is_one_line(changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(SpecsimError) as caught:
+        engine_from_mapping(PLAIN | changed, "engine=mine")
+    assert str(caught.value).startswith("engine=mine")
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", names("engine"))
+def test_each_shipped_engine_says_where_its_numbers_are_from(name: str) -> None:
+    given = compose({"engine": name})["engine"]
+    assert given["source"]
+    assert engine_from_mapping(given, name).running(PROFILE).target.seconds(SHAPE) > 0
+
+
+def test_a_run_and_its_belief_are_on_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = compose({"trace": "poisson", "requests": "5", "engine": "vllm_0_15", "belief": "llama8b_1b_h100"})
+    simulation = prepare(config).simulation
+    assert (simulation.pipeline_steps, simulation.frontend_s) == (1, 5.2e-3)
+    for profile in (simulation.truth, simulation.belief):
+        assert (profile.target.overhead_s, profile.draft.request_s) == (4e-5, 1.4e-5)  # type: ignore[attr-defined]
+
+
+def test_an_engine_changes_the_run_and_stands_in_its_config() -> None:
+    given: dict[str, Any] = {"scheduler": "continuous", "trace": "poisson", "requests": 20}
+    old, new = simulate(**given), simulate(engine="splitwise_2023", **given)
+    assert new.config["choices"]["engine"] == "splitwise_2023"
+    assert new.requests["ttft_s"].mean() > old.requests["ttft_s"].mean()
+    changed = simulate(engine="splitwise_2023", engine__request_s=0.0, **given)
+    assert changed.requests["tpot_s"].mean() < new.requests["tpot_s"].mean()
+
+
+def test_a_belief_may_be_the_profile_in_another_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    point = {"trace": "poisson", "requests": "5", "profile": "llama8b_1b_h100"}
+    simulation = prepare(compose(point | {"belief": "linear"})).simulation
+    assert simulation.truth.target.form == "roofline"  # type: ignore[attr-defined]
+    assert simulation.belief.target.form == "linear"  # type: ignore[attr-defined]
+    own = prepare(compose(point | {"belief": "linear", "profile.target.forms.linear.delta_s": "1.0"})).simulation
+    assert own.belief.baseline_s > 1
+    with pytest.raises(SpecsimError, match="belief: form: 'table' is not in this profile"):
+        prepare(compose(point | {"belief": "table"}))
+    with pytest.raises(SpecsimError, match="belief=linear: profile is an object"):
+        simulate("smartspec", "poisson", requests=5, profile=replace(PROFILE), belief="linear")
+
+
+def test_the_forms_that_a_belief_may_name_are_those_of_profiles() -> None:
+    assert set(FORMS) == set(_FORMS)
