@@ -116,6 +116,7 @@ def test_the_defaults_of_a_run_exist():
         ("slo",) * 2,
         ("acceptance",) * 2,
         ("drafters", "drafter"),
+        ("engines", "engine"),
     ],
 )
 def test_list_prints_a_line_for_each_name(capsys, kind, group):
@@ -126,7 +127,7 @@ def test_list_prints_a_line_for_each_name(capsys, kind, group):
         assert line.endswith(said)
 
 
-def test_list_without_a_kind_prints_all_six(capsys):
+def test_list_without_a_kind_prints_all_seven(capsys):
     assert main(["list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if not line.startswith(" ")] == [
@@ -136,5 +137,6 @@ def test_list_without_a_kind_prints_all_six(capsys):
         "slo:",
         "acceptance:",
         "drafters:",
+        "engines:",
     ]
     assert sum(line.startswith("  ") for line in lines) == len(CASES)
