@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import simpy
 from specsim.errors import SchedulerFault, SpecsimError
 from specsim.replica.audit import Audit
 from specsim.replica.blame import complaint, own_line
+from specsim.replica.clients import Clients
 from specsim.replica.engine import Replica, arrivals
 from specsim.replica.kv_pool import Memory
 from specsim.replica.ledger import Ledger
@@ -48,6 +49,8 @@ class Simulation:
     frontend_s : seconds from a request's arrival to its place in an engine's queue.
     pipeline_steps : steps that an engine decides before a step ends; see `specsim.replica.lobby.Lobby`.
     host_bytes_per_s : how fast a replica's cache moves to the host and back, where a scheduler preempts by transfer.
+    concurrency : clients that each wait for their answer before they send their next request; None: each request comes
+        at its `arrival_s`.
     replicas : servers; requests are dealt to them round robin.
     keep_passes : keep one row per pass.
     window : seconds of arrival of the requests whose inter-token latencies are kept; None keeps all.
@@ -65,6 +68,7 @@ class Simulation:
     frontend_s: float = 0.0
     pipeline_steps: int = 0
     host_bytes_per_s: float = float("inf")
+    concurrency: int | None = None
     replicas: int = 1
     keep_passes: bool = False
     window: Window | None = None
@@ -106,6 +110,8 @@ def run(simulation: Simulation, watcher: Watcher | None = None) -> Record:
 
 def _run(simulation: Simulation, env: simpy.Environment, replicas: list[Replica], watcher: Watcher | None) -> Record:
     requests, window = simulation.requests, simulation.window
+    if simulation.concurrency is not None:
+        requests = replace(requests, arrival_s=np.full(len(requests), np.nan))
     pauses = Pauses(len(requests), None if window is None else counts(window, requests.arrival_s))
     recorder = Recorder(
         simulation.keep_passes, simulation.truth, lambda name, at_s: replicas[name].queued(at_s), pauses
@@ -117,7 +123,10 @@ def _run(simulation: Simulation, env: simpy.Environment, replicas: list[Replica]
         env.process(replica.serve())
     # Round robin.
     replica_of = np.arange(len(requests)) % len(replicas)
-    env.process(arrivals(env, requests, replicas, replica_of, simulation.frontend_s))
+    if simulation.concurrency is None:
+        env.process(arrivals(env, requests, replicas, replica_of, simulation.frontend_s))
+    else:
+        Clients(env, simulation.concurrency, requests, replicas, replica_of, simulation.frontend_s).start()
     if watcher is not None:
         recorder.watch = lambda: watcher(sum(each.ledger.finished + len(each.ledger.rejected) for each in replicas))
     env.run()
@@ -126,7 +135,7 @@ def _run(simulation: Simulation, env: simpy.Environment, replicas: list[Replica]
     ledgers = [replica.ledger for replica in replicas]
     happened = _over_replicas(ledgers, replica_of)
     audit.check(happened, [ledger.pool for ledger in ledgers], type(replicas[0].scheduler).__name__)
-    return _record(simulation, ledgers, happened, recorder, pauses)
+    return _record(simulation, requests, ledgers, happened, recorder, pauses)
 
 
 def _audit(simulation: Simulation) -> Audit:
@@ -170,9 +179,14 @@ def _over_replicas(ledgers: list[Ledger], replica_of: Ints) -> Progress:
 
 
 def _record(
-    simulation: Simulation, ledgers: list[Ledger], happened: Progress, recorder: Recorder, pauses: Pauses
+    simulation: Simulation,
+    told: Requests,
+    ledgers: list[Ledger],
+    happened: Progress,
+    recorder: Recorder,
+    pauses: Pauses,
 ) -> Record:
-    told, n = simulation.requests, len(simulation.requests)
+    n = len(told)
     reasons = {request: why for ledger in ledgers for request, why in ledger.rejected.items()}
     names = ("", *sorted(set(reasons.values())))
     codes = np.zeros(n, dtype=np.int64)
@@ -209,6 +223,6 @@ def _record(
         )
     return Record(
         columns,
-        recorder.totals(duration_s, len(ledgers), simulation.window),
+        recorder.totals(duration_s, len(ledgers), simulation.window, simulation.concurrency),
         recorder.passes(),
     )

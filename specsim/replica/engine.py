@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from math import inf, nextafter
 from typing import Any, Protocol
 
+import numpy as np
 import simpy
 from simpy.events import URGENT
 
@@ -59,6 +60,8 @@ class Replica:
     ledger, view, scheduler, backend : its state, the scheduler's face of it, the policy and the hardware.
     thinking : what the scheduler's own work costs. booking : told of every pass. audit : of all replicas.
     pipeline_steps : how many steps are decided ahead; see `specsim.replica.lobby.Lobby`.
+
+    `answered` is called with the number of requests that have just ended, where clients wait for them.
     """
 
     def __init__(
@@ -80,16 +83,22 @@ class Replica:
         self._thinking, self._booking = thinking, booking
         self._audit, self.headway = audit, Headway(ledger.progress)
         self._lobby = Lobby(pipeline_steps) if pipeline_steps else None
+        self.answered: Callable[[int], None] | None = None
         self._bell = env.event()
         self._closed = False
 
     def arrive(self, request: int, told: Requests) -> None:
         """Enter a request that arrives now and wake the replica if it sleeps."""
         if self._lobby is None:
-            self.ledger.arrive(request, told)
+            self._enter(request, told)
         else:
             self._lobby.enter(request, told, self.env.now)
         self._ring()
+
+    def _enter(self, request: int, told: Requests) -> None:
+        self.ledger.arrive(request, told)
+        if self.answered is not None and request in self.ledger.rejected:
+            self.answered(1)
 
     def queued(self, at_s: float) -> int:
         """Return how many of the requests that wait had arrived by `at_s`."""
@@ -137,7 +146,7 @@ class Replica:
         if not self.ledger.roster.live:
             lobby.idle()
         for request, told in lobby.start(self.env.now):
-            self.ledger.arrive(request, told)
+            self._enter(request, told)
 
     def _turn(self) -> Generator[simpy.Event, Any, bool]:
         """Hold one conversation with the scheduler; return whether it ran anything."""
@@ -191,6 +200,8 @@ class Replica:
         view.forward_s += forward_s
         self._booking.verify(self.name, start_s, seconds, thinking_s, work, shape, answer, gaps)
         self.headway.passes += 1
+        if self.answered is not None and (ended := int(np.count_nonzero(answer.finished))):
+            self.answered(ended)
         return answer
 
     def _moving_s(self, work: Pass, shape: PassShape) -> float:

@@ -37,6 +37,7 @@ CAUGHT_UP = 0.1
 class Load:
     """The block `load` of the metrics; docs/metrics.md explains each field. None: cannot be told."""
 
+    clients: int | None = None
     makespan_ratio: float | None = None
     arrival_span_s: float | None = None
     drain_s: float | None = None
@@ -63,7 +64,16 @@ def load(table: DataFrame, totals: RunTotals, window: Window | None) -> dict[str
     start_s = 0.0
     if window is not None:
         start_s, met = window[0], met[counts(window, arrival_s)]
+    if totals.clients is not None:
+        return asdict(_closed(totals.clients, met))
     return asdict(judged(arrival_s, table["finish_s"].to_numpy(), service_s(table, totals), met, start_s))
+
+
+def _closed(clients: int, met: NDArray[np.bool_]) -> Load:
+    """Return the load of a closed loop: its arrivals follow its server, so only the attainment is judged."""
+    half = half_width(met) if len(met) else None
+    needed = None if half is None else ceil(len(met) * (half / TARGET_HALF_WIDTH) ** 2)
+    return Load(clients, attainment_half_width=half, needed_requests=needed, too_short=not needed or len(met) < needed)
 
 
 def service_s(table: DataFrame, totals: RunTotals) -> FloatArray:
@@ -150,6 +160,7 @@ def judged(
         needed = (settled or 0) + ceil(len(met) * (half / TARGET_HALF_WIDTH) ** 2)
         needed = max(needed, _ample(lives, rate_per_s)) if steady is None else needed
     return Load(
+        None,
         lives.makespan_ratio,
         lives.span_s,
         lives.drain_s,

@@ -13,6 +13,8 @@ KINDS = ("OVERLOADED", "too short", "not steady")
 
 def load_notes(block: Mapping[str, Any], counted: int) -> tuple[str, ...]:
     """Return the notes of a run whose metrics count so many requests, each ``KIND: reason``; none where all is well."""
+    if block.get("clients") is not None:
+        return _closed(block, counted)
     if block["overloaded"]:
         return (f"OVERLOADED: {_excess(block)}; figures of a longer run would differ",)
     if block["steady"] is None:
@@ -39,6 +41,16 @@ def in_short(notes: Sequence[Sequence[str]]) -> list[str]:
         elif found:
             plain.append(f"{kind}: {len(found)} of {len(notes)} runs; the notes in each run's provenance.json say why")
     return plain
+
+
+def _closed(block: Mapping[str, Any], counted: int) -> tuple[str, ...]:
+    if not block["too_short"]:
+        return ()
+    if block["needed_requests"] is None:
+        return (f"too short: slo_attainment cannot be judged by {counted} requests",)
+    half, goal = (100 * each for each in (block["attainment_half_width"], TARGET_HALF_WIDTH))
+    known = f"slo_attainment is known to +-{half:.1f} points (95%)"
+    return (f"too short: {known}; +-{goal:g} take about {block['needed_requests']:,} requests",)
 
 
 def _excess(block: Mapping[str, Any]) -> str:

@@ -136,7 +136,9 @@ class Recorder:
         for column, value in zip(self._passes.values(), row, strict=True):
             column.append(value)
 
-    def totals(self, duration_s: float, replicas: int, window: Window | None) -> RunTotals:
+    def totals(
+        self, duration_s: float, replicas: int, window: Window | None, clients: int | None = None
+    ) -> RunTotals:
         """Return the totals of a run that lasted `duration_s` on so many replicas, its latencies those of `window`."""
         # In the order of the replicas: a sum does not depend on whose pass was booked first.
         each = [self._busy[replica] for replica in sorted(self._busy)]
@@ -154,6 +156,7 @@ class Recorder:
             itl_s=self._pauses.latencies_s,
             out_of_range_passes=self._out_of_range,
             itl_window=window,
+            clients=clients,
         )
 
     def passes(self) -> dict[str, npt.NDArray[Any]] | None:

@@ -115,6 +115,7 @@ class RunTotals:
 
     ``itl_s`` holds one inter-token latency per emitted chunk after a request's first (as vLLM counts), in any order,
     or what is known of too many to keep; ``itl_window`` is the window of the requests whose they are, None for all.
+    ``clients`` is how many clients waited for their answers, None where requests came by themselves.
     """
 
     iterations: int
@@ -127,3 +128,4 @@ class RunTotals:
     itl_s: FloatArray | Sketched
     out_of_range_passes: int = 0
     itl_window: Window | None = None
+    clients: int | None = None

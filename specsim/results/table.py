@@ -116,8 +116,9 @@ def _verdict_lines(block: Mapping[str, Any]) -> list[str]:
             "it leaves out the waits before the first decoding pass"
         )
     worst = f"worst class {block['worst_class']} {_number(block['worst_class_attainment'], 100, 1)}%"
-    ratio = f"makespan {_number(block['load']['makespan_ratio'], 1, 2)} x the arrivals' span"
-    lines.append(f"{worst}; {_missed_words(block)}; {ratio}")
+    clients, ratio = block["load"].get("clients"), _number(block["load"]["makespan_ratio"], 1, 2)
+    span = f"makespan {ratio} x the arrivals' span" if clients is None else f"closed loop of {clients} clients"
+    lines.append(f"{worst}; {_missed_words(block)}; {span}")
     goodput = _number(block["slo_goodput_in_arrivals_tokens_per_s"], 1, 1)
     lines.append(f"goodput {goodput} tok/s while requests arrive")
     return [_shorten(line, WIDTH) for line in lines]

@@ -1,4 +1,4 @@
-"""Which requests of a run its metrics count: all, those behind a warm-up, or those of a window of arrivals."""
+"""Which requests of a run its metrics count, and who sends them: the trace at its times, or clients that wait."""
 
 from __future__ import annotations
 
@@ -46,6 +46,26 @@ def counted(node: CheckedMapping, arrival_s: npt.NDArray[np.float64]) -> tuple[W
         node.refuse("warmup", f"{warmup_s:g} s leaves no request to count; the last one arrives at {last_s:g} s")
     note = f"warmup: {left_out} of {len(arrival_s)} requests arrive in the first {warmup_s:.6g} s and are not counted"
     return (warmup_s, last_s), note
+
+
+def concurrency(node: CheckedMapping, requests: int) -> tuple[int | None, str | None]:
+    """Return how many clients wait for their answers, None where requests arrive by themselves, and a note about them.
+
+    Raises
+    ------
+    SpecsimError
+        One line when a value is wrong, or a setting needs arrivals that are known before the run.
+    """
+    if not node.given("concurrency"):
+        return None, None
+    clients = node.whole("concurrency", 1, requests)
+    for name, of in (("rps", node), ("warmup", node), ("window", node.child("metrics"))):
+        if of.given(name):
+            of.refuse(
+                name,
+                f"{shown(of.values[name])} and concurrency={clients}: clients send as they are answered; expected one of them",
+            )
+    return clients, f"concurrency={clients}: requests are sent as answers come; the trace's arrivals are not used"
 
 
 def _warmup_s(node: CheckedMapping, last_s: float) -> float:

@@ -21,7 +21,7 @@ from specsim.replica.kv_pool import Memory
 from specsim.replica.protocols import Scheduler, Wide
 from specsim.replica.request import Ints, Requests
 from specsim.results.window import Window
-from specsim.runs.counting import counted
+from specsim.runs.counting import concurrency, counted
 from specsim.runs.fingerprint import package_sha256, plugins_sha256
 from specsim.runs.foreign_tape import guarded
 from specsim.runs.handed import NOTHING, Handed
@@ -99,6 +99,7 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
     check_budget(config["scheduler"], _source("scheduler", chosen))
     recipe = _recipe(config, plugins, handed)
     trace = recipe.trace(seed, *_limits(node))
+    clients, clients_note = concurrency(node, len(trace))
     window, warmup_note = counted(node, trace.arrival_s)
     baseline_s, baseline_note = _baseline_s(config["trace"], truth)
     scales = {name: node.number(name, least=SMALLEST, most=LARGEST) for name in ("slo_scale", "ttft_scale")}
@@ -106,11 +107,12 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
     tape = _tape(model, promised, trace.row, seed, _source("acceptance", chosen))
     _check_width(factory.example, tape, chosen)
     world = World(promised.output_tokens, tape)
-    simulation = _simulation(node, promised.requests, world, truth, belief, engine, factory, window)
+    simulation = _simulation(node, promised.requests, world, truth, belief, engine, factory, window, clients)
     cut = int((trace.output_tokens > promised.output_tokens).sum())
     notes = (
         trace.source.note,
         warmup_note,
+        clients_note,
         baseline_note,
         *promised.notes,
         _suggestion_note(config),
@@ -199,6 +201,7 @@ def _simulation(
     engine: Engine,
     factory: SchedulerFactory,
     window: Window | None,
+    clients: int | None,
 ) -> Simulation:
     return Simulation(
         requests=requests,
@@ -212,6 +215,7 @@ def _simulation(
         frontend_s=engine.frontend_s,
         pipeline_steps=engine.pipeline_steps,
         host_bytes_per_s=node.number("host_bytes_per_s", least=SMALLEST, most=LARGEST) * truth.gpus,
+        concurrency=clients,
         replicas=node.whole("replicas"),
         keep_passes=node.flag("passes"),
         window=window,

@@ -1,0 +1,63 @@
+"""Clients that each wait for their answer before they send their next request: a closed loop."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any
+
+import simpy
+
+from specsim.replica.engine import Replica
+from specsim.replica.request import Ints, Requests
+
+
+class Clients:
+    """A number of clients without think time, who share the requests of a run in its order.
+
+    Parameters
+    ----------
+    env : simpy environment. count : of clients.
+    requests : of the run; `arrival_s` is written down as they are sent.
+    replicas, replica_of : servers, and the index (N,) of each request's.
+    frontend_s : seconds from sending a request to its place in the engine's queue.
+    """
+
+    def __init__(
+        self,
+        env: simpy.Environment,
+        count: int,
+        requests: Requests,
+        replicas: Sequence[Replica],
+        replica_of: Ints,
+        frontend_s: float,
+    ) -> None:
+        self._env, self._count, self._frontend_s = env, count, frontend_s
+        self._requests, self._replicas, self._replica_of = requests, replicas, replica_of
+        self._sent = self._delivered = 0
+        for replica in replicas:
+            replica.answered = self.send
+
+    def start(self) -> None:
+        """Let every client send its first request."""
+        self.send(self._count)
+
+    def send(self, clients: int) -> None:
+        """Let so many clients send their next request, if any is left."""
+        for request in range(self._sent, min(self._sent + clients, len(self._requests))):
+            self._sent += 1
+            self._requests.arrival_s[request] = self._env.now
+            if self._frontend_s:
+                self._env.process(self._later(request))
+            else:
+                self._deliver(request)
+
+    def _later(self, request: int) -> Generator[simpy.Event, Any, None]:
+        yield self._env.timeout(self._frontend_s)
+        self._deliver(request)
+
+    def _deliver(self, request: int) -> None:
+        self._delivered += 1
+        self._replicas[self._replica_of[request]].arrive(request, self._requests)
+        if self._delivered == len(self._requests):
+            for replica in self._replicas:
+                replica.close()
