@@ -199,8 +199,9 @@ def test_reading_knows_nothing_but_the_errors_and_is_how_every_room_reads():
         assert "specsim.files.checked_mapping" in ours(f"specsim.{module}")
 
 
-def test_only_the_engine_and_the_simulation_know_the_clock():
+def test_only_who_serves_and_who_sends_know_the_clock():
     assert {name for name in MODULES if "simpy" in imports(name, late=True)} == {
+        "specsim.replica.clients",
         "specsim.replica.engine",
         "specsim.simulation",
     }
