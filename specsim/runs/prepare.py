@@ -15,6 +15,7 @@ from specsim.kinds.installed import ENTRY_POINTS
 from specsim.kinds.plugins import OURS, below, load_plugins, plugin_modules
 from specsim.kinds.table import asked
 from specsim.latency.drafter import Drafter, drafter_from_mapping, equipped
+from specsim.latency.peaks import peak_notes
 from specsim.latency.profile import Profile, profile_from_mapping
 from specsim.replica.kv_pool import Memory
 from specsim.replica.protocols import Scheduler, Wide
@@ -110,6 +111,7 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
         trace.source.note,
         warmup_note,
         baseline_note,
+        *peak_notes(truth, _source("profile", chosen)),
         *promised.notes,
         _suggestion_note(config),
         handed.note,
