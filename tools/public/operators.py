@@ -41,7 +41,7 @@ def log_interp(at: float, axis: Floats, times: Floats) -> float:
 def padded(sizes: pd.Series[int]) -> pd.Series[bool]:
     """Mark the sizes that an engine pads its captured passes to: powers of two up to 8, then multiples of 8.
 
-    The tables hold sizes one past them too, where FP8 kernels take up to twice as long.
+    The tables hold sizes one past them too, where FP8 kernels can take twice as long.
     """
     return sizes.isin((1, 2, 4)) | (sizes % GRAPH_TOKENS == 0)
 

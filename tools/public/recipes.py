@@ -114,6 +114,14 @@ RECIPES = (
         acceptance="qwen32b_05b",
     ),
     Recipe(
+        "qwen3_32b_06b_2xh100",
+        "Qwen3-32B (TP2) + Qwen3-0.6B on 2 x H100-80GB",
+        Placement(shapes.QWEN3_32B, H100, 2, 32, 4),
+        Placement(shapes.QWEN3_06B, H100, 1, 16, 8),
+        ENGINE_34B,
+        ("the norms of queries and keys are left out: no public table has them", A100_HOST),
+    ),
+    Recipe(
         "llama8b_1b_a100",
         "Llama-3.1-8B + Llama-3.2-1B on 1 x A100-80GB",
         Placement(shapes.LLAMA_8B, A100, 1, 32, 8),
