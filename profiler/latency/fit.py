@@ -12,8 +12,6 @@ from specsim.latency.forms import Linear, Roofline
 from specsim.pass_shape import PassShapes
 
 Floats = NDArray[np.float64]
-TILES = (64, 128)
-STAIRCASE_GAIN = 0.25
 KNEES = (48, 96, 128, 192, 256, 384, 512)
 ROUNDS = 60
 
@@ -102,15 +100,8 @@ def fit_linear(samples: Samples) -> Fitted:
 
 
 def fit_roofline(samples: Samples) -> Fitted:
-    """Fit `Roofline` from several starting knees.
-
-    The staircase of the kernels' tiles is taken only where it lowers the cost by a quarter, as it does where
-    the layer's exact shapes were measured at every 8 tokens: elsewhere it would describe the interpolation.
-    """
-    smooth = min((fit_from(samples, knee, 1) for knee in KNEES), key=lambda fitted: fitted.cost)
-    stepped = [fit_from(samples, knee, tile) for tile in TILES for knee in KNEES]
-    best = min(stepped, key=lambda fitted: fitted.cost)
-    return best if best.cost < (1 - STAIRCASE_GAIN) * smooth.cost else smooth
+    """Fit a `Roofline` without a staircase, from several starting knees."""
+    return min((fit_from(samples, knee, 1) for knee in KNEES), key=lambda fitted: fitted.cost)
 
 
 def fit_from(samples: Samples, knee: float, tile: int, extra: tuple[str, ...] = ()) -> Fitted:

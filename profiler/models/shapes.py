@@ -6,12 +6,14 @@ from dataclasses import dataclass, replace
 
 from specsim.errors import SpecsimError, nearest
 
-BYTES_PER_VALUE = 2
-
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """A decoder-only transformer with gated MLP and RMSNorm, in 16-bit weights and cache."""
+    """A decoder-only transformer with gated MLP and RMSNorm.
+
+    `weight_bytes` are those of a weight of the layers and `cache_bytes` those of a cached value: 2, or 1 in FP8.
+    Embeddings, head and norms have 16 bits.
+    """
 
     name: str
     layers: int
@@ -23,6 +25,8 @@ class ModelShape:
     vocab: int
     tied: bool = False
     qkv_bias: bool = False
+    weight_bytes: int = 2
+    cache_bytes: int = 2
 
     @property
     def parameters(self) -> int:
@@ -34,21 +38,32 @@ class ModelShape:
         return self.layers * layer + embeddings + self.hidden
 
     @property
+    def nonembedding_bytes(self) -> int:
+        """Bytes of the layers' matrices, which every batched token multiplies, over all GPUs."""
+        qkv = (self.heads + 2 * self.kv_heads) * self.head_dim
+        products = self.hidden * (qkv + self.heads * self.head_dim + 3 * self.ffn)
+        return self.weight_bytes * self.layers * products
+
+    @property
     def weights_bytes(self) -> int:
         """Bytes of the weights, over all GPUs."""
-        return self.parameters * BYTES_PER_VALUE
+        layers = self.nonembedding_bytes
+        return 2 * (self.parameters - layers // self.weight_bytes) + layers
 
     @property
     def kv_bytes_per_token(self) -> int:
         """Bytes one token holds in the cache: keys and values of every layer, over all GPUs."""
-        return self.layers * self.kv_heads * self.head_dim * 2 * BYTES_PER_VALUE
+        return self.layers * self.kv_heads * self.head_dim * 2 * self.cache_bytes
 
 
 LLAMA_70B = ModelShape("Llama-3.1-70B", 80, 8192, 64, 8, 128, 28672, 128256)
+LLAMA_70B_FP8 = replace(LLAMA_70B, weight_bytes=1)
 LLAMA_8B = ModelShape("Llama-3.1-8B", 32, 4096, 32, 8, 128, 14336, 128256)
 LLAMA_1B = ModelShape("Llama-3.2-1B", 16, 2048, 32, 8, 64, 8192, 128256, tied=True)
 QWEN_32B = ModelShape("Qwen2.5-32B", 64, 5120, 40, 8, 128, 27648, 152064, qkv_bias=True)
 QWEN_05B = ModelShape("Qwen2.5-0.5B", 24, 896, 14, 2, 64, 4864, 151936, tied=True, qkv_bias=True)
+QWEN3_32B = ModelShape("Qwen3-32B", 64, 5120, 64, 8, 128, 25600, 151936)
+QWEN3_06B = ModelShape("Qwen3-0.6B", 28, 1024, 16, 8, 128, 3072, 151936, tied=True)
 VICUNA_7B = ModelShape("Vicuna-7B", 32, 4096, 32, 32, 128, 11008, 32000)
 LLAMA_160M = ModelShape("Llama-160M", 12, 768, 12, 12, 64, 3072, 32000)
 LLAMA_68M = ModelShape("Llama-68M", 2, 768, 12, 12, 64, 3072, 32000)

@@ -26,7 +26,9 @@ class ModelLatency:
     ``launch_s`` is what launching a pass kernel by kernel takes the host, None where it was not measured; ``least_s``
     what a pass takes at least, 0 under CUDA graphs. Of a drafter, ``one_pass`` says whether one pass proposes all
     depths of a step, ``cached`` whether it keeps a cache that has to be fed, ``deepest`` how many tokens ahead it ever
-    proposes. ``request_s``, ``graph_tokens`` and ``expands`` are the engine's (`specsim.latency.engine.Engine`).
+    proposes. ``nonembedding_bytes`` are those of the weights that every batched token multiplies, all but the embedding
+    and the head; None where the file does not state them. ``request_s``, ``graph_tokens`` and ``expands`` are the
+    engine's (`specsim.latency.engine.Engine`).
     """
 
     name: str
@@ -46,6 +48,7 @@ class ModelLatency:
     request_s: float = 0.0
     graph_tokens: tuple[int, ...] = ()
     expands: bool = False
+    nonembedding_bytes: int | None = None
     chosen: Form = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -30,7 +30,7 @@ TOP_KEYS = (
 )
 TOP_OPTIONS = ("baseline_s", "usable_kv_bytes", "checks", "provenance", "assumptions", "suggests")
 MODEL_KEYS = ("name", "kv_bytes_per_token", "weights_bytes", "overhead_s", "forms")
-MODEL_OPTIONS = ("standard_errors", "valid", "held_out_error", "launch_s")
+MODEL_OPTIONS = ("standard_errors", "valid", "held_out_error", "launch_s", "nonembedding_bytes")
 LINEAR_KEYS = ("alpha_s", "gamma_s", "delta_s")
 ROOFLINE_KEYS = ("delta_s", "gamma_s", "compute_delta_s", "compute_s", "alpha_s", "beta_s")
 ROOFLINE_OPTIONS = ("single_s", "pair_s", "logit_s")
@@ -122,8 +122,18 @@ def _model(node: CheckedMapping, wanted: str) -> ModelLatency:
         overhead_s=node.number("overhead_s"),
         fit_error=_held_out_error(node, form),
         launch_s=node.number("launch_s") if "launch_s" in node.values else None,
+        nonembedding_bytes=_nonembedding_bytes(node),
         **_ranges(node),
     )
+
+
+def _nonembedding_bytes(node: CheckedMapping) -> int | None:
+    if "nonembedding_bytes" not in node.values:
+        return None
+    stated = node.whole("nonembedding_bytes", 1, MOST_BYTES)
+    if stated > node.values["weights_bytes"]:
+        node.fail("nonembedding_bytes", f"at most weights_bytes, {node.values['weights_bytes']}")
+    return stated
 
 
 def _ranges(node: CheckedMapping) -> dict[str, Any]:

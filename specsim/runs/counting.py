@@ -61,10 +61,8 @@ def concurrency(node: CheckedMapping, requests: int) -> tuple[int | None, str | 
     clients = node.whole("concurrency", 1, requests)
     for name, of in (("rps", node), ("warmup", node), ("window", node.child("metrics"))):
         if of.given(name):
-            of.refuse(
-                name,
-                f"{shown(of.values[name])} and concurrency={clients}: clients send as they are answered; expected one of them",
-            )
+            said = f"{shown(of.values[name])} and concurrency={clients}: clients send as they are answered"
+            of.refuse(name, f"{said}; expected one of them")
     return clients, f"concurrency={clients}: requests are sent as answers come; the trace's arrivals are not used"
 
 

@@ -71,6 +71,8 @@ def _of_profile(key: str, config: Mapping[str, Any]) -> str | None:
         return f"{source} states usable_kv_bytes"
     if part in ERRORS:
         return f"{part} says how well the times of {source} are known, and no run reads it"
+    if part == "nonembedding_bytes":
+        return f"{part} holds the times of {source} against the peaks of its hardware, and no time depends on it"
     if role == "draft" and part in OF_THE_DRAFT_MODEL and config["drafter"].get("kind") != "separate":
         return f"drafter={config['choices']['drafter']} drafts, not the draft model of {source}"
     if part == "launch_s" and (role == "target" or config["drafter"].get("graphs", True)):

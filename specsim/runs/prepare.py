@@ -16,6 +16,7 @@ from specsim.kinds.plugins import OURS, below, load_plugins, plugin_modules
 from specsim.kinds.table import asked
 from specsim.latency.drafter import Drafter, drafter_from_mapping, equipped
 from specsim.latency.engine import Engine, engine_from_mapping
+from specsim.latency.peaks import peak_notes
 from specsim.latency.profile import Profile, profile_from_mapping
 from specsim.replica.kv_pool import Memory
 from specsim.replica.protocols import Scheduler, Wide
@@ -114,6 +115,7 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
         warmup_note,
         clients_note,
         baseline_note,
+        *peak_notes(truth, _source("profile", chosen)),
         *promised.notes,
         _suggestion_note(config),
         handed.note,

@@ -25,6 +25,7 @@ IDLE = [
     ("profile.provenance=[]", "provenance says what"),
     ("profile.assumptions=[]", "assumptions says what"),
     ("profile.checks={a:1}", "checks says what"),
+    ("profile.target.nonembedding_bytes=1", "nonembedding_bytes holds the times of"),
     ("profile.target.standard_errors.linear.delta_s=1", "standard_errors says how well"),
     ("profile.draft.held_out_error.roofline.decode.worst=1", "held_out_error says how well"),
     ("profile.target.forms.linear.alpha_s=1e-9", "the form in use is roofline (profile.form)"),

@@ -151,7 +151,7 @@ def test_names_of_one_model(one: str, other: str, same: bool) -> None:
 def test_a_budget_past_the_ridge_names_both_numbers() -> None:
     (note,) = budget_notes()
     assert note.startswith(
-        "scheduler.verify_tokens=512 lies past the ridge of profile=llama70b_1b_4xh100, 255.6 tokens"
+        "scheduler.verify_tokens=512 lies past the ridge of profile=llama70b_1b_4xh100, 255.2 tokens"
     )
     assert not budget_notes(scheduler__verify_tokens="255")
     assert not budget_notes(scheduler="continuous")

@@ -97,6 +97,8 @@ def test_the_good_one_is_good() -> None:
         ("provenance", "vidur", "a list of mappings"),
         ("provenance", [{"file": "a"}, {"file": 3}], "a line of text"),
         ("provenance", [{"sha256": math.nan}], "a line of text"),
+        ("target.nonembedding_bytes", 10**12, "at most weights_bytes"),
+        ("target.nonembedding_bytes", 1.5, "a whole number between 1 and"),
         ("target.standard_errors", 3, "a mapping"),
         ("draft.standard_errors", {"roofline": {"delta_s": math.nan}}, "a finite number of at least 0"),
         ("draft.standard_errors", {"roofline": {"delta_s": math.inf}}, "a finite number of at least 0"),
@@ -123,7 +125,9 @@ def test_bad_value_names_key_and_what_was_expected(key: str, value: object, expe
 
 
 OPTIONS = ["baseline_s", "usable_kv_bytes", "checks", "provenance", "assumptions"]
-OPTIONS += [f"target.{each}" for each in ("launch_s", "valid", "held_out_error", "standard_errors")]
+OPTIONS += [
+    f"target.{each}" for each in ("launch_s", "nonembedding_bytes", "valid", "held_out_error", "standard_errors")
+]
 OPTIONS += [f"target.forms.roofline.{each}" for each in ("tile_tokens", "single_s", "pair_s", "logit_s")]
 
 

@@ -17,6 +17,7 @@ from tools.public import sources
 from tools.public.checks import splitwise_check
 from tools.public.compose import Alike, ComposedPass, Composer, Placement
 from tools.public.grid import FITTED, HELD_OUT, passes
+from tools.public.operators import MOST_GQA_HEADS
 from tools.public.recipes import ASSUMPTIONS, DRAFT_ENGINE, Artifact, Recipe
 
 MS = 1e-3
@@ -40,7 +41,7 @@ def composed_profile(data: Path, recipe: Recipe) -> dict[str, Any]:
         "name": recipe.name,
         "profile_version": PROFILE_VERSION,
         "description": recipe.description,
-        "suggests": suggested(recipe.acceptance, recipe.target.gpu.name, {}),
+        **suggested(recipe.acceptance, recipe.target.gpu.name, {}),
         "hardware": recipe.target.gpu.name,
         "gpus": recipe.target.gpus,
         "memory_bytes": memory,
@@ -57,10 +58,13 @@ def composed_profile(data: Path, recipe: Recipe) -> dict[str, Any]:
 
 
 def suggested(acceptance: str | None, gpu: str, constants: dict[str, int]) -> dict[str, Any]:
-    """Return what goes with a profile: its pair's acceptance, and AdaServe's `constants` for it by key."""
+    """Return the key of what goes with a profile, if anything: its pair's acceptance, AdaServe's `constants` by key."""
     of_pair: dict[str, Any] = {} if acceptance is None else {"acceptance": acceptance}
     of_pair |= {"adaserve": constants} if constants else {}
-    return of_pair | {"adaserve_v1": {"verify_tokens": next(b for name, b in V1_BUDGETS.items() if name in gpu)}}
+    for name, budget in V1_BUDGETS.items():
+        if name in gpu:
+            of_pair |= {"adaserve_v1": {"verify_tokens": budget}}
+    return {"suggests": of_pair} if of_pair else {}
 
 
 def composed_model(data: Path, placement: Placement, overhead_s: float, capacity: int) -> dict[str, Any]:
@@ -93,6 +97,7 @@ def sizes(shape: ModelShape, overhead_s: float) -> dict[str, Any]:
         "name": shape.name,
         "kv_bytes_per_token": shape.kv_bytes_per_token,
         "weights_bytes": shape.weights_bytes,
+        "nonembedding_bytes": shape.nonembedding_bytes,
         "overhead_s": overhead_s,
     }
 
@@ -127,8 +132,10 @@ def engine_seconds(data: Path, model: str, gpus: int, steps: tuple[str, ...]) ->
 
 def used_by(recipe: Recipe) -> list[sources.Dataset]:
     """Return the datasets behind a composed profile."""
-    used = [recipe.target.gpu.layers, sources.GEMM, sources.DECODE_ATTENTION, sources.CONTEXT_ATTENTION]
-    used += [sources.ALL_REDUCE] if recipe.target.gpus > 1 else []
+    gpu = recipe.target.gpu
+    used = [gpu.kernels.gemm, gpu.kernels.decode, gpu.kernels.context, gpu.elementwise]
+    used += [sources.MHA_DECODE] if recipe.target.kv_heads > MOST_GQA_HEADS else []
+    used += [gpu.kernels.all_reduce] if recipe.target.gpus > 1 else []
     used += [sources.CPU_OVERHEADS]
     return used + ([sources.SPLITWISE] if recipe.splitwise else [])
 
@@ -178,7 +185,8 @@ def artifact_profile(data: Path, artifact: Artifact) -> dict[str, Any]:
         "seconds_at": [composer.seconds(ComposedPass("prefill", (Alike(1, 0, each),))) for each in chunks],
         "floor_s": artifact.draft_floor_s,
     }
-    used = [sources.ADASERVE, sources.GEMM, sources.LAYER_A100, sources.CONTEXT_ATTENTION]
+    gpu = artifact.draft.gpu
+    used = [sources.ADASERVE, gpu.kernels.gemm, gpu.kernels.context, gpu.elementwise]
     valid = {
         "context_tokens": [0, settings["max_requests_per_batch"] * 2048],
         "batched_tokens": [1, tokens[-1]],
@@ -187,7 +195,7 @@ def artifact_profile(data: Path, artifact: Artifact) -> dict[str, Any]:
         "name": artifact.name,
         "profile_version": PROFILE_VERSION,
         "description": artifact.description,
-        "suggests": suggested(artifact.acceptance, ARTIFACT_GPU, artifact_constants(settings)),
+        **suggested(artifact.acceptance, ARTIFACT_GPU, artifact_constants(settings)),
         "hardware": ARTIFACT_GPU,
         "gpus": artifact.gpus,
         "memory_bytes": ARTIFACT_MEMORY_BYTES * artifact.gpus,

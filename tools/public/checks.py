@@ -107,7 +107,7 @@ def splitwise_rows(data: Path, target: ModelLatency, hardware: str) -> Iterator[
 def whole_pass_rows(data: Path) -> Iterator[list[str]]:
     """Yield measured and composed decode passes of CodeLlama-34B at TP2; a context of 512 is assumed."""
     model = "codellama/CodeLlama-34b-Instruct-hf"
-    composer = Composer(data, Placement(CODELLAMA_34B, A100, 2, 32, 4, model))
+    composer = Composer(data, Placement(CODELLAMA_34B, A100, 2, 32, 4))
     rows = sources.read(data, sources.WHOLE_PASS)
     rows = rows[(rows["model_name"] == model) & (rows["tensor_parallel_degree"] == 2)]
     medians = rows.groupby("batch_size")["model_execution_e2e_median"].median()
@@ -120,7 +120,7 @@ def whole_pass_rows(data: Path) -> Iterator[list[str]]:
 
 def attention_check(data: Path) -> list[str]:
     """Return the ratio of composed to measured attention of a chunk behind a context, 32/4 heads, A100."""
-    attention = Attention.load(data, A100.system, 32, 4)
+    attention = Attention.load(data, A100.kernels, 32, 4, "bfloat16")
     rows = sources.read(data, sources.CHUNK_ATTENTION)
     rows = rows[rows["is_prefill"] & (rows["prefill_chunk_size"] >= 128)]
     sizes = rows[["prefill_chunk_size", "kv_cache_size"]].to_numpy(dtype=float)

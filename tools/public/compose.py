@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from profiler.models.shapes import ModelShape
+from profiler.models.shapes import VICUNA_7B, ModelShape
 from tools.public import sources
 from tools.public.operators import AllReduce, Attention, Gemm, Layer
 
@@ -56,33 +56,35 @@ class ComposedPass:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU type: the names under which the datasets know it, and its memory."""
+    """A GPU type: its engine's kernels, its elementwise kernels, and its memory."""
 
     name: str
-    system: str
-    layers: sources.Dataset
+    kernels: sources.Kernels
+    elementwise: sources.Dataset
     memory_bytes: int = 80 * 2**30
 
 
-A100 = Gpu("NVIDIA A100-SXM4-80GB", "a100_sxm", sources.LAYER_A100)
-H100 = Gpu("NVIDIA H100-SXM5-80GB", "h100_sxm", sources.LAYER_H100)
+A100 = Gpu("NVIDIA A100-SXM4-80GB", sources.Kernels.of_vllm("a100", "0.14.0"), sources.LAYER_A100)
+H100 = Gpu("NVIDIA H100-SXM5-80GB", sources.Kernels.of_vllm("h100", "0.24.0"), sources.LAYER_H100)
+H200_KERNELS = sources.Kernels.of_vllm("h200", "0.24.0", sources.OWN_FOLDER)
+H200 = Gpu("NVIDIA H200", H200_KERNELS, sources.LAYER_H100, 141 * 2**30)
 MEASURED_HEAD_DIM = 128
-ELEMENTWISE_MODEL, ELEMENTWISE_HIDDEN, ELEMENTWISE_FFN = "meta-llama/Llama-2-7b-hf", 4096, 11008
+ELEMENTWISE = VICUNA_7B
+"""The shape whose elementwise kernels are measured on every GPU type: Llama-2-7B's."""
+ELEMENTWISE_MODEL = "meta-llama/Llama-2-7b-hf"
+GEMM_DTYPES = {1: "fp8", 2: "bfloat16"}
+"""Type of a layer's products by the bytes of a weight, and of the cache by those of a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A model on `gpus` GPUs: the measured layer that has its exact shape, if any, and its attention heads.
-
-    `heads` and `kv_heads` are those of the attention measurement taken for one GPU's share.
-    """
+    """A model on `gpus` GPUs; `heads` and `kv_heads` are those of the attention measured for one GPU's share."""
 
     shape: ModelShape
     gpu: Gpu
     gpus: int
     heads: int
     kv_heads: int
-    measured_as: str | None = None
 
 
 class Composer:
@@ -90,28 +92,26 @@ class Composer:
 
     def __init__(self, data: Path, placement: Placement) -> None:
         self.shape, self.gpus, self.heads = placement.shape, placement.gpus, placement.heads
-        self.exact = placement.measured_as is not None
-        gpu = placement.gpu
-        model = placement.measured_as or ELEMENTWISE_MODEL
-        self.gemm = Gemm.load(data, gpu.system)
-        self.attention = Attention.load(data, gpu.system, placement.heads, placement.kv_heads)
-        self.layer = Layer.load(data, gpu.layers, model, self.gpus if self.exact else 1)
-        self.reduce = AllReduce.load(data, gpu.system, self.gpus) if self.gpus > 1 else None
+        gpu, kernels = placement.gpu, placement.gpu.kernels
+        cache = GEMM_DTYPES[self.shape.cache_bytes]
+        self.gemm = Gemm.load(data, kernels.gemm, GEMM_DTYPES[self.shape.weight_bytes])
+        self.head = Gemm.load(data, kernels.gemm, GEMM_DTYPES[2])
+        self.attention = Attention.load(data, kernels, placement.heads, placement.kv_heads, cache)
+        self.layer = Layer.load(data, gpu.elementwise, ELEMENTWISE_MODEL, 1)
+        self.reduce = AllReduce.load(data, kernels.all_reduce, self.gpus) if self.gpus > 1 else None
 
     def seconds(self, work: ComposedPass) -> float:
         """Return the seconds of GPU time of one forward pass, logits included."""
         tokens = work.batched_tokens
         layer = self.weights(tokens) + self.elementwise(tokens) + self.attend(work.groups)
-        once = self.gemm.seconds(work.logit_rows, -(-self.shape.vocab // self.gpus), self.shape.hidden)
-        once += self.layer.seconds("emb", tokens if self.exact else self.equivalent(tokens))
+        once = self.head.seconds(work.logit_rows, -(-self.shape.vocab // self.gpus), self.shape.hidden)
+        once += self.layer.seconds("emb", tokens * self.shape.hidden / ELEMENTWISE.hidden)
         if self.reduce:
             layer += 2 * self.reduce.seconds(tokens * self.shape.hidden)
         return self.shape.layers * layer + once
 
     def weights(self, tokens: int) -> float:
         """Seconds of the four matrix products of a layer."""
-        if self.exact:
-            return sum(self.layer.seconds(name, tokens) for name in ("qkv", "out", "up", "down"))
         shape, gpus = self.shape, self.gpus
         width = shape.heads * shape.head_dim // gpus
         qkv = (shape.heads + 2 * shape.kv_heads) * shape.head_dim // gpus
@@ -120,15 +120,19 @@ class Composer:
         return sum(self.gemm.seconds(tokens, n, k) for n, k in products)
 
     def elementwise(self, tokens: int) -> float:
-        """Seconds of a layer's two norms, rotary embedding, activation and residual additions."""
-        wide = tokens if self.exact else self.equivalent(tokens)
-        ffn = tokens if self.exact else tokens * self.shape.ffn / self.gpus / ELEMENTWISE_FFN
-        norms = 2 * self.layer.seconds("norm", wide)
-        return norms + sum(self.layer.seconds(name, wide) for name in ("rope", "add")) + self.layer.seconds("act", ffn)
+        """Seconds of a layer's two norms, rotary embedding and activation, each at as many values as measured.
 
-    def equivalent(self, tokens: int) -> float:
-        """Tokens of the model measured for elementwise operators that hold as many values."""
-        return tokens * self.shape.hidden / ELEMENTWISE_HIDDEN
+        The residual additions have no kernel of their own: engines fuse them into the norms.
+        """
+        shape, model = self.shape, ELEMENTWISE
+        rotated = (shape.heads + shape.kv_heads) * shape.head_dim / self.gpus
+        shares = {
+            "norm": shape.hidden / model.hidden,
+            "rope": rotated / ((model.heads + model.kv_heads) * model.head_dim),
+            "act": shape.ffn / self.gpus / model.ffn,
+        }
+        norm, rope, act = (self.layer.seconds(name, tokens * share) for name, share in shares.items())
+        return 2 * norm + rope + act
 
     @property
     def head_share(self) -> float:

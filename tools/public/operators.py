@@ -22,16 +22,14 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 MS = 1e-3
 LAYER_OPS = {
-    "attn_pre_proj": "qkv",
-    "attn_post_proj": "out",
-    "mlp_up_proj": "up",
-    "mlp_down_proj": "down",
     "input_layernorm": "norm",
     "attn_rope": "rope",
     "mlp_act": "act",
-    "add": "add",
     "emb": "emb",
 }
+GRAPH_TOKENS = 8
+MOST_GQA_HEADS = 8
+"""KV heads that the engine's decode tables go up to; with more, a model is of multi-head attention."""
 
 
 def log_interp(at: float, axis: Floats, times: Floats) -> float:
@@ -40,9 +38,17 @@ def log_interp(at: float, axis: Floats, times: Floats) -> float:
     return inside * max(1.0, at / float(axis[-1]))
 
 
+def padded(sizes: pd.Series[int]) -> pd.Series[bool]:
+    """Mark the sizes that an engine pads its captured passes to: powers of two up to 8, then multiples of 8.
+
+    The tables hold sizes one past them too, where FP8 kernels can take twice as long.
+    """
+    return sizes.isin((1, 2, 4)) | (sizes % GRAPH_TOKENS == 0)
+
+
 @dataclass(slots=True)
 class Gemm:
-    """16-bit matrix products (m x k) @ (k x n) of one GPU type; ``times[n, k]`` is a curve over m."""
+    """Matrix products (m x k) @ (k x n) of one GPU type and precision; ``times[n, k]`` is a curve over m."""
 
     m: Floats
     sizes: Floats
@@ -50,12 +56,14 @@ class Gemm:
     curves: dict[tuple[int, int], Floats] = field(default_factory=dict)
 
     @classmethod
-    def load(cls, data: Path, system: str) -> Gemm:
-        """Read the grid of `system` (``a100_sxm``, ``h100_sxm``)."""
-        rows = sources.read(data, sources.GEMM)
-        rows = rows[(rows["system"] == system) & (rows["gemm_dtype"] == "float16")].sort_values("m")
+    def load(cls, data: Path, dataset: sources.Dataset, dtype: str) -> Gemm:
+        """Read the grid of `dtype` (``bfloat16``, ``fp8``); `ValueError` when it was not measured."""
+        rows = sources.read(data, dataset)
+        rows = rows[(rows["gemm_dtype"] == dtype) & padded(rows["m"])].sort_values("m")
+        if rows.empty:
+            raise ValueError(f"{dataset.file}: no {dtype} products")
         groups: Any = rows.groupby(["n", "k"])
-        times = {(int(n), int(k)): group["latency_ms"].to_numpy(dtype=float) * MS for (n, k), group in groups}
+        times = {(int(n), int(k)): group["latency"].to_numpy(dtype=float) * MS for (n, k), group in groups}
         m = np.unique(rows["m"]).astype(float)
         return cls(m, np.unique(rows["k"]).astype(float), {k: v for k, v in times.items() if len(v) == len(m)})
 
@@ -102,18 +110,18 @@ class Attention:
     prompt_s: Floats
 
     @classmethod
-    def load(cls, data: Path, system: str, heads: int, kv_heads: int) -> Attention:
-        """Read both tables of `system` for exactly this count of heads."""
-        decode = one_shape(sources.read(data, sources.DECODE_ATTENTION), system, heads, kv_heads)
-        grid = decode.pivot_table(index="batch_size", columns="step", values="latency_ms").sort_index() * MS
-        prompts = one_shape(sources.read(data, sources.CONTEXT_ATTENTION), system, heads, kv_heads)
-        prompts = prompts[prompts["batch_size"] == 1].sort_values("isl")
+    def load(cls, data: Path, kernels: sources.Kernels, heads: int, kv_heads: int, cache: str) -> Attention:
+        """Read both tables for exactly this count of heads and a cache of `cache` (``bfloat16``, ``fp8``)."""
+        decode = decode_rows(data, kernels, heads, kv_heads, cache)
+        grid = decode.pivot_table(index="batch_size", columns="step", values="latency").sort_index() * MS
+        prompts = one_shape(sources.read(data, kernels.context), heads, kv_heads, cache)
+        curve = prompts.groupby("isl")["latency"].mean().sort_index() * MS
         return cls(
             grid.index.to_numpy(dtype=float),
             grid.columns.to_numpy(dtype=float) + 1.0,
             extended(grid.to_numpy(dtype=float)),
-            prompts["isl"].to_numpy(dtype=float),
-            prompts["latency_ms"].to_numpy(dtype=float) * MS,
+            curve.index.to_numpy(dtype=float),
+            curve.to_numpy(dtype=float),
         )
 
     def decode(self, batch: int, context: float) -> float:
@@ -134,11 +142,21 @@ class Attention:
         return log_interp(4096, self.prompt, self.prompt_s) / pairs
 
 
-def one_shape(rows: pd.DataFrame, system: str, heads: int, kv_heads: int) -> pd.DataFrame:
-    """Return the rows of one GPU type and one count of heads; `ValueError` when there are none."""
-    chosen = rows[(rows["system"] == system) & (rows["num_heads"] == heads) & (rows["num_key_value_heads"] == kv_heads)]
+def decode_rows(data: Path, kernels: sources.Kernels, heads: int, kv_heads: int, cache: str) -> pd.DataFrame:
+    """Return a decode pass's rows: the engine's own, or the older table's for multi-head attention."""
+    if kv_heads <= MOST_GQA_HEADS:
+        return one_shape(sources.read(data, kernels.decode), heads, kv_heads, cache)
+    rows = sources.read(data, sources.MHA_DECODE)
+    rows = rows[rows["system"] == kernels.system].rename(columns={"latency_ms": "latency"})
+    return one_shape(rows, heads, kv_heads, "float16")
+
+
+def one_shape(rows: pd.DataFrame, heads: int, kv_heads: int, cache: str) -> pd.DataFrame:
+    """Return the rows of one count of heads and one type of cache; `ValueError` when there are none."""
+    chosen = rows[(rows["num_heads"] == heads) & (rows["num_key_value_heads"] == kv_heads)]
+    chosen = chosen[chosen["kv_cache_dtype"] == cache]
     if chosen.empty:
-        raise ValueError(f"no attention measured with {heads}/{kv_heads} heads on {system}")
+        raise ValueError(f"no attention measured with {heads}/{kv_heads} heads and a cache of {cache}")
     return chosen
 
 
@@ -153,7 +171,7 @@ def extended(grid: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Layer:
-    """GPU time of each operator of one measured model's layer but attention, over batched tokens."""
+    """GPU time of each elementwise operator of one measured model's layer, over batched tokens."""
 
     tokens: Floats
     times: dict[str, Floats]
@@ -175,18 +193,20 @@ class Layer:
 
 @dataclass(frozen=True)
 class AllReduce:
-    """NCCL all-reduce of 16-bit values between the GPUs of one node, over the number of values."""
+    """vLLM's own all-reduce of 16-bit values between the GPUs of one node, captured, over the number of values.
+
+    NCCL does it from 8 MiB on, as in the engine.
+    """
 
     values: Floats
     times: Floats
 
     @classmethod
-    def load(cls, data: Path, system: str, gpus: int) -> AllReduce:
-        """Read the curve of `system` over `gpus`."""
-        rows = sources.read(data, sources.ALL_REDUCE)
-        rows = rows[(rows["system"] == system) & (rows["op_name"] == "all_reduce")]
-        rows = rows[(rows["nccl_dtype"] == "half") & (rows["num_gpus"] == gpus)].sort_values("message_size")
-        return cls(rows["message_size"].to_numpy(dtype=float), rows["latency_ms"].to_numpy(dtype=float) * MS)
+    def load(cls, data: Path, dataset: sources.Dataset, gpus: int) -> AllReduce:
+        """Read the curve over `gpus`, in CUDA graphs."""
+        rows = sources.read(data, dataset)
+        rows = rows[(rows["backend"] == "vllm_graph") & (rows["num_gpus"] == gpus)].sort_values("message_size")
+        return cls(rows["message_size"].to_numpy(dtype=float), rows["latency"].to_numpy(dtype=float) * MS)
 
     def seconds(self, values: float) -> float:
         """Return the seconds to sum `values` numbers across the GPUs."""

@@ -14,9 +14,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+DATA_FOLDER = "perf/engine_kernels"
+OWN_FOLDER = "tools/public/measured"
+"""Tables that are part of this repository, whatever the data folder: `tools.public.cut` wrote them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """One file below the data folder: where it comes from, under which licence, measured on what software."""
+    """One file below the data folder or `OWN_FOLDER`: its origin, its licence, the software it was measured on."""
 
     file: str
     origin: str
@@ -24,14 +29,43 @@ class Dataset:
     versions: str
 
 
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """The tables of an engine's own kernels on one GPU type, and the name of that type in the older tables."""
+
+    gemm: Dataset
+    decode: Dataset
+    context: Dataset
+    all_reduce: Dataset
+    system: str
+
+    @classmethod
+    def of_vllm(cls, gpu: str, version: str, folder: str = DATA_FOLDER) -> Kernels:
+        """Return the tables in `folder` measured with vLLM `version` on `gpu` (``a100``, ``h100``, ``h200``)."""
+
+        def table(name: str) -> Dataset:
+            return Dataset(f"{folder}/{gpu}_vllm_{name}.parquet", KERNELS, "Apache-2.0", f"vLLM {version}")
+
+        return cls(
+            gemm=table("gemm"),
+            decode=table("generation_attention"),
+            context=table("context_attention"),
+            all_reduce=table("allreduce"),
+            system=f"{gpu}_sxm",
+        )
+
+
+REPOSITORY = Path(__file__).resolve().parents[2]
 UNPUBLISHED = "no source publishes the driver, or the date of its measurements"
 VIDUR = "github.com/microsoft/vidur"
 AICONFIGURATOR = "PyPI aiconfigurator 0.4.0 (NVIDIA)"
-TRTLLM = "TensorRT-LLM 1.0.0 (A100), 1.0.0rc3 (H100)"
-GEMM = Dataset("perf/aiconfigurator/gemm.parquet", AICONFIGURATOR, "Apache-2.0", TRTLLM)
-CONTEXT_ATTENTION = Dataset("perf/aiconfigurator/context_attention.parquet", AICONFIGURATOR, "Apache-2.0", TRTLLM)
-DECODE_ATTENTION = Dataset("perf/aiconfigurator/generation_attention.parquet", AICONFIGURATOR, "Apache-2.0", TRTLLM)
-ALL_REDUCE = Dataset("perf/aiconfigurator/nccl.parquet", AICONFIGURATOR, "Apache-2.0", "NCCL 2.27.3")
+KERNELS = "PyPI aiconfigurator-core 0.12.0 (NVIDIA)"
+MHA_DECODE = Dataset(
+    "perf/aiconfigurator/generation_attention.parquet",
+    AICONFIGURATOR,
+    "Apache-2.0",
+    "TensorRT-LLM 1.0.0 (A100), 1.0.0rc3 (H100); read for MHA alone, its GQA rows imply twice the memory's peak",
+)
 LAYER_A100 = Dataset("perf/vidur/mlp_a100.parquet", VIDUR, "MIT", "commit 7d47513")
 LAYER_H100 = Dataset("perf/vidur/mlp_h100.parquet", VIDUR, "MIT", "commit 7d47513")
 CPU_OVERHEADS = Dataset("perf/vidur/cpu_overheads_a100_a.csv", VIDUR, "MIT", "blob bf106186")
@@ -56,8 +90,8 @@ def read(data: Path, dataset: Dataset) -> pd.DataFrame:
 
 
 def located(data: Path, dataset: Dataset) -> Path:
-    """Return the dataset's path below `data`; `SpecsimError` when it is not there."""
-    path = data / dataset.file
+    """Return the dataset's path in this repository or below `data`; `SpecsimError` when it is in neither."""
+    path = (REPOSITORY if dataset.file.startswith(OWN_FOLDER) else data) / dataset.file
     if not path.is_file():
         raise SpecsimError(f"--data {data}: no {dataset.file} below it; expected the public measurements")
     return path

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from specsim.latency.forms import Roofline
+from specsim.latency.peaks import implied, peak_of
 from specsim.latency.profile import ModelLatency, Profile, load_profile
 from specsim.pass_shape import PassShape
 from tools.public.checks import attention_check, splitwise_rows, whole_pass_rows
@@ -25,6 +26,7 @@ def markdown(data: Path, profiles: Path) -> str:
     tables = [
         ("Profiles", table(SUMMARY_HEAD, map(summary, loaded))),
         ("Held-out error of the roofline, median / p95 / worst, %", table(ERROR_HEAD, error_rows(loaded))),
+        ("Share of the hardware's peak that a coefficient implies, %", table(PEAK_HEAD, peak_rows(loaded))),
         ("Pass times, ms", table(TIMES_HEAD, map(times, loaded))),
         ("Llama-2-70B TP4, whole passes (splitwise-sim)", table(SPLIT_HEAD, split_rows(data, loaded))),
         ("CodeLlama-34B TP2 on A100, decode kernels (vidur)", table(WHOLE_HEAD, whole_pass_rows(data))),
@@ -49,6 +51,7 @@ SUMMARY_HEAD = (
     "KV pool, tokens",
 )
 ERROR_HEAD = ("profile", "model", "decode", "verify", "prefill", "mixed")
+PEAK_HEAD = ("profile", "model", "reading the cache", "reading the weights", "products")
 TIMES_HEAD = (
     "profile",
     *(f"verify {tokens}" for tokens in VERIFIED_TOKENS),
@@ -96,6 +99,17 @@ def error_rows(profiles: Iterable[Profile]) -> Iterable[list[str]]:
                 for error in model.fit_error.values()
             ]
             yield [f"`{profile.name}`", role, *cells]
+
+
+def peak_rows(profiles: Iterable[Profile]) -> Iterable[list[str]]:
+    """Yield a row per model whose cost of reading a cached token is known; a draft runs on one GPU."""
+    for profile in profiles:
+        peak = peak_of(profile.hardware)
+        for role, model, gpus in (("target", profile.target, profile.gpus), ("draft", profile.draft, 1)):
+            if peak is None or not isinstance(model.chosen, Roofline):
+                continue
+            shares = [f"{100 * each.rate / each.peak:.0f}" for each in implied(model, peak, gpus)]
+            yield [f"`{profile.name}`", role, *shares]
 
 
 def times(profile: Profile) -> list[str]:

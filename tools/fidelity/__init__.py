@@ -1,0 +1,1 @@
+"""Composed passes held against whole engines that nobody fitted: ``python -m tools.fidelity``."""
