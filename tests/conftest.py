@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 from specsim.settings.compose import _composed
+from tests.examples import be_thorough
 
 settings.register_profile("specsim", deadline=None, derandomize=True)
 settings.load_profile("specsim")
@@ -23,6 +24,7 @@ def pytest_configure(config: Any) -> None:
     """Choose the seed of the tests that explore at random here, so that every worker of xdist has the same."""
     if config.getoption("--hypothesis-seed") is None:
         config.option.hypothesis_seed = random.SystemRandom().getrandbits(SEED_BITS)
+    be_thorough("not slow" not in config.option.markexpr)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

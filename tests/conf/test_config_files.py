@@ -9,7 +9,7 @@ import yaml
 from specsim.cli import main
 from specsim.files.paths import shipped
 from specsim.runs.prepare import prepare
-from specsim.schedulers.loading import EXTRA_KEYS, scheduler_factory
+from specsim.schedulers.loading import EXTRA_KEYS
 from specsim.settings.compose import compose
 from specsim.settings.groups import choices
 from specsim.settings.points import GROUPS
@@ -77,12 +77,6 @@ def test_keys_of_a_scheduler_equal_the_signature(name):
 
     top = read("scheduler", name)
     check(top)
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES["scheduler"] if name != "file"])
-def test_a_replica_gets_a_scheduler_of_its_own(name):
-    make = scheduler_factory(compose({"scheduler": name})["scheduler"], name)
-    assert make() is not make()
 
 
 @pytest.mark.parametrize(("group", "name"), [case for case in CASES if case[0] in ("trace", "profile")])

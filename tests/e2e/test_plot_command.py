@@ -131,7 +131,7 @@ SWEEPS = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name == "rate" else pytest.mark.slow) for name in SWEEPS]
+    "name", [pytest.param(name, marks=() if name == "nothing numeric" else pytest.mark.slow) for name in SWEEPS]
 )
 def test_figures_of_a_sweep(tmp_path, capsys, name):
     words, stems = SWEEPS[name]
