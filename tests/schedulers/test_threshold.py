@@ -15,8 +15,8 @@ from specsim.schedulers.continuous import PrefillFirst
 from specsim.schedulers.parts.protocols import Rows
 from specsim.schedulers.sarathi import Chunked
 from specsim.schedulers.threshold import Threshold
-from tests.laws.watch import watched
 from tests.examples import examples
+from tests.laws.watch import watched
 from tests.made import Linear, grown, memory, requests, simulations, tape
 from tests.schedulers.test_specserve import play, verified
 from tests.unit.hand import Hand, fed
