@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,6 +34,14 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and "not slow" not in config.option.markexpr:
         reporter.write_line(f"thorough laws: --hypothesis-seed={config.getoption('--hypothesis-seed')}")
+
+
+@pytest.fixture
+def unrendered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let figures be drawn but not rendered: their files, which take most of a figure's time, are empty."""
+    from matplotlib.figure import Figure
+
+    monkeypatch.setattr(Figure, "savefig", lambda _, path, **__: Path(path).write_bytes(b""))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -156,6 +156,7 @@ def swept(tmp_path_factory):
     return folder
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_what_a_sweep_is_drawn_against_can_be_chosen(swept, tmp_path, capsys):
     words = ["--x", "scheduler.num_speculative_tokens", "--line", "rps", "--against", "5", "--out", str(tmp_path)]
     assert main(["plot", str(swept), *words]) == 0

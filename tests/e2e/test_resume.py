@@ -231,6 +231,7 @@ def test_runs_of_two_states_of_a_plug_in_are_told_apart(plugin):
     assert found.table["scheduler.read.my_policy"].nunique() == 2
 
 
+@pytest.mark.slow
 def test_an_edited_module_that_a_plug_in_imports_counts_in_a_new_process(plugin, tmp_path):
     plugin("SIZE", "from my_sizes import SIZE")
     for size, again in ((1, ""), (64, "note: 2 runs made again: plug-in my_policy has changed")):
