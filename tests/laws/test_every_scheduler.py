@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.golden.scene import scene
 from tests.laws.every import Witnessed, drawn, judge
 from tests.laws.subjects import NAMES, factory_of
@@ -16,7 +17,7 @@ every_scheduler = pytest.mark.parametrize("name", NAMES)
 
 
 @every_scheduler
-@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(8, 25), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_laws(name: str, data: st.DataObject) -> None:
     judge(name, drawn(name, data))

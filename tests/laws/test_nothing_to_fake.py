@@ -367,7 +367,8 @@ class Drafting:
 
 
 @pytest.mark.parametrize("scheduler", [Evicting, Drafting])
-def test_passes_that_bring_no_token_come_to_an_end(scheduler: type[Any]) -> None:
+def test_passes_that_bring_no_token_come_to_an_end(scheduler: type[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(specsim.replica.stall, "PASSES", 2000)
     with pytest.raises(
         Stalled, match=r"passes without a token or a longer cache: .*was preempted [\d,]+ times"
     ) as told:
