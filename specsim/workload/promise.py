@@ -29,7 +29,7 @@ class Promised(NamedTuple):
 
 
 class Dealt(NamedTuple):
-    """Class codes (N,), objectives in seconds before `ttft_scale` (N,), bounds (N,), names and categories of classes."""
+    """Class codes (N,), objectives in seconds before `ttft_scale` (N,), bounds (N,), names and categories by class."""
 
     codes: Ints
     tpot_s: Floats
