@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from specsim.pass_shape import PassShape
 from specsim.replica.emissions import Gaps
+from specsim.replica.passes import Drafted, DraftPass, Emitted, TargetPass
+from specsim.replica.protocols import Belief
 from specsim.results.pauses import Pauses
 from specsim.results.schema import DRAFT_PASS, PASS_COLUMNS, VERIFY_PASS, RunTotals
 from specsim.results.window import Window
-from specsim.replica.protocols import Belief
-from specsim.pass_shape import PassShape
-from specsim.replica.passes import Drafted, DraftPass, Emitted, TargetPass
 
 WATCHED_EVERY = 64
 CODES = {"float64": "d", "int8": "b", "int32": "i", "int64": "q"}
@@ -93,9 +93,7 @@ class Recorder:
         if self._passes is not None:
             tree = work.forest.draft_nodes, int(work.forest.depth.max())
             tokens = int(answer.tokens.sum())
-            self._keep(
-                replica, start_s, thinking_s + seconds, VERIFY_PASS, len(work.requests), shape, *tree, tokens
-            )
+            self._keep(replica, start_s, thinking_s + seconds, VERIFY_PASS, len(work.requests), shape, *tree, tokens)
 
     def _spend(self, replica: int, kind: int, shape: PassShape, seconds: float) -> None:
         busy = self._busy[replica]

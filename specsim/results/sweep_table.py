@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from specsim.errors import SpecsimError
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from specsim.errors import SpecsimError
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -61,8 +61,9 @@ def sweep_table(runs: Iterable[SweptRun]) -> DataFrame:
     """Return one row per run and SLO class, the class ``all`` included; one for a run that failed, behind all others.
 
     Columns, in this order: ``run``; `ALWAYS` and every other setting that differs, but for those below a group that
-    the group's choice fixes or that repeat one above them; ``slo_class``; ``point``; ``varies_with_seed``; ``error`` where a run
-    failed; every number measured, `HEADLINE` first. A setting that a run does not have is missing, as one that is null.
+    the group's choice fixes or that repeat one above them; ``slo_class``; ``point``; ``varies_with_seed``; ``error``
+    where a run failed; every number measured, `HEADLINE` first. A setting that a run does not have is missing, as one
+    that is null.
     """
     from pandas import DataFrame
 

@@ -77,4 +77,4 @@ def shows(name: str, path: str, value: Any, first: Mapping[str, Any], where: str
     for key, each in first.items():
         mapping = with_value(mapping, key, each, again=True)
     one, other = played(mapping, scene(where)), played(with_value(mapping, path, value), scene(where))
-    return not np.array_equal(one.columns.finish_s, other.columns.finish_s)
+    return not np.array_equal(one.progress.finish_s, other.progress.finish_s)
