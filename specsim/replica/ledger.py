@@ -152,7 +152,7 @@ class Ledger:
     def _check_draft(self, work: DraftPass, ids: Ids) -> PassShape:
         forest, leaves = work.forest, work.leaves
         cached = self.progress.draft_cached[ids]
-        inner = drafted_leaves(forest, leaves, work.width)
+        inner = drafted_leaves(work)
         nodes = np.bincount(forest.row[inner], minlength=len(ids))
         held = self._draft_nodes[ids] + nodes
         if not len(work.chunks) and len(inner) == len(leaves):
