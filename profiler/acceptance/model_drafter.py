@@ -38,7 +38,7 @@ class ModelDrafter:
 
     @torch.inference_mode()
     def rows(self, prompt: Tensor, written: Written, key: np.uint64) -> TapeRows:
-        """See `profiler.acceptance.drafter.Drafter`."""
+        """See `profiler.acceptance.recorded_drafter.RecordedDrafter`."""
         here = self.draft.device
         prompt, tokens = prompt.to(here), written.tokens.to(here)
         hidden, cache = self.draft.read(torch.cat((prompt, tokens[:-1]))[None])

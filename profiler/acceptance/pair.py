@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from profiler.acceptance.drafter import Drafter
 from profiler.acceptance.lookup_drafter import LookupDrafter
 from profiler.acceptance.model_drafter import ModelDrafter
 from profiler.acceptance.network import Network, network, without_layers
 from profiler.acceptance.prompts import Prompt
 from profiler.acceptance.record import Task
+from profiler.acceptance.recorded_drafter import RecordedDrafter
 from profiler.acceptance.settings import Settings
 from profiler.models.loading import load_model, load_tokenizer
 from specsim.errors import SpecsimError
@@ -25,7 +25,7 @@ class Pair(NamedTuple):
     """
 
     target: Network
-    drafter: Drafter
+    drafter: RecordedDrafter
     tokenizer: PreTrainedTokenizerBase
     vocabulary: int
     stop: frozenset[int]

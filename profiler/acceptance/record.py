@@ -12,9 +12,9 @@ import torch
 from tqdm import tqdm
 
 from profiler.acceptance.batches import Batches, Text
-from profiler.acceptance.drafter import Drafter
 from profiler.acceptance.generate import luck, write
 from profiler.acceptance.network import Network
+from profiler.acceptance.recorded_drafter import RecordedDrafter
 from profiler.acceptance.rows import TapeRows
 from specsim.errors import SpecsimError
 
@@ -41,7 +41,7 @@ class TapeWriter:
     """
 
     target: Network
-    drafter: Drafter
+    drafter: RecordedDrafter
     tokens: int
     temperature: float
     vocabulary: int

@@ -59,8 +59,8 @@ class Bench:
     def samples(self, point: Point, modes: tuple[str, ...]) -> Iterator[Sample]:
         """Measure a point; if memory runs out or its kernel does not compile, yield samples that say so.
 
-        A point that breaks the device yields such a sample too, so that the next run skips it. Then its error is raised,
-        since nothing runs on that device until a new start.
+        A point that breaks the device yields such a sample too, so that the next run skips it. Then its error is
+        raised, since nothing runs on that device until a new start.
         """
         work = point.work()
         size = captured_size(work.batched_tokens) if self.timer.captured else work.batched_tokens

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-    from specsim.results.schema import FloatArray
+    from specsim.replica.request import Floats
 
 # More points than a printed line can show only enlarge the PDF.
 MOST_POINTS = 1000
@@ -67,7 +67,7 @@ def _panel(axes: Axes, classes: Mapping[str, Any], requests: DataFrame, slo: str
         axes.axvline(slo_ms, color=colour[name], linestyle=dashes, linewidth=1.0)
 
 
-def _curve(part: DataFrame, slo: str) -> tuple[FloatArray, FloatArray]:
+def _curve(part: DataFrame, slo: str) -> tuple[Floats, Floats]:
     """Return sorted latencies in ms, and the share of requests at or below each in %."""
     column = slo.removeprefix("slo_")
     values_ms = 1000 * part[column].to_numpy(dtype=np.float64)
@@ -81,7 +81,7 @@ def _curve(part: DataFrame, slo: str) -> tuple[FloatArray, FloatArray]:
     return values_ms[kept], np.concatenate([shares[:1], shares[1:][kept]])
 
 
-def _limits(axes: Axes, values: FloatArray) -> tuple[float, float]:
+def _limits(axes: Axes, values: Floats) -> tuple[float, float]:
     """Scale the x axis, logarithmically if the values span more than a decade, and return its ends."""
     values = values[values > 0]
     low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-    from specsim.results.schema import FloatArray
+    from specsim.replica.request import Floats
 
 MOST_SPANS = 240
 
@@ -56,7 +56,7 @@ def timeline(passes: DataFrame) -> Figure:
         return figure
 
 
-def _edges(verify: DataFrame) -> FloatArray:
+def _edges(verify: DataFrame) -> Floats:
     if not len(verify):
         return np.array([0.0, 1.0])
     start_s = verify["start_s"].to_numpy(dtype=np.float64)
@@ -66,7 +66,7 @@ def _edges(verify: DataFrame) -> FloatArray:
     return np.linspace(start_s.min(), end_s, spans + 1)
 
 
-def _mean_per_span(verify: DataFrame, name: str, edges: FloatArray) -> FloatArray:
+def _mean_per_span(verify: DataFrame, name: str, edges: Floats) -> Floats:
     """Return the mean of a column per span, NaN for spans in which no pass starts."""
     start_s = verify["start_s"].to_numpy(dtype=np.float64)
     seconds = verify["seconds"].to_numpy(dtype=np.float64)
@@ -78,7 +78,7 @@ def _mean_per_span(verify: DataFrame, name: str, edges: FloatArray) -> FloatArra
     return mean
 
 
-def _line(axes: Axes, edges: FloatArray, values: FloatArray, colour: str, label: str, dashes: str = "-") -> None:
+def _line(axes: Axes, edges: Floats, values: Floats, colour: str, label: str, dashes: str = "-") -> None:
     # Unclipped, so that a line at zero, on the frame, is visible: the depth without speculation.
     axes.stairs(
         values,
@@ -93,7 +93,7 @@ def _line(axes: Axes, edges: FloatArray, values: FloatArray, colour: str, label:
     )
 
 
-def _stack(axes: Axes, edges: FloatArray, column: dict[str, FloatArray]) -> None:
+def _stack(axes: Axes, edges: Floats, column: dict[str, Floats]) -> None:
     prefill, draft = column["prefill_tokens"], column["draft_tokens"]
     # Tokens of neither prompts nor trees are the pending tokens of decoding requests, one each.
     roots = column["batched_tokens"] - prefill - draft

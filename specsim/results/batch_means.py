@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from specsim.results.schema import FloatArray
+from specsim.replica.request import Floats
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,13 +34,13 @@ class Trend(NamedTuple):
         return self.interval_per_s[0] > 0
 
 
-def backlog(arrival_s: FloatArray, finish_s: FloatArray, at_s: FloatArray) -> FloatArray:
+def backlog(arrival_s: Floats, finish_s: Floats, at_s: Floats) -> Floats:
     """Return the number of requests (N,) that have arrived and not ended at each time in `at_s`, in its shape."""
     arrived = np.searchsorted(np.sort(arrival_s), at_s, side="right")
     return (arrived - np.searchsorted(np.sort(finish_s), at_s, side="right")).astype(np.float64)
 
 
-def trend(arrival_s: FloatArray, finish_s: FloatArray, start_s: float, end_s: float) -> Trend:
+def trend(arrival_s: Floats, finish_s: Floats, start_s: float, end_s: float) -> Trend:
     """Return the trend of the backlog between two times, from its changes over `BATCHES` equal spans.
 
     The backlog of an overloaded queue is a random walk with drift. Its changes are nearly independent, and the interval
@@ -68,7 +68,7 @@ def half_width(met: NDArray[np.bool_]) -> float:
     return max(independent, T_975 * float(means.std(ddof=1)) / sqrt(BATCHES))
 
 
-def warm_up(values: FloatArray) -> int | None:
+def warm_up(values: Floats) -> int | None:
     """Return how many of the first values to leave out, by MSER-5; None if it finds no steady level.
 
     MSER-5 (White 1997; White, Cobb & Spratt 2000) averages five values at a time. It drops the first d of k means such

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from specsim.replica.request import Floats
 from specsim.results.batch_means import BATCHES, Trend, backlog, half_width, trend, warm_up
-from specsim.results.schema import FloatArray, RunTotals
+from specsim.results.schema import RunTotals
 from specsim.results.window import Window, counts
 
 if TYPE_CHECKING:
@@ -67,14 +68,14 @@ def load(table: DataFrame, totals: RunTotals, window: Window | None) -> dict[str
     return asdict(judged(arrival_s, table["finish_s"].to_numpy(), service_s(table, totals), met, start_s))
 
 
-def service_s(table: DataFrame, totals: RunTotals) -> FloatArray:
+def service_s(table: DataFrame, totals: RunTotals) -> Floats:
     """Return the own service of each request, (N,) seconds: the time that it would take alone; NaN if rejected.
 
     It is the least of three estimates, each too long for another reason: finish - arrival, which includes waiting; its
     passes at the mean seconds of a pass, which includes the larger batches of overload; its tokens at the fastest pace
     among the longer outputs, which includes that output's preemptions.
     """
-    sojourn_s: FloatArray = (table["finish_s"] - table["arrival_s"]).to_numpy()
+    sojourn_s: Floats = (table["finish_s"] - table["arrival_s"]).to_numpy()
     decode_s = (table["finish_s"] - table["first_token_s"]).to_numpy()
     steps = table["output_tokens"].to_numpy() - 1
     served = (steps > 0) & ~np.isnan(sojourn_s)
@@ -84,7 +85,7 @@ def service_s(table: DataFrame, totals: RunTotals) -> FloatArray:
     longer = served & (steps >= np.median(steps[served]))
     fastest_s = float((decode_s[longer] / steps[longer]).min())
     passes = table["verifications"].to_numpy()
-    alone_s: FloatArray = np.minimum(passes * pass_s, steps * fastest_s) + pass_s
+    alone_s: Floats = np.minimum(passes * pass_s, steps * fastest_s) + pass_s
     return np.minimum(sojourn_s, alone_s)
 
 
@@ -101,8 +102,8 @@ class Lives:
 
     first_s: float
     last_s: float
-    arrival_s: FloatArray
-    finish_s: FloatArray
+    arrival_s: Floats
+    finish_s: Floats
     longest_s: float
 
     @property
@@ -129,7 +130,7 @@ class Lives:
 
 
 def judged(
-    arrival_s: FloatArray, finish_s: FloatArray, service_s: FloatArray, met: NDArray[np.bool_], start_s: float = 0.0
+    arrival_s: Floats, finish_s: Floats, service_s: Floats, met: NDArray[np.bool_], start_s: float = 0.0
 ) -> Load:
     """Return the load of requests (N,) in order of arrival; `finish_s` and `service_s` are NaN if rejected.
 
@@ -169,7 +170,7 @@ def judged(
     )
 
 
-def _trend(lives: Lives, arrival_s: FloatArray, start_s: float) -> Trend | None:
+def _trend(lives: Lives, arrival_s: Floats, start_s: float) -> Trend | None:
     """Return the backlog's trend once the server has filled; None if too few services or arrivals follow."""
     filled_s = max(lives.first_s + lives.longest_s, start_s)
     if lives.last_s - filled_s < (LEAST_SERVICES - 1) * lives.longest_s:

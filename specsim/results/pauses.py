@@ -6,8 +6,8 @@ from array import array
 
 import numpy as np
 
-from specsim.results.distribution import BLOCK, Distribution, Sketched
 from specsim.replica.request import Bools, Floats, Ids
+from specsim.results.distribution import BLOCK, Distribution, Sketched
 
 
 class Pauses:

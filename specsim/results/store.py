@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specsim.errors import SpecsimError, beside, first_line, nearest
+from specsim.files.regular_file import MOST_BYTES, check_file
 from specsim.results.checksums import damage
 from specsim.results.run_folder import (
     CONFIG_FILE,
@@ -20,7 +21,6 @@ from specsim.results.run_folder import (
     run_folders,
 )
 from specsim.results.schema import PASS_COLUMNS, REQUEST_COLUMNS, SCHEMA_VERSION
-from specsim.files.regular_file import MOST_BYTES, check_file
 
 if TYPE_CHECKING:
     from pandas import DataFrame

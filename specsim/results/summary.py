@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from specsim.errors import SpecsimError
+from specsim.replica.request import Floats
 from specsim.results.distribution import Sketched
 from specsim.results.load import load
-from specsim.results.schema import SCHEMA_VERSION, FloatArray, RunTotals
+from specsim.results.schema import SCHEMA_VERSION, RunTotals
 from specsim.results.window import Window, counts
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def _classes(table: DataFrame, span: _Span) -> dict[str, Any]:
     return blocks
 
 
-def _objective(column: str, seconds: FloatArray) -> dict[str, Any]:
+def _objective(column: str, seconds: Floats) -> dict[str, Any]:
     """Return the objective if all requests of a class share it, and the least and the largest objective."""
     given = seconds[~np.isnan(seconds)]
     shared = given[0] if len(given) == len(seconds) and np.all(given == given[0]) else np.nan
@@ -196,7 +197,7 @@ def _select(table: DataFrame, window: Window) -> DataFrame:
     return table[inside]
 
 
-def _statistics_ms(name: str, values_s: FloatArray) -> dict[str, float | None]:
+def _statistics_ms(name: str, values_s: Floats) -> dict[str, float | None]:
     values_ms = 1000 * values_s[~np.isnan(values_s)]
     return {
         f"mean_{name}_ms": _mean(values_ms),
@@ -215,7 +216,7 @@ def _sketched_ms(name: str, values_s: Sketched) -> dict[str, float | None]:
     }
 
 
-def _peak(start_s: FloatArray, end_s: FloatArray) -> int:
+def _peak(start_s: Floats, end_s: Floats) -> int:
     """Return the most half-open intervals ``[start, end)`` that overlap at one time."""
     times = np.concatenate([end_s, start_s])
     change = np.repeat([-1, 1], [len(end_s), len(start_s)])
@@ -228,12 +229,12 @@ def _count_reasons(table: DataFrame) -> dict[str, int]:
     return {reason: reasons.count(reason) for reason in sorted(set(reasons))}
 
 
-def _mean(values: FloatArray) -> float | None:
+def _mean(values: Floats) -> float | None:
     values = values[~np.isnan(values)]
     return float(np.mean(values)) if len(values) else None
 
 
-def _percentile(values: FloatArray, percent: float) -> float | None:
+def _percentile(values: Floats, percent: float) -> float | None:
     values = values[~np.isnan(values)]
     return float(np.percentile(values, percent)) if len(values) else None
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from specsim.errors import SpecsimError
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from specsim.errors import SpecsimError
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from specsim.errors import SpecsimError, nearest
+from specsim.files.checked_mapping import expanded, shown
 from specsim.results.failure import Failure, read_failure
 from specsim.results.run_folder import has_failed, holds_remains, run_folders
+from specsim.results.scan import AnyRun, scan
 from specsim.results.store import read_run
 from specsim.results.sweep_axes import axes_of, beside, check_setting, line_named
 from specsim.results.sweep_table import CLASS, CODE, READ, RUN, SEED, differing, keys_of, values_of, without_failures
-from specsim.files.checked_mapping import expanded, shown
-from specsim.results.scan import AnyRun, scan
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -166,7 +166,8 @@ def _legend_lines(blocks: Sequence[Mapping[str, Any]]) -> list[str]:
     lines = wrap(f"objectives: {'; '.join(_promises(name, blocks) for name in names)}", WIDTH, subsequent_indent="  ")
     lines.append("pause: longest time between two tokens; span: makespan over the arrivals' span")
     if any(flattered(block) for block in blocks):
-        lines.append(f"* TPOT alone would say {100 * FLATTERED:.0f} points more or above: it leaves out the waits before decoding")
+        points = f"{100 * FLATTERED:.0f} points more or above"
+        lines.append(f"* TPOT alone would say {points}: it leaves out the waits before decoding")
     return lines
 
 

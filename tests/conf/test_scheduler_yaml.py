@@ -237,7 +237,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specsim.schedulers.smartspec.chains import SmartSpec
+from specsim.schedulers.smartspec.serving import SmartSpec
 
 
 @dataclass(slots=True, kw_only=True)
@@ -252,9 +252,12 @@ def test_a_dataclass_of_your_own_may_derive_from_a_scheduler(tmp_path: Path) -> 
     file.write_text(DERIVED)
     mapping = mapping_of("smartspec") | {"_target_": "derived_from_smartspec.Mine", "pace": 1.0}
     plugins = load_plugins([str(file)])
-    assert scheduler_factory(mapping, "mine", plugins)().num_speculative_tokens == mapping["num_speculative_tokens"]
-    with pytest.raises(SpecsimError, match="mine: acceptance: 'sometimes' is unknown"):
-        scheduler_factory(mapping | {"acceptance": "sometimes"}, "mine", plugins)
+    made: Any = scheduler_factory(mapping, "mine", plugins)()
+    assert (made.pace, made.prefill_threshold) == (1.0, mapping["prefill_threshold"])
+    other = {"_target_": "specsim.schedulers.fcfs.StaticBatches", "max_num_seqs": mapping["max_num_seqs"]}
+    batching = {key: value for key, value in mapping.items() if key not in ("prefill_tokens", "watermark")}
+    with pytest.raises(SpecsimError, match=r"mine: batching: StaticBatches.* is no Prompting"):
+        scheduler_factory(batching | {"batching": other}, "mine", plugins)
 
 
 OUTSIDE = ["os.system", "subprocess.run", "specsim.api.simulate", "specsim.schedulersx.evil.Evil", "builtins.eval"]

@@ -48,8 +48,8 @@ def test_who_never_drafts_does_not_care_what_would(name: str, simulated: Simulat
 @given(simulated=simulations(), factor=st.sampled_from((1.0, 1.1, 2.0, 30.0)))
 def test_slower_hardware_never_helps_fcfs_at_batch_1(simulated: Simulation, factor: float) -> None:
     one_by_one = replace(simulated, scheduler=factory_of("fcfs", max_num_seqs=1))
-    fast = run(one_by_one).columns
-    slow = run(replace(one_by_one, truth=simulated.truth.slower(factor))).columns
+    fast = run(one_by_one).progress
+    slow = run(replace(one_by_one, truth=simulated.truth.slower(factor))).progress
     for moment in ("first_token_s", "finish_s"):
         early, late = getattr(fast, moment), getattr(slow, moment)
         assert np.array_equal(np.isnan(early), np.isnan(late))

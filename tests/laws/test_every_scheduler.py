@@ -36,7 +36,7 @@ def test_laws_thoroughly(name: str, data: st.DataObject) -> None:
 
 def test_a_failure_names_the_law_and_the_scheduler() -> None:
     def nothing_ends(ran: Witnessed) -> None:
-        assert not ran.seen.record.columns.output_tokens.any()
+        assert not ran.seen.record.progress.emitted_tokens.any()
 
     with pytest.raises(AssertionError) as caught:
         judge("fcfs", replace(scene(), scheduler=factory_of("fcfs")), [nothing_ends])

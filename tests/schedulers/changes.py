@@ -77,11 +77,11 @@ def shows(name: str, path: str, value: Any, first: Mapping[str, Any], where: str
     mapping = raw_of(name)
     for key, each in first.items():
         mapping = with_value(mapping, key, each, again=True)
-    other = played(with_value(mapping, path, value), scene(where)).columns.finish_s
+    other = played(with_value(mapping, path, value), scene(where)).progress.finish_s
     return not np.array_equal(_finished(repr(mapping), where), other)
 
 
 @cache
 def _finished(mapping: str, where: str) -> Floats:
     """Return when the requests of a scene end under a YAML, which many changes start from."""
-    return played(literal_eval(mapping), scene(where)).columns.finish_s
+    return played(literal_eval(mapping), scene(where)).progress.finish_s

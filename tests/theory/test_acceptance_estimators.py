@@ -54,7 +54,7 @@ def test_smartspecs_acceptance_is_unbiased(batch: int, alpha: float, acceptance:
     )
     assert len(answers) > window, "what the window began with has left it"
     tried = sum(int(np.minimum(told.matched + 1, trees.tree_tokens()).sum()) for trees, told in answers[-window:])
-    found = smart.chains.average.of(np.arange(batch)).mean()
+    found = smart.proposal.average.of(np.arange(batch)).mean()
     assert abs(found - alpha) < DEVIATIONS * np.sqrt(alpha * (1 - alpha) / tried)
 
 
