@@ -4,9 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 INSTALL := $(PIP) install --constraint constraints.txt
+# A file stays on one worker, so that its tests share what one of them made.
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadscope
+FAST := not slow and not torch
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-all lint format docs bench profiles twins clean
+.PHONY: help run check test test-all coverage lint format docs bench profiles twins clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -32,14 +35,17 @@ $(VENV)/docs: $(VENV)/dev
 run: $(VENV)/core  ## the main job: AdaServe serves the Azure code trace
 	$(BIN)/specsim run +scheduler=adaserve trace=azure_code
 
-check: lint  ## what each commit passes: ruff, mypy, unit tests and golden runs
-	$(BIN)/python -m pytest --numprocesses auto -m "not slow" tests/unit tests/golden
+check: lint  ## what each commit passes, in a minute: ruff, mypy, unit tests, golden runs and the scheduler laws
+	$(PYTEST) -m "$(FAST)" tests/unit tests/golden tests/laws/test_every_scheduler.py
 
-test: $(VENV)/dev  ## the core suite: no torch
-	$(BIN)/python -m pytest --numprocesses auto -m "not slow"
+test: $(VENV)/dev  ## the core suite, in two minutes: nothing slow, no torch
+	$(PYTEST) -m "$(FAST)"
 
 test-all: $(VENV)/all  ## everything: also torch, the wheel, the README, the twins and the notebooks
 	$(BIN)/python -m pytest --numprocesses auto
+
+coverage: $(VENV)/dev  ## the lines that the core suite never runs, file by file
+	$(PYTEST) -m "$(FAST)" --cov --cov-report=term-missing:skip-covered
 
 lint: $(VENV)/dev  ## ruff and mypy --strict
 	$(BIN)/ruff check .
@@ -63,4 +69,4 @@ twins: $(VENV)/core  ## rebuild the twins in traces/ from the real traces in $$S
 	$(BIN)/python tools/fit_twins.py --data "$(SPECSIM_DATA)"
 
 clean:  ## remove the environment and caches, keep results
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis site
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage site

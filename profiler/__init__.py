@@ -1,1 +1,1 @@
-"""specsim profiler: the only room that may import torch."""
+"""The profiler of specsim: the only package that may import torch."""

@@ -1,4 +1,4 @@
-"""``specsim profile``: one parser, one module per subcommand, each loaded only when it is asked for."""
+"""``specsim profile``: one parser, and one module per subcommand, imported only when it is called."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ SUBCOMMANDS = {
 
 
 class Parser(argparse.ArgumentParser):
-    """Argparse whose mistakes are one line."""
+    """An argparse parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
-        """Say what was wrong and leave with 2."""
+        """Print the error and exit with 2."""
         sys.stderr.write(f"specsim: {one_line(message)} (see {self.prog} --help)\n")
         raise SystemExit(2)
 
 
 def minutes(text: str) -> float:
-    """Return minutes, 0 or more; what is no such number is argparse's error."""
+    """Return minutes of at least 0; argparse reports anything else."""
     try:
         value = float(text)
     except ValueError:
@@ -40,7 +40,7 @@ def minutes(text: str) -> float:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run one subcommand; return 0, or 3 where time ran out and the same command goes on."""
+    """Run one subcommand; return 0, or 3 if time ran out and the same command can continue."""
     wanted = argv[0] if argv else ""
     if wanted not in SUBCOMMANDS:
         parser = Parser(prog="specsim profile", description="Turn hardware and a model pair into a profile.")

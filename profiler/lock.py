@@ -13,14 +13,14 @@ from specsim.errors import SpecsimError
 
 @contextmanager
 def only_one(path: Path) -> Iterator[None]:
-    """Hold the right to write `path`, and clear away what killed runs left half written beside it.
+    """Hold the right to write `path`, and remove the partial files that killed runs left beside it.
 
-    The lock is the system's, on a file beside `path`: it ends with the process, however that ends.
+    The operating system locks a file beside `path`, and releases it when the process ends for any reason.
 
     Raises
     ------
     SpecsimError
-        When another run holds it, or the place cannot be written or locked.
+        When another run holds the lock, or the folder cannot be written or locked.
     """
     beside = path.with_name(f".{path.name}.lock")
     try:
@@ -44,7 +44,7 @@ def _locked(beside: Path) -> IO[bytes]:
     file = beside.open("wb")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # A run that has just ended removes the file: a lock on what has no name any more would hold nobody off.
+        # A run that has just ended removes the file: a lock on a removed file would exclude no other run.
         if not beside.exists() or beside.stat().st_ino != os.fstat(file.fileno()).st_ino:
             raise BlockingIOError
     except OSError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,14 +19,14 @@ from specsim.replica.kv_pool import Memory
 from specsim.replica.ledger import Ledger
 from specsim.replica.passes import TargetPass
 from specsim.replica.protocols import Belief, Clairvoyant, Scheduler
-from specsim.replica.request import LONGEST_S, Ints, Requests
+from specsim.replica.request import LONGEST_S, Floats, Ints, Requests
 from specsim.replica.stall import TOO_LONG, StepTooLong, watchdog
 from specsim.replica.state import Progress
 from specsim.replica.trees import Forest
 from specsim.replica.view import LedgerView
 from specsim.results.pauses import Pauses
 from specsim.results.recorder import Recorder
-from specsim.results.schema import RequestColumns, RunTotals
+from specsim.results.schema import RunTotals
 from specsim.results.window import Window, counts
 from specsim.world.backend import SimulatedBackend, World
 
@@ -77,9 +77,19 @@ class Simulation:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a run leaves: a row per request, totals, on request a row per pass."""
+    """What a run leaves: a row per request, totals, on request a row per pass.
 
-    columns: RequestColumns
+    Attributes
+    ----------
+    requests, progress : what was told of each request, and what has happened to it, (N,) each.
+    longest_pause_s : (N,) seconds between two emissions, NaN where there was one at most.
+    rejected : why, by request id.
+    """
+
+    requests: Requests
+    progress: Progress
+    longest_pause_s: Floats
+    rejected: Mapping[int, str]
     totals: RunTotals
     passes: dict[str, npt.NDArray[Any]] | None
 
@@ -186,34 +196,7 @@ def _record(
     recorder: Recorder,
     pauses: Pauses,
 ) -> Record:
-    n = len(told)
-    reasons = {request: why for ledger in ledgers for request, why in ledger.rejected.items()}
-    names = ("", *sorted(set(reasons.values())))
-    codes = np.zeros(n, dtype=np.int64)
-    for request, why in reasons.items():
-        codes[request] = names.index(why)
-    columns = RequestColumns(
-        request_id=np.arange(n),
-        slo_class=told.slo_class,
-        slo_class_names=told.class_names,
-        arrival_s=told.arrival_s,
-        first_token_s=happened.first_token_s,
-        finish_s=happened.finish_s,
-        first_decode_s=happened.first_decode_s,
-        prompt_tokens=told.prompt_tokens,
-        output_tokens=happened.emitted_tokens,
-        draft_tokens=happened.draft_tokens,
-        accepted_tokens=happened.accepted_tokens,
-        verifications=happened.verifications,
-        speculations=happened.speculations,
-        preemptions=happened.preemptions,
-        decoded_tokens=happened.decoded_tokens,
-        longest_pause_s=pauses.longest_s,
-        tpot_slo_s=told.tpot_slo_s,
-        ttft_slo_s=told.ttft_slo_s,
-        rejected_reason=codes,
-        rejected_reason_names=names,
-    )
+    rejected = {request: why for ledger in ledgers for request, why in ledger.rejected.items()}
     ended_s = happened.finish_s[~np.isnan(happened.finish_s)]
     duration_s = float(ended_s.max() - told.arrival_s[0]) if len(ended_s) else 0.0
     if duration_s > LONGEST_S:
@@ -221,8 +204,5 @@ def _record(
             f"the last request finishes after {duration_s:.3g} s; expected at most {LONGEST_S:.3g} s, up to which a "
             f"clock of float64 holds a microsecond: fewer requests, or a profile with shorter passes"
         )
-    return Record(
-        columns,
-        recorder.totals(duration_s, len(ledgers), simulation.window, simulation.concurrency),
-        recorder.passes(),
-    )
+    totals = recorder.totals(duration_s, len(ledgers), simulation.window, simulation.concurrency)
+    return Record(told, happened, pauses.longest_s, rejected, totals, recorder.passes())

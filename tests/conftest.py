@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
 from specsim.settings.compose import _composed
+from tests.examples import be_thorough
 
 settings.register_profile("specsim", deadline=None, derandomize=True)
 settings.load_profile("specsim")
@@ -23,6 +25,7 @@ def pytest_configure(config: Any) -> None:
     """Choose the seed of the tests that explore at random here, so that every worker of xdist has the same."""
     if config.getoption("--hypothesis-seed") is None:
         config.option.hypothesis_seed = random.SystemRandom().getrandbits(SEED_BITS)
+    be_thorough("not slow" not in config.option.markexpr)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -31,6 +34,14 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and "not slow" not in config.option.markexpr:
         reporter.write_line(f"thorough laws: --hypothesis-seed={config.getoption('--hypothesis-seed')}")
+
+
+@pytest.fixture
+def unrendered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let figures be drawn but not rendered: their files, which take most of a figure's time, are empty."""
+    from matplotlib.figure import Figure
+
+    monkeypatch.setattr(Figure, "savefig", lambda _, path, **__: Path(path).write_bytes(b""))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -15,14 +15,19 @@ from specsim.replica.kv_pool import Memory
 from specsim.replica.ledger import Ledger
 from specsim.replica.passes import DraftPass
 from specsim.replica.protocols import Scheduler
-from specsim.replica.request import Floats, Ids, Requests
+from specsim.replica.request import Facts, Floats, Ids, Requests
+from specsim.replica.state import Progress, empty_rows
 from specsim.replica.trees import Forest
 from specsim.replica.view import LedgerView
+from specsim.results.request_table import request_table
 from specsim.rng import stream_keys
-from specsim.simulation import Simulation
+from specsim.simulation import Record, Simulation
 from specsim.world.backend import World
 from specsim.world.tape import Pools, Tape
 from tests.layers import grow
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 WIDTH = 4
 """Proposals per position of every made tape."""
@@ -138,6 +143,20 @@ def memory(told: Requests, factor: float = 100.0, block_tokens: int = 4, draft_b
     one = Memory(0, block_tokens, 3, draft_bytes)
     largest = max(one.bytes_of(most, most) for most in (told.prompt_tokens + told.max_tokens).tolist())
     return replace(one, capacity_bytes=int(largest * factor))
+
+
+def table_of(class_names: tuple[str, ...], rejected: Mapping[int, str] | None = None, **columns: Any) -> DataFrame:
+    """Return the request table of these columns, (N,) each, by the names of what was told and of what happened."""
+    longest_pause_s = columns.pop("longest_pause_s")
+    n = len(longest_pause_s)
+    given = {name: columns.pop(name) for name in Facts.__dataclass_fields__ if name in columns}
+    told = Requests(**vars(empty_rows(Facts, n)) | given, class_names=class_names)
+    return request_table(told, replace(empty_rows(Progress, n), **columns), longest_pause_s, rejected or {})
+
+
+def table_of_run(record: Record) -> DataFrame:
+    """Return the request table of a run."""
+    return request_table(record.requests, record.progress, record.longest_pause_s, record.rejected)
 
 
 def no_scheduler() -> Scheduler:

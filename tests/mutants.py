@@ -150,8 +150,8 @@ FAULTS = (
     ),
     Fault(
         "specsim/results/request_table.py",
-        "(_meets(tpot_s, c.tpot_slo_s) | single)",
-        "_meets(tpot_s, c.tpot_slo_s)",
+        "(_meets(tpot_s, requests.tpot_slo_s) | single)",
+        "_meets(tpot_s, requests.tpot_slo_s)",
         ("tests/unit/test_metrics_summary.py",),
     ),
     Fault(

@@ -1,1 +1,1 @@
-"""What builds the shipped files: profiles from public measurements, twins of real traces."""
+"""Builders of shipped files: profiles from public measurements, twins of real traces."""

@@ -1,4 +1,4 @@
-"""How `mkdocs` reads a docstring: ``name : text`` is a name and what it means; its type is the annotation's to say."""
+"""Docstrings for `mkdocs`: ``name : text`` is a name and its meaning, since annotations give the type."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ITEM = re.compile(rf"(?:^|(?<=[.;]) )({NAMES}) : ", re.MULTILINE)
 
 
 class LightNumpydoc(Extension):
-    """Turn each ``name : text`` into numpydoc's name with its text below."""
+    """Rewrite each ``name : text`` as numpydoc's name with its text below."""
 
     def on_object(self, *, obj: Object, **_: Any) -> None:
         """Rewrite the docstring of one object before it is parsed."""

@@ -1,18 +1,18 @@
-"""Make what ships under ``traces/`` from the real files: Azure's twins, the toys, the table of differences.
+"""Make the files of ``traces/`` from the real ones: Azure's twins, the toys, the table of differences.
 
     python tools/fit_twins.py --data DIR     # a folder that holds the real files, at any depth
 
-The same files give the same rows. A twin keeps the real count of requests in every second, redraws the rest:
+The same files give the same rows. A twin keeps the real count of requests in every second and redraws the rest:
 
-- *arrivals*: a second takes the spacings of another second of the same count (and like neighbours, idle or
-  busy), turned round, half of the time backwards, every spacing jittered; a count that occurs once keeps its
-  own spacings in another order. Bursts within milliseconds survive so, their moments do not.
-- *lengths*: windows of 10 s that are close in time and alike in load (requests; prompt and output tokens per
-  request) form a cell of about seven; pairs (prompt, output) are drawn from the cell's rank copula, jittered,
-  read off its smoothed quantile functions and strewn over the cell. Within a cell the order is random.
+- *arrivals*: a second takes the spacings of another second with the same count and similar neighbours (idle or
+  busy). The spacings are rotated, reversed half of the time, and jittered. A count that occurs once keeps its own
+  spacings in another order. Bursts within milliseconds are kept, but not their times.
+- *lengths*: a cell is about seven windows of 10 s that are close in time and similar in load (requests; prompt and
+  output tokens per request). Pairs (prompt, output) are drawn from the cell's rank copula, jittered, and mapped
+  through its smoothed quantile functions. Their order within the cell is random.
 
-Of ``DRAWS`` such twins the one whose worst statistic is nearest to the real one is kept.
-Tails are not made up: no length lies outside the range its cell has in the real trace.
+Of ``DRAWS`` such twins the one whose worst statistic is nearest to the real one is kept. Tails are not invented: no
+length is outside the range that its cell has in the real trace.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def draw_arrivals(real_s: Floats, rng: np.random.Generator) -> Floats:
 
 
 def _patterns(second: Ints, spacings: list[Floats], rng: np.random.Generator) -> Iterator[tuple[Floats, bool]]:
-    """Yield for every busy second the spacings of one of its kind, and whether it is that second itself."""
+    """Yield for every busy second the spacings of a similar one, and whether that is the second itself."""
     before = np.diff(second, prepend=-2) > 1
     after = np.diff(second, append=second[-1] + 2) > 1
     kinds = [(len(gaps), bool(b), bool(a)) for gaps, b, a in zip(spacings, before, after, strict=True)]
@@ -79,7 +79,7 @@ def _patterns(second: Ints, spacings: list[Floats], rng: np.random.Generator) ->
 
 
 def _turned(gaps: Floats, rng: np.random.Generator) -> Floats:
-    """Return the gaps from a random place on, round the end, half of the time backwards; neighbours stay."""
+    """Return the gaps rotated by a random number of places, and reversed half of the time; neighbours stay."""
     turned = np.roll(gaps, rng.integers(len(gaps))) if len(gaps) else gaps
     return turned[::-1] if rng.random() < 0.5 else turned
 
@@ -103,7 +103,7 @@ def load_cells(trace: Trace) -> Ints:
 
 
 def redrawn(values: Ints, rng: np.random.Generator) -> Ints:
-    """Return values (n,) of nearly the same ranks, read off the smoothed quantile function of ``values``."""
+    """Return values (n,) of nearly the same ranks, from the smoothed quantile function of ``values``."""
     n = len(values)
     rank = np.argsort(np.lexsort((rng.random(n), values)))
     rank = np.argsort(np.argsort(rank + rng.normal(0, JITTER_RANK * n, n)))
@@ -125,7 +125,7 @@ def draw_lengths(trace: Trace, cells: Ints, rng: np.random.Generator) -> tuple[I
 
 
 def twin_of(real: Trace) -> Trace:
-    """Return the nearest of ``DRAWS`` twins of a real trace; none of its rows is real to the millisecond."""
+    """Return the nearest of ``DRAWS`` twins of a real trace; no row equals a real one to the millisecond."""
     shape, cells = describe(real), load_cells(real)
     drawn = [_twin(real, cells, np.random.default_rng((SEED, draw))) for draw in range(DRAWS)]
     new = [twin for twin in drawn if not carried(real, twin, 0.001)]
@@ -142,12 +142,12 @@ def _twin(real: Trace, cells: Ints, rng: np.random.Generator) -> Trace:
 
 
 def worst(real: Shape, twin: Shape) -> float:
-    """Return the largest relative difference of any statistic; rank correlations, near 0, are left out."""
+    """Return the largest relative difference of a statistic, without rank correlations, which are near 0."""
     return max(abs(b / a - 1) for name, a, b in compared(real, twin) if "rank" not in name)
 
 
 def carried(real: Trace, twin: Trace, width_s: float) -> int:
-    """Return how many rows of the twin share (arrival to ``width_s``, prompt, output) with a real row."""
+    """Return how many rows of the twin equal a real row in prompt, output and arrival to ``width_s``."""
 
     def rows(trace: Trace) -> list[tuple[int, int, int]]:
         tick = (trace.arrival_s / width_s).astype(np.int64)
@@ -194,7 +194,7 @@ def entry(name: str, **changes: Any) -> dict[str, Any]:
 
 
 def compared(real: Shape, twin: Shape) -> Iterator[tuple[str, float, float]]:
-    """Yield (statistic, real, twin), quantiles one by one."""
+    """Yield (statistic, real, twin), with each quantile as a statistic."""
     theirs: Mapping[str, Any] = asdict(twin)
     for name, value in asdict(real).items():
         if isinstance(value, tuple):
@@ -205,7 +205,7 @@ def compared(real: Shape, twin: Shape) -> Iterator[tuple[str, float, float]]:
 
 
 def table(pairs: dict[str, tuple[Trace, Trace]]) -> str:
-    """Return the Markdown table twin against real."""
+    """Return the Markdown table of twins and real traces."""
     text = ["# Twin against real", "", "Written by `python tools/fit_twins.py --data DIR`; the nearest of"]
     text += [f"{DRAWS} draws. Bins start at the first arrival, dispersion = variance / mean,"]
     text += ["correlations are of ranks and compared by difference.", ""]

@@ -1,4 +1,4 @@
-"""What `mkdocs` adds to docs/: the README and its kin, and a page for each repository file that a page links."""
+"""Pages that `mkdocs` adds to docs/: the README and others, and a page for each linked file of the repository."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ ABOVE = {
     "SECURITY.md": "SECURITY.md",
     "traces/README.md": "trace-files.md",
 }
-"""Files outside docs/ that are pages of the site, and the page of each."""
+"""Files outside docs/ that are pages of the site, with the page of each."""
 LINK = re.compile(r"(\]\()([^)#\s]+)(#[^)\s]*)?(\))")
 SHOWN = {".yaml": "yaml", ".py": "python", ".md": "text", ".csv": "text"}
-"""Files below a linked folder that its page shows."""
+"""Suffixes of the files of a linked folder that its page shows, with their languages."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that stand outside docs/, and those that links lead to."""
+    """Add the pages from outside docs/, and those that links lead to."""
     texts = {}
     for path, page in ABOVE.items():
         texts[page] = _linked((ROOT / path).read_text(encoding="utf-8"), posixpath.dirname(path), page)
@@ -44,7 +44,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def _linked(text: str, folder: str, page: str) -> str:
-    """Return a page of the repository folder `folder` with its links as the site's page `page` needs them."""
+    """Return the text of a page in the repository's `folder`, with links that are right for the site's page `page`."""
 
     def there(link: re.Match[str]) -> str:
         opening, target, anchor, closing = link.groups(default="")
@@ -59,14 +59,14 @@ def _linked(text: str, folder: str, page: str) -> str:
 
 
 def _page(path: str) -> str:
-    """Return where the site shows a file or folder of the repository."""
+    """Return the site's page of a file or folder of the repository."""
     if path in ABOVE:
         return ABOVE[path]
     return path.removeprefix("docs/") if path.startswith("docs/") else f"files/{path}.md"
 
 
 def _shown(path: Path) -> str:
-    """Return a page of a file's text, or of the texts of all files in a folder."""
+    """Return a page with the text of a file, or of all files in a folder."""
     title = f"# `{path.relative_to(ROOT).as_posix()}`\n"
     if path.is_file():
         return title + _block(path)

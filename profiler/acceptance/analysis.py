@@ -1,4 +1,4 @@
-"""Everything a recording is summed up in: one mapping of numbers, a table, the files that a run reads."""
+"""The analysis of a recording: numbers, tables, and the files that a run reads."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from specsim.world.curves import Acceptance
 SUCCESSIVE = (1, 2, 4, 8)
 MARKS = np.array([10, 20, 50, 100])
 TRACE_NAMES = {"coding": "code", "chat": "chat", "summarization": "summarisation"}
-"""Categories that the shipped traces name, and what prompt files call them."""
+"""Categories of the shipped traces, and their names in prompt files."""
 DEFAULTS = ("chat", "code")
 
 
 def summary(tape: Recorded, category: str) -> dict[str, Any]:
-    """Return a category's numbers; ``error`` is a standard error over texts, NaN of a single one.
+    """Return a category's numbers; ``error`` is a standard error over texts, NaN for a single text.
 
-    Shares right are of all positions, one without a proposal counting as a miss, except ``agreement_where_proposed``;
-    confidences and their calibration are of proposals.
+    Shares right are of all positions, and a position without a proposal is a miss; ``agreement_where_proposed`` is of
+    positions with a proposal. Confidences and their calibration are of proposals.
     """
     rows = on_path(tape, category)
     rates, made, settled = request_rates(rows), rows.proposed, settling(rows, MARKS)
@@ -70,7 +70,7 @@ def summary(tape: Recorded, category: str) -> dict[str, Any]:
 
 
 def analyse(tape: Recorded, out: Path) -> dict[str, Any]:
-    """Write what a recording says beside it and return the numbers.
+    """Write the analysis beside the recording and return its numbers.
 
     ``NAME.yaml`` reads the recording, ``NAME_curves.yaml`` the fitted curves, ``NAME/`` holds summary.json,
     summary.md and the figures.
@@ -78,7 +78,7 @@ def analyse(tape: Recorded, out: Path) -> dict[str, Any]:
     Raises
     ------
     SpecsimError
-        When something cannot be written.
+        When a file cannot be written.
     """
     from profiler.acceptance.figures import save_figures
 
@@ -107,7 +107,7 @@ def _long_enough(tape: Recorded, category: str) -> bool:
 
 
 def recorded_yaml(tape: Recorded, name: str) -> str:
-    """Return the acceptance file that has a run read the recording."""
+    """Return the acceptance file with which a run reads the recording."""
     about = tape.about
     tokens = {each: len(on_path(tape, each).row) for each in tape.categories}
     sizes = ", ".join(f"{each} {count}" for each, count in tokens.items())
@@ -124,7 +124,7 @@ def recorded_yaml(tape: Recorded, name: str) -> str:
 
 
 def curves_yaml(tape: Recorded, curves: Acceptance) -> str:
-    """Return the acceptance file of the fitted curves; ``default`` and a trace's categories stand under their names."""
+    """Return the acceptance file of the fitted curves, with ``default`` and the categories of traces."""
     fitted = {
         name: {"agreement": c.agreement, "concentration": c.concentration, "spread": c.spread, "tail": c.tail}
         for name, c in curves.curves.items()
@@ -145,7 +145,7 @@ def curves_yaml(tape: Recorded, curves: Acceptance) -> str:
 
 
 def mapped(categories: Sequence[str]) -> dict[str, str]:
-    """Return recorded categories by the names a trace may use: its own spelling, theirs, and ``default``."""
+    """Return the recorded category for each name: its own, the name in traces, and ``default``."""
     names = {trace: recorded for trace, recorded in TRACE_NAMES.items() if recorded in categories}
     names |= {name: name for name in categories}
     default = next((name for name in DEFAULTS if name in categories), categories[0])
@@ -153,7 +153,7 @@ def mapped(categories: Sequence[str]) -> dict[str, str]:
 
 
 def pair_of(about: Mapping[str, Any]) -> dict[str, str]:
-    """Return target and draft as a run names them: a lookup and skipped layers are no models of their own."""
+    """Return target and draft by the names that a run uses, also for a lookup and skipped layers."""
     skipped = len(about.get("settings", {}).get("skip_layers", []))
     drafts = {"skip": f"{about['target']} less {skipped} layers", "lookup": "prompt lookup"}
     return {"target": about["target"], "draft": drafts.get(about["drafter"], about["draft"])}
@@ -206,7 +206,7 @@ def _number(value: float | None) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return JSON's own types; what is not a number becomes null."""
+    """Return a value in JSON's types; NaN and infinity become null."""
     if isinstance(value, Mapping):
         return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""From the rows of many texts to one recording."""
+"""One recording from the rows of many texts."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from specsim.replica.request import Floats, Ints
 from specsim.world.recorded import ON_PATH
 
 MATCHES = (1, 2, 3, 4, 6, 9, 13)
-"""Shortest match of each bucket of lookups."""
+"""The shortest match of each bucket of a lookup."""
 
 
 def assemble(rows: Mapping[Text, TapeRows], about: Mapping[str, Any], *, lookup: bool) -> Recorded:
     """Return the recording of all texts, sorted; a lookup's confidences become measured frequencies.
 
-    ``long_matches`` of a lookup's metadata is the share of positions behind a match of the longest bucket: text that
+    ``long_matches`` in a lookup's metadata is the share of positions behind a match of the longest bucket, where text
     repeats itself or its prompt.
     """
     texts = sorted(rows)
@@ -56,15 +56,15 @@ def assemble(rows: Mapping[Text, TapeRows], about: Mapping[str, Any], *, lookup:
 
 
 def bucket(match: Ints) -> Ints:
-    """Return the bucket of each match length (n,), 0 where nothing matched."""
+    """Return the bucket of each match length (n,); 0 without a match."""
     found: Ints = np.searchsorted(MATCHES, match, side="right")
     return found
 
 
 def _calibrated(category: Ints, rows: TapeRows) -> Floats:
-    """Return confidences (n, K) set to the acceptance of matches of that length in that category: in-sample.
+    """Return confidences (n, K) equal to the acceptance of matches of the same length and category, in-sample.
 
-    Off the path the same numbers stand: what the drafter would claim there. Matches never seen on the path: 0.
+    Rows off the path have the same numbers. Matches of a length that is not on the path have 0.
     """
     cell = category * (len(MATCHES) + 1) + bucket(rows.match)
     on = rows.path == ON_PATH

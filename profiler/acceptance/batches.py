@@ -1,4 +1,4 @@
-"""Half-finished recordings: one file per finished batch, so that a killed job loses only the batch in flight."""
+"""Unfinished recordings: one file per finished batch, so that a killed job loses only the current batch."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ Text = tuple[str, int]
 
 
 class Batches:
-    """The folder beside a recording that is under way.
+    """The folder beside an unfinished recording.
 
     Parameters
     ----------
     out : the recording's file; the folder is named after it.
-    settings : what a text's rows depend on, hardware and versions too; a folder of other settings is refused.
+    settings : what a text's rows depend on, with hardware and versions; a folder of other settings is refused.
 
     Raises
     ------
     SpecsimError
-        When the folder holds a recording of other settings, naming the first, or cannot be written.
+        When the folder cannot be written, or holds a recording of other settings; the line names the first.
 
-    One `Batches` at a time may use a folder (`profiler.lock.only_one`): what is half written there is cleared away.
+    Only one `Batches` at a time may use a folder (`profiler.lock.only_one`), since it removes partial files there.
     """
 
     def __init__(self, out: Path, settings: Mapping[str, Any]) -> None:
@@ -48,7 +48,7 @@ class Batches:
             raise SpecsimError(f"{self.folder}: cannot be used: {first_line(error)}") from None
 
     def add(self, number: int, rows: Mapping[Text, TapeRows]) -> None:
-        """Keep the rows of some texts under a number not used before.
+        """Store the rows of some texts under a new number.
 
         Raises
         ------
@@ -69,17 +69,17 @@ class Batches:
             raise SpecsimError(f"{path}: cannot be written: {error.strerror or error}; what is there is kept") from None
 
     def read(self) -> dict[Text, TapeRows]:
-        """Return the rows of every text kept; a file that cannot be read is passed over, its texts recorded anew."""
+        """Return the rows of every stored text; texts of an unreadable file are left out and recorded anew."""
         found: dict[Text, TapeRows] = {}
         for path in self._files():
             try:
                 found |= dict(_texts(path))
-            except Exception:  # A damaged archive raises anything: zlib.error, BadZipFile, NotImplementedError, ...
+            except Exception:  # A damaged archive may raise anything: zlib.error, BadZipFile, NotImplementedError, ...
                 continue
         return found
 
     def next_number(self) -> int:
-        """Return a number above all in use."""
+        """Return a number above all used ones."""
         return max((int(path.stem) for path in self._files()), default=-1) + 1
 
     def remove(self) -> None:
@@ -91,7 +91,7 @@ class Batches:
 
 
 def same_settings(there: object, wanted: Mapping[str, Any], where: str) -> None:
-    """Raise SpecsimError, one line naming `where` and the first key, unless both say the same."""
+    """Raise SpecsimError, one line naming `where` and the first key that differs, unless both are equal."""
     if not isinstance(there, Mapping):
         raise SpecsimError(f"{where}: its settings are no mapping; give another --out or delete it")
     for key in wanted:

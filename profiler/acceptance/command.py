@@ -1,4 +1,4 @@
-"""``specsim profile acceptance``: record a pair, then say what the recording holds."""
+"""``specsim profile acceptance``: record a pair, then analyse the recording."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Record what is not recorded yet, or take ``--out`` as it is where no target is named; write the analyses; 0.
+    """Record what is missing, or without a target read ``--out``; write the analyses; return 0.
 
     Raises
     ------
     SpecsimError
-        One line on whatever is wrong with what was asked.
+        One line about what is wrong with the arguments.
     """
     from profiler.acceptance.analysis import analyse, markdown
     from profiler.acceptance.tape_file import read_tape
@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def tape(arguments: argparse.Namespace) -> Recorded:
-    """Return the recording that the arguments ask for, read from its file where that is complete already."""
+    """Return the recording that the arguments ask for, from its file if that is complete."""
     from profiler.acceptance.batches import same_settings
     from profiler.acceptance.prompts import read_prompts
     from profiler.acceptance.tape_file import read_tape
@@ -106,7 +106,7 @@ def tape(arguments: argparse.Namespace) -> Recorded:
 
 
 def _record(settings: Settings, arguments: argparse.Namespace, wanted: dict[str, Any], prompts: list[Prompt]) -> None:
-    """Write the recording, keeping finished batches beside it until it is whole."""
+    """Write the recording; finished batches stay beside it until it is complete."""
     from profiler.acceptance.assemble import assemble
     from profiler.acceptance.batches import Batches
     from profiler.acceptance.pair import encoder, load_pair, tasks
@@ -137,7 +137,7 @@ def _record(settings: Settings, arguments: argparse.Namespace, wanted: dict[str,
 
 
 def _best_layers(arguments: argparse.Namespace) -> str:
-    """Search on the prompts of each category that come last, so that a recording need not meet them."""
+    """Return the best layers to skip, found on the last prompts of each category, which a recording may leave out."""
     require_extra()
     from profiler.acceptance.layers import LayerSearch, check_count
     from profiler.acceptance.pair import encoder, stop_ids, tasks
@@ -206,7 +206,7 @@ def _about(settings: Settings, wanted: dict[str, Any]) -> dict[str, Any]:
 
 
 def hardware(device: str) -> str:
-    """Return the name of the processor that computes."""
+    """Return the name of the device's processor."""
     if device.startswith("cuda"):
         import torch
 

@@ -1,4 +1,4 @@
-"""What a recording says of its drafter: pure functions from rows to a few numbers."""
+"""Statistics of a recording's drafter, by pure functions of its rows."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from specsim.replica.request import Bools, Floats, Ints
 
 BINS = 10
 FEWEST_TOKENS = 16
-"""Texts of fewer have no share right of their own."""
+"""The least tokens of a text whose share right is counted."""
 
 
 class OnPath(NamedTuple):
-    """One category's rows on the target's own text, text after text.
+    """One category's rows on the target's text, text after text.
 
     Attributes
     ----------
-    row : (n,) rows of the recording. text : (n,) which text, from 0. position : (n,).
+    row : (n,) rows of the recording. text : (n,) index of the text, from 0. position : (n,).
     confidence : (n,) of the first proposal, right : (n,) whether it is the target's token.
-    proposed : (n,) whether there is one: a lookup finds nothing at some positions, which are not right.
+    proposed : (n,) whether there is a proposal. A lookup has none at some positions, which are not right.
     """
 
     row: Ints
@@ -54,7 +54,7 @@ def on_path(tape: Recorded, category: str) -> OnPath:
     row = np.flatnonzero(tape.on_path & (tape.category == tape.categories.index(category)))
     _, text = np.unique(tape.sequence[row], return_inverse=True)
     confidence = tape.confidence[row, 0]
-    # Where a lookup found nothing both are zero; a match of a length that was never right has no confidence alone.
+    # Both are 0 without a match; for a match of a length that was never right only the confidence is 0.
     proposed = (confidence > 0) | (tape.target_probability[row, 0] > 0)
     return OnPath(row, text, tape.position[row], confidence, tape.rank[row] == 0, proposed)
 
@@ -76,15 +76,15 @@ def calibration_error(bins: ByConfidence) -> float:
 
 
 def at_depth(rows: OnPath, depth: int) -> Bools:
-    """Return which rows a chain reaches as its `depth`-th token from some start: the `depth` - 1 before are right.
+    """Return which rows a chain reaches as its `depth`-th token: the `depth` - 1 rows before are right.
 
-    Depth 1 is every row; a chain starts anywhere in a text.
+    At depth 1 these are all rows, since a chain may start anywhere in a text.
     """
     return np.greater_equal(run_before(rows), depth - 1)
 
 
 def run_before(rows: OnPath) -> Ints:
-    """Return how many right tokens stand right before each row in its text, (n,)."""
+    """Return the length of the run of right tokens that ends just before each row, (n,)."""
     index = np.arange(len(rows.right))
     begins = np.flatnonzero(np.diff(rows.text, prepend=-1))
     wrong = np.where(rows.right, 0, index + 1)
@@ -93,7 +93,7 @@ def run_before(rows: OnPath) -> Ints:
 
 
 def runs(rows: OnPath) -> Ints:
-    """Return the length of every run of right tokens that a wrong one ends, zeros included, (wrong tokens,)."""
+    """Return the length of the run of right tokens before each wrong token, zeros included, (wrong tokens,)."""
     return run_before(rows)[~rows.right]
 
 
@@ -109,9 +109,9 @@ class Settling(NamedTuple):
 
     Attributes
     ----------
-    texts : how many go on for at least `least` tokens, twice the last mark; shorter ones are left out.
-    distance : (marks,) |share right after so many tokens - the text's share in all|, the mean over those texts, NaN
-        where there is none.
+    texts : number of texts of at least `least` tokens, twice the last mark; shorter ones are left out.
+    distance : (marks,) |share right after so many tokens - share right of the whole text|, the mean over those texts;
+        NaN if there are none.
     """
 
     texts: int
@@ -120,7 +120,7 @@ class Settling(NamedTuple):
 
 
 def settling(rows: OnPath, marks: Ints) -> Settling:
-    """Return how far texts' shares right after `marks` tokens lie from their shares in all."""
+    """Return the distance of the shares right after `marks` tokens from those of whole texts."""
     least, distances = 2 * int(marks[-1]), []
     for text in range(int(rows.text.max()) + 1):
         right = rows.right[rows.text == text]
@@ -132,7 +132,7 @@ def settling(rows: OnPath, marks: Ints) -> Settling:
 
 
 def running_rates(rows: OnPath, text: int, step: int = 10) -> tuple[Ints, Floats]:
-    """Return the share right so far, noted whenever `step` more tokens were accepted, and where (LAPS-SD Fig. 3)."""
+    """Return positions after each `step` more accepted tokens, and the share right up to each (LAPS-SD Fig. 3)."""
     accepted = np.cumsum(rows.right[rows.text == text])
     at = np.searchsorted(accepted, np.arange(step, accepted[-1] + 1, step))
     return at + 1, accepted[at] / (at + 1)

@@ -1,4 +1,4 @@
-"""The figures of a recording; import late, it loads matplotlib."""
+"""The figures of a recording; import it late, since it loads matplotlib."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 DEPTHS = (1, 2, 4, 8)
 FEWEST = 20
-"""Bins of fewer rows are not drawn."""
+"""The least rows of a bin that is drawn."""
 MARKS = np.arange(10, 101, 10)
 
 
@@ -76,7 +76,7 @@ def confidence_figure(rows: Mapping[str, OnPath]) -> Figure:
 
 
 def histogram_figure(rows: Mapping[str, OnPath]) -> Figure:
-    """Draw the confidences of accepted and of rejected proposals (SmartSpec Fig. 17), saying how many are missing."""
+    """Draw the confidences of accepted and of rejected proposals (SmartSpec Fig. 17), with the number of none."""
     figure, panels = _panels(list(rows))
     for name, axes in panels:
         made = rows[name].proposed
@@ -123,7 +123,7 @@ def _lengths(axes: Axes, shapes: Sequence[Compared], width: int, colour: str) ->
 
 
 def request_figure(rows: Mapping[str, OnPath]) -> Figure:
-    """Draw how requests differ, how fast a request's share right settles, and some examples (LAPS-SD Fig. 3)."""
+    """Draw the spread between requests, how fast a request's share right settles, and examples (LAPS-SD Fig. 3)."""
     figure = new_figure(2.6)
     spread, settled, examples = figure.subplots(1, 3)
     ink = colours(rows)
@@ -162,7 +162,7 @@ def _panels(names: Sequence[str]) -> tuple[Figure, list[tuple[str, Axes]]]:
 
 
 def _edges(panels: Sequence[tuple[str, Axes]], below: str, beside: str) -> None:
-    """Name the axes once: below the lowest panel of a column, beside the first of a line."""
+    """Name the axes once: below the lowest panel of a column, beside the first panel of a row."""
     columns = min(3, len(panels))
     for place, (_, axes) in enumerate(panels):
         if place + columns >= len(panels):

@@ -1,4 +1,4 @@
-"""The curves that a recording is summed up by: `specsim.world.curves.Curve` of each category."""
+"""Curves fitted to a recording: a `specsim.world.curves.Curve` for each category."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from specsim.world.curves import Acceptance, Curve, draw_tape
 LEVELS = 16
 LEAST, MOST = 1e-3, 1 - 1e-3
 NEXT_RANKS = 2
-"""The tail is fitted to these ranks behind the first: as many as the widest beams compared propose."""
+"""The tail is fitted to so many ranks after the first: those of the widest beams compared."""
 
 
 def fit_curves(tape: Recorded) -> Acceptance:
@@ -24,10 +24,12 @@ def fit_curves(tape: Recorded) -> Acceptance:
 def fit_curve(tape: Recorded, category: str) -> Curve:
     """Return one category's curve by the method of moments.
 
-    ``agreement`` is the share right. ``spread`` gives texts the variance between them that the covariance of their
-    two halves shows, which luck within a text does not add to. ``concentration`` gives calibrated confidences (the
-    recorded ones through the best rising curve of acceptance) the variance that is left. ``tail`` gives the next
-    ranks their share of the misses.
+    - ``agreement`` is the share right.
+    - ``spread`` gives the variance between texts: the covariance of their halves, which chance within a text does not
+      raise.
+    - ``concentration`` gives calibrated confidences their remaining variance. Calibrated ones are the recorded ones
+      through the best rising curve of acceptance.
+    - ``tail`` gives the next ranks their share of the misses.
     """
     rows = on_path(tape, category)
     agreement = float(np.clip(rows.right.mean(), LEAST, MOST))
@@ -65,7 +67,7 @@ def between_texts(rows: OnPath, least: int = 16) -> float:
 
 
 def spread_of(agreement: float, variance: float) -> float:
-    """Return the standard deviation in logits that gives levels of this mean this variance."""
+    """Return the standard deviation in logits with which levels of mean `agreement` have this variance."""
     from scipy.optimize import brentq
     from scipy.special import expit, ndtri
 
@@ -81,7 +83,7 @@ def spread_of(agreement: float, variance: float) -> float:
 
 
 def tail_of(tape: Recorded, rows: OnPath, agreement: float, concentration: float, spread: float) -> float:
-    """Return the tail with which drawn misses fall on the next ranks as often as the recorded ones."""
+    """Return the tail with which drawn misses are on the next ranks as often as recorded ones."""
     from scipy.optimize import brentq
 
     ranks = min(NEXT_RANKS, tape.width - 1)

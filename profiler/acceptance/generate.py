@@ -1,4 +1,4 @@
-"""The target writes: batched decoding with a cache, every sequence with luck of its own."""
+"""Generation of texts by the target: batched decoding with a cache, a random stream per sequence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from specsim.rng import STRIDE, stream_keys, uniforms
 
 
 class Written(NamedTuple):
-    """What the target wrote: tokens (T,), end of text included, and the hidden states (T, size) they were read from."""
+    """A text of the target: tokens (T,), end of text included, and the hidden states (T, size) behind them."""
 
     tokens: Tensor
     hidden: Tensor
@@ -23,7 +23,7 @@ class Written(NamedTuple):
 
 @dataclass(slots=True)
 class _Line:
-    """One sequence under way."""
+    """One unfinished sequence."""
 
     place: int
     key: np.uint64
@@ -32,7 +32,7 @@ class _Line:
 
 
 def luck(seed: int, purpose: str, category: str, sequence: int) -> np.uint64:
-    """Return the key of a sequence's luck for one purpose, the same in whatever batch it is written."""
+    """Return the key of a sequence's random stream for one purpose, which does not depend on the batch."""
     key: np.uint64 = stream_keys(seed, f"{purpose}, {category}", [sequence])[0]
     return key
 
@@ -48,12 +48,12 @@ def write(
     vocabulary: int,
     stop: Collection[int],
 ) -> list[Written]:
-    """Return at most `tokens` tokens behind each prompt, all prompts decoded together.
+    """Return at most `tokens` tokens for each prompt; all prompts are decoded together.
 
     Parameters
     ----------
-    prompts : token ids, at least one each. keys : luck of each, unused at temperature 0, which is greedy.
-    vocabulary : ids that may be chosen; logits beyond are padding. stop : ids that end a text; they stand in it.
+    prompts : token ids, at least one each. keys : of each random stream; unused at temperature 0, which is greedy.
+    vocabulary : ids that may be chosen; logits beyond are padding. stop : ids that end a text; the text includes them.
     """
     width = max(map(len, prompts))
     ids = torch.zeros((len(prompts), width), dtype=torch.long, device=target.device)

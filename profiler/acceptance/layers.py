@@ -1,4 +1,4 @@
-"""Which layers a target misses least: a greedy search among those that change their input least."""
+"""Search for the layers to skip: greedy, among the layers that change their input least."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from profiler.acceptance.record import Task
 from specsim.errors import SpecsimError
 
 SHORTLIST = 10
-"""Layers that are tried, and one more for each that is sought."""
+"""Layers that are tried, besides one for each layer that is sought."""
 
 
 def check_count(model: PreTrainedModel, count: int) -> None:
-    """Refuse to seek more layers than may be skipped: all but the last.
+    """Refuse a search for more layers than may be skipped: all but the last.
 
     Raises
     ------
@@ -33,11 +33,11 @@ def check_count(model: PreTrainedModel, count: int) -> None:
 
 
 class LayerSearch:
-    """Texts that a target wrote, and how often it would have chosen the same tokens without some of its layers.
+    """Texts of a target, and how often it would choose the same tokens without some of its layers.
 
     Parameters
     ----------
-    model : the target. tasks : prompts. tokens : greedy output tokens of each. stop : ids that end a text.
+    model : the target. tasks : prompts. tokens : greedy output tokens of a text. stop : ids that end a text.
     """
 
     def __init__(self, model: PreTrainedModel, tasks: Sequence[Task], tokens: int, stop: frozenset[int]) -> None:
@@ -80,9 +80,9 @@ class LayerSearch:
 
     @torch.inference_mode()
     def shortlist(self, count: int) -> list[int]:
-        """Return the layers whose output points most nearly where their input does, never the last.
+        """Return the layers with the highest cosine similarity of input and output, without the last layer.
 
-        That is block influence (Men et al. 2024, "ShortGPT", Eq. 1), taken over the texts.
+        That is the lowest block influence (Men et al. 2024, "ShortGPT", Eq. 1) over the texts.
         """
         alike = torch.zeros(self._layers - 1, dtype=torch.float64)
         for prompt, tokens in self._texts:

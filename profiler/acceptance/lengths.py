@@ -1,4 +1,4 @@
-"""How many drafted tokens a verification accepts, by depth and width: as recorded, and as drawn from curves."""
+"""Accepted tokens of a verification by depth and width: recorded, and drawn from curves."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from specsim.world.tape import Pools
 
 DEEPEST = 8
 WIDEST = 3
-"""Depth and width of the chains and beams compared, at most."""
+"""The greatest depth and width of the chains and beams compared."""
 DRAWN_TEXTS = 10_000
 
 
 class Walks(NamedTuple):
-    """Texts to speculate along.
+    """Walks along texts, on which chains and beams are tried.
 
     Attributes
     ----------
-    confidence : (rows, K). rank : (rows,). on : (walks, DEEPEST) rows along the target's text.
-    off_start, off_rows : (walks,) the pool that rows behind a wrong token come from.
-    text : (walks,) the text that a walk belongs to.
+    confidence : (rows, K). rank : (rows,). on : (walks, DEEPEST) rows on the target's text.
+    off_start, off_rows : (walks,) first row and number of rows of the off-path pool.
+    text : (walks,) the text of each walk.
     """
 
     confidence: Floats
@@ -42,7 +42,7 @@ class Compared(NamedTuple):
     Attributes
     ----------
     total_variation : half the sum of |differences| of the two distributions over 0..depth.
-    mean, mean_drawn : accepted tokens. error : standard error of the recorded mean, texts drawn anew.
+    mean, mean_drawn : accepted tokens. error : standard error of the recorded mean, over texts.
     """
 
     depth: int
@@ -54,9 +54,9 @@ class Compared(NamedTuple):
 
 
 def recorded_walks(tape: Recorded, category: str) -> Walks:
-    """Return a walk from every position of a category that `DEEPEST` more rows follow.
+    """Return a walk from each position of a category with at least `DEEPEST` positions of its text from there on.
 
-    Off the path a row comes from the category's whole off-path pool; where none was recorded, from its text.
+    Off the path a row comes from the category's off-path pool, or from its texts if no pool was recorded.
     """
     rows = on_path(tape, category)
     count = np.bincount(rows.text)[rows.text]
@@ -64,7 +64,7 @@ def recorded_walks(tape: Recorded, category: str) -> Walks:
     text = rows.text[rows.position + DEEPEST <= count]
     pool = np.flatnonzero(~tape.on_path & (tape.category == tape.categories.index(category)))
     pool = pool if len(pool) else rows.row
-    # TapeRows of the pool put together, so that a walk may choose by offset.
+    # Rows of the pool are put together, so that a walk can choose one by its offset.
     confidence = np.concatenate((tape.confidence, tape.confidence[pool]))
     rank = np.concatenate((tape.rank, tape.rank[pool]))
     same = np.ones(len(first), dtype=np.int64)
@@ -83,10 +83,10 @@ def drawn_walks(acceptance: Acceptance, category: str, seed: int) -> Walks:
 
 
 def accepted_lengths(walks: Walks, width: int, seed: int = 0) -> Ints:
-    """Return the tokens of each walk that beams of every depth accept, (walks, DEEPEST); depth 1 first.
+    """Return the accepted tokens of each walk for beams of depth 1, 2, ..., (walks, DEEPEST).
 
-    A beam keeps the `width` likeliest paths of each depth and every leaf proposes its `width` likeliest tokens; the
-    target's path is accepted as deep as the beam holds it.
+    A beam keeps the `width` likeliest paths of each depth, and every leaf proposes its `width` likeliest tokens. The
+    target's path is accepted as far as the beam holds it.
     """
     rng = np.random.default_rng(seed)
     count = len(walks.on)
@@ -104,7 +104,7 @@ def accepted_lengths(walks: Walks, width: int, seed: int = 0) -> Ints:
 
 
 def compare(tape: Recorded, acceptance: Acceptance, category: str, seed: int = 0) -> list[Compared]:
-    """Return, for every shape whose width both have, recorded and drawn accepted lengths of a category."""
+    """Return recorded and drawn accepted lengths of a category, for every shape whose width both have."""
     recorded, drawn = recorded_walks(tape, category), drawn_walks(acceptance, category, seed)
     found = []
     for width in range(1, min(WIDEST, tape.width, acceptance.width) + 1):
@@ -127,7 +127,7 @@ def _compared(ours: Ints, theirs: Ints, depth: int, width: int, text: Ints) -> C
 
 
 def clustered_error(values: Ints, text: Ints) -> float:
-    """Return the standard error of the mean of values (n,), whole texts (n,) being drawn, not values; NaN of one."""
+    """Return the standard error of the mean of values (n,), clustered by `text` (n,); NaN for a single text."""
     _, code = np.unique(text, return_inverse=True)
     surplus = np.bincount(code, weights=values - values.mean())
     texts = len(surplus)

@@ -1,4 +1,4 @@
-"""Prompt lookup: what followed the last time the text went like this."""
+"""Prompt lookup: proposes what followed an earlier match of the text's last tokens."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ NOTHING = -1
 
 
 class Found(NamedTuple):
-    """The token a lookup proposes and how many tokens matched; ``NOTHING`` and 0 where nothing does."""
+    """The token that a lookup proposes, and how many tokens matched; ``NOTHING`` and 0 without a match."""
 
     token: int
     match: int
 
 
 def matches(before: Ints, text: Ints, last: int) -> Ints:
-    """Return how many tokens up to each index of `text` (n,) agree with those up to a token `last` behind it, (n,).
+    """Return how many tokens up to each index of `text` (n,) equal those up to `last`, the token after `text`, (n,).
 
-    `before` (n - 1,) is the answer for ``text[:-1]`` with ``text[-1]`` behind it, empty at the first token.
+    `before` (n - 1,) is the result for ``text[:-1]`` and ``text[-1]``; it is empty at the first token.
     """
     longer = np.concatenate(([0], before))[: len(text)] + 1
     return np.where(text == last, longer, 0)
 
 
 def find(run: Ints, text: Ints, last: int, fewest: int, most: int) -> Found:
-    """Return what followed the longest match of `fewest` to `most` tokens, the earliest of several.
+    """Return what followed the longest match of `fewest` to `most` tokens; of several the earliest.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def find(run: Ints, text: Ints, last: int, fewest: int, most: int) -> Found:
 
 
 def lookups(text: Ints, first: int, fewest: int, most: int) -> tuple[list[Found], list[Found | None]]:
-    """Return what is proposed for each output token, and what would be after a wrong proposal in place of the last.
+    """Return the proposal for each output token, and the one behind a wrong proposal in place of the token before.
 
     Parameters
     ----------
@@ -52,8 +52,8 @@ def lookups(text: Ints, first: int, fewest: int, most: int) -> tuple[list[Found]
 
     Returns
     -------
-    on, off : (n - first) each. ``off[t]`` stands for position t where the proposal for t - 1 replaced the target's
-        token; None where that proposal was right, or none was made.
+    on, off : (n - first) each. ``off[t]`` is for position t after the proposal for t - 1 has replaced the target's
+        token; None if that proposal was right, or there was none.
     """
     run = shorter = np.zeros(0, dtype=np.int64)
     on: list[Found] = []

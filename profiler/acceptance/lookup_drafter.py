@@ -1,4 +1,4 @@
-"""Prompt lookup as a drafter: at most one proposal a position."""
+"""Prompt lookup as a drafter: at most one proposal per position."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from specsim.replica.request import Floats, Ints
 
 @dataclass(frozen=True, slots=True)
 class LookupDrafter:
-    """Proposes what followed the longest earlier match of the text's last tokens.
+    """Propose what followed the longest earlier match of the text's last tokens.
 
-    Confidence is 1 here; once all is recorded it becomes the measured acceptance of matches of that length.
+    Confidence is 1 here. `assemble` replaces it by the measured acceptance of matches of that length.
 
     Attributes
     ----------
-    target : for its probability of the proposal. vocabulary : token ids it may choose.
-    temperature : of the target; at 0 it is greedy and its probabilities are those at temperature 1.
-    proposals : K; all but the first are never made. fewest, most : tokens of a match.
+    target : gives the probability of the proposal. vocabulary : token ids that it may choose.
+    temperature : of the target. At 0 it is greedy, and its probabilities are at temperature 1.
+    proposals : K, of which only the first is made. fewest, most : tokens of a match.
     every : wrong turns are taken before each position divisible by it.
     """
 
@@ -39,7 +39,7 @@ class LookupDrafter:
 
     @torch.inference_mode()
     def rows(self, prompt: Tensor, written: Written, key: np.uint64) -> TapeRows:
-        """See `profiler.acceptance.drafter.Drafter`."""
+        """See `profiler.acceptance.recorded_drafter.RecordedDrafter`."""
         text: Ints = torch.cat((prompt, written.tokens)).cpu().numpy()
         on, off = lookups(text, len(prompt), self.fewest, self.most)
         token, match = np.array(on).T

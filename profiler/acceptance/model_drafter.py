@@ -1,4 +1,4 @@
-"""A draft model along the target's text: one pass over the text, one over the wrong turns."""
+"""A draft model as drafter: one pass over the target's text, one over the wrong turns."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from specsim.rng import STRIDE, uniforms
 
 @dataclass(frozen=True, slots=True)
 class ModelDrafter:
-    """A model of its own, or the target with layers skipped.
+    """A separate draft model, or the target with layers skipped.
 
     Attributes
     ----------
-    draft, target : the networks. vocabulary : token ids that both know.
-    temperature : of both distributions; at 0 the target is greedy and both are taken at temperature 1.
+    draft, target : the networks. vocabulary : token ids that both have.
+    temperature : of both distributions. At 0 the target is greedy, and both distributions are at temperature 1.
     proposals : K. every : wrong turns are taken before each position divisible by it.
-    sampled : the one proposal is drawn from the draft's distribution, not its likeliest; K is 1.
+    sampled : the proposal is drawn from the draft's distribution instead of being its likeliest; K is 1.
     """
 
     draft: Network
@@ -38,7 +38,7 @@ class ModelDrafter:
 
     @torch.inference_mode()
     def rows(self, prompt: Tensor, written: Written, key: np.uint64) -> TapeRows:
-        """See `profiler.acceptance.drafter.Drafter`."""
+        """See `profiler.acceptance.recorded_drafter.RecordedDrafter`."""
         here = self.draft.device
         prompt, tokens = prompt.to(here), written.tokens.to(here)
         hidden, cache = self.draft.read(torch.cat((prompt, tokens[:-1]))[None])
@@ -65,7 +65,7 @@ class ModelDrafter:
         return on_path(_floats(confidence), _ints(rank), _floats(target.gather(1, proposed)), _floats(overlap))
 
     def _drawn(self, draft: Tensor, target: Tensor, tokens: Tensor, luck: Tensor) -> TapeRows:
-        """Draw proposals that follow the draft and are the target's token as often as rejection sampling keeps them.
+        """Draw proposals from the draft's distribution that are right as often as rejection sampling accepts them.
 
         Given the target's token y, the proposal is y with probability min(p, q) / p at y, else drawn from (q - p)+.
         """
@@ -80,7 +80,7 @@ class ModelDrafter:
         )
 
     def _wrong_turns(self, prompt: Tensor, tokens: Tensor, likely: Tensor, cache: Any, key: np.uint64) -> TapeRows:
-        """Return what the draft says behind each wrong token of ranks 1 to 3 in place of the one before a position."""
+        """Return the draft's rows behind wrong tokens of ranks 1 to 3, each in place of the token before a position."""
         at = torch.arange(0, len(tokens), self.every, device=tokens.device)[1:]
         wrong = likely[at - 1] != tokens[at - 1, None]
         rank, turn = wrong.T.nonzero(as_tuple=True)
@@ -97,9 +97,9 @@ class ModelDrafter:
         return off_path(_ints(position), _ints(rank + 1), np.concatenate(confidence))
 
     def _behind(self, place: Tensor, instead: Tensor, cache: Any) -> Tensor:
-        """Return the distributions behind tokens that each stand alone at their `place` in the text, (n, vocabulary).
+        """Return the distributions behind tokens, each in place of the text's token at `place`, (n, vocabulary).
 
-        One pass for all: a token sees the text before its place, and itself.
+        One pass reads all of them: a token sees the text before its place, and itself.
         """
         length = cache.get_seq_length()
         text = torch.arange(length, device=place.device) < place[:, None]
@@ -107,7 +107,7 @@ class ModelDrafter:
         kind = next(self.draft.body.parameters()).dtype
         mask = torch.zeros(seen.shape, dtype=kind, device=place.device).masked_fill(~seen, torch.finfo(kind).min)
         hidden, cache = self.draft.read(instead[None], cache, attention_mask=mask[None, None], position_ids=place[None])
-        cache.crop(-len(place))  # The form that old and new versions share.
+        cache.crop(-len(place))  # A negative length works in old and new versions.
         return self.draft.probabilities(hidden[0], self.temperature, self.vocabulary)
 
     def _luck(self, key: np.uint64, first: int, count: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""A causal language model split into body and head, so that hidden states can be kept and read later."""
+"""A causal language model split into body and head, so that hidden states can be kept and decoded later."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from transformers import PreTrainedModel
 from specsim.errors import SpecsimError
 
 PIECE = 256
-"""Positions whose logits over the whole vocabulary stand in memory at once."""
+"""Positions whose logits over the whole vocabulary are in memory at once."""
 
 
 class Read(NamedTuple):
-    """What the body says: hidden states (batch, tokens, size), and the cache grown by these tokens."""
+    """The output of the body: hidden states (batch, tokens, size), and the cache with these tokens."""
 
     hidden: Tensor
     cache: Any
@@ -38,7 +38,7 @@ class Network:
 
     @property
     def device(self) -> torch.device:
-        """Where the weights lie."""
+        """The device of the weights."""
         return next(self.body.parameters()).device
 
     @property
@@ -49,7 +49,7 @@ class Network:
         return len(weight)
 
     def read(self, ids: Tensor, cache: Any = None, **options: Any) -> Read:
-        """Read ids (batch, tokens) behind what the cache holds; options go to the model (mask, position ids)."""
+        """Read ids (batch, tokens) after the cached ones; options go to the model (mask, position ids)."""
         answer = self.body(input_ids=ids, past_key_values=cache, use_cache=True, **options)
         return Read(answer.last_hidden_state, answer.past_key_values)
 
@@ -58,8 +58,8 @@ class Network:
 
         Parameters
         ----------
-        temperature : logits are divided by it; at 0 (greedy) they are left as they are.
-        vocabulary : logits taken; those beyond are padding.
+        temperature : logits are divided by it; at 0 (greedy) they are unchanged.
+        vocabulary : number of logits used; those beyond are padding.
         """
         logits = self.head(hidden)[:, :vocabulary]
         logits = logits if logits.dtype == torch.float64 else logits.float()
@@ -72,7 +72,7 @@ def network(model: PreTrainedModel, name: str) -> Network:
     Raises
     ------
     SpecsimError
-        When the head's logits are not the model's: it scales or caps them behind its head.
+        When the head's logits are not the model's, because it scales or caps them.
     """
     parts = Network(model.base_model, _head(model))
     ids = torch.arange(1, 5, device=parts.device).remainder(parts.vocabulary)[None]
@@ -85,12 +85,12 @@ def network(model: PreTrainedModel, name: str) -> Network:
 
 
 def without_layers(model: PreTrainedModel, skipped: Sequence[int]) -> PreTrainedModel:
-    """Return the model without some of its decoder layers; weights are shared, the cache is its own.
+    """Return the model without some of its decoder layers, with shared weights and a cache of its own.
 
     Raises
     ------
     SpecsimError
-        When a layer is not there, all would be skipped, or the model's layers cannot be told.
+        When a layer does not exist, all layers would be skipped, or the model's layers cannot be found.
     """
     body = model.base_model
     layers = getattr(body, "layers", None)
@@ -118,7 +118,7 @@ def _attention(layer: nn.Module) -> nn.Module | None:
 
 
 def _numbered(layer: nn.Module, index: int) -> Any:
-    """Return a layer that keeps its keys and values under another number."""
+    """Return a copy of a layer with another number, under which it caches keys and values."""
     twin = _copied(layer)
     twin.self_attn = _copied(twin.self_attn)
     twin.self_attn.layer_idx = index
@@ -126,7 +126,7 @@ def _numbered(layer: nn.Module, index: int) -> Any:
 
 
 def _copied(module: nn.Module) -> Any:
-    """Return a copy that shares its parts but may be given others."""
+    """Return a shallow copy, whose parts can be replaced."""
     twin = copy.copy(module)
     twin._modules = dict(module._modules)
     return twin

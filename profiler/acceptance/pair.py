@@ -7,25 +7,25 @@ from typing import Any, NamedTuple
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from profiler.acceptance.drafter import Drafter
 from profiler.acceptance.lookup_drafter import LookupDrafter
 from profiler.acceptance.model_drafter import ModelDrafter
 from profiler.acceptance.network import Network, network, without_layers
 from profiler.acceptance.prompts import Prompt
 from profiler.acceptance.record import Task
+from profiler.acceptance.recorded_drafter import RecordedDrafter
 from profiler.acceptance.settings import Settings
 from profiler.models.loading import load_model, load_tokenizer
 from specsim.errors import SpecsimError
 
 
 class Pair(NamedTuple):
-    """What records: the target's network, the drafter, the tokenizer, ids both know, and those that end a text.
+    """A pair to record: the target's network, the drafter, the tokenizer, the common ids, those that end a text.
 
-    `positions` is the longest text, prompt included, that both models take; 0 where they do not say.
+    `positions` is the longest text, prompt included, that both models allow; 0 if they state none.
     """
 
     target: Network
-    drafter: Drafter
+    drafter: RecordedDrafter
     tokenizer: PreTrainedTokenizerBase
     vocabulary: int
     stop: frozenset[int]
@@ -38,7 +38,7 @@ def load_pair(settings: Settings, device: str) -> Pair:
     Raises
     ------
     SpecsimError
-        One line: a model that cannot be loaded, layers that are not there, vocabularies that differ.
+        One line: a model that cannot be loaded, layers that do not exist, vocabularies that differ.
     """
     tokenizer = load_tokenizer(settings.target)
     if settings.draft:
@@ -82,7 +82,7 @@ def same_vocabulary(
 
 
 def tasks(prompts: Iterable[Prompt], encode: Callable[[str], tuple[int, ...]], limit: int, longest: int) -> list[Task]:
-    """Return the first `limit` prompts of each category that are at most `longest` tokens, 0 for all.
+    """Return the first `limit` prompts of each category that have at most `longest` tokens; 0: no limit.
 
     Raises
     ------
@@ -107,7 +107,7 @@ def tasks(prompts: Iterable[Prompt], encode: Callable[[str], tuple[int, ...]], l
 
 
 def encoder(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], tuple[int, ...]]:
-    """Return what makes a user's message into token ids, by the chat template where there is one."""
+    """Return a function from a user's message to token ids, with the chat template if there is one."""
 
     def encode(text: str) -> tuple[int, ...]:
         if not tokenizer.chat_template:

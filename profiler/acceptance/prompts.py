@@ -1,4 +1,4 @@
-"""Prompt files: the public benchmarks as published, and a plain schema for your own."""
+"""Prompt files: public benchmarks as published, and a simple format for your own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from specsim.workload.damage import content
 
 
 class Prompt(NamedTuple):
-    """A category, the prompt's number within it, and the user's first message."""
+    """The user's first message, with its category and its number within the category."""
 
     category: str
     sequence: int
@@ -27,7 +27,7 @@ SPEC_BENCH = {
     "qa": "qa",
     "math_reasoning": "math",
 }
-"""Spec-Bench's own categories; the others it holds are MT-Bench's, which are conversation."""
+"""Spec-Bench's own categories; its others are MT-Bench's and count as ``chat``."""
 
 
 def _human_eval(record: Mapping[str, Any]) -> tuple[str, str]:
@@ -60,7 +60,7 @@ LAYOUTS: tuple[tuple[set[str], Callable[[Mapping[str, Any]], tuple[str, str]]], 
 
 
 def read_prompts(paths: Sequence[Path], only: Collection[str] = ()) -> list[Prompt]:
-    """Return the prompts of JSON-lines files (gzip too); a category's come from the files in turn, each text once.
+    """Return the prompts of JSON-lines files (gzip too); in a category the files take turns, and each text is once.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def _read(record: Any, where: str) -> tuple[str, str]:
 
 
 def _is_unicode(text: str) -> bool:
-    """Return whether text could stand in a file; JSON's escapes also spell halves of characters."""
+    """Return whether text can be encoded; JSON's escapes may also give halves of surrogate pairs."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -140,5 +140,5 @@ def _lines(path: Path) -> list[tuple[int, str]]:
         text = content(path, "prompt file").decode("utf-8")
     except UnicodeDecodeError as error:
         raise SpecsimError(f"{path}: cannot be read: {first_line(error)}") from None
-    # Not splitlines(): U+2028 and its kin may stand inside a JSON text.
+    # Not splitlines(), which splits at U+2028 and others that a JSON text may hold.
     return [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]

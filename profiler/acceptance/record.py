@@ -1,4 +1,4 @@
-"""Recording: the target writes a batch of texts, the drafter is asked along each, the rows are kept."""
+"""Recording: the target writes a batch of texts, and the drafter proposes along each."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import torch
 from tqdm import tqdm
 
 from profiler.acceptance.batches import Batches, Text
-from profiler.acceptance.drafter import Drafter
 from profiler.acceptance.generate import luck, write
 from profiler.acceptance.network import Network
+from profiler.acceptance.recorded_drafter import RecordedDrafter
 from profiler.acceptance.rows import TapeRows
 from specsim.errors import SpecsimError
 
 WINDOW = 4
-"""Batches whose prompts are sorted by length together: less padding, yet an early stop leaves no bias of length."""
+"""Batches whose prompts are sorted by length together: less padding, but little bias of length at an early stop."""
 
 
 class Task(NamedTuple):
-    """A prompt as token ids, by its category and sequence number."""
+    """A prompt as token ids, with its category and sequence number."""
 
     text: Text
     ids: tuple[int, ...]
@@ -31,17 +31,17 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TapeWriter:
-    """A pair at work.
+    """A pair that records.
 
     Attributes
     ----------
-    target : the network that writes. drafter : what is asked along its texts.
+    target : the network that writes. drafter : proposes along its texts.
     tokens : most output tokens of a text. temperature : 0 is greedy. vocabulary : ids that may be chosen.
-    stop : ids that end a text. seed : of all luck. batch : texts written together.
+    stop : ids that end a text. seed : of all random numbers. batch : texts written together.
     """
 
     target: Network
-    drafter: Drafter
+    drafter: RecordedDrafter
     tokens: int
     temperature: float
     vocabulary: int
@@ -50,12 +50,12 @@ class TapeWriter:
     batch: int
 
     def record(self, tasks: Sequence[Task], parts: Batches) -> dict[Text, TapeRows]:
-        """Return the rows of every task, those in `parts` as they stand there, new ones put there batch by batch.
+        """Return the rows of every task; those in `parts` are kept, new ones are added to it batch by batch.
 
         Raises
         ------
         SpecsimError
-            Too little memory, or a model that answers no probabilities; finished batches stay in `parts`.
+            Too little memory, or a model whose probabilities are not finite; finished batches stay in `parts`.
         """
         there = parts.read()
         left = [task for task in tasks if task.text not in there]
@@ -73,7 +73,7 @@ class TapeWriter:
     def _rows(self, batch: Sequence[Task]) -> dict[Text, TapeRows]:
         try:
             rows = self.rows(batch)
-        except RuntimeError as error:  # What CUDA raises is a kind of it; the CPU's allocator has none of its own.
+        except RuntimeError as error:  # CUDA's error is a subclass; the CPU's allocator has no class of its own.
             if isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error):
                 said = (
                     f"too little memory for {len(batch)} texts at once; finished ones are kept, try a smaller --batch"
@@ -105,7 +105,7 @@ class TapeWriter:
 
 
 def batches(tasks: Sequence[Task], size: int) -> Iterator[list[Task]]:
-    """Yield batches of one category each, the categories taking turns, prompts of similar length together."""
+    """Yield batches of one category each; categories take turns, and prompts of similar length are together."""
     by_category: dict[str, list[Task]] = defaultdict(list)
     for task in tasks:
         by_category[task.text[0]].append(task)

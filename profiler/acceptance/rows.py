@@ -1,4 +1,4 @@
-"""The rows of one recorded text, before they become columns of a file."""
+"""The rows of one recorded text."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from specsim.replica.request import Floats, Ints
 from specsim.world.recorded import ON_PATH
 
 MOST_WRONG = 3
-"""Wrong tokens of ranks 1 to this stand in for the target's off its path."""
+"""The wrong tokens that are tried in place of the target's: those of ranks 1 to this."""
 
 
 class TapeRows(NamedTuple):
-    """TapeRows of one text, sorted by (path, position); columns as in `profiler.acceptance.tape_file.Recorded`.
+    """Rows of one text, sorted by (path, position); columns as in `profiler.acceptance.tape_file.Recorded`.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ def joined(parts: Sequence[TapeRows]) -> TapeRows:
 
 
 def off_path(position: Ints, path: Ints, confidence: Floats, match: Ints | None = None) -> TapeRows:
-    """Return rows behind a wrong token: nothing there is right, and the target was not asked."""
+    """Return rows behind a wrong token, where no proposal is right and the target has no probabilities."""
     count, proposals = confidence.shape
     return TapeRows(
         position,

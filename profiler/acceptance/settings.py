@@ -1,4 +1,4 @@
-"""What a recording is made with: the choices of the command line, checked."""
+"""The settings of a recording: the checked choices of the command line."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ PROPOSALS = 8
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The choices that a text's rows depend on.
+    """The settings that a text's rows depend on.
 
     Attributes
     ----------
     target, draft : models by name, folder or GGUF file; `draft` is empty unless the drafter is separate.
-    skip_layers : layers the drafter leaves out. lookup : fewest and most tokens of a lookup's match.
-    temperature : 0 is greedy. tokens : most output tokens of a text. longest_prompt : in tokens; longer are left out.
-    proposals : K. draft_sampling : the proposal is drawn.
+    skip_layers : layers that the drafter skips. lookup : fewest and most tokens of a lookup's match.
+    temperature : 0 is greedy. tokens : most output tokens of a text. longest_prompt : the most tokens of a prompt.
+    proposals : K. draft_sampling : whether the proposal is drawn.
     every : wrong turns are taken before positions divisible by it.
     prompts : name and checksum of each prompt file.
     """
@@ -92,7 +92,7 @@ class Settings:
 
 
 def short_name(model: str) -> str:
-    """Return a model's name without this machine's folders: a hub's name as it is, else the file's or folder's."""
+    """Return a model's name without folders: a hub's name as it is, else the name of the file or folder."""
     path = Path(model).expanduser()
     if not model:
         return ""

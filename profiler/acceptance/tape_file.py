@@ -1,4 +1,4 @@
-"""The recorded tape as a Parquet file: schema, writer and a reader that trusts nothing."""
+"""A recording as a Parquet file: schema, writer, and a reader that checks every column."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from specsim.replica.request import Bools, Floats, Ints
 from specsim.world.recorded import METADATA_KEY, ON_PATH, RECORDING_FORMAT
 
 ABOUT = ("format", "target", "draft", "drafter", "temperature", "proposals", "versions", "date", "hardware")
-"""What the metadata must name."""
+"""The required keys of the metadata."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +32,12 @@ class Recorded:
     about : the metadata: models, drafter, settings, versions, date, hardware.
     categories : names; `category` (n,) indexes them.
     sequence : (n,) prompt index within the category. position : (n,) output position of the token being guessed.
-    path : (n,) -1 on the target's own text; j in 1..3 where the drafter's j-th likeliest token, a wrong one, stands
-        at the position before.
+    path : (n,) -1 on the target's own text; j in 1..3 if the drafter's j-th likeliest token, a wrong one, is at the
+        position before.
     confidence : (n, K) the drafter's top-K probabilities, descending.
-    rank : (n,) the target's token among them, K for a miss and off the path.
+    rank : (n,) rank of the target's token among them; K for a miss and off the path.
     target_probability : (n, K) the target's probabilities of those tokens, 0 off the path.
-    overlap : (n,) sum over the vocabulary of min(p, q), NaN where it was not computed.
+    overlap : (n,) sum over the vocabulary of min(p, q); NaN if it was not computed.
     """
 
     about: Mapping[str, Any]
@@ -61,17 +61,17 @@ class Recorded:
 
     @property
     def width(self) -> int:
-        """Proposals that were ever made with some probability, at least 1: a lookup has one."""
+        """The most proposals of a row with a probability above 0, at least 1: a lookup has one."""
         return max(int(self.confidence.any(axis=0).sum()), 1)
 
     @property
     def on_path(self) -> Bools:
-        """Which rows lie on the target's own text, (n,)."""
+        """Which rows are on the target's own text, (n,)."""
         return np.equal(self.path, ON_PATH)
 
 
 def schema(proposals: int) -> pa.Schema:
-    """Return the file's schema for K proposals a row."""
+    """Return the file's schema for K proposals per row."""
     halves = pa.list_(pa.float16(), proposals)
     return pa.schema(
         [

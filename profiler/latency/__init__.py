@@ -1,1 +1,1 @@
-"""`specsim profile latency`: real passes timed, fitted and written as a profile."""
+"""`specsim profile latency`: time real passes, fit their times, write a profile."""

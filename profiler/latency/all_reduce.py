@@ -1,4 +1,4 @@
-"""The all-reduce of tensor parallelism by a stated model, so that one shard on one GPU stands for all of them."""
+"""A model of tensor parallelism's all-reduce, with which one shard on one GPU stands for all shards."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Link:
         return latency_s + message_bytes / bytes_per_s
 
 
-# Least relative squares on NCCL's half-precision all-reduce of aiconfigurator 0.4.0 (A100 SXM, H100 SXM), messages up
-# to 256 MiB.
+# Least squares of relative errors on aiconfigurator 0.4.0's table of NCCL's half-precision all-reduce (A100 SXM, H100
+# SXM), with messages up to 256 MiB.
 LINKS = {
     "nvlink4": Link({2: (7.9e-6, 248e9), 4: (12.3e-6, 196e9), 8: (19.4e-6, 201e9)}),
     "nvlink3": Link({2: (11.7e-6, 155e9), 4: (15.8e-6, 117e9), 8: (23.7e-6, 104e9)}),
@@ -31,7 +31,7 @@ LINKS = {
 
 
 def check_link(name: str | None, gpus: int) -> None:
-    """Refuse a link that is unknown, or not for that many GPUs; several GPUs without one.
+    """Refuse an unknown link, a link without that number of GPUs, and several GPUs without a link.
 
     Raises
     ------
@@ -49,7 +49,7 @@ def check_link(name: str | None, gpus: int) -> None:
 
 
 def all_reduce_s(shape: ModelShape, link: str | None, gpus: int, tokens: int, value_bytes: int) -> float:
-    """Return the seconds that a pass of `tokens` adds: two all-reduces a layer; none on one GPU."""
+    """Return the all-reduce seconds of a pass of `tokens`: two all-reduces per layer, none on one GPU."""
     if gpus == 1 or link is None:
         return 0.0
     return PER_LAYER * shape.layers * LINKS[link].seconds(gpus, tokens * shape.hidden * value_bytes)
@@ -59,7 +59,7 @@ MEDIAN_ERROR = "8 to 16%"
 
 
 def stated(link: str, gpus: int) -> str:
-    """Return the model and its own error as one line for a profile's assumptions."""
+    """Return the model and its error as one line for the profile's assumptions."""
     latency_s, bytes_per_s = LINKS[link].by_gpus[gpus]
     return (
         f"one of {gpus} shards measured; its all-reduces by a model: {PER_LAYER} a layer, "

@@ -1,4 +1,4 @@
-"""Which form describes the samples best, judged on shapes of pass that its fit has not seen."""
+"""The choice between forms of pass time, by their errors on held-out shapes of pass."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Fit = Callable[[Samples], Fitted]
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A form fitted on every sample, and what fits that had not seen a sample's shape said of it.
+    """A form fitted to all samples, and predictions of each sample by a fit without its shape.
 
-    `held_out_s` (n,) are those predictions in the order of the samples; `errors` their relative errors by kind.
+    `held_out_s` (n,) are these predictions in the order of the samples, `errors` their relative errors by kind of pass.
     """
 
     fitted: Fitted
@@ -34,7 +34,7 @@ class Judged:
 
     @property
     def score(self) -> float:
-        """Median plus 95th percentile of the held-out relative error, the mean over the kinds of pass."""
+        """Median + 95th percentile of the held-out relative error, averaged over kinds of pass."""
         return float(np.mean([error.median + error.p95 for error in self.errors.values()]))
 
 
@@ -48,24 +48,24 @@ class Choice:
 
     @property
     def forms(self) -> dict[str, Judged]:
-        """By the names that a profile knows."""
+        """The forms by their names in a profile."""
         return {"roofline": self.roofline, "linear": self.linear}
 
 
 def usable(samples: list[Sample], role: str) -> list[Sample]:
-    """Return a role's samples that were measured, replays before launches of the same point."""
+    """Return the measured samples of a role; of a point with replays only these."""
     of_role = [each for each in samples if each.role == role and each.status == "ok"]
     captured = {each.key for each in of_role if each.mode == "graph"}
     return [each for each in of_role if each.mode == "graph" or each.key not in captured]
 
 
 def shapes_of(samples: list[Sample], role: str) -> set[str]:
-    """Return the shapes of pass of a role that were measured."""
+    """Return the measured shapes of pass of a role."""
     return {each.shape for each in usable(samples, role)}
 
 
 def judge(samples: list[Sample], role: str) -> Choice:
-    """Fit both forms to a role's samples, the roofline with the optional terms, then the staircase, that err least.
+    """Fit both forms to a role's samples; the roofline takes the optional terms and the staircase of least error.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def judge(samples: list[Sample], role: str) -> Choice:
 
 
 def check_shapes(role: str, shapes: Collection[str], which: str) -> None:
-    """Refuse shapes of pass of which none could be held out.
+    """Refuse fewer shapes of pass than holding some out needs.
 
     Raises
     ------
@@ -97,12 +97,12 @@ def check_shapes(role: str, shapes: Collection[str], which: str) -> None:
 
 
 def _size(sample: Sample) -> tuple[int, int, str]:
-    """Return what shapes are dealt by, so that every fold holds some of each size."""
+    """Return the sort key by which shapes are dealt to folds, so that every fold has some of each size."""
     return sample.batched_tokens, sample.context_tokens, sample.key
 
 
 def as_columns(samples: list[Sample]) -> Samples:
-    """Return samples as columns; the all-reduce's model is added to what was measured."""
+    """Return samples as columns; the modelled all-reduce is added to the measured seconds."""
     return Samples(
         np.array([each.kind for each in samples]),
         np.array([float(each.context_tokens) for each in samples]),

@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure what is left to measure and write the profile; 3 where time ran out before."""
+    """Measure the missing points and write the profile; return 3 if time runs out first."""
     from profiler.models.loading import missing_for_a_fit, require_extra, require_for_a_sweep
 
     started = time.monotonic()
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """The pair, the setting, and the facts that make samples comparable."""
+    """The pair, the setting, and the facts that samples must share."""
 
     subjects: dict[str, Subject]
     setting: Setting
@@ -160,7 +160,7 @@ def _assumptions(subjects: dict[str, Subject], arguments: argparse.Namespace, de
 
 
 def _left_over(plan: _Plan, places: Places, started: float, minutes: float | None) -> int:
-    """Measure what is left to measure; return how many points there was no time for."""
+    """Measure the missing points; return how many there was no time for."""
     from profiler.latency.hardware import ceilings
     from profiler.latency.samples import SampleFile
     from profiler.latency.sweep import ROLES, Sweep, left_to_do

@@ -57,14 +57,14 @@ def _save(figure: Any, path: Path) -> None:
         figure.savefig(beside, format="png", dpi=130)
         beside.replace(path)
     except OSError as error:
-        # Unlinked where it can be: on a full disk half a figure is there.
+        # On a full disk a partial figure may be there.
         with suppress(OSError):
             beside.unlink()
         raise SpecsimError(f"{path}: cannot be written: {error.strerror or first_line(error)}") from None
 
 
 def _log_scales(axes: Any) -> None:
-    """Both axes logarithmic, with plain numbers at as many ticks as the span has room for."""
+    """Make both axes logarithmic, with plain numbers at as many ticks as fit."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
     axes.set_xscale("log")
@@ -78,7 +78,7 @@ def _log_scales(axes: Any) -> None:
 
 
 def _predicted(axes: Any, choice: Choice, mapping: dict[str, Any], _: str) -> None:
-    """Held-out predictions over measurements; the shaded band is ten percent either way."""
+    """Draw held-out predictions over measurements; the shaded band is +- 10%."""
     measured, held_out = choice.samples.seconds * MS, choice.forms[mapping["form"]].held_out_s * MS
     line = np.array([measured.min(), measured.max()])
     axes.fill_between(line, 0.9 * line, 1.1 * line, color="0.88", lw=0)
@@ -92,7 +92,7 @@ def _predicted(axes: Any, choice: Choice, mapping: dict[str, Any], _: str) -> No
 
 
 def _tokens(axes: Any, choice: Choice, mapping: dict[str, Any], role: str) -> None:
-    """Measurements over batched tokens, the form without context at whole tokens, and the roofline's ridge."""
+    """Draw measurements over batched tokens, the form without context, and the roofline's ridge."""
     samples, form = choice.samples, choice.forms[mapping["form"]].fitted.form
     for kind in dict.fromkeys(samples.kinds.tolist()):
         chosen = samples.kinds == kind

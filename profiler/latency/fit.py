@@ -1,4 +1,4 @@
-"""Least squares of the linear and the roofline form, with no coefficient below zero, on relative errors."""
+"""Non-negative least squares of the linear and the roofline form, on relative errors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Samples:
 
     @property
     def weights(self) -> Floats:
-        """1 / seconds, so that errors are relative, with every kind of pass as heavy as any other."""
+        """1 / seconds, so that errors are relative; scaled so that each kind of pass has the same weight."""
         _, kind, count = np.unique(self.kinds, return_inverse=True, return_counts=True)
         return np.asarray(1.0 / (self.seconds * np.sqrt(count[kind])))
 
@@ -51,7 +51,7 @@ EXTRA: dict[str, Callable[[Samples], Floats]] = {
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A form, and the standard error of each coefficient (None for one held at zero)."""
+    """A form, and the standard error of each coefficient (None for a coefficient at zero)."""
 
     form: Linear | Roofline
     standard_errors: dict[str, float | None]
@@ -70,8 +70,8 @@ class ErrorStats:
 def solve(columns: Floats, samples: Samples) -> tuple[Floats, list[float | None]]:
     """Non-negative weighted least squares: coefficients and standard errors, both one per column.
 
-    The errors are those of the ordinary estimate on the columns not held at zero, given which those are and which
-    side of a knee each sample is on: what choosing them owes to luck is not in them.
+    The errors are those of ordinary least squares on the columns whose coefficients are not zero. They leave out the
+    uncertainty of which columns these are, and of the side of the knee of each sample.
     """
     from scipy.optimize import nnls
 
@@ -105,12 +105,10 @@ def fit_roofline(samples: Samples) -> Fitted:
 
 
 def fit_from(samples: Samples, knee: float, tile: int, extra: tuple[str, ...] = ()) -> Fitted:
-    """Alternate between naming each sample's slower side and solving for the coefficients.
+    """Alternate between choosing the slower side of each sample and solving for the coefficients.
 
-    `extra` are optional coefficients to be fitted too, of `EXTRA`.
-
-    Given the sides the form is linear, so a fixed point is a stationary point of the true cost; the best
-    round is kept because the alternation may cycle.
+    `extra` names optional coefficients of `EXTRA` to fit. With given sides the form is linear, so a fixed point is a
+    stationary point of the true cost. The best round is kept, since the alternation may cycle.
     """
     names = ("delta_s", "gamma_s", "compute_delta_s", "compute_s", "alpha_s", "beta_s", *extra)
     added = [EXTRA[name](samples) for name in extra]
@@ -132,7 +130,7 @@ def fit_from(samples: Samples, knee: float, tile: int, extra: tuple[str, ...] = 
 
 
 def roofline_columns(samples: Samples, compute: NDArray[np.bool_], products: NDArray[np.bool_], tile: int) -> Floats:
-    """Return the design matrix of `Roofline` once every sample's slower sides are known."""
+    """Return the design matrix of `Roofline` for given slower sides of each sample."""
     tiles = -(-samples.batched // tile) * tile
     return np.column_stack(
         [
@@ -147,7 +145,7 @@ def roofline_columns(samples: Samples, compute: NDArray[np.bool_], products: NDA
 
 
 def sides(form: Roofline, samples: Samples) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return where compute, and where attention's products, are the slower side."""
+    """Return for each sample whether compute is slower than memory, and attention's products than reading the cache."""
     tiles = -(-samples.batched // form.tile_tokens) * form.tile_tokens
     memory = form.delta_s + form.gamma_s * samples.batched
     compute = form.compute_delta_s + form.compute_s * tiles
@@ -161,7 +159,7 @@ def cost(form: Linear | Roofline, samples: Samples) -> float:
 
 
 def errors_by_kind(form: Linear | Roofline, samples: Samples, added_s: float) -> dict[str, ErrorStats]:
-    """Return the relative error per kind of pass, of whole passes with `added_s` seconds of overhead each."""
+    """Return the relative errors by kind of pass, of whole passes that include `added_s` seconds of overhead."""
     relative = np.abs(samples.predicted_by(form) - samples.seconds) / (samples.seconds + added_s)
     stats = {}
     for kind in dict.fromkeys(samples.kinds.tolist()):

@@ -1,4 +1,4 @@
-"""``specsim profile fit``: the profile of samples that were measured before."""
+"""``specsim profile fit``: fit a profile to existing samples."""
 
 from __future__ import annotations
 

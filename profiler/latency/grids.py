@@ -1,4 +1,4 @@
-"""Grids of points: the shipped ones and a user's own."""
+"""Grids of points: shipped ones and a user's own."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from specsim.files.yaml_file import read_yaml
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Sizes whose products are timed, so far as they keep within the limits.
+    """Sizes whose combinations are timed, within the limits.
 
     Attributes
     ----------
     requests, contexts : rows of a decode, verify, draft or catch-up pass, and the cached tokens of each.
     trees : tokens of a verified tree, its root included (a chain of k drafts is a tree of k + 1).
     chunks, behind : tokens of a prompt's chunk, and cached tokens before it.
-    beside : decoding rows of a mixed pass.
-    leaves : leaves a row extends in a draft step.
-    catchup : tokens a row feeds into the draft's cache before drafting.
+    beside : decoding rows beside the chunk of a mixed pass.
+    leaves : leaves that a row extends in a draft step.
+    catchup : tokens that a row's draft cache lacks before drafting.
     max_batched_tokens, max_context_tokens : limits of one pass.
-    repeats : timed runs of a point, at most.
-    seconds : seconds after which no further run of a point is started, once five are done.
+    repeats : the most timed runs of a point.
+    seconds : after so many seconds no further run of a point is started, once five are done.
     """
 
     requests: tuple[int, ...]
@@ -72,8 +72,8 @@ class Grid:
         yield from (Point("prefill", 1, behind, chunk) for chunk in self.chunks for behind in self.behind)
 
 
-# On a GPU every combination of rows and padded queries is a kernel to compile, so rows are few, and a step's leaves and
-# catch-up tokens pad to the same; 3 and 20 rows and trees of 7 fall between captured sizes.
+# On a GPU every combination of rows and padded queries is a kernel to compile. So there are few row counts, and leaves
+# and catch-up tokens pad to the same size. 3 and 20 rows and trees of 7 are between captured sizes.
 FULL = Grid(
     requests=(1, 3, 8, 20, 48, 64, 128, 256),
     contexts=(128, 1024, 4096),
@@ -140,13 +140,13 @@ def shipped(device: str, quick: bool) -> Grid:
 
 
 def shares() -> str:
-    """Return how many points the quick grids have of the others'."""
+    """Return in words how many points the quick grids and the full grids have."""
     counts = [sum(len(grid.passes(role)) for role in ("target", "draft")) for grid in (QUICK, FULL, CPU_QUICK, CPU)]
     return "{} points of {} on a GPU, {} of {} on the CPU".format(*counts)
 
 
 def read_grid(path: Path, base: Grid) -> Grid:
-    """Return the grid of a YAML file; keys it leaves out are those of `base`.
+    """Return the grid of a YAML file; keys that it leaves out are those of `base`.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What the passes run on: names, sizes, clocks, and the two ceilings that bound every pass."""
+"""The hardware of a sweep: name, sizes, clocks, and the two ceilings that bound every pass."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLOCKS_EVERY_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """A device as its driver names it; bytes of its memory and of its last cache (0: unknown)."""
+    """A device by its driver's name, with the bytes of its memory and of its last-level cache (0: unknown)."""
 
     name: str
     memory_bytes: int
@@ -61,13 +61,13 @@ def _smi(query: str, device: torch.device) -> list[str]:
 
 
 def _smi_id(device: torch.device) -> str:
-    """Return the GPU's UUID: nvidia-smi numbers all of them, torch those that CUDA_VISIBLE_DEVICES shows."""
+    """Return the GPU's UUID, since nvidia-smi numbers all GPUs and torch only those of CUDA_VISIBLE_DEVICES."""
     uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
     return f"GPU-{uuid}" if uuid else str(device.index or 0)
 
 
 class Clocks:
-    """The clocks in MHz, NaN where they cannot be read; asked of the driver at most every few seconds."""
+    """The clocks in MHz, NaN if they cannot be read; the driver is asked at most every few seconds."""
 
     def __init__(self, device: torch.device, clock: Callable[[], float] = time.monotonic) -> None:
         self._device = device
@@ -87,18 +87,18 @@ class Clocks:
 
 @dataclass(frozen=True, slots=True)
 class Ceilings:
-    """What the device reaches: operations a second in a large matrix product, bytes a second in a large copy."""
+    """The measured peaks: operations per second of a large matrix product, bytes per second of a large copy."""
 
     flops_per_s: float
     bytes_per_s: float
 
     def knee_tokens(self, value_bytes: int) -> float:
-        """Return the batched tokens whose products take as long as reading the weights: two operations a weight."""
+        """Return the batched tokens whose products take as long as reading the weights, two operations per weight."""
         return self.flops_per_s * value_bytes / (2 * self.bytes_per_s)
 
 
 def ceilings(timer: Timer, *, device: torch.device, dtype: torch.dtype) -> Ceilings:
-    """Measure both, on random values."""
+    """Measure both peaks, on random values."""
     side = CUDA_SIDE if device.type == "cuda" else CPU_SIDE
     size = CUDA_COPY_BYTES if device.type == "cuda" else CPU_COPY_BYTES
     a, b = (torch.randn(side, side, device=device, dtype=dtype) for _ in range(2))

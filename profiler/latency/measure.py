@@ -1,4 +1,4 @@
-"""One point measured: inputs laid out, the pass timed, its samples returned."""
+"""Measurement of one point: lay out inputs, time the pass, return samples."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ LONGEST_REASON = 100
 
 
 def captured_size(tokens: int) -> int:
-    """Return the batch that a graph would have been captured for: 1, 2, 4, then every 8; above 512 as it is."""
+    """Return the batch size of an engine's graph for `tokens`: 1, 2, 4, then every 8; above 512 `tokens` itself."""
     if tokens > LARGEST_CAPTURED:
         return tokens
     return next((size for size in (1, 2, 4) if size >= tokens), -(-tokens // 8) * 8)
 
 
 def modes_of(timer: Timer, point: Point) -> tuple[str, ...]:
-    """Return the modes a point is timed in: graphs where there are any, and launching where it may show."""
+    """Return the modes of timing a point: a graph if the device has graphs, launches if launching may show."""
     if timer.captured is None:
         return ("eager",)
     return ("graph", "eager") if point.tokens_most()[1] <= LAUNCHED_TOKENS else ("graph",)
@@ -57,10 +57,10 @@ class Bench:
     gpus: int = 1
 
     def samples(self, point: Point, modes: tuple[str, ...]) -> Iterator[Sample]:
-        """Measure a point; one without memory, or whose kernel does not compile, yields samples that say so.
+        """Measure a point; if memory runs out or its kernel does not compile, yield samples that say so.
 
-        A point that breaks the device is yielded likewise, so that the next run does not break at it again, and then
-        its error is raised: nothing runs on that device before a new start.
+        A point that breaks the device yields such a sample too, so that the next run skips it. Then its error is
+        raised, since nothing runs on that device until a new start.
         """
         work = point.work()
         size = captured_size(work.batched_tokens) if self.timer.captured else work.batched_tokens
@@ -76,7 +76,7 @@ class Bench:
                 raise
         else:
             reason = ""
-        if reason:  # Here the error no longer holds on to the memory of its pass.
+        if reason:  # Outside the except clause, where the error no longer holds the memory of its pass.
             give_back(self.forward.device)
             yield from (self._sample(point, work, size, mode, reason) for mode in modes)
             return
@@ -93,10 +93,10 @@ class Bench:
             yield found
 
     def _rotation(self, point: Point, work: Work, size: int) -> list[Inputs]:
-        """Return the pass to be timed, and those that it takes over in turn, over other pages and with other tokens.
+        """Return the inputs to be timed, and those that they take over in turn, with other pages and tokens.
 
-        Between two turns of one of these the others read twice as many keys as the last cache holds; no more of them
-        than there are runs.
+        Between two turns of one set the others read keys of twice the last-level cache. There are at most as many sets
+        as runs.
         """
         held = self.forward.cache.shape
         read = work.context_tokens * held.layers * held.kv_heads * held.head_dim * 2 * self.forward.dtype.itemsize
@@ -105,7 +105,7 @@ class Bench:
         return [self.forward.inputs(work, *self._drawn(work, turn), size) for turn in range(1 + turns)]
 
     def _drawn(self, work: Work, turn: int) -> tuple[Tables, Ints]:
-        """Return the pages and tokens of a turn: what a server would know already, so that no clock runs."""
+        """Return the pages and tokens of a turn; they are not timed, since a server would already have them."""
         rng = np.random.default_rng([turn, work.rows, work.context_tokens, work.batched_tokens])
         tables = deal(work, self.forward.cache.shape, rng)
         return tables, rng.integers(0, self.forward.shape.vocab, work.batched_tokens)
@@ -119,7 +119,7 @@ class Bench:
         )
 
     def _sampling_s(self, inputs: Inputs) -> float:
-        """Return the seconds from logits to what the host learns: the likeliest token, or a drafter's proposals."""
+        """Return the seconds from logits to results on the host: the likeliest token, or a drafter's proposals."""
         logits = self.forward.run(inputs)
         if self.role == "target":
             return self.timer.host(lambda: logits.argmax(-1).cpu())
@@ -171,7 +171,7 @@ class Bench:
 
 
 def _reason(error: Exception) -> str:
-    """Return why a point is skipped; an error that would befall every point is raised again."""
+    """Return why a point is skipped; an error that every point would have is raised again."""
     if isinstance(error, NoRoom):
         return "no room in the cache"
     if is_out_of_memory(error):

@@ -1,4 +1,4 @@
-"""The passes to be timed: their shapes, and the work that each stands for."""
+"""The points of a sweep: shapes of pass, and the work of each."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ DRAFTED_BEFORE = 2
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A shape of pass.
+    """A shape of pass to be timed.
 
     Attributes
     ----------
     kind : decode, verify, prefill, mixed; of the draft: draft (a step), catchup, prefill.
-    requests : rows of that kind.
-    context : cached tokens of a row, a quarter more or less; of a mixed pass those of the decoding rows.
-    queries : new tokens of a row: 1, a tree with its root, a chunk, the leaves of a draft step.
-    decoding : of a mixed pass, the rows that decode beside the chunk.
+    requests : rows of this kind.
+    context : cached tokens of a row, up to a quarter more or less; in a mixed pass of the decoding rows.
+    queries : new tokens of a row: 1, a tree with its root, a chunk, or the leaves of a draft step.
+    decoding : in a mixed pass, the rows that decode beside the chunk.
     """
 
     kind: str
@@ -37,28 +37,28 @@ class Point:
 
     @property
     def key(self) -> str:
-        """A name that no other point has."""
+        """The unique name of the point."""
         beside = f"+{self.decoding}" if self.decoding else ""
         return f"{self.kind}/{self.requests}x{self.queries}@{self.context}{beside}"
 
     @property
     def shape(self) -> str:
-        """Batch, queries and context alone: what a fit must not have seen to be judged on it."""
+        """Batch, queries and context, without the kind; points of one shape are held out together."""
         return f"{self.requests}x{self.queries}@{self.context}+{self.decoding}"
 
     def work(self) -> Work:
-        """Return the pass; always the same one, its rows of unequal context."""
+        """Return the pass, always the same, with rows of unequal context."""
         rng = np.random.default_rng(crc32(self.key.encode()))
         return _WORK[self.kind](self, rng)
 
     def tokens_most(self) -> tuple[int, int]:
-        """Return the cached and the batched tokens, the first as if no row were shorter than meant."""
+        """Return the cached tokens, at most, and the batched tokens."""
         rows = self.decoding if self.kind == "mixed" else self.requests
         return rows * self.context, self.requests * self.queries + self.decoding
 
 
 def _contexts(rows: int, context: int, rng: np.random.Generator) -> Ints:
-    """Return contexts about the wanted mean: as many tokens longer as shorter, so that their sum is kept."""
+    """Return contexts around `context` whose sum is `rows` * `context`."""
     half = rng.integers(0, int(RAGGED * context) + 1, rows // 2)
     odd = np.zeros(rows % 2, np.int64)
     return np.asarray(rng.permutation(context + np.concatenate([half, -half, odd])), dtype=np.int64)
@@ -70,7 +70,7 @@ def _chunks(point: Point, rng: np.random.Generator) -> Work:
 
 
 def _verify(point: Point, rng: np.random.Generator) -> Work:
-    """Return trees like those of a beam search: each node behind one of the three before it, or the root."""
+    """Return trees like those of a beam search: the parent of a node is one of the three before it, or the root."""
     nodes = point.queries - 1
     row = np.repeat(np.arange(point.requests), nodes)
     place = np.tile(np.arange(nodes), point.requests)
@@ -87,7 +87,7 @@ def _mixed(point: Point, rng: np.random.Generator) -> Work:
 
 
 def _draft(point: Point, rng: np.random.Generator) -> Work:
-    """Return a step's third pass: leaves behind two levels whose keys are cached, as many beams as leaves."""
+    """Return the third pass of a draft step: leaves behind two cached levels, with as many beams as leaves."""
     levels, width = DRAFTED_BEFORE + 1, point.queries
     nodes = levels * width
     row = np.repeat(np.arange(point.requests), nodes)

@@ -1,4 +1,4 @@
-"""The profile that a sweep becomes: the mapping of its YAML, with what was measured, where and how well it fits."""
+"""The profile of a sweep as the mapping of its YAML: coefficients, hardware, and errors of the fit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHOWN_SKIPPED = 6
 
 
 def read_all(paths: list[Path]) -> tuple[dict[str, Any], list[Sample]]:
-    """Return the facts and the samples of files of one pair on one piece of hardware.
+    """Return the facts and the samples of files, all of one pair on one piece of hardware.
 
     Raises
     ------
@@ -107,7 +107,7 @@ def _model(about: dict[str, Any], choice: Choice, samples: list[Sample], role: s
 
 
 def overhead_s(samples: list[Sample]) -> float:
-    """Return the median seconds a small pass takes beside the forward: inputs laid out, tokens chosen and fetched."""
+    """Return the median host seconds around a small pass: laying out inputs, choosing and fetching tokens."""
     around = [each for each in samples if each.batched_tokens <= ENGINE_TOKENS] or samples
     return float(np.median([each.prepare_s + each.sample_s for each in around]))
 
@@ -120,7 +120,7 @@ def _coefficients(fitted: Fitted) -> dict[str, float | int]:
 
 
 def _knee(choice: Choice, facts: dict[str, Any]) -> dict[str, float | None]:
-    """Return the fitted roofline's ridge, beside compute over bandwidth as measured on the device."""
+    """Return the fitted roofline's ridge, and compute over bandwidth as measured on the device."""
     return {
         "fitted": choice.roofline.fitted.form.knee_tokens or None,
         "compute_over_bandwidth": facts["knee_tokens"],
@@ -146,7 +146,7 @@ def _provenance(path: Path, facts: dict[str, Any], samples: list[Sample]) -> dic
 
 
 def _skipped(samples: list[Sample]) -> list[str]:
-    """Return a line on the points that were not measured, if any."""
+    """Return a line about points that were skipped, if there are any."""
     skipped = [f"{each.role} {each.key} ({each.status})" for each in samples if each.status != "ok"]
     if not skipped:
         return []
@@ -155,7 +155,7 @@ def _skipped(samples: list[Sample]) -> list[str]:
 
 
 def check_apart_from(profile: Path, samples: Iterable[Path]) -> None:
-    """Refuse to write a profile over the samples that it is made of.
+    """Refuse to write a profile over its own samples.
 
     Raises
     ------
@@ -167,7 +167,7 @@ def check_apart_from(profile: Path, samples: Iterable[Path]) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Refuse a place where no file can be made, before anything is measured.
+    """Refuse a path where no file can be created, before anything is measured.
 
     Raises
     ------

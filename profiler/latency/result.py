@@ -1,4 +1,4 @@
-"""What a sweep leaves behind: the profile, its figures, and a table of how well it fits."""
+"""The results of a sweep: the profile, its figures, and a table of errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from specsim.errors import SpecsimError
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the profile, the raw samples and the figures go."""
+    """The paths of the profile, the raw samples and the figures."""
 
     profile: Path
     samples: Path
@@ -21,13 +21,13 @@ class Places:
 
     @classmethod
     def of(cls, out: Path, samples: Path | None, figures: Path | None) -> Places:
-        """Fill in what was not given: samples beside the profile, figures beside the samples."""
+        """Return the places; by default samples are beside the profile, and figures beside the samples."""
         kept = samples or out.with_name(f"{out.stem}.samples.parquet")
         return cls(out, kept, figures or kept.parent)
 
 
 def write_profile(places: Places, samples: list[Path]) -> str:
-    """Fit, write profile and figures, and return what to tell the user.
+    """Fit, write profile and figures, and return a text for the user.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def write_profile(places: Places, samples: list[Path]) -> str:
 
 
 def summary(mapping: dict[str, Any]) -> list[str]:
-    """Return a table of held-out errors of the form in use, and a line on each model's ridge."""
+    """Return a table of held-out errors of the form in use, and a line about each model's ridge."""
     form = mapping["form"]
     lines = [f"{mapping['description']}: {form}", f"{'held-out error':18}{'median':>8}{'p95':>8}{'worst':>8}"]
     for role in ROLES:

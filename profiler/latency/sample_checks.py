@@ -1,4 +1,4 @@
-"""What a fit trusts in a samples file: numbers that are numbers, facts of a finished sweep, nothing counted twice."""
+"""Checks of a samples file before a fit: numbers, facts of a finished sweep, no measurement twice."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FACTS: dict[str, Fits] = {
     **dict.fromkeys(("flops_per_s", "bytes_per_s", "knee_tokens"), is_positive),
     "assumptions": lambda value: isinstance(value, list) and all(map(is_text, value)),
 }
-"""What the metadata of a finished sweep holds, beside each model's sizes and its kernel's error."""
+"""Required metadata of a finished sweep, besides each model's sizes and its kernel's error."""
 SIZES: dict[str, Fits] = {
     "name": is_text,
     "kv_bytes_per_token": is_count,
@@ -66,11 +66,11 @@ RULES: tuple[tuple[tuple[str, ...], Callable[[float], bool], str], ...] = (
         "a number, 0 or more, or NaN",
     ),
 )
-"""What a measured sample's numbers must be, and in words."""
+"""The check of each number of a measured sample, and what it expects in words."""
 
 
 def check_numbers(where: str, sample: Sample) -> None:
-    """Refuse a sample without its numbers; a skipped point's may be NaN.
+    """Refuse a measured sample without its numbers; those of a skipped point may be NaN.
 
     Raises
     ------
@@ -93,12 +93,12 @@ def check_numbers(where: str, sample: Sample) -> None:
 
 
 def check_finished(path: Path, facts: Mapping[str, Any]) -> None:
-    """Refuse the metadata of a sweep that has not got to both models.
+    """Refuse the metadata of a sweep that has not reached both models.
 
     Raises
     ------
     SpecsimError
-        Naming the first fact that is missing or no value of its kind.
+        Naming the first key that is missing or has a value of another kind.
     """
     wanted = dict(FACTS)
     told = dict(facts)
@@ -124,7 +124,7 @@ def _at(facts: Any, *keys: str) -> Any:
 
 
 def check_apart(path: Path, samples: list[Sample], more: list[Sample]) -> None:
-    """Refuse measurements that stand among `samples` already: they would count twice.
+    """Refuse measurements that are already in `samples`, which would count twice.
 
     Raises
     ------

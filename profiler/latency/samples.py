@@ -1,4 +1,4 @@
-"""Raw samples as one Parquet file, written again after every few points, so that a sweep goes on where it stopped."""
+"""Raw samples as one Parquet file, rewritten every few points, so that a sweep continues where it stopped."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ NO_SAMPLES = "holds no latency samples; expected a file of `specsim profile late
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One point timed in one mode; `status` is ok, or why it was skipped (its numbers are then NaN).
+    """One point timed in one mode; `status` is ok, or why the point was skipped (its numbers are then NaN).
 
-    `role` is target or draft, `mode` graph or eager, `shape` what a held-out fit must not have seen;
-    `captured_tokens` the batched tokens with the padding to a captured size; `all_reduce_s` is modelled, never
-    measured; clocks are NaN where they cannot be read.
+    `role` is target or draft, `mode` graph or eager. Samples of one `shape` are held out together. `captured_tokens`
+    are the batched tokens with the padding to a captured size. `all_reduce_s` is modelled, never measured. Clocks are
+    NaN if they cannot be read.
     """
 
     role: str
@@ -71,12 +71,12 @@ class Sample:
 
     @property
     def name(self) -> tuple[str, str, str]:
-        """Role, key and mode: what is measured once."""
+        """Role, key and mode, which identify a measurement."""
         return self.role, self.key, self.mode
 
 
 class SampleFile:
-    """The samples of one sweep and what they were taken on; no file before the first of them.
+    """The samples of one sweep and the facts of their pair and hardware; the file begins with the first sample.
 
     Raises
     ------
@@ -98,17 +98,17 @@ class SampleFile:
 
     @property
     def names(self) -> set[tuple[str, str, str]]:
-        """What has been measured, or tried."""
+        """The names of all points measured or skipped."""
         return {sample.name for sample in self.samples}
 
     def add(self, sample: Sample) -> None:
-        """Keep a sample; on disk within two seconds, or with the next one."""
+        """Add a sample; it is written when the last write is two seconds old, else with a later one."""
         self.samples.append(sample)
         if self._clock() - self._written_at > WRITE_EVERY_S:
             self.write()
 
     def write(self) -> None:
-        """Replace the file in one step; without samples leave what is there."""
+        """Replace the file in one step; without samples leave it as it is."""
         import pyarrow.parquet as pq
 
         if not self.samples:
@@ -129,7 +129,7 @@ def check_same(path: Path, known: Mapping[str, Any], wanted: Mapping[str, Any]) 
     Raises
     ------
     SpecsimError
-        Naming the first fact that differs.
+        Naming the first difference.
     """
     for key in IDENTITY:
         if known.get(key) != wanted.get(key):
@@ -154,7 +154,7 @@ def _schema() -> pa.Schema:
 
 
 def read_samples(path: Path) -> tuple[dict[str, Any], list[Sample]]:
-    """Return what the samples were taken on, and the samples.
+    """Return the facts of a samples file (pair, hardware, versions), and the samples.
 
     Raises
     ------

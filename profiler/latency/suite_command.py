@@ -1,4 +1,4 @@
-"""``specsim profile suite``: a list of pairs, profiled one after the other, in calls of a few minutes that resume."""
+"""``specsim profile suite``: profile a list of pairs, in calls of a few minutes that resume."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from specsim.files.yaml_file import read_yaml
 
 FAILED = 2
 TO_BEGIN = 0.5
-"""Minutes under which no further pair is begun: drawing its weights and checking its kernel take about as long."""
+"""The least minutes left to begin a pair: drawing its weights and checking its kernel take about as long."""
 QUICK = "-quick"
-"""What a coarse grid's files are called behind the pair's name: never taken for those of the full one."""
+"""Suffix of the files of a coarse grid, which tells them from those of the full grid."""
 OPTIONS = ("target", "draft", "random_weights", "tp", "link", "device", "dtype", "attention", "grid")
 
 
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Profile every pair; 3 where time ran out before all were done, 2 where some could not be."""
+    """Profile every pair; return 3 if time ran out, 2 if a pair failed."""
     started = time.monotonic()
     pairs = read_pairs(_path(arguments.suite))
     codes = []
@@ -58,13 +58,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _is_done(profile: Path) -> bool:
-    """Return whether a profile was written after the last of its samples; delete it to measure what is missing."""
+    """Return whether a profile is newer than its samples; to measure missing points, delete it."""
     samples = profile.with_name(f"{profile.stem}.samples.parquet")
     return profile.is_file() and samples.is_file() and profile.stat().st_mtime_ns >= samples.stat().st_mtime_ns
 
 
 class _PairParser(Parser):
-    """A pair's mistakes are its own: they do not end the suite."""
+    """A parser whose errors end a pair, not the suite."""
 
     def error(self, message: str) -> NoReturn:
         """Raise SpecsimError."""
@@ -72,14 +72,14 @@ class _PairParser(Parser):
 
 
 def _profiled(name: str, words: list[str]) -> int:
-    """Profile one pair; what goes wrong with it, whatever it is, is said and does not stop the others."""
+    """Profile one pair; print any error, which does not stop the others."""
     parser = _PairParser(prog=name)
     command.add_arguments(parser)
     try:
         return command.run(parser.parse_args(words))
     except SpecsimError as error:
         said = str(error)
-    except Exception as error:  # Kernels, drivers and models of many origins raise anything; the next pair may do.
+    except Exception as error:  # Kernels, drivers and models may raise anything; the next pair may work.
         said = f"{type(error).__name__}: {first_line(error)}"
     sys.stderr.write(f"specsim: {name}: {said}\n")
     return FAILED

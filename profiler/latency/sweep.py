@@ -1,4 +1,4 @@
-"""A sweep over target and draft: each point once, kept as soon as it is measured, with the time left shown."""
+"""A sweep over target and draft: each point is measured once and stored at once; the time left is shown."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 ROLES = ("target", "draft")
-# What a pass needs besides comes off apart: at 0.94 every point of the full grid fits beside 32B weights in 141 GB.
+# A pass's other memory is subtracted too: with 0.94 every point of the full grid fits beside 32B weights in 141 GB.
 MEMORY_SHARE = {"cpu": 0.5, "cuda": 0.94}
 ACTIVATION_COPIES = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A model to be profiled: a name to load, or a shape to draw weights for."""
+    """A model to be profiled: a name to load, or a shape for random weights."""
 
     name: str
     random: bool
@@ -50,7 +50,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What stays the same through a sweep."""
+    """The settings of a sweep."""
 
     device: torch.device
     dtype: torch.dtype
@@ -63,14 +63,14 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A point and the modes in which it is still to be measured."""
+    """A point, and the modes in which it has not been measured."""
 
     point: Point
     modes: tuple[str, ...]
 
 
 def check_shards(subject: Subject, gpus: int) -> None:
-    """Refuse a model that cannot be divided among that many GPUs.
+    """Refuse a model that cannot be divided among `gpus`.
 
     Raises
     ------
@@ -84,12 +84,12 @@ def check_shards(subject: Subject, gpus: int) -> None:
 
 
 def build(subject: Subject, gpus: int, setting: Setting) -> tuple[PreTrainedModel, ModelShape, ModelShape]:
-    """Return a model ready to run, its own shape, and the whole shape over all GPUs.
+    """Return a model ready to run, its own shape, and its shape over all GPUs.
 
     Raises
     ------
     SpecsimError
-        When it is unknown, does not fit, or is a loaded model to be sharded.
+        When the model is unknown, does not fit, or is loaded and to be sharded.
     """
     if subject.random:
         whole = subject.shape
@@ -104,12 +104,12 @@ def build(subject: Subject, gpus: int, setting: Setting) -> tuple[PreTrainedMode
 
 
 def pool_pages(points: Sequence[Point], shape: ModelShape, setting: Setting) -> int:
-    """Return the pages of the cache: what the largest point needs, or what the memory has room for.
+    """Return the pages of the cache: as many as the largest point needs, or as fit the memory.
 
     Raises
     ------
     SpecsimError
-        When there is room for less than one request of the smallest point.
+        When not even one request of the smallest point fits.
     """
     held = page_tokens(setting.kernel, setting.device)
     wanted = max(int(pages_needed(point.work(), held).sum()) for point in points) + 1
@@ -127,7 +127,7 @@ def pool_pages(points: Sequence[Point], shape: ModelShape, setting: Setting) -> 
 
 
 def left_to_do(role: str, grid: Grid, timer: Timer, done: SampleFile) -> list[Left]:
-    """Return the points of a role that the samples lack."""
+    """Return the points of a role that are not in the samples."""
     names = done.names
     lacking = (
         (point, tuple(mode for mode in modes_of(timer, point) if (role, point.key, mode) not in names))
@@ -137,7 +137,7 @@ def left_to_do(role: str, grid: Grid, timer: Timer, done: SampleFile) -> list[Le
 
 
 def weights_bytes(subject: Subject, model: PreTrainedModel, whole: ModelShape) -> int:
-    """Return the bytes of a model's weights over all GPUs: a loaded one's own, whatever its layers hold."""
+    """Return the bytes of a model's weights over all GPUs; of a loaded model as they are, whatever its layers."""
     if not subject.random:
         return sum(each.numel() * each.element_size() for each in model.parameters())
     return int(whole.parameters * model.dtype.itemsize)
@@ -146,7 +146,7 @@ def weights_bytes(subject: Subject, model: PreTrainedModel, whole: ModelShape) -
 def sizes(
     shape: ModelShape, weights: int, subjects: dict[str, Subject], role: str, dtype: torch.dtype
 ) -> dict[str, Any]:
-    """Return what a profile says of a model itself; a draft that is the target's own layers adds no weights."""
+    """Return a model's sizes for the profile; a draft made of the target's layers adds no weights."""
     shared = role == "draft" and subjects["draft"].name.startswith(f"{subjects['target'].name}-skip")
     return {
         "name": shape.name,
@@ -157,7 +157,7 @@ def sizes(
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Everything a sweep needs; past `deadline` (of `clock`) no further point is begun."""
+    """A sweep; after `deadline` (of `clock`) it begins no further point."""
 
     subjects: dict[str, Subject]
     setting: Setting
@@ -167,7 +167,7 @@ class Sweep:
     clock: Callable[[], float] = time.monotonic
 
     def run(self) -> bool:
-        """Measure what the samples lack, one point at least; return whether nothing is left."""
+        """Measure the missing points, at least one; return whether none is left."""
         started = False
         for role in ROLES:
             work = left_to_do(role, self.setting.grid, self.timer, self.file)
@@ -226,7 +226,7 @@ class Sweep:
 
 
 def release(device: torch.device) -> None:
-    """Give a model's memory back before the next is built; a device that has failed has none to give."""
+    """Free a model's memory before the next is built; errors of a failed device are ignored."""
     if device.type == "cuda":
         torch._dynamo.reset()
     with suppress(RuntimeError):

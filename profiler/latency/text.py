@@ -34,7 +34,7 @@ def block(key: str, value: object, depth: int) -> list[str]:
 
 
 def is_flat(value: object) -> bool:
-    """Return whether a mapping or list holds nothing nested and no long text."""
+    """Return whether a mapping or list has neither nested values nor long text."""
     items = list(value.values()) if isinstance(value, Mapping) else value
     return isinstance(items, list) and all(isinstance(each, int | float) or each is None for each in items)
 
@@ -60,7 +60,7 @@ def inline(value: object) -> str:
 
 
 def number(value: float) -> str:
-    """Return six significant digits in a spelling that every YAML reader takes for a number."""
+    """Return six significant digits, written so that every YAML reader reads a number."""
     text = f"{value:.6g}"
     mantissa, _, exponent = text.partition("e")
     mantissa = mantissa if "." in mantissa else f"{mantissa}.0"

@@ -1,4 +1,4 @@
-"""How long a pass takes: host clocks on the CPU, events and graphs on CUDA; one timer object per device."""
+"""Timers of a pass: host clocks on the CPU, events and graphs on CUDA."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SPIN_CYCLES = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """Timed runs at most, and the seconds after which no more are started once `FEWEST` are done."""
+    """The most timed runs, and the seconds after which no further run is started once `FEWEST` are done."""
 
     repeats: int
     seconds: float
@@ -29,9 +29,9 @@ class Effort:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds of a pass over its runs: median, least, and the width of the middle half.
+    """Seconds of a pass over its runs: median, minimum, and width of the middle half.
 
-    `host_s` is what launching it took the host (median), None where nothing runs beside the host.
+    `host_s` is the host's median time to launch it; None if it runs on the host.
     """
 
     median_s: float
@@ -52,11 +52,11 @@ Timed = Callable[[Run, Rotate, Effort], Timing]
 
 
 class Timer(Protocol):
-    """What times a pass. `rotate(i)` makes the i-th inputs current before each run; its time is not counted."""
+    """Times passes. `rotate(i)` loads the i-th inputs before each run; its time is not counted."""
 
     @property
     def captured(self) -> Timed | None:
-        """Times a pass captured as a CUDA graph and replayed; None where nothing can be captured."""
+        """A function that times a pass captured as a CUDA graph; None if the device has no graphs."""
         ...
 
     def launched(self, run: Run, rotate: Rotate, effort: Effort) -> Timing:
@@ -64,12 +64,12 @@ class Timer(Protocol):
         ...
 
     def host(self, run: Run, runs: int = FEWEST) -> float:
-        """Return the median wall seconds of something that ends on the host."""
+        """Return the median wall seconds of a call that ends on the host."""
         ...
 
 
 class HostTimer:
-    """The CPU's: a clock read before and after; nothing can be captured."""
+    """The CPU's timer: a clock is read before and after. It has no graphs."""
 
     captured = None
 
@@ -101,8 +101,8 @@ class HostTimer:
 class CudaTimer:
     """CUDA events around the pass.
 
-    A launched pass finds the device idle, so that launching shows where it is the slower; replays stand in line
-    behind a short spin, so that launching the graph hides even where rotating the inputs waits for the device.
+    A launched pass begins on an idle device, so that launching shows if it is slower. A replay waits behind a short
+    spin, which hides the launch of the graph even if rotating the inputs waits for the device.
 
     `cuda` is ``torch.cuda``, injected so that the order of calls is tested without a GPU.
     """
@@ -112,7 +112,7 @@ class CudaTimer:
         self._clock = clock
 
     def launched(self, run: Run, rotate: Rotate, effort: Effort) -> Timing:
-        """Time a pass launched kernel by kernel, and what launching it took the host."""
+        """Time a pass launched kernel by kernel, and the launching on the host."""
         for turn in range(WARM_UPS):
             rotate(turn)
             run()
@@ -132,12 +132,12 @@ class CudaTimer:
             graph.replay()
         try:
             return self._timed_in_line(graph.replay, rotate, effort)
-        finally:  # A graph's memory is its own: what the next one needs must be free again.
+        finally:  # A graph has memory of its own, which the next graph needs.
             graph.reset()
             self._cuda.empty_cache()
 
     def host(self, run: Run, runs: int = FEWEST) -> float:
-        """Return the median wall seconds, the device idle before and after."""
+        """Return the median wall seconds, with an idle device before and after."""
         run()
         seconds = []
         for _ in range(runs):

@@ -1,1 +1,1 @@
-"""The models that passes run through: loaded, or of a known shape with random weights."""
+"""The models to be profiled: loaded, or of a known shape with random weights."""

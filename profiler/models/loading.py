@@ -1,4 +1,4 @@
-"""Loading models and tokenizers by Hugging Face name, folder or GGUF file, each mistake in one line."""
+"""Loading of models and tokenizers by Hugging Face name, folder or GGUF file; an error is one line."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _NO_NETWORK = ("connect", "resolve", "timed out", "offline", "proxy", "name reso
 
 
 def require_extra() -> None:
-    """Refuse to go on without the extra.
+    """Refuse to continue without the extra ``profiler``.
 
     Raises
     ------
     SpecsimError
-        One line naming what is missing, or cannot be imported, and the command that installs it.
+        One line naming what is missing or cannot be imported, and the command that installs it.
     """
     missing = [name for name in ("torch", "transformers") if find_spec(name) is None]
     if missing:
@@ -39,13 +39,13 @@ def require_extra() -> None:
     for name in ("torch", "transformers"):
         try:
             import_module(name)
-        except Exception as error:  # A half-made installation fails in any way; a user is owed one line.
+        except Exception as error:  # A broken installation may raise anything; the user gets one line.
             said = f"{name}, which is here but cannot be imported ({first_line(error)})"
             raise SpecsimError(f'specsim profile needs {said}: pip install "specsim[profiler]"') from None
 
 
 def require_for_a_sweep() -> None:
-    """Refuse to measure for minutes what could not be kept: a checkout installs nothing.
+    """Refuse a sweep whose samples could not be stored; a checkout that is not installed may lack packages.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def require_for_a_sweep() -> None:
 
 
 def missing_for_a_fit() -> list[str]:
-    """Return what a fit and its figures need that is not here; samples can be fitted elsewhere."""
+    """Return the packages missing for a fit and its figures; the samples can be fitted on another machine."""
     return [name for name in _TO_FIT if find_spec(name) is None]
 
 
@@ -82,7 +82,7 @@ def load_model(name: str, *, device: str = "cpu", dtype: str = "float32") -> Pre
 
     place, precision = torch_device(device), torch_dtype(dtype)
     source, options = _source(name)
-    # Versions that lack the class dequantise anyway.
+    # Versions without the class always dequantise.
     if "gguf_file" in options and hasattr(transformers, "GgufConfig"):
         options["quantization_config"] = transformers.GgufConfig(dequantize=True)
     model = _loaded(
@@ -121,7 +121,7 @@ def torch_device(device: str) -> torch.device:
     Raises
     ------
     SpecsimError
-        When the name is unknown, or names CUDA where there is none.
+        When the name is unknown, or is CUDA without a GPU.
     """
     import torch
 
@@ -152,7 +152,7 @@ def torch_dtype(dtype: str) -> torch.dtype:
 
 
 def _source(name: str) -> tuple[str, dict[str, Any]]:
-    """Return what to load from, and the options that go with it: a GGUF file, or the cache alone."""
+    """Return the source to load from, and options for it: the name of a GGUF file, or to use the cache alone."""
     path = Path(name).expanduser()
     if path.suffix == ".gguf":
         if not path.is_file():
@@ -175,7 +175,7 @@ def _in_folder(path: Path, name: str) -> dict[str, Any]:
 
 
 def _hub_resolves() -> bool:
-    """Return whether the hub has an address from here; without one its client retries for half a minute."""
+    """Return whether the hub's address resolves; if not, its client would retry for half a minute."""
     from huggingface_hub.constants import ENDPOINT
 
     if getproxies():
@@ -189,7 +189,7 @@ def _hub_resolves() -> bool:
 
 @contextmanager
 def _no_weight_bars() -> Iterator[None]:
-    """Keep transformers from drawing bars while it reads weights; the hub's bars of a download stay as they were."""
+    """Hide transformers' progress bars of reading weights; the hub's bars of a download stay."""
     from huggingface_hub.utils import are_progress_bars_disabled, enable_progress_bars
     from transformers.utils import logging as bars
 
@@ -214,7 +214,7 @@ def _loaded(kind: str, name: str, load: Callable[[], Any]) -> Any:
             return load()
     except MemoryError:
         raise SpecsimError(f"{kind} {name!r}: too little memory to load it") from None
-    except Exception as error:  # Loaders of many origins raise anything; a user is owed one line.
+    except Exception as error:  # Loaders may raise anything; the user gets one line.
         said = first_line(error)
         if any(word in said.lower() for word in _NO_NETWORK):
             said = "it is no folder here, not in the cache, and its hub cannot be reached (no network?)"

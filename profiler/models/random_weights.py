@@ -19,7 +19,7 @@ MAX_POSITIONS = 131072
 
 
 def shard(shape: ModelShape, gpus: int) -> ModelShape:
-    """Return what one of `gpus` GPUs computes: heads, MLP width and vocabulary divided among them.
+    """Return the shape that one of `gpus` GPUs computes: heads, MLP width and vocabulary are divided among them.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def shape_of(model: PreTrainedModel, name: str) -> ModelShape:
 
 
 def random_model(shape: ModelShape, *, device: torch.device, dtype: torch.dtype, seed: int = 0) -> PreTrainedModel:
-    """Return a model of that shape in evaluation mode, drawn on the device in its own type, nothing larger before.
+    """Return a model of that shape in evaluation mode; its weights are drawn on the device, in `dtype`.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def random_model(shape: ModelShape, *, device: torch.device, dtype: torch.dtype,
 
 
 def _empty(shape: ModelShape, dtype: torch.dtype) -> Any:
-    """Return the model with the default type of its parameters set while they are made."""
+    """Return the model with uninitialised parameters of type `dtype`."""
     from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
     before = torch.get_default_dtype()
@@ -123,7 +123,7 @@ def _empty(shape: ModelShape, dtype: torch.dtype) -> Any:
 
 
 def _draw(model: torch.nn.Module, seed: int) -> None:
-    """Norms are ones and the rest is small, so that activations stay finite in 16 bits."""
+    """Draw the weights: norms are 1 and others small, so that activations stay finite in 16 bits."""
     generator = torch.Generator(device=next(model.parameters()).device).manual_seed(seed)
     with torch.no_grad():
         for name, weights in model.named_parameters():

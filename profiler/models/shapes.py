@@ -1,4 +1,4 @@
-"""The sizes of the models the shipped profiles speak of: facts from their published configurations."""
+"""The sizes of the models in shipped profiles, from their published configurations."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class ModelShape:
 
     @property
     def weights_bytes(self) -> int:
-        """Bytes of the weights, over all GPUs."""
+        """Bytes of the weights, summed over GPUs."""
         layers = self.nonembedding_bytes
         return 2 * (self.parameters - layers // self.weight_bytes) + layers
 
     @property
     def kv_bytes_per_token(self) -> int:
-        """Bytes one token holds in the cache: keys and values of every layer, over all GPUs."""
+        """Bytes one token holds in the cache: keys and values of every layer, summed over GPUs."""
         return self.layers * self.kv_heads * self.head_dim * 2 * self.cache_bytes
 
 
@@ -83,7 +83,7 @@ BY_NAME = {
 
 
 def named_shape(name: str) -> ModelShape:
-    """Return the shape of that name; ``NAME-skipN`` is the same with N layers left out, to draft for itself.
+    """Return the shape of that name; ``NAME-skipN`` is the shape without N layers, for a model that drafts for itself.
 
     Raises
     ------

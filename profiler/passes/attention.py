@@ -1,7 +1,7 @@
-"""Attention of a packed batch over a paged cache, plugged into transformers' models.
+"""Attention of a packed batch over a paged cache, for transformers' models.
 
-A model whose attention implementation is `PAGED` calls `attend` in every layer with the pools of `PagedCache` and
-the pass's `Plan`, which came in as a keyword of the model's forward call.
+A model whose attention implementation is `PAGED` calls `attend` in every layer, with the pools of `PagedCache` and
+with the pass's `Plan`, a keyword of the model's forward call.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CHANGES_THE_RESULT = ("sliding_window", "softcap", "s_aux", "sinks", "learnable_
 
 
 class Plan(Protocol):
-    """How one pass attends; made once, used by every layer."""
+    """The attention of one pass; made once, used by every layer."""
 
     def __call__(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scaling: float) -> torch.Tensor:
         """Return (T, heads, head_dim) for a query of that shape over pools of (slots, kv_heads, head_dim)."""
@@ -59,7 +59,7 @@ def attend(
     Raises
     ------
     SpecsimError
-        When the model asks for what no kernel here does, such as a sliding window.
+        When the model asks for a feature that no kernel here has, such as a sliding window.
     """
     for name in CHANGES_THE_RESULT:
         if options.get(name) is not None:
@@ -72,19 +72,19 @@ def attend(
 
 
 def register() -> None:
-    """Make `PAGED` known to transformers; again does no harm."""
+    """Register `PAGED` with transformers; a second call changes nothing."""
     from transformers import AttentionInterface
 
     AttentionInterface.register(PAGED, attend)
 
 
 def planner(kernel: str, shape: CacheShape, heads: int, *, device: torch.device, dtype: torch.dtype) -> Planner:
-    """Return the attention kernel of that name; ``auto`` is the best that this machine has.
+    """Return the attention kernel of that name; ``auto`` is the fastest that is installed.
 
     Raises
     ------
     SpecsimError
-        When it is unknown, or not here.
+        When it is unknown or not installed.
     """
     name = best_kernel(device) if kernel == "auto" else kernel
     if name not in KERNELS:
@@ -110,7 +110,7 @@ def best_kernel(device: torch.device) -> str:
 
 
 def page_tokens(kernel: str, device: torch.device) -> int:
-    """Return the page size that a kernel works in: FlexAttention's own block on a GPU, else 16."""
+    """Return the page size of a kernel in tokens: FlexAttention's block on a GPU, else 16."""
     from profiler.passes.attention_flex import BLOCK_TOKENS
 
     name = best_kernel(device) if kernel == "auto" else kernel

@@ -1,4 +1,4 @@
-"""A kernel held against plain attention on the device it is to run on, before anything is timed with it."""
+"""Comparison of an attention kernel with plain attention, on its device, before anything is timed with it."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from profiler.passes.packing import Work, pack
 from profiler.passes.pages import CacheShape, deal
 from specsim.errors import SpecsimError, first_line
 
-# A right kernel errs by a few roundings of its type (at most 0.4%, 0.05% and 1e-6 of a query's head on the CPU, by SDPA
-# or FlexAttention); a node that a query sees too many, or too few, is 3% at least from four heads on.
+# A right kernel errs by a few roundings of its type: at most 0.4%, 0.05% and 1e-6 of a query's head on the CPU, by SDPA
+# or FlexAttention. From four heads on, one visible node too many or too few is at least 3%.
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-3, torch.float16: 5e-3, torch.bfloat16: 1.5e-2}
 PAGES = 24
 
 
 def kernel_error(kernel: str, heads: int, kv_heads: int, head_dim: int, **place: Any) -> float:
-    """Return the largest relative error of any query's head against SDPA, for trees, a chain, a chunk and a decode.
+    """Return the largest relative error of a query's head against SDPA, over trees, a chain, a chunk and a decode.
 
-    As in a sweep the plan takes over other pages before it runs, and on CUDA runs as a captured graph. `place` are
-    the device and dtype, and ``cuda`` (``torch.cuda``) where a test stands in for it.
+    As in a sweep, the plan takes over other pages before it runs, and on CUDA runs as a captured graph. `place` holds
+    the device and dtype, and in tests a stand-in ``cuda`` for ``torch.cuda``.
     """
     device, dtype = place["device"], place["dtype"]
     shape = CacheShape(1, kv_heads, head_dim, PAGES, page_tokens(kernel, device))
@@ -49,7 +49,7 @@ def kernel_error(kernel: str, heads: int, kv_heads: int, head_dim: int, **place:
 
 
 def checked_work() -> Work:
-    """Return the pass that kernels are held to: a tree and a chunk, a decode, trees of siblings, a node alone."""
+    """Return the pass of the comparison: a tree and a chunk, a decode, trees of siblings, a single node."""
     return Work.of(
         [70, 0, 17, 200],
         [1, 40, 1, 1],
@@ -60,7 +60,7 @@ def checked_work() -> Work:
 
 @torch.inference_mode()
 def _swapped(run: Callable[[], torch.Tensor], swap: Callable[[], object], cuda: Any) -> torch.Tensor:
-    """Return the result of a pass that has taken over other pages; replayed, where there is a `cuda` to capture."""
+    """Return the result of a pass after it has taken over other pages; with `cuda` it is a replay of a graph."""
     if cuda is None:
         swap()
         return run()
@@ -76,19 +76,19 @@ def _swapped(run: Callable[[], torch.Tensor], swap: Callable[[], object], cuda: 
 
 
 def checked_error(kernel: str, heads: int, kv_heads: int, head_dim: int, **place: Any) -> float:
-    """Return `kernel_error`.
+    """Return `kernel_error`, if it is small enough.
 
     Raises
     ------
     SpecsimError
-        When the kernel cannot run here, or errs by more than its type explains.
+        When the kernel cannot run here, or its error exceeds the rounding of its type.
     """
     try:
         with memory_for(f"attention {kernel!r}", place["device"]):
             error = kernel_error(kernel, heads, kv_heads, head_dim, **place)
     except SpecsimError:
         raise
-    except Exception as problem:  # A compiler's errors are of many kinds; a user is owed one line.
+    except Exception as problem:  # Compilers may raise anything; the user gets one line.
         raise SpecsimError(f"attention {kernel!r} does not run on {place['device']}: {first_line(problem)}") from None
     if not error <= TOLERANCE[place["dtype"]]:
         raise SpecsimError(f"attention {kernel!r} is wrong by {error:.2g} of a query's result on {place['device']}")
@@ -96,15 +96,15 @@ def checked_error(kernel: str, heads: int, kv_heads: int, head_dim: int, **place
 
 
 def working_kernel(kernel: str, **place: Any) -> str:
-    """Return the kernel to use: the one asked for, or with ``auto`` the best one that gives right results here.
+    """Return the kernel to use: the one named, or with ``auto`` the fastest that gives right results here.
 
-    A better one that is passed over is named on standard error. On CUDA `auto` takes fused kernels alone: SDPA gathers
-    every key in every layer first, so that a sweep with it would be of another kind, and is to be asked for.
+    A faster kernel that fails is named on standard error. On CUDA ``auto`` takes only fused kernels. SDPA gathers every
+    key in every layer first, which takes other times, so it must be named.
 
     Raises
     ------
     SpecsimError
-        When the kernel asked for does not work, or none does.
+        When the named kernel does not work, or none does.
     """
     device = place["device"]
     if kernel != "auto":

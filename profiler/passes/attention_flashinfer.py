@@ -1,4 +1,4 @@
-"""FlashInfer's prefill over pages with a custom mask, where it is installed: ragged, nothing padded."""
+"""FlashInfer's prefill over pages with a custom mask, if it is installed: ragged, without padding."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WORKSPACE_BYTES = 256 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Ragged:
-    """A pass as FlashInfer's `plan` wants it: offsets of queries and pages, and who sees what, row after row."""
+    """A pass in the layout of FlashInfer's `plan`: offsets of queries and pages, and the masks, row after row."""
 
     query_start: torch.Tensor
     page_start: torch.Tensor
@@ -28,9 +28,9 @@ class Ragged:
 
 
 class FlashInferPlan:
-    """One planned wrapper; planning again is how it takes over another pass's pages.
+    """One planned wrapper; it is planned again to take over the pages of another pass.
 
-    `tokens` is a number of the host's: asking the device for it would end a graph's capture.
+    `tokens` is a number on the host, since asking the device for it would end the capture of a graph.
     """
 
     def __init__(self, owner: FlashInfer, wrapper: Any, ragged: Ragged, tokens: int, size: int) -> None:
@@ -42,7 +42,7 @@ class FlashInferPlan:
         owner.ready(wrapper, ragged)
 
     def __call__(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scaling: float) -> torch.Tensor:
-        """Attend; shapes as in `profiler.passes.attention.Plan`. A scale other than the planned one is the queries'."""
+        """Attend; shapes as in `profiler.passes.attention.Plan`. Queries take up another scale than the planned one."""
         real = query[: self._tokens]
         if scaling != self._owner.scaling:
             real = real * (scaling / self._owner.scaling)
@@ -122,7 +122,7 @@ class FlashInfer:
 
 
 def row_masks(work: Work, packed: Packed) -> Any:
-    """Return which keys each query sees, flattened, queries of a row by its keys, row after row; bool."""
+    """Return whether each query sees each key of its row, flattened from (queries, keys), row after row."""
     pieces = [np.zeros(0, np.bool_)]
     for row in range(work.rows):
         queries: Ints = np.arange(packed.start[row], packed.start[row + 1])[None]

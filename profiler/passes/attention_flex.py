@@ -1,8 +1,8 @@
-"""FlexAttention with a tree mask over pages: one compiled kernel for queries of all trees of all requests.
+"""FlexAttention with a tree mask over pages.
 
-Rows stand along the batch dimension and share one pool of keys; the block mask names each row's pages, and the mask
-itself holds a node to its ancestors. Rows are taken in groups whose query counts share a power of two, one kernel
-call each: a decode or verify pass is one call.
+Rows are along the batch dimension and share one pool of keys. The block mask names the pages of each row, and the mask
+lets a node see its ancestors. Rows are grouped by their query count, rounded up to a power of two, with one kernel call
+per group: a decode or verify pass is one call.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ BLOCK_TOKENS = 128
 QUERY_BLOCK = 128
 FEWEST_BEHIND = 16
 LEAST_TILE = 16
-# Warps of the kernel for short queries by its tile. Its own choice is two for every tile: from 64 on the compiler then
-# keeps accumulators in memory (stack frames of 1 to 11 KB for compute capability 9.0, none with these).
+# Warps of the kernel for short queries, by its tile. By default it has two for every tile. From 64 on the compiler then
+# spills accumulators to memory (stack frames of 1 to 11 KB for compute capability 9.0, none with these).
 WARPS = {16: 2, 32: 4, 64: 4, 128: 8}
-# Key blocks under way at once from compute capability 9.0 on, for tiles that leave registers for it; PyTorch 2.11 and
-# 2.13 mean to choose the same and fall through to one.
+# Pipeline stages of key blocks from compute capability 9.0 on, for tiles that leave registers for them. PyTorch 2.11
+# and 2.13 intend the same and fall through to one.
 STAGES = {16: 3, 32: 3}
 MANY_SHAPES = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class FlexGroup:
-    """Rows of one kernel call as tensors of fixed sizes, so that a captured graph can be given others.
+    """Rows of one kernel call as tensors of fixed sizes, so that a captured graph can take over other rows.
 
-    b rows, q queries each (padded to a power of two), w keys behind the cached context (likewise, and to 16 at least:
-    fewer kernels to compile).
+    There are b rows of q queries and w keys after the cached context. Both are padded to powers of two, w to at least
+    16, which gives fewer kernels to compile.
 
     Attributes
     ----------
-    queries : (b * q,) packed query of each place, any where there is none.
-    point : (b, q) what it looks up; -1 where there is none.
-    row, context, tail : (b,) the row's number, its cached tokens, its keys behind them.
+    queries : (b * q,) packed query of each place; any query for padding.
+    point : (b, q) point of each query; -1 for padding.
+    row, context, tail : (b,) the row's number, its cached tokens, its keys after them.
     opens, closes : (b, w) intervals of those keys.
-    owner, first : (pages,) the row that holds each page (-1: none), and the place of its first key there.
-    count, blocks : pages to visit, as FlexAttention's BlockMask wants them.
+    owner, first : (pages,) the row of each page (-1: none), and the index of the page's first key in the row.
+    count, blocks : pages to visit, in the layout of FlexAttention's BlockMask.
     """
 
     queries: torch.Tensor
@@ -64,13 +64,13 @@ class FlexGroup:
     blocks: torch.Tensor
 
     def load(self, other: FlexGroup) -> None:
-        """Take over another group's numbers."""
+        """Take over another group of equal sizes."""
         for each in fields(self):
             getattr(self, each.name).copy_(getattr(other, each.name))
 
 
 class FlexPlan:
-    """The groups of a pass with their block masks, and where in the joint output each packed query lies."""
+    """The groups of a pass with their block masks, and the place of each packed query in the joined output."""
 
     def __init__(
         self,
@@ -115,10 +115,10 @@ class FlexPlan:
 
 
 def tiling(queries: int, share: int, *, pipelined: bool = False) -> tuple[int, dict[str, Any]]:
-    """Return the query heads to give each key head, and the kernel's options, for q padded queries of `share` heads.
+    """Return the padded query heads per key head, and the kernel's options, for q padded queries of `share` heads.
 
-    The kernel for short queries takes the heads that share a key head together, a power of two of them, in one tile
-    with all queries. A tile larger than the mask's own block has no kernel, so that there it is divided.
+    The kernel for short queries has one tile for all queries of the heads that share a key head; their number must be a
+    power of two. There is no kernel for a tile larger than the mask's block, so such a tile is divided.
     """
     if queries >= QUERY_BLOCK:
         return share, {}
@@ -129,10 +129,10 @@ def tiling(queries: int, share: int, *, pipelined: bool = False) -> tuple[int, d
 
 
 def block_mask(group: FlexGroup, page_tokens: int) -> Any:
-    """Return the BlockMask of a group; its mask alone is right too, where a kernel visits every block.
+    """Return the BlockMask of a group; its mask alone is right too, for a kernel that visits every block.
 
-    Pages of whole context stand with the masked ones: told of blocks that need no mask, the kernel for short queries
-    splits the keys by the length of the whole pool instead of the row's own pages.
+    Pages of whole context count as masked. If some blocks needed no mask, the kernel for short queries would split the
+    keys by the length of the whole pool instead of the row's pages.
     """
     from torch.nn.attention.flex_attention import BlockMask
 
@@ -165,7 +165,7 @@ def block_mask(group: FlexGroup, page_tokens: int) -> Any:
 
 @functools.cache
 def _compiled() -> Callable[..., Any]:
-    """Return the compiled kernel: every shape its own, the batch dimension must not become a symbol."""
+    """Return the compiled kernel, one for each shape, since the batch dimension must not become symbolic."""
     import torch._dynamo
     from torch.nn.attention.flex_attention import flex_attention
 
@@ -176,7 +176,7 @@ def _compiled() -> Callable[..., Any]:
 
 
 def _plain(*tensors: torch.Tensor, **options: Any) -> Any:
-    """Return attention computed without fusing, over every slot of the pool: the kernel's own reference."""
+    """Return attention over every slot of the pool without fusing: the kernel's reference."""
     from torch.nn.attention.flex_attention import flex_attention
 
     with warnings.catch_warnings():
@@ -213,7 +213,7 @@ class Flex:
         return FlexPlan(groups, placed, self.page_tokens, self._kernel, pipelined=self._pipelined)
 
     def _as_wide_as_the_pool(self, blocks: torch.Tensor) -> torch.Tensor:
-        """Return a table of the width that the kernel expects, widened on the device; no kernel reads the rest."""
+        """Return the table widened to the width that the kernel expects; no kernel reads the added part."""
         whole = blocks.new_zeros((*blocks.shape[:-1], self._pages))
         whole[..., : blocks.shape[-1]] = blocks
         return whole
@@ -227,7 +227,7 @@ class Flex:
 
 
 def group_arrays(rows: Ints, work: Work, packed: Packed, tables: Tables) -> tuple[dict[str, Any], Ints]:
-    """Return the arrays of a `FlexGroup` but its pages' owners, and the packed query of each place (-1: none)."""
+    """Return the arrays of a `FlexGroup` except `owner` and `first`, and the packed query of each place (-1: none)."""
     counts = work.new_tokens[rows]
     tails = packed.tail_start[rows + 1] - packed.tail_start[rows]
     place = np.arange(_power_of_two(int(counts.max())))
@@ -252,9 +252,9 @@ def group_arrays(rows: Ints, work: Work, packed: Packed, tables: Tables) -> tupl
 
 
 def _blocks(rows: Ints, packed: Packed, tables: Tables, queries: Ints) -> dict[str, Any]:
-    """Return the pages that each block of 128 queries visits, in a table as wide as the longest row's.
+    """Return the pages that each block of 128 queries visits, as a table as wide as the longest row.
 
-    A block ends its visit at the last key that any query of it may see.
+    A block visits no page after the last key that one of its queries may see.
     """
     blocks = -(-queries.shape[1] // QUERY_BLOCK)
     furthest = np.full((len(rows), blocks * QUERY_BLOCK), -1, np.int64)

@@ -1,4 +1,4 @@
-"""PyTorch's scaled dot product attention with an additive mask: the CPU's path, and every kernel's reference."""
+"""PyTorch's scaled dot product attention with an additive mask: used on the CPU, and the reference of every kernel."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ GATHERED_TOKENS = {"cpu": 4096, "cuda": 65536}
 
 @dataclass(frozen=True, slots=True)
 class SdpaGroup:
-    """Rows attended to in one call, padded to the longest of them.
+    """Rows of one call, padded to the longest of them.
 
-    `queries` (b * q,) are packed queries, the first one where a row has fewer; `slots` (b * k,) those of its keys;
-    `mask` (b, 1, share * q, k) is added to the scores, the query heads that share a key head standing one behind
-    the other.
+    `queries` (b * q,) are packed queries; a row with fewer repeats the first. `slots` (b * k,) are those of the keys.
+    `mask` (b, 1, share * q, k) is added to the scores; query heads that share a key head are one after the other.
     """
 
     rows: int
@@ -30,7 +29,7 @@ class SdpaGroup:
 
 
 class SdpaPlan:
-    """The groups of a pass, and where in their joint output each packed query lies."""
+    """The groups of a pass, and the place of each packed query in their joined output."""
 
     def __init__(self, groups: list[SdpaGroup], inverse: torch.Tensor) -> None:
         self._groups = groups
@@ -67,7 +66,7 @@ def _attend(
 
 
 class Sdpa:
-    """The planner; `share` is the number of query heads to a key head."""
+    """The planner; `share` is the number of query heads per key head."""
 
     name = "sdpa"
     page_tokens = 16
@@ -111,9 +110,9 @@ class Sdpa:
 
 
 def grouped(counts: Ints, lengths: Ints, limit: int) -> list[Ints]:
-    """Split rows into groups of like query and key counts whose padded keys stay within `limit`; (g,) rows each.
+    """Split rows into groups of similar query and key counts whose padded keys stay within `limit`; (g,) rows each.
 
-    Rows without queries are left out. Counts are alike that share a power of two.
+    Query counts of a group round up to the same power of two. Rows without queries are left out.
     """
     size = np.ceil(np.log2(np.maximum(counts, 1)))
     order = np.lexsort((lengths, size))
@@ -129,7 +128,7 @@ def grouped(counts: Ints, lengths: Ints, limit: int) -> list[Ints]:
 
 
 def visible(rows: Ints, work: Work, packed: Packed, queries: Ints, key: Ints) -> Bools:
-    """Return which of a row's keys each of its queries sees, (g, q, k)."""
+    """Return whether each query of a row sees each key of the row, (g, q, k)."""
     tail = key - work.context[rows][:, None]
     last = np.maximum(packed.tail_start[rows + 1] - packed.tail_start[rows] - 1, 0)[:, None]
     entry = packed.tail_start[rows][:, None] + np.clip(tail, 0, last)

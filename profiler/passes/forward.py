@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 class Inputs:
-    """What one pass reads, on the device: tokens and positions (1, size), slots (size,), logit rows, a plan.
+    """The inputs of one pass, on the device: tokens and positions (1, size), slots (size,), logit rows, a plan.
 
-    Sizes depend on the `Work` alone, so that another pass of the same work can be loaded in place.
+    Their sizes depend only on the `Work`, so that another pass of the same work can be loaded in place.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Inputs:
 
 
 class Forward:
-    """A model, its cache and the kernel of its attention."""
+    """A model, its cache and its attention kernel."""
 
     def __init__(self, model: PreTrainedModel, shape: ModelShape, pages: int, kernel: str = "auto") -> None:
         weight = next(model.parameters())
@@ -56,7 +56,7 @@ class Forward:
         self.model = model
 
     def inputs(self, work: Work, tables: Tables, tokens: Ints, size: int | None = None) -> Inputs:
-        """Lay out a pass of (T,) tokens, padded to `size` of them; a padding token writes to nobody's page."""
+        """Return the inputs of a pass of (T,) tokens, padded to `size`; padding tokens write to the page of no row."""
         packed = pack(work)
         padded = len(packed.row) if size is None else size
         return Inputs(

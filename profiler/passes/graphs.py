@@ -1,4 +1,4 @@
-"""CUDA graphs: a pass captured once, to be replayed."""
+"""CUDA graphs: passes captured once and replayed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 
 def capture(run: Callable[[], Any], warm_up: Callable[[], object], cuda: Any = torch.cuda) -> tuple[Any, Any]:
-    """Return a graph of `run` and what a replay writes its result to; `warm_up` goes before, on the stream of capture.
+    """Return a graph of `run`, and the result that a replay writes to; `warm_up` runs first, on the capture stream.
 
     `cuda` is ``torch.cuda``, injected so that the order of calls is tested without a GPU.
     """
@@ -28,5 +28,5 @@ def capture(run: Callable[[], Any], warm_up: Callable[[], object], cuda: Any = t
 
 @cache
 def _side_stream(cuda: Any) -> Any:
-    """Return the one stream of all captures: libraries keep a workspace for every stream they have ever run on."""
+    """Return the one stream of all captures, since libraries keep a workspace for each stream that they have used."""
     return cuda.Stream()

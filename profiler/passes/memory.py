@@ -1,4 +1,4 @@
-"""How much memory a device has left, and what running out of it looks like."""
+"""Free memory of a device, and errors of running out of it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _SAID = ("can't allocate memory", "out of memory", "alloc_failed")
 
 
 def free_bytes(device: torch.device) -> int:
-    """Return the bytes that are free on a device; on the CPU what the operating system calls available pages.
+    """Return the free bytes of a device; on the CPU those of the operating system's available pages.
 
-    On CUDA what earlier work left in torch's cache is given back before, so that it does not count as taken.
+    On CUDA torch's cache is given back first, so that it counts as free.
     """
     give_back(device)
     if device.type == "cuda":
@@ -28,23 +28,23 @@ def free_bytes(device: torch.device) -> int:
 
 
 def give_back(device: torch.device) -> None:
-    """Collect what nobody holds any more, and on CUDA hand it to the driver."""
+    """Collect unused objects, and on CUDA give their memory back to the driver."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error says that memory ran out: CUDA's own kind, Python's, or the CPU allocator's words."""
+    """Return whether an error means that memory ran out: CUDA's, Python's, or one of the CPU allocator."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in _SAID)
 
 
 def breaks_the_device(error: BaseException) -> bool:
-    """Return whether an error is CUDA's own and no want of memory: after most, nothing runs before a new start.
+    """Return whether an error is CUDA's and not of memory; after most of these nothing runs until a new start.
 
-    What may not be captured is another matter: the device is sound, and every point would meet it.
+    An error of capturing is none of them: the device works, but every point would fail alike.
     """
     said = str(error).lower()
     if not isinstance(error, RuntimeError) or is_out_of_memory(error) or "captur" in said:
@@ -54,12 +54,12 @@ def breaks_the_device(error: BaseException) -> bool:
 
 @contextmanager
 def memory_for(what: str, device: torch.device) -> Iterator[None]:
-    """Turn running out of memory inside into one line.
+    """Turn an out-of-memory error inside the context into one line.
 
     Raises
     ------
     SpecsimError
-        Naming `what` there was too little memory for.
+        Naming `what` needed the memory.
     """
     try:
         yield

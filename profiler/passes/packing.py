@@ -1,8 +1,8 @@
-"""Many requests' tokens as one ragged batch: which row each belongs to, where it stands, and what it may see.
+"""Tokens of many requests as one ragged batch: the row, position and visible keys of each.
 
-Every key of a row carries an interval and every query a point, and a query sees the keys whose interval holds it:
-cached context holds every point, a chunk's token all points from its own on, and a tree's nodes are numbered in
-preorder, so that a node's interval is its subtree. A chain is a tree; a prompt's chunk is a chain.
+Every query of a row has a point and every key an interval. A query sees the keys whose interval holds its point. The
+interval of a cached token holds every point, that of a chunk's token all points from its own on. Nodes of a tree are
+numbered in preorder, so that a node's interval is its subtree. A chain is a tree. A prompt's chunk is a chain.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ EVERYWHERE = 2**30
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One pass over n rows: cached tokens, then a chunk of new ones, then a tree behind the chunk's last token.
+    """One pass over n rows, each with cached tokens, a chunk of new ones, and a tree behind the chunk's last token.
 
     Attributes
     ----------
-    context : (n,) tokens of the row whose keys are cached.
-    chunk : (n,) new tokens in a line, 0 where there are none.
+    context : (n,) cached tokens of the row.
+    chunk : (n,) tokens of the row's chunk, 0 if there is none.
     node_row : (m,) row of each tree node, ascending.
-    node_parent : (m,) its parent's place among the m nodes, earlier than itself; -1 behind the chunk.
-    node_cached : (m,) whether the node's keys are in the cache from an earlier pass, so that it is no query.
+    node_parent : (m,) index of its parent among the m nodes, smaller than its own; -1: the chunk's last token.
+    node_cached : (m,) whether an earlier pass has cached the node's keys, so that it is no query.
     """
 
     context: Ints
@@ -46,7 +46,7 @@ class Work:
         node_parent: ArrayLike = (),
         node_cached: ArrayLike | None = None,
     ) -> Work:
-        """Build from anything that makes arrays; without `node_cached` every node is a query."""
+        """Return the work of array-likes; without `node_cached` every node is a query."""
         row = np.asarray(node_row, dtype=np.int64)
         cached = np.zeros(len(row), np.bool_) if node_cached is None else np.asarray(node_cached, np.bool_)
         parent = np.asarray(node_parent, dtype=np.int64)
@@ -65,7 +65,7 @@ class Work:
 
     @property
     def key_tokens(self) -> Ints:
-        """Keys of each row once the pass is done, (n,)."""
+        """Keys of each row after the pass, (n,)."""
         nodes = np.bincount(self.node_row, minlength=self.rows)
         return np.asarray(self.context + self.chunk + nodes, dtype=np.int64)
 
@@ -81,14 +81,14 @@ class Work:
 
     @property
     def attention_pairs(self) -> int:
-        """Keys attended to, summed over queries; of its own tree a node is taken to see itself alone."""
+        """Keys attended to, summed over queries; of its own tree a node counts only itself."""
         chunks = self.chunk * self.context + self.chunk * (self.chunk + 1) // 2
         row = self.node_row[~self.node_cached]
         return int(chunks.sum() + (self.context[row] + self.chunk[row] + 1).sum())
 
     @property
     def logit_tokens(self) -> int:
-        """Queries whose logits are wanted: every node that is one, and the last token of each chunk."""
+        """Queries whose logits are computed: nodes that are queries, and the last token of each chunk."""
         return int(np.count_nonzero(~self.node_cached) + np.count_nonzero(self.chunk))
 
 
@@ -100,12 +100,12 @@ class Packed:
     ----------
     start : (n + 1,) first query of each row.
     row : (T,) row of each query.
-    position : (T,) distance from the row's first token, along the tree for a node.
-    key : (T,) place of the query's own key among its row's keys.
-    point : (T,) what the query is looked up by in the intervals.
+    position : (T,) distance from the row's first token; of a node along the tree.
+    key : (T,) index of the query's own key among its row's keys.
+    point : (T,) number that the keys' intervals must hold.
     tail_start : (n + 1,) first entry of each row in `opens` and `closes`.
-    opens, closes : (t,) interval [opens, closes) of each key behind the cached context, row after row.
-    logits : (l,) queries whose logits are wanted: a chunk's last token and every node.
+    opens, closes : (t,) interval [opens, closes) of each key after the cached context, row after row.
+    logits : (l,) queries whose logits are computed: a chunk's last token and every node.
     """
 
     start: Ints
@@ -120,7 +120,7 @@ class Packed:
 
 
 def pack(work: Work) -> Packed:
-    """Lay out a pass."""
+    """Return the packed tokens of a pass."""
     nodes = np.bincount(work.node_row, minlength=work.rows)
     tail = work.chunk + nodes
     tail_start = _starts(tail)
@@ -156,7 +156,7 @@ def _starts(counts: Ints) -> Ints:
 def _preorder(work: Work) -> tuple[Ints, Ints, Ints]:
     """Return each node's number in its tree's preorder, the size of its subtree, and its depth from 0.
 
-    Works level by level, so the loop is as long as the deepest tree.
+    The loop is over levels, as many as the deepest tree has.
     """
     parent, count = work.node_parent, len(work.node_parent)
     levels: list[Ints] = []
@@ -181,7 +181,7 @@ def _preorder(work: Work) -> tuple[Ints, Ints, Ints]:
 
 
 def _sizes_before(owner: Ints, size: Ints) -> Ints:
-    """Return for each entry the sizes of the earlier entries of the same owner, summed."""
+    """Return for each entry the sum of the sizes of earlier entries of the same owner."""
     sorted_by = np.argsort(owner, kind="stable")
     total = np.cumsum(size[sorted_by]) - size[sorted_by]
     first = np.r_[True, owner[sorted_by][1:] != owner[sorted_by][:-1]] if len(owner) else np.zeros(0, np.bool_)

@@ -1,4 +1,4 @@
-"""A paged KV cache that transformers' models write to, and the pages that rows hold in it."""
+"""A paged KV cache for transformers' models, and the pages of each row in it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class NoRoom(SpecsimError):
 
 @dataclass(frozen=True, slots=True)
 class CacheShape:
-    """What one token holds in each layer, and how many tokens there is room for.
+    """The sizes of a cache: those of one token in each layer, and the number of pages.
 
-    The last page is nobody's: padding tokens write there.
+    The last page belongs to no row: padding tokens write to it.
     """
 
     layers: int
@@ -36,15 +36,15 @@ class CacheShape:
 
     @property
     def padding_slot(self) -> int:
-        """A slot that no row owns."""
+        """A slot that belongs to no row."""
         return self.slots - 1
 
 
 class PagedCache:
     """Keys and values of every layer, (slots, kv_heads, head_dim) each; handed to a model as `past_key_values`.
 
-    `slots` (T,) must be set before a pass: where the keys of the packed queries go. `update` writes them and
-    returns the whole pools, which the attention of `profiler.passes.attention` knows how to read.
+    Set `slots` (T,) before a pass: the slots of the packed queries' keys. `update` writes the keys and returns the
+    whole pools, which the attention of `profiler.passes.attention` reads.
     """
 
     def __init__(self, shape: CacheShape, *, device: torch.device, dtype: torch.dtype) -> None:
@@ -55,7 +55,7 @@ class PagedCache:
         self.slots = torch.zeros(0, dtype=torch.int64, device=device)
 
     def fill(self, seed: int) -> None:
-        """Draw every entry from a standard normal: zeros would time faster than text does."""
+        """Draw every entry from a standard normal, since zeros are faster than text."""
         generator = torch.Generator(device=self.keys[0].device).manual_seed(seed)
         for pool in (*self.keys, *self.values):
             pool.normal_(generator=generator)
@@ -70,13 +70,13 @@ class PagedCache:
         return keys, values
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Return 0: positions are given with every pass."""
+        """Return 0, since every pass has its positions."""
         return 0
 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The pages of n rows, (n, most) int64 in the order of their tokens, -1 beyond a row's last."""
+    """The pages of n rows, (n, most) int64 in the order of their tokens; -1 after a row's last page."""
 
     pages: NDArray[np.int64]
     page_tokens: int
@@ -92,12 +92,12 @@ class Tables:
 
 
 def pages_needed(work: Work, page_tokens: int) -> Ints:
-    """Return how many pages each row holds once the pass is done, (n,)."""
+    """Return how many pages each row has after the pass, (n,)."""
     return np.asarray(-(-work.key_tokens // page_tokens), dtype=np.int64)
 
 
 def deal(work: Work, shape: CacheShape, rng: np.random.Generator) -> Tables:
-    """Deal pages to every row at random, as a server that has run for a while would have.
+    """Deal pages to rows at random, as in a server that has run for a while.
 
     Raises
     ------

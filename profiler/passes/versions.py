@@ -1,4 +1,4 @@
-"""The versions of what passes run through."""
+"""Versions of the software behind a measurement."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of torch, transformers and specsim; a checkout need not be installed."""
+    """Return the versions of torch, transformers and specsim, which need not be installed."""
     found = {name: version(name) for name in ("torch", "transformers")}
     try:
         return {**found, "specsim": version("specsim")}

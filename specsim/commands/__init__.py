@@ -1,1 +1,1 @@
-"""What the command line does beside parsing: run, complete, write to a terminal."""
+"""The commands behind the command line: run, complete, write to a terminal."""

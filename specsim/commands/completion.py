@@ -1,4 +1,4 @@
-"""What a shell may put where the cursor stands: commands, flags, keys, choices, files."""
+"""Completion in a shell: commands, flags, keys, choices, files."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 def script(shell: str) -> str:
-    """Return what a shell's start-up file evaluates."""
+    """Return the script that a shell's start-up file evaluates."""
     return (Path(__file__).parent / "completions" / f"specsim.{shell}").read_text(encoding="utf-8")
 
 
 def in_bash(parser: argparse.ArgumentParser, line: str, breaks: str, kinds: Iterable[str]) -> list[str]:
-    """Return what bash may put in the place of the last word of a line, which for it begins behind a break.
+    """Return bash's completions of the last word of a line; for bash a word begins behind a character of `breaks`.
 
-    Nothing is offered within quotes.
+    There are none within quotes.
     """
     try:
         words = shlex.split(line)[1:]
@@ -45,11 +45,11 @@ def in_bash(parser: argparse.ArgumentParser, line: str, breaks: str, kinds: Iter
 
 
 def candidates(parser: argparse.ArgumentParser, words: Sequence[str], kinds: Iterable[str]) -> list[str]:
-    """Return what the last word may become, in order; ``key=``, ``key.`` and ``folder/`` want more behind them.
+    """Return the completions of the last word, in order; those in ``=``, ``.`` or ``/`` can be completed further.
 
     Parameters
     ----------
-    words : behind the command; the last one, maybe empty, is being typed. kinds : what ``specsim list`` lists.
+    words : those after the command; the last, maybe empty, is being typed. kinds : what ``specsim list`` lists.
     """
     *before, typed = words
     path, parser = _command(parser, before)
@@ -74,12 +74,12 @@ def candidates(parser: argparse.ArgumentParser, words: Sequence[str], kinds: Ite
 
 
 def _below(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
-    """Return the commands below a parser by name."""
+    """Return the subcommands of a parser by name."""
     return next((each.choices for each in parser._actions if isinstance(each.choices, Mapping)), {})
 
 
 def _command(parser: argparse.ArgumentParser, before: Sequence[str]) -> tuple[str, argparse.ArgumentParser]:
-    """Return the command that the words name, as ``trace fetch``, and its parser."""
+    """Return the command that the words name, such as ``trace fetch``, and its parser."""
     path: list[str] = []
     for word in before:
         if word in _below(parser):
@@ -101,7 +101,7 @@ def _settings(before: Sequence[str], typed: str) -> Iterator[str]:
 
 
 def _keys(typed: str, given: Mapping[str, str]) -> Iterator[str]:
-    """Yield keys at the depth of the typed one: ``rps=``, and ``metrics.`` where there are keys below."""
+    """Yield keys at the depth of the typed one: ``rps=``, or ``metrics.`` if there are keys below."""
     above, dot, _ = typed.rpartition(".")
     held = _held(above, given) if dot else {**_held("", given), **dict.fromkeys(GROUPS)}
     for name, value in held.items():
@@ -109,7 +109,7 @@ def _keys(typed: str, given: Mapping[str, str]) -> Iterator[str]:
 
 
 def _values(key: str, value: str, given: Mapping[str, str]) -> Iterator[str]:
-    """Yield values; behind a comma or an opening bracket the next one."""
+    """Yield completions of a value; after a comma or an opening bracket, of the next one."""
     start = max(value.rfind(each) for each in ",([") + 1
     head, typed = value[:start], value[start:]
     above, _, name = key.rpartition(".")
@@ -123,7 +123,7 @@ def _values(key: str, value: str, given: Mapping[str, str]) -> Iterator[str]:
 
 
 def _held(above: str, given: Mapping[str, str]) -> Mapping[str, Any]:
-    """Return what stands below a dotted key in the chosen file, or in the run itself."""
+    """Return the mapping below a dotted key, in the chosen file or in the run itself."""
     group, *below = above.split(".")
     if group in GROUPS:
         chosen = given.get(group, default_of(group))
@@ -138,7 +138,7 @@ def _held(above: str, given: Mapping[str, str]) -> Mapping[str, Any]:
 
 
 def _of_mix(below: Sequence[str]) -> tuple[str, ...]:
-    """Return the keys that any SLO mix, or any class of one, may hold."""
+    """Return the keys that an SLO mix, or a class of one, may have."""
     from specsim.workload.slo import MIX_KEYS, PROMISES
 
     return MIX_KEYS if not below else PROMISES if below[0] == "classes" and len(below) == 2 else ()
@@ -152,7 +152,7 @@ def _profile(before: Sequence[str], typed: str) -> Iterable[str]:
 
 
 def _files(typed: str) -> Iterator[str]:
-    """Yield the files and folders that a path may become; hidden ones where their dot is typed."""
+    """Yield the files and folders that complete a path; hidden ones only after a dot."""
     folder, slash, start = typed.rpartition("/")
     try:
         there = list(os.scandir(Path(folder + slash or ".").expanduser()))

@@ -1,4 +1,4 @@
-"""`specsim run`: one run or a sweep, and what the terminal is told of it."""
+"""`specsim run`: one run or a sweep, and its output on the terminal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def run_command(arguments: argparse.Namespace) -> int:
-    """Run what the settings name, and return the exit code: 1 where a run of a sweep failed."""
+    """Run what the settings name, and return the exit code: 1 if a run of a sweep failed."""
     from specsim.results.table import class_table
     from specsim.runs import plan
     from specsim.runs.execute import execute
@@ -42,7 +42,7 @@ def run_command(arguments: argparse.Namespace) -> int:
 
 
 def _sweep(chosen: Sequence[Configured], *, debug: bool) -> int:
-    """Run a sweep and print its table; return 1 where a run failed."""
+    """Run a sweep and print its table; return 1 if a run failed."""
     from specsim.results.run_folder import is_run
     from specsim.results.table import comparison_table
     from specsim.runs import plan
@@ -80,7 +80,7 @@ def _say_failures(failures: Sequence[Failure], *, debug: bool) -> int:
 
 
 def _show(arguments: argparse.Namespace, chosen: Sequence[Configured]) -> int:
-    """Print what config.yaml of each point's run would hold, or a part of it."""
+    """Print the config.yaml that each point's run would have, or a part of it."""
     from specsim.results.writer import yaml_text
     from specsim.runs.execute import stored_config
     from specsim.settings.configured import labels_of
@@ -111,9 +111,9 @@ def _say_notes(notes: Sequence[Sequence[str]]) -> None:
 
 @contextmanager
 def _folder(out: str | None, choices: Mapping[str, str] | None) -> Iterator[Path]:
-    """Yield where to write: `out`, or a new folder below results/runs that goes where nothing was written into it.
+    """Yield the folder to write to: `out`, or a new one in results/runs, which is removed if it stays empty.
 
-    A new one is named by the time and by a run's `choices`, None for a sweep.
+    A new folder is named by the time and by the `choices` of a run, None for a sweep.
     """
     from specsim.runs.places import new_folder, remove_empty
 

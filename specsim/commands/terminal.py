@@ -1,4 +1,4 @@
-"""The streams of a command: a full disk or a closed pipe behind them is one line or none, never a traceback."""
+"""The streams of a command: a full disk or a closed pipe behind them never gives a traceback."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ MOST_CHARACTERS = 2000
 
 
 def written(command: Callable[[], int]) -> int:
-    """Return a command's exit code when all that it printed is written, 2 after a line where it cannot be.
+    """Run a command and return its exit code once its output is written; 2, after an error line, if it cannot be.
 
-    A reader that has gone, as behind ``| head``, is no mistake: the rest is dropped, and the code is 0.
+    A closed pipe, as behind ``| head``, is no mistake: the rest is dropped, and the code is 0.
     """
     _open_streams()
     try:
@@ -26,7 +26,7 @@ def written(command: Callable[[], int]) -> int:
         finally:
             sys.stdout.flush()
     except OSError as error:
-        # What fails at a file of its own has the file's name.
+        # An error at another file has that file's name.
         if error.filename is not None or error.errno not in WRITING:
             raise
         _drop(sys.stdout)
@@ -40,7 +40,7 @@ def written(command: Callable[[], int]) -> int:
 
 
 def one_line(text: str) -> str:
-    """Return a message as one line of at most `MOST_CHARACTERS` that a terminal shows and does not obey."""
+    """Return a message as one line of at most `MOST_CHARACTERS`, without control characters for the terminal."""
     line = " ".join(text.splitlines())
     if len(line) > MOST_CHARACTERS:
         line = f"{line[: MOST_CHARACTERS // 2]} ... {line[-MOST_CHARACTERS // 2 :]}"
@@ -48,7 +48,7 @@ def one_line(text: str) -> str:
 
 
 def _open_streams() -> None:
-    """Give a closed stream somewhere to go, and let characters that a terminal lacks be written as escapes."""
+    """Replace closed streams by the null device, and write characters that a terminal lacks as escapes."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
@@ -57,6 +57,6 @@ def _open_streams() -> None:
 
 
 def _drop(stream: TextIO) -> None:
-    """Point a stream elsewhere: at its exit Python flushes what is left, and says so where that fails."""
+    """Point a stream at the null device: at exit Python flushes the rest, and would report a failure."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -1,1 +1,1 @@
-"""What draws: figures of a run, of several, of a sweep."""
+"""Figures of a run, of several runs, of a sweep."""

@@ -1,4 +1,4 @@
-"""Distributions of TPOT and TTFT per class against their SLO lines."""
+"""Distributions of TPOT and TTFT per class, with their SLO lines."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-    from specsim.results.schema import FloatArray
+    from specsim.replica.request import Floats
 
-# More points than a printed line can show only swell the PDF.
+# More points than a printed line can show only enlarge the PDF.
 MOST_POINTS = 1000
 
 
 def latency_cdf(metrics: Mapping[str, Any], requests: DataFrame) -> Figure:
     """Return two panels, TPOT and TTFT in ms: one cumulative curve per class and its SLO as a dashed line.
 
-    A curve counts all arrived requests of its class: its height at its SLO line is the share that meets it.
+    A curve counts all arrived requests of its class, so its height at its SLO line is the share that meets the SLO.
     """
     classes = metrics["specsim"]["classes"]
     with style():
@@ -38,7 +38,7 @@ def latency_cdf(metrics: Mapping[str, Any], requests: DataFrame) -> Figure:
         left.set_ylabel("Share of arrived requests (%)")
         left.set_ylim(0, 102)
         if any(part[slo] is not None for part in classes.values() for slo in ("slo_tpot_s", "slo_ttft_s")):
-            # A line without points: the legend finds it, the panel does not change.
+            # A line without points, for the legend alone.
             left.add_line(Line2D([], [], color=GREY, linestyle="--", linewidth=1.0, label="SLO"))
         legend_above(figure, left)
         return figure
@@ -61,19 +61,19 @@ def _panel(axes: Axes, classes: Mapping[str, Any], requests: DataFrame, slo: str
             label=legend_name(name),
         )
     for name, slo_ms in slos_ms.items():
-        # Dashes of classes that share an SLO fall into each other's gaps.
+        # Classes that share an SLO: the dashes of one fall into the gaps of another.
         alike = [other for other, value in slos_ms.items() if value == slo_ms]
         dashes = (4 * alike.index(name), (4, 4 * max(len(alike) - 1, 1)))
         axes.axvline(slo_ms, color=colour[name], linestyle=dashes, linewidth=1.0)
 
 
-def _curve(part: DataFrame, slo: str) -> tuple[FloatArray, FloatArray]:
-    """Return latencies in ms, sorted, and the share in % at or below; its first is the share left of all."""
+def _curve(part: DataFrame, slo: str) -> tuple[Floats, Floats]:
+    """Return sorted latencies in ms, and the share of requests at or below each in %."""
     column = slo.removeprefix("slo_")
     values_ms = 1000 * part[column].to_numpy(dtype=np.float64)
     completed = (part["rejected_reason"] == "").to_numpy(dtype=bool)
     measured = completed & ~np.isnan(values_ms)
-    # One-token outputs have no TPOT and meet any.
+    # One-token outputs have no TPOT and meet any SLO.
     before = int((completed & ~measured).sum())
     values_ms = np.sort(values_ms[measured])
     shares = 100 * (before + np.arange(len(values_ms) + 1)) / len(part)
@@ -81,8 +81,8 @@ def _curve(part: DataFrame, slo: str) -> tuple[FloatArray, FloatArray]:
     return values_ms[kept], np.concatenate([shares[:1], shares[1:][kept]])
 
 
-def _limits(axes: Axes, values: FloatArray) -> tuple[float, float]:
-    """Scale the x axis, by decades where the values span more than one, and return its ends."""
+def _limits(axes: Axes, values: Floats) -> tuple[float, float]:
+    """Scale the x axis, logarithmically if the values span more than a decade, and return its ends."""
     values = values[values > 0]
     low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
     if low > 0 and high > 10 * low:

@@ -1,4 +1,4 @@
-"""The figures of one run and of several, saved as files; import late, it loads matplotlib."""
+"""Figures of one run, of several runs and of a sweep, saved as files; import it late, since it loads matplotlib."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ METADATA: dict[str, dict[str, Any]] = {
 
 
 def run_figures(run: RunData) -> dict[str, Figure]:
-    """Return the figures of one run by name; ``timeline`` only where its passes were recorded."""
+    """Return the figures of one run by name; ``timeline`` only if its passes were recorded."""
     figures = {
         "slo_by_class": slo_by_class(run.metrics),
         "latency_cdf": latency_cdf(run.metrics, run.requests),
@@ -81,26 +81,26 @@ def plot_sweep(
     Raises
     ------
     SpecsimError
-        As `sweep_figures`, and when a format is not png, pdf or svg, or a file cannot be written.
+        As in `sweep_figures`, and when a format is not png, pdf or svg, or a file cannot be written.
     """
     where = _path(folder)
     return _save(sweep_figures(table, axes, against), where, formats)
 
 
 def sweep_figures(table: DataFrame, axes: SweepAxes, against: Any = None) -> dict[str, Figure]:
-    """Return the figures of a sweep by name, a set for each combination of values of `axes.rest`.
+    """Return the figures of a sweep by name: a set for each combination of values of `axes.rest`.
 
-    A set is attainment and goodput, and with several seeds and lines the differences of both, paired by seed.
+    A set has attainment and goodput. With several seeds and lines it also has the differences of both, paired by seed.
 
     Parameters
     ----------
-    table : rows of `Sweep.table`. against : the line that differences are from; by default the one with the highest
-        mean attainment.
+    table : rows of `Sweep.table`. against : the line from which differences are taken; by default the one with the
+        highest mean attainment.
 
     Raises
     ------
     SpecsimError
-        When `against` is no line, or rows would be pooled.
+        When `against` is no line, or the mean would be over more than seeds.
     """
     lines = values_of(table, axes.line)
     paired = len(lines) > 1 and table[SEED].nunique() > 1
@@ -117,7 +117,7 @@ def sweep_figures(table: DataFrame, axes: SweepAxes, against: Any = None) -> dic
 
 
 def _parts(table: DataFrame, rest: Sequence[str]) -> Iterator[tuple[dict[str, str], DataFrame]]:
-    """Yield the rows of each combination of values of some settings, and these values as words."""
+    """Yield, for each combination of values of the settings `rest`, these values as words and the rows with them."""
     if not rest:
         yield {}, table
         return

@@ -1,4 +1,4 @@
-"""Attainment and goodput of many runs: a row per run, where groups of bars would be too thin to read."""
+"""Attainment and goodput of many runs, a row per run: groups of bars would be too thin to read."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def rows_of_runs(labels: Sequence[str], blocks: Sequence[Mapping[str, Any]], nam
 
     Parameters
     ----------
-    labels, blocks : of each run, its name and the `specsim` block of its metrics. names : the classes.
-    what : what the labels name.
+    labels, blocks : the name of each run, and the `specsim` block of its metrics. names : the classes.
+    what : the setting that the labels are of.
     """
     with style():
         figure = new_figure(AROUND_ROWS_IN + ROW_IN * len(labels))
@@ -43,7 +43,7 @@ def rows_of_runs(labels: Sequence[str], blocks: Sequence[Mapping[str, Any]], nam
 
 
 def _attainment(axes: Axes, blocks: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
-    """Draw a bar for all requests and a mark for each class, a little apart where several share a value."""
+    """Draw a bar for all requests and a mark for each class; marks of equal value are moved apart."""
     rows = range(len(blocks))
     colour = colours(names)
     step = 0.5 / max(len(names) - 1, 1)
@@ -70,7 +70,7 @@ def _attainment(axes: Axes, blocks: Sequence[Mapping[str, Any]], names: Sequence
 
 
 def stacked_goodput(blocks: Sequence[Mapping[str, Any]], names: Sequence[str]) -> tuple[Floats, Floats]:
-    """Return goodput in tokens/s by class, (C, R), and where each starts on those before, (C + 1, R), totals last."""
+    """Return goodput in tokens/s by class and run, (C, R), and its cumulative sums over classes, (C + 1, R)."""
     key = "slo_goodput_tokens_per_s"
     rates = np.array([[block["classes"].get(name, {}).get(key) or 0.0 for name in names] for block in blocks]).T
     return rates, np.vstack((np.zeros(len(blocks)), rates.cumsum(axis=0)))

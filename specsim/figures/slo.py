@@ -1,4 +1,4 @@
-"""Attainment and goodput by SLO class: of one run, and of several side by side."""
+"""Attainment and goodput by SLO class, of one run or of several side by side."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ MARKERS = ("o", "D")
 MOST_LABEL_CHARACTERS = 36
 LABEL_ROOM_IN = 6.2
 MOST_GROUPS = 10
-# Numbers over bars stay readable where they cross a grid line.
+# Keeps numbers over bars readable across a grid line.
 LABEL_BOX = {"facecolor": "white", "edgecolor": "none", "pad": 0.4}
 
 
 def slo_by_class(metrics: Mapping[str, Any]) -> Figure:
     """Return two panels, attainment in % and goodput in tokens/s, one bar per class and one for all.
 
-    Marks beside each attainment are the shares that meet TTFT alone and TPOT alone (AdaServe's measure).
+    Marks beside each attainment are the shares that meet TTFT, and TPOT (AdaServe's measure).
     """
     block = metrics["specsim"]
     parts = {**block["classes"], ALL: block}
@@ -64,10 +64,10 @@ def slo_by_class(metrics: Mapping[str, Any]) -> Figure:
 
 
 def comparison(runs: Sequence[tuple[str, Mapping[str, Any]]]) -> Figure:
-    """Return two panels over the runs ``(label, metrics)``, one group of bars per run, one row where there are many.
+    """Return two panels of the runs ``(label, metrics)``: a group of bars per run, or a row per run if there are many.
 
-    Above, attainment in % per class and of all; below, goodput in tokens/s, stacked by class. Labels that differ only
-    behind one ``key=`` are shown without it.
+    The upper panel has attainment in % per class and of all, the lower one goodput in tokens/s, stacked by class. A
+    ``key=`` with which all labels begin is left out of them.
     """
     blocks = [metrics["specsim"] for _, metrics in runs]
     names = list(dict.fromkeys(name for block in blocks for name in block["classes"]))
@@ -92,7 +92,7 @@ def comparison(runs: Sequence[tuple[str, Mapping[str, Any]]]) -> Figure:
 
 
 def _shared_key(labels: Sequence[str]) -> tuple[str, list[str]]:
-    """Return what the labels name, and the labels without it: the key where all are one ``key=value`` of the same."""
+    """Return the ``key`` that all labels ``key=value`` share, and their values; else a general name, and the labels."""
     keys = {label.partition("=")[0] for label in labels}
     single = all(label.count("=") == 1 and " " not in label and "," not in label for label in labels)
     if len(keys) != 1 or not single:

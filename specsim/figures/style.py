@@ -1,4 +1,4 @@
-"""What all figures share: sizes, a palette safe for colour-blind readers, and what a run must offer."""
+"""Sizes, a palette for colour-blind readers and the protocol of a run, for all figures."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ STYLE: Any = {
     "lines.linewidth": 1.2,
     "legend.frameon": False,
     "hatch.linewidth": 0.5,
-    # Names are the user's: a $ in one is a dollar.
+    # A $ in a user's name is a dollar sign, not mathematics.
     "text.parse_math": False,
     # Type 42 keeps text editable, and conference checkers refuse type 3.
     "pdf.fonttype": 42,
     "savefig.dpi": DPI,
-    # Names inside an SVG are random unless salted.
+    # Without a salt the ids inside an SVG are random.
     "svg.hashsalt": "specsim",
 }
 
 
 class RunData(Protocol):
-    """What a figure reads: a `StoredRun`, or a run still in memory."""
+    """What a figure reads of a run: a `StoredRun`, or a run in memory."""
 
     @property
     def metrics(self) -> Mapping[str, Any]:
@@ -65,36 +65,36 @@ class RunData(Protocol):
 
     @property
     def passes(self) -> DataFrame | None:
-        """The rows of ``passes.parquet``, None where they were not recorded."""
+        """The rows of ``passes.parquet``; None if they were not recorded."""
 
 
 def style() -> AbstractContextManager[None]:
-    """Return the context in which figures are drawn and saved; it leaves the caller's settings untouched."""
+    """Return the matplotlib context in which figures are drawn and saved; the caller's settings are kept."""
     return mpl.rc_context(STYLE)
 
 
 def new_figure(height_in: float, width_in: float = WIDE_IN) -> Figure:
-    """Return an empty figure outside pyplot, so that nothing is kept alive and no window is asked for."""
+    """Return an empty figure without pyplot, which would keep it alive and open a window."""
     return Figure(figsize=(width_in, height_in), layout="constrained")
 
 
 def colours(names: Iterable[str]) -> dict[str, str]:
-    """Return a colour for each name, in order; they repeat after six."""
+    """Return a colour for each name, in order; colours repeat after six."""
     return {name: PALETTE[place % len(PALETTE)] for place, name in enumerate(names)}
 
 
 def hatches(names: Iterable[str]) -> dict[str, str]:
-    """Return a hatch for each name, in order, so that bars stay distinct in grey print."""
+    """Return a hatch for each name, in order, which tells bars apart in grey print."""
     return {name: HATCHES[place % len(HATCHES)] for place, name in enumerate(names)}
 
 
 def legend_name(name: str) -> str:
-    """Return a name as a legend shows it; one that begins with an underscore is left out by matplotlib."""
+    """Return a name for a legend; matplotlib leaves out names that begin with an underscore."""
     return f"\N{ZERO WIDTH SPACE}{name}" if name.startswith("_") else name
 
 
 def legend_above(figure: Figure, axes: Axes, columns: int = 6) -> None:
-    """Put the legend of ``axes`` above the whole figure, where it covers no data."""
+    """Put the legend of ``axes`` above the figure."""
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(
         handles, labels, loc="outside upper center", ncols=min(columns, max(len(labels), 1)), handlelength=1.8
@@ -102,7 +102,7 @@ def legend_above(figure: Figure, axes: Axes, columns: int = 6) -> None:
 
 
 def name_ticks(axes: Axes, labels: Sequence[str], *, room_in: float) -> None:
-    """Name the ticks 0..n-1 of the x axis, slanted where neighbours would touch within ``room_in``."""
+    """Name the ticks 0..n-1 of the x axis, slanted if neighbours would touch within ``room_in`` inches."""
     if fits_level(labels, room_in):
         axes.set_xticks(range(len(labels)), labels)
     else:
@@ -112,12 +112,12 @@ def name_ticks(axes: Axes, labels: Sequence[str], *, room_in: float) -> None:
 
 
 def fits_level(labels: Sequence[str], room_in: float) -> bool:
-    """Return whether tick labels stand side by side in ``room_in`` without touching."""
+    """Return whether horizontal tick labels fit ``room_in`` inches without touching."""
     longest = [max(map(len, label.split("\n"))) for label in labels]
     widest_in = max(((left + right) / 2 * CHARACTER_IN for left, right in pairwise(longest)), default=0.0)
     return widest_in + CHARACTER_IN <= room_in / len(labels)
 
 
 def amount(value: float) -> str:
-    """Return a number over a bar: one decimal below 100."""
+    """Return the number over a bar, with one decimal below 100."""
     return f"{value:.1f}" if value < 100 else f"{value:.0f}"

@@ -1,4 +1,4 @@
-"""One measure of a sweep: a panel a class, a line a scheduler, intervals over seeds and what they cover."""
+"""One measure of a sweep: a panel per class, a line per scheduler, intervals over seeds."""
 
 from __future__ import annotations
 
@@ -33,10 +33,11 @@ LOG_RATIO, MARGIN = 16, 0.07
 def curves(
     table: DataFrame, axes: SweepAxes, measure: str = ATTAINMENT, against: Any = None, title: str = ""
 ) -> Figure:
-    """Return means of a measure over seeds with 95% intervals: a panel a class, and the worst class of attainment.
+    """Return means of a measure over seeds with 95% intervals: a panel per class; for attainment also the worst class.
 
-    Against `axes.x` a line for each value of `axes.line`; without x a row for each. With `against` it shows by how much
-    the others exceed that value of `axes.line`, paired by seed. Points of an overloaded run are hollow.
+    The x axis is `axes.x`, with a line for each value of `axes.line`. Without `axes.x` there is a row for each value.
+    With `against` the figure shows the difference of the others from that value of `axes.line`, paired by seed. Points
+    of an overloaded run are hollow.
 
     Parameters
     ----------
@@ -45,7 +46,7 @@ def curves(
     Raises
     ------
     SpecsimError
-        As `over_seeds` and `paired_difference`: no row is pooled with another.
+        As in `over_seeds` and `paired_difference`, when a mean would be over more than seeds.
     """
     panels = panels_of(table, axes, measure, against)
     names = values_of(table, axes.line)
@@ -81,7 +82,7 @@ def _layout(panels: int, lines: Sequence[Any], *, rows: bool, shared: bool) -> t
 
 
 def _shape(panels: int, lines: Sequence[Any], *, rows: bool) -> tuple[int, float]:
-    """Return how many panels stand side by side and how high each is, in inches; many lines need room."""
+    """Return the number of panels side by side, and the height of each in inches."""
     crowded = len(lines) > CROWD and not rows
     columns = min(panels, 2 if crowded or panels == 4 else 3)
     if rows:
@@ -90,7 +91,7 @@ def _shape(panels: int, lines: Sequence[Any], *, rows: bool) -> tuple[int, float
 
 
 def _legend(figure: Figure, lines: Sequence[Any], looks: dict[Any, Any], title: str) -> None:
-    """Put a legend above the whole figure, lines long enough to tell their dashes."""
+    """Put a legend above the figure, with lines long enough to show their dashes."""
     handles = [Line2D([], [], markersize=3.5, linewidth=1.0, **looks[name]) for name in lines]
     words = [word(name) for name in lines]
     columns = _legend_columns(lines)
@@ -124,7 +125,7 @@ def _lines(
         axes.plot(full[sweep.x], full["mean"], **white)
     logarithmic = at[0] > 0 and at[-1] / at[0] >= LOG_RATIO
     axes.set_xscale("log" if logarithmic else "linear")
-    # What stands aside of its place has no part in the limits that matplotlib finds.
+    # matplotlib's limits leave out points that are drawn with an offset.
     axes.set_xlim(*_around(at[0], at[-1], logarithmic=logarithmic))
     ticks = _apart(at, logarithmic=logarithmic)
     axes.set_xticks(ticks, [f"{each:g}" for each in ticks])
@@ -132,7 +133,7 @@ def _lines(
 
 
 def _apart(values: Sequence[float], *, logarithmic: bool) -> list[float]:
-    """Return those of ascending values whose labels do not touch, the first always."""
+    """Return those of ascending values whose labels do not touch, always with the first."""
     places = [math.log(each) if logarithmic else each for each in values]
     room, kept = (places[-1] - places[0]) / MOST_TICKS, [0]
     for place in range(1, len(values)):
@@ -150,7 +151,7 @@ def _around(low: float, high: float, *, logarithmic: bool = False) -> tuple[floa
 
 
 def _step(lines: Sequence[Any]) -> float:
-    """Return how far neighbours stand apart, in points: intervals that meet stay legible."""
+    """Return the offset between neighbouring lines in points, which keeps overlapping intervals legible."""
     return min(SPREAD_POINTS, 12 / max(len(lines), 1))
 
 
@@ -170,7 +171,7 @@ def _rows(
 
 
 def _overloaded(table: DataFrame, axes: SweepAxes, against: Any) -> set[Any]:
-    """Return the (line, x) of which a run is overloaded, or what it is compared with; x is None where there is none."""
+    """Return each (line, x) with an overloaded run, or compared with one; x is None if there is no x axis."""
     whole = table[table[CLASS] == ALL]
     keys = [axes.line, *([axes.x] if axes.x else [])]
     rows = whole[keys].astype(object).where(whole[keys].notna(), None).assign(**({} if axes.x else {"x": None}))
@@ -194,7 +195,7 @@ def _name(axes: Axes, sweep: SweepAxes, measure: str, against: Any) -> None:
 
 
 def _limit(axes: Axes, panels: Sequence[Panel], measure: str, against: Any, *, rows: bool) -> None:
-    """Let the measure begin at 0 and end where it must, or show the line of no difference."""
+    """Set the limits of the measure axis: from 0 on, or for differences around a line at 0."""
     low = min((panel.means["mean"] - panel.means["below"]).min() for panel in panels)
     high = max((panel.means["mean"] + panel.means["above"]).max() for panel in panels)
     low, high = (0.0 if math.isnan(each) else each for each in (low, high))

@@ -1,4 +1,4 @@
-"""What a figure of a sweep shows before it is drawn: means by class, the words on the axes, what intervals cover."""
+"""The content of a sweep's figure: means by class, names for axes and legends, what the intervals cover."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ UNITS = {"_per_s": "1/s", "_s": "s", "_tokens": "tokens", "_bytes": "bytes", "_r
 
 
 class Panel(NamedTuple):
-    """One class: its name, and a row per line and place: ``mean``, and how far its interval reaches.
+    """One class: its name, and a row per line and x value with the ``mean`` and the reach of its interval.
 
-    ``below`` and ``above`` are in the unit of the figure (%, or the measure's own); 0 where there is no interval.
+    The interval reaches from mean - ``below`` to mean + ``above``, in the figure's unit (%, or the measure's own). Both
+    are 0 without an interval.
     """
 
     title: str
@@ -38,14 +39,14 @@ class Panel(NamedTuple):
 
 
 def panels_of(table: DataFrame, axes: SweepAxes, measure: str, against: Any = None) -> list[Panel]:
-    """Return what a figure of one measure shows: a panel a class and one of all, with attainment the worst class, too.
+    """Return the panels of one measure: one per class, one of all, and for attainment one of the worst class.
 
-    With `against` the panels hold the differences from this value of `axes.line`, of the runs that have a partner.
+    With `against` the panels hold differences from this value of `axes.line`, of runs that have a partner.
 
     Raises
     ------
     SpecsimError
-        As `over_seeds` and `paired_difference`: no row is pooled with another.
+        As in `over_seeds` and `paired_difference`, when a mean would be over more than seeds.
     """
     by = [axes.line, *([axes.x] if axes.x else [])]
 
@@ -65,7 +66,7 @@ def panels_of(table: DataFrame, axes: SweepAxes, measure: str, against: Any = No
 
 
 def _drawn(means: DataFrame, measure: str, *, least: float) -> DataFrame:
-    """Return means in the unit of the figure, and how far their intervals reach within what the measure can be."""
+    """Return means in the figure's unit, with intervals cut to the values that the measure can have."""
     scale, most = (100.0, 100.0) if is_share(measure) else (1.0, math.inf)
     middle, reach = scale * means["mean"], (scale * means["half_width"]).fillna(0.0)
     below, above = reach.clip(upper=middle - least), reach.clip(upper=most - middle)
@@ -73,12 +74,12 @@ def _drawn(means: DataFrame, measure: str, *, least: float) -> DataFrame:
 
 
 def is_share(measure: str) -> bool:
-    """Return whether a measure is a share of requests, shown in %."""
+    """Return whether a measure is a share of requests, which figures show in %."""
     return measure.endswith("attainment")
 
 
 def caption_of(panels: Sequence[Panel], table: DataFrame, axes: SweepAxes, against: Any, *, hollow: bool) -> str:
-    """Return what stands below the panels: over what the means are taken, and what their intervals cover."""
+    """Return the caption: what the means are over, and what their intervals cover."""
     counts = sorted({count for panel in panels for count in panel.means["count"] if count})
     covers = sorted({each for panel in panels for each in panel.means[COVERS]} - {ONE_SEED})
     what = "Means" if against is None else f"Differences from {told(axes.line, against)}, paired by seed: means"
@@ -102,7 +103,7 @@ def caption_of(panels: Sequence[Panel], table: DataFrame, axes: SweepAxes, again
 
 
 def named(key: str, *, difference: bool = False) -> str:
-    """Return a setting or measure as an axis names it, with its unit."""
+    """Return the name of a setting or measure on an axis, with its unit."""
     label = LABELS.get(key)
     if label is None:
         unit = next((unit for ending, unit in UNITS.items() if key.endswith(ending)), "%" if is_share(key) else "")
@@ -111,12 +112,12 @@ def named(key: str, *, difference: bool = False) -> str:
 
 
 def word(value: Any) -> str:
-    """Return a value of a setting as a legend writes it."""
+    """Return a setting's value in a legend."""
     if value is None or value != value:
         return "none"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def told(key: str, value: Any) -> str:
-    """Return a value with the last part of its key where it is a number, which says nothing alone."""
+    """Return a value in words; a number has the last part of its key before it."""
     return word(value) if isinstance(value, str) else f"{key.rpartition('.')[2]} = {word(value)}"

@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-    from specsim.results.schema import FloatArray
+    from specsim.replica.request import Floats
 
 MOST_SPANS = 240
 
 
 def timeline(passes: DataFrame) -> Figure:
-    """Return five panels over seconds: requests in a pass, waiting, tokens per pass, depth, emitted tokens per second.
+    """Return five panels over time: requests in a pass, waiting requests, tokens per pass, depth, emitted tokens/s.
 
-    Each value is the mean of the target passes that start within one of at most `MOST_SPANS` equal spans of
-    time, weighted by their seconds.
+    Time is divided into at most `MOST_SPANS` equal spans. Each value is the mean of the target passes that start in a
+    span, weighted by their seconds.
     """
     verify = passes[passes["kind"] == VERIFY_PASS]
     edges = _edges(verify)
@@ -56,17 +56,17 @@ def timeline(passes: DataFrame) -> Figure:
         return figure
 
 
-def _edges(verify: DataFrame) -> FloatArray:
+def _edges(verify: DataFrame) -> Floats:
     if not len(verify):
         return np.array([0.0, 1.0])
     start_s = verify["start_s"].to_numpy(dtype=np.float64)
     end_s = float((start_s + verify["seconds"].to_numpy()).max())
-    # At least four passes to a span on average: fewer leave spans in which none happens to start.
+    # At least four passes per span on average; with fewer, some spans would have none.
     spans = int(np.clip(len(verify) // 4, 1, MOST_SPANS))
     return np.linspace(start_s.min(), end_s, spans + 1)
 
 
-def _mean_per_span(verify: DataFrame, name: str, edges: FloatArray) -> FloatArray:
+def _mean_per_span(verify: DataFrame, name: str, edges: Floats) -> Floats:
     """Return the mean of a column per span, NaN for spans in which no pass starts."""
     start_s = verify["start_s"].to_numpy(dtype=np.float64)
     seconds = verify["seconds"].to_numpy(dtype=np.float64)
@@ -78,8 +78,8 @@ def _mean_per_span(verify: DataFrame, name: str, edges: FloatArray) -> FloatArra
     return mean
 
 
-def _line(axes: Axes, edges: FloatArray, values: FloatArray, colour: str, label: str, dashes: str = "-") -> None:
-    # Unclipped: a line at zero, as the depth without speculation, lies on the frame and must still be seen.
+def _line(axes: Axes, edges: Floats, values: Floats, colour: str, label: str, dashes: str = "-") -> None:
+    # Unclipped, so that a line at zero, on the frame, is visible: the depth without speculation.
     axes.stairs(
         values,
         edges,
@@ -93,9 +93,9 @@ def _line(axes: Axes, edges: FloatArray, values: FloatArray, colour: str, label:
     )
 
 
-def _stack(axes: Axes, edges: FloatArray, column: dict[str, FloatArray]) -> None:
+def _stack(axes: Axes, edges: Floats, column: dict[str, Floats]) -> None:
     prefill, draft = column["prefill_tokens"], column["draft_tokens"]
-    # What is neither prompt nor tree is one pending token per decoding request.
+    # Tokens of neither prompts nor trees are the pending tokens of decoding requests, one each.
     roots = column["batched_tokens"] - prefill - draft
     floor = np.zeros(len(prefill))
     for values, label, colour in (

@@ -1,1 +1,1 @@
-"""What a user hands in: files read within bounds, mappings whose every value is checked."""
+"""The user's files: read within bounds, every value checked."""

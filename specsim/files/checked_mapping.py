@@ -1,4 +1,4 @@
-"""A mapping that a user wrote and the one way to take its values: a mistake is one line that names it."""
+"""A mapping that a user wrote; each value is checked when it is taken, and a mistake is an error of one line."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from specsim.errors import SpecsimError, nearest
 
 MOST = 10**9
 MOST_NAME_BYTES, MOST_PATH_BYTES = 255, 4096
-"""What Linux and macOS hold at most: of a file or folder, and of a whole path."""
+"""The longest name of a file or folder, and the longest path, on Linux and macOS."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedMapping:
-    """A mapping, where it stands (`key`, dotted) and in what (`source`: a file, or a group and its choice)."""
+    """A mapping, its dotted `key`, and its `source`: a file, or a group and its choice."""
 
     source: str
     key: str
     values: Mapping[Any, Any]
 
     def path(self, name: str) -> str:
-        """Return the dotted key of an entry, the mapping's own for an empty name."""
+        """Return the dotted key of an entry; for an empty name the mapping's own key."""
         return ".".join(part for part in (self.key, str(name)) if part)
 
     def refuse(self, name: str, problem: str) -> NoReturn:
-        """Raise SpecsimError: source, dotted key and what is wrong with it."""
+        """Raise SpecsimError with source, dotted key and problem."""
         said = ": ".join(part for part in (self.source, self.path(name), problem) if part)
-        # A key may hold a line break, too.
+        # A key may hold a line break.
         raise SpecsimError(" ".join(said.splitlines()))
 
     def fail(self, name: str, expected: str) -> NoReturn:
-        """Refuse the value of an entry."""
+        """Raise SpecsimError with the value of an entry and what was expected."""
         self.refuse(name, f"{shown(self.values.get(name))} is not {expected}")
 
     def given(self, name: str) -> bool:
-        """Return whether an entry is there and not null."""
+        """Return whether an entry exists and is not null."""
         return self.values.get(name) is not None
 
     def only(self, required: Iterable[str], optional: Iterable[str] = ()) -> None:
@@ -94,7 +94,7 @@ class CheckedMapping:
     ) -> float:
         """Return a finite number within bounds: `least` and `most` are allowed, `above` and `below` are not.
 
-        With ``least=-inf`` any finite number above `above` will do.
+        With ``least=-inf`` any finite number above `above` is allowed.
         """
         value = self.values.get(name)
         if is_number(value) and least <= value <= most and above < value < below:
@@ -113,7 +113,7 @@ class CheckedMapping:
         self.fail(name, f"a list of at least {count} finite numbers of at least 0")
 
     def span(self, name: str, expected: str, *, least: float = -inf, empty: bool = False) -> tuple[float, float]:
-        """Return (low, high) from a list [low, high] with low < high, or low <= high where it may be `empty`."""
+        """Return (low, high) from a list [low, high] with low < high, or low <= high if it may be `empty`."""
         value = self.values.get(name)
         if isinstance(value, list | tuple) and len(value) == 2 and all(map(is_number, value)):
             low, high = value
@@ -122,14 +122,14 @@ class CheckedMapping:
         self.fail(name, expected)
 
     def child(self, name: str, holds: str = "", least: int = 0) -> CheckedMapping:
-        """Return the mapping below a key; `holds` tells what it was expected to hold, at least `least`."""
+        """Return the mapping below a key, of at least `least` entries; `holds` names them in messages."""
         value = self.values.get(name)
         if not isinstance(value, Mapping) or len(value) < least:
             self.fail(name, f"a mapping of {holds}" if holds else "a mapping")
         return CheckedMapping(self.source, self.path(name), value)
 
     def children(self, name: str, holds: str, each_holds: str = "") -> dict[str, CheckedMapping]:
-        """Return the mappings below a key by name, at least one."""
+        """Return the mappings below a key, at least one, by name."""
         held = self.child(name, holds, 1)
         return {str(each): held.child(each, each_holds) for each in held.values}
 
@@ -142,12 +142,12 @@ class CheckedMapping:
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Return whether a value is a finite number that fits a float; true and false are none."""
+    """Return whether a value is a finite number that fits a float; a bool is not."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def is_whole(value: object, least: int, most: int) -> TypeGuard[int]:
-    """Return whether a value is a whole number between two bounds, both included; true and false are none."""
+    """Return whether a value is a whole number between two bounds, both included; a bool is not."""
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
@@ -161,12 +161,12 @@ def shown(value: object) -> str:
 
 
 def expanded(typed: str, setting: str = "") -> Path:
-    """Return the path that a user typed, ``~`` and ``~name`` being home folders; `setting` names it in messages.
+    """Return the path that a user typed, with ``~`` and ``~name`` expanded; `setting` names it in messages.
 
     Raises
     ------
     SpecsimError
-        When there is no such user, or no file system holds the name.
+        When there is no such user, or the name is longer than a file system allows.
     """
     problem = _problem_of_name(typed)
     if problem:

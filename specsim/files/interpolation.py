@@ -1,4 +1,4 @@
-"""Where a value of a YAML really stands: a key that reads ``${..other}`` only repeats another."""
+"""References in a YAML file: a value ``${..other}`` repeats another value of the file."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from specsim.errors import SpecsimError
 FOLLOWS = re.compile(r"\$\{(\.+)([\w.]+)\}")
 MOST_STEPS = 16
 MOST_REPEATED = 10_000
-"""Values that the references of one file may stand for."""
+"""The most values that the references of one file may repeat."""
 
 Place = tuple[Any, ...]
-"""Keys, and places in lists, from the top of a file down to a value."""
+"""Keys and list indices from the top of a file down to a value."""
 
 
 def check_references(mapping: Mapping[str, Any]) -> None:
-    """Refuse every ``${...}`` of a file but one that alone repeats a value of the same file, as ``${..key}`` does.
+    """Refuse every ``${...}`` of a file, except a whole value that repeats another of the file, as ``${..key}``.
 
-    Nothing else is ever resolved: not the environment, no key of the run, no text around a reference.
+    The environment, keys of the run and text around a reference are never resolved.
 
     Raises
     ------
     SpecsimError
-        One line that begins with the dotted key; also where references lead in a circle, or stand for too much.
+        One line that begins with the dotted key; also when references lead in a circle or repeat too much.
     """
     for count, place in enumerate(_repeated(mapping, mapping, (), 0)):
         if count >= MOST_REPEATED:
@@ -34,7 +34,7 @@ def check_references(mapping: Mapping[str, Any]) -> None:
 
 
 def _repeated(mapping: Mapping[str, Any], node: Any, place: Place, steps: int) -> Iterator[Place]:
-    """Yield the place of each reference below a node, and of each value that a reference stands for."""
+    """Yield the place of each reference below a node, and of each value that a reference repeats."""
     for each, value in _leaves(node, place):
         refers = isinstance(value, str) and "${" in value
         if steps or refers:
@@ -48,7 +48,7 @@ def _repeated(mapping: Mapping[str, Any], node: Any, place: Place, steps: int) -
 
 
 def _named(mapping: Mapping[str, Any], place: Place, text: str, where: str) -> tuple[Any, Place]:
-    """Return what a reference at a place names, and the place of that."""
+    """Return the value that a reference at a place repeats, and the place of that value."""
     found = FOLLOWS.fullmatch(text)
     if found is None:
         raise SpecsimError(f"{where}: expected a value, or a key of this file alone, such as ${{..key}}")
@@ -66,7 +66,7 @@ def _named(mapping: Mapping[str, Any], place: Place, text: str, where: str) -> t
 
 
 def _leaves(node: Any, place: Place) -> Iterator[tuple[Place, Any]]:
-    """Yield what holds nothing below it, with its place."""
+    """Yield each value that is neither a mapping nor a list, with its place."""
     if not isinstance(node, Mapping | list) or not node:
         yield place, node
         return
@@ -79,9 +79,9 @@ def _dotted(place: Place) -> str:
 
 
 def place_of(mapping: Mapping[str, Any], key: str) -> str:
-    """Return the dotted key at which the value of `key` is written, `key` itself where it repeats none.
+    """Return the dotted key at which the value of `key` is written: `key` itself if it repeats no other.
 
-    `mapping` is a YAML as it is read, nothing resolved; only relative keys (``${.sibling}``, ``${..above}``) count.
+    `mapping` is an unresolved YAML. Only relative references (``${.sibling}``, ``${..above}``) count.
     """
     for _ in range(MOST_STEPS):
         other = _next(mapping, key)
@@ -92,7 +92,7 @@ def place_of(mapping: Mapping[str, Any], key: str) -> str:
 
 
 def value_at(mapping: Mapping[str, Any], key: str) -> Any:
-    """Return the value of a dotted key, what it repeats included; KeyError where there is none."""
+    """Return the value of a dotted key, references followed; KeyError if there is none."""
     value: Any = mapping
     for name in place_of(mapping, key).split("."):
         if not isinstance(value, Mapping):
@@ -102,7 +102,7 @@ def value_at(mapping: Mapping[str, Any], key: str) -> Any:
 
 
 def _next(mapping: Mapping[str, Any], key: str) -> str | None:
-    """Return the key that the first repeating part of `key` names, with the rest of `key` behind it; None without."""
+    """Return `key` after following the first reference among its parts; None if there is none."""
     names, node = key.split("."), mapping
     for depth, name in enumerate(names):
         value = node.get(name)

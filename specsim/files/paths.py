@@ -1,4 +1,4 @@
-"""Where the shipped files lie: in the wheel below ``specsim/_data``, in a checkout beside the package."""
+"""Places of the shipped files: ``specsim/_data`` in a wheel, beside the package in a checkout."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def shipped(name: str) -> Path:
     Raises
     ------
     FileNotFoundError
-        When the installation is broken and holds neither.
+        When the installation is broken and has neither.
     """
     package = Path(__file__).resolve().parents[1]
     for folder in (package / "_data" / name, package.parent / name):

@@ -1,4 +1,4 @@
-"""Whether a path is a file that may be read: a regular one of at most a stated size, never a pipe or a device."""
+"""Checks before a file is read: it is a regular file of bounded size, never a pipe or a device."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from specsim.errors import SpecsimError, beside
 
 MOST_BYTES = 2 << 30
 MOST_ROWS, FREE_ROWS, ROWS_PER_BYTE = 50_000_000, 1_000_000, 8
-"""A Parquet file of some kilobytes can state any number of rows; beyond the free ones a row takes a bit at least."""
+"""The most rows of a Parquet file; of more than `FREE_ROWS`, the most per byte, since a row takes at least a bit."""
 
 
 def check_file(path: Path, most_bytes: int, what: str = "file", setting: str = "") -> os.stat_result:
-    """Return the facts of a file; refuse what reading would hang on, or would fill the memory with.
+    """Return the `os.stat` of a file; refuse one that would block a reader or fill the memory.
 
     Parameters
     ----------
-    what : the file was expected to be. setting : ``key=`` before its name in messages, where a setting named it.
+    what : the kind of file expected. setting : ``key=``, put before the path in messages if a setting named it.
 
     Raises
     ------
     SpecsimError
-        When there is no such file, it is a folder, a pipe or a device, larger than `most_bytes`, or out of reach.
+        When the file does not exist, is a folder, a pipe or a device, is larger than `most_bytes`, or cannot be read.
     """
     try:
         facts = path.stat()
@@ -40,7 +40,7 @@ def check_file(path: Path, most_bytes: int, what: str = "file", setting: str = "
 
 
 def check_rows(path: Path, rows: int, held_bytes: int) -> None:
-    """Refuse a Parquet file of some bytes that states more rows than it can hold.
+    """Refuse a Parquet file that states more rows than `held_bytes` can hold.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def check_rows(path: Path, rows: int, held_bytes: int) -> None:
 
 
 def size(count: int) -> str:
-    """Return bytes in the unit that leaves at least one of them: 1.5 GiB, 64 MiB, 12 bytes."""
+    """Return bytes in words, in the largest unit of which there is at least one: 1.5 GiB, 64 MiB, 12 bytes."""
     for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
         if count >= 1 << power:
             return f"{count / (1 << power):.4g} {unit}"

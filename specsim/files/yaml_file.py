@@ -14,31 +14,31 @@ from specsim.files.interpolation import check_references
 from specsim.files.regular_file import check_file
 
 MOST_BYTES = 1 << 20
-"""The largest file below conf/ holds 6 KiB."""
+"""The most bytes of a file; the largest in conf/ has 6 KiB."""
 MOST_DEPTH = 32
 MOST_CHARACTERS = 1 << 16
-"""Of one value."""
+"""The most characters of a value."""
 TAG = "tag:yaml.org,2002:"
 EXPONENT = re.compile(r"^[-+]?[0-9]+(_[0-9]+)*(\.[0-9_]*)?[eE][-+]?[0-9]+$")
-"""A number with an exponent, which YAML 1.1 reads as text, and Hydra as the number."""
+"""A number with an exponent; YAML 1.1 reads it as text, Hydra as a number."""
 MOST_WHOLE = 1 << 1024
-"""What a float holds; Python refuses to print whole numbers of over 4,300 digits."""
+"""Whole numbers from here on do not fit a float; Python refuses to print those of over 4,300 digits."""
 
 
 def read_yaml(path: Path, what: str = "YAML file", group: str = "") -> dict[str, Any]:
-    """Return the keys of a YAML file; a number with an exponent is a number, a date is text.
+    """Return the mapping of a YAML file; a number with an exponent is a number, a date is text.
 
-    Anchors, aliases, tags and references out of the file are refused: some hundred bytes of them stand for gigabytes,
-    or for an environment variable.
+    Anchors, aliases, tags and references to outside the file are refused: some hundred bytes of them could expand to
+    gigabytes, or to an environment variable.
 
     Parameters
     ----------
-    what : the file was expected to be. group : ``key=`` before its name in messages, where a setting named it.
+    what : the kind of file expected. group : ``key=``, put before the path in messages if a setting named it.
 
     Raises
     ------
     SpecsimError
-        One line naming the file, and the line or key of it that is refused.
+        One line naming the file and its line or key that is refused.
     """
     facts = check_file(path, MOST_BYTES, what, group)
     try:
@@ -49,7 +49,7 @@ def read_yaml(path: Path, what: str = "YAML file", group: str = "") -> dict[str,
 
 @lru_cache(maxsize=256)
 def _values(path: Path, mtime_ns: int, size: int) -> dict[str, Any]:
-    """Return the keys of a file that is what its time and size say: a sweep reads the same few for each point."""
+    """Return the mapping of a file; cached by time and size, since a sweep reads the same few files for each point."""
     import yaml
 
     try:
@@ -73,10 +73,10 @@ def _values(path: Path, mtime_ns: int, size: int) -> dict[str, Any]:
 
 @cache
 def _loader() -> Any:
-    """Return the loader of a file of unknown origin: it stops at the first thing out of bounds."""
+    """Return a loader that stops at the first value out of bounds."""
     import yaml
 
-    # libyaml's events, which are fast, composed in Python, where each can be refused.
+    # libyaml parses events, which is fast; Python composes them, so that each can be refused.
     bases = (yaml.composer.Composer, yaml.CSafeLoader) if yaml.__with_libyaml__ else (yaml.SafeLoader,)
 
     class Bounded(*bases):  # type: ignore[misc]
@@ -123,7 +123,7 @@ def _loader() -> Any:
 
 
 def _problem(event: Any, depth: int) -> str | None:
-    """Return what is wrong with the next value, None where nothing is."""
+    """Return what is wrong with the next value; None if nothing is."""
     import yaml
 
     if isinstance(event, yaml.AliasEvent) or event.anchor is not None:

@@ -1,1 +1,1 @@
-"""What a forward pass costs: the forms, and the profile files that hold them."""
+"""Pass times: the forms of a pass's cost, profile files, and drafters."""

@@ -1,4 +1,4 @@
-"""What proposes tokens and what its passes cost: a separate model, a lookup, layers skipped, heads on the target."""
+"""Drafters and what their passes cost: a separate model, a lookup, layers skipped, heads on the target."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from specsim.latency.model import ModelLatency, Profile
 
 
 class Drafter(Protocol):
-    """Something that proposes tokens beside a target."""
+    """What proposes tokens for a target."""
 
     def of(self, profile: Profile) -> ModelLatency:
-        """Return the pass time and sizes of this drafter beside the profile's target."""
+        """Return the pass time and the sizes of this drafter for the profile's target."""
         ...
 
 
@@ -29,15 +29,15 @@ class Separate:
 
     Parameters
     ----------
-    graphs : whether its passes are captured in CUDA graphs. Without, none is faster than its launch.
-    launch_s : seconds of the host to launch a pass kernel by kernel, where the profile did not measure it.
+    graphs : whether its passes are captured in CUDA graphs. If not, no pass is faster than its launch.
+    launch_s : host seconds to launch a pass kernel by kernel, if the profile has no measurement.
     """
 
     graphs: bool
     launch_s: float
 
     def of(self, profile: Profile) -> ModelLatency:
-        """Return the profile's own draft model, with what launching takes as its least time."""
+        """Return the profile's own draft model; without graphs no pass takes less than its launch."""
         if self.graphs:
             return profile.draft
         measured = profile.draft.launch_s
@@ -46,12 +46,12 @@ class Separate:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Prompt lookup: the text behind the last place where its end stood before; `pass_s` seconds for any batch."""
+    """Prompt lookup: proposes what followed the last match of the text's end; any batch takes `pass_s` seconds."""
 
     pass_s: float
 
     def of(self, profile: Profile) -> ModelLatency:
-        """Return a drafter without weights or cache whose one search proposes a whole chain."""
+        """Return a drafter without weights or cache; one search proposes a whole chain."""
         return ModelLatency(
             "prompt lookup", {"linear": Linear(0.0, 0.0, self.pass_s)}, "linear", 0, 0, 0.0, one_pass=True, cached=False
         )
@@ -59,17 +59,17 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class LayersSkipped:
-    """The target without `skipped` of its `layers`: their share of its time and cache is saved, weights cost nothing.
+    """The target without `skipped` of its `layers`: it saves their share of time and cache, and adds no weights.
 
-    The cache of what is drafted is its own, since the layers behind a gap see other inputs than the target's. The
-    host's work is that of a draft pass: tokens are chosen without the round trip of a verification.
+    It has a cache of its own, since the layers behind a skipped one get other inputs than in the target. Its host time
+    is that of a draft pass, which chooses tokens without the round trip of a verification.
     """
 
     layers: int
     skipped: int
 
     def of(self, profile: Profile) -> ModelLatency:
-        """Return the target's passes shortened in proportion to the layers that are left."""
+        """Return the target's passes, shorter in proportion to the layers kept."""
         kept = 1 - self.skipped / self.layers
         return _of_target(profile, f"{profile.target.name} less {self.skipped} layers", kept, kept, 0.0)
 
@@ -80,10 +80,10 @@ class Heads:
 
     Parameters
     ----------
-    one_pass : all depths in one pass (Medusa), or a pass a depth (EAGLE, MTP).
-    depth : how many tokens ahead they propose, at most.
-    pass_share, weights_share, cache_share : of the target's time for weights, its weights, and its cache and the time
-        over it; a head without cache reads the target's last state and need not be fed.
+    one_pass : all depths in one pass (Medusa), or a pass per depth (EAGLE, MTP).
+    depth : the most tokens ahead that they propose.
+    pass_share, weights_share, cache_share : shares of the target's time for its weights, of its weights, and of its
+        cache and the time to read it. A head without cache reads the target's last state and has no prefill.
     """
 
     one_pass: bool
@@ -93,13 +93,13 @@ class Heads:
     cache_share: float
 
     def of(self, profile: Profile) -> ModelLatency:
-        """Return passes in proportion to the target's."""
+        """Return the target's passes, scaled by the shares."""
         heads = _of_target(profile, "heads", self.pass_share, self.cache_share, self.weights_share)
         return replace(heads, one_pass=self.one_pass, cached=self.cache_share > 0, deepest=self.depth)
 
 
 def equipped(profile: Profile, drafter: Drafter, source: str = "drafter") -> Profile:
-    """Return the profile with this drafter in place of its draft model, and the memory that is left then."""
+    """Return the profile with this drafter in place of its draft model, and with the memory that this leaves."""
     stated = profile.stated_usable_kv_bytes
     draft: ModelLatency = asked(source, drafter.of, ModelLatency, profile)
     if draft is profile.draft:
@@ -131,7 +131,7 @@ def drafter_from_mapping(
     folder: Path = Path(),
     plugins: Mapping[str, ModuleType] | None = None,
 ) -> Drafter:
-    """Return the drafter that a YAML in `folder` describes; its `_target_` may name what is in `plugins`.
+    """Return the drafter that the keys of a YAML in `folder` describe; `_target_` may name a class of `plugins`.
 
     Raises
     ------
@@ -142,7 +142,7 @@ def drafter_from_mapping(
 
 
 def _checked(kind: Callable[..., Drafter], keys: tuple[str, ...]) -> Maker[Drafter]:
-    """Return what makes a drafter of checked keys."""
+    """Return a function that makes a drafter of checked keys."""
 
     def made(node: CheckedMapping, _: Path) -> Drafter:
         node.only(("kind", *keys), LABELS)
@@ -178,6 +178,6 @@ def _value(node: CheckedMapping, key: str) -> Any:
         return node.flag(key)
     if key in ("layers", "skipped", "depth"):
         return node.whole(key)
-    # No drafter is free.
+    # A pass of a drafter always takes time.
     above = 0 if key in ("pass_s", "pass_share") else -inf
     return node.number(key, above=above, most=1 if key.endswith("_share") else inf)

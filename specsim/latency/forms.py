@@ -1,4 +1,4 @@
-"""The forms a forward pass's time may take, as a function of its `PassShape`."""
+"""Forms of pass time: seconds of a forward pass as a function of its `PassShape`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Linear:
 
     @property
     def knee_tokens(self) -> float | None:
-        """A line has no knee."""
+        """None: a line has no knee."""
         return None
 
     def scaled(self, factor: float, context: float) -> Linear:
@@ -46,17 +46,18 @@ class Linear:
 
 @dataclass(frozen=True, slots=True)
 class Roofline:
-    """The slower of memory and compute, for the weights and for attention each on its own.
+    """The slower of memory and compute, once for the weights and once for attention.
 
     T = max(delta + gamma * batched, compute_delta + compute * tiles) + max(alpha * context, beta * pairs)
 
     ``tiles`` is ``batched`` rounded up to ``tile_tokens`` (1: no staircase), as a GEMM kernel pads its rows.
-    Taking the larger of ``alpha * context`` (the cache read once) and ``beta * pairs`` (the scores computed)
-    counts no key twice: a decode pass pays the read, a prefill chunk the products, a tree whichever is more.
-    Non-decreasing in all arguments because no coefficient is negative. A pass of a single token is shorter by
-    ``single_s``, where products of a matrix and a vector have kernels of their own (0: it is not). ``pair_s`` is what
-    a pair costs on top, where reading the cache does not hide behind the products (0: it does). ``logit_s`` is what a
-    token's logits cost on top of its way through the layers (0: as if every batched token had some).
+    ``alpha * context`` is reading the cache once, ``beta * pairs`` computing the scores. A decode pass pays the first,
+    a prefill chunk the second, a tree the larger of both. No coefficient is negative, so the time never falls when an
+    argument grows. Three coefficients are added or subtracted if they are not 0:
+
+    - ``single_s``: a pass of one token is shorter by this, if a library has kernels for matrix times vector;
+    - ``pair_s``: an attention pair costs this in addition, if reading the cache does not hide behind the products;
+    - ``logit_s``: the logits of a token cost this. If 0, the logits of every batched token are in ``gamma``.
     """
 
     delta_s: float
@@ -74,13 +75,13 @@ class Roofline:
     def knee_tokens(self) -> float | None:
         """The ridge of the roofline: batched tokens whose products alone take as long as the floor.
 
-        It is not `bend_tokens`: the lines cross earlier where ``compute_delta_s`` is large, later where ``gamma_s`` is.
+        The lines cross at `bend_tokens`: earlier if ``compute_delta_s`` is large, later if ``gamma_s`` is.
         """
         return self.delta_s / self.compute_s if self.compute_s else None
 
     @property
     def bend_tokens(self) -> float | None:
-        """Batched tokens from which on compute is the slower of the two lines, their steps aside; None if nowhere."""
+        """Batched tokens from which on compute is slower than memory, without tiles; None if it never is."""
         steeper, lower = self.compute_s - self.gamma_s, self.delta_s - self.compute_delta_s
         return lower / steeper if steeper > 0 and lower > 0 else None
 
@@ -126,10 +127,10 @@ class Roofline:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Seconds read off a table of batched tokens: straight between rows, then the last slope, above a floor.
+    """Seconds interpolated in a table of batched tokens: linear between rows and beyond the last, above a floor.
 
     ``batched_tokens`` rises strictly and has as many entries as ``seconds_at``, at least two. Context, attention
-    pairs and logits are ignored: AdaServe's artifact, for which this form is made, ignores them too.
+    pairs and logits are ignored, as in AdaServe's artifact, for which this form is made.
     """
 
     batched_tokens: tuple[float, ...]
@@ -138,7 +139,7 @@ class Table:
 
     @property
     def knee_tokens(self) -> float | None:
-        """Batched tokens at which the table leaves its floor, its bend; None when it never does."""
+        """Batched tokens at which the table leaves its floor; None if it never does."""
         rows = list(zip(self.batched_tokens, self.seconds_at, strict=True))
         for (low, before), (high, after) in pairwise(rows):
             if after > self.floor_s >= before:

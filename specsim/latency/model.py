@@ -1,4 +1,4 @@
-"""A profile: what a pass of each model takes on a piece of hardware, and the memory that is left for KV."""
+"""A profile: pass times of both models on a piece of hardware, and the memory left for KV cache."""
 
 from __future__ import annotations
 
@@ -18,17 +18,19 @@ BASELINE_CONTEXT_TOKENS = 512
 
 @dataclass(frozen=True, slots=True)
 class ModelLatency:
-    """One model's pass time and sizes; bytes are of the whole model, over all the GPUs it lies on.
+    """One model's pass time and sizes; bytes are of the whole model, summed over its GPUs.
 
-    ``forms`` holds the fitted forms by name and ``form`` the name of the one in use. ``overhead_s`` is the
-    CPU and sampling time added to every pass. The ranges are those of the samples behind the forms.
-    ``fit_error`` is the held-out relative error of the form in use by kind of pass: median, p95 and worst.
-    ``launch_s`` is what launching a pass kernel by kernel takes the host, None where it was not measured; ``least_s``
-    what a pass takes at least, 0 under CUDA graphs. Of a drafter, ``one_pass`` says whether one pass proposes all
-    depths of a step, ``cached`` whether it keeps a cache that has to be fed, ``deepest`` how many tokens ahead it ever
-    proposes. ``nonembedding_bytes`` are those of the weights that every batched token multiplies, all but the embedding
-    and the head; None where the file does not state them. ``request_s``, ``graph_tokens`` and ``expands`` are the
-    engine's (`specsim.latency.engine.Engine`).
+    - ``forms`` holds the fitted forms by name, ``form`` the name of the one in use.
+    - ``overhead_s`` is the CPU and sampling time added to every pass.
+    - ``context_range`` and ``batched_range`` are those of the samples behind the forms.
+    - ``fit_error`` is the held-out relative error of the form in use, by kind of pass: median, p95 and worst.
+    - ``launch_s`` is the host time to launch a pass kernel by kernel; None: not measured.
+    - ``least_s`` is the least time of a pass; 0 under CUDA graphs.
+    - Of a drafter: ``one_pass`` says whether one pass proposes all depths of a step, ``cached`` whether it has a cache,
+      ``deepest`` the most tokens ahead that it proposes.
+    - ``nonembedding_bytes`` are those of the weights that every batched token multiplies, all but the embedding and the
+      head; None where the file does not state them.
+    - ``request_s``, ``graph_tokens`` and ``expands`` are the engine's (`specsim.latency.engine.Engine`).
     """
 
     name: str
@@ -56,7 +58,7 @@ class ModelLatency:
 
     @property
     def knee_tokens(self) -> float | None:
-        """What the form has for a knee: a roofline its ridge, a table the end of its floor, a line none."""
+        """The knee of the form: a roofline's ridge, the end of a table's floor; None for a line."""
         return self.chosen.knee_tokens
 
     def seconds(self, shape: PassShape) -> float:
@@ -99,7 +101,7 @@ class ModelLatency:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A target and a draft model on one piece of hardware: the draft's weights and cache share the memory.
+    """A target and a draft model on one piece of hardware; weights and caches of both share the memory.
 
     ``memory_bytes`` is the memory of all GPUs together. ``provenance`` names the datasets behind the numbers.
     """
@@ -119,14 +121,14 @@ class Profile:
 
     @property
     def baseline_s(self) -> float:
-        """One target decode pass at batch 1 and context 512, overhead included, unless the file states it."""
+        """Seconds of one target decode pass at batch 1 and context 512, overhead included, or as stated in the file."""
         if self.stated_baseline_s is not None:
             return self.stated_baseline_s
         return self.target.seconds(PassShape.decode(BASELINE_CONTEXT_TOKENS))
 
     @property
     def usable_kv_bytes(self) -> int:
-        """Bytes of the KV pool of both models: 0.9 x memory less both models' weights, unless stated."""
+        """Bytes of the KV pool of both models: 0.9 x memory - weights of both models, or as stated in the file."""
         if self.stated_usable_kv_bytes is not None:
             return self.stated_usable_kv_bytes
         weights = self.target.weights_bytes + self.draft.weights_bytes
@@ -134,5 +136,5 @@ class Profile:
 
     @property
     def usable_kv_tokens(self) -> int:
-        """Tokens that fit the pool when both models cache them."""
+        """Tokens that fit the pool if both models cache each."""
         return self.usable_kv_bytes // (self.target.kv_bytes_per_token + self.draft.kv_bytes_per_token)

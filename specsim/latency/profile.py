@@ -1,4 +1,4 @@
-"""Reading a profile's YAML: every key is checked here, and a mistake is one line that names it."""
+"""Reading a profile's YAML; a mistake is an error of one line that names the key."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ COEFFICIENTS = {"linear": LINEAR_KEYS, "roofline": (*ROOFLINE_KEYS, *ROOFLINE_OP
 CHECKED_MODELS = ("target", "draft")
 KNEES = ("fitted", "compute_over_bandwidth")
 CHECK_LEVELS = 3
-"""Mappings below each other at most, from ``checks`` down to its numbers."""
+"""The most levels of mappings in ``checks``."""
 MOST_BYTES = 10**15
 
 
 def load_profile(path: str | Path) -> Profile:
-    """Return the profile in the file `path`, or the shipped one of this name, with its own draft model.
+    """Return the profile in the file `path`, or the shipped profile of that name, with its own draft model.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def load_profile(path: str | Path) -> Profile:
 def profile_from_mapping(mapping: Mapping[Any, Any], source: str) -> Profile:
     """Build a profile from the keys of its file; `source` names the file in errors.
 
-    ``form`` chooses the form of both models; a model that holds a single form keeps that one.
+    ``form`` chooses the form of both models. A model with a single form keeps that one.
     """
     top = CheckedMapping(source, "", mapping)
     if mapping.get("profile_version", PROFILE_VERSION) != PROFILE_VERSION:
@@ -92,7 +92,7 @@ def profile_from_mapping(mapping: Mapping[Any, Any], source: str) -> Profile:
 
 
 def _form_name(top: CheckedMapping, held: tuple[CheckedMapping, CheckedMapping]) -> str:
-    """Return the form asked for: some model holds it, and a model without it holds a single other."""
+    """Return the chosen form: at least one model has it, and a model without it has a single form."""
     wanted = top.choice("form", _FORMS)
     names = [tuple(node.values) for node in held]
     if wanted not in names[0] + names[1] or any(wanted not in each and len(each) > 1 for each in names):
@@ -161,7 +161,7 @@ def _held_out_error(node: CheckedMapping, form: str) -> dict[str, dict[str, floa
 
 
 def _check_standard_errors(node: CheckedMapping) -> None:
-    """Refuse standard errors of no coefficient, or that are neither null nor finite numbers of at least 0."""
+    """Refuse standard errors of unknown coefficients, and values other than null or a finite number of at least 0."""
     if "standard_errors" not in node.values:
         return
     by_form = node.child("standard_errors")
@@ -174,7 +174,7 @@ def _check_standard_errors(node: CheckedMapping) -> None:
 
 
 def _check_checks(node: CheckedMapping, levels: int) -> None:
-    """Refuse what is neither null nor a finite number; ``hardware`` is text, and errors have a sign, knees none."""
+    """Refuse values other than null or a finite number; ``hardware`` is text, knees are not negative."""
     for name in filter(node.given, node.values):
         if name == "knee_tokens":
             _check_knees(node.child(name))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from math import inf, nextafter
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import simpy
@@ -13,11 +13,11 @@ from simpy.events import URGENT
 from specsim.errors import SpecsimError
 from specsim.pass_shape import PassShape
 from specsim.replica.audit import Audit
+from specsim.replica.booking import Booking, Verification
 from specsim.replica.conversation import Conversation
-from specsim.replica.emissions import Gaps
 from specsim.replica.ledger import Ledger
 from specsim.replica.lobby import Lobby
-from specsim.replica.passes import Drafted, DraftPass, Emitted, Pass, TargetPass
+from specsim.replica.passes import DraftPass, Emitted, Pass, TargetPass
 from specsim.replica.protocols import Backend, Scheduler
 from specsim.replica.request import Ints, Requests
 from specsim.replica.stall import Headway, Stalled
@@ -26,28 +26,6 @@ from specsim.replica.view import LedgerView
 
 Thinking = Callable[[TargetPass, Any], float]
 """Returns the seconds of the scheduler's own work before a verification, from it and the last answer of the step."""
-
-
-class Booking(Protocol):
-    """Hears of each pass when it has ended. Its seconds include the moving of caches, not the scheduler's own work."""
-
-    def draft(self, replica: int, start_s: float, seconds: Sequence[float], work: DraftPass, drafted: Drafted) -> None:
-        """Note the passes of a draft, which follow each other without a pause; `seconds` of each."""
-        ...
-
-    def verify(
-        self,
-        replica: int,
-        start_s: float,
-        seconds: float,
-        thinking_s: float,
-        work: TargetPass,
-        shape: PassShape,
-        answer: Emitted,
-        gaps: Gaps,
-    ) -> None:
-        """Note a verification."""
-        ...
 
 
 class Replica:
@@ -198,7 +176,7 @@ class Replica:
         gaps = ledger.commit_verify(work, answer, start_s, env.now)
         view.now_s = env.now
         view.forward_s += forward_s
-        self._booking.verify(self.name, start_s, seconds, thinking_s, work, shape, answer, gaps)
+        self._booking.verify(self.name, Verification(start_s, thinking_s, seconds, work, shape, answer, gaps))
         self.headway.passes += 1
         if self.answered is not None and (ended := int(np.count_nonzero(answer.finished))):
             self.answered(ended)

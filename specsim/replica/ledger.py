@@ -11,9 +11,9 @@ from specsim.replica.emissions import Emissions, Gaps
 from specsim.replica.kv_pool import DRAFT, TARGET, KvPool, Memory, OutOfMemory
 from specsim.replica.legality import drafted_leaves
 from specsim.replica.passes import NOBODY, Drafted, DraftPass, Emitted, TargetPass
-from specsim.replica.request import Bools, Ids, Ints, Requests
+from specsim.replica.request import Bools, Facts, Ids, Ints, Requests
 from specsim.replica.roster import Roster
-from specsim.replica.state import Facts, no_facts, no_progress
+from specsim.replica.state import Progress, empty_rows
 from specsim.replica.trees import Forest
 
 
@@ -33,8 +33,8 @@ class Ledger:
 
     def __init__(self, size: int, memory: Memory, draft_cached: bool = True) -> None:
         n = size
-        self.facts = no_facts(n)
-        self.progress = no_progress(n)
+        self.facts = empty_rows(Facts, n)
+        self.progress = empty_rows(Progress, n)
         self.pool = KvPool(memory, n)
         self.roster = Roster(n)
         self.rejected: dict[int, str] = {}
@@ -49,7 +49,7 @@ class Ledger:
 
     def arrive(self, request: int, told: Requests) -> None:
         """Enter a request, or reject it when its prompt and `max_tokens` can never fit the pool of this replica."""
-        for name in Facts.__slots__:
+        for name in Facts.__dataclass_fields__:
             getattr(self.facts, name)[request] = getattr(told, name)[request]
         most = int(told.prompt_tokens[request] + told.max_tokens[request])
         wanted = self.pool.memory.bytes_of(most, most)
@@ -152,7 +152,7 @@ class Ledger:
     def _check_draft(self, work: DraftPass, ids: Ids) -> PassShape:
         forest, leaves = work.forest, work.leaves
         cached = self.progress.draft_cached[ids]
-        inner = drafted_leaves(forest, leaves, work.width)
+        inner = drafted_leaves(work)
         nodes = np.bincount(forest.row[inner], minlength=len(ids))
         held = self._draft_nodes[ids] + nodes
         if not len(work.chunks) and len(inner) == len(leaves):

@@ -45,24 +45,36 @@ def owned(work: Pass) -> Pass:
     return DraftPass(requests.copy(), fed, *work[2:])
 
 
-def drafted_leaves(forest: Forest, leaves: Ints, width: int) -> Ints:
-    """Return those of `leaves` (m,) that are no roots, after refusing all that could not be extended.
+def drafted_leaves(work: DraftPass) -> Ints:
+    """Return those leaves of a pass, (m,), that are no roots, after refusing all that could not be extended.
 
     Raises
     ------
     IllegalPass
-        When a leaf is no node of the forest, stands twice, has children or would get none: one line that names it.
+        When a leaf is no node of the forest, stands twice, has children, or would get none or too deep ones: one line
+        that names it.
     """
+    forest, leaves = work.forest, work.leaves
     if not len(leaves):
         return leaves
-    if not width:
+    if not work.width:
         raise IllegalPass("DraftPass.width is 0; expected at least 1 where leaves are extended")
     first, nodes = leaves.item(0), len(forest.row)
     if (
         forest.fresh <= first <= nodes - len(leaves)
         and leaves.tobytes() == _NODES[first : first + len(leaves)].tobytes()
     ):
-        return leaves if forest.fresh else leaves[:0]
+        inner = leaves if forest.fresh else leaves[:0]
+    else:
+        _check_leaves(forest, leaves)
+        inner = leaves[leaves >= forest.rows]
+    if work.deepest is not None:
+        _check_room(forest, leaves, work.deepest)
+    return inner
+
+
+def _check_leaves(forest: Forest, leaves: Ints) -> None:
+    nodes = len(forest.row)
     names, counts = np.unique(leaves, return_counts=True)
     for wrong, what in (
         ((leaves < 0) | (leaves >= nodes), f"is no node: the forest has {nodes}"),
@@ -71,7 +83,16 @@ def drafted_leaves(forest: Forest, leaves: Ints, width: int) -> Ints:
     ):
         if wrong.any():
             raise IllegalPass(f"leaf {leaves[wrong][0]} {what}")
-    return leaves[leaves >= forest.rows]
+
+
+def _check_room(forest: Forest, leaves: Ints, deepest: Ints) -> None:
+    """Refuse a leaf that lies as deep as the tree of its row may grow, `deepest` (n,)."""
+    depth, limit = forest.depth[leaves], deepest[forest.row[leaves]]
+    for place in np.flatnonzero(depth >= limit)[:1].tolist():
+        raise IllegalPass(
+            f"leaf {leaves[place]} lies at depth {depth[place]}, and DraftPass.deepest of its row is {limit[place]}; "
+            f"expected more where a leaf is extended"
+        )
 
 
 def _check_growth(work: DraftPass) -> None:
@@ -94,15 +115,6 @@ def _check_depth(work: DraftPass) -> None:
     _check_array(work, "deepest")
     if len(work.deepest) != len(work.requests):
         raise IllegalPass(f"DraftPass.deepest has {len(work.deepest)} rows; expected one for each request")
-    if len(work.leaves) and work.leaves.min() >= 0 and work.leaves.max() < len(work.forest):
-        depth, deepest = work.forest.depth[work.leaves], work.deepest[work.forest.row[work.leaves]]
-        beyond = np.flatnonzero(depth >= deepest)
-        if len(beyond):
-            first = beyond[0]
-            raise IllegalPass(
-                f"leaf {work.leaves[first]} lies at depth {depth[first]}, and DraftPass.deepest of its row is "
-                f"{deepest[first]}; expected more where a leaf is extended"
-            )
 
 
 def _check_size(name: str, value: Any, least: int) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from specsim.pass_shape import PassShape, PassShapes
 from specsim.replica.passes import Drafted, DraftPass, Emitted, Pass, TargetPass
-from specsim.replica.request import Bools, Floats, Ids, Ints
+from specsim.replica.request import Bools, Facts, Floats, Ids, Ints, Observed
 from specsim.replica.trees import Forest
 
 
@@ -62,8 +63,8 @@ class Belief(Protocol):
         ...
 
 
-class View(Protocol):
-    """What a scheduler may know: facts given at arrival and what has happened since; read-only, indexed by request id.
+class View(Facts, Observed, ABC):
+    """What a scheduler may know: facts told at arrival and what is seen since; read-only, indexed by request id.
 
     Nothing of the future is in here: no output length, no token of the target, no later arrival.
 
@@ -74,51 +75,49 @@ class View(Protocol):
         nor the scheduler's own work count.
     waiting : arrived requests without cache in the pool, in order of arrival; some may have theirs on the host.
     running : requests that hold cache, in order of admission.
-    arrival_s, prompt_tokens, max_tokens, slo_class, tpot_slo_s, ttft_slo_s : as in `Requests`.
-    emitted_tokens, target_cached, draft_cached : (N,) tokens.
-    first_token_s, first_decode_s : (N,) seconds, NaN until then; the second is the start of the first decoding pass.
+    arrival_s, prompt_tokens, max_tokens, slo_class, tpot_slo_s, ttft_slo_s : (N,) as in `Facts`; a row is empty until
+        its request has arrived.
+    emitted_tokens, target_cached, draft_cached, first_token_s, first_decode_s : (N,) as in `Observed`.
     """
 
     now_s: float
     forward_s: float
     belief: Belief
-    arrival_s: Floats
-    prompt_tokens: Ints
-    max_tokens: Ints
-    slo_class: Ints
-    tpot_slo_s: Floats
-    ttft_slo_s: Floats
-    emitted_tokens: Ints
-    target_cached: Ints
-    draft_cached: Ints
-    first_token_s: Floats
-    first_decode_s: Floats
 
     @property
+    @abstractmethod
     def waiting(self) -> Sequence[int]: ...  # noqa: D102
     @property
+    @abstractmethod
     def running(self) -> Ids: ...  # noqa: D102
     @property
+    @abstractmethod
     def free_bytes(self) -> int: ...  # noqa: D102
     @property
+    @abstractmethod
     def capacity_bytes(self) -> int: ...  # noqa: D102
 
+    @abstractmethod
     def pending(self, ids: Ids) -> Ints:
         """Return the tokens that the target's cache still lacks, (n,): 1 when decoding."""
         ...
 
+    @abstractmethod
     def draft_pending(self, ids: Ids) -> Ints:
         """Return the tokens that the drafter's cache still lacks, (n,)."""
         ...
 
+    @abstractmethod
     def growth_bytes(self, ids: Ids, target_cached: Ints, draft_cached: Ints) -> Ints:
         """Return the further bytes each request needs to cache so many tokens in all of each model, (n,)."""
         ...
 
+    @abstractmethod
     def surely_fits(self, requests: int, target_cached: int, draft_cached: int) -> bool:
         """Return True only if so many more tokens of so many requests fit, whatever blocks they fall into: quick."""
         ...
 
+    @abstractmethod
     def held_bytes(self, ids: Ids) -> Ints:
         """Return the bytes of cache that each request holds, (n,)."""
         ...

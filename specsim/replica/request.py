@@ -1,4 +1,4 @@
-"""What a client says when a request arrives: the only facts about it that a scheduler may ever know."""
+"""All that a scheduler may know of a request: what a client says when it arrives, and what can be seen of it since."""
 
 from __future__ import annotations
 
@@ -19,17 +19,20 @@ LONGEST_S = 2.0**33
 """Seconds up to which neighbouring float64 lie within a microsecond: 272 years. No clock may pass it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Requests:
-    """All requests of a run as one struct of arrays, sorted by arrival; index = request id.
+# No slots here: a class with slots cannot derive from two others that have some, as `protocols.View` does.
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """What is told of each request at its arrival, (N,) each; index = request id.
 
     Attributes
     ----------
-    arrival_s : (N,) seconds since the first arrival.
-    prompt_tokens : (N,) tokens, at least 1.
-    max_tokens : (N,) the most tokens that may be emitted; a bound, not the length.
-    slo_class : (N,) index into `class_names`.
-    tpot_slo_s, ttft_slo_s : (N,) seconds, NaN where the class has no such objective.
+    arrival_s : seconds since the first arrival.
+    prompt_tokens : at least 1.
+    max_tokens : the most tokens that may be emitted; a bound, not the length.
+    slo_class : index into `Requests.class_names`.
+    tpot_slo_s, ttft_slo_s : seconds, NaN where the class has no such objective.
     """
 
     arrival_s: Floats
@@ -38,6 +41,30 @@ class Requests:
     slo_class: Ints
     tpot_slo_s: Floats
     ttft_slo_s: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """What a server sees of each request since its arrival, (N,) each; index = request id.
+
+    Attributes
+    ----------
+    emitted_tokens : tokens of the output so far.
+    target_cached, draft_cached : tokens in either model's cache.
+    first_token_s, first_decode_s : seconds, NaN until then; the second is the start of the first decoding pass.
+    """
+
+    emitted_tokens: Ints
+    target_cached: Ints
+    draft_cached: Ints
+    first_token_s: Floats
+    first_decode_s: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Requests(Facts):
+    """All requests of a run, sorted by arrival, and the names of their classes."""
+
     class_names: tuple[str, ...]
 
     def __len__(self) -> int:

@@ -1,36 +1,30 @@
-"""What the ledger writes down of each request: what was told at its arrival, and what has happened since."""
+"""What the ledger writes down of each request, in rows that are empty at first."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from specsim.replica.request import Floats, Ints
+from specsim.replica.request import Facts, Floats, Ints, Observed
+
+_Rows = TypeVar("_Rows", Facts, "Progress")
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What was told at arrival, (N,) each; a row is empty until its request has arrived."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Progress(Observed):
+    """What has happened to each request, (N,) each, beyond what a scheduler sees; all of it at the end of a run.
 
-    arrival_s: Floats
-    prompt_tokens: Ints
-    max_tokens: Ints
-    slo_class: Ints
-    tpot_slo_s: Floats
-    ttft_slo_s: Floats
+    Attributes
+    ----------
+    last_token_s, finish_s : seconds of the latest token and of the last one, NaN until then, and for the rejected.
+    decoded_tokens : emitted in decoding passes: all but the first.
+    draft_tokens : nodes that were submitted to the target. accepted_tokens : those of them that were emitted.
+    verifications : decoding target passes. speculations : those with a draft token.
+    preemptions : times that the cache was given up.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """What has happened to each request, (N,) each: tokens, seconds (NaN until it happens) and counts."""
-
-    emitted_tokens: Ints
-    target_cached: Ints
-    draft_cached: Ints
-    first_token_s: Floats
-    first_decode_s: Floats
     last_token_s: Floats
     finish_s: Floats
     decoded_tokens: Ints
@@ -41,22 +35,10 @@ class Progress:
     preemptions: Ints
 
 
-def no_facts(n: int) -> Facts:
-    """Return empty rows for `n` requests."""
-    return Facts(_times(n), _numbers(n), _numbers(n), _numbers(n), _times(n), _times(n))
-
-
-def no_progress(n: int) -> Progress:
-    """Return rows of `n` requests to which nothing has happened."""
-    arrays: dict[str, Any] = {
-        name: _times(n) if name.endswith("_s") else _numbers(n) for name in Progress.__dataclass_fields__
+def empty_rows(kind: type[_Rows], n: int) -> _Rows:
+    """Return rows of `n` requests of which nothing is known yet: times are NaN, tokens and counts 0."""
+    rows: dict[str, Any] = {
+        name: np.full(n, np.nan) if name.endswith("_s") else np.zeros(n, dtype=np.int64)
+        for name in kind.__dataclass_fields__
     }
-    return Progress(**arrays)
-
-
-def _numbers(n: int) -> Ints:
-    return np.zeros(n, dtype=np.int64)
-
-
-def _times(n: int) -> Floats:
-    return np.full(n, np.nan)
+    return kind(**rows)

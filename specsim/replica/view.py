@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
 from specsim.replica.ledger import Ledger
-from specsim.replica.protocols import Belief
-from specsim.replica.request import Ids, Ints
+from specsim.replica.protocols import Belief, View
+from specsim.replica.request import Facts, Ids, Ints, Observed
 
-_Number = TypeVar("_Number", bound=np.generic)
+_Rows = TypeVar("_Rows", Facts, Observed)
 
 
-def _read_only(array: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
-    view = array.view()
-    view.flags.writeable = False
-    return view
+def _arrays(rows: _Rows, kind: type[_Rows]) -> dict[str, Any]:
+    """Return read-only views of the arrays that `kind` declares, by name."""
+    views = {name: getattr(rows, name).view() for name in kind.__dataclass_fields__}
+    for each in views.values():
+        each.flags.writeable = False
+    return views
 
 
 class _Line(Sequence[int]):
@@ -39,25 +38,15 @@ class _Line(Sequence[int]):
         return self._requests[place]
 
 
-class LedgerView:
-    """`specsim.replica.protocols.View` over one ledger; the engine moves `now_s` and `forward_s` on."""
+class LedgerView(View):
+    """The view of one ledger; the engine moves `now_s` and `forward_s` on."""
 
     def __init__(self, ledger: Ledger, belief: Belief) -> None:
+        Facts.__init__(self, **_arrays(ledger.facts, Facts))
+        Observed.__init__(self, **_arrays(ledger.progress, Observed))
         self.now_s = 0.0
         self.forward_s = 0.0
         self.belief = belief
-        facts, progress = ledger.facts, ledger.progress
-        self.arrival_s = _read_only(facts.arrival_s)
-        self.prompt_tokens = _read_only(facts.prompt_tokens)
-        self.max_tokens = _read_only(facts.max_tokens)
-        self.slo_class = _read_only(facts.slo_class)
-        self.tpot_slo_s = _read_only(facts.tpot_slo_s)
-        self.ttft_slo_s = _read_only(facts.ttft_slo_s)
-        self.emitted_tokens = _read_only(progress.emitted_tokens)
-        self.target_cached = _read_only(progress.target_cached)
-        self.draft_cached = _read_only(progress.draft_cached)
-        self.first_token_s = _read_only(progress.first_token_s)
-        self.first_decode_s = _read_only(progress.first_decode_s)
         self._ledger = ledger
         self._waiting = _Line(ledger.roster.waiting)
 

@@ -1,1 +1,1 @@
-"""What is recorded and stored, and the pure functions that turn it into numbers and tables."""
+"""What a run records and stores, and pure functions that make numbers and tables of it."""

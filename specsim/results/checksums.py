@@ -1,4 +1,4 @@
-"""Checksums of a run's own files, kept in its provenance: whether a folder still holds what the run wrote."""
+"""Checksums of a run's files, kept in its provenance: they tell whether a folder is unchanged."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def sealed(provenance: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def damage(folder: Path) -> str | None:
-    """Return which file of the run in `folder` is not what the run wrote, None where all are.
+    """Return which file of the run in `folder` has changed since the run wrote it; None if none has.
 
-    ``provenance.json`` holds the checksums of the others and of all its own content but this one.
+    ``provenance.json`` holds the checksums of the other files, and of its own content except that checksum.
     """
     if (folder / PROVENANCE_FILE).exists() and not (folder / PROVENANCE_FILE).is_file():
         return f"{PROVENANCE_FILE} is no regular file"

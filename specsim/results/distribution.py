@@ -1,4 +1,4 @@
-"""Many numbers in bounded memory: mean and deviation of all of them, percentiles exact up to a bound, then sketched."""
+"""Many numbers in bounded memory: exact mean and deviation; percentiles exact up to a bound, beyond it sketched."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from ddsketch import DDSketch
 
 MOST_EXACT = 1 << 22
-"""Numbers that are kept; the 4.07 million inter-token latencies of the whole Azure conversation trace are fewer."""
+"""The most numbers kept: more than the 4.07 million inter-token latencies of the Azure conversation trace."""
 RELATIVE_ERROR = 1e-3
 BLOCK = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Sketched:
-    """What is known of numbers that were not kept, in their unit.
+    """Statistics of numbers that were not kept, in their unit.
 
-    `mean` and `std` (of the population) are those of all `count` numbers, to rounding. `median` and `p99` are within
-    `relative_error` of the number at that rank, the lower one of two.
+    `mean` and `std` (of the population) are of all `count` numbers. `median` and `p99` are within `relative_error` of
+    the number at that rank, the lower one if the rank is between two.
     """
 
     count: int
@@ -39,8 +39,8 @@ class Sketched:
 class Distribution:
     """Numbers of at least 0, added in blocks; more than `most_exact` of them go into a sketch.
 
-    The sketch is DDSketch (Masson et al., VLDB 2019): deterministic, mergeable, its error relative to the value. Mean
-    and deviation are merged block by block (Chan et al. 1979), as stable as numpy's own over all of them.
+    The sketch is DDSketch (Masson et al., VLDB 2019): deterministic, mergeable, with an error relative to the value.
+    Mean and deviation are merged block by block (Chan et al. 1979), as stable as numpy's over all numbers.
     """
 
     def __init__(self, most_exact: int | None = None) -> None:
@@ -62,7 +62,7 @@ class Distribution:
 
     @property
     def result(self) -> Floats | Sketched:
-        """The numbers in the order in which they were added, or what is known of more than `most_exact`."""
+        """The numbers in the order in which they were added; of more than `most_exact` their statistics."""
         if self._sketch is None:
             return np.array(self._kept, dtype=np.float64)
         median, p99 = (self._sketch.get_quantile_value(rank) for rank in (0.5, 0.99))
@@ -80,7 +80,7 @@ class Distribution:
         self._kept = array("d")
 
     def _fold(self, numbers: Floats) -> None:
-        """Add numbers (n,) to the sketch and to the moments; equal ones, as a batch's pauses are, at once."""
+        """Add numbers (n,) to the sketch and to the moments; equal numbers, as the pauses of a batch, at once."""
         assert self._sketch is not None
         for number, times in zip(*(each.tolist() for each in np.unique(numbers, return_counts=True)), strict=True):
             self._sketch.add(number, times)

@@ -1,4 +1,4 @@
-"""A point of a sweep whose run failed, and the file that keeps it until the run succeeds."""
+"""A point of a sweep whose run failed, and its file, which stays until a run of the point succeeds."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Failure:
 
     Attributes
     ----------
-    config : resolved. label : the settings in which the points of its sweep differed. error : one line.
-    folder : where it is kept, None where it is only in memory.
-    traceback : what Python tells about the error, empty where it was read from a folder.
+    config : the resolved configuration. label : the settings that differ in its sweep. error : one line.
+    folder : where it is stored; None: only in memory.
+    traceback : Python's traceback; empty if the failure was read from a folder.
     """
 
     config: Mapping[str, Any] = field(repr=False)
@@ -33,7 +33,7 @@ class Failure:
 
 
 def write_failure(failure: Failure, seen: Stamp | None) -> None:
-    """Keep a failure in its folder, in place of the run that was `seen` there; a run that came meanwhile stays.
+    """Write a failure into its folder, in place of the run that was `seen` there; a run that came meanwhile stays.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def write_failure(failure: Failure, seen: Stamp | None) -> None:
 
 
 def read_failure(folder: Path) -> Failure:
-    """Return the failure that a folder keeps.
+    """Return the failure stored in a folder.
 
     Raises
     ------

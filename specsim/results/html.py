@@ -1,4 +1,4 @@
-"""What Jupyter shows of a run or a sweep: the terminal's table below a line that names it."""
+"""A run or a sweep in Jupyter: a line that names it, above the table of the terminal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def sweep_html(
     shown: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
     notes: Sequence[str],
 ) -> str:
-    """Return how many runs a sweep has, its settings, and the first runs ``(label, metrics)`` as HTML."""
+    """Return a sweep's number of runs, its settings, and its first runs ``(label, metrics)``, as HTML."""
     over = ", ".join(f"{key} ({len(values)})" for key, values in axes.items())
     more = [f"{runs - len(shown)} more runs: .table holds them all"] if len(shown) < runs else []
     return _html(f"Sweep of {runs} runs{f': {over}' if over else ''}", comparison_table(shown), [*more, *notes])

@@ -1,4 +1,4 @@
-"""Whether the arrivals of a run exceeded its server, and whether it was long enough and steady: the block `load`."""
+"""The block `load`: whether the server kept up with the arrivals, and whether the run was long enough and steady."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from specsim.replica.request import Floats
 from specsim.results.batch_means import BATCHES, Trend, backlog, half_width, trend, warm_up
-from specsim.results.schema import FloatArray, RunTotals
+from specsim.results.schema import RunTotals
 from specsim.results.window import Window, counts
 
 if TYPE_CHECKING:
@@ -18,19 +19,19 @@ if TYPE_CHECKING:
 
 MOST_MAKESPAN_RATIO = 1.1
 TARGET_HALF_WIDTH = 0.05
-"""Of the attainment, at 95%: a run whose interval is wider is too short."""
+"""Half width of the attainment's 95% interval; a run with a wider interval is too short."""
 LEAST_JUDGED = 10 * BATCHES
-"""Arrivals from which the backlog's trend is read."""
+"""The least number of arrivals for a trend of the backlog."""
 LEAST_SERVICES = 3
-"""Arrival span, in services of the longest request, that tells an overloaded server from one that still fills."""
+"""The least arrival span, in longest own services, at which overload can be told from a server that still fills."""
 AMPLE_SERVICES = 10
-"""Arrival span, in services, beside which a drain of one service keeps the makespan ratio in bounds."""
+"""The arrival span, in longest own services, with which a drain of one keeps the makespan ratio in bounds."""
 AMPLE_REQUESTS = 1000
-"""The least length that is advised where a run cannot be judged."""
+"""The least length advised for a run that cannot be judged."""
 EVIDENT_RATIO = 2.0
-"""Makespan ratio of a run that is overloaded however short it is, if it also drains for `LEAST_SERVICES` services."""
+"""Makespan ratio above which a run without a trend is overloaded, if it also drains for `LEAST_SERVICES` services."""
 CAUGHT_UP = 0.1
-"""Share of the backlog at the last arrival: one that fell so low in the second half grew in a burst behind it."""
+"""Share of the last backlog. If the backlog fell that low in the second half, the rest came in a later burst."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,8 @@ class Load:
 def load(table: DataFrame, totals: RunTotals, window: Window | None) -> dict[str, Any]:
     """Return the block `load` (docs/metrics.md) of a run's request table, which holds all requests.
 
-    The `window` says whose attainment is judged; the backlog is everybody's, its trend from the window's start on.
+    The `window` selects the requests whose attainment is judged. The backlog is of all requests; its trend begins at
+    the window's start.
     """
     arrival_s, met = table["arrival_s"].to_numpy(), table["slo_ok"].to_numpy(dtype=bool)
     start_s = 0.0
@@ -76,14 +78,14 @@ def _closed(clients: int, met: NDArray[np.bool_]) -> Load:
     return Load(clients, attainment_half_width=half, needed_requests=needed, too_short=not needed or len(met) < needed)
 
 
-def service_s(table: DataFrame, totals: RunTotals) -> FloatArray:
-    """Return how long each request (N,) takes on its own at the pace of the run, in seconds; NaN where rejected.
+def service_s(table: DataFrame, totals: RunTotals) -> Floats:
+    """Return the own service of each request, (N,) seconds: the time that it would take alone; NaN if rejected.
 
-    It is the least of three: its sojourn; its passes at the mean seconds of a pass; its tokens at the fastest pace
-    among the longer outputs. The first holds waiting, the second a batch that overload makes larger, the third time
-    in which it was preempted.
+    It is the least of three estimates, each too long for another reason: finish - arrival, which includes waiting; its
+    passes at the mean seconds of a pass, which includes the larger batches of overload; its tokens at the fastest pace
+    among the longer outputs, which includes that output's preemptions.
     """
-    sojourn_s: FloatArray = (table["finish_s"] - table["arrival_s"]).to_numpy()
+    sojourn_s: Floats = (table["finish_s"] - table["arrival_s"]).to_numpy()
     decode_s = (table["finish_s"] - table["first_token_s"]).to_numpy()
     steps = table["output_tokens"].to_numpy() - 1
     served = (steps > 0) & ~np.isnan(sojourn_s)
@@ -93,25 +95,25 @@ def service_s(table: DataFrame, totals: RunTotals) -> FloatArray:
     longer = served & (steps >= np.median(steps[served]))
     fastest_s = float((decode_s[longer] / steps[longer]).min())
     passes = table["verifications"].to_numpy()
-    alone_s: FloatArray = np.minimum(passes * pass_s, steps * fastest_s) + pass_s
+    alone_s: Floats = np.minimum(passes * pass_s, steps * fastest_s) + pass_s
     return np.minimum(sojourn_s, alone_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Lives:
-    """Requests by when they arrived and ended; times in seconds.
+    """Arrival and finish of requests, in seconds.
 
     Attributes
     ----------
-    first_s, last_s : first and last arrival, of rejected requests too.
-    arrival_s, finish_s : (N,) of the requests that were served, in order of arrival.
-    longest_s : the longest of their own services.
+    first_s, last_s : first and last arrival, rejected requests included.
+    arrival_s, finish_s : (N,) of the served requests, in order of arrival.
+    longest_s : the longest own service.
     """
 
     first_s: float
     last_s: float
-    arrival_s: FloatArray
-    finish_s: FloatArray
+    arrival_s: Floats
+    finish_s: Floats
     longest_s: float
 
     @property
@@ -138,11 +140,11 @@ class Lives:
 
 
 def judged(
-    arrival_s: FloatArray, finish_s: FloatArray, service_s: FloatArray, met: NDArray[np.bool_], start_s: float = 0.0
+    arrival_s: Floats, finish_s: Floats, service_s: Floats, met: NDArray[np.bool_], start_s: float = 0.0
 ) -> Load:
-    """Return the load of requests (N,) in order of arrival; `finish_s` and `service_s` are NaN where rejected.
+    """Return the load of requests (N,) in order of arrival; `finish_s` and `service_s` are NaN if rejected.
 
-    `met` (M,) says which of the counted requests attained; the backlog's trend begins at `start_s` or later.
+    `met` (M,) says which of the counted requests attained. The backlog's trend begins at `start_s` or later.
     """
     half = half_width(met) if len(met) else None
     served = ~np.isnan(finish_s)
@@ -179,8 +181,8 @@ def judged(
     )
 
 
-def _trend(lives: Lives, arrival_s: FloatArray, start_s: float) -> Trend | None:
-    """Return the backlog's trend once the server is filled, None where too few services or arrivals follow."""
+def _trend(lives: Lives, arrival_s: Floats, start_s: float) -> Trend | None:
+    """Return the backlog's trend once the server has filled; None if too few services or arrivals follow."""
     filled_s = max(lives.first_s + lives.longest_s, start_s)
     if lives.last_s - filled_s < (LEAST_SERVICES - 1) * lives.longest_s:
         return None
@@ -190,10 +192,10 @@ def _trend(lives: Lives, arrival_s: FloatArray, start_s: float) -> Trend | None:
 
 
 def _overloaded(lives: Lives, found: Trend | None) -> bool | None:
-    """Return whether arrivals exceeded the server, None where the run is too short to tell.
+    """Return whether arrivals exceeded the server; None if the run is too short to tell.
 
-    A makespan ratio out of bounds is overload where the drain outlasts the longest request's own service, which any
-    server takes, and where the backlog does not come from a burst behind a server that had caught up.
+    A makespan ratio out of bounds is overload, with two exceptions: a drain no longer than the longest own service,
+    which any server takes, and a backlog from a burst after the server had caught up.
     """
     ratio, drain_s = lives.makespan_ratio, lives.drain_s
     if found is None:
@@ -206,5 +208,5 @@ def _overloaded(lives: Lives, found: Trend | None) -> bool | None:
 
 
 def _ample(lives: Lives, rate_per_s: float) -> int:
-    """Return the requests from which on a run that cannot be judged could be."""
+    """Return the number of requests with which a run could be judged that cannot be judged now."""
     return max(AMPLE_REQUESTS, ceil(rate_per_s * AMPLE_SERVICES * max(lives.longest_s, lives.drain_s)))

@@ -1,4 +1,4 @@
-"""The block `load` in words: one line where a run is overloaded, too short or not steady."""
+"""The block `load` in words: a line if a run is overloaded, too short or not steady."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KINDS = ("OVERLOADED", "too short", "not steady")
 
 
 def load_notes(block: Mapping[str, Any], counted: int) -> tuple[str, ...]:
-    """Return the notes of a run whose metrics count so many requests, each ``KIND: reason``; none where all is well."""
+    """Return the notes of a run, each ``KIND: reason``; none if all is well. `counted` requests are in the metrics."""
     if block.get("clients") is not None:
         return _closed(block, counted)
     if block["overloaded"]:
@@ -31,7 +31,7 @@ def load_notes(block: Mapping[str, Any], counted: int) -> tuple[str, ...]:
 
 
 def in_short(notes: Sequence[Sequence[str]]) -> list[str]:
-    """Return the notes of several runs, each once; those of `KINDS` as the number of runs that have one."""
+    """Return the notes of several runs, each once; for each of `KINDS` the number of runs that have it."""
     every = dict.fromkeys(note for each in notes for note in each)
     plain = [note for note in every if note.partition(":")[0] not in KINDS]
     for kind in KINDS:
@@ -74,7 +74,7 @@ def _unjudged(block: Mapping[str, Any], counted: int) -> str:
 
 
 def _needed(block: Mapping[str, Any]) -> str:
-    """Return the length in two digits, its requests rounded up."""
+    """Return the needed length in two digits, requests rounded up."""
     requests, seconds = block["needed_requests"], float(f"{block['needed_s']:.2g}")
     digit = 10 ** max(0, int(log10(requests)) - 1)
     return f"{ceil(requests / digit) * digit:,} requests ({seconds:,.12g} s)"

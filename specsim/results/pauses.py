@@ -1,4 +1,4 @@
-"""The pauses between a request's emissions: the inter-token latencies of a run, and each request's longest."""
+"""Pauses between the emissions of a request: inter-token latencies of a run, and the longest of each request."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from array import array
 
 import numpy as np
 
-from specsim.results.distribution import BLOCK, Distribution, Sketched
 from specsim.replica.request import Bools, Floats, Ids
+from specsim.results.distribution import BLOCK, Distribution, Sketched
 
 
 class Pauses:
-    """Takes the gaps of every pass, some of them at a time.
+    """Collect the pauses of every pass, in blocks.
 
     Parameters
     ----------
     requests : number of request ids, N.
-    counted : (N,) whose pauses are inter-token latencies of the run; None: everybody's.
+    counted : (N,) whether a request's pauses count as inter-token latencies; None: all count.
     """
 
     def __init__(self, requests: int, counted: Bools | None) -> None:
@@ -26,7 +26,7 @@ class Pauses:
         self._latencies_s = Distribution()
 
     def add(self, requests: Ids, seconds: Floats) -> None:
-        """Add the gaps of one pass, (m,) each: who emitted, and how long after its previous emission."""
+        """Add the pauses of one pass, (m,) each: requests that emitted, and seconds since their previous emission."""
         self._owners.frombytes(requests.tobytes())
         self._seconds.frombytes(seconds.tobytes())
         if len(self._seconds) >= BLOCK:
@@ -34,13 +34,13 @@ class Pauses:
 
     @property
     def latencies_s(self) -> Floats | Sketched:
-        """Inter-token latencies, in the order of passes; see `Distribution.result`."""
+        """The inter-token latencies in the order of passes; see `Distribution.result`."""
         self._settle()
         return self._latencies_s.result
 
     @property
     def longest_s(self) -> Floats:
-        """Each request's longest gap between two emissions, (N,) seconds, NaN where there is none."""
+        """The longest pause of each request, (N,) seconds; NaN with fewer than two emissions."""
         self._settle()
         return np.where(self._longest_s >= 0, self._longest_s, np.nan)
 

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from specsim.replica.emissions import Gaps
+from specsim.pass_shape import PassShape
+from specsim.replica.booking import Verification
+from specsim.replica.passes import Drafted, DraftPass
+from specsim.replica.protocols import Belief
 from specsim.results.pauses import Pauses
 from specsim.results.schema import DRAFT_PASS, PASS_COLUMNS, VERIFY_PASS, RunTotals
 from specsim.results.window import Window
-from specsim.replica.protocols import Belief
-from specsim.pass_shape import PassShape
-from specsim.replica.passes import Drafted, DraftPass, Emitted, TargetPass
 
 WATCHED_EVERY = 64
 CODES = {"float64": "d", "int8": "b", "int32": "i", "int64": "q"}
@@ -38,7 +38,7 @@ def _columns() -> dict[str, array[Any]]:
 
 
 class Recorder:
-    """Keeps what happened in every pass; the engine's `Booking`. `watch` is called every so many iterations.
+    """Keeps what happened in every pass; the engines' `Booking`. `watch` is called every so many iterations.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Recorder:
         self._busy: defaultdict[int, Busy] = defaultdict(Busy)
 
     def draft(self, replica: int, start_s: float, seconds: Sequence[float], work: DraftPass, drafted: Drafted) -> None:
-        """Record the passes of a draft; see `specsim.replica.engine.Booking`."""
+        """Record the passes of a draft; see `specsim.replica.booking.Booking`."""
         for (shape, _, _), each in zip(drafted.levels, seconds, strict=True):
             self._spend(replica, DRAFT_PASS, shape, each)
         self.draft_passes += len(seconds)
@@ -68,22 +68,23 @@ class Recorder:
             return
         rows, depth = drafted.forest.rows, drafted.forest.depth
         for (shape, _, nodes), each in zip(drafted.levels, seconds, strict=True):
-            deepest = int(depth[: rows + nodes].max())
-            self._keep(replica, start_s, each, DRAFT_PASS, len(work.requests), shape, nodes, deepest, 0)
+            self._keep(
+                shape,
+                replica=replica,
+                start_s=start_s,
+                seconds=each,
+                kind=DRAFT_PASS,
+                requests=len(work.requests),
+                draft_tokens=nodes,
+                depth=int(depth[: rows + nodes].max()),
+                emitted_tokens=0,
+                queued=self._queued(replica, start_s + each),
+            )
             start_s += each
 
-    def verify(
-        self,
-        replica: int,
-        start_s: float,
-        seconds: float,
-        thinking_s: float,
-        work: TargetPass,
-        shape: PassShape,
-        answer: Emitted,
-        gaps: Gaps,
-    ) -> None:
-        """Record a verification; see `specsim.replica.engine.Booking`."""
+    def verify(self, replica: int, verified: Verification) -> None:
+        """Record a verification; see `specsim.replica.booking.Booking`."""
+        start_s, thinking_s, seconds, work, shape, answer, gaps = verified
         self._spend(replica, VERIFY_PASS, shape, seconds)
         self._busy[replica].selection_s += thinking_s
         self.iterations += 1
@@ -91,10 +92,17 @@ class Recorder:
             self.watch()
         self._pauses.add(gaps.requests, gaps.seconds)
         if self._passes is not None:
-            tree = work.forest.draft_nodes, int(work.forest.depth.max())
-            tokens = int(answer.tokens.sum())
             self._keep(
-                replica, start_s, thinking_s + seconds, VERIFY_PASS, len(work.requests), shape, *tree, tokens
+                shape,
+                replica=replica,
+                start_s=start_s,
+                seconds=thinking_s + seconds,
+                kind=VERIFY_PASS,
+                requests=len(work.requests),
+                draft_tokens=work.forest.draft_nodes,
+                depth=int(work.forest.depth.max()),
+                emitted_tokens=int(answer.tokens.sum()),
+                queued=self._queued(replica, start_s + (thinking_s + seconds)),
             )
 
     def _spend(self, replica: int, kind: int, shape: PassShape, seconds: float) -> None:
@@ -106,39 +114,13 @@ class Recorder:
         busy.model_s[kind] += seconds
         self._out_of_range += self._models[kind].extrapolates(shape)
 
-    def _keep(
-        self,
-        replica: int,
-        start_s: float,
-        seconds: float,
-        kind: int,
-        requests: int,
-        shape: PassShape,
-        draft_nodes: int,
-        depth: int,
-        tokens: int,
-    ) -> None:
-        row = (
-            start_s,
-            seconds,
-            kind,
-            replica,
-            requests,
-            shape.batched_tokens,
-            shape.context_tokens,
-            shape.prefill_tokens,
-            draft_nodes,
-            depth,
-            tokens,
-            self._queued(replica, start_s + seconds),
-        )
+    def _keep(self, shape: PassShape, **row: float) -> None:
+        """Keep a row of `PASS_COLUMNS`: the counts of the shape, and the other columns as they are given."""
         assert self._passes is not None
-        for column, value in zip(self._passes.values(), row, strict=True):
-            column.append(value)
+        for name, column in self._passes.items():
+            column.append(row[name] if name in row else getattr(shape, name))
 
-    def totals(
-        self, duration_s: float, replicas: int, window: Window | None, clients: int | None = None
-    ) -> RunTotals:
+    def totals(self, duration_s: float, replicas: int, window: Window | None, clients: int | None = None) -> RunTotals:
         """Return the totals of a run that lasted `duration_s` on so many replicas, its latencies those of `window`."""
         # In the order of the replicas: a sum does not depend on whose pass was booked first.
         each = [self._busy[replica] for replica in sorted(self._busy)]

@@ -2,58 +2,76 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from specsim.results.schema import REQUEST_COLUMNS, FloatArray, IntArray, RequestColumns
+from specsim.replica.request import Bools, Floats, Ints, Requests
+from specsim.replica.state import Progress
+from specsim.results.schema import REQUEST_COLUMNS
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from pandas import DataFrame
 
 # Latencies are differences of clock readings: one that equals its SLO on paper may differ in the last bits.
 SLO_RELATIVE_TOLERANCE = 1e-9
 
 
-def request_table(columns: RequestColumns) -> DataFrame:
+def request_table(
+    requests: Requests, progress: Progress, longest_pause_s: Floats, rejected: Mapping[int, str]
+) -> DataFrame:
     """Return the columns of `REQUEST_COLUMNS`, one row per arrived request.
 
     ``slo_ok`` needs every objective: TTFT, and TPOT as vLLM measures it. ``decode_tpot_ok`` is AdaServe's measure,
     decode latency per token alone.
+
+    Parameters
+    ----------
+    requests, progress : what was told of each request, and what has happened to it, (N,) each.
+    longest_pause_s : (N,) seconds. rejected : why, by request id.
     """
     import pandas as pd
 
-    c = columns
-    tpot_s = _divide(c.finish_s - c.first_token_s, c.output_tokens - 1)
-    decode_tpot_s = _divide(c.finish_s - c.first_decode_s, c.decoded_tokens)
-    ttft_s = c.first_token_s - c.arrival_s
-    completed = c.rejected_reason == 0
-    single = c.output_tokens <= 1
-    ttft_ok = completed & _meets(ttft_s, c.ttft_slo_s)
-    tpot_ok = completed & (_meets(tpot_s, c.tpot_slo_s) | single)
+    reason = np.full(len(requests), "", dtype=object)
+    reason[list(rejected)] = list(rejected.values())
+    completed = reason == ""
+    tpot_s = _divide(progress.finish_s - progress.first_token_s, progress.emitted_tokens - 1)
+    decode_tpot_s = _divide(progress.finish_s - progress.first_decode_s, progress.decoded_tokens)
+    ttft_s = progress.first_token_s - requests.arrival_s
+    single = progress.emitted_tokens <= 1
+    ttft_ok = completed & _meets(ttft_s, requests.ttft_slo_s)
+    tpot_ok = completed & (_meets(tpot_s, requests.tpot_slo_s) | single)
     values: dict[str, Any] = {
-        "slo_class": np.array(c.slo_class_names, dtype=object)[c.slo_class],
+        "request_id": np.arange(len(requests)),
+        "slo_class": np.array(requests.class_names, dtype=object)[requests.slo_class],
+        "output_tokens": progress.emitted_tokens,
+        "longest_pause_s": longest_pause_s,
         "ttft_s": ttft_s,
         "tpot_s": tpot_s,
         "decode_tpot_s": decode_tpot_s,
-        "e2el_s": c.finish_s - c.arrival_s,
-        "slo_tpot_s": c.tpot_slo_s,
-        "slo_ttft_s": c.ttft_slo_s,
+        "e2el_s": progress.finish_s - requests.arrival_s,
+        "slo_tpot_s": requests.tpot_slo_s,
+        "slo_ttft_s": requests.ttft_slo_s,
         "slo_ok": ttft_ok & tpot_ok,
         "ttft_ok": ttft_ok,
         "tpot_ok": tpot_ok,
-        "decode_tpot_ok": completed & (_meets(decode_tpot_s, c.tpot_slo_s) | single),
-        "rejected_reason": np.array(c.rejected_reason_names, dtype=object)[c.rejected_reason],
+        "decode_tpot_ok": completed & (_meets(decode_tpot_s, requests.tpot_slo_s) | single),
+        "rejected_reason": reason,
     }
-    return pd.DataFrame({name: values[name] if name in values else getattr(c, name) for name in REQUEST_COLUMNS})
+    return pd.DataFrame({name: _column(name, values, requests, progress) for name in REQUEST_COLUMNS})
 
 
-def _meets(latency_s: FloatArray, slo_s: FloatArray) -> NDArray[np.bool_]:
+def _column(name: str, values: Mapping[str, Any], told: Requests, done: Progress) -> Any:
+    """Return a column: a value worked out here, else the field of this name that was told or that happened."""
+    return values[name] if name in values else getattr(told if hasattr(told, name) else done, name)
+
+
+def _meets(latency_s: Floats, slo_s: Floats) -> Bools:
     return np.isnan(slo_s) | (latency_s <= slo_s * (1 + SLO_RELATIVE_TOLERANCE))
 
 
-def _divide(span_s: FloatArray, tokens: IntArray) -> FloatArray:
+def _divide(span_s: Floats, tokens: Ints) -> Floats:
     quotient = np.full(len(span_s), np.nan)
     np.divide(span_s, tokens, out=quotient, where=tokens > 0)
     return quotient

@@ -1,4 +1,4 @@
-"""A run's folder: the names of its files, which folders hold one, and when it is another one by now."""
+"""A run's folder: the names of its files, which folders hold a run, and whether a run has been replaced."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ PASSES_FILE = "passes.parquet"
 CONFIG_FILE = "config.yaml"
 PROVENANCE_FILE = "provenance.json"
 FILES = (METRICS_FILE, REQUESTS_FILE, PASSES_FILE, CONFIG_FILE, PROVENANCE_FILE)
-"""Of a run; without the first it is none."""
+"""The files of a run; a folder without the first is no run."""
 FAILURE_FILE = "failure.json"
 NAME_BYTES = 120
-"""Of a readable name: with a hash behind it, it stays below the 255 of a file system."""
+"""The most bytes of a readable name; with a hash behind it, it stays below a file system's 255."""
 
 
 class Stamp(NamedTuple):
-    """What tells a stored run from another one that takes its place."""
+    """The identity of a stored run: another run in its place has another stamp."""
 
     inode: int
     modified_ns: int
 
 
 def stamp_of(folder: Path) -> Stamp | None:
-    """Return the stamp of the run in `folder`, None where there is none."""
+    """Return the stamp of the run in `folder`; None if there is no run."""
     try:
         found = (folder / METRICS_FILE).stat()
     except OSError:
@@ -35,12 +35,12 @@ def stamp_of(folder: Path) -> Stamp | None:
 
 
 def is_run(folder: Path) -> bool:
-    """Return whether ``folder`` holds a run: complete, as far as the names of its files tell."""
+    """Return whether ``folder`` holds the files of a run; their content is not checked."""
     return all((Path(folder) / name).is_file() for name in (METRICS_FILE, REQUESTS_FILE))
 
 
 def holds_remains(folder: Path) -> bool:
-    """Return whether ``folder`` holds a run, or what is left of one."""
+    """Return whether ``folder`` holds a run or some files of one."""
     return is_run(folder) or all((Path(folder) / name).is_file() for name in (CONFIG_FILE, PROVENANCE_FILE))
 
 
@@ -50,9 +50,9 @@ def has_failed(folder: Path) -> bool:
 
 
 def run_folders(folder: Path) -> list[Path]:
-    """Return the folders right below ``folder`` that hold a run, what is left of one, or a failure, by name.
+    """Return the direct subfolders that hold a run, some files of one, or a failure, by name.
 
-    A run that is just being written is none.
+    A run that is being written is left out.
     """
     inside = Path(folder).iterdir() if Path(folder).is_dir() else ()
     seen = [each for each in inside if not each.name.startswith(".")]
@@ -60,7 +60,7 @@ def run_folders(folder: Path) -> list[Path]:
 
 
 def readable_name(named: Mapping[str, Any]) -> str:
-    """Return settings as a name for a folder or file, at most `NAME_BYTES` long; "run" for none."""
+    """Return settings as the name of a folder or file, of at most `NAME_BYTES`; "run" without settings."""
     text = ",".join(f"{key}={value}" for key, value in named.items()) or "run"
     plain = "".join(each if each.isalnum() or each in "=,.-_" else "_" for each in text)
     return plain.encode()[:NAME_BYTES].decode(errors="ignore")

@@ -1,4 +1,4 @@
-"""Many runs read once each: their table, those that are left out, and what is to be said of the whole."""
+"""Many runs, each read once: their table, and notes about runs left out and about the whole."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from specsim.errors import SpecsimError
-from specsim.settings.identity import HASH_CHARACTERS, Value, flat, identity, settings_of
 from specsim.results.failure import Failure
 from specsim.results.store import read_run
 from specsim.results.sweep_table import CODE, READ, SEED, SweptRun, sweep_table
+from specsim.settings.identity import HASH_CHARACTERS, Value, flat, identity, settings_of
 from specsim.workload.seeding import varies_with_seed
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class AnyRun(Protocol):
-    """A run, in memory or in its folder: a `Run`, or a `StoredRun`."""
+    """A run in memory (`Run`) or in its folder (`StoredRun`)."""
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -34,7 +34,7 @@ class AnyRun(Protocol):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Lines worth reading."""
+        """Lines that a reader of the results should know."""
 
     @property
     def requests(self) -> DataFrame:
@@ -42,11 +42,11 @@ class AnyRun(Protocol):
 
     @property
     def passes(self) -> DataFrame | None:
-        """One row per forward pass, None where they were not kept."""
+        """One row per forward pass; None if they were not kept."""
 
     @property
     def folder(self) -> Path | None:
-        """Where the run is stored, None when it is only in memory."""
+        """Where the run is stored; None: only in memory."""
 
     @property
     def slo_attainment(self) -> float:
@@ -57,7 +57,7 @@ class AnyRun(Protocol):
 
 
 class Scan(NamedTuple):
-    """What reading every run once has found: a table, the runs and failures in it, and lines about the whole."""
+    """A table, the runs and failures in it, and notes."""
 
     table: DataFrame
     runs: tuple[AnyRun | Path, ...]
@@ -66,12 +66,12 @@ class Scan(NamedTuple):
 
 
 def scan(runs: Sequence[AnyRun | Path], failures: Sequence[Failure] = ()) -> Scan:
-    """Read each run once, and leave out those that are damaged, or there twice; a note names each.
+    """Read each run once; a damaged run and a second copy are left out, with a note that names them.
 
     Raises
     ------
     SpecsimError
-        When a run is there twice with different results.
+        When two copies of a run have different results.
     """
     names = _names([*runs, *failures])
     kept: list[AnyRun | Path] = []
@@ -104,7 +104,7 @@ def _swept(name: str, run: AnyRun) -> SweptRun:
     config, provenance = run.config, run.provenance
     settings = {**settings_of(config), **_read_by(provenance)}
     point = identity({each: value for each, value in settings.items() if each != SEED})
-    # As it was when the run was made: the trace's file may be another one by now, or gone.
+    # From the provenance, since the trace's file may have changed or gone since the run.
     varies = provenance.get("varies_with_seed") or varies_with_seed(config)
     return SweptRun(name, settings, point, ", ".join(varies), run.metrics)
 
@@ -118,7 +118,7 @@ def _twice(one: tuple[str, str], other: tuple[str, str]) -> str:
 
 
 def _names(runs: Sequence[AnyRun | Failure | Path]) -> list[str]:
-    """Return a name for each run: its folder's, the whole path where two share it, its place without a folder."""
+    """Return a name for each run: its folder's name, or path if two share it; without a folder its number."""
     folders = [run if isinstance(run, Path) else run.folder for run in runs]
     short = [str(place) if folder is None else folder.name for place, folder in enumerate(folders)]
     if len(set(short)) == len(short):
@@ -127,7 +127,7 @@ def _names(runs: Sequence[AnyRun | Failure | Path]) -> list[str]:
 
 
 def _read_by(provenance: Mapping[str, Any]) -> dict[str, Value]:
-    """Return what a run found: the files behind its trace, recording and plug-ins, and the code that ran."""
+    """Return the checksums of what a run read: trace, recording, plug-ins, and specsim's code."""
     trace = provenance["trace"]
     found = {
         f"trace{READ}origin": trace["origin"],

@@ -1,4 +1,4 @@
-"""Means over seeds, and differences paired by seed, each with what its interval covers."""
+"""Means over seeds and differences paired by seed, with their intervals and what these cover."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def over_seeds(table: DataFrame, measure: str, by: Sequence[str]) -> DataFrame:
 
     Parameters
     ----------
-    table : rows of `Sweep.table`. by : settings, and ``slo_class`` where the table holds several classes.
+    table : rows of `Sweep.table`. by : settings, and ``slo_class`` if the table has several classes.
 
     Raises
     ------
     SpecsimError
-        When rows of a group differ in another setting than the seed, a seed stands twice in a group, a column is
-        missing or is no number, or there is no row.
+        When rows of a group differ in another setting than the seed, a seed is twice in a group, a column is missing
+        or is no number, or there is no row.
     """
     from scipy.stats import t
 
@@ -54,10 +54,10 @@ def over_seeds(table: DataFrame, measure: str, by: Sequence[str]) -> DataFrame:
 def paired_difference(
     table: DataFrame, measure: str, against: Any, by: Sequence[str] = (), *, of: str = "scheduler"
 ) -> DataFrame:
-    """Return by how much a measure exceeds that of `against`, over seeds, for each other value of `of` and group.
+    """Return a measure's mean difference from `against`, over seeds, for each other value of `of` and each group.
 
-    Runs are paired by seed: both have met the same requests, and the same text where their acceptance is one (common
-    random numbers). The interval is that of the differences. Columns as of `over_seeds`.
+    Runs are paired by seed (common random numbers): partners meet the same requests, and the same text if they have
+    one acceptance. The interval is that of the differences. The columns are those of `over_seeds`.
 
     Parameters
     ----------
@@ -66,8 +66,8 @@ def paired_difference(
     Raises
     ------
     SpecsimError
-        As `over_seeds`, when the table has no run of `against`, a run has no partner of its seed, or partners differ
-        in a setting that is not `of`, not in `by` and not brought along by `of`.
+        As in `over_seeds`; also when the table has no run of `against`, a run has no partner of its seed, or partners
+        differ in a setting other than `of`, those in `by` and those that `of` brings along.
     """
     table = without_failures(table)
     _check_some(table)
@@ -93,7 +93,7 @@ def paired_difference(
 
 
 def with_partner(table: DataFrame, against: Any, by: Sequence[str], *, of: str) -> DataFrame:
-    """Return the rows of `against` and those that have a partner among them: the same `by` and seed."""
+    """Return the rows of `against`, and the rows with a partner among them, which has the same `by` and seed."""
     base = rows_with(table, of, against)
     keys = [*by, SEED]
     there = table[keys].merge(base[keys].drop_duplicates(), how="left", on=keys, indicator=True)["_merge"]
@@ -101,7 +101,7 @@ def with_partner(table: DataFrame, against: Any, by: Sequence[str], *, of: str) 
 
 
 def covers_said(table: DataFrame) -> tuple[str, ...]:
-    """Return a line about what an interval over the seeds of a table covers; none where there is one seed."""
+    """Return a line about what an interval over the seeds of a table covers; none for one seed."""
     seeds = table[SEED].nunique()
     if seeds < 2:
         return ()
@@ -111,7 +111,7 @@ def covers_said(table: DataFrame) -> tuple[str, ...]:
 
 
 def listed(words: str) -> str:
-    """Return "a, b, c" as it is read: "a, b and c"."""
+    """Return "a, b, c" as "a, b and c"."""
     return " and ".join(words.rsplit(", ", 1))
 
 
@@ -150,7 +150,7 @@ def _check_some(table: DataFrame) -> None:
 
 
 def _check_rows(table: DataFrame, measure: str, by: Sequence[str]) -> None:
-    """Refuse rows that would be pooled, and seeds that would be counted twice."""
+    """Refuse groups whose rows differ in more than the seed, or that have a seed twice."""
     keys = [key for key in keys_of(table) if key not in (SEED, measure, *by)]
     for key in [*keys, *([POINT] if POINT in table else [])]:
         several = _varying(table, key, by)
@@ -168,7 +168,7 @@ def _check_rows(table: DataFrame, measure: str, by: Sequence[str]) -> None:
 
 
 def _varying(table: DataFrame, key: str, by: Sequence[str]) -> list[Any] | None:
-    """Return several values that a column takes within one group, None where it takes one in each."""
+    """Return the values of a column in a group where it has several; None if it has one in each group."""
     if not by:
         return values_of(table, key) if table[key].nunique(dropna=False) > 1 else None
     groups = table.groupby(list(by), sort=False, dropna=False)

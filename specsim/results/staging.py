@@ -1,4 +1,4 @@
-"""Where a run is written before it takes its place: a hidden folder or file whose name tells the writer."""
+"""A hidden folder or file in which a run is written before it takes its place; its name tells the writer."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _NAME = re.compile(r"\.specsim-(?P<host>.+)-(?P<pid>\d+)-[0-9a-f]{8}\.tmp")
 
 
 def staging_path(parent: Path) -> Path:
-    """Return a new hidden path in `parent`, for this process alone; it names the host and the process."""
+    """Return a new hidden path in `parent`, named by host and process."""
     return parent / f".specsim-{_host()}-{os.getpid()}-{uuid4().hex[:8]}.tmp"
 
 
 def remove_stale(root: Path, now_s: float) -> None:
-    """Remove what killed processes were writing, in `root` and right below.
+    """Remove what killed processes left in `root` and in its direct subfolders.
 
-    What this host's living processes write stays, and so does what another host began within a day of `now_s`.
+    A path is removed if it is more than a day old at `now_s`, or if its process was on this host and has ended.
     """
     for folder in [root, *_folders(root)]:
         for path in folder.glob(".specsim-*.tmp"):
@@ -30,7 +30,7 @@ def remove_stale(root: Path, now_s: float) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or folder, as far as that is possible; what is not there is no error."""
+    """Remove a file or folder, as far as possible; a missing one is no error."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -38,7 +38,7 @@ def remove(path: Path) -> None:
 
 
 def is_gone(name: str) -> bool:
-    """Return whether a staging path's name tells a process of this host that has ended."""
+    """Return whether a staging path belongs to a process of this host that has ended."""
     told = _NAME.fullmatch(name)
     return told is not None and told["host"] == _host() and not _is_alive(int(told["pid"]))
 
@@ -60,7 +60,7 @@ def _is_stale(path: Path, now_s: float) -> bool:
 
 def _is_alive(pid: int) -> bool:
     if os.name == "nt":
-        # Signal 0 is Ctrl-C there: only the age tells.
+        # On Windows signal 0 is Ctrl-C, so only the age can tell.
         return True
     try:
         os.kill(pid, 0)

@@ -1,4 +1,4 @@
-"""A stored run, read back from its folder with errors a person can act on."""
+"""A stored run, read from its folder; damage is an error of one line."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specsim.errors import SpecsimError, beside, first_line, nearest
+from specsim.files.regular_file import MOST_BYTES, check_file
 from specsim.results.checksums import damage
 from specsim.results.run_folder import (
     CONFIG_FILE,
@@ -20,7 +21,6 @@ from specsim.results.run_folder import (
     run_folders,
 )
 from specsim.results.schema import PASS_COLUMNS, REQUEST_COLUMNS, SCHEMA_VERSION
-from specsim.files.regular_file import MOST_BYTES, check_file
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """A run folder: ``metrics`` in memory, everything else read from disk at each access.
+    """A run in its folder: ``metrics`` in memory, everything else read from disk at each access.
 
     Raises
     ------
@@ -57,7 +57,7 @@ class StoredRun:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Lines worth reading that the run gave."""
+        """The run's notes."""
         return tuple(self.provenance.get("notes", ()))
 
     @property
@@ -66,7 +66,7 @@ class StoredRun:
         return float(self.metrics["specsim"]["slo_attainment"])
 
     def plot(self, folder: str | Path | None = None) -> list[Path]:
-        """Draw the run's figures into `folder`, by default ``figures`` in its own, and return their paths."""
+        """Draw the run's figures into `folder`, by default ``figures`` in the run's, and return their paths."""
         from specsim.figures.plots import plot_run
 
         return plot_run(self, self.folder / "figures" if folder is None else folder)
@@ -123,7 +123,7 @@ def read_run(folder: Path) -> StoredRun:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Return the resolved configuration of the run in ``folder``, whatever else is there.
+    """Return the resolved configuration of the run in ``folder``; other files are not checked.
 
     Raises
     ------
@@ -148,7 +148,7 @@ def _read_parquet(path: Path, types: Mapping[str, str]) -> DataFrame:
     if path.exists():
         check_file(path, MOST_BYTES)
     try:
-        # A folder of a sweep named rps=2 is not a partition.
+        # A folder named rps=2 is a sweep's, not a partition.
         table = pq.read_table(path, partitioning=None)
     except FileNotFoundError:
         raise SpecsimError(f"{str(path)!r} is missing; expected it beside {METRICS_FILE}") from None
@@ -183,7 +183,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     import yaml
 
     try:
-        # The same values as safe_load, eight times as fast where libyaml is there.
+        # The same values as safe_load, eight times as fast with libyaml.
         value = yaml.load(_text(path), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except FileNotFoundError:
         raise SpecsimError(f"{str(path)!r} is missing; expected it beside {METRICS_FILE}") from None
@@ -195,13 +195,13 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 
 
 def _text(path: Path) -> str:
-    """Return what a file of a run holds; a folder, a pipe or a device in its place is refused."""
+    """Return the text of a run's file; a folder, a pipe or a device in its place is refused."""
     if path.exists():
         check_file(path, MOST_BYTES)
     return path.read_text(encoding="utf-8")
 
 
 def _inside(folder: Path) -> str:
-    """Name a run folder one level below, for whoever gave the folder of a sweep."""
+    """Return a hint that names a run in a subfolder, for a user who gave the folder of a sweep."""
     below = run_folders(folder)
     return f"; did you mean {str(below[0])!r}?" if below else ""

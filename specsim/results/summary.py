@@ -1,4 +1,4 @@
-"""From the rows of a run to the aggregates of ``metrics.json`` (docs/metrics.md)."""
+"""The aggregates of ``metrics.json`` from the rows of a run (docs/metrics.md)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from specsim.errors import SpecsimError
+from specsim.replica.request import Floats
 from specsim.results.distribution import Sketched
 from specsim.results.load import load
-from specsim.results.schema import SCHEMA_VERSION, FloatArray, RunTotals
+from specsim.results.schema import SCHEMA_VERSION, RunTotals
 from specsim.results.window import Window, counts
 
 if TYPE_CHECKING:
@@ -18,14 +19,14 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 ATTAINMENTS = {"slo": "slo_ok", "ttft": "ttft_ok", "tpot": "decode_tpot_ok"}
-"""Shares of the arrived requests by the column that they count; "tpot" is AdaServe's measure."""
+"""The column that each attainment counts, over all arrived requests; "tpot" is AdaServe's measure."""
 
 
 def summarise(table: DataFrame, totals: RunTotals, window: Window | None = None) -> dict[str, Any]:
-    """Return ``metrics.json``: the keys of ``vllm bench serve`` and a block ``specsim``; absent values: None.
+    """Return ``metrics.json``: the keys of ``vllm bench serve`` and a block ``specsim``; a missing value is None.
 
-    ``window`` keeps the requests with ``window[0] <= arrival_s <= window[1]``; most totals stay the run's. Inter-token
-    latencies are absent when the totals hold those of another window.
+    ``window`` keeps the requests with ``window[0] <= arrival_s <= window[1]``; most totals are of the whole run.
+    Inter-token latencies are missing if the totals hold those of another window.
 
     Raises
     ------
@@ -101,7 +102,7 @@ def _acceptance(table: DataFrame) -> dict[str, Any]:
 
 
 class _Span(NamedTuple):
-    """First and last arrival, seconds, and the duration of the run: None if nothing completed."""
+    """First and last arrival in seconds, and the duration of the run; None if nothing completed."""
 
     first_arrival_s: float
     last_arrival_s: float
@@ -115,7 +116,7 @@ def _span(table: DataFrame) -> _Span:
 
 
 def _service(table: DataFrame, span: _Span) -> dict[str, Any]:
-    """Return what a whole run and each of its classes report alike."""
+    """Return the metrics that a whole run and each of its classes have."""
     output_tokens = table["output_tokens"].to_numpy()
     slo_ok: NDArray[np.bool_] = table["slo_ok"].to_numpy(dtype=bool)
     in_time = slo_ok & (table["finish_s"].to_numpy() <= span.last_arrival_s)
@@ -134,14 +135,14 @@ def _service(table: DataFrame, span: _Span) -> dict[str, Any]:
 
 
 def _missed(table: DataFrame) -> dict[str, int]:
-    """Return how many requests missed each objective, and how many were rejected; a request may miss two."""
+    """Return the counts of requests that missed each objective, and of rejected ones; a request may miss two."""
     rejected = (table["rejected_reason"] != "").to_numpy(dtype=bool)
     late = {name: ~table[f"{name}_ok"].to_numpy(dtype=bool) & ~rejected for name in ("ttft", "tpot")}
     return {**{name: int(missed.sum()) for name, missed in late.items()}, "rejected": int(rejected.sum())}
 
 
 def _worst(classes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the class that attains least, the first by name among equals."""
+    """Return the class with the lowest attainment; of equals the first by name."""
     name = min(classes, key=lambda each: classes[each]["slo_attainment"])
     return {"worst_class": name, "worst_class_attainment": classes[name]["slo_attainment"]}
 
@@ -166,8 +167,8 @@ def _classes(table: DataFrame, span: _Span) -> dict[str, Any]:
     return blocks
 
 
-def _objective(column: str, seconds: FloatArray) -> dict[str, Any]:
-    """Return the objective that all requests of a class share, and the least and the largest of those that have one."""
+def _objective(column: str, seconds: Floats) -> dict[str, Any]:
+    """Return the objective if all requests of a class share it, and the least and the largest objective."""
     given = seconds[~np.isnan(seconds)]
     shared = given[0] if len(given) == len(seconds) and np.all(given == given[0]) else np.nan
     name = column.removesuffix("_s")
@@ -196,7 +197,7 @@ def _select(table: DataFrame, window: Window) -> DataFrame:
     return table[inside]
 
 
-def _statistics_ms(name: str, values_s: FloatArray) -> dict[str, float | None]:
+def _statistics_ms(name: str, values_s: Floats) -> dict[str, float | None]:
     values_ms = 1000 * values_s[~np.isnan(values_s)]
     return {
         f"mean_{name}_ms": _mean(values_ms),
@@ -215,8 +216,8 @@ def _sketched_ms(name: str, values_s: Sketched) -> dict[str, float | None]:
     }
 
 
-def _peak(start_s: FloatArray, end_s: FloatArray) -> int:
-    """Return the most half-open intervals ``[start, end)`` that overlap: a departure precedes an arrival."""
+def _peak(start_s: Floats, end_s: Floats) -> int:
+    """Return the most half-open intervals ``[start, end)`` that overlap at one time."""
     times = np.concatenate([end_s, start_s])
     change = np.repeat([-1, 1], [len(end_s), len(start_s)])
     order = np.argsort(times, kind="stable")
@@ -228,12 +229,12 @@ def _count_reasons(table: DataFrame) -> dict[str, int]:
     return {reason: reasons.count(reason) for reason in sorted(set(reasons))}
 
 
-def _mean(values: FloatArray) -> float | None:
+def _mean(values: Floats) -> float | None:
     values = values[~np.isnan(values)]
     return float(np.mean(values)) if len(values) else None
 
 
-def _percentile(values: FloatArray, percent: float) -> float | None:
+def _percentile(values: Floats, percent: float) -> float | None:
     values = values[~np.isnan(values)]
     return float(np.percentile(values, percent)) if len(values) else None
 

@@ -1,4 +1,4 @@
-"""What a sweep is drawn against: the setting along the axis, the one that tells lines apart, and the rest."""
+"""The axes of a sweep's figures: the setting of the x axis, the setting of the lines, and the others."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 FIRST = ("rps", "slo_scale", "ttft_scale")
-"""Settings that a sweep is drawn against before others."""
+"""Settings that come first as the x axis."""
 BROUGHT = {
     "scheduler": ("acceptance", "drafter"),
     "drafter": ("acceptance",),
     "profile": ("acceptance", "drafter", "engine", "scheduler"),
     "trace": ("slo",),
 }
-"""Groups that a choice may bring along (`suggests`): what differs in them belongs to what is compared."""
+"""Groups that a choice may bring along (`suggests`); their differences count as differences of the choice."""
 
 
 class SweepAxes(NamedTuple):
-    """How a sweep is drawn.
+    """The axes of a sweep's figures.
 
     Attributes
     ----------
-    x : the numeric setting along the axis, None where none differs. line : the setting with a line for each value.
-    rest : settings whose values stand in figures of their own. along : settings that go along with `line`.
+    x : the numeric setting of the x axis; None if none differs. line : the setting with a line for each value.
+    rest : settings with a figure for each combination of values. along : settings that `line` brings along.
     """
 
     x: str | None
@@ -38,10 +38,10 @@ class SweepAxes(NamedTuple):
 
 
 def axes_of(table: DataFrame, x: str | None = None, line: str | None = None) -> SweepAxes:
-    """Return how the rows of a table are drawn: against `x`, with a line for each value of `line`.
+    """Return the axes of a table's figures: `x`, and a line for each value of `line`.
 
-    By default `x` is the first of `FIRST`, else the first number that differs; `line` is the scheduler, else the first
-    setting that is no number, else another number.
+    By default `x` is the first of `FIRST` that differs, else the first other number; `line` is the scheduler, else the
+    first setting that is no number, else another number.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def axes_of(table: DataFrame, x: str | None = None, line: str | None = None) -> 
 
 
 def check_setting(table: DataFrame, name: str, key: object) -> None:
-    """Refuse what is no setting of a table beside the seed and ``slo_class``; `name` is the argument's.
+    """Refuse a `key` that is no setting of a table, or is the seed or ``slo_class``; `name` is the argument's.
 
     Raises
     ------
@@ -86,13 +86,13 @@ def check_setting(table: DataFrame, name: str, key: object) -> None:
 
 
 def check_one(name: str, value: object) -> None:
-    """Refuse several values where one is expected; `name` is the argument's."""
+    """Refuse several values for the argument `name`, which expects one."""
     if isinstance(value, Iterable) and not isinstance(value, str):
         raise SpecsimError(f"{name}={value!r:.60}: expected one value of the setting")
 
 
 def beside(table: DataFrame, of: str) -> list[str]:
-    """Return the settings that differ beside `of`, without those that it brings along."""
+    """Return the settings that differ, except `of` and those that it brings along."""
     others = [key for key in differing(table) if key != of]
     kept = [key for key in others if not brought(key, of)]
     for key in others:
@@ -102,7 +102,7 @@ def beside(table: DataFrame, of: str) -> list[str]:
 
 
 def brought(key: str, of: str) -> bool:
-    """Return whether a setting may differ because `of` does: it stands below it, or in a group brought along."""
+    """Return whether a setting may differ because `of` does: it is below `of`, or in a group that `of` brings along."""
     head, own = key.partition(".")[0], of.partition(".")[0]
     return (head == own and key != own) or head in BROUGHT.get(own, ())
 
@@ -118,7 +118,7 @@ def _determined(table: DataFrame, key: str, by: Sequence[str]) -> bool:
 
 
 def line_named(table: DataFrame, line: str, against: Any) -> Any:
-    """Return the value of `line` that `against` is, or is the text of.
+    """Return the value of `line` that `against` equals, as a value or as text.
 
     Raises
     ------

@@ -1,11 +1,11 @@
-"""Many runs as one table: a row per run and SLO class, the settings that differ before what was measured."""
+"""Many runs as one table: a row per run and SLO class, with the settings that differ and all metrics."""
 
 from __future__ import annotations
 
-from specsim.errors import SpecsimError
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from specsim.errors import SpecsimError
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -14,7 +14,7 @@ RUN, CLASS, POINT, VARIES, SEED = "run", "slo_class", "point", "varies_with_seed
 ALL = "all"
 GROUPS = ("scheduler", "trace", "slo", "acceptance", "profile", "drafter", "engine")
 ALWAYS = (*GROUPS, "rps", "slo_scale", "ttft_scale", "requests", SEED, "replicas")
-"""Settings that a table holds whether or not they differ."""
+"""Settings that are columns even if they do not differ."""
 HEADLINE = (
     "slo_attainment",
     "worst_class",
@@ -31,22 +31,22 @@ HEADLINE = (
     "mean_tokens_per_verification",
 )
 READ = ".read."
-"""Part of the key of what a run found: the file behind a trace or a recording."""
+"""Part of a column's name: the checksum of what a run read, such as the file of a trace or a recording."""
 CODE = "code"
-"""The key of the specsim that made a run: a checksum of its code."""
+"""The column with the checksum of specsim's code."""
 ERROR = "error"
-"""The column of a table with failures: the line of a run that failed, missing for all others."""
+"""The column with the error line of a failed run; missing for other runs."""
 NOT_MEASURED = ("schema_version", "window", "classes", "acceptance")
 
 
 class SweptRun(NamedTuple):
-    """One run as a table needs it.
+    """One run for the table.
 
     Attributes
     ----------
-    name : of the run. settings : by dotted key. point : the same text for runs that differ in their seed alone.
+    name : of the run. settings : by dotted key. point : the same text for runs that differ only in their seed.
     varies : what the seed draws anew. metrics : the content of ``metrics.json``.
-    error : the line of a run that failed; the three before are None then.
+    error : the error line of a failed run, whose `point`, `varies` and `metrics` are None.
     """
 
     name: str
@@ -58,11 +58,11 @@ class SweptRun(NamedTuple):
 
 
 def sweep_table(runs: Iterable[SweptRun]) -> DataFrame:
-    """Return one row per run and SLO class, the class ``all`` included; one for a run that failed, behind all others.
+    """Return one row per run and SLO class, the class ``all`` included; after them one row per failed run.
 
-    Columns, in this order: ``run``; `ALWAYS` and every other setting that differs, but for those below a group that
-    the group's choice fixes or that repeat one above them; ``slo_class``; ``point``; ``varies_with_seed``; ``error`` where a run
-    failed; every number measured, `HEADLINE` first. A setting that a run does not have is missing, as one that is null.
+    Columns in order: ``run``; `ALWAYS` and the other settings that differ; ``slo_class``; ``point``;
+    ``varies_with_seed``; ``error`` if a run failed; every metric, `HEADLINE` first. A setting that the choice of its
+    group fixes, or that repeats one above it, is no column. A setting that a run does not have is missing, as is null.
     """
     from pandas import DataFrame
 
@@ -76,7 +76,7 @@ def sweep_table(runs: Iterable[SweptRun]) -> DataFrame:
         if run.error is None:
             told |= missing
         else:
-            # It tells nothing of what it would have read: what it lacks is no difference.
+            # A failed run has no checksums of what it read; that is no difference.
             ends |= {ERROR: run.error, **missing}
         rows += [({RUN: run.name, **told}, {CLASS: name, **ends}, measured) for name, measured in _rows(run.metrics)]
     differ = {key for told, _, _ in rows for key in told if key != RUN}
@@ -93,7 +93,7 @@ def sweep_table(runs: Iterable[SweptRun]) -> DataFrame:
 
 
 def without_failures(table: DataFrame) -> DataFrame:
-    """Return the rows of a table that hold figures, without the column `ERROR`."""
+    """Return the rows of runs that did not fail, without the column `ERROR`."""
     if not hasattr(table, "columns"):
         raise SpecsimError(f"{type(table).__name__} is no table; expected the rows of a Sweep's table")
     return table[table[ERROR].isna()].drop(columns=ERROR) if ERROR in table else table
@@ -107,7 +107,7 @@ def keys_of(table: DataFrame) -> list[str]:
 
 
 def values_of(table: DataFrame, key: str) -> list[Any]:
-    """Return the different values of a column in order, None last where one is missing."""
+    """Return the distinct values of a column in order, with None last if one is missing."""
     found = table[key].drop_duplicates()
     there = found.dropna().tolist()
     numbers = all(isinstance(each, int | float) for each in there)
@@ -115,17 +115,17 @@ def values_of(table: DataFrame, key: str) -> list[Any]:
 
 
 def rows_with(table: DataFrame, key: str, value: Any) -> DataFrame:
-    """Return the rows in which a column has a value; None stands for a missing one."""
+    """Return the rows with this value in a column; None stands for missing."""
     return table[table[key].isna() if value is None else table[key] == value]
 
 
 def differing(table: DataFrame) -> list[str]:
-    """Return the settings in which rows differ, the seed and ``slo_class`` left out."""
+    """Return the settings in which rows differ, without the seed and ``slo_class``."""
     return [key for key in keys_of(table) if key not in (SEED, CLASS) and table[key].nunique(dropna=False) > 1]
 
 
 def _fixed(table: DataFrame, keys: Sequence[str]) -> list[str]:
-    """Return the keys below a group, or a belief, that its choice fixes, and files read that its settings fix."""
+    """Return the keys that the choice of their group or belief fixes, and the checksums that other settings fix."""
     fixed = []
     for key in keys:
         head = key.partition(".")[0]
@@ -138,7 +138,7 @@ def _fixed(table: DataFrame, keys: Sequence[str]) -> list[str]:
 
 
 def _repeated(table: DataFrame, keys: Sequence[str]) -> list[str]:
-    """Return the keys of parts that say the same in every row as one of the same name above them."""
+    """Return the keys of parts that in every row equal a key of the same name above them."""
     return [
         key
         for key in keys
@@ -151,7 +151,7 @@ def _repeated(table: DataFrame, keys: Sequence[str]) -> list[str]:
 
 
 def _rows(metrics: Mapping[str, Any] | None) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each class and what was measured of it; its requests are called ``arrived``, as those of the run."""
+    """Yield each class with its metrics; its ``requests`` are called ``arrived``, as in the run's metrics."""
     if metrics is None:
         yield ALL, {}
         return
@@ -163,7 +163,7 @@ def _rows(metrics: Mapping[str, Any] | None) -> Iterator[tuple[str, dict[str, An
 
 
 def _in_seconds(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the numbers of ``vllm bench serve`` with milliseconds as seconds."""
+    """Return the metrics of ``vllm bench serve``, milliseconds converted to seconds."""
     return {
         f"{key.removesuffix('_ms')}_s" if key.endswith("_ms") else key: (
             value / 1000 if key.endswith("_ms") and value is not None else value
@@ -173,7 +173,7 @@ def _in_seconds(metrics: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _numbers(block: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return the single values of a block by dotted key; requests rejected for any reason are one number."""
+    """Return the scalars of a block by dotted key; rejected requests are summed over reasons."""
     found: dict[str, Any] = {}
     for key, value in block.items():
         if key == "rejected" and isinstance(value, Mapping):

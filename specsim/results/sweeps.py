@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from specsim.errors import SpecsimError, nearest
+from specsim.files.checked_mapping import expanded, shown
 from specsim.results.failure import Failure, read_failure
 from specsim.results.run_folder import has_failed, holds_remains, run_folders
+from specsim.results.scan import AnyRun, scan
 from specsim.results.store import read_run
 from specsim.results.sweep_axes import axes_of, beside, check_setting, line_named
 from specsim.results.sweep_table import CLASS, CODE, READ, RUN, SEED, differing, keys_of, values_of, without_failures
-from specsim.files.checked_mapping import expanded, shown
-from specsim.results.scan import AnyRun, scan
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,11 +26,11 @@ MOST_SHOWN = 20
 
 
 class Sweep(Sequence[AnyRun]):
-    """Runs, in order. A stored run is read from its folder whenever it is asked for: none is held in memory.
+    """A sequence of runs. A stored run is read from its folder each time it is accessed; none is held in memory.
 
     Attributes
     ----------
-    notes : lines about the sweep as a whole. failures : the points whose runs failed; they are in the table alone.
+    notes : lines about the sweep as a whole. failures : points whose runs failed; they appear only in the table.
     """
 
     def __init__(
@@ -93,25 +93,25 @@ class Sweep(Sequence[AnyRun]):
 
     @property
     def table(self) -> DataFrame:
-        """One row per run and SLO class: the settings that differ, then every number measured (docs/sweeps.md).
+        """One row per run and SLO class: the settings that differ, then every metric (docs/sweeps.md).
 
-        A run that failed has one row, with its line in the column ``error``.
+        A failed run has one row, with its error line in the column ``error``.
         """
         return self._whole.copy()
 
     @property
     def axes(self) -> dict[str, list[Any]]:
-        """The settings in which the runs differ and their values, the seed last."""
+        """The settings in which the runs differ, with their values; the seed last."""
         differ = [*differing(self._table), *([SEED] if self._table[SEED].nunique() > 1 else [])]
         return {key: values_of(self._table, key) for key in differ}
 
     def select(self, **values: Any) -> Sweep:
-        """Return the runs whose settings have these values, one or a list each; ``__`` stands for a dot.
+        """Return the runs whose settings have these values, each one value or a list; ``__`` stands for a dot.
 
         Raises
         ------
         SpecsimError
-            For a setting that is not in the table, a value that no run has, or where no run is left.
+            For a setting that is not in the table, a value that no run has, or when no run is left.
         """
         rows = self._whole.drop_duplicates(RUN)
         if rows.empty:
@@ -137,7 +137,7 @@ class Sweep(Sequence[AnyRun]):
         return Sweep([each for each in among if not isinstance(each, Failure)], failures=failures)
 
     def labelled(self, most: int | None = None) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-        """Return ``(label, metrics)`` of each run, or of the first `most`: a label holds what differs."""
+        """Return ``(label, metrics)`` of each run, or of the first `most`; a label holds the settings that differ."""
         if most is not None and not (isinstance(most, int) and most >= 0):
             raise SpecsimError(f"labelled: {shown(most)}: expected how many runs to take, or None for all")
         keys = list(self.axes)
@@ -152,7 +152,7 @@ class Sweep(Sequence[AnyRun]):
         return covers_said(self._table)
 
     def means(self, measure: str = "slo_attainment", by: Sequence[str] | None = None) -> DataFrame:
-        """Return `specsim.results.seeds.over_seeds` of the table, by all that differs unless `by` says otherwise."""
+        """Return `specsim.results.seeds.over_seeds` of the table; `by` is by default all settings that differ."""
         from specsim.results.seeds import over_seeds
 
         return over_seeds(self._table, measure, [CLASS, *differing(self._table)] if by is None else by)
@@ -160,7 +160,7 @@ class Sweep(Sequence[AnyRun]):
     def paired(
         self, measure: str = "slo_attainment", *, against: Any, by: Sequence[str] | None = None, of: str = "scheduler"
     ) -> DataFrame:
-        """Return `specsim.results.seeds.paired_difference` of the table, by all that differs beside `of`."""
+        """Return `specsim.results.seeds.paired_difference` of the table, by all settings that differ except `of`."""
         from specsim.results.seeds import paired_difference
 
         if by is None:
@@ -171,14 +171,14 @@ class Sweep(Sequence[AnyRun]):
     def curves(
         self, measure: str = "slo_attainment", *, x: str | None = None, line: str | None = None, against: Any = None
     ) -> Figure:
-        """Return one figure: the measure's means over seeds against `x`, a panel a class, a line for each `line`.
+        """Return one figure: means of a measure over seeds against `x`, a panel per class, a line per value of `line`.
 
-        With `against`, a value of `line`, it shows the differences from it, paired by seed.
+        With `against`, a value of `line`, it shows differences from that value, paired by seed.
 
         Raises
         ------
         SpecsimError
-            When the runs differ in a third setting: `select` takes one value of it, `plot` draws a figure for each.
+            When the runs differ in a third setting. `select` chooses one value of it, `plot` draws a figure for each.
         """
         from specsim.figures.sweep import curves
 
@@ -192,9 +192,9 @@ class Sweep(Sequence[AnyRun]):
     def plot(
         self, folder: str | Path, *, x: str | None = None, line: str | None = None, against: Any = None
     ) -> list[Path]:
-        """Draw attainment, worst class and goodput into `folder`, a figure for each value of what is left over.
+        """Draw attainment, worst class and goodput into `folder`, with figures for each combination of the other axes.
 
-        Where no number differs, runs of one seed are compared side by side.
+        If no number differs, runs of one seed are compared side by side.
 
         Returns
         -------
@@ -210,15 +210,15 @@ class Sweep(Sequence[AnyRun]):
 
 
 def load_sweep(*folders: str | Path) -> Sweep:
-    """Return the runs that lie right below the folders, whatever their names.
+    """Return the runs in the direct subfolders of `folders`, whatever their names.
 
-    A run that is damaged is left out, one that is there twice is counted once; a note says so, and where runs differ
-    in the code or in the files that they have read.
+    A damaged run is left out. A run with a copy counts once. Notes name both, and say if runs differ in the code or in
+    the files that they have read.
 
     Raises
     ------
     SpecsimError
-        When a folder holds no run, none is whole, or one is there twice with different results.
+        When a folder holds no run, every run is damaged, or two copies of a run have different results.
     """
     if not folders:
         raise SpecsimError("load_sweep(): expected the folder of a sweep, or several")
@@ -238,7 +238,7 @@ def load_sweep(*folders: str | Path) -> Sweep:
 
 
 def _mixed(table: DataFrame) -> list[str]:
-    """Return a line for each difference of the runs that no setting tells: in the code, or in a file."""
+    """Return a line for each difference of the runs outside their settings: in the code, or in a file read."""
     keys = [key for key in differing(without_failures(table)) if key == CODE or READ in key]
     what = {key: "made by different code of specsim" if key == CODE else "made from different files" for key in keys}
     return [f"the runs were {what[key]}: the column {key} tells which" for key in keys if not key.endswith("origin")]

@@ -1,4 +1,4 @@
-"""The tables a person reads on the terminal, at most 100 columns wide; ``-`` stands for an absent value."""
+"""Tables for the terminal, at most 100 columns wide; ``-`` stands for a missing value."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 WIDTH = 100
 ABSENT = "-"
 FLATTERED = 0.1
-"""How far TPOT alone may exceed the attainment before a table says so."""
+"""Excess of TPOT alone over the attainment from which on a table has a star."""
 
 
 def class_table(metrics: Mapping[str, Any]) -> str:
-    """Return one row per SLO class and one for all, with the objectives, then what to know before believing a row."""
+    """Return one row per SLO class and one for all, with the objectives, and below them the caveats."""
     block = metrics["specsim"]
     head = ["class", "requests", "attained", "goodput", "TTFT p99", "SLO", "TPOT p99", "SLO", "E2E p99", "pause"]
     units = ["", "", "%", "tok/s", "s", "s", "ms", "ms", "s", "s"]
@@ -29,10 +29,8 @@ def class_table(metrics: Mapping[str, Any]) -> str:
 def comparison_table(runs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | None]]) -> str:
     """Return one row per run ``(label, metrics)``; the keys of the labels become the leading columns.
 
-    A run without metrics has failed.
-
-    A row shows every figure by which a policy that starves requests would betray itself, and the lines below it the
-    objectives.
+    A run without metrics has failed. The columns include those that show a scheduler starving requests. The lines below
+    the table give the objectives.
     """
     keys = list(dict.fromkeys(key for label, _ in runs for key in label))
     head = ["attain", "worst", "goodput", "TTFT", "E2E", "pause", "span", "missed", ""]
@@ -81,7 +79,7 @@ def _total_row(metrics: Mapping[str, Any]) -> list[str]:
 
 
 def _attained(part: Mapping[str, Any]) -> str:
-    """Return the attainment in %, starred where TPOT alone would say much more."""
+    """Return the attainment in %, with a star if TPOT alone would be much higher."""
     return f"{'*' if flattered(part) else ''}{_number(part['slo_attainment'], 100, 1)}"
 
 
@@ -91,7 +89,7 @@ def flattered(part: Mapping[str, Any]) -> bool:
 
 
 def objective(span: Sequence[float] | None, scale: float) -> str:
-    """Return an objective, or the least and the largest where requests of a class have several."""
+    """Return an objective; the least and the largest if requests of a class differ."""
     if span is None:
         return "none"
     low, high = (f"{scale * each:.4g}" for each in span)
@@ -99,14 +97,14 @@ def objective(span: Sequence[float] | None, scale: float) -> str:
 
 
 def most_missed(block: Mapping[str, Any]) -> str | None:
-    """Return the objective that most requests missed, "rejected" included; None where none was missed."""
+    """Return the objective that most requests missed, or "rejected"; None if none was missed."""
     missed = block["missed"]
     name = max(missed, key=lambda each: missed[each])
     return str(name) if missed[name] else None
 
 
 def _verdict_lines(block: Mapping[str, Any]) -> list[str]:
-    """Return what a reader needs before comparing the table's attainment with another."""
+    """Return the caveats of the table's attainment: the star, the worst class, what was missed, the load."""
     lines = []
     if block["load"]["overloaded"]:
         lines.append("OVERLOADED: more arrives than is served, and the figures depend on how long the run is")
@@ -169,12 +167,13 @@ def _legend_lines(blocks: Sequence[Mapping[str, Any]]) -> list[str]:
     lines = wrap(f"objectives: {'; '.join(_promises(name, blocks) for name in names)}", WIDTH, subsequent_indent="  ")
     lines.append("pause: longest time between two tokens; span: makespan over the arrivals' span")
     if any(flattered(block) for block in blocks):
-        lines.append(f"* TPOT alone would say {100 * FLATTERED:.0f} points more or above: it leaves out the waits before decoding")
+        points = f"{100 * FLATTERED:.0f} points more or above"
+        lines.append(f"* TPOT alone would say {points}: it leaves out the waits before decoding")
     return lines
 
 
 def _promises(name: str, blocks: Sequence[Mapping[str, Any]]) -> str:
-    """Return a class's objectives over all runs."""
+    """Return the objectives of a class over all runs."""
     parts = [block["classes"][name] for block in blocks if name in block["classes"]]
 
     def over(key: str, scale: float, unit: str) -> str:
@@ -203,7 +202,7 @@ def _fit(rows: list[list[str]], room: int) -> list[list[str]]:
 
 
 def _shorten(text: str, width: int) -> str:
-    """Cut the middle out: what tells swept values apart mostly stands at the ends."""
+    """Cut out the middle, since swept values mostly differ at the ends."""
     if len(text) <= width:
         return text
     kept = width - 2

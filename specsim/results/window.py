@@ -7,7 +7,7 @@ from typing import TypeAlias
 from specsim.replica.request import Bools, Floats
 
 Window: TypeAlias = tuple[float, float]
-"""First and last second of arrival, both counted."""
+"""First and last second of arrival, both included."""
 
 
 def counts(window: Window, arrival_s: Floats) -> Bools:

@@ -1,4 +1,4 @@
-"""A run written into its folder: whole or not at all, and never over another run."""
+"""Writing a run into its folder: whole or not at all, and never over another run."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 PLACING = ".specsim-placing.tmp"
-"""Holds the files of a run while they are moved into a folder that exists: only one process has it."""
+"""Holds the files of a run while they move into an existing folder; only one process can create it."""
 OWNER = ".owner"
 PLACING_S = 60.0
-"""A few renames never take so long: what is older was left by a kill."""
+"""A few renames never take this long: an older folder was left by a killed process."""
 
 
 class Taken(SpecsimError):
-    """Another process has put its run where this one was to be."""
+    """Another process has put a run in this run's place."""
 
 
 class Unwritable(SpecsimError):
-    """The place of a run takes no files: the disk is full, or the folder is not ours."""
+    """The folder of a run cannot be written: the disk is full, or permission is missing."""
 
 
 def write_run(
@@ -53,16 +53,16 @@ def write_run(
     provenance: Mapping[str, Any],
     passes: Mapping[str, NDArray[np.generic]] | None = None,
 ) -> dict[str, Any]:
-    """Write a run folder; other files already in ``folder`` stay, the older run that was `seen` in it is replaced.
+    """Write a run's files; the older run that was `seen` in ``folder`` is replaced, other files there stay.
 
-    ``provenance.json`` holds the checksums of all files, its own content included; that is what is returned.
-    Every file is complete on disk before the first takes its place. Where ``folder`` exists, ``metrics.json``
-    is removed first and placed last: an interruption leaves the old run, or none, or the new one.
+    Return the content of ``provenance.json`` with the checksums of all files, itself included. Every file is complete
+    on disk before the first one moves. If ``folder`` exists, ``metrics.json`` is removed first and moved last: an
+    interruption leaves the old run, the new run, or none.
 
     Raises
     ------
     Taken
-        When ``folder`` holds another run than the one `seen`: of two processes, one wins.
+        When ``folder`` holds another run than the one `seen`, from another process.
     Unwritable
         When the folder cannot be written.
     SpecsimError
@@ -90,9 +90,9 @@ def write_run(
 
 
 def _place(staging: Path, folder: Path, seen: Stamp | None) -> None:
-    """Move a complete run to its place, where no other run has come meanwhile.
+    """Move a complete run to its place, unless another run has come there meanwhile.
 
-    A rename takes the place of an empty folder, never of one that holds anything: it is exclusive.
+    A rename replaces an empty folder, but never one with content, so only one process succeeds.
     """
     if not folder.exists():
         _rename(staging, folder, folder)
@@ -115,7 +115,7 @@ def _place(staging: Path, folder: Path, seen: Stamp | None) -> None:
 
 
 def _is_left(placing: Path) -> bool:
-    """Return whether the process that was placing its run has been killed."""
+    """Return whether the process that created `placing` has been killed."""
     try:
         return is_gone((placing / OWNER).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -144,7 +144,7 @@ def _write_json(path: Path, content: Mapping[str, Any], *, sort_keys: bool) -> N
 
 
 def yaml_text(value: Any) -> str:
-    """Return plain values as ``config.yaml`` holds them."""
+    """Return plain values as the text of ``config.yaml``."""
     import yaml
 
     text: str = yaml.safe_dump(value, sort_keys=True, allow_unicode=True, default_flow_style=False)
@@ -152,7 +152,7 @@ def yaml_text(value: Any) -> str:
 
 
 def _write_parquet(path: Path, columns: Any, types: Mapping[str, str]) -> None:
-    """Write ``columns[name]`` in the order of ``types``; no pandas metadata, so data alone sets the bytes."""
+    """Write ``columns[name]`` in the order of ``types``, without pandas metadata, so that bytes depend only on data."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -1,1 +1,1 @@
-"""Who asks for what, and when: traces, their readers, and SLO mixes."""
+"""The workload: traces, their readers, and SLO mixes."""

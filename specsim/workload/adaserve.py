@@ -1,4 +1,4 @@
-"""AdaServe's own workloads (EuroSys '26, figures 8-11, 14, 15): what the artifact's JSON means, or all in one Parquet.
+"""AdaServe's workloads (EuroSys '26, figures 8-11, 14, 15), from the artifact's JSON or from one Parquet file.
 
 Source: github.com/zikun-li/AdaServe-Artifact-Evaluation, ``exps/fig*/emission_*.json``. The authors give
 three classes by ``slo_ratio``: above 0 a multiple of the baseline latency, below 0 milliseconds per token.
@@ -23,7 +23,7 @@ from specsim.workload.trace import Ints, Trace, TraceSource
 
 CLASSES = ("coding", "chat", "summarization")
 CODE_OF_MS = {-50.0: 1, -150.0: 2}
-# Measured by the data collectors on the prompts that have both lengths; used where only characters are known.
+# Measured by the collectors of the data on prompts with both lengths; used for prompts with characters alone.
 CHARACTERS_PER_TOKEN = (3.4, 4.6, 4.6)
 FIELDS = ("emission_time_ms", "slo_ratio", "input_length", "output_length")
 COLLECTED = (*FIELDS, "trace", "input_length_unit", "input_tokens")
@@ -76,7 +76,7 @@ def objectives(cells: Cells, rows: Rows) -> dict[str, Any]:
 
 
 def prompt_tokens(texts: Sequence[object] | None, length: Ints, code: Ints) -> tuple[Ints, str | None]:
-    """Return prompt lengths (N,) in tokens of one of the artifact's files, and what to tell of them.
+    """Return prompt lengths (N,) in tokens of one of the artifact's files, and a note about them.
 
     A file whose ``input_length`` is the length of the ``prompt`` text in every row (figure 14) counts characters.
     """

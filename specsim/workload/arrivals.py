@@ -1,4 +1,4 @@
-"""When requests arrive: from numbers in some unit, or from timestamps, to seconds since the earliest."""
+"""Arrivals: numbers in some unit, or timestamps, converted to seconds since the earliest."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ STAMP = re.compile(
     r"\s*(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d)?)(?:[.,](\d{1,9}))? ?(Z|[+-]\d\d(?::?\d\d)?)?\s*", re.ASCII
 )
 SINCE_1970_S = 1e9
-"""Later than September 2001."""
+"""Seconds since 1970, in September 2001."""
 MOST_PER_MS = 0.1
 EXAMPLE = "2024-05-10 00:00:00.009930+00:00"
 
 
 class Clock(NamedTuple):
-    """When rows (N,) arrive, in their order.
+    """Arrivals of rows (N,), in their order.
 
     Attributes
     ----------
-    since_s : (N,) seconds since the earliest. latest_s : the latest as it stands in the file, None: a timestamp.
-    step_s : how far apart neighbouring float64 lie just before the latest, 0 where none was rounded to one.
+    since_s : (N,) seconds since the earliest. latest_s : the latest number of the file in seconds; None: timestamps.
+    step_s : distance of neighbouring float64 just before the latest; 0 if no number was rounded.
     """
 
     since_s: Floats
@@ -43,10 +43,10 @@ class Clock(NamedTuple):
 
 
 def read_clock(cells: Sequence[object], column: str, rows: Rows, unit: Unit) -> Clock:
-    """Return when each row arrives; damaged cells are noted and read as 0.
+    """Return the arrival of each row; damaged cells are noted and read as 0.
 
-    Numbers count in `unit`, finite and not negative. Timestamps are ISO 8601 to the nanosecond, all with a zone or
-    all without; numpy's are taken as they are.
+    Numbers are finite, not negative and in `unit`. Timestamps are in ISO 8601 to the nanosecond, all with a zone or all
+    without, or numpy's.
     """
     first = next((cell for cell in cells if number(cell) is not None or is_stamp(cell)), None)
     if not is_stamp(first):
@@ -70,11 +70,11 @@ def is_stamp(cell: object) -> bool:
 
 
 def guessed_unit(head: Sequence[dict[str, object]], cells: Sequence[object]) -> tuple[Unit, str]:
-    """Return the unit of a ``timestamp`` whose writers differ, and why.
+    """Return the unit of a ``timestamp`` column, in which writers differ, and the reason.
 
     Blocks of ``hash_ids`` tell Mooncake (512 tokens, milliseconds) from Alibaba's Bailian (16 tokens, seconds).
-    Without them stamps since 1970 tell it by their size, a fraction means seconds, and so does a mean rate that
-    milliseconds would make absurd.
+    Without them the size of stamps since 1970 tells it. A fraction means seconds, and so does a mean rate that would be
+    absurd in milliseconds.
     """
     blocks = [block for block in (16, 512) if head and all(_fills(record, block) for record in head)]
     if len(blocks) == 1:
@@ -91,7 +91,7 @@ def guessed_unit(head: Sequence[dict[str, object]], cells: Sequence[object]) -> 
 
 
 def spread(stamp_s: Floats, tick_s: float) -> Floats:
-    """Return arrivals (N,): the k-th of m requests stamped alike moves by k/m of the tick (or of the gap)."""
+    """Return arrivals (N,): the k-th of m requests with one stamp moves by k/m of the tick, or of a shorter gap."""
     first = np.flatnonzero(np.diff(stamp_s, prepend=-1.0) > 0)
     size = np.diff(first, append=len(stamp_s))
     width_s = np.minimum(tick_s, np.diff(stamp_s[first], append=np.inf))
@@ -113,7 +113,7 @@ def _from_numbers(cells: Sequence[object], column: str, rows: Rows, unit: Unit) 
     far = latest_s > LONGEST_S or values.max() > 2**53
     exact = [_whole(cell) for cell in cells] if far else []
     if exact and None not in exact:
-        # Nanoseconds since 1970 are whole numbers that a float does not hold.
+        # Nanoseconds since 1970 are whole numbers that do not fit a float.
         values = np.array([value - exact[0] for value in exact], np.float64)  # type: ignore[operator]
         return Clock((values - values.min()) / PER_S[unit], latest_s)
     step_s = float(np.spacing(np.nextafter(values.max(), 0.0))) / PER_S[unit]
@@ -137,7 +137,7 @@ def _fills(record: dict[str, object], block: int) -> bool:
 
 
 def _nanoseconds(cell: object) -> tuple[int, bool] | None:
-    """Return nanoseconds since 1970 and whether the zone is known, None for what is no timestamp."""
+    """Return nanoseconds since 1970 and whether the zone is known; None if the cell is no timestamp."""
     if isinstance(cell, np.datetime64):
         return None if np.isnat(cell) else (int(cell.astype("datetime64[ns]").astype(np.int64)), False)
     match = STAMP.fullmatch(cell) if isinstance(cell, str) else None

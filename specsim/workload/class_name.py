@@ -1,16 +1,16 @@
-"""What an SLO class may be called: tables, figures and files write the name as it is."""
+"""Rules for the name of an SLO class, which tables, figures and files write as it is."""
 
 from __future__ import annotations
 
 TOTAL = "all"
-"""What tables and figures call all classes together."""
+"""The name of all classes together in tables and figures."""
 MOST_CHARACTERS = 100
 MOST_CLASSES = 1000
-"""More are no classes but, as a rule, the names of users: tables and figures have a row for each."""
+"""More than these are mostly the names of users; tables and figures have a row for each class."""
 
 
 def problem_of(name: str) -> str | None:
-    """Return what keeps a text from being the name of a class, None where nothing does."""
+    """Return why a text cannot be the name of a class; None if it can."""
     if len(name) > MOST_CHARACTERS:
         return f"is a name of {len(name):,} characters; expected at most {MOST_CHARACTERS}"
     if not name.strip():

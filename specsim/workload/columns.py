@@ -1,4 +1,4 @@
-"""From the cells of a file to checked columns; cells are text (CSV) or typed values (JSON, Parquet)."""
+"""Checked columns from the cells of a file, which are text (CSV) or typed values (JSON, Parquet)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMMA = re.compile(r"\s*[+-]?[0-9]*,[0-9,.]+\s*", re.ASCII)
 
 
 def number(cell: object) -> float | None:
-    """Return a finite number or None: no ``nan``, no ``1_000``, no boolean, no text that is not a number."""
+    """Return a finite number, or None for ``nan``, ``1_000``, a boolean or any text that is no number."""
     if isinstance(cell, str):
         value = float(cell) if NUMBER.fullmatch(cell) else nan
     elif isinstance(cell, int | float) and not isinstance(cell, bool):
@@ -33,7 +33,7 @@ def number(cell: object) -> float | None:
 
 
 def not_a_number(cell: object, wanted: str = "a number") -> str:
-    """Return what is wrong with a cell that is none."""
+    """Return what is wrong with a cell that is no number."""
     comma = isinstance(cell, str) and COMMA.fullmatch(cell)
     return f"{shown(cell)} holds a comma; expected a decimal point" if comma else f"{shown(cell)} is not {wanted}"
 
@@ -77,7 +77,7 @@ def slos(cells: Sequence[object], column: str, rows: Rows) -> Floats:
 
 
 def classes(cells: Sequence[object], column: str, rows: Rows) -> tuple[Ints, tuple[str, ...]]:
-    """Return class codes (N,) and names in alphabetical order; what is no name is noted."""
+    """Return class codes (N,) and names in alphabetical order; a cell that is no name is noted."""
     names: list[str] = []
     for i, cell in enumerate(cells):
         name = cell.strip() if isinstance(cell, str) else ""
@@ -104,7 +104,7 @@ def trace(
 ) -> Trace:
     """Return the trace of checked columns in order of arrival, the first arrival at 0, ties in order of rows.
 
-    `optional` holds the fields of a `Trace` that not every file fills.
+    `optional` holds the optional fields of a `Trace`.
     """
     order = np.argsort(since_s, kind="stable")
     arrival_s = since_s[order]

@@ -1,4 +1,4 @@
-"""A CSV as a table: its separator from the header line, its rows by the number of their line."""
+"""A CSV as a table: the header line tells the separator, and rows are numbered by line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def open_csv(raw: bytes, file: Path, known: frozenset[str]) -> Table:
     Raises
     ------
     SpecsimError
-        When the header is no line of CSV; from `read`, where the CSV breaks off.
+        When the header is no line of CSV; from `read`, when the CSV breaks off.
     """
     stream = lines(raw, newline="")
     first = stream.readline()
@@ -47,7 +47,7 @@ def open_csv(raw: bytes, file: Path, known: frozenset[str]) -> Table:
 
 
 def _split(line: str, separator: str) -> list[str]:
-    """Return the cells of a header line, none where it is no CSV with this separator."""
+    """Return the cells of a header line; none if it is no CSV with this separator."""
     try:
         return [cell.strip() for cell in next(csv.reader([line], delimiter=separator, strict=True), [])]
     except csv.Error:
@@ -78,7 +78,7 @@ def _read(
         for place, append in columns:
             append(row[place])
     for line in blank:
-        # Empty lines behind the last row are none.
+        # Empty lines after the last row are no rows.
         if numbers and line < numbers[-1]:
             rows.damage.add(line, "empty line")
     return cells, rows._replace(numbers=numbers)

@@ -1,4 +1,4 @@
-"""What is wrong in a file: read whole or refused, every damaged row named."""
+"""Damage in a file: it is read whole or refused, and a refusal names the damaged rows."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from specsim.files.regular_file import MOST_BYTES, check_file, size
 
 TOLD = 5
 MOST_RATIO, FREE_BYTES = 100, 64 << 20
-"""How many times its size a gzip may unpack to, once it passes the free bytes: traces pack 3 to 30 times."""
+"""The most that a gzip of over `FREE_BYTES` may unpack to, in times its size; traces pack 3 to 30 times."""
 STEP_BYTES = 1 << 20
 
 
 class Damage:
-    """The damaged rows of one file, gathered so that one line tells them together."""
+    """The damaged rows of one file, collected for one error line."""
 
     def __init__(self, file: Path, unit: str = "line") -> None:
         self.file = file
@@ -27,11 +27,11 @@ class Damage:
         self._rows: dict[int, str] = {}
 
     def add(self, row: int, what: str) -> None:
-        """Note the first thing wrong in a row; ``row`` counts as the file's reader does."""
+        """Note what is wrong in a row, once per row; ``row`` is numbered as by the file's reader."""
         self._rows.setdefault(row, what)
 
     def check(self) -> None:
-        """Raise one ``SpecsimError`` that counts the damaged rows and names the first few, if any."""
+        """Raise a ``SpecsimError`` that counts the damaged rows and names the first few, if there are any."""
         if not self._rows:
             return
         told = [f"{self.unit} {row}: {self._rows[row]}" for row in sorted(self._rows)[:TOLD]]
@@ -41,13 +41,13 @@ class Damage:
 
 
 def shown(cell: object, most: int = 40) -> str:
-    """Return a cell as an error message can hold it: quoted, on one line, cut at `most` characters."""
+    """Return a cell for an error message: quoted, on one line, cut at `most` characters."""
     text = repr(cell[: most + 1] if isinstance(cell, str) else cell)
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def content(file: Path, what: str = "file") -> bytes:
-    """Return the bytes of a file, unpacked if it is gzip; `what` it was expected to be.
+    """Return the bytes of a file, unpacked if it is gzip; `what` is the kind of file expected.
 
     Raises
     ------
@@ -68,12 +68,12 @@ def content(file: Path, what: str = "file") -> bytes:
 
 
 def sha256(raw: bytes) -> str:
-    """Return the checksum of unpacked content, so that a file and its gzip share one."""
+    """Return the checksum of unpacked content, which a file and its gzip share."""
     return hashlib.sha256(raw).hexdigest()
 
 
 def _unpacked(raw: bytes, file: Path) -> bytes:
-    """Return what a gzip holds; it is measured before any of it is kept."""
+    """Return the content of a gzip, whose size is measured before any of it is kept."""
     held = 0
     for part in _parts(raw, file):
         held += len(part)
@@ -82,14 +82,14 @@ def _unpacked(raw: bytes, file: Path) -> bytes:
 
 
 def check_unpacked(file: Path, kind: str, held: int, packed: int) -> None:
-    """Refuse a file of so many packed bytes that holds more than a trace of that size can."""
+    """Refuse a file of `packed` bytes that unpacks to `held` bytes, if that is more than a trace of its size can."""
     most = min(MOST_BYTES, max(FREE_BYTES, MOST_RATIO * packed))
     if held > most:
         raise SpecsimError(f"{file}: {kind} unpacks to more than {size(most)}; expected less")
 
 
 def _parts(raw: bytes, file: Path) -> Iterator[bytes]:
-    """Yield what a gzip of any number of members holds, at most `STEP_BYTES` at a time."""
+    """Yield the content of a gzip of any number of members, at most `STEP_BYTES` at a time."""
     line = 0
     with GzipFile(fileobj=BytesIO(raw)) as stream:
         try:

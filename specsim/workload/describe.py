@@ -1,4 +1,4 @@
-"""What shape a trace has: burstiness of arrivals, quantiles of lengths, dispersion of prefill work."""
+"""Statistics of a trace: burstiness of arrivals, quantiles of lengths, dispersion of prefill work."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Shape:
     prompt_quantiles, output_quantiles : at ``QUANTILES``, tokens
     prompt_mean, output_mean : tokens
     prefill_dispersion_10s : variance / mean of the prompt tokens per 10 s, tokens
-    prefill_cv_10s : standard deviation / mean of the same
+    prefill_cv_10s : standard deviation / mean of the prompt tokens per 10 s
     decode_dispersion_10s : variance / mean of the output tokens of the requests that arrive per 10 s, tokens
-    prompt_output_rank_correlation : Spearman's
+    prompt_output_rank_correlation : Spearman's, of prompt and output lengths
     prompt_rank_lag1, output_rank_lag1 : rank correlation of neighbours in order of arrival
     """
 
@@ -86,7 +86,7 @@ def fano(arrival_s: Floats, width_s: float) -> float:
 
 
 def ranks(values: Ints | Floats) -> Floats:
-    """Return the ranks of values, ties sharing their mean rank."""
+    """Return the ranks of values; ties have their mean rank."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[inverse], np.float64)
 

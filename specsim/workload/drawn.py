@@ -1,4 +1,4 @@
-"""Synthetic traces: arrivals and lengths drawn from the laws that the file names."""
+"""Synthetic traces: arrivals and lengths drawn from the distributions that the file names."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ class DrawnTrace:
 
     @property
     def drawn(self) -> tuple[str, ...]:
-        """Arrivals, and lengths that are not all one."""
+        """Arrivals; and lengths, unless both are fixed."""
         lengths = (keys.lengths(self.node, name) for name in ("prompt_tokens", "output_tokens"))
         varied = any(each.distribution != "fixed" and (each.low is None or each.low != each.high) for each in lengths)
         return ("arrivals", "lengths") if varied else ("arrivals",)
 
     def read(self, seed: int, requests: int | None) -> Trace:
-        """Return the first `requests`, ``trace.n`` of them where it is None."""
+        """Return the first `requests`; by default ``trace.n``."""
         node = self.node
         n = node.whole("n") if requests is None else requests
         if n < 1:
             raise SpecsimError(f"requests={n}: expected a whole number, at least 1")
         rps = node.number("rps", above=0)
-        # One stream per column: a column's luck must not move when another one draws more.
+        # One random stream per column: a column must not change when another draws more numbers.
         arrival, prompt, output = (
             np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(column,))) for column in range(3)
         )

@@ -1,4 +1,4 @@
-"""The text in a file's bytes: its encoding by the first of them, its lines without a second copy of the whole."""
+"""The text in a file's bytes: its encoding, told by the first bytes, and its lines, without a second copy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MARKS = {
 
 
 def encoding(raw: bytes) -> tuple[str, str | None]:
-    """Return the codec of a text, and what to call it where it is not plain UTF-8."""
+    """Return the codec of a text, and its name for the user if it is not plain UTF-8."""
     for mark, known in MARKS.items():
         if raw.startswith(mark):
             return known
@@ -25,7 +25,7 @@ def encoding(raw: bytes) -> tuple[str, str | None]:
 
 
 def lines(raw: bytes, newline: str) -> TextIOWrapper:
-    """Return the text as a stream of lines; bytes that are no text survive and fail where they stand."""
+    """Return the text as a stream of lines; bytes that are no text are kept, and fail in the cell that has them."""
     codec = encoding(raw)[0]
     errors = "surrogateescape" if codec.startswith("utf-8") else "replace"
     return TextIOWrapper(BytesIO(raw), encoding=codec, errors=errors, newline=newline)

@@ -1,4 +1,4 @@
-"""The keys of ``conf/trace/NAME.yaml``, checked: each stands there, none is unknown, types fit."""
+"""The checked keys of ``conf/trace/NAME.yaml``: none is missing or unknown, and types fit."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LENGTHS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A file at its official home: name, SHA-256 of its unpacked content, address."""
+    """A file at its official source: name, SHA-256 of the unpacked content, address."""
 
     file: str
     sha256: str
@@ -45,7 +45,7 @@ class Published:
 
 
 def checked(entry: Entry) -> CheckedMapping:
-    """Return the entry for reading; raise when a key is missing, unknown, or its kind (or process) is."""
+    """Return the entry as a mapping; raise if a key is missing or unknown, or its kind or process is unknown."""
     given = {key: value for key, value in entry.items() if value != "???"}
     node = CheckedMapping(f"trace={given.get('path', given.get('name'))}", "trace", given)
     kind = node.choice("kind", KEYS)
@@ -63,12 +63,12 @@ def window(node: CheckedMapping) -> tuple[float, float] | None:
 
 
 def resample(node: CheckedMapping) -> float | None:
-    """Return the seconds of a block that is drawn from the recording, None where it is played as it was."""
+    """Return the seconds of a block for resampling; None: not resampled."""
     return node.number("resample", above=0) if node.given("resample") else None
 
 
 def path(node: CheckedMapping) -> Path:
-    """Return the path of a user's file, which exists."""
+    """Return the path of a user's file, after a check that it exists."""
     given = node.text("path")
     file = expanded(given, "trace=")
     check_file(file, MOST_BYTES, setting="trace=")
@@ -76,17 +76,17 @@ def path(node: CheckedMapping) -> Path:
 
 
 def time_unit(node: CheckedMapping) -> Unit | None:
-    """Return the unit of arrivals, None where the file tells it."""
+    """Return the unit of arrivals; None: told by the file."""
     return cast(Unit, node.choice("time_unit", UNITS)) if node.given("time_unit") else None
 
 
 def tick_s(node: CheckedMapping) -> float | None:
-    """Return the seconds that requests stamped alike are spread over, None where they stay together."""
+    """Return the seconds over which requests of one stamp are spread; None: they arrive together."""
     return node.number("tick_s", above=0) if node.given("tick_s") else None
 
 
 def lengths(node: CheckedMapping, key: str) -> Lengths:
-    """Return the distribution under ``prompt_tokens`` or ``output_tokens``; useless parts must be null."""
+    """Return the distribution under ``prompt_tokens`` or ``output_tokens``; keys that it does not use must be null."""
     parts = ("mean", "cv", "low", "high")
     spec = node.child(key, "distribution, mean, cv, low and high")
     spec.only(("distribution",), parts)
@@ -109,7 +109,7 @@ def lengths(node: CheckedMapping, key: str) -> Lengths:
 
 
 def point_of(node: CheckedMapping) -> tuple[float, Published]:
-    """Return the chosen point of an AdaServe figure and its file; a wrong one names the nearest."""
+    """Return the chosen point of an AdaServe figure and its file; the error for a wrong point names the nearest."""
     value, points = node.values["point"], points_of(node)
     if is_number(value) and value in points:
         return float(value), points[value]

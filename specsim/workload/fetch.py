@@ -1,4 +1,4 @@
-"""Download a published trace from its home into the user cache: resumed, checked, renamed at the end."""
+"""Download a published trace from its source into the user cache: resumed, checked, renamed at the end."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ CHUNK_BYTES = 1 << 16
 
 
 def fetch(name: str, entry: Entry, destination: Path | None = None, progress: bool = True) -> tuple[Path, ...]:
-    """Download the file(s) of the trace ``name`` and return where they lie; what is there already is kept.
+    """Download the files of the trace ``name`` and return their paths; a file already in the cache is kept.
 
     Parameters
     ----------
     name : of the trace, for messages
     entry : its composed ``conf/trace/NAME.yaml``
-    destination : folder, the user cache by default
-    progress : show a bar where standard error is a terminal
+    destination : folder; by default the user cache
+    progress : show a bar if standard error is a terminal
 
     Raises
     ------
     SpecsimError
-        When the trace has no home, the network or server fails (a part stays for resuming), or the SHA-256 is
-        another one (the part is removed).
+        When the trace has no source, the network or server fails (the part stays for resuming), or the SHA-256 is
+        wrong (the part is removed).
     """
     reader = trace_recipe(entry).reader
     if not isinstance(reader, PublishedTrace):
@@ -74,7 +74,7 @@ def _download(item: Published, target: Path, progress: bool) -> None:
 
 
 def _transfer(url: str, part: Path, progress: bool) -> None:
-    """Append what is missing to ``part``; a server without ranges makes it begin again."""
+    """Append what is missing to ``part``; if the server has no ranges, begin again."""
     have = part.stat().st_size if part.exists() else 0
     headers = {"Range": f"bytes={have}-"} if have else {}
     with _opened(urllib.request.Request(url, headers=headers), part) as answer:
@@ -97,7 +97,7 @@ def _transfer(url: str, part: Path, progress: bool) -> None:
 
 @contextmanager
 def _opened(request: urllib.request.Request, part: Path) -> Iterator[Any]:
-    """Open an address; None where the server has nothing behind the part (the checksum decides)."""
+    """Open an address; None if the server has no more bytes than the part (the checksum decides)."""
     url = request.full_url
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
@@ -119,7 +119,7 @@ def _opened(request: urllib.request.Request, part: Path) -> Iterator[Any]:
 def _chunks(answer: Any, have: int, total: int | None, progress: bool, name: str) -> Iterator[bytes]:
     from tqdm import tqdm
 
-    # disable=None: a bar on a terminal only.
+    # disable=None shows a bar only on a terminal.
     with tqdm(
         total=total, initial=have, unit="B", unit_scale=True, desc=name, disable=None if progress else True
     ) as bar:

@@ -1,4 +1,4 @@
-"""What the columns of a trace are called, by who wrote it, and in which unit its arrivals are."""
+"""Known formats of traces: the names of their columns, and the unit of their arrivals."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ OPTIONAL = ("slo_class", "tpot_slo_s", "tpot_slo_ratio", "ttft_slo_s")
 
 
 class Format(NamedTuple):
-    """The three columns that make a trace.
+    """A format by the three columns that make a trace.
 
     Attributes
     ----------
-    name : as the user knows it. arrival, prompt, output : names of columns
-    unit : of `arrival` where it holds numbers; None where writers differ
-    failures : whether a request of 0 tokens is one that failed (and is left out) instead of a mistake
-    also : further columns that it needs. optional : those that are read where they are there
+    name : for the user. arrival, prompt, output : names of columns
+    unit : of numbers in `arrival`; None if writers differ
+    failures : whether a request of 0 tokens is a failed one, which is left out; otherwise it is a mistake
+    also : further required columns. optional : columns read if present
     """
 
     name: str
@@ -37,7 +37,7 @@ class Format(NamedTuple):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the columns it needs."""
+        """The names of the required columns."""
         return self.arrival, self.prompt, self.output, *self.also
 
 
@@ -67,7 +67,8 @@ def choose(table: Table) -> Format:
     Raises
     ------
     SpecsimError
-        When there is none, a column stands twice, or one that is not read is called almost like one that could be.
+        When there is none, a column is there twice, or a column that is not read has almost the name of one that could
+        be.
     """
     if len(table.names) > MOST_COLUMNS:
         said = f"{len(table.names):,} columns; expected at most {MOST_COLUMNS:,}"

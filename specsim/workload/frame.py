@@ -1,4 +1,4 @@
-"""A trace from a DataFrame: the columns of a user's file, held in memory."""
+"""A trace from a DataFrame with the columns of a user's file."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 
 def trace_of(columns: DataFrame | Mapping[str, Any], name: str = "DataFrame") -> Trace:
-    """Return the trace that columns hold, in order of arrival, the first arrival at 0.
+    """Return the trace of these columns, in order of arrival, with the first arrival at 0.
 
     Parameters
     ----------
     columns : a DataFrame, or sequences of one length by name: those of any file that docs/traces.md names, as
         ``arrival_s``, ``prompt_tokens`` and ``output_tokens``; a missing value (None, NaN) is an empty cell.
-    name : of the trace, in messages and in the provenance, which holds the checksum of the columns too.
+    name : of the trace, in messages and in the provenance, which also holds the checksum of the columns.
 
     Raises
     ------
     SpecsimError
-        One line for a column that is unknown or missing, and for damaged rows, counted from 1.
+        One line for an unknown or missing column, and for damaged rows, counted from 1.
     """
     try:
         cells = {str(each): _cells(column) for each, column in columns.items()}
@@ -52,7 +52,7 @@ def trace_of(columns: DataFrame | Mapping[str, Any], name: str = "DataFrame") ->
 
 
 def content_sha256(trace: Trace) -> str:
-    """Return the checksum of what a trace holds: of every column, and the names of the classes."""
+    """Return the checksum of a trace: of all columns and the names of the classes."""
     digest = sha256(repr(trace.slo_names).encode())
     for name, column in trace.columns().items():
         digest.update(f"{name}:".encode())
@@ -61,7 +61,7 @@ def content_sha256(trace: Trace) -> str:
 
 
 def _cells(column: Any) -> list[object]:
-    """Return a column as plain values, times as ``numpy.datetime64[ns]`` and what is missing as None."""
+    """Return a column as plain values: times as ``numpy.datetime64[ns]``, missing values as None."""
     if getattr(getattr(column, "dtype", None), "tz", None) is not None:
         column = column.dt.tz_convert(None)
     values = np.asarray(column)

@@ -1,4 +1,4 @@
-"""JSON as a table: one object a line, a list of objects, or one object of lists."""
+"""JSON as a table: one object per line, a list of objects, or one object of lists."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Record = dict[str, object]
 
 
 def open_json(raw: bytes, file: Path, known: frozenset[str]) -> Table:
-    """Return the table of a JSON text that begins with ``{`` or ``[``; `known` names tell an object of lists.
+    """Return the table of a JSON text that begins with ``{`` or ``[``; an object of lists is told by `known` names.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def _records(raw: bytes, damage: Damage) -> Iterator[tuple[int, Record]]:
 
 
 def _parsed(text: str) -> object:
-    """Return a JSON value, None where the text is none (whole numbers of over 4,300 digits included)."""
+    """Return a JSON value; None if the text is none, or has a whole number of over 4,300 digits."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""From one entry of ``conf/trace`` to the trace it names: read, window, resampling, row limit, rate, in this order."""
+"""The trace of an entry of ``conf/trace``: reading, window, resampling, row limit, rate, in this order."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ KINDS: Kinds[TraceReader] = Kinds(
 
 @dataclass(frozen=True, slots=True)
 class TraceRecipe:
-    """A reader, and what is done to what it reads.
+    """A reader, and the window and resampling of its trace.
 
     Attributes
     ----------
-    source : how messages begin. reader : of the whole trace.
-    window : seconds of arrival that are kept, None for all.
-    block_s : seconds of the blocks that the seed draws from a recording, None where it is played as it was.
+    source : the beginning of messages. reader : of the whole trace.
+    window : seconds of arrival that are kept; None: all.
+    block_s : seconds of the blocks that the seed draws from a recording; None: not resampled.
     """
 
     source: str
@@ -74,13 +74,13 @@ def trace_recipe(
     Parameters
     ----------
     entry : the YAML as a plain dict, every key resolved.
-    source, folder, plugins : of a kind of one's own: how messages begin, what paths in it are relative to, and the
-        modules that its `_target_` may name.
+    source, folder, plugins : for a kind of one's own: the beginning of messages, the folder to which its paths are
+        relative, and the modules that its `_target_` may name.
 
     Raises
     ------
     SpecsimError
-        One line for an unknown or missing key, or a kind that is none.
+        One line for an unknown or missing key, or an unknown kind.
     """
     if "_target_" not in entry:
         node = keys.checked(entry)
@@ -99,9 +99,9 @@ def load_trace(entry: Entry, *, seed: int, requests: int | None = None, rps: flo
     Parameters
     ----------
     entry : the YAML as a plain dict, every key resolved
-    seed : of synthetic and resampled traces; other files do not depend on it
-    requests : the first so many rows behind the window; None keeps all
-    rps : true mean rate of what is left, requests per second; None keeps the trace's own
+    seed : of synthetic and resampled traces; other traces do not depend on it
+    requests : how many rows of the window are kept; None: all
+    rps : true mean rate of the kept rows, requests per second; None: the trace's own
 
     Raises
     ------

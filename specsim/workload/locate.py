@@ -1,4 +1,4 @@
-"""Where a published trace lies: found by name and checksum, in $SPECSIM_DATA, then in the user cache."""
+"""The search for a published trace by name and checksum, in $SPECSIM_DATA, then in the user cache."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DATA_VARIABLE = "SPECSIM_DATA"
 
 
 class Found(NamedTuple):
-    """The file, if it was found, and files of its name that were passed over, as text for the user."""
+    """The file, if it was found, and a text for the user about files of its name that were passed over."""
 
     file: Path | None
     passed_over: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Whether arrivals make sense in the unit they were read in, and how fast they come, in words for the user."""
+"""Checks whether arrivals make sense in their unit, and their pace in words for the user."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ YEAR_S = 365.25 * 86400
 MICROSECOND_S = 1e-6
 MOST_YEARS = 10
 LATEST_S = 1e11
-"""The year 5138, counted from 1970."""
+"""Seconds since 1970, in the year 5138."""
 SLOW_S, FAST_PER_S = 100, 1000
-"""A mean gap, and a mean rate, beyond which one asks whether the unit is right."""
+"""The mean gap and the mean rate beyond which the unit may be wrong."""
 UNEVEN = 0.02
-"""How far a gap may miss a multiple of the tick, and how many may miss by more."""
+"""The distance in ticks by which a gap may miss a multiple of the tick, and the share of gaps that may miss by more."""
 
 
 def check_pace(clock: Clock, column: str, file: Path, unit: Unit, chosen: bool) -> list[str]:
-    """Return what is odd about the pace of arrivals; a unit that the user did not choose has to make sense.
+    """Return notes about an odd pace of arrivals; a unit that the user did not choose must make sense.
 
     Raises
     ------
     SpecsimError
-        One line with the unit to set, when arrivals span ages or lie in a far future.
+        One line with the unit to set, when arrivals span many years or are in the far future.
     """
     span_s, gaps = float(clock.since_s.max()), max(1, len(clock.since_s) - 1)
     latest_s = 0.0 if chosen or clock.latest_s is None else clock.latest_s
@@ -55,7 +55,7 @@ def check_pace(clock: Clock, column: str, file: Path, unit: Unit, chosen: bool) 
 
 
 def ticks(since_s: Floats) -> list[str]:
-    """Return a line about stamps in even ticks of a second or more that two requests or more share on average."""
+    """Return a line if stamps have even ticks of at least a second, and at least two requests share one on average."""
     stamps_s = np.unique(since_s)
     if 2 * len(stamps_s) > len(since_s) or len(stamps_s) < 2:
         return []
@@ -77,7 +77,7 @@ def pace(since_s: Floats) -> str:
 
 
 def said_s(seconds: float) -> str:
-    """Return a time in the unit that suits it."""
+    """Return a time in words, in a suitable unit."""
     for name, size_s in (("years", YEAR_S), ("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= 3 * size_s:
             return f"{seconds / size_s:,.0f} {name}"

@@ -1,4 +1,4 @@
-"""A Parquet file as a table: only the columns that are asked for, rows counted from 1."""
+"""A Parquet file as a table: reads only the columns asked for, counts rows from 1."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _cells(column: Any) -> list[object]:
     if not pa.types.is_dictionary(column.type):
         cells: list[object] = column.to_pylist()
         return cells
-    # A text that stands in every row is held once.
+    # A text that repeats in many rows is held once.
     found: list[object] = []
     for chunk in column.chunks:
         values = chunk.dictionary.to_pylist()

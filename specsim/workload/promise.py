@@ -1,4 +1,4 @@
-"""Requests as told at arrival: each request of a trace gets its class and its objectives."""
+"""The requests of a run: each request of a trace gets its class and its objectives."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Promised(NamedTuple):
 
     Attributes
     ----------
-    requests : as told at arrival. output_tokens : (N,) true lengths, cut at the class's bound.
-    acceptance : category of the acceptance file, by class. notes : lines for the user.
+    requests : what is known at arrival. output_tokens : (N,) true lengths, cut at the class's bound.
+    acceptance : category of the acceptance file for each class. notes : lines for the user.
     """
 
     requests: Requests
@@ -29,7 +29,7 @@ class Promised(NamedTuple):
 
 
 class Dealt(NamedTuple):
-    """Class codes (N,), objectives (N,) in seconds before `ttft_scale`, bounds (N,), names and categories by class."""
+    """Class codes (N,), objectives in seconds before `ttft_scale` (N,), bounds (N,), names and categories by class."""
 
     codes: Ints
     tpot_s: Floats
@@ -42,9 +42,9 @@ class Dealt(NamedTuple):
 def promise(
     mix: SloMix, trace: Trace, *, seed: int, baseline_s: float, slo_scale: float = 1.0, ttft_scale: float = 1.0
 ) -> Promised:
-    """Give each request of `trace` its class and objectives; luck belongs to (seed, row of the trace).
+    """Give each request of `trace` its class and objectives; draws depend only on (seed, row of the trace).
 
-    Classes that the trace names are followed; others are dealt by share.
+    Requests have the classes that the trace names; otherwise they draw classes by share.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def _by_mix(mix: SloMix, trace: Trace, seed: int, baseline_s: float, slo_scale: 
 
 
 def _followed(mix: SloMix, trace: Trace, names: tuple[str, ...]) -> Ints:
-    """Return the trace's own classes as codes (N,) of the mix."""
+    """Return the classes that the trace names as codes (N,) of the mix."""
     assert trace.slo_class is not None
     used = [trace.slo_names[code] for code in np.unique(trace.slo_class)]
     for name in used:
@@ -130,7 +130,7 @@ def _by_trace(mix: SloMix, trace: Trace, seed: int, baseline_s: float, slo_scale
 
 
 def _scaled(seconds: Floats, ratio_s: Floats, slo_scale: float) -> Floats:
-    """Resolve the trace's TPOT objectives (N,); the scale falls on ratios where there are any, else on all."""
+    """Return the trace's TPOT objectives (N,) in seconds; the scale applies to ratios, or to all if there are none."""
     if np.isnan(ratio_s).all():
         if slo_scale != 1 and np.isnan(seconds).all():
             raise SpecsimError(f"slo_scale={slo_scale:g} changes nothing: the trace has no TPOT objective")

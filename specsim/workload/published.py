@@ -1,4 +1,4 @@
-"""Traces from their files: a user's own, one published at its home, or what ships in its place."""
+"""Traces from files: a user's, a published one, or the twin or toy that ships in its place."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class UserFile:
 
 @dataclass(frozen=True, slots=True)
 class PublishedTrace:
-    """A trace of one file at its official home, by its checked keys."""
+    """A trace of one published file, by its checked keys."""
 
     drawn: ClassVar[tuple[str, ...]] = ()
     node: CheckedMapping
 
     def read(self, seed: int, requests: int | None) -> Trace:
-        """Return the real file where it is found by name and checksum, else what ships."""
+        """Return the real trace if its file is found by name and checksum, else the one that ships."""
         node = self.node
         name = node.text("name")
         twin_allowed = node.flag("twin")
@@ -60,17 +60,17 @@ class PublishedTrace:
         return self._shipped(f"{why}; {cure}")
 
     def published(self) -> tuple[Published, ...]:
-        """Return the files at the official home."""
+        """Return the files at the official source."""
         node = self.node
         return (Published(node.text("file"), node.text("sha256"), node.text("url")),)
 
     def located(self) -> tuple[Found, str]:
-        """Return where the real file lies, and the name of what was looked for."""
+        """Return the real file, if it was found, and the name that was looked for."""
         file = self.node.text("file")
         return locate(file, self.node.text("sha256")), file
 
     def real(self, file: Path, source: TraceSource) -> Trace:
-        """Return the real file, which was found by its checksum."""
+        """Return the trace of the real file."""
         return read_user_file(file, source, tick_s=keys.tick_s(self.node)).trace
 
     def ships(self) -> str:
@@ -88,14 +88,14 @@ class PublishedTrace:
 
 @dataclass(frozen=True, slots=True)
 class AdaServeTrace(PublishedTrace):
-    """A figure of AdaServe's: all its points in one Parquet file, or each in a JSON of its own at the home."""
+    """A figure of AdaServe: all its points in one Parquet file, or each in a JSON file at the official source."""
 
     def published(self) -> tuple[Published, ...]:
         """Return the file of each point."""
         return tuple(keys.points_of(self.node).values())
 
     def located(self) -> tuple[Found, str]:
-        """Return where the Parquet file lies, else the JSON of the chosen point."""
+        """Return the Parquet file, else the JSON file of the chosen point."""
         node = self.node
         first, single = locate(node.text("file"), node.text("sha256")), self._point[1]
         if first.file is not None:
@@ -107,7 +107,7 @@ class AdaServeTrace(PublishedTrace):
         """Return the requests of the chosen point."""
         point = self._point[1]
         if file.name.removesuffix(".gz") == point.file:
-            # The inherited method by name: `super()` does not reach past a dataclass with slots.
+            # The inherited method is called by name, since `super()` fails in a dataclass with slots.
             return PublishedTrace.real(self, file, source)
         stem = point.file.removeprefix("emission_").removesuffix(".json")
         return read_adaserve_parquet(file, f"{self.node.text('workload')}__{stem}", source)
@@ -122,6 +122,6 @@ class AdaServeTrace(PublishedTrace):
 
 
 def noted(trace: Trace, note: str | None) -> Trace:
-    """Return the trace with a note for the user before the reader's own."""
+    """Return the trace with a note for the user before the reader's."""
     notes: list[Any] = [part for part in (note, trace.source.note) if part]
     return replace(trace, source=replace(trace.source, note="; ".join(notes) or None))

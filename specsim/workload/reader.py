@@ -1,4 +1,4 @@
-"""The seam of a trace: what makes its requests for a run."""
+"""The protocol of a trace reader."""
 
 from __future__ import annotations
 
@@ -10,26 +10,25 @@ from specsim.workload.trace import Trace
 
 
 class TraceReader(Protocol):
-    """A kind of trace, made from the keys of its file.
+    """A kind of trace, by the keys of its file.
 
-    `drawn` names what the seed draws anew, any of ``arrivals``, ``lengths`` and ``classes``; nothing where the trace
-    is a recording.
+    `drawn` names what the seed draws anew, of ``arrivals``, ``lengths`` and ``classes``. It is empty for a recording.
     """
 
     @property
     def drawn(self) -> Sequence[str]: ...  # noqa: D102
 
     def read(self, seed: int, requests: int | None) -> Trace:
-        """Return the whole trace, or its first `requests` where the reader can stop there; it may return more.
+        """Return the whole trace; a reader that can stop early may return only the first `requests`.
 
-        The same seed gives the same trace, and a shorter one is the beginning of a longer one.
+        The same seed gives the same trace. A shorter trace is the beginning of a longer one.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class HeldTrace:
-    """A trace that is there already."""
+    """A reader of a trace in memory."""
 
     drawn: ClassVar[tuple[str, ...]] = ()
     held: Trace

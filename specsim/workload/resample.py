@@ -1,7 +1,7 @@
-"""A recorded trace drawn anew for each seed: the moving-block bootstrap (Kuensch 1989) of marked arrivals.
+"""Resampling of a recorded trace by the moving-block bootstrap (Kuensch 1989).
 
-Blocks of so many seconds begin anywhere in the recording, may overlap and may be drawn more than once; they are laid
-end to end until they fill its span. What happens within a block stays as it was: bursts, lengths, classes, objectives.
+Blocks of equal length begin anywhere in the recording, may overlap and may be drawn more than once. They are laid end
+to end until they fill its span. A block keeps its bursts, lengths, classes and objectives.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ MOST_BLOCKS = 100_000
 def resample(trace: Trace, block_s: float, *, seed: int, requests: int | None = None) -> Trace:
     """Return a trace of the same span whose blocks of `block_s` seconds are drawn from `trace`, rows numbered anew.
 
-    Block i belongs to (seed, i): a shorter trace begins the longer one. Where `requests` are wanted and the span
-    holds fewer, blocks go on behind it.
+    Block i depends only on (seed, i), so a shorter trace is the beginning of a longer one. If the span holds fewer than
+    `requests`, blocks are added after it.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def resample(trace: Trace, block_s: float, *, seed: int, requests: int | None = 
 
 
 def _drawn(trace: Trace, block_s: float, blocks: int, seed: int) -> tuple[Ints, Floats]:
-    """Return rows of the trace (M,), and when each arrives after the first block's beginning, rising (M,)."""
+    """Return rows of the trace (M,), and their rising arrivals in seconds since the first block's beginning (M,)."""
     block = np.arange(blocks)
     start_s = uniforms(stream_keys(seed, "trace_block", block)) * (trace.arrival_s[-1] - block_s)
     first = np.searchsorted(trace.arrival_s, start_s, side="left")
@@ -56,5 +56,5 @@ def _drawn(trace: Trace, block_s: float, blocks: int, seed: int) -> tuple[Ints, 
     place = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
     rows = np.repeat(first, size) + place
     arrival_s = trace.arrival_s[rows] + np.repeat(block * block_s - start_s, size)
-    # A sum that is rounded may fall before the one it follows.
+    # Rounding may put an arrival before the one that it follows.
     return rows, np.maximum.accumulate(arrival_s) if len(rows) else arrival_s

@@ -1,4 +1,4 @@
-"""What the seed of a run draws anew, and what stays as it was recorded."""
+"""What the seed of a run draws anew."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def varies(drawn: Set[str], mix: SloMix, *, names_classes: bool) -> tuple[str, .
     ----------
     drawn : what the seed draws of the trace. names_classes : whether the trace names the class of each request.
 
-    Classes that the trace names move with their requests alone. ``acceptance`` is named whether or not the scheduler
+    Classes that the trace names vary only if the seed draws them. ``acceptance`` is named even if the scheduler never
     drafts.
     """
     stay = not mix.classes or (names_classes and not mix.redraw_classes)
@@ -32,10 +32,10 @@ def varies(drawn: Set[str], mix: SloMix, *, names_classes: bool) -> tuple[str, .
 
 
 def varies_with_seed(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the same of a stored configuration, whose run did not note it.
+    """Return `varies` for a stored configuration whose run did not record it.
 
-    The trace is read again; one that is gone by now is taken to name no classes. A kind of one's own is never built
-    here: of such a trace only the acceptance is known to vary.
+    The trace is read again. A trace that is gone is taken to name no classes. A kind of one's own is not built here: of
+    such a trace only the acceptance is known to vary.
     """
     entry = config["trace"]
     if "kind" not in entry:
@@ -51,7 +51,7 @@ def _changed_ns(entry: Mapping[str, Any]) -> int:
 
 @lru_cache(maxsize=8)
 def _names_classes(entry: str, changed_ns: int) -> bool:
-    """Return whether a trace, its entry as JSON, names the class of each request; a file is read again once changed."""
+    """Return whether the trace of an `entry` (JSON) names the class of each request; cached until its file changes."""
     recipe = trace_recipe(json.loads(entry))
     if recipe.reader.drawn:
         return False

@@ -1,4 +1,4 @@
-"""SLO mixes: the classes of a workload, their shares, and what each is promised."""
+"""SLO mixes: the classes of a workload, their shares and their objectives."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ PROMISES = ("tpot_s", "tpot_ratio", "ttft_s", "max_tokens")
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What one class is promised; None where nothing is.
+    """The objectives of one class; None: no objective.
 
-    `tpot_s` and `ttft_s` are seconds, `tpot_ratio` a multiple of the baseline latency: at most one of `tpot_s` and
+    `tpot_s` and `ttft_s` are seconds, `tpot_ratio` is a multiple of the baseline latency. At most one of `tpot_s` and
     `tpot_ratio` is given. `max_tokens` bounds the output.
     """
 
@@ -30,10 +30,10 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class SloClass:
-    """One class of a mix: its share of the requests and its promise.
+    """One class of a mix: its share of the requests and its objectives.
 
-    `acceptance` names the category of the acceptance file, by default the class itself. `scaled`: `slo_scale`
-    multiplies its TPOT objective.
+    `acceptance` names the category of the acceptance file, by default the class's name. `scaled` says whether
+    `slo_scale` multiplies the TPOT objective.
     """
 
     name: str
@@ -49,11 +49,11 @@ class SloMix:
 
     Attributes
     ----------
-    source : what chose the mix, as ``slo=NAME``.
-    classes : whose shares add up to one.
-    default : what holds where neither a class nor the trace says otherwise.
-    of_trace : by name of the trace's classes, what replaces the trace's own objectives.
-    redraw_classes : deal requests to classes by share even where the trace names the class of each.
+    source : the setting that chose the mix, such as ``slo=NAME``.
+    classes : their shares add up to 1.
+    default : objectives of requests for which neither class nor trace states one.
+    of_trace : for classes of the trace, by name, the objectives that replace the trace's.
+    redraw_classes : draw classes by share even if the trace names them.
     """
 
     source: str
@@ -64,7 +64,7 @@ class SloMix:
 
 
 def mix_from_mapping(mapping: Mapping[str, Any], source: str) -> SloMix:
-    """Return the mix that a YAML describes.
+    """Return the mix that the keys of a YAML describe.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def mix_from_mapping(mapping: Mapping[str, Any], source: str) -> SloMix:
 
 
 def check_mix(mix: SloMix) -> None:
-    """Refuse shares that do not add up to one, and a class without a bound on its output.
+    """Refuse shares that do not add up to 1, and a class without `max_tokens`.
 
     Raises
     ------
@@ -151,7 +151,7 @@ def _class(name: str, node: CheckedMapping, default: Promise) -> SloClass:
 
 
 def _filled(promise: Promise, default: Promise) -> Promise:
-    """Return a promise with the default's values where it has none."""
+    """Return a promise, completed by the default's values."""
     has_tpot = promise.tpot_s is not None or promise.tpot_ratio is not None
     return Promise(
         promise.tpot_s if has_tpot else default.tpot_s,

@@ -1,4 +1,4 @@
-"""What a file is written in, by its first bytes: Parquet, JSON or CSV, plain or gzip, in any Unicode encoding."""
+"""The container of a file, told by its first bytes: Parquet, JSON or CSV, plain or gzip, in any Unicode encoding."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ FOREIGN = {
 
 
 def open_table(file: Path, known: frozenset[str]) -> Table:
-    """Return the table in a file; `known` names of columns tell separators and lists apart.
+    """Return the table in a file; `known` names of columns tell the separator of a CSV, and an object of lists.
 
     Raises
     ------
     SpecsimError
-        When it holds none.
+        When the file holds no table.
     """
     raw = content(file)
     for magic, what in FOREIGN.items():

@@ -1,7 +1,7 @@
 """Traces drawn at random: Poisson, gamma and on-off arrivals with drawn lengths.
 
-Every process is drawn at a rate of 1 and divided by ``rps`` at the end, so that a rate only rescales time;
-every column has a generator of its own, read in order of rows: a longer trace begins with a shorter one.
+Every process is drawn at a rate of 1 and divided by ``rps`` at the end, so that a rate only rescales time. Every
+column has a generator of its own, read in order of rows, so that a longer trace begins with the shorter one.
 """
 
 from __future__ import annotations
@@ -57,9 +57,10 @@ def on_off(
 ) -> Floats:
     """Return ``n`` arrivals (n,) of a two-state Markov-modulated Poisson process, the first at 0.
 
-    ``burst_requests`` is the mean number of requests of an on-period, ``on_share`` the share of time in it
-    and ``off_rate_ratio`` the off-rate over the on-rate (0: silence between bursts). Periods are exponential
-    and the process starts in its steady state. Bursts count requests: in seconds, a rate would reshape them.
+    ``burst_requests`` is the mean number of requests of an on-period, ``on_share`` the share of time in on-periods, and
+    ``off_rate_ratio`` the off-rate over the on-rate (0: silence between bursts). Periods are exponential, and the
+    process starts in its steady state. Bursts are given in requests, since a burst in seconds would change with the
+    rate.
     """
     work_rng, state_rng = rng.spawn(2)
     on_rate = 1 / (on_share + (1 - on_share) * off_rate_ratio)
@@ -69,7 +70,7 @@ def on_off(
     start = 0 if state_rng.random() < on_share else 1
     clock, done = [np.zeros(1)], [np.zeros(1)]
     while done[-1][-1] < work[-1]:
-        # An even chunk, so that every chunk begins in the state the trace began in.
+        # Chunks are even, so that each begins in the state of the trace's beginning.
         state = (start + np.arange(256)) % 2
         period = state_rng.standard_exponential(256) * periods[state]
         clock.append(clock[-1][-1] + np.cumsum(period))

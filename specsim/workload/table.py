@@ -1,4 +1,4 @@
-"""The rows of a file before anyone says what its columns mean."""
+"""The rows of a file, before its columns have a meaning."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Cells = dict[str, list[object]]
 
 
 class Rows(NamedTuple):
-    """Row numbers as the user counts them, where their damage is noted, and what was tolerated in them."""
+    """Row numbers for the user, the damage found in the rows, and notes about what was tolerated."""
 
     numbers: Sequence[int]
     damage: Damage
     notes: list[str]
 
     def note(self, what: str) -> None:
-        """Note something once."""
+        """Add a note, once."""
         if what not in self.notes:
             self.notes.append(what)
 
@@ -32,11 +32,11 @@ class Table:
 
     Attributes
     ----------
-    file : its path. kind : what it is written in: CSV, JSON lines, JSON or Parquet
+    file : its path. kind : CSV, JSON lines, JSON or Parquet
     names : of its columns, in order
-    read : the cells of the columns asked for, and their rows
-    where : how a message about the names begins, ``line 1: `` in a CSV
-    head : its first records where they hold more than cells (JSON)
+    read : returns the cells of the columns asked for, and their rows
+    where : the beginning of messages about the names, such as ``line 1: `` of a CSV
+    head : the first records of a JSON file, whose values may be more than cells
     """
 
     file: Path

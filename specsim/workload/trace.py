@@ -1,4 +1,4 @@
-"""A trace: when requests arrive and how long they are, as columns."""
+"""A trace: arrivals and lengths of requests, as columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Origin = Literal["real", "twin", "toy", "synthetic", "file", "object"]
 
 @dataclass(frozen=True, slots=True)
 class TraceSource:
-    """Where a trace comes from: what a run prints and keeps in its provenance."""
+    """The origin of a trace, which a run prints and keeps in its provenance."""
 
     name: str
     origin: Origin
@@ -37,7 +37,7 @@ class Trace:
     ----------
     arrival_s : (N,) float64, seconds, the first 0, never falling
     prompt_tokens, output_tokens : (N,) int64, at least 1
-    row : (N,) int64, row number in the source, counted from 0: the key of all luck
+    row : (N,) int64, row number in the source from 0; every draw for a request depends on it
     source : TraceSource
     slo_class : (N,) int64 codes into ``slo_names``, or None
     slo_names : names of the classes
@@ -92,12 +92,12 @@ class Trace:
         return self if n == len(self) else self._select(slice(0, n))
 
     def window(self, start_s: float, stop_s: float = inf) -> Trace:
-        """Return the requests that arrive in [start_s, stop_s), the first of them moved to 0.
+        """Return the requests that arrive in [start_s, stop_s), with the first arrival moved to 0.
 
         Raises
         ------
         SpecsimError
-            When the window is not a window, or nothing arrives in it.
+            When the window is empty or negative, or no request arrives in it.
         """
         shown = f"trace.window=[{start_s:g}, {stop_s:g}]"
         if not 0 <= start_s < stop_s:
@@ -114,7 +114,7 @@ class Trace:
         Raises
         ------
         SpecsimError
-            When ``rps`` is not a positive number or too small a one, or the trace has no span to stretch.
+            When ``rps`` is not above 0 or is too small, or the trace has no span to stretch.
         """
         if not (rps > 0 and isfinite(rps)):
             raise SpecsimError(f"rps={rps:g}: expected a rate above 0 requests/s")
@@ -126,9 +126,9 @@ class Trace:
         return replace(self, arrival_s=self.arrival_s / span_s * ((len(self) - 1) / rps))
 
     def redrawn(self, rows: Ints, arrival_s: Floats) -> Trace:
-        """Return the requests at places `rows` (M,), which may repeat, moved to rising times, the first of them to 0.
+        """Return the requests at indices `rows` (M,), which may repeat, at rising times `arrival_s`, the first at 0.
 
-        They are numbered anew, so that a request drawn twice meets two different texts.
+        They are numbered anew, so that a request drawn twice has two different texts.
         """
         return self._taken(rows, arrival_s - arrival_s[0], np.arange(len(rows), dtype=np.int64))
 
@@ -143,7 +143,7 @@ class Trace:
         return always | {name: column for name, column in self.optional().items() if column is not None}
 
     def optional(self) -> dict[str, Ints | Floats | None]:
-        """Return the columns that not every trace has."""
+        """Return the optional columns; None: not there."""
         names = ("slo_class", "tpot_slo_s", "tpot_slo_ratio", "ttft_slo_s")
         return {name: getattr(self, name) for name in names}
 
@@ -163,7 +163,7 @@ class Trace:
 
 
 def check_span(span_s: float, what: str) -> None:
-    """Refuse arrivals over more seconds than a clock can hold to a microsecond; `what` asks for them.
+    """Refuse arrivals over more seconds than a float64 clock resolves to a microsecond; `what` asked for them.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""A trace by its path: what the file is written in, and whose columns it has, is read from its content."""
+"""A trace by its path; the content of the file tells its container and its columns."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from specsim.workload.trace import Ints, Trace, TraceSource
 
 TOLD = 8
 INDEX = ("", "Unnamed: 0", "__index_level_0__")
-"""What pandas calls an index that it writes out."""
+"""Names that pandas gives an index that it writes."""
 
 
 class Reading(NamedTuple):
-    """A trace, and how its file was read, as text for the user."""
+    """A trace, and a text for the user about how its file was read."""
 
     trace: Trace
     said: str
@@ -38,13 +38,13 @@ def read_user_file(
 
     Parameters
     ----------
-    time_unit : of arrivals that are numbers; None: the format's own, if that makes sense
-    tick_s : requests of one stamp are spread evenly over so many seconds; None leaves them together
+    time_unit : of arrivals that are numbers; None: the format's, if that makes sense
+    tick_s : seconds over which requests of one stamp are spread evenly; None: they arrive together
 
     Raises
     ------
     SpecsimError
-        One line for whatever is damaged or unknown, by line (CSV, JSON lines), row (Parquet) or entry (JSON) from 1.
+        One line for damage or an unknown format, by line (CSV, JSON lines), row (Parquet) or entry (JSON) from 1.
     """
     if source.sha256 is None:
         return read_table(open_table(file, KNOWN), source, time_unit=time_unit, tick_s=tick_s)
@@ -53,7 +53,7 @@ def read_user_file(
 
 @lru_cache(maxsize=4)
 def _read_once(file: Path, source: TraceSource, time_unit: Unit | None, tick_s: float | None) -> Reading:
-    """Return the trace of a file whose content `source` tells by its checksum: a sweep reads the same few."""
+    """Return the trace of a file; cached by the checksum in `source`, since a sweep reads the same few files."""
     reading = read_table(open_table(file, KNOWN), source, time_unit=time_unit, tick_s=tick_s)
     for column in reading.trace.columns().values():
         column.flags.writeable = False
@@ -85,7 +85,7 @@ def read_table(
 
 
 def _served(form: Format, cells: Cells, rows: Rows) -> tuple[Cells, Rows, Ints]:
-    """Return what was served, without the failed requests of formats that hold them, and its rows from 0."""
+    """Return the cells and rows of served requests, without failed ones, and their indices from 0."""
     count = len(rows.numbers)
     if not form.failures:
         return cells, rows, np.arange(count, dtype=np.int64)
@@ -101,7 +101,7 @@ def _served(form: Format, cells: Cells, rows: Rows) -> tuple[Cells, Rows, Ints]:
 
 
 def _clock(table: Table, form: Format, cells: Cells, rows: Rows, chosen: Unit | None) -> tuple[Clock, Unit]:
-    """Return the arrivals and their unit: the user's, the format's, or what the content tells."""
+    """Return the arrivals and their unit: the user's, the format's, or the one told by the content."""
     stamps, why, unit = cells[form.arrival], None, chosen or form.unit
     if unit is None:
         unit, why = guessed_unit(table.head, stamps)
@@ -116,7 +116,7 @@ def _clock(table: Table, form: Format, cells: Cells, rows: Rows, chosen: Unit | 
 
 
 def _objectives(cells: Cells, rows: Rows) -> dict[str, Any]:
-    """Return the fields of a `Trace` that optional columns fill."""
+    """Return the fields of a `Trace` from the optional columns."""
     found: dict[str, Any] = {name: columns.slos(cells[name], name, rows) for name in OPTIONAL[1:] if name in cells}
     if "tpot_slo_s" in found and "tpot_slo_ratio" in found:
         for place in np.flatnonzero((found["tpot_slo_s"] > 0) & (found["tpot_slo_ratio"] > 0)).tolist():

@@ -1,9 +1,9 @@
 """The result of ``vllm bench serve --save-result --save-detailed``: one JSON object, a list for each quantity.
 
-Three of its lists make a trace: ``input_lens`` (prompt tokens as the server counted them), ``output_lens`` (0 for a
-failed request) and ``start_times``, when a request was sent, in seconds of the client's clock. vLLM writes
-``start_times`` since January 2026 (its pull request 32667) and later ``queue_times`` too, a request's wait for a
-place under ``--max-concurrency``: it arrived so much before it was sent.
+Three of its lists make a trace: ``input_lens`` (prompt tokens counted by the server), ``output_lens`` (0 for a failed
+request) and ``start_times`` (when a request was sent, in seconds of the client's clock). vLLM writes ``start_times``
+since January 2026 (its pull request 32667), and ``queue_times`` since a later version. A queue time is a request's wait
+under ``--max-concurrency``: the request arrived that long before it was sent.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ def is_result(value: Mapping[str, object]) -> bool:
 
 
 def requests(value: Mapping[str, object], file: Path) -> tuple[dict[str, object], list[str]]:
-    """Return the lists of a result that make a trace, arrivals among them, and what to tell of them.
+    """Return the lists of a result that make a trace, with arrivals, and notes about them.
 
     Raises
     ------
     SpecsimError
-        One line for a result without its requests, or without their start times.
+        One line for a result without requests, or without their start times.
     """
     known = {name: value.get(name) for name in LISTS}
     result = f"{file}: a result of `vllm bench serve`"
@@ -47,7 +47,7 @@ def requests(value: Mapping[str, object], file: Path) -> tuple[dict[str, object]
 
 
 def _before(start: object, wait: object) -> object:
-    """Return the arrival, or the damaged one of the two."""
+    """Return the arrival; if one of the two is damaged, return that one."""
     if not isinstance(start, float | int):
         return start
     return start - wait if isinstance(wait, float | int) else wait

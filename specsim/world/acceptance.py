@@ -1,4 +1,4 @@
-"""Where a run's acceptance comes from: the kinds, and which pair of models a file is of."""
+"""Kinds of acceptance file, and the pair of models that a file is of."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ KINDS: Kinds[AcceptanceModel] = Kinds(
 
 
 class Pair(NamedTuple):
-    """A target and what drafts for it, by name; ``any`` stands for every model."""
+    """The names of a target and of its drafter; ``any`` stands for every model."""
 
     target: str
     draft: str
 
     def __str__(self) -> str:
-        """Return the pair as a user would say it."""
+        """Return the pair in words for the user."""
         return f"{self.target} with {self.draft}"
 
     def has_target(self, other: Pair) -> bool:
@@ -58,7 +58,7 @@ def _same(one: str, other: str) -> bool:
 
 
 def pair_from_mapping(mapping: Mapping[str, Any], source: str, evidence: Evidence) -> Pair | None:
-    """Return the pair that an acceptance file names, None where it names none; what is assumed is then of any.
+    """Return the pair that an acceptance file names; without one, any pair if `evidence` is ``assumed``, else None.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def acceptance_from_mapping(
     folder: Path = Path(),
     plugins: Mapping[str, ModuleType] | None = None,
 ) -> AcceptanceModel:
-    """Return what a YAML in `folder` describes; its `_target_` may name what is in `plugins`.
+    """Return the acceptance that the keys of a YAML in `folder` describe; `_target_` may name a class of `plugins`.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The simulated backend: the only room that knows the future, and the price of every pass."""
+"""The simulated backend: it alone knows the future, and what a pass takes."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from specsim.world.tape import Tape
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What only the future knows: true output lengths (N,), at least 1, and the tape."""
+    """What no scheduler may know: the true output lengths (N,), at least 1, and the acceptance tape."""
 
     output_tokens: Ints
     tape: Tape
 
 
 class SimulatedBackend:
-    """Answers passes from the world, in the time that the true latency model gives.
+    """Answer passes from the `World`, in the time that the true latency model gives.
 
-    A forest lives until trees are grown from roots again after a verification; then its slots are used anew.
+    A forest is valid until, after a verification, trees grow from roots again: then its slots are reused.
 
     Parameters
     ----------
-    world : what the future holds.
+    world : the output lengths and the tape.
     truth : the latency model that passes really take.
     view : the replica's ledger, for positions.
-    host_bytes_per_s : how fast a cache moves to the host and back.
+    host_bytes_per_s : bandwidth of a cache's transfer to the host and back.
     """
 
     def __init__(self, world: World, truth: Belief, view: View, host_bytes_per_s: float = float("inf")) -> None:
@@ -46,11 +46,11 @@ class SimulatedBackend:
         self._proposals = self._drafter.proposals
 
     def move(self, work: Pass, shape: PassShape) -> float:
-        """Return the seconds that the moved bytes take on the link to the host."""
+        """Return the seconds that the pass's moved bytes take on the link to the host."""
         return shape.moved_bytes / self._host_bytes_per_s
 
     def draft(self, work: DraftPass, shape: PassShape) -> Drafted:
-        """Return the grown forest and what each pass took; see `specsim.world.drafting.SimulatedDrafter.draft`."""
+        """Return the grown forest and the seconds of each pass; see `specsim.world.drafting.SimulatedDrafter.draft`."""
         return self._drafter.draft(work, shape)
 
     def verify(self, work: TargetPass, shape: PassShape) -> tuple[Emitted, float]:
@@ -63,7 +63,7 @@ class SimulatedBackend:
         if forest.draft_nodes:
             nodes = slice(forest.rows, None)
             right = forest.rows + self._proposals.right(forest.slot[nodes], forest.token[nodes]).nonzero()[0]
-            # A parent stands before its children: what each row keeps is the depth of its deepest right node.
+            # A parent precedes its children, so each row ends with the depth of its deepest right node.
             matched[forest.row.take(right)] = forest.depth.take(right)
         self._drafter.verified()
         left = self._world.output_tokens[ids] - emitted
@@ -75,7 +75,7 @@ class SimulatedBackend:
         return self._world.output_tokens[ids]
 
     def right(self, forest: Forest) -> Bools:
-        """Return which nodes of a forest drafted in this step are the target's own, roots included, (nodes,)."""
+        """Return which nodes of a forest drafted in this step are tokens of the target, roots included, (nodes,)."""
         right = np.ones(len(forest), dtype=np.bool_)
         nodes = slice(forest.rows, None)
         right[nodes] = self._proposals.right(forest.slot[nodes], forest.token[nodes])

@@ -1,4 +1,4 @@
-"""How far a tape's confidences can be believed: reported with every run."""
+"""How well a tape's confidences match its acceptance; every run reports it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ BINS = 10
 def calibration(tape: Tape, slo_class: Ints, names: tuple[str, ...]) -> dict[str, dict[str, float]]:
     """Return for each class's on-path pools the top-1 agreement, mean confidence and expected calibration error.
 
-    The last is the mean over ten equal bins of confidence, weighted by their rows, of the distance between mean
-    confidence and acceptance (Guo et al. 2017, Eq. 3).
+    The expected calibration error is the distance between mean confidence and acceptance, averaged over ten equal
+    bins of confidence with their rows as weights (Guo et al. 2017, Eq. 3).
     """
     return {
         name: _of_rows(tape, tape.text_rows(np.flatnonzero(slo_class == code)))

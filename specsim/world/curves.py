@@ -1,4 +1,4 @@
-"""Drawing acceptance tapes: Bernoulli for controlled experiments, or from acceptance-against-confidence curves."""
+"""Acceptance tapes that are drawn: Bernoulli for controlled experiments, or from four numbers per category."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from specsim.world.acceptance_model import Evidence
 from specsim.world.tape import MOST_PROPOSALS, Pools, Tape
 
 POOL_ROWS, RARE_POOL_ROWS = 1 << 13, 1 << 18
-"""Rows of a pool, and of one in which either verdict is rarer than `RARE`."""
+"""Rows of a pool, and of a pool in which acceptance or rejection is rarer than `RARE`."""
 RARE, RAREST = 1e-3, 1e-4
 LEAST_CONFIDENCE = 1e-12
-"""Of a drafter that is never right; with none at all it would propose nothing."""
+"""Confidence of a drafter that is never right; with a confidence of 0 it would propose nothing."""
 GOLDEN = 0.6180339887498949
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """How confident a drafter is in one category of text, and how right.
+    """How sure a drafter is in one category of text, and how often it is right.
 
     Attributes
     ----------
     agreement : mean probability that the target's token is the drafter's likeliest.
-    concentration : of the Beta law of top-1 confidences; 0 makes every confidence equal `agreement`.
+    concentration : of the Beta distribution of top-1 confidences; 0 makes every confidence equal `agreement`.
     spread : standard deviation between requests of the mean confidence's logit.
-    tail : share of the remaining probability that each next rank takes; less where the second rank would otherwise
-        be likelier than the first.
+    tail : share of the remaining probability that each next rank takes; less if the second rank would otherwise be
+        likelier than the first.
     """
 
     agreement: float
@@ -45,9 +45,9 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """Curves by category, proposals per position, how many kinds of request a category has, rows of each one's pool.
+    """Curves by category, proposals per position, kinds of request per category, rows of the pool of each kind.
 
-    `evidence` is that of the numbers: of a coin ``assumed``.
+    The `evidence` of Bernoulli numbers is ``assumed``.
     """
 
     sha256: ClassVar[str | None] = None
@@ -62,12 +62,12 @@ class Acceptance:
         return draw_tape(self, category, slo_class, rows, seed)
 
     def curve(self, category: str) -> Curve:
-        """Return a category's curve, the one named ``default`` where it has none of its own.
+        """Return a category's curve, or the one named ``default`` if it has none.
 
         Raises
         ------
         SpecsimError
-            When neither is there.
+            When there is neither.
         """
         found = self.curves.get(category) or self.curves.get("default")
         if found is None:
@@ -76,7 +76,7 @@ class Acceptance:
 
 
 def curves_from_mapping(mapping: Mapping[str, Any], source: str) -> Acceptance:
-    """Return what a YAML of kind ``bernoulli`` or ``curves`` describes.
+    """Return the acceptance that a YAML of kind ``bernoulli`` or ``curves`` describes.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def curves_from_mapping(mapping: Mapping[str, Any], source: str) -> Acceptance:
 
 
 def bernoulli(node: CheckedMapping) -> Acceptance:
-    """Return a coin of the checked keys `alpha` and `width`; see `curves_from_mapping`."""
+    """Return the Bernoulli acceptance of the checked keys `alpha` and `width`; see `curves_from_mapping`."""
     node.only(("kind", "width", "alpha"), ("description", "pair"))
     width = node.whole("width", 1, MOST_PROPOSALS)
     alpha = node.number("alpha", most=1)
@@ -107,10 +107,10 @@ def curves(node: CheckedMapping) -> Acceptance:
 
 
 def draw_tape(acceptance: Acceptance, category: Sequence[str], slo_class: Ints, rows: Ints, seed: int) -> Tape:
-    """Return the tape of requests `rows` (N,) of a trace whose classes (N,) index `category`.
+    """Return the tape of the requests in `rows` (N,) of a trace; `slo_class` (N,) indexes `category`.
 
-    The pools are the same for every seed: a lattice over (confidence, luck), so their means are exact to about a row;
-    only which row a position falls on is drawn.
+    The pools are the same for every seed. They are a lattice over (confidence, uniform number), so that their means
+    are exact to about a row. The seed draws only the row of each position.
     """
     names, size = sorted(set(category)), acceptance.pool_rows
     confidence, rank = _joined(
@@ -124,7 +124,7 @@ def draw_tape(acceptance: Acceptance, category: Sequence[str], slo_class: Ints, 
 
 @lru_cache(maxsize=4)
 def _joined(curves: tuple[Curve, ...], width: int, levels: int, size: int) -> tuple[Floats, Ints]:
-    """Return the pools of several curves one after the other: the runs of a sweep share them."""
+    """Return the pools of several curves, one after the other; cached, so that the runs of a sweep share them."""
     pools = [_pools(curve, width, levels, size) for curve in curves]
     confidence, rank = (np.concatenate(each) for each in zip(*pools, strict=True))
     confidence.flags.writeable = rank.flags.writeable = False
@@ -139,7 +139,7 @@ def _pools(curve: Curve, width: int, levels: int, size: int) -> tuple[Floats, In
     tops = [_top(curve, mean, quantile) for mean in _level_means(curve, levels)]
     pools = []
     for top in tops:
-        # No later rank may be likelier than the first: an unsure drafter's rest falls off more slowly.
+        # No later rank may be likelier than the first, so the ranks of an unsure drafter fall off more slowly.
         rest = np.divide(top, 1 - top, out=np.full_like(top, np.inf), where=top < 1)
         tail = np.minimum(curve.tail, rest)[:, None]
         behind = tail * (1 - tail) ** np.arange(width - 1)
@@ -161,7 +161,7 @@ def _top(curve: Curve, mean: float, quantile: Floats) -> Floats:
 
 
 def _level_means(curve: Curve, levels: int) -> Floats:
-    """Return the mean confidence of each level, (levels,), logit-normal, their mean equal to the agreement."""
+    """Return the mean confidence of each level, (levels,): logit-normal, with the agreement as their mean."""
     if levels == 1 or not curve.spread:
         return np.full(levels, curve.agreement)
     from scipy.optimize import brentq

@@ -1,4 +1,4 @@
-"""The simulated drafter: what it proposes behind each leaf, read off the tape, and what each of its passes takes."""
+"""The simulated drafter: proposals behind each leaf, read from the tape, and the seconds of each draft pass."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from specsim.rng import Words, mix
 from specsim.world.tape import Tape
 
 OFF_PATH = -1
-"""The rank of the target's token where no path of the target leads: nothing is right there."""
+"""The rank of the target's token off the target's path, where no proposal is right."""
 MOST_PROPOSED = 1 << 21
-"""Proposals of one pass."""
+"""The most proposals of one pass."""
 
 
 class Proposals:
-    """What was read from the tape behind each extended node of this step; `Forest.slot` points here.
+    """The row of the tape read behind each extended node of this step; `Forest.slot` is an index into it.
 
-    `words` holds key and hashed key; `rows` the row of the tape and the rank of the target's token in it.
+    `words` holds the key and the hashed key, `rows` the row of the tape and the rank of the target's token in it.
     """
 
     __slots__ = ("rows", "used", "words")
@@ -36,7 +36,7 @@ class Proposals:
         self.used = 0
 
     def add(self, keys: Words, hashed: Words, rows: Ints, rank: Ints) -> Ints:
-        """Note one row per extended node and return their slots."""
+        """Store one row per extended node and return their slots."""
         first, last = self.used, self.used + len(keys)
         if last > self.rows.shape[1]:
             more = max(last, self.rows.shape[1])
@@ -50,13 +50,13 @@ class Proposals:
         return np.arange(first, last)
 
     def right(self, slot: Ints, token: Ints) -> Bools:
-        """Return which drafted tokens, their path included, are the target's own."""
+        """Return which drafted tokens are the target's, path included."""
         right: Bools = self.rows[1][slot] == token
         return right
 
 
 class Front(NamedTuple):
-    """The nodes that a pass extends, (m,) each: where they lie, and the keys of the text behind them."""
+    """The nodes that a pass extends, (m,) each: their places, and the keys of the text behind them."""
 
     node: Ints
     row: Ints
@@ -72,7 +72,7 @@ class Front(NamedTuple):
 
 
 class Read(NamedTuple):
-    """What the tape says behind the nodes of a front, (m,) each."""
+    """What the tape holds behind the nodes of a front, (m,) each."""
 
     hashed: Words
     row: Ints
@@ -81,11 +81,11 @@ class Read(NamedTuple):
 
 
 class SimulatedDrafter:
-    """Answers draft passes.
+    """Answer draft passes.
 
     Parameters
     ----------
-    tape : what it proposes, and what is right. model : what a pass takes. view : the replica's ledger, for positions.
+    tape : its proposals, and which are right. model : pass times. view : the replica's ledger, for positions.
     """
 
     def __init__(self, tape: Tape, model: DraftBelief, view: View) -> None:
@@ -94,18 +94,18 @@ class SimulatedDrafter:
         self._verified = False
 
     def verified(self) -> None:
-        """Hear of a verification: forests that grow from roots behind it may use the slots of earlier ones."""
+        """Note a verification: forests that grow from roots after it may reuse the slots of earlier ones."""
         self._verified = True
 
     def draft(self, work: DraftPass, shape: PassShape) -> Drafted:
-        """Return the forest grown by each leaf's likeliest tokens, pass after pass, and what each pass took.
+        """Return the forest grown by the likeliest tokens of each leaf, pass after pass, and the seconds of each pass.
 
-        A leaf behind which the drafter has no proposal stays one.
+        A leaf without a proposal stays a leaf.
 
         Raises
         ------
         SpecsimError
-            When a pass is too wide for the tape, or for anybody.
+            When a pass is wider than the tape, or has more than `MOST_PROPOSED` proposals.
         """
         forest, nodes = work.forest, work.forest.draft_nodes
         seconds = self._seconds(shape, work.leaves, forest.rows)
@@ -137,13 +137,13 @@ class SimulatedDrafter:
         return Drafted(grown, levels, np.concatenate(extended) if extended else NOBODY)
 
     def _seconds(self, shape: PassShape, leaves: Ints, rows: int) -> float:
-        """Return what a pass takes: nothing where an earlier one has proposed it."""
+        """Return the seconds of a pass: 0 if an earlier pass has proposed all depths."""
         if self._model.one_pass and len(leaves) and leaves.min() >= rows:
             return 0.0
         return self._model.seconds(shape)
 
     def _shape(self, work: DraftPass, row: Ints) -> PassShape:
-        """Return the shape of a pass behind the first that extends nodes of these rows, (m,)."""
+        """Return the shape of a pass after the first one, which extends nodes of these rows, (m,)."""
         cached = self._view.draft_cached[work.requests]
         if len(work.chunks):
             cached = cached + work.chunks
@@ -177,7 +177,7 @@ class SimulatedDrafter:
         return Front(leaves, row, requests, forest.depth[leaves], forest.path_probability[leaves], key, on)
 
     def _extend(self, work: DraftPass, front: Front, first: int) -> tuple[Layer, Callable[[], Front]]:
-        """Return the new nodes behind a front, from node `first` on, and what makes them the next front."""
+        """Return the new nodes behind a front, numbered from `first` on, and a function that returns the next front."""
         if first >= self._model.deepest:
             front = front.where(front.depth < self._model.deepest)
         read = self._read(front)
@@ -194,13 +194,13 @@ class SimulatedDrafter:
         return Read(hashed, row, rank, self.proposals.add(front.key, hashed, row, rank))
 
     def _chained(self, front: Front, read: Read) -> tuple[Layer, None]:
-        """Return one new node behind each of the front."""
+        """Return one new node behind each node of the front."""
         sure = self._tape.likeliest[read.row]
         token = np.zeros(len(sure), dtype=np.int64)
         return Layer(front.row, front.node, front.depth + 1, token, read.slot, sure, sure * front.path), None
 
     def _likeliest(self, work: DraftPass, front: Front, read: Read) -> tuple[Layer, Ints]:
-        """Return each row's likeliest new nodes, and behind which of the front they stand, (new,)."""
+        """Return each row's likeliest new nodes, and the place of each one's parent in the front, (new,)."""
         tape, width = self._tape, work.width
         if len(front.node) * width > MOST_PROPOSED:
             raise SpecsimError(
@@ -226,7 +226,7 @@ class SimulatedDrafter:
         return layer, parent
 
     def _behind(self, front: Front, read: Read, layer: Layer, parent: Ints | None, first: int) -> Front:
-        """Return the new nodes, from node `first` on, as the next front; no `parent` means that each has one."""
+        """Return the new nodes, numbered from `first` on, as the next front; without `parent` one behind each node."""
         request, key, hashed, rank = front.request, front.key, read.hashed, read.rank
         if parent is not None:
             request, key, hashed, rank = request[parent], key[parent], hashed[parent], rank[parent]

@@ -1,4 +1,4 @@
-"""Tapes recorded from a real pair of models: the profiler writes them, every run may read them."""
+"""Tapes recorded from a real pair of models; the profiler writes them."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ METADATA_KEY = b"specsim"
 COLUMNS = ("category", "sequence", "position", "path", "confidence", "rank", "target_probability")
 ON_PATH = -1
 LEAST_CONFIDENCE = 1e-7
-"""What a proposal that half-precision rounded to nothing is given: it was made all the same."""
+"""Confidence of a proposal whose own was rounded to 0 in half precision."""
 _UNSTRIDE = np.uint64(pow(int(STRIDE), -1, 1 << 64))
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A recorded tape by category, and which recorded category stands for one of a trace.
+    """A recorded tape by category, and the recorded category for each category of a trace.
 
     Attributes
     ----------
-    path : the Parquet file. categories : a trace's category to a recorded one; ``default`` for all others.
+    path : the Parquet file. categories : recorded category by a trace's category; ``default`` for all others.
     """
 
     evidence: ClassVar[Evidence] = "recorded"
@@ -43,21 +43,21 @@ class Recording:
     categories: Mapping[str, str]
 
     def tape(self, category: Sequence[str], slo_class: Ints, rows: Ints, seed: int) -> Tape:
-        """Return the recorded texts that requests `rows` (N,) of a trace read; see `recorded_tape`."""
+        """Return the tape of the requests in `rows` (N,) of a trace; see `recorded_tape`."""
         return recorded_tape(self, category, slo_class, rows, seed)
 
     @property
     def sha256(self) -> str:
-        """Checksum of the file as it is now."""
+        """The checksum of the file."""
         return sha256(self.path.read_bytes()).hexdigest()
 
     def category(self, name: str) -> str:
-        """Return the recorded category that stands for `name`.
+        """Return the recorded category for the category `name`.
 
         Raises
         ------
         SpecsimError
-            When neither it nor a default is given.
+            When neither `name` nor a default is given.
         """
         found = self.categories.get(name) or self.categories.get("default")
         if found is None:
@@ -66,7 +66,7 @@ class Recording:
 
 
 class Pages(NamedTuple):
-    """Rows of one recorded file, those on the target's path first, each part grouped by category.
+    """The rows of one recorded file: first those on the target's path, then those off it, each grouped by category.
 
     Attributes
     ----------
@@ -85,16 +85,16 @@ class Pages(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordedTexts:
-    """Texts that are read row after row as they were recorded; off the path a hash picks a row of the pool.
+    """Texts read row after row as recorded; off the target's path a hash picks a row of the pool.
 
-    A request begins at some recorded text of its category, goes on with the next where that ends, and wraps.
+    A request begins at a recorded text of its category, continues with the next one, and begins again after the last.
 
     Attributes
     ----------
     keys : (N,) uint64, the key of each request's position 0.
     start, off_start : (N,) first row of its category on and off the target's path.
-    opening : (N,) row, counted from `start`, at which the request's text begins.
-    length, off_length : (N,) rows of its category on and off the path.
+    opening : (N,) row at which the request's text begins, counted from `start`.
+    length, off_length : (N,) number of rows of its category on and off the path.
     """
 
     keys: Words
@@ -105,20 +105,20 @@ class RecordedTexts:
     off_length: Ints
 
     def rows(self, requests: Ints, keys: Words, hashed: Words, on: Bools) -> Ints:
-        """Return the row that each key falls on, (n,)."""
+        """Return the row of each key, (n,)."""
         position = ((keys - self.keys[requests]) * _UNSTRIDE).view(np.int64)
         along = np.where(on, position + self.opening[requests], 0) % self.length[requests]
         away = (hashed % self.off_length[requests].astype(np.uint64)).view(np.int64)
         return np.where(on, self.start[requests] + along, self.off_start[requests] + away)
 
     def text_rows(self, requests: Ints) -> Ints:
-        """Return the rows of the categories of these requests, each once."""
+        """Return the rows of these requests' categories, each row once."""
         spans = np.unique(np.stack((self.start[requests], self.length[requests]), axis=1), axis=0)
         return np.concatenate([np.arange(first, first + rows) for first, rows in spans.tolist()])
 
 
 def recording_from_mapping(mapping: Mapping[str, Any], source: str, folder: Path) -> Recording:
-    """Return what a YAML of ``kind: recorded`` describes; its path is relative to `folder`.
+    """Return the recording that a YAML of ``kind: recorded`` describes; its path is relative to `folder`.
 
     Raises
     ------
@@ -129,7 +129,7 @@ def recording_from_mapping(mapping: Mapping[str, Any], source: str, folder: Path
 
 
 def recording_of(node: CheckedMapping, folder: Path) -> Recording:
-    """Return the same of checked keys."""
+    """Return the recording of checked keys; see `recording_from_mapping`."""
     source = node.source
     node.only(("kind", "path", "categories"), ("description", "pair"))
     path = folder / expanded(node.text("path", "the name of a Parquet file"), f"{source}: path: ")
@@ -140,7 +140,7 @@ def recording_of(node: CheckedMapping, folder: Path) -> Recording:
 
 
 def recorded_tape(recording: Recording, category: Sequence[str], slo_class: Ints, rows: Ints, seed: int) -> Tape:
-    """Return the tape of requests `rows` (N,) of a trace whose classes (N,) index `category`."""
+    """Return the tape of the requests in `rows` (N,) of a trace; `slo_class` (N,) indexes `category`."""
     pages = _pages(recording.path)
     names = [recording.category(each) for each in category]
     luck = stream_keys(seed, "recorded_text", rows)
@@ -157,7 +157,7 @@ def recorded_tape(recording: Recording, category: Sequence[str], slo_class: Ints
 
 
 def _pages(path: Path) -> Pages:
-    """Return what a file holds now."""
+    """Return the rows of a file, read anew when it has changed."""
     check_file(path, MOST_BYTES, "recording")
     facts = path.stat()
     return _pages_of(path, facts.st_mtime_ns, facts.st_size)
@@ -192,7 +192,7 @@ def _pages_of(path: Path, _changed_ns: int, _size: int) -> Pages:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], str]:
-    """Return the columns of a recording as arrays, and its drafter; every fault is one line."""
+    """Return the columns of a recording as arrays, and its drafter; a fault is a SpecsimError of one line."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

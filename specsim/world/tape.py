@@ -1,4 +1,4 @@
-"""The acceptance tape: what the drafter would propose at each position of a text, and what the target says there."""
+"""The acceptance tape: at each position of a text, the drafter's proposals and the target's token."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _WRONG_TURN = STRIDE * (2 * np.arange(MOST_PROPOSALS, dtype=np.uint64) + np.uint
 
 
 class Layout(Protocol):
-    """Where the texts of requests lie among the rows of a tape."""
+    """Which rows of a tape the text of a request has."""
 
     def rows(self, requests: Ints, keys: Words, hashed: Words, on: Bools) -> Ints:
-        """Return the row that each key falls on, (n,); `hashed` is ``mix(keys)``, `on` who is on the target's path."""
+        """Return the row of each key, (n,); `hashed` is ``mix(keys)``, `on` says which are on the target's path."""
         ...
 
     def text_rows(self, requests: Ints) -> Ints:
@@ -28,7 +28,7 @@ class Layout(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Pools:
-    """Texts without an order: each position falls on a row of the request's pool that a hash picks.
+    """Texts of independent positions: a hash picks a row of the request's pool for each position.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Pools:
         object.__setattr__(self, "_mask", word(self.pool_rows - 1))
 
     def rows(self, requests: Ints, keys: Words, hashed: Words, on: Bools) -> Ints:
-        """Return the row of the pool that each key's hash picks, (n,)."""
+        """Return the row that each key's hash picks from the pool, (n,)."""
         starts = self.start[requests]
         if self.off_start is not self.start:
             starts = np.where(on, starts, self.off_start[requests])
@@ -59,22 +59,22 @@ class Pools:
 
 @dataclass(frozen=True, slots=True)
 class Tape:
-    """Rows of (top-K confidences, rank of the target's token), addressed by a key that only the text decides.
+    """Rows of (top-K confidences, rank of the target's token), addressed by a key that depends only on the text.
 
-    The text of a request is a walk through keys: one stride per position while on the target's path, a hash of
-    (the leaving position's key, ranks taken since) off it; so a row depends neither on the shape of a tree nor on
-    the order of calls.
+    The text of a request is a walk through keys. On the target's path the key moves by one stride per position. Off it
+    the key is a hash of (key of the position where the path was left, ranks taken since). A row therefore depends
+    neither on the shape of a tree nor on the order of calls.
 
     Attributes
     ----------
     confidence : (rows, K) the drafter's top-K probabilities, descending; a row of zeros proposes nothing, as a lookup
         without a match.
     rank : (rows,) rank of the target's token among them, K for a miss.
-    layout : which row a key falls on.
+    layout : which row a key has.
     keys : (N,) uint64, the key of each request's position 0.
-    target_probability : (rows, K) what the target itself gives the proposed tokens; the confidences where they are
-        calibrated by construction.
-    likeliest : (rows,) the first column of `confidence`. silent : whether some row proposes nothing.
+    target_probability : (rows, K) the target's probabilities of the proposed tokens; None: equal to the confidences,
+        which are then calibrated by construction.
+    likeliest : (rows,) the first column of `confidence`. silent : whether any row proposes nothing.
     """
 
     confidence: Floats
@@ -101,18 +101,18 @@ class Tape:
         return width
 
     def on_path(self, requests: Ints, positions: Ints) -> Words:
-        """Return the keys of output positions on the target's path, (n,); positions go on past the output's end."""
+        """Return the keys of output positions on the target's path, (n,); positions continue past the output's end."""
         return self.keys[requests] + STRIDE * positions.astype(np.uint64)
 
     def next_keys(self, keys: Words, hashed: Words, right: Bools, tokens: Ints) -> Words:
-        """Return the keys one token further: a stride where it was right, a hash of (key, rank) where it was not.
+        """Return the keys one token further: moved by a stride if the token is right, else a hash of (key, rank).
 
         All arguments (n,); `hashed` is ``mix(keys)``, `tokens` are ranks.
         """
         return np.where(right, keys + STRIDE, hashed + _WRONG_TURN[tokens])
 
     def rows(self, requests: Ints, keys: Words, hashed: Words, on: Bools) -> Ints:
-        """Return the row that each key falls on, (n,); see `Layout`."""
+        """Return the row of each key, (n,); see `Layout`."""
         return self.layout.rows(requests, keys, hashed, on)
 
     def text_rows(self, requests: Ints) -> Ints:

@@ -9,7 +9,7 @@ import yaml
 from specsim.cli import main
 from specsim.files.paths import shipped
 from specsim.runs.prepare import prepare
-from specsim.schedulers.loading import EXTRA_KEYS, scheduler_factory
+from specsim.schedulers.loading import EXTRA_KEYS
 from specsim.settings.compose import compose
 from specsim.settings.groups import choices
 from specsim.settings.points import GROUPS
@@ -35,8 +35,12 @@ def read(group, name):
     return yaml.safe_load((shipped("conf") / group / f"{name}.yaml").read_text())
 
 
-@pytest.mark.parametrize(("group", "name"), CASES)
+@pytest.mark.parametrize(
+    ("group", "name"),
+    [pytest.param(*each, marks=pytest.mark.slow) if each[0] == "scheduler" else each for each in CASES],
+)
 def test_every_file_composes_and_prepares_a_run(group, name):
+    # Every scheduler is composed beside, in test_one_place.py, and built in test_scheduler_yaml.py.
     point = {**SMALL, group: name}
     if (group, name) == ("slo", "trace"):
         point["trace"] = "adaserve_fig8"
@@ -77,12 +81,6 @@ def test_keys_of_a_scheduler_equal_the_signature(name):
 
     top = read("scheduler", name)
     check(top)
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES["scheduler"] if name != "file"])
-def test_a_replica_gets_a_scheduler_of_its_own(name):
-    make = scheduler_factory(compose({"scheduler": name})["scheduler"], name)
-    assert make() is not make()
 
 
 @pytest.mark.parametrize(("group", "name"), [case for case in CASES if case[0] in ("trace", "profile")])

@@ -8,6 +8,7 @@ import pytest
 from specsim import cli, load_run
 from specsim.cli import main
 from specsim.commands import run as run_command
+from specsim.results import writer
 from specsim.runs.places import new_folder
 
 WORDS = ["trace=poisson", "requests=6", "acceptance=bernoulli", "profile=llama8b_1b_h100", "scheduler=fcfs"]
@@ -48,20 +49,47 @@ def two_at_once(folder, one, other):
     return [(process.returncode, err) for process, (_, err) in zip(running, told, strict=True)]
 
 
-@pytest.mark.parametrize(
-    ("there", "rates"),
-    [
-        *((there, rates) for there in ("no folder", "empty", "a file") for rates in (("2", "4"), ("2", "2"))),
-        ("a run", ("2", "2")),
-    ],
-)
-def test_of_two_with_one_out_one_wins_and_the_other_is_told(tmp_path, there, rates):
+RACES = [
+    *((there, rates) for there in ("no folder", "empty", "a file") for rates in (("2", "4"), ("2", "2"))),
+    ("a run", ("2", "2")),
+]
+
+
+def lay_out(folder, there, rate):
+    """Make what is at the place before the two commands come."""
     if there != "no folder":
-        (tmp_path / "mine").mkdir()
+        (folder / "mine").mkdir()
     if there == "a file":
-        (tmp_path / "mine" / "notes.txt").write_text("mine")
+        (folder / "mine" / "notes.txt").write_text("mine")
     if there == "a run":
-        assert main(["run", *WORDS, f"rps={rates[0]}", f"out={tmp_path / 'mine'}"]) == 0
+        assert main(["run", *WORDS, f"rps={rate}", f"out={folder / 'mine'}"]) == 0
+
+
+@pytest.mark.parametrize(("there", "rates"), RACES)
+def test_a_run_whose_place_was_taken_meanwhile_is_told(tmp_path, monkeypatch, capsys, there, rates):
+    """The other command comes and goes when all files of the first are written: both in this process, in turn."""
+    lay_out(tmp_path, there, rates[0])
+    monkeypatch.chdir(tmp_path)
+    place, words = writer._place, [["run", *WORDS, f"rps={rate}", "out=mine"] for rate in rates]
+
+    def placed(*given):
+        monkeypatch.setattr(writer, "_place", place)
+        assert main(words[1]) == 0
+        place(*given)
+
+    monkeypatch.setattr(writer, "_place", placed)
+    assert main(words[0]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("specsim: out=mine: another process has put a run there meanwhile")
+    assert len(said.splitlines()) == 1
+    assert load_run(tmp_path / "mine").config["rps"] == float(rates[1])
+    assert not list(tmp_path.rglob(".*"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("there", "rates"), RACES)
+def test_of_two_with_one_out_one_wins_and_the_other_is_told(tmp_path, there, rates):
+    lay_out(tmp_path, there, rates[0])
     ended = two_at_once(tmp_path, *(["run", *WORDS, f"rps={rate}", "out=mine"] for rate in rates))
     assert sorted(code for code, _ in ended) == [0, 2]
     (said,) = [err for code, err in ended if code == 2]
@@ -72,6 +100,23 @@ def test_of_two_with_one_out_one_wins_and_the_other_is_told(tmp_path, there, rat
     assert not list(tmp_path.rglob(".*"))
 
 
+def test_a_sweep_takes_what_another_made_meanwhile(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    place, words = writer._place, ["run", "-m", "rps=2", *WORDS, "out=all"]
+
+    def placed(*given):
+        monkeypatch.setattr(writer, "_place", place)
+        assert main(words) == 0
+        place(*given)
+
+    monkeypatch.setattr(writer, "_place", placed)
+    assert main(words) == 0
+    assert capsys.readouterr().err == ""
+    (folder,) = (tmp_path / "all").glob("*-*")
+    assert load_run(folder).config["rps"] == 2
+
+
+@pytest.mark.slow
 def test_two_sweeps_in_one_folder_share_what_either_made(tmp_path):
     words = ["run", "-m", "rps=2", *WORDS, "out=all"]
     ended = two_at_once(tmp_path, words, words)

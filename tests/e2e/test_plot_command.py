@@ -131,7 +131,7 @@ SWEEPS = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name == "rate" else pytest.mark.slow) for name in SWEEPS]
+    "name", [pytest.param(name, marks=() if name == "nothing numeric" else pytest.mark.slow) for name in SWEEPS]
 )
 def test_figures_of_a_sweep(tmp_path, capsys, name):
     words, stems = SWEEPS[name]
@@ -156,6 +156,7 @@ def swept(tmp_path_factory):
     return folder
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_what_a_sweep_is_drawn_against_can_be_chosen(swept, tmp_path, capsys):
     words = ["--x", "scheduler.num_speculative_tokens", "--line", "rps", "--against", "5", "--out", str(tmp_path)]
     assert main(["plot", str(swept), *words]) == 0

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from specsim import SpecsimError, load_run, load_sweep, sweep
+from specsim import SpecsimError, Sweep, load_run, load_sweep, sweep
 from specsim.cli import main
 from specsim.results.staging import staging_path
 from specsim.runs import prepare as experiment
@@ -91,7 +91,13 @@ HARMS = {
 }
 
 
-@pytest.mark.parametrize("harm", HARMS)
+AT_ONCE = ("passes.parquet is deleted", "another run's requests.parquet", "a truncated config.yaml")
+"""One for each of: what is missing, what is damaged, and what is damaged and tells which run it was."""
+
+
+@pytest.mark.parametrize(
+    "harm", [harm if harm in AT_ONCE else pytest.param(harm, marks=pytest.mark.slow) for harm in HARMS]
+)
 def test_a_damaged_run_is_made_again_and_the_rest_is_kept(made, root, capsys, started, harm):
     harmful, reason = HARMS[harm]
     harmful(of(root, "rps=4"), of(root, "rps=8"))
@@ -119,9 +125,10 @@ def test_reading_names_a_damaged_run_and_leaves_it_out(root, harm):
         load_run(of(root, "rps=4"))
 
 
-def test_a_figure_says_what_it_leaves_out(root, capsys):
+def test_a_figure_says_what_it_leaves_out(root, capsys, monkeypatch):
     (of(root, "rps=4") / "passes.parquet").unlink()
     (note,) = load_sweep(root).notes
+    monkeypatch.setattr(Sweep, "plot", lambda *_, **__: [])
     assert main(["plot", str(root)]) == 0
     assert f"note: {note}" in capsys.readouterr().out.splitlines()
 
@@ -224,6 +231,7 @@ def test_runs_of_two_states_of_a_plug_in_are_told_apart(plugin):
     assert found.table["scheduler.read.my_policy"].nunique() == 2
 
 
+@pytest.mark.slow
 def test_an_edited_module_that_a_plug_in_imports_counts_in_a_new_process(plugin, tmp_path):
     plugin("SIZE", "from my_sizes import SIZE")
     for size, again in ((1, ""), (64, "note: 2 runs made again: plug-in my_policy has changed")):

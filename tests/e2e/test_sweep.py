@@ -111,7 +111,13 @@ ADDED = {
 }
 
 
-@pytest.mark.parametrize("added", ADDED)
+@pytest.mark.parametrize(
+    "added",
+    [
+        each if each in ("a rate", "a default, now said") else pytest.param(each, marks=pytest.mark.slow)
+        for each in ADDED
+    ],
+)
 def test_what_is_added_to_a_sweep_runs_and_what_is_there_is_neither_run_nor_counted_again(tmp_path, started, added):
     command = ["run", "-m", "scheduler=fcfs", *WORDS, f"out={tmp_path}"]
     assert main([*command, "rps=2,4", "seed=0,1"]) == 0

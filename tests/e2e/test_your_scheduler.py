@@ -2,15 +2,19 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
 
 from specsim import load_run, plugin
+from specsim.cli import main
 from specsim.kinds import plugins
+from specsim.kinds.installed import installed as installed_packages
 
 PAGE = Path(__file__).parents[2] / "docs" / "your-scheduler.md"
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
@@ -32,14 +36,37 @@ def shell(commands, cwd, **variables):
     return done.stdout
 
 
+def run(commands, folder):
+    """Run lines of `specsim ...` in this process, in a folder."""
+    with chdir(folder):
+        for line in commands.splitlines():
+            program, *words = shlex.split(line)
+            assert (program, main(words)) == ("specsim", 0), line
+
+
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     """Write the two files of the page, and run its first commands."""
     folder = tmp_path_factory.mktemp("mine")
     (folder / "shortest_first.py").write_text(block("python", "class ShortestFirst"))
     (folder / "shortest_first.yaml").write_text(block("yaml", "_target_"))
-    shell(block("sh", "plugins="), folder)
+    run(block("sh", "plugins="), folder)
     return folder
+
+
+@pytest.fixture
+def on_path(monkeypatch):
+    """Return a function that puts a folder of installed packages on this process's path, until the test ends."""
+
+    def put(folder):
+        monkeypatch.delitem(sys.modules, "shortest_first", raising=False)
+        monkeypatch.syspath_prepend(folder)
+        installed_packages.cache_clear()
+
+    yield put
+    sys.modules.pop("shortest_first", None)
+    monkeypatch.undo()
+    installed_packages.cache_clear()
 
 
 @pytest.fixture(scope="module")
@@ -113,15 +140,16 @@ def test_the_shortest_of_those_who_wait_goes_first(written, tmp_path):
     lines = [f"{at},{prompt},8" for at, prompt in rows]
     (tmp_path / "mine.csv").write_text("\n".join(["arrival_s,prompt_tokens,output_tokens", *lines]) + "\n")
     words = "'plugins=[./shortest_first.py]' scheduler=./shortest_first.yaml scheduler.max_num_seqs=1"
-    shell(f"specsim run {words} trace={tmp_path}/mine.csv out={tmp_path}/run", written)
+    run(f"specsim run {words} trace={tmp_path}/mine.csv out={tmp_path}/run", written)
     first_token_s = load_run(tmp_path / "run").requests["first_token_s"]
     assert first_token_s.sort_values().index.tolist() == [0, 2, 3, 1]
 
 
-def test_from_python(written):
-    code = block("python", "simulate(")
-    done = subprocess.run([sys.executable, "-c", code], cwd=written, capture_output=True, text=True, check=True)
-    assert float(done.stdout) == pytest.approx(load_run(written / "one").metrics["specsim"]["slo_attainment"], abs=0)
+def test_from_python(written, monkeypatch, capsys):
+    monkeypatch.chdir(written)
+    exec(compile(block("python", "simulate("), "page", "exec"), {})
+    attainment = load_run(written / "one").metrics["specsim"]["slo_attainment"]
+    assert float(capsys.readouterr().out) == attainment
 
 
 def test_as_an_installed_package(installed, written, tmp_path):
@@ -132,33 +160,34 @@ def test_as_an_installed_package(installed, written, tmp_path):
     assert mine.config["scheduler"]["num_speculative_tokens"] == 2
 
 
-def test_an_installed_scheduler_needs_what_has_no_default(installed, tmp_path):
-    environment = {**os.environ, "PYTHONPATH": str(installed)}
+def test_an_installed_scheduler_needs_what_has_no_default(installed, on_path, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    on_path(installed)
     for words, named in (
         (["scheduler=shortest_first"], "max_num_seqs"),
         (["scheduler=shortest_first", "scheduler.max_request=3"], "'max_num_seqs'"),
         (["scheduler=shortest_firs"], "'shortest_first'"),
     ):
-        command = [sys.executable, "-m", "specsim", "run", *words, "trace=poisson", "requests=3", "out=here"]
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 2
-        assert len(done.stderr.splitlines()) <= 2
-        assert named in done.stderr
+        assert main(["run", *words, "trace=poisson", "requests=3", "out=here"]) == 2
+        said = capsys.readouterr().err
+        assert len(said.splitlines()) <= 2
+        assert named in said
         assert not (tmp_path / "here").exists()
 
 
-def test_a_broken_package_of_somebody_else_is_told_only_when_it_is_chosen(installed, tmp_path):
+def test_a_broken_package_of_somebody_else_is_told_only_when_it_is_chosen(on_path, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     info = tmp_path / "broken-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[specsim.schedulers]\nbroken = no_such_module_at_all:Mine\n")
-    shell("specsim run scheduler=fcfs trace=poisson requests=3 out=fine", tmp_path, PYTHONPATH=str(tmp_path))
-    command = [sys.executable, "-m", "specsim", "run", "scheduler=broken", "trace=poisson", "requests=3", "out=here"]
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert len(done.stderr.splitlines()) <= 2
-    assert "no_such_module_at_all" in done.stderr
+    on_path(tmp_path)
+    assert main(["run", "scheduler=fcfs", "trace=poisson", "requests=3", "out=fine"]) == 0
+    assert capsys.readouterr().err == ""
+    assert main(["run", "scheduler=broken", "trace=poisson", "requests=3", "out=here"]) == 2
+    said = capsys.readouterr().err
+    assert len(said.splitlines()) <= 2
+    assert "no_such_module_at_all" in said
 
 
 def test_a_plug_in_is_read_from_its_text_never_from_bytecode(written, tmp_path, monkeypatch):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from specsim.replica.kv_pool import Memory
+from specsim.results.schema import RunTotals
 from specsim.schedulers.loading import scheduler_factory
 from specsim.simulation import Record, Simulation, run
 from specsim.world.curves import Acceptance, Curve, draw_tape
 from tests.laws.subjects import raw_of, resolved
-from tests.made import hardware, requests, simulation
+from tests.made import hardware, requests, simulation, table_of_run
 
 COUNT = 16
 SCARCE = {"verify_tokens": 8, "max_num_seqs": 8}
@@ -53,16 +55,16 @@ def played(name: str, **changes: Any) -> Record:
 
 def columns_of(record: Record) -> dict[str, dict[str, Any]]:
     """Return all that a record holds, by part and column, as plain lists and numbers."""
-    parts = {"requests": record.columns, "totals": record.totals}
-    plain = {
-        part: {name: _plain(getattr(whole, name)) for name in type(whole).__dataclass_fields__}
-        for part, whole in parts.items()
-    }
+    requests = table_of_run(record)
+    totals = {name: getattr(record.totals, name) for name in RunTotals.__dataclass_fields__}
     assert record.passes is not None
-    return plain | {"passes": {name: _plain(column) for name, column in record.passes.items()}}
+    parts: dict[str, Mapping[str, Any]] = {
+        "requests": dict(requests.items()),
+        "totals": totals,
+        "passes": record.passes,
+    }
+    return {part: {name: _plain(column) for name, column in columns.items()} for part, columns in parts.items()}
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return [None if each != each else each for each in value.tolist()]
-    return list(value) if isinstance(value, tuple) else value
+    return [None if each != each else each for each in value.tolist()] if hasattr(value, "tolist") else value

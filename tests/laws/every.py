@@ -61,28 +61,29 @@ def conservation(ran: Witnessed) -> None:
     """Every request ends once, with exactly its output, or is rejected because it can never fit."""
     simulation, seen = ran.simulation, ran.seen
     told, wanted = simulation.requests, simulation.world.output_tokens
-    columns = seen.record.columns
+    progress = seen.record.progress
     most = (told.prompt_tokens + told.max_tokens).tolist()
     too_large = np.array([simulation.memory.bytes_of(m, m) > simulation.memory.capacity_bytes for m in most])
-    reasons = [columns.rejected_reason_names[code] for code in columns.rejected_reason]
-    assert reasons == ["kv_capacity" if each else "" for each in too_large]
-    assert np.array_equal(columns.output_tokens, np.where(too_large, 0, wanted))
-    assert np.array_equal(np.isnan(columns.finish_s), too_large)
+    assert seen.record.rejected == dict.fromkeys(np.flatnonzero(too_large).tolist(), "kv_capacity")
+    assert np.array_equal(progress.emitted_tokens, np.where(too_large, 0, wanted))
+    assert np.array_equal(np.isnan(progress.finish_s), too_large)
     endings, emitted = np.zeros(len(told), dtype=int), np.zeros(len(told), dtype=int)
     for step in _exchanges(seen):
         if isinstance(step.answer, Emitted):
             endings[step.work.requests] += step.answer.finished
             emitted[step.work.requests] += step.answer.tokens
     assert np.array_equal(endings, ~too_large)
-    assert np.array_equal(emitted, columns.output_tokens)
+    assert np.array_equal(emitted, progress.emitted_tokens)
     assert not any(view._ledger.roster.live for view in seen.views)
     assert sum(view._ledger.finished + len(view._ledger.rejected) for view in seen.views) == len(told)
 
 
 def counting(ran: Witnessed) -> None:
     """What is counted per request is what the exchanges say."""
-    seen, columns = ran.seen, ran.seen.record.columns
-    tallies = {key: np.zeros(len(columns.arrival_s), dtype=int) for key in ("draft", "accepted", "verify", "speculate")}
+    seen, progress = ran.seen, ran.seen.record.progress
+    tallies = {
+        key: np.zeros(len(seen.record.requests), dtype=int) for key in ("draft", "accepted", "verify", "speculate")
+    }
     begun: set[int] = set()
     for step in _exchanges(seen):
         if not isinstance(step.work, TargetPass):
@@ -98,30 +99,30 @@ def counting(ran: Witnessed) -> None:
         tallies["verify"][ids] += decodes
         tallies["speculate"][ids] += trees > 0
         begun.update(ids[step.answer.tokens > 0].tolist())
-    assert np.array_equal(columns.draft_tokens, tallies["draft"])
-    assert np.array_equal(columns.accepted_tokens, tallies["accepted"])
-    assert np.array_equal(columns.verifications, tallies["verify"])
-    assert np.array_equal(columns.speculations, tallies["speculate"])
-    assert np.array_equal(columns.decoded_tokens, np.maximum(columns.output_tokens - 1, 0))
-    assert (columns.accepted_tokens <= columns.draft_tokens).all()
-    assert (columns.verifications <= columns.decoded_tokens).all()
-    assert (columns.speculations <= columns.verifications).all()
+    assert np.array_equal(progress.draft_tokens, tallies["draft"])
+    assert np.array_equal(progress.accepted_tokens, tallies["accepted"])
+    assert np.array_equal(progress.verifications, tallies["verify"])
+    assert np.array_equal(progress.speculations, tallies["speculate"])
+    assert np.array_equal(progress.decoded_tokens, np.maximum(progress.emitted_tokens - 1, 0))
+    assert (progress.accepted_tokens <= progress.draft_tokens).all()
+    assert (progress.verifications <= progress.decoded_tokens).all()
+    assert (progress.speculations <= progress.verifications).all()
     preempted = sum(len(step.work.evict) for step in _exchanges(seen))
-    assert columns.preemptions.sum() == preempted
+    assert progress.preemptions.sum() == preempted
 
 
 def causality(ran: Witnessed) -> None:
     """Nothing happens before its cause; a replica runs one pass at a time, forward."""
     simulation, seen = ran.simulation, ran.seen
-    columns = seen.record.columns
-    ended = ~np.isnan(columns.finish_s)
-    several = ended & (columns.output_tokens > 1)
+    progress = seen.record.progress
+    ended = ~np.isnan(progress.finish_s)
+    several = ended & (progress.emitted_tokens > 1)
     fastest_s = min(simulation.truth.target.delta, simulation.truth.draft.delta)
-    assert (columns.first_token_s[ended] >= columns.arrival_s[ended] + 0.999 * fastest_s).all()
-    assert (columns.finish_s[ended] >= columns.first_token_s[ended]).all()
-    assert (columns.first_decode_s[several] >= columns.first_token_s[several]).all()
-    assert (columns.finish_s[several] > columns.first_decode_s[several]).all()
-    assert np.isnan(columns.first_decode_s[~several]).all()
+    assert (progress.first_token_s[ended] >= simulation.requests.arrival_s[ended] + 0.999 * fastest_s).all()
+    assert (progress.finish_s[ended] >= progress.first_token_s[ended]).all()
+    assert (progress.first_decode_s[several] >= progress.first_token_s[several]).all()
+    assert (progress.finish_s[several] > progress.first_decode_s[several]).all()
+    assert np.isnan(progress.first_decode_s[~several]).all()
     for passes in _by_replica(seen.record, simulation.replicas):
         free = (passes["kind"] == DRAFT_PASS) & simulation.truth.draft.one_pass
         assert (passes["seconds"][~free] > 0).all()
@@ -129,7 +130,7 @@ def causality(ran: Witnessed) -> None:
         assert (passes["start_s"][1:] >= (passes["start_s"] + passes["seconds"])[:-1]).all()
     for heard in seen.heard:
         for step in heard:
-            assert (columns.arrival_s[step.work.requests] <= step.asked_s).all()
+            assert (simulation.requests.arrival_s[step.work.requests] <= step.asked_s).all()
 
 
 def memory_is_kept(ran: Witnessed) -> None:
@@ -193,10 +194,10 @@ def drafting_at_once(ran: Witnessed) -> None:
 def work_conservation(ran: Witnessed) -> None:
     """A replica pauses only while none of its requests lives."""
     record, replicas = ran.seen.record, ran.simulation.replicas
-    columns = record.columns
+    told, progress = record.requests, record.progress
     for replica, passes in enumerate(_by_replica(record, replicas)):
-        ended = ~np.isnan(columns.finish_s) & (columns.request_id % replicas == replica)
-        arrival_s, finish_s = columns.arrival_s[ended], columns.finish_s[ended]
+        ended = ~np.isnan(progress.finish_s) & (np.arange(len(told)) % replicas == replica)
+        arrival_s, finish_s = told.arrival_s[ended], progress.finish_s[ended]
         if not len(arrival_s):
             assert not len(passes["start_s"])
             continue
@@ -220,10 +221,12 @@ LAWS: tuple[Law, ...] = (
 
 
 def assert_same_record(one: Record, other: Record) -> None:
-    for part in ("columns", "totals"):
+    for part in ("requests", "progress", "totals"):
         mine, theirs = getattr(one, part), getattr(other, part)
         for field in fields(mine):
             assert_identical(getattr(mine, field.name), getattr(theirs, field.name), field.name)
+    assert_identical(one.longest_pause_s, other.longest_pause_s, "longest_pause_s")
+    assert_identical(one.rejected, other.rejected, "rejected")
     assert (one.passes is None) == (other.passes is None)
     for column in one.passes or {}:
         assert one.passes is not None

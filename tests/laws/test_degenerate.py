@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specsim.simulation import Simulation, run
+from tests.examples import examples
 from tests.laws.every import assert_same_record
 from tests.laws.subjects import factory_of, mapping_of
 from tests.made import simulations
 
-profile = settings(max_examples=40, deadline=None, derandomize=True)
+profile = settings(max_examples=examples(10, 40), deadline=None, derandomize=True)
 
 
 @profile
@@ -32,7 +33,7 @@ def test_no_draft_tokens_is_no_speculation(simulated: Simulation, seats: int, pr
 
 @pytest.mark.parametrize("name", ["priority", "vtc", "fastserve", "las", "lp_sjf", "stta"])
 @profile
-@given(simulated=simulations(), prefill_tokens=st.integers(1, 64))
+@given(simulated=simulations(20), prefill_tokens=st.integers(1, 64))
 def test_who_never_drafts_does_not_care_what_would(name: str, simulated: Simulation, prefill_tokens: int) -> None:
     """With chains of no tokens a drafter without a cache leaves the run as it is, however tight the memory."""
     silent = factory_of(name, prefill_tokens=prefill_tokens, num_speculative_tokens=0)
@@ -47,8 +48,8 @@ def test_who_never_drafts_does_not_care_what_would(name: str, simulated: Simulat
 @given(simulated=simulations(), factor=st.sampled_from((1.0, 1.1, 2.0, 30.0)))
 def test_slower_hardware_never_helps_fcfs_at_batch_1(simulated: Simulation, factor: float) -> None:
     one_by_one = replace(simulated, scheduler=factory_of("fcfs", max_num_seqs=1))
-    fast = run(one_by_one).columns
-    slow = run(replace(one_by_one, truth=simulated.truth.slower(factor))).columns
+    fast = run(one_by_one).progress
+    slow = run(replace(one_by_one, truth=simulated.truth.slower(factor))).progress
     for moment in ("first_token_s", "finish_s"):
         early, late = getattr(fast, moment), getattr(slow, moment)
         assert np.array_equal(np.isnan(early), np.isnan(late))

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from specsim.files.paths import shipped
 from specsim.files.yaml_file import read_yaml
-from specsim.results.request_table import request_table
-from specsim.results.schema import RequestColumns, RunTotals
+from specsim.results.schema import RunTotals
 from specsim.results.summary import summarise
 from specsim.settings.compose import choices
 from specsim.workload.slo import mix_from_mapping
+from tests.made import table_of
 
 HEADLINES = ("slo_attainment", "slo_goodput_tokens_per_s", "slo_goodput_in_arrivals_tokens_per_s")
 LATENCIES = ("p99_ttft_s", "p99_e2el_s", "longest_pause_s")
@@ -41,30 +41,24 @@ def block(arrival_s: list[float], tokens: list[np.ndarray], classes: list[int]) 
     """Return the `specsim` block of requests that emit one token at each of these times, a pass of 10 ms each."""
     n = len(tokens)
     count = np.array([len(each) for each in tokens])
-    code, zeros = np.array(classes), np.zeros(n, dtype=np.int64)
-    columns = RequestColumns(
-        request_id=np.arange(n),
+    code = np.array(classes)
+    table = table_of(
+        ("chat", "batch"),
         slo_class=code,
-        slo_class_names=("chat", "batch"),
         arrival_s=np.array(arrival_s),
         first_token_s=np.array([each[0] for each in tokens]),
         finish_s=np.array([each[-1] for each in tokens]),
         first_decode_s=np.array([each[1] - 0.01 if len(each) > 1 else np.nan for each in tokens]),
         prompt_tokens=np.ones(n, dtype=np.int64),
-        output_tokens=count,
-        draft_tokens=zeros,
-        accepted_tokens=zeros,
+        emitted_tokens=count,
         verifications=count - 1,
-        speculations=zeros,
-        preemptions=zeros,
         decoded_tokens=count - 1,
         longest_pause_s=np.array([np.diff(each).max() if len(each) > 1 else np.nan for each in tokens]),
         tpot_slo_s=TPOT_SLO_S[code],
         ttft_slo_s=TTFT_SLO_S[code],
-        rejected_reason=zeros,
     )
     totals = RunTotals(1, 0, 0.0, 0.0, 0.0, 1.0, 0.0, itl_s=np.empty(0))
-    found: dict[str, Any] = summarise(request_table(columns), totals)["specsim"]
+    found: dict[str, Any] = summarise(table, totals)["specsim"]
     return found
 
 

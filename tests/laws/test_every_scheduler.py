@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.golden.scene import scene
 from tests.laws.every import Witnessed, drawn, judge
 from tests.laws.subjects import NAMES, factory_of
@@ -16,7 +17,7 @@ every_scheduler = pytest.mark.parametrize("name", NAMES)
 
 
 @every_scheduler
-@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(8, 25), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_laws(name: str, data: st.DataObject) -> None:
     judge(name, drawn(name, data))
@@ -35,7 +36,7 @@ def test_laws_thoroughly(name: str, data: st.DataObject) -> None:
 
 def test_a_failure_names_the_law_and_the_scheduler() -> None:
     def nothing_ends(ran: Witnessed) -> None:
-        assert not ran.seen.record.columns.output_tokens.any()
+        assert not ran.seen.record.progress.emitted_tokens.any()
 
     with pytest.raises(AssertionError) as caught:
         judge("fcfs", replace(scene(), scheduler=factory_of("fcfs")), [nothing_ends])

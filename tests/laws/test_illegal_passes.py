@@ -199,4 +199,4 @@ def test_a_request_that_can_never_fit_is_rejected_at_the_door(memory_bytes: int,
 @pytest.mark.parametrize("leaves", [[0, 2], [0, 3], [-1, 0]])
 def test_a_leaf_is_a_node(leaves: list[int]) -> None:
     with pytest.raises(IllegalPass, match="is no node: the forest has 2"):
-        drafted_leaves(Forest.roots(2), np.array(leaves), 1)
+        drafted_leaves(DraftPass(ints(0, 1), ints(1, 1), Forest.roots(2), ints(*leaves), 1))

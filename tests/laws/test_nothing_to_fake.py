@@ -57,9 +57,9 @@ def faked(scheduler: Callable[[], Any], agreement: float = 0.9, **more: Any) -> 
 
 
 def test_the_honest_one_runs() -> None:
-    columns = faked(Speculative).columns
-    assert columns.output_tokens.tolist() == OUTPUT
-    assert columns.accepted_tokens.sum() > 0
+    progress = faked(Speculative).progress
+    assert progress.emitted_tokens.tolist() == OUTPUT
+    assert progress.accepted_tokens.sum() > 0
 
 
 class ALeafTenTimes(Speculative):
@@ -322,9 +322,9 @@ class Parts(Speculative):
 
 @pytest.mark.parametrize("scheduler", [Again, Parts])
 def test_trees_of_this_step_may_be_drafted_anew_or_cut(scheduler: type[Speculative]) -> None:
-    columns = faked(scheduler).columns
-    assert columns.output_tokens.tolist() == OUTPUT
-    assert (columns.accepted_tokens <= 2 * columns.verifications).all()
+    progress = faked(scheduler).progress
+    assert progress.emitted_tokens.tolist() == OUTPUT
+    assert (progress.accepted_tokens <= 2 * progress.verifications).all()
 
 
 def test_no_verification_accepts_more_than_its_tree_is_deep() -> None:
@@ -367,7 +367,8 @@ class Drafting:
 
 
 @pytest.mark.parametrize("scheduler", [Evicting, Drafting])
-def test_passes_that_bring_no_token_come_to_an_end(scheduler: type[Any]) -> None:
+def test_passes_that_bring_no_token_come_to_an_end(scheduler: type[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(specsim.replica.stall, "PASSES", 2000)
     with pytest.raises(
         Stalled, match=r"passes without a token or a longer cache: .*was preempted [\d,]+ times"
     ) as told:
@@ -384,7 +385,7 @@ def test_a_long_prompt_in_small_chunks_is_no_stall(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(specsim.replica.stall, "PASSES", 40)
     monkeypatch.setattr(specsim.replica.stall, "LOOK_EVERY", 10)
     told = requests([0.0], [500], [5])
-    assert run(simulation(told, [5], OneByOne)).columns.output_tokens.tolist() == [5]
+    assert run(simulation(told, [5], OneByOne)).progress.emitted_tokens.tolist() == [5]
 
 
 class Silent:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from specsim.replica.protocols import Scheduler, Step, View
 from specsim.simulation import Simulation
+from tests.examples import examples
 from tests.laws.every import drawn
 from tests.laws.subjects import NAMES, factory_of, is_clairvoyant
 from tests.laws.watch import Heard, same, watched
@@ -96,10 +97,10 @@ def judge_blindness(name: str, data: st.DataObject, most_requests: int) -> None:
 
 
 @every_scheduler
-@settings(profile, max_examples=12)
+@settings(profile, max_examples=examples(4, 12))
 @given(data=st.data())
 def test_the_future_changes_no_decision_before_it_shows(name: str, data: st.DataObject) -> None:
-    judge_blindness(name, data, most_requests=24)
+    judge_blindness(name, data, most_requests=16)
 
 
 @pytest.mark.slow

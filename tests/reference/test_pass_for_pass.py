@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from specsim.simulation import Record, run
+from tests.made import table_of_run
 from tests.reference.cases import POLICIES, Case, cases
 from tests.reference.server import DRAFT, VERIFY, Pass, Server
 
@@ -71,9 +72,10 @@ def assert_same_passes(record: Record, servers: list[Server]) -> None:
 
 def assert_same_requests(record: Record, servers: list[Server]) -> None:
     mine = sorted((each for server in servers for each in server.requests), key=lambda each: each.number)
-    assert_same(record.columns.rejected_reason > 0, [each.rejected for each in mine], "rejected")
+    table = table_of_run(record)
+    assert_same(table["rejected_reason"].to_numpy() != "", [each.rejected for each in mine], "rejected")
     for name in COLUMNS:
-        assert_same(getattr(record.columns, name), [getattr(each, name) for each in mine], name)
+        assert_same(table[name].to_numpy(), [getattr(each, name) for each in mine], name)
 
 
 def assert_same_totals(record: Record, servers: list[Server]) -> None:

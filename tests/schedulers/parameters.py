@@ -110,11 +110,9 @@ TREES = {
     "fill": Change(False, SCARCE),
     "time_margin": Change(0.1, SCARCE | {"fill": False}),
 }
-GOODPUT = ROOM | {
-    "num_speculative_tokens": Change(1, FOUR, "cheap"),
-    "prefill_threshold": Change(1.0, {}, "hopeless"),
-}
-AVERAGED = GOODPUT | {"window": Change(1, {}, "cheap"), "first_acceptance": Change(0.01, {}, "cheap")}
+LONGEST = {"num_speculative_tokens": Change(1, FOUR, "cheap")}
+FEEDBACK = {"prefill_threshold": Change(1.0, {}, "hopeless")}
+AVERAGED = {"window": Change(1, {}, "cheap"), "first_acceptance": Change(0.01, {}, "cheap")}
 OWNERS: dict[str, dict[str, Change]] = {
     "Fcfs": {"max_num_seqs": Change(3)},
     "Continuous": ROOM,
@@ -151,17 +149,19 @@ OWNERS: dict[str, dict[str, Change]] = {
         "num_speculative_tokens_per_batch_size": Change([[1, 2, 5], [3, 64, 1]]),
     },
     "AdaptiveVerification": {"num_speculative_tokens": Change(2)},
-    "SmartSpec": AVERAGED | {"acceptance": Change("per_request", FOUR, "cheap")},
-    "SmartSpecTree": {
-        **{key: change for key, change in AVERAGED.items() if key != "num_speculative_tokens"},
+    "SmartSpec": FEEDBACK,
+    "Foreseeing": FEEDBACK,
+    "GoodputChains": LONGEST | AVERAGED | {"acceptance": Change("per_request", FOUR, "cheap")},
+    "GoodputTrees": {
+        **AVERAGED,
         "heads": Change(1, FOUR, "cheap"),
         "width": Change(1, FOUR, "cheap"),
         "tree_tokens": Change(3, FOUR, "cheap"),
         "window": Change(1, {}, "sure"),
     },
-    "SmartSpecConfidence": GOODPUT | {"threshold": Change(0.9)},
-    "SmartSpecOracle": GOODPUT,
-    "SmartSpecRandom": GOODPUT | {"seed": Change(1)},
+    "ConfidentChains": LONGEST | {"threshold": Change(0.9)},
+    "ForeseenChains": LONGEST,
+    "RandomChains": LONGEST | {"seed": Change(1)},
     "Seats": {
         "max_num_seqs": Change(3),
         "prefill_tokens": Change(8, FOUR),

@@ -48,8 +48,8 @@ def order_of(seen: Watched) -> list[int]:
 @pytest.mark.parametrize("name", ATTAINED)
 def test_who_runs_does_not_depend_on_what_a_switch_costs(name: str, cost: str) -> None:
     (_, free), (_, dear) = played(name), played(name, **SLOW[cost])
-    assert free.record.columns.preemptions.sum() > 1
-    assert np.nanmax(dear.record.columns.finish_s) > 2 * np.nanmax(free.record.columns.finish_s)
+    assert free.record.progress.preemptions.sum() > 1
+    assert np.nanmax(dear.record.progress.finish_s) > 2 * np.nanmax(free.record.progress.finish_s)
     assert order_of(dear) == order_of(free)
 
 

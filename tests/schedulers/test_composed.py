@@ -54,11 +54,11 @@ def test_every_pair_serves_everybody(batching: str, speculation: str) -> None:
         "speculation": SPECULATION[speculation],
     }
     simulation = replace(scene(), scheduler=scheduler_factory(mapping, "scheduler=mine"))
-    columns = run(simulation).columns
-    served = np.isfinite(columns.finish_s)
-    assert np.array_equal(columns.output_tokens, np.where(served, simulation.world.output_tokens, 0))
+    progress = run(simulation).progress
+    served = np.isfinite(progress.finish_s)
+    assert np.array_equal(progress.emitted_tokens, np.where(served, simulation.world.output_tokens, 0))
     assert served.sum() >= len(served) - 1, "the scene holds one request that no pool could"
-    assert (columns.draft_tokens.sum() > 0) == (speculation != "none")
+    assert (progress.draft_tokens.sum() > 0) == (speculation != "none")
 
 
 def test_parts_that_need_the_future_are_refused_without_it() -> None:

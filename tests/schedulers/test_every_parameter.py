@@ -11,6 +11,17 @@ from tests.schedulers.parameters import OF_ONE_YAML, OWNERS, Parameter, change_o
 EVERY = parameters()
 
 
+def first_of_each_change() -> list[Parameter]:
+    """Return for each change the first YAML that it is one of."""
+    found: dict[tuple[str, str, str], Parameter] = {}
+    for each in EVERY:
+        found.setdefault((each.owner, each.key, repr(change_of(each))), each)
+    return list(found.values())
+
+
+FIRST = set(first_of_each_change())
+
+
 def test_no_parameter_is_without_a_change() -> None:
     missing = [f"{each.scheduler}: {each.path} (of {each.owner})" for each in EVERY if change_of(each) is None]
     assert not missing, f"say in parameters.py how these change a run: {missing}"
@@ -28,9 +39,16 @@ def test_no_change_is_left_over() -> None:
     assert set(OF_ONE_YAML) <= {(each.scheduler, each.path) for each in EVERY}
 
 
-@pytest.mark.parametrize("parameter", EVERY, ids=lambda each: f"{each.scheduler}-{each.path}")
+@pytest.mark.parametrize(
+    "parameter",
+    [each if each in FIRST else pytest.param(each, marks=pytest.mark.slow) for each in EVERY],
+    ids=lambda each: f"{each.scheduler}-{each.path}",
+)
 def test_a_change_shows(parameter: Parameter) -> None:
-    """Where the shipped values hide it (one seat, an ample budget), `first` takes that away."""
+    """Where the shipped values hide it (one seat, an ample budget), `first` takes that away.
+
+    That a value arrives in every YAML's object is shown beside, in tests/conf/test_scheduler_yaml.py.
+    """
     change = change_of(parameter)
     assert change is not None
     first = {whole_path(parameter.scheduler, end): value for end, value in change.first.items()}

@@ -94,6 +94,6 @@ def test_who_does_not_fit_pauses_and_keeps_its_cache(order: object, first: list[
 def test_late_chats_fill_the_batch_before_an_urgent_request_unless_it_shrinks_the_batch_already() -> None:
     """A long prompt without an objective makes eight chats late; a step of eight is too slow for the urgent one."""
     mapping = raw_of("stta")
-    free = played(mapping, late()).columns.finish_s
-    shrunk = played(with_value(mapping, "batching.tightest", "live"), late()).columns.finish_s
+    free = played(mapping, late()).progress.finish_s
+    shrunk = played(with_value(mapping, "batching.tightest", "live"), late()).progress.finish_s
     assert (free[:8] < shrunk[:8]).all()

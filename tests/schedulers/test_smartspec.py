@@ -80,9 +80,9 @@ def test_as_a_part_it_speculates_beside_chunked_prompts(prefill: Any) -> None:
 
     def played(longest: int) -> Any:
         parts = Composed(Chunked(8, 16, prefill, 0.01), GoodputChains(longest, "global", 8, 0.7))
-        return run(replace(scene(), scheduler=lambda: parts)).columns
+        return run(replace(scene(), scheduler=lambda: parts)).progress
 
     speculating, plain = played(4), played(0)
     assert speculating.accepted_tokens.sum() > 10
     assert plain.draft_tokens.sum() == 0
-    assert speculating.output_tokens.tolist() == plain.output_tokens.tolist()
+    assert speculating.emitted_tokens.tolist() == plain.emitted_tokens.tolist()

@@ -10,25 +10,41 @@ import pytest
 
 from specsim.replica.passes import DraftPass, TargetPass
 from specsim.replica.protocols import Scheduler
+from specsim.schedulers.continuous import PrefillFirst
 from specsim.schedulers.smartspec.acceptance import AcceptanceAverage
-from specsim.schedulers.smartspec.chains import SmartSpec
-from specsim.schedulers.smartspec.confidence import SmartSpecConfidence
-from specsim.schedulers.smartspec.estimators import SmartSpecOracle, SmartSpecRandom
-from specsim.schedulers.smartspec.serving import PrefillFeedback
-from specsim.schedulers.smartspec.tree import SmartSpecTree
+from specsim.schedulers.smartspec.chains import GoodputChains
+from specsim.schedulers.smartspec.confidence import ConfidentChains
+from specsim.schedulers.smartspec.estimators import ForeseenChains, RandomChains
+from specsim.schedulers.smartspec.serving import Foreseeing, PrefillFeedback, Proposer, SmartSpec
+from specsim.schedulers.smartspec.tree import GoodputTrees
 from tests.made import Hardware, Linear, memory, requests
 from tests.unit.hand import Hand, fed, sizes
 
-ROOM = {"prefill_threshold": 0.7, "max_num_seqs": 8, "prefill_tokens": 64, "watermark": 0.0}
 CHEAP = Hardware(Linear(0.0, 1e-6, 1.0), Linear(0.0, 0.0, 1e-3))
 """Drafting and verifying cost next to nothing beside the weights: every draft pays."""
 DEAR = Hardware(Linear(0.0, 1.0, 1e-3), Linear(0.0, 0.0, 1.0))
 """Every draft costs more than it brings."""
 
 
-def smart(num_speculative_tokens: int = 4, acceptance: Any = "global", **more: Any) -> SmartSpec:
-    given = {"window": 4, "first_acceptance": 0.7} | ROOM | more
-    return SmartSpec(num_speculative_tokens, acceptance, **given)
+def serving(
+    proposal: Proposer,
+    prefill_threshold: float = 0.7,
+    kind: type[SmartSpec] = SmartSpec,
+    *,
+    max_num_seqs: int = 8,
+    prefill_tokens: int = 64,
+) -> SmartSpec:
+    return kind(PrefillFirst(max_num_seqs, prefill_tokens, watermark=0.0), proposal, prefill_threshold)
+
+
+def smart(
+    num_speculative_tokens: int = 4,
+    acceptance: Any = "global",
+    window: int = 4,
+    first_acceptance: float = 0.7,
+    **room: Any,
+) -> SmartSpec:
+    return serving(GoodputChains(num_speculative_tokens, acceptance, window, first_acceptance), **room)
 
 
 def play(scheduler: Scheduler, belief: Hardware = CHEAP, rows: int = 2, most: int = 40, **pool: int) -> Hand:
@@ -83,14 +99,14 @@ def test_what_was_accepted_decides_how_far_the_next_step_goes() -> None:
     assert sizes(chain(hand)) == [4, 4]
     hand.emit([1, 1], [0, 0])
     assert sizes(chain(hand)) == [0, 0]
-    assert hand.scheduler.chains.average.of(np.arange(2)).tolist() == [0.0, 0.0]
+    assert hand.scheduler.proposal.average.of(np.arange(2)).tolist() == [0.0, 0.0]
 
 
 def test_nothing_is_learnt_from_a_step_without_drafts() -> None:
     hand = prefilled(play(smart(), DEAR))
     chain(hand)
     hand.emit([1, 1])
-    assert hand.scheduler.chains.average.of(np.arange(2)).tolist() == [0.7, 0.7]
+    assert hand.scheduler.proposal.average.of(np.arange(2)).tolist() == [0.7, 0.7]
 
 
 def test_a_request_of_its_own_rate_gets_a_length_of_its_own() -> None:
@@ -278,10 +294,8 @@ def test_who_may_speculate_does_beside_one_who_may_not() -> None:
 # --- trees ------------------------------------------------------------------------------------------------------------
 
 
-def trees(**more: Any) -> SmartSpecTree:
-    return SmartSpecTree(
-        **({"heads": 2, "width": 3, "tree_tokens": 12, "window": 4, "first_acceptance": 0.5} | ROOM | more)
-    )
+def trees(tree_tokens: int = 12) -> SmartSpec:
+    return serving(GoodputTrees(heads=2, width=3, tree_tokens=tree_tokens, window=4, first_acceptance=0.5))
 
 
 def test_a_tree_is_full_and_as_wide_as_goodput_says() -> None:
@@ -312,8 +326,8 @@ def test_trees_shrink_to_chains_and_then_to_nothing_under_load() -> None:
 # --- confidence -------------------------------------------------------------------------------------------------------
 
 
-def sure(**more: Any) -> SmartSpecConfidence:
-    return SmartSpecConfidence(**({"num_speculative_tokens": 3, "threshold": 0.5} | ROOM | more))
+def sure() -> SmartSpec:
+    return serving(ConfidentChains(num_speculative_tokens=3, threshold=0.5))
 
 
 def test_all_draft_once_and_only_the_confident_go_on() -> None:
@@ -368,9 +382,14 @@ class Sees:
         raise AssertionError("lengths of outputs are nothing to it")
 
 
+def foreseeing(ahead: list[int]) -> SmartSpec:
+    oracle: Any = serving(ForeseenChains(4), kind=Foreseeing)
+    oracle.foresee(Sees(ahead))
+    return oracle
+
+
 def test_the_oracle_drafts_for_each_request_what_will_be_right() -> None:
-    oracle = SmartSpecOracle(4, **ROOM)
-    oracle.foresee(Sees([2, 0]))
+    oracle = foreseeing([2, 0])
     hand = prefilled(play(oracle))
     work, leaves = hand.begin(), []
     while isinstance(work, DraftPass):
@@ -381,14 +400,18 @@ def test_the_oracle_drafts_for_each_request_what_will_be_right() -> None:
 
 
 def test_the_oracle_does_not_begin_what_does_not_pay() -> None:
-    oracle = SmartSpecOracle(4, **ROOM)
-    oracle.foresee(Sees([5, 5]))
-    assert sizes(chain(prefilled(play(oracle, DEAR)))) == [0, 0]
+    assert sizes(chain(prefilled(play(foreseeing([5, 5]), DEAR)))) == [0, 0]
+
+
+def test_the_oracle_cannot_do_without_the_future() -> None:
+    hand = prefilled(play(serving(ForeseenChains(4))))
+    with pytest.raises(ValueError, match="use a clairvoyant scheduler"):
+        hand.begin()
 
 
 def test_random_lengths_are_uniform_and_belong_to_request_and_position() -> None:
     def lengths(seed: int) -> list[int]:
-        found, hand = [], prefilled(play(SmartSpecRandom(3, seed, **ROOM), DEAR, rows=4, most=200))
+        found, hand = [], prefilled(play(serving(RandomChains(3, seed)), DEAR, rows=4, most=200))
         for _ in range(60):
             found += sizes(chain(hand))
             hand.emit([1] * 4)

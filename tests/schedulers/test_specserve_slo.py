@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from specsim.pass_shape import PassShape
 from specsim.replica.passes import DraftPass
 from specsim.simulation import Simulation, run
+from tests.examples import examples
 from tests.laws.subjects import factories, factory_of
 from tests.laws.watch import watched
 from tests.made import Hardware, Linear, hardware, memory, one, requests, simulation, simulations
@@ -43,13 +44,13 @@ def steps_of(simulated: Simulation) -> list[tuple[float, float, float, int]]:
 
 
 @pytest.mark.parametrize("name", ["specserve", "specserve_minus"])
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(12, 40), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_no_step_exceeds_the_strictest_objective_where_one_without_drafts_would_not(
     name: str, data: st.DataObject
 ) -> None:
     """Passes take what they are believed to take, and thinking takes nothing."""
-    simulated = data.draw(simulations())
+    simulated = data.draw(simulations(24))
     simulated = replace(simulated, belief=simulated.truth, selection_token_s=0.0, scheduler=data.draw(factories(name)))
     for seconds, plain_s, objective_s, drafted in steps_of(simulated):
         if plain_s <= objective_s:

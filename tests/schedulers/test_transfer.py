@@ -76,8 +76,8 @@ def test_moving_takes_the_links_time() -> None:
     factory = factory_of("las", batching=batching, switching="transfer", max_num_seqs=1)
     fast = run(replace(scene(), scheduler=factory))
     slow = run(replace(scene(), scheduler=factory, host_bytes_per_s=1e3))
-    assert fast.columns.preemptions.sum() > 0
-    assert np.nanmax(slow.columns.finish_s) > np.nanmax(fast.columns.finish_s)
+    assert fast.progress.preemptions.sum() > 0
+    assert np.nanmax(slow.progress.finish_s) > np.nanmax(fast.progress.finish_s)
 
 
 def test_laps_sd_switches_at_the_price_of_the_transfer() -> None:

@@ -56,9 +56,9 @@ def test_a_drafter_that_is_never_right_or_always_still_drafts(alpha: float, emit
 @pytest.mark.parametrize("name", NAMES)
 def test_every_scheduler_can_do_without_doubt(name: str, alpha: float) -> None:
     told = requests([0.0, 0.0, 0.1, 0.4, 0.4], [9, 3, 30, 5, 5], [20] * 5)
-    columns = run(simulation(told, [20, 11, 3, 1, 17], factory_of(name), text=bernoulli(alpha, 5))).columns
-    assert columns.output_tokens.tolist() == [20, 11, 3, 1, 17]
-    assert alpha or not columns.accepted_tokens.any()
+    progress = run(simulation(told, [20, 11, 3, 1, 17], factory_of(name), text=bernoulli(alpha, 5))).progress
+    assert progress.emitted_tokens.tolist() == [20, 11, 3, 1, 17]
+    assert alpha or not progress.accepted_tokens.any()
 
 
 @pytest.mark.parametrize("alpha", [0.3, 0.8])

@@ -42,7 +42,7 @@ def kept(name: str, batch: int, text: Tape, length: int, **overrides: Any) -> tu
 
 
 @pytest.mark.parametrize("acceptance", ["global", "per_request"])
-@pytest.mark.parametrize("alpha", [0.5, 0.84])
+@pytest.mark.parametrize("alpha", [pytest.param(0.5, marks=pytest.mark.slow), 0.84])
 @pytest.mark.parametrize("batch", BATCHES)
 def test_smartspecs_acceptance_is_unbiased(batch: int, alpha: float, acceptance: str) -> None:
     """At batch 1 and chains of 8 the mean of the steps' own ratios reads 0.84 as 0.67."""
@@ -54,7 +54,7 @@ def test_smartspecs_acceptance_is_unbiased(batch: int, alpha: float, acceptance:
     )
     assert len(answers) > window, "what the window began with has left it"
     tried = sum(int(np.minimum(told.matched + 1, trees.tree_tokens()).sum()) for trees, told in answers[-window:])
-    found = smart.chains.average.of(np.arange(batch)).mean()
+    found = smart.proposal.average.of(np.arange(batch)).mean()
     assert abs(found - alpha) < DEVIATIONS * np.sqrt(alpha * (1 - alpha) / tried)
 
 
@@ -87,7 +87,7 @@ def test_specserves_mean_confidence_is_unbiased(batch: int) -> None:
     assert abs(found - agreement) < DEVIATIONS * confidence.std() / np.sqrt(drafted)
 
 
-@pytest.mark.parametrize("batch", BATCHES)
+@pytest.mark.parametrize("batch", [pytest.param(1, marks=pytest.mark.slow), 16])
 def test_laps_sds_perceived_rate_is_unbiased(batch: int) -> None:
     """A_i is accepted / drafted, a + a^2 + ... + a^n over n: of 64 requests, each perceived after 40 rounds."""
     alpha, drafted, count = 0.84, 4, 64

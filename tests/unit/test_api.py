@@ -170,13 +170,14 @@ def test_a_run_read_back_by_a_sweep_equals_the_one_that_ran(tmp_path):
         assert ran.requests["finish_s"].tolist() == read.requests["finish_s"].tolist()
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_plot_saves_below_the_run_or_where_it_is_told(tmp_path):
     run = simulate("continuous", out="run", **SMALL)
     assert {path.parent for path in run.plot()} == {Path("run") / "figures"}
     assert {path.parent for path in run.plot(tmp_path / "mine")} == {tmp_path / "mine"}
-    assert all(path.stat().st_size > 1000 for path in (tmp_path / "mine").iterdir())
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_a_run_in_memory_must_be_told_where_to_plot(tmp_path):
     run = simulate("continuous", **SMALL)
     with pytest.raises(SpecsimError, match="folder"):

@@ -111,10 +111,15 @@ def test_a_drafter_with_a_cache_reads_the_prompts() -> None:
         assert (drafts(run(drafter=name))["prefill_tokens"] > 0).any(), name
 
 
-@pytest.mark.parametrize("scheduler", ["vllm_spec", "smartspec", "smartspec_per_request", "specserve", "adaserve"])
+OTHERS = ("smartspec", "smartspec_per_request", "adaserve")
+
+
+@pytest.mark.parametrize(
+    "scheduler", ["vllm_spec", "specserve", *(pytest.param(each, marks=pytest.mark.slow) for each in OTHERS)]
+)
 def test_the_drafter_changes_what_a_run_takes(scheduler: str) -> None:
     finished = {
-        name: tuple(run(scheduler, drafter=name).requests["finish_s"])
+        name: tuple(run(scheduler, drafter=name, requests=6).requests["finish_s"])
         for name in ("separate", "lookup", "layers_skipped", "medusa", "eagle")
     }
     assert len(set(finished.values())) == 5

@@ -54,9 +54,9 @@ def test_an_illegal_pass_names_the_scheduler_and_the_time() -> None:
 
 
 def test_a_scheduler_may_wait_for_the_next_arrival() -> None:
-    columns = run(simulation(requests([0.0, 2.0], [4, 4], [9, 9]), [3, 3], Patient)).columns
-    assert (columns.output_tokens == 3).all()
-    assert (columns.first_token_s > 2.0).all()
+    progress = run(simulation(requests([0.0, 2.0], [4, 4], [9, 9]), [3, 3], Patient)).progress
+    assert (progress.emitted_tokens == 3).all()
+    assert (progress.first_token_s > 2.0).all()
 
 
 @pytest.mark.parametrize("meanwhile", [[], [2.0**-7]], ids=["nobody comes meanwhile", "another comes meanwhile"])
@@ -66,7 +66,7 @@ def test_an_arrival_at_the_end_of_a_pass_joins_the_next(meanwhile: list[float]) 
     told = requests([0.0, *meanwhile, pass_s], [4] * (2 + len(meanwhile)), [9] * (2 + len(meanwhile)))
     record = run(simulation(told, [3] * len(told), factory_of("continuous"), truth=hardware(0.0, 0.0, pass_s)))
     assert record.passes is not None
-    assert record.columns.first_token_s.tolist() == [pass_s] + [2 * pass_s] * (1 + len(meanwhile))
+    assert record.progress.first_token_s.tolist() == [pass_s] + [2 * pass_s] * (1 + len(meanwhile))
     assert record.passes["queued"].tolist()[:2] == [1 + len(meanwhile), 0]
 
 
@@ -134,8 +134,8 @@ def test_rows_that_change_within_a_step_are_looked_at_again() -> None:
 def test_what_one_replica_writes_while_another_runs_changes_nothing() -> None:
     shared = np.zeros(2, dtype=np.int64)
     told = requests([0.0, 0.01, 0.01, 0.02], [4, 4, 40, 4], [9, 9, 9, 9])
-    plain = run(simulation(told, [3, 4, 5, 6], Plain, replicas=2)).columns
-    found = run(simulation(told, [3, 4, 5, 6], lambda: Reusing(shared), replicas=2)).columns
+    plain = run(simulation(told, [3, 4, 5, 6], Plain, replicas=2)).progress
+    found = run(simulation(told, [3, 4, 5, 6], lambda: Reusing(shared), replicas=2)).progress
     assert np.array_equal(found.finish_s, plain.finish_s)
 
 

@@ -8,9 +8,8 @@ import pytest
 from specsim.api import simulate, sweep
 from specsim.results.load import load, service_s
 from specsim.results.load_notes import in_short, load_notes
-from specsim.results.request_table import request_table
 from specsim.results.summary import summarise
-from tests.unit.test_metrics_summary import columns, totals
+from tests.unit.test_metrics_summary import made_table, totals
 
 FINE = {
     "makespan_ratio": 1.02,
@@ -32,7 +31,7 @@ FINE = {
 
 @pytest.fixture
 def table():
-    return request_table(columns())
+    return made_table()
 
 
 def test_a_requests_own_service_is_the_least_of_three_estimates(table):
@@ -43,13 +42,13 @@ def test_a_requests_own_service_is_the_least_of_three_estimates(table):
     np.testing.assert_allclose(service_s(table, totals()), expected, rtol=1e-12)
     slow = service_s(table, totals(verify_s=2_000.0))
     np.testing.assert_allclose(slow, table["e2el_s"], rtol=1e-12)
-    many = request_table(columns(verifications=[900, 900, 0, 0, 900]))
+    many = made_table(verifications=[900, 900, 0, 0, 900])
     np.testing.assert_allclose(service_s(many, totals())[:2], [4 * 0.5 + pass_s, 3 * 0.5 + pass_s], rtol=1e-12)
 
 
 def test_without_a_pass_or_a_second_token_the_sojourn_stands(table):
     np.testing.assert_allclose(service_s(table, totals(iterations=0)), table["e2el_s"])
-    single = request_table(columns(rows=[2, 3]))
+    single = made_table(rows=[2, 3])
     np.testing.assert_allclose(service_s(single, totals()), [0.5, np.nan])
 
 

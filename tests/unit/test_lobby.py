@@ -52,8 +52,8 @@ def steady(**more: float) -> np.ndarray:
     at = [0.0, *(1.03 + 0.5 * np.arange(8))]
     told = requests(at, [1] * 9, [200] * 9, [0] * 9)
     simulated = simulation(told, [200, *[2] * 8], factory_of("continuous"), truth=hardware(0.0, 0.0, 0.1))
-    columns = run(replace(simulated, **more)).columns
-    return (columns.first_token_s - columns.arrival_s)[1:]
+    record = run(replace(simulated, **more))
+    return (record.progress.first_token_s - record.requests.arrival_s)[1:]
 
 
 def test_a_step_decided_ahead_is_a_step_later() -> None:
@@ -70,6 +70,6 @@ def test_the_frontend_comes_before_the_queue() -> None:
 def test_every_scheduler_ends_behind_a_pipeline(name: str) -> None:
     told = requests([0.0, 0.2, 0.21, 5.0], [9, 30, 4, 7], [12, 9, 20, 8], [0, 1, 2, 0])
     simulated = simulation(told, [12, 9, 15, 8], factory_of(name), truth=hardware())
-    columns = run(replace(simulated, pipeline_steps=2, frontend_s=0.01)).columns
-    assert columns.output_tokens.tolist() == [12, 9, 15, 8]
-    assert (columns.first_token_s >= columns.arrival_s + 0.01).all()
+    progress = run(replace(simulated, pipeline_steps=2, frontend_s=0.01)).progress
+    assert progress.emitted_tokens.tolist() == [12, 9, 15, 8]
+    assert (progress.first_token_s >= told.arrival_s + 0.01).all()

@@ -1,6 +1,5 @@
 """Every definition of docs/metrics.md against numbers computed by hand."""
 
-import dataclasses
 import json
 import math
 import re
@@ -11,31 +10,20 @@ import pytest
 
 from specsim.errors import SpecsimError
 from specsim.results.distribution import Sketched
-from specsim.results.request_table import request_table
-from specsim.results.schema import PASS_COLUMNS, REQUEST_COLUMNS, RequestColumns, RunTotals
+from specsim.results.schema import PASS_COLUMNS, REQUEST_COLUMNS, RunTotals
 from specsim.results.summary import summarise
+from tests.made import table_of
 
 NAN = math.nan
-FLOATS = (
-    "arrival_s",
-    "first_token_s",
-    "finish_s",
-    "first_decode_s",
-    "longest_pause_s",
-    "tpot_slo_s",
-    "ttft_slo_s",
-)
-
 # Request 0 meets its SLO exactly, 1 misses TPOT, 2 has one token, 3 is rejected, 4 misses only TTFT.
 BY_HAND = {
-    "request_id": [0, 1, 2, 3, 4],
     "slo_class": [1, 1, 0, 0, 0],
     "arrival_s": [0.0, 1.0, 2.0, 3.0, 4.0],
     "first_token_s": [1.0, 2.0, 2.5, NAN, 6.0],
     "finish_s": [3.0, 5.0, 2.5, NAN, 7.0],
     "first_decode_s": [1.0, 2.25, NAN, NAN, 6.5],
     "prompt_tokens": [10, 20, 30, 40, 50],
-    "output_tokens": [5, 4, 1, 0, 3],
+    "emitted_tokens": [5, 4, 1, 0, 3],
     "draft_tokens": [6, 2, 0, 0, 0],
     "accepted_tokens": [2, 0, 0, 0, 0],
     "verifications": [2, 3, 0, 0, 2],
@@ -45,20 +33,16 @@ BY_HAND = {
     "longest_pause_s": [1.0, 1.0, NAN, NAN, 0.5],
     "tpot_slo_s": [0.5, 0.5, 0.6, 0.6, 0.6],
     "ttft_slo_s": [NAN, NAN, 0.5, 0.5, 0.5],
-    "rejected_reason": [0, 0, 0, 1, 0],
 }
+REJECTED = {3: "never fits in memory"}
 
 
-def columns(rows=None, **changes):
-    """The requests above, or only some of their rows, with columns changed."""
-    given = BY_HAND | changes
+def made_table(rows=None, **changes):
+    """The table of the requests above, or only of some of their rows, with columns changed."""
     rows = list(range(5)) if rows is None else rows
-    arrays = {
-        name: np.array(values, dtype=np.float64 if name in FLOATS else np.int64)[rows] for name, values in given.items()
-    }
-    return RequestColumns(
-        **arrays, slo_class_names=("chat", "code"), rejected_reason_names=("", "never fits in memory")
-    )
+    given = {name: np.array(values)[rows] for name, values in (BY_HAND | changes).items()}
+    rejected = {place: REJECTED[row] for place, row in enumerate(rows) if row in REJECTED}
+    return table_of(("chat", "code"), rejected, **given)
 
 
 def totals(**changes):
@@ -78,7 +62,7 @@ def totals(**changes):
 
 @pytest.fixture
 def table():
-    return request_table(columns())
+    return made_table()
 
 
 @pytest.fixture
@@ -121,24 +105,22 @@ def test_each_objective_is_judged_and_the_joint_verdict_needs_all(table):
 
 def test_the_hole_before_the_first_decode_counts_in_tpot_and_not_in_adaserve_s_measure():
     """A request that decodes at 0.9167 s per token after a hole: 1 s per token since its first."""
-    row = request_table(columns(tpot_slo_s=[0.5, 0.92, 0.6, 0.6, 0.6])).iloc[1]
+    row = made_table(tpot_slo_s=[0.5, 0.92, 0.6, 0.6, 0.6]).iloc[1]
     assert (row["tpot_s"], row["tpot_ok"], row["slo_ok"]) == (1.0, False, False)
     assert row["decode_tpot_ok"]
 
 
 def test_exactly_at_the_slo_is_met_whatever_the_clock_lost():
     start_s = 101_351.671
-    noisy = columns([0], first_token_s=[start_s] * 5, finish_s=[start_s + 2 * 0.036] * 5, tpot_slo_s=[0.036] * 5)
-    noisy = dataclasses.replace(noisy, output_tokens=np.array([3]))
-    row = request_table(noisy).iloc[0]
+    noisy = {"first_token_s": [start_s] * 5, "finish_s": [start_s + 2 * 0.036] * 5, "emitted_tokens": [3] * 5}
+    row = made_table([0], **noisy, tpot_slo_s=[0.036] * 5).iloc[0]
     assert row["tpot_s"] > 0.036
     assert row["slo_ok"]
-    clear = dataclasses.replace(noisy, tpot_slo_s=np.array([0.036 * (1 - 1e-6)]))
-    assert not request_table(clear)["slo_ok"][0]
+    assert not made_table([0], **noisy, tpot_slo_s=[0.036 * (1 - 1e-6)] * 5)["slo_ok"][0]
 
 
 def test_without_slos_completed_attains_and_rejected_misses():
-    free = request_table(columns(tpot_slo_s=[NAN] * 5, ttft_slo_s=[NAN] * 5))
+    free = made_table(tpot_slo_s=[NAN] * 5, ttft_slo_s=[NAN] * 5)
     assert free["slo_ok"].tolist() == [True, True, True, False, True]
     metrics = summarise(free, totals(), None)
     assert metrics["request_goodput"] is None
@@ -223,20 +205,20 @@ def test_classes_share_the_duration_of_the_run(metrics):
 
 
 def test_a_class_with_several_slos_reports_none():
-    mixed = request_table(columns(tpot_slo_s=[0.5, 0.7, 0.6, 0.6, 0.6]))
+    mixed = made_table(tpot_slo_s=[0.5, 0.7, 0.6, 0.6, 0.6])
     code = summarise(mixed, totals(), None)["specsim"]["classes"]["code"]
     assert (code["slo_tpot_s"], code["slo_tpot_range_s"]) == (None, [0.5, 0.7])
 
 
 def test_what_ends_after_the_last_arrival_is_not_in_the_goodput_of_the_arrivals(table):
-    late = columns(finish_s=[3.0, 5.0, 2.5, NAN, 4.5], ttft_slo_s=[NAN] * 5)
-    block = summarise(request_table(late), totals(), None)["specsim"]
+    late = made_table(finish_s=[3.0, 5.0, 2.5, NAN, 4.5], ttft_slo_s=[NAN] * 5)
+    block = summarise(late, totals(), None)["specsim"]
     assert block["slo_goodput_tokens_per_s"] == pytest.approx(9 / 5)
     assert block["slo_goodput_in_arrivals_tokens_per_s"] == pytest.approx(6 / 4)
 
 
 def test_arrivals_at_one_instant_have_no_goodput_of_their_own():
-    block = summarise(request_table(columns([0])), totals(), None)["specsim"]
+    block = summarise(made_table([0]), totals(), None)["specsim"]
     assert block["slo_goodput_in_arrivals_tokens_per_s"] is None
 
 
@@ -271,7 +253,7 @@ def test_empty_window_names_the_span_of_the_arrivals(table):
 
 
 def test_one_request():
-    metrics = summarise(request_table(columns([1])), totals(), None)
+    metrics = summarise(made_table([1]), totals(), None)
     assert metrics["duration"] == 4.0
     assert metrics["std_ttft_ms"] == 0.0
     assert metrics["p99_tpot_ms"] == metrics["median_tpot_ms"] == 1000.0
@@ -281,7 +263,7 @@ def test_one_request():
 
 
 def test_nothing_completed_leaves_rates_absent():
-    metrics = summarise(request_table(columns([3])), totals(itl_s=np.empty(0)), None)
+    metrics = summarise(made_table([3]), totals(itl_s=np.empty(0)), None)
     rates = ("duration", "request_throughput", "output_throughput", "mean_ttft_ms", "p99_itl_ms")
     assert [metrics[name] for name in rates] == [None] * 5
     block = metrics["specsim"]
@@ -290,7 +272,7 @@ def test_nothing_completed_leaves_rates_absent():
 
 
 def test_only_one_token_outputs():
-    metrics = summarise(request_table(columns([2])), totals(itl_s=np.empty(0)), None)
+    metrics = summarise(made_table([2]), totals(itl_s=np.empty(0)), None)
     assert metrics["mean_tpot_ms"] is None
     assert metrics["spec_decode_acceptance_rate"] is None
     assert metrics["spec_decode_acceptance_length"] is None
@@ -299,17 +281,12 @@ def test_only_one_token_outputs():
 
 
 def test_back_to_back_requests_do_not_overlap():
-    rows = columns([0, 1], arrival_s=[0.0, 3.0, 0, 0, 0], first_token_s=[1.0, 4.0, 0, 0, 0])
-    assert summarise(request_table(rows), totals(), None)["max_concurrent_requests"] == 1
+    rows = made_table([0, 1], arrival_s=[0.0, 3.0, 0, 0, 0], first_token_s=[1.0, 4.0, 0, 0, 0])
+    assert summarise(rows, totals(), None)["max_concurrent_requests"] == 1
 
 
 def test_metrics_are_plain_json(metrics):
     assert json.loads(json.dumps(metrics, allow_nan=False)) == metrics
-
-
-def test_columns_of_unequal_length_are_refused():
-    with pytest.raises(ValueError, match=r"finish_s has shape \(2,\), expected \(5,\)"):
-        dataclasses.replace(columns(), finish_s=np.zeros(2))
 
 
 def test_docs_name_every_column_and_key(metrics):

@@ -12,11 +12,10 @@ import specsim.results.distribution
 import specsim.results.pauses
 from specsim.results.distribution import RELATIVE_ERROR
 from specsim.results.pauses import Pauses
-from specsim.results.request_table import request_table
 from specsim.results.summary import summarise
 from specsim.simulation import Simulation, run
 from tests.laws.subjects import factory_of
-from tests.made import requests, simulation
+from tests.made import requests, simulation, table_of_run
 
 
 @pytest.fixture
@@ -51,15 +50,16 @@ def test_blocks_change_nothing(in_small_blocks: None) -> None:
 
 
 def test_a_window_keeps_the_latencies_of_its_requests() -> None:
-    everybody = run(mixed()).columns
-    several = np.flatnonzero(everybody.output_tokens > 1)
+    record = run(mixed())
+    told, everybody = record.requests, record.progress
+    several = np.flatnonzero(everybody.emitted_tokens > 1)
     kept = []
     for request in several.tolist():
-        arrival_s = float(everybody.arrival_s[request])
+        arrival_s = float(told.arrival_s[request])
         totals = run(mixed((arrival_s, arrival_s))).totals
         lasted_s = everybody.finish_s[request] - everybody.first_token_s[request]
         assert np.sum(totals.itl_s) == pytest.approx(lasted_s, rel=1e-12)
-        assert np.max(totals.itl_s) == everybody.longest_pause_s[request]
+        assert np.max(totals.itl_s) == record.longest_pause_s[request]
         kept.append(totals.itl_s)
     assert np.array_equal(np.sort(np.concatenate(kept)), np.sort(run(mixed()).totals.itl_s))
 
@@ -78,7 +78,7 @@ def test_a_run_too_long_to_keep_differs_in_its_latencies_alone(
     sketched = run(decoding(400))
     monkeypatch.undo()
     exact = run(decoding(400))
-    mine, theirs = (summarise(request_table(each.columns), each.totals) for each in (sketched, exact))
+    mine, theirs = (summarise(table_of_run(each), each.totals) for each in (sketched, exact))
     assert mine["specsim"].pop("itl_relative_error") == RELATIVE_ERROR
     assert theirs["specsim"].pop("itl_relative_error") == 0.0
     for name in ("mean_itl_ms", "std_itl_ms"):

@@ -15,9 +15,9 @@ from specsim.figures.plots import plot_comparison, plot_run, run_figures
 from specsim.figures.slo import comparison, slo_by_class
 from specsim.figures.style import fits_level, style
 from specsim.figures.timeline import timeline
-from specsim.results.request_table import request_table
-from specsim.results.schema import PASS_COLUMNS, RequestColumns, RunTotals
+from specsim.results.schema import PASS_COLUMNS, RunTotals
 from specsim.results.summary import summarise
+from tests.made import table_of
 
 NAMES = ("chat", "coding", "summarization")
 
@@ -36,33 +36,28 @@ def run(seed=0, rows=300, with_passes=False, names=NAMES):
     output = rng.integers(1, 40, rows)
     first_s = arrival_s + rng.lognormal(-1, 1, rows)
     finish_s = first_s + (output - 1) * rng.lognormal(np.log(0.035), 0.3, rows)
-    rejected = np.zeros(rows, dtype=np.int64)
-    rejected[::50] = 1
-    gone = rejected == 1
-    columns = RequestColumns(
-        request_id=np.arange(rows),
+    rejected = {row: "never fits in memory" for row in range(0, rows, 50)}
+    gone = np.isin(np.arange(rows), list(rejected))
+    table = table_of(
+        names,
+        rejected,
         slo_class=kind,
-        slo_class_names=names,
         arrival_s=arrival_s,
         first_token_s=np.where(gone, np.nan, first_s),
         finish_s=np.where(gone, np.nan, finish_s),
         first_decode_s=np.where(gone | (output == 1), np.nan, first_s),
         prompt_tokens=np.full(rows, 100),
-        output_tokens=np.where(gone, 0, output),
+        emitted_tokens=np.where(gone, 0, output),
         draft_tokens=np.full(rows, 4),
         accepted_tokens=np.full(rows, 2),
         verifications=np.full(rows, 2),
         speculations=np.full(rows, 2),
-        preemptions=np.zeros(rows, dtype=np.int64),
         decoded_tokens=np.where(gone, 0, output - 1),
         longest_pause_s=np.where(gone | (output == 1), np.nan, 0.2),
         tpot_slo_s=np.array([0.05, 0.036, 0.15])[kind],
         ttft_slo_s=np.array([0.5, np.nan, np.nan])[kind],
-        rejected_reason=rejected,
-        rejected_reason_names=("", "never fits in memory"),
     )
     totals = RunTotals(10, 20, 1.0, 1.0, 0.1, 2.0, 1.0, itl_s=np.array([0.1]))
-    table = request_table(columns)
     return MemoryRun(summarise(table, totals), table, passes() if with_passes else None)
 
 

@@ -395,10 +395,10 @@ def test_a_parquet_that_states_too_many_rows_is_refused_unread(refused, tmp_path
 def test_a_text_of_megabytes_in_every_row_of_a_parquet_is_held_once(tmp_path):
     import pandas as pd
 
-    columns = {"arrival_s": range(500), "prompt_tokens": 1, "output_tokens": 1, "slo_class": "x" * (2 << 20)}
+    columns = {"arrival_s": range(500), "prompt_tokens": 1, "output_tokens": 1, "slo_class": "x" * (1 << 20)}
     pd.DataFrame(columns, index=range(500)).astype({"slo_class": "category"}).to_parquet(tmp_path / "f.parquet")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(SpecsimError, match="is a name of 2,097,152 characters"):
+    with pytest.raises(SpecsimError, match="is a name of 1,048,576 characters"):
         read_user_file(tmp_path / "f.parquet", SOURCE)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 256 << 10
 

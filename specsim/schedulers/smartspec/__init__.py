@@ -1,1 +1,1 @@
-"""SmartSpec (Liu et al. 2024): the goodput argmax, its variants, and the loop that they share."""
+"""SmartSpec (Liu et al. 2024): the step of all its schedulers, and their proposals."""

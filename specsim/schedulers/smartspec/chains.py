@@ -27,22 +27,28 @@ import numpy as np
 
 from specsim.replica.passes import DraftPass, Emitted
 from specsim.replica.protocols import View
-from specsim.replica.request import Floats, Ints
+from specsim.replica.request import Floats
 from specsim.replica.trees import Forest
 from specsim.schedulers.parts.growth import grow, rows_fit, useful_depth
 from specsim.schedulers.parts.parameters import at_least
 from specsim.schedulers.parts.protocols import Growing, Rows, Speculation
 from specsim.schedulers.smartspec.acceptance import AcceptanceAverage, Granularity
 from specsim.schedulers.smartspec.goodput import Batch, best, fitting, goodput, lengths_of, longest_by_survival
-from specsim.schedulers.smartspec.serving import Proposing, Serving, propose_chains
+from specsim.schedulers.smartspec.serving import Proposer, Proposing, propose_chains
 
 
 @dataclass(slots=True)
-class GoodputChains(Speculation):
-    """Chains of the length with the best goodput; what `SmartSpec` chooses, and a speculation part.
+class GoodputChains(Speculation, Proposer):
+    """A proposal of the prefix and the length of its chains with the best goodput; a speculation part of the length.
 
-    As a part it runs all rows and chooses k alone; the drafter then reads every prompt, and prompt chunks beside the
-    decodes are not priced.
+    As a speculation part it runs all rows and chooses k alone; the drafter then reads every prompt, and prompt chunks
+    beside the decodes are not priced.
+
+    Parameters
+    ----------
+    num_speculative_tokens : V, the most draft tokens a request, below 10 in the paper.
+    acceptance : one average for all ("global"), or one each with a length each ("per_request").
+    window : past steps whose tokens are summed. first_acceptance : what it starts full of, a token a step.
     """
 
     num_speculative_tokens: int
@@ -60,12 +66,17 @@ class GoodputChains(Speculation):
         """Whether it drafts: always, unless the longest chain is 0 tokens."""
         return self.num_speculative_tokens > 0
 
-    def choose(self, view: View, batch: Batch) -> tuple[int, Ints]:
-        """Return the requests of the best prefix, 0 where none fits, and the draft tokens of each, (prefix,)."""
+    @property
+    def deepest(self) -> int:
+        """The most draft tokens of a chain."""
+        return self.num_speculative_tokens
+
+    def propose(self, view: View, batch: Batch) -> Proposing:
+        """Yield k draft passes and return the chains of the best prefix."""
         batch, table = self._table(view, batch)
         lengths = lengths_of(batch, self.num_speculative_tokens)
         prefix, k = best(table, fitting(view, batch, lengths))
-        return prefix, lengths[k, :prefix]
+        return (yield from propose_chains(batch, prefix, lengths[k, :prefix]))
 
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield draft passes and return chains of the best length that fits for the rows that decode."""
@@ -96,33 +107,3 @@ class GoodputChains(Speculation):
             most = longest_by_survival(view.belief, batch, acceptance, self.num_speculative_tokens)
             batch = batch._replace(longest=most)
         return batch, goodput(view.belief, batch, acceptance, self.num_speculative_tokens)
-
-
-@dataclass(slots=True)
-class SmartSpec(Serving):
-    """The goodput argmax over prefixes and proposed lengths.
-
-    Parameters
-    ----------
-    num_speculative_tokens : V, the most draft tokens a request, below 10 in the paper.
-    acceptance : one average for all ("global"), or one each with a length each ("per_request").
-    window : past steps whose tokens are summed. first_acceptance : what it starts full of, a token a step.
-    """
-
-    num_speculative_tokens: int
-    acceptance: Granularity
-    window: int
-    first_acceptance: float
-    chains: GoodputChains = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        Serving.__post_init__(self)
-        self.chains = GoodputChains(self.num_speculative_tokens, self.acceptance, self.window, self.first_acceptance)
-
-    def propose(self, view: View, batch: Batch) -> Proposing:
-        """Yield k draft passes and return the chains of the best prefix."""
-        return (yield from propose_chains(batch, *self.chains.choose(view, batch)))
-
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
-        """Note the acceptance of this step."""
-        self.chains.learn(view, rows, forest, answer)

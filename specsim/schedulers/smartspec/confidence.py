@@ -24,12 +24,12 @@ from specsim.replica.trees import Forest
 from specsim.schedulers.parts.growth import grow
 from specsim.schedulers.parts.parameters import at_least
 from specsim.schedulers.smartspec.goodput import Batch, fitting, lengths_of, longest_fitting, target_seconds
-from specsim.schedulers.smartspec.serving import Proposal, Proposing, Serving
+from specsim.schedulers.smartspec.serving import Proposal, Proposer, Proposing
 
 
 @dataclass(slots=True)
-class SmartSpecConfidence(Serving):
-    """Draft while confident, verify by goodput.
+class ConfidentChains(Proposer):
+    """A proposal of chains that are drafted while confident and cut by goodput.
 
     Parameters
     ----------
@@ -41,8 +41,12 @@ class SmartSpecConfidence(Serving):
     threshold: float
 
     def __post_init__(self) -> None:
-        Serving.__post_init__(self)
-        at_least(0, threshold=self.threshold)
+        at_least(0, num_speculative_tokens=self.num_speculative_tokens, threshold=self.threshold)
+
+    @property
+    def deepest(self) -> int:
+        """The most draft tokens of a chain."""
+        return self.num_speculative_tokens
 
     def propose(self, view: View, batch: Batch) -> Proposing:
         """Yield at most P draft passes and return the chains, cut at the length with the best goodput."""

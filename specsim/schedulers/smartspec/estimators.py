@@ -20,20 +20,28 @@ from specsim.replica.request import Ints
 from specsim.rng import STRIDE, stream_keys, uniforms
 from specsim.schedulers.parts.parameters import at_least
 from specsim.schedulers.smartspec.goodput import Batch, best, fitting, goodput, lengths_of, longest_fitting
-from specsim.schedulers.smartspec.serving import Proposing, Serving, propose_chains
+from specsim.schedulers.smartspec.serving import Proposer, Proposing, propose_chains
 
 
 @dataclass(slots=True)
-class SmartSpecOracle(Serving):
-    """SmartSpec that knows how far each request's drafts will be right: chains as long, where goodput wants them.
+class ForeseenChains(Proposer):
+    """A proposal of chains as long as each request's drafts will be right, where goodput wants them.
 
     Parameters
     ----------
-    num_speculative_tokens : V, as in `SmartSpec`.
+    num_speculative_tokens : V, the most draft tokens a request.
     """
 
     num_speculative_tokens: int
     _foresight: Foresight | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        at_least(0, num_speculative_tokens=self.num_speculative_tokens)
+
+    @property
+    def deepest(self) -> int:
+        """The most draft tokens of a chain."""
+        return self.num_speculative_tokens
 
     def foresee(self, foresight: Foresight) -> None:
         """Take the foresight that tells right drafts from wrong ones."""
@@ -48,15 +56,17 @@ class SmartSpecOracle(Serving):
         return (yield from propose_chains(batch, prefix, lengths[k, :prefix]))
 
     def _ahead(self, batch: Batch) -> Ints:
-        """Return how many drafted tokens of each will be right, (n,); all, where nobody handed over the future."""
-        if self._foresight is None or not self.num_speculative_tokens:
+        """Return how many drafted tokens of each will be right, (n,)."""
+        if self._foresight is None:
+            raise ValueError("which drafts are right is known from the future: use a clairvoyant scheduler")
+        if not self.num_speculative_tokens:
             return batch.longest
         return self._foresight.right_ahead(batch.requests, self.num_speculative_tokens)
 
 
 @dataclass(slots=True)
-class SmartSpecRandom(Serving):
-    """SmartSpec that guesses.
+class RandomChains(Proposer):
+    """A proposal of chains of random length.
 
     Parameters
     ----------
@@ -67,8 +77,12 @@ class SmartSpecRandom(Serving):
     seed: int
 
     def __post_init__(self) -> None:
-        Serving.__post_init__(self)
-        at_least(0, seed=self.seed)
+        at_least(0, num_speculative_tokens=self.num_speculative_tokens, seed=self.seed)
+
+    @property
+    def deepest(self) -> int:
+        """The most draft tokens of a chain."""
+        return self.num_speculative_tokens
 
     def propose(self, view: View, batch: Batch) -> Proposing:
         """Yield draft passes and return chains of random length."""

@@ -1,7 +1,8 @@
-"""What all SmartSpec schedulers share: whole prompts first, draft prefill by feedback, one chosen prefix a step.
+"""SmartSpec from two parts: which prompts are read, and which prefix of the decoding requests runs with what drafts.
 
 Paper: SmartSpec (Liu et al. 2024), Algorithm 2 and section 5, "Prefill disabling".
-Idea: each says which prefix runs and what is drafted for it; everything around that is the same.
+Idea: prompts first; then a proposal chooses a prefix and its drafts at once, which `Composed` decides one after the
+other. Draft prefill stops while proposals are empty.
 Deviations: see chains.py.
 """
 
@@ -14,11 +15,10 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from specsim.replica.passes import NOBODY, DraftPass, Emitted, TargetPass
-from specsim.replica.protocols import Step, View
+from specsim.replica.protocols import Clairvoyant, Foresight, Step, View
 from specsim.replica.request import Bools, Ids, Ints
 from specsim.replica.trees import Forest
-from specsim.schedulers.continuous import PrefillFirst
-from specsim.schedulers.parts.batching import lag, seats
+from specsim.schedulers.parts.batching import Chunks, lag, seats
 from specsim.schedulers.parts.growth import grow, useful_depth
 from specsim.schedulers.parts.parameters import at_least
 from specsim.schedulers.parts.protocols import Rows, evicting
@@ -70,48 +70,69 @@ class PrefillFeedback:
         self.idle += not proposed
 
 
-class Choosing(Protocol):
-    """Which FCFS prefix of a batch runs, and with what trees; `num_speculative_tokens` is V, the longest path."""
+class Prompting(Protocol):
+    """Which prompts are read: the batching part, such as `PrefillFirst`."""
 
-    num_speculative_tokens: int
+    def prompts(self, view: View, drafting: bool) -> Chunks:
+        """Return the waiting prompts of the coming pass; `drafting` says whether the drafter caches them too."""
+        ...
+
+
+class Proposer(Protocol):
+    """Which prefix runs, and with what trees: a `Speculation` that chooses among the rows too.
+
+    A part that derives from this learns nothing unless it defines `learn`.
+    """
+
+    @property
+    def deepest(self) -> int:
+        """The most draft tokens of a path, V in the paper; 0 where it never drafts."""
+        ...
+
+    @property
+    def widest(self) -> int:
+        """The most children of one node that it ever asks for; 1 where a part does not say."""
+        return 1
 
     def propose(self, view: View, batch: Batch) -> Proposing:
-        """Yield draft passes and return the trees of a prefix."""
+        """Yield draft passes, the first of which feeds what the prefix lacks, and return the trees of the prefix."""
         ...
 
     def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
-        """Hear what was accepted of `forest`. Without a `learn` of its own a class learns nothing."""
+        """Hear what was accepted of `forest`."""
         return
 
 
-@dataclass(slots=True, kw_only=True)
-class Serving(Choosing):
-    """The loop around that choice, which each SmartSpec scheduler derives from.
+@dataclass(slots=True)
+class SmartSpec:
+    """One step: prompts where some fit, else the drafts and the verification of the prefix that the proposal chooses.
 
     Parameters
     ----------
+    batching : which prompts are read, and when. proposal : which prefix of the decoding requests runs, and its drafts.
     prefill_threshold : share of past decode steps without a proposal above which new prompts are kept from the drafter
         and their requests never speculated on; 1 never.
-    max_num_seqs, prefill_tokens, watermark : as in `PrefillFirst`.
     """
 
+    batching: Prompting
+    proposal: Proposer
     prefill_threshold: float
-    max_num_seqs: int
-    prefill_tokens: int
-    watermark: float
     feedback: PrefillFeedback = field(init=False, repr=False)
-    _prompts: PrefillFirst = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        at_least(0, num_speculative_tokens=self.num_speculative_tokens, prefill_threshold=self.prefill_threshold)
+        at_least(0, prefill_threshold=self.prefill_threshold)
         self.feedback = PrefillFeedback(self.prefill_threshold)
-        self._prompts = PrefillFirst(self.max_num_seqs, self.prefill_tokens, self.watermark)
+
+    @property
+    def widest(self) -> int:
+        """The most children of one node that a draft pass is ever asked for."""
+        return self.proposal.widest
 
     def step(self, view: View) -> Step:
         """Yield a prefill of both models where possible, else draft passes and one verification of a prefix."""
         # A drafter without a cache of its own reads no prompts: there is nothing to spare.
-        drafting = self.num_speculative_tokens > 0 and (self.feedback.drafting or not view.belief.draft.cached)
-        requests, tokens = self._prompts.prompts(view, drafting)
+        drafting = self.proposal.deepest > 0 and (self.feedback.drafting or not view.belief.draft.cached)
+        requests, tokens = self.batching.prompts(view, drafting)
         if len(requests):
             self.feedback.admit(view, requests, drafting)
             roots, fed = Forest.roots(len(requests)), lag(view, requests)
@@ -120,7 +141,7 @@ class Serving(Choosing):
             yield TargetPass(requests, tokens, roots)
             return
         batch = self._batch(view)
-        proposing, evicted = self.propose(view, batch), batch.evicted
+        proposing, evicted = self.proposal.propose(view, batch), batch.evicted
         if len(evicted):
             (forest, proposed), evicted = yield from evicting(proposing, evicted)
         else:
@@ -129,7 +150,7 @@ class Serving(Choosing):
         n = forest.rows
         rows = Rows(batch.requests[:n], batch.chunks[:n], n, batch.fed[:n])
         answer = yield TargetPass(rows.requests, rows.chunks, forest, evicted)
-        self.learn(view, rows, forest, answer)
+        self.proposal.learn(view, rows, forest, answer)
 
     def _batch(self, view: View) -> Batch:
         """Return all residents, who all decode, by age: one let in again after a preemption keeps its place.
@@ -140,7 +161,7 @@ class Serving(Choosing):
         if not has_slot(view, requests[:1]):
             keep, _ = seats(view, requests, np.ones_like(requests))
             requests, evicted = requests[keep], requests[~keep]
-        longest = np.clip(useful_depth(view, requests), 0, min(self.num_speculative_tokens, view.belief.draft.deepest))
+        longest = np.clip(useful_depth(view, requests), 0, min(self.proposal.deepest, view.belief.draft.deepest))
         longest[self.feedback.plain(requests)] = 0
         return Batch(
             requests,
@@ -151,6 +172,16 @@ class Serving(Choosing):
             longest,
             evicted,
         )
+
+
+@dataclass(slots=True)
+class Foreseeing(SmartSpec):
+    """The same with a proposal that is told of the future (`clairvoyant: true`)."""
+
+    def foresee(self, foresight: Foresight) -> None:
+        """Hand the foresight to the proposal, where it takes it."""
+        if isinstance(self.proposal, Clairvoyant):
+            self.proposal.foresee(foresight)
 
 
 def has_slot(view: View, request: Ids) -> bool:

@@ -31,7 +31,7 @@ from specsim.schedulers.parts.growth import grow
 from specsim.schedulers.parts.parameters import at_least, probability
 from specsim.schedulers.parts.protocols import Rows
 from specsim.schedulers.smartspec.goodput import Batch, best, fitting, target_seconds
-from specsim.schedulers.smartspec.serving import Proposal, Proposing, Serving
+from specsim.schedulers.smartspec.serving import Proposal, Proposer, Proposing
 
 NEWTON_STEPS = 50
 ROUNDING = 1e-12
@@ -138,13 +138,13 @@ def failing_rate(tried: Floats, top: Floats, failed: Floats) -> Floats:
 
 
 @dataclass(slots=True)
-class SmartSpecTree(Serving):
-    """The goodput argmax over prefixes and top-k per head.
+class GoodputTrees(Proposer):
+    """A proposal of the prefix and the top-k per head with the best goodput.
 
     Parameters
     ----------
     heads : most levels of a tree. width : largest top-k of a head. tree_tokens : most nodes of a tree.
-    window, first_acceptance : as in `SmartSpec`.
+    window, first_acceptance : as in `GoodputChains`.
     """
 
     heads: int
@@ -152,7 +152,6 @@ class SmartSpecTree(Serving):
     tree_tokens: int
     window: int
     first_acceptance: float
-    num_speculative_tokens: int = field(init=False, repr=False)
     average: HeadAverage = field(init=False, repr=False)
     _shapes: Ints = field(init=False, repr=False)
     _top: Ints = field(init=False, repr=False)
@@ -160,10 +159,13 @@ class SmartSpecTree(Serving):
     def __post_init__(self) -> None:
         at_least(1, width=self.width, tree_tokens=self.tree_tokens)
         self.average = HeadAverage(self.heads, self.window, self.first_acceptance)
-        self.num_speculative_tokens = self.heads
-        Serving.__post_init__(self)
         self._shapes = shapes(self.heads, self.width, self.tree_tokens)
         self._top = self._shapes[0]
+
+    @property
+    def deepest(self) -> int:
+        """The most levels of a tree."""
+        return self.heads
 
     @property
     def widest(self) -> int:

@@ -46,6 +46,7 @@ def test_a_recording_is_summed_up_in_files_that_a_run_reads(tmp_path: Path) -> N
         assert (tmp_path / "mine" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_a_single_text_has_no_standard_error_and_no_spread(tmp_path: Path) -> None:
     tape = drawn_tape(np.random.default_rng(0), sequences=1, tokens=60, confidence=np.array([0.3, 0.6, 0.9]))
     told = analyse(tape, tmp_path / "mine.parquet")
@@ -60,6 +61,7 @@ def test_a_single_text_has_no_standard_error_and_no_spread(tmp_path: Path) -> No
     assert {each["error"] for each in summary["drawn_against_recorded"]["chat"]} == {None}
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_a_lookup_is_compared_as_chains_alone(tmp_path: Path) -> None:
     tape = drawn_tape(np.random.default_rng(0), sequences=12, tokens=60, confidence=np.array([0.3, 0.6, 0.9]))
     tape.confidence[:, 1:] = 0.0
@@ -77,6 +79,7 @@ def lookup_tape() -> Recorded:
     return tape
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_positions_without_a_proposal_are_neither_accepted_nor_rejected(tmp_path: Path) -> None:
     tape = lookup_tape()
     truth = tape.target_probability.copy()
@@ -110,6 +113,7 @@ def test_the_figure_of_requests_says_what_it_leaves_out() -> None:
     assert settled.get_title() == "requests of 200 tokens or more"
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_a_lookup_that_never_found_anything_has_numbers_all_the_same(tmp_path: Path) -> None:
     tape = lookup_tape()
     tape.confidence[:] = 0.0

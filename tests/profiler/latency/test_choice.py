@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from profiler.latency.choice import judge, usable
+from profiler.latency.grids import QUICK
 from profiler.latency.points import Point
 from specsim.errors import SpecsimError
 from specsim.latency.forms import Linear, Roofline
@@ -28,7 +29,7 @@ def test_a_roofline_is_found_again_and_a_line_is_not_taken_for_it():
 
 def test_a_line_is_found_again():
     line = Linear(3e-8, 5e-5, 0.01)
-    choice = judge(samples_of(line, "draft"), "draft")
+    choice = judge(samples_of(line, "draft", grid=QUICK), "draft")
     assert choice.linear.fitted.form.gamma_s == pytest.approx(5e-5, rel=1e-6)
     assert choice.linear.score < 1e-9
 

@@ -1,4 +1,4 @@
-"""What every drafter must answer."""
+"""What a drafter that is recorded must answer."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from profiler.acceptance.generate import Written
 from profiler.acceptance.rows import TapeRows
 
 
-class Drafter(Protocol):
-    """Something that proposes tokens, asked along a text that the target wrote."""
+class RecordedDrafter(Protocol):
+    """A drafter whose proposals are recorded, asked along a text that the target wrote."""
 
     def rows(self, prompt: Tensor, written: Written, key: np.uint64) -> TapeRows:
         """Return the rows of every output position, and of some positions behind a wrong token.
