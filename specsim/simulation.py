@@ -153,7 +153,8 @@ def _audit(simulation: Simulation) -> Audit:
     most = requests.prompt_tokens + requests.max_tokens
     fits = memory.bytes_of(most, most) <= memory.capacity_bytes
     world = (simulation.world, simulation.truth, memory)
-    return Audit(requests.prompt_tokens, np.where(fits, simulation.world.output_tokens, 0), world)
+    computed = requests.prompt_tokens - requests.cached_tokens
+    return Audit(computed, np.where(fits, simulation.world.output_tokens, 0), world)
 
 
 def _replica(env: simpy.Environment, name: int, simulation: Simulation, recorder: Recorder, audit: Audit) -> Replica:

@@ -103,6 +103,7 @@ def requests(
     prompt_tokens: Sequence[int],
     max_tokens: Sequence[int],
     slo_class: Sequence[int] | None = None,
+    cached_tokens: Sequence[int] | None = None,
 ) -> Requests:
     """Return requests of the three made classes: a TPOT objective, both objectives, none."""
     kinds = np.zeros(len(arrival_s), dtype=np.int64) if slo_class is None else np.array(slo_class, dtype=np.int64)
@@ -113,6 +114,7 @@ def requests(
         kinds,
         TPOT_SLO_S[kinds],
         TTFT_SLO_S[kinds],
+        np.minimum(np.array(cached_tokens or [0] * len(arrival_s)), np.array(prompt_tokens) - 1),
         CLASSES,
     )
 

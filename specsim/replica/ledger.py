@@ -20,8 +20,8 @@ from specsim.replica.trees import Forest
 class Ledger:
     """State of one replica; `reserve` a pass, let it run, then `commit` it.
 
-    `roster` is who is there, without and with slots of the pool; `away`, among the waiting, whose cache lies on the
-    host.
+    `roster` is who is there, without and with slots of the pool; `away`, among the waiting, whose cache lies
+    elsewhere: True on the host, from where it moves, False where others hold the same beginning of a prompt.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class Ledger:
         self.roster = Roster(n)
         self.rejected: dict[int, str] = {}
         self.finished = 0
-        self.away: set[int] = set()
+        self.away: dict[int, bool] = {}
         self._drafts = Drafts()
         self._ids = self._extended = self._trees = NOBODY
         self._emissions = Emissions(self.progress)
@@ -57,6 +57,10 @@ class Ledger:
             self.rejected[request] = "kv_capacity"
             return
         self.roster.enter(request)
+        if there := int(told.cached_tokens[request]):
+            self.progress.target_cached[request] = there
+            self.progress.draft_cached[request] = there * self._feeds
+            self.away[request] = False
         self._follow(np.array([request]))
 
     def known(self, ids: Ids) -> Ints:
@@ -99,7 +103,7 @@ class Ledger:
             if len(work.evict):
                 moved = self._evict(work.evict, ids, work.transfer)
             if self.away:
-                moved += self._bring_back(ids)
+                moved += self._bring_back(ids, isinstance(work, DraftPass))
             shape = self._check_draft(work, ids) if isinstance(work, DraftPass) else self._check_verify(work, ids)
         except OutOfMemory as error:
             raise IllegalPass(str(error)) from None
@@ -273,7 +277,7 @@ class Ledger:
         self._drafts.close(ids)
         self.progress.preemptions[ids] += 1
         if transfer:
-            self.away.update(ids.tolist())
+            self.away.update(dict.fromkeys(ids.tolist(), True))
         else:
             self.progress.target_cached[ids] = self.progress.draft_cached[ids] = 0
             self._follow(ids)
@@ -283,15 +287,21 @@ class Ledger:
         self.pool.release(ids)
         self._draft_nodes[ids] = self._draft_depth[ids] = 0
 
-    def _bring_back(self, ids: Ids) -> int:
-        """Take slots for the caches that the rows of a pass have on the host; return the bytes that come back."""
+    def _bring_back(self, ids: Ids, drafting: bool) -> int:
+        """Take slots for the caches that the rows of a pass have elsewhere; return the bytes that move.
+
+        A drafter that does not read a prompt takes nothing of its beginning either.
+        """
         back = ids[np.isin(ids, np.fromiter(self.away, dtype=np.int64, count=len(self.away)))]
         if not len(back):
             return 0
+        moves = np.array([self.away.pop(request) for request in back.tolist()])
+        if not drafting:
+            self.progress.draft_cached[back[~moves]] = 0
+            self._follow(back)
         self.pool.hold(TARGET, back, self.progress.target_cached[back])
         self.pool.hold(DRAFT, back, self.progress.draft_cached[back])
-        self.away.difference_update(back.tolist())
-        return int(self.pool.held_bytes(back).sum())
+        return int(self.pool.held_bytes(back[moves]).sum())
 
 
 def _first(wrong: Bools, text: str, *columns: Ints) -> str:

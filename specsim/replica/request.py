@@ -33,6 +33,8 @@ class Facts:
     max_tokens : the most tokens that may be emitted; a bound, not the length.
     slo_class : index into `Requests.class_names`.
     tpot_slo_s, ttft_slo_s : seconds, NaN where the class has no such objective.
+    cached_tokens : of the prompt's beginning that both models' caches already hold at arrival; never all of it, since
+        the logits of its last token are the first token's.
     """
 
     arrival_s: Floats
@@ -41,6 +43,7 @@ class Facts:
     slo_class: Ints
     tpot_slo_s: Floats
     ttft_slo_s: Floats
+    cached_tokens: Ints
 
 
 @dataclass(frozen=True, eq=False)

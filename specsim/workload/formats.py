@@ -12,7 +12,8 @@ from specsim.workload.damage import shown
 from specsim.workload.table import Table
 
 MOST_COLUMNS = 1000
-OPTIONAL = ("slo_class", "tpot_slo_s", "tpot_slo_ratio", "ttft_slo_s")
+OBJECTIVES = ("tpot_slo_s", "tpot_slo_ratio", "ttft_slo_s")
+OPTIONAL = ("slo_class", *OBJECTIVES, "cached_tokens")
 
 
 class Format(NamedTuple):

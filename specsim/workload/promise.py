@@ -61,6 +61,7 @@ def promise(
         dealt.codes,
         dealt.tpot_s,
         dealt.ttft_s * ttft_scale,
+        np.minimum(0 if trace.cached_tokens is None else trace.cached_tokens, trace.prompt_tokens - 1),
         dealt.names,
     )
     output_tokens = np.minimum(trace.output_tokens, dealt.max_tokens)

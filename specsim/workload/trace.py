@@ -44,6 +44,7 @@ class Trace:
     tpot_slo_s : (N,) float64 seconds, NaN where none or a ratio is given, or None
     tpot_slo_ratio : (N,) float64 multiples of the baseline latency, NaN where none or seconds are, or None
     ttft_slo_s : (N,) float64 seconds, NaN where none is given, or None
+    cached_tokens : (N,) int64, of the prompt's beginning that is cached at arrival, 0 to ``prompt_tokens``, or None
     """
 
     arrival_s: Floats
@@ -56,6 +57,7 @@ class Trace:
     tpot_slo_s: Floats | None = None
     tpot_slo_ratio: Floats | None = None
     ttft_slo_s: Floats | None = None
+    cached_tokens: Ints | None = None
 
     def __post_init__(self) -> None:
         count = len(self.arrival_s)
@@ -69,6 +71,9 @@ class Trace:
         check_span(float(self.arrival_s[-1]), f"trace {self.source.name!r}")
         if min(self.prompt_tokens.min(), self.output_tokens.min()) < 1:
             raise SpecsimError(f"trace {self.source.name!r}: prompts and outputs hold at least 1 token")
+        cached = self.cached_tokens
+        if cached is not None and not np.all((cached >= 0) & (cached <= self.prompt_tokens)):
+            raise SpecsimError(f"trace {self.source.name!r}: cached_tokens must lie between 0 and prompt_tokens")
 
     def __len__(self) -> int:
         return len(self.arrival_s)
@@ -144,7 +149,7 @@ class Trace:
 
     def optional(self) -> dict[str, Ints | Floats | None]:
         """Return the optional columns; None: not there."""
-        names = ("slo_class", "tpot_slo_s", "tpot_slo_ratio", "ttft_slo_s")
+        names = ("slo_class", "tpot_slo_s", "tpot_slo_ratio", "ttft_slo_s", "cached_tokens")
         return {name: getattr(self, name) for name in names}
 
     def _select(self, rows: slice) -> Trace:

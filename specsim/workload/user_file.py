@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -13,7 +14,7 @@ from specsim.errors import SpecsimError
 from specsim.workload import adaserve, columns
 from specsim.workload.arrivals import Clock, Unit, guessed_unit, read_clock, spread
 from specsim.workload.damage import shown
-from specsim.workload.formats import ADASERVE, AZURE, KNOWN, OPTIONAL, VLLM, Format, choose, unread
+from specsim.workload.formats import ADASERVE, AZURE, KNOWN, OBJECTIVES, VLLM, Format, choose, unread
 from specsim.workload.pace import check_pace, pace, ticks
 from specsim.workload.sniff import open_table
 from specsim.workload.table import Cells, Rows, Table
@@ -73,6 +74,8 @@ def read_table(
     clock, unit = _clock(table, form, cells, rows, time_unit)
     prompt, output = (columns.tokens(cells[name], name, rows) for name in (form.prompt, form.output))
     optional = adaserve.objectives(cells, rows) if form is ADASERVE else _objectives(cells, rows)
+    if "cached_tokens" in cells and "cached_tokens" in form.optional:
+        optional["cached_tokens"] = _cached(cells["cached_tokens"], prompt, rows)
     rows.damage.check()
     for odd in check_pace(clock, form.arrival, file, unit, time_unit is not None):
         rows.note(odd)
@@ -117,13 +120,22 @@ def _clock(table: Table, form: Format, cells: Cells, rows: Rows, chosen: Unit | 
 
 def _objectives(cells: Cells, rows: Rows) -> dict[str, Any]:
     """Return the fields of a `Trace` from the optional columns."""
-    found: dict[str, Any] = {name: columns.slos(cells[name], name, rows) for name in OPTIONAL[1:] if name in cells}
+    found: dict[str, Any] = {name: columns.slos(cells[name], name, rows) for name in OBJECTIVES if name in cells}
     if "tpot_slo_s" in found and "tpot_slo_ratio" in found:
         for place in np.flatnonzero((found["tpot_slo_s"] > 0) & (found["tpot_slo_ratio"] > 0)).tolist():
             rows.damage.add(rows.numbers[place], "tpot_slo_s and tpot_slo_ratio are both given")
     if "slo_class" in cells:
         found["slo_class"], found["slo_names"] = columns.classes(cells["slo_class"], "slo_class", rows)
     return found
+
+
+def _cached(cells: Sequence[object], prompt: Ints, rows: Rows) -> Ints:
+    """Return the tokens of each prompt that are cached at arrival, (N,); an empty cell is 0."""
+    cached = columns.tokens([0 if cell is None or cell == "" else cell for cell in cells], "cached_tokens", rows, 0)
+    for place in np.flatnonzero(cached > prompt).tolist():
+        said = f"cached_tokens {cached[place]} is more than the prompt's {prompt[place]}"
+        rows.damage.add(rows.numbers[place], said)
+    return cached
 
 
 def _note_order(clock: Clock, trace: Trace, tick_s: float | None, rows: Rows) -> None:

@@ -45,7 +45,8 @@ class Admission(NamedTuple):
         for request in islice(view.waiting, max(self.most_requests - taken, 0)):
             ids = np.array([request])
             need = view.pending(ids)
-            free_bytes -= int(view.growth_bytes(ids, need + 1, (need + 1) * self.drafting)[0])
+            known = view.target_cached[ids] + need
+            free_bytes -= int(view.growth_bytes(ids, known + 1, (known + 1) * self.drafting)[0])
             if free_bytes < 0:
                 return
             yield request, int(need[0])

@@ -1,0 +1,85 @@
+"""Prompts whose beginning is cached at arrival: what is computed, what is held, and what files say of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from specsim import simulate
+from specsim.errors import SpecsimError
+from specsim.simulation import Record, run
+from tests.laws.subjects import NAMES, factory_of
+from tests.made import hardware, memory, requests, simulation
+
+PROMPTS = [40, 40, 9, 1]
+HITS = [0, 32, 9, 1]
+OUTPUTS = [3, 3, 3, 3]
+
+
+def played(name: str, hits: list[int] | None, factor: float = 100.0, **more: object) -> Record:
+    told = requests([0.0, 50.0, 100.0, 150.0], PROMPTS, [4] * 4, [0] * 4, hits)
+    return run(
+        replace(
+            simulation(told, OUTPUTS, factory_of(name), pool=memory(told, factor), truth=hardware(0.0, 1e-3, 0.01)),
+            keep_passes=True,
+            **more,  # type: ignore[arg-type]
+        )
+    )
+
+
+def test_only_the_rest_of_a_prompt_is_computed() -> None:
+    found, plain = played("continuous", HITS), played("continuous", None)
+    assert found.passes is not None
+    read = found.passes["prefill_tokens"][found.passes["prefill_tokens"] > 0]
+    assert read.tolist() == [40, 8, 1, 1], "the last token of a prompt is computed all the same"
+    first_s = [each.progress.first_token_s - each.requests.arrival_s for each in (found, plain)]
+    assert first_s[0] == pytest.approx([0.05, 0.018, 0.011, 0.011])
+    assert first_s[1] == pytest.approx([0.05, 0.05, 0.019, 0.011])
+
+
+def test_what_is_cached_is_read_as_context() -> None:
+    passes = played("continuous", HITS).passes
+    assert passes is not None
+    prompts = passes["prefill_tokens"] > 0
+    assert passes["context_tokens"][prompts].tolist() == [0, 32, 8, 0]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("factor", [100.0, 1.2])
+def test_every_scheduler_serves_what_is_partly_cached(name: str, factor: float) -> None:
+    told = requests([0.0, 0.0, 0.01, 0.02, 0.03], [30, 28, 30, 5, 30], [12] * 5, [0, 1, 2, 0, 1], [0, 20, 30, 2, 29])
+    simulated = simulation(told, [12, 9, 12, 6, 12], factory_of(name), pool=memory(told, factor), truth=hardware())
+    assert run(simulated).progress.emitted_tokens.tolist() == [12, 9, 12, 6, 12]
+
+
+def test_a_file_says_how_much_is_cached(tmp_path: Path) -> None:
+    file = tmp_path / "mine.csv"
+    rows = ["0,900,4,800", "20,900,4,", "40,900,4,900"]
+    file.write_text("\n".join(["arrival_s,prompt_tokens,output_tokens,cached_tokens", *rows]))
+    ttft_s = simulate("continuous", file, slo="specserve").requests["ttft_s"]
+    assert ttft_s[2] < ttft_s[0] < ttft_s[1]
+    plain = tmp_path / "plain.csv"
+    plain.write_text("\n".join(["arrival_s,prompt_tokens,output_tokens", "0,900,4", "20,900,4", "40,900,4"]))
+    assert simulate("continuous", plain, slo="specserve").requests["ttft_s"].tolist() == pytest.approx([ttft_s[1]] * 3)
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"), [("901", "more than the prompt's 900"), ("-1", "cached_tokens"), ("x", "cached_tokens")]
+)
+def test_a_wrong_cell_is_named(tmp_path: Path, cell: str, said: str) -> None:
+    file = tmp_path / "mine.csv"
+    file.write_text(f"arrival_s,prompt_tokens,output_tokens,cached_tokens\n0,900,4,{cell}\n")
+    with pytest.raises(SpecsimError, match=said):
+        simulate("continuous", file, slo="specserve")
+
+
+def test_a_part_of_a_trace_keeps_what_is_cached() -> None:
+    from specsim.workload.frame import trace_of
+
+    columns = {"arrival_s": [0, 1, 2], "prompt_tokens": [9] * 3, "output_tokens": [1] * 3, "cached_tokens": [1, 2, 3]}
+    window = trace_of(columns).window(1.0)
+    assert window.cached_tokens is not None
+    assert np.array_equal(window.cached_tokens, [2, 3])
