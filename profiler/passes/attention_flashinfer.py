@@ -42,7 +42,7 @@ class FlashInferPlan:
         owner.ready(wrapper, ragged)
 
     def __call__(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scaling: float) -> torch.Tensor:
-        """Attend; shapes as in `profiler.passes.attention.Plan`. Queries take up another scale than the planned one."""
+        """Attend as `profiler.passes.attention.Plan` does; queries are scaled if `scaling` is not the planned one."""
         real = query[: self._tokens]
         if scaling != self._owner.scaling:
             real = real * (scaling / self._owner.scaling)

@@ -1,4 +1,4 @@
-"""Rows as they happen: one per pass on request, running totals always; nothing is aggregated further here."""
+"""Records of a run as it happens: running totals, and on request one row per pass."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CODES = {"float64": "d", "int8": "b", "int32": "i", "int64": "q"}
 
 @dataclass(slots=True)
 class Busy:
-    """Seconds of one replica: prefilling, thinking, and passes of the draft and the target model."""
+    """Seconds of one replica: prefill, the scheduler's selection, and passes of the draft and the target model."""
 
     prefill_s: float = 0.0
     selection_s: float = 0.0
@@ -38,14 +38,14 @@ def _columns() -> dict[str, array[Any]]:
 
 
 class Recorder:
-    """Keeps what happened in every pass; the engines' `Booking`. `watch` is called every so many iterations.
+    """The engines' `Booking`: records every pass. `watch` is called every so many iterations.
 
     Parameters
     ----------
-    keep_passes : keep one row per pass for `passes.parquet`.
-    truth : the latency model, asked which passes lie outside its range.
-    queued : returns how many requests waited at a replica at a time since its last verification began.
-    pauses : takes the gaps between emissions.
+    keep_passes : whether one row per pass is kept for `passes.parquet`.
+    truth : the latency model; tells which passes are outside its range.
+    queued : returns how many requests wait at a replica at a time not before its last verification began.
+    pauses : records the pauses between emissions.
     """
 
     def __init__(self, keep_passes: bool, truth: Belief, queued: Callable[[int, float], int], pauses: Pauses) -> None:
@@ -115,14 +115,14 @@ class Recorder:
         self._out_of_range += self._models[kind].extrapolates(shape)
 
     def _keep(self, shape: PassShape, **row: float) -> None:
-        """Keep a row of `PASS_COLUMNS`: the counts of the shape, and the other columns as they are given."""
+        """Keep a row of `PASS_COLUMNS`: the counts of the shape, and the other columns as given."""
         assert self._passes is not None
         for name, column in self._passes.items():
             column.append(row[name] if name in row else getattr(shape, name))
 
     def totals(self, duration_s: float, replicas: int, window: Window | None, clients: int | None = None) -> RunTotals:
-        """Return the totals of a run that lasted `duration_s` on so many replicas, its latencies those of `window`."""
-        # In the order of the replicas: a sum does not depend on whose pass was booked first.
+        """Return the totals of a run of `duration_s` on `replicas`, with the inter-token latencies of `window`."""
+        # Summed in the order of replicas, so that a sum does not depend on the order of passes.
         each = [self._busy[replica] for replica in sorted(self._busy)]
         prefill_s, selection_s = fsum(busy.prefill_s for busy in each), fsum(busy.selection_s for busy in each)
         draft_s, verify_s = (fsum(busy.model_s[kind] for busy in each) for kind in (DRAFT_PASS, VERIFY_PASS))
@@ -142,7 +142,7 @@ class Recorder:
         )
 
     def passes(self) -> dict[str, npt.NDArray[Any]] | None:
-        """Return one array per column of `passes.parquet` in the order of their ends, None when they were not kept."""
+        """Return one array per column of `passes.parquet`, in the order of the passes' ends; None if not kept."""
         if self._passes is None:
             return None
         columns = {name: np.array(column) for name, column in self._passes.items()}

@@ -1,4 +1,4 @@
-"""The rows of ``requests.parquet``: what happened to each request, and which of its objectives it met."""
+"""The rows of ``requests.parquet``: facts, progress and met objectives of each request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from specsim.results.schema import REQUEST_COLUMNS
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-# Latencies are differences of clock readings: one that equals its SLO on paper may differ in the last bits.
+# Latencies are differences of clock readings: one that should equal its SLO may differ in the last bits.
 SLO_RELATIVE_TOLERANCE = 1e-9
 
 
@@ -23,13 +23,13 @@ def request_table(
 ) -> DataFrame:
     """Return the columns of `REQUEST_COLUMNS`, one row per arrived request.
 
-    ``slo_ok`` needs every objective: TTFT, and TPOT as vLLM measures it. ``decode_tpot_ok`` is AdaServe's measure,
-    decode latency per token alone.
+    ``slo_ok`` means that every objective is met: TTFT, and TPOT as vLLM measures it. ``decode_tpot_ok`` is AdaServe's
+    measure: decode latency per token alone.
 
     Parameters
     ----------
-    requests, progress : what was told of each request, and what has happened to it, (N,) each.
-    longest_pause_s : (N,) seconds. rejected : why, by request id.
+    requests, progress : facts known at arrival, and progress, (N,) each.
+    longest_pause_s : (N,) seconds. rejected : reason by request id.
     """
     import pandas as pd
 
@@ -63,7 +63,7 @@ def request_table(
 
 
 def _column(name: str, values: Mapping[str, Any], told: Requests, done: Progress) -> Any:
-    """Return a column: a value worked out here, else the field of this name that was told or that happened."""
+    """Return a column: from `values`, else the field of that name of `told` or `done`."""
     return values[name] if name in values else getattr(told if hasattr(told, name) else done, name)
 
 

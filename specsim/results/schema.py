@@ -1,4 +1,4 @@
-"""What a run writes: column names, types and order, and the totals it is handed (docs/metrics.md)."""
+"""Columns of a run's files by name, type and order, and the totals of a run (docs/metrics.md)."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ REQUEST_COLUMNS: dict[str, str] = {
     "tpot_ok": "bool",
     "decode_tpot_ok": "bool",
 }
-"""Of ``requests.parquet``, a row for each arrived request in the order of ids.
+"""Columns of ``requests.parquet``, which has a row for each arrived request in the order of ids.
 
-Times are seconds on the simulated clock, and NaN where the event never came (rejected; nothing decoded). Objectives
-are resolved seconds, NaN for none. ``draft_tokens`` counts the nodes submitted to the target, ``verifications`` the
-decoding target passes, ``speculations`` those with a draft token. ``longest_pause_s`` is the longest time between two
-emissions, NaN where there was one at most. ``rejected_reason`` is ``""`` for whoever was not rejected.
+Times are seconds on the simulated clock; NaN if the event did not happen (rejected; nothing decoded). Objectives are in
+seconds, NaN for none. ``draft_tokens`` counts the nodes that the target verified, ``verifications`` the decoding target
+passes, ``speculations`` those with a draft token. ``longest_pause_s`` is the longest time between two emissions, NaN
+with fewer than two. ``rejected_reason`` is ``""`` for a request that was not rejected.
 """
 
 PASS_COLUMNS: dict[str, str] = {
@@ -67,11 +67,11 @@ VERIFY_PASS = 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunTotals:
-    """What belongs to a run and to no single request; seconds are summed over replicas.
+    """Totals of a run that are of no single request; seconds are summed over replicas.
 
-    ``itl_s`` holds one inter-token latency per emitted chunk after a request's first (as vLLM counts), in any order,
-    or what is known of too many to keep; ``itl_window`` is the window of the requests whose they are, None for all.
-    ``clients`` is how many clients waited for their answers, None where requests came by themselves.
+    ``itl_s`` holds one inter-token latency per emission after a request's first, as vLLM counts, in any order; of too
+    many to keep it holds statistics. ``itl_window`` is the window of the requests that they are of; None: all.
+    ``clients`` is the number of clients that waited for their answers; None: requests came by themselves.
     """
 
     iterations: int

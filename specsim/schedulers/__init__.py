@@ -1,1 +1,1 @@
-"""The policies, one file each, and the parts they are made of."""
+"""The schedulers, one file each, and the parts that they share."""

@@ -1,14 +1,14 @@
-"""Verify as many of everybody's draft tokens, the likeliest first, as bring the most accepted tokens per second.
+"""Verification of the likeliest draft tokens of all requests, as many as give the most accepted tokens per second.
 
 Paper: none; vLLM documents it (features/speculative_decoding/adaptive_verification, vllm-project/vllm PR 47808).
-Idea: a token survives with the product of its path's confidences; those of all requests compete in one ranking, and
-the budget is the length at which (requests + sum of survival) / (drafting + verification) peaks.
+Idea: a token survives with the product of its path's confidences. Tokens of all requests are in one ranking. The budget
+is the number of tokens at which (requests + sum of survival) / (seconds of drafting + verification) is highest.
 Deviations:
-- vLLM sizes the budget from the confidences of the step before, so as not to wait for the GPU, and spends it by those
-  of this step; here both are this step's. It smooths or calibrates confidences; here they are the drafter's own.
-- vLLM prices a step by tables over captured graph sizes at one context length; here by the belief, at the real one.
-- The budget is the highest peak, as vLLM's argmax takes it, not the first one: they differ where cost is a staircase.
-- Where memory is short, everybody's chains are shortened until they fit.
+- vLLM sizes the budget by the confidences of the step before, so as not to wait for the GPU, and spends it by those of
+  this step; here both are this step's. vLLM smooths or calibrates confidences; here they are the drafter's own.
+- vLLM prices a step by tables over captured graph sizes at one context length; here the belief prices the real one.
+- The budget is the global maximum, as by vLLM's argmax, not the first peak. They differ if the cost is a staircase.
+- When memory is short, all chains are shortened until they fit.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from specsim.schedulers.vllm_spec import FixedChains
 
 @dataclass(frozen=True, slots=True)
 class AdaptiveVerification(FixedChains):
-    """A speculation part: chains of `num_speculative_tokens` for everybody, of which the best tokens are verified."""
+    """A speculation part: chains of `num_speculative_tokens` for all requests; their best tokens are verified."""
 
     def grow(self, view: View, rows: Rows) -> Growing:
-        """Yield a draft pass per token and return the likeliest tokens of all, as many as pay."""
+        """Yield a draft pass per token and return the likeliest tokens of all requests, within the best budget."""
         estimate = estimate_of(view, rows)
         forest = yield from grow_rows(view, rows, fitting_chain(view, rows, self.num_speculative_tokens))
         if not forest.draft_nodes:

@@ -4,14 +4,14 @@ Paper: AdaServe (EuroSys '26), Algorithm 2, Eq. 5, 7, 8, 9.
 Idea: draft a candidate tree for every request, then spend one verification budget first on the nodes that requests
 need to keep their TPOT objective, next on the likeliest nodes of all.
 Deviations:
-- c1, c2, n_max and t_spec have no values in the paper: c1 = c2 = 0 and n_max = 1.2 B / n are those of the authors'
-  scripts, t_spec is what the scheduler believes the verification to take, times `time_margin`; the drafting of the
-  step has already gone by when nodes are selected, so it stands in l.
-- Algorithm 2 as printed overdraws the budget by one and adds a conditional probability: see `selection.select`.
-- The paper does not say how prompts are read: here chunks of at most `prefill_tokens` ride on the verification
+- c1, c2, n_max and t_spec have no values in the paper. c1 = c2 = 0 and n_max = 1.2 B / n are those of the authors'
+  scripts. t_spec is the believed verification time x `time_margin`. The step's drafting is over when nodes are
+  selected, so it is part of l.
+- Algorithm 2 as printed overspends the budget by one and adds a conditional probability: see `selection.select`.
+- The paper does not say how prompts are read. Here chunks of at most `prefill_tokens` are part of the verification
   (`prefill: mixed`), or passes of their own go first (`prefill: first`).
-- n > B is not treated: no more than `max_num_seqs` <= B are admitted.
-- Where memory is short, the candidate trees are narrowed, then shortened, until they fit both caches.
+- n > B cannot happen: at most `max_num_seqs` <= B requests are admitted.
+- When memory is short, the candidate trees are made narrower, then shallower, until they fit both caches.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from specsim.schedulers.parts.tree_shape import ShapeRule, TreeShape
 
 @dataclass(frozen=True, slots=True)
 class CandidateTrees(Speculation):
-    """What AdaServe's selections and those it is compared with have: candidate trees, and a budget for verifying them.
+    """A speculation part of AdaServe or of its ablations: candidate trees, and a budget for verifying them.
 
     Parameters
     ----------
-    verify_tokens : B, tokens of a verification that roots and tree nodes share.
+    verify_tokens : B, the most tokens of a verification, roots included.
     shape : depth and width of the candidate trees (Eq. 8, 9).
     """
 
@@ -54,15 +54,15 @@ class CandidateTrees(Speculation):
 
     @property
     def widest(self) -> int:
-        """The most children of one node that a draft pass is ever asked for."""
+        """The most children that a draft pass may give a node."""
         return self.shape.widest
 
     def spare(self, decoding: int) -> int:
-        """Return how many nodes so many roots leave room for."""
+        """Return how many nodes fit the budget beside the roots of `decoding` requests."""
         return self.verify_tokens - decoding
 
     def grow(self, view: View, rows: Rows) -> Growing:
-        """Yield d draft passes and return the selected trees; no pass where the budget has no room for a node."""
+        """Yield d draft passes and return the selected trees; no pass if the budget has no room for a node."""
         depth, width = TreeShape(0, 1)
         if self.spare(rows.decoding) > 0:
             depth, width = fitting_shape(view, rows, self.shape(rows.decoding))
@@ -77,14 +77,14 @@ class CandidateTrees(Speculation):
 
 @dataclass(frozen=True, slots=True)
 class SloTrees(CandidateTrees):
-    """AdaServe's speculation part: nodes for objectives first, then the likeliest of all.
+    """AdaServe's speculation part: first nodes for objectives, then the likeliest nodes of all requests.
 
     Parameters
     ----------
-    order : who selects first. cap : A(r) to A_cap(r).
+    order : which request selects first. cap : A_cap(r) from A(r).
     slo_share : n_max as a multiple of B / n. time_margin : factor on the believed t_spec.
-    slo_below : only requests with a TPOT objective below so many baseline latencies select for it; null: all.
-    fill : spend what is left of the budget on the likeliest nodes of all.
+    slo_below : only requests with a TPOT objective below so many baseline latencies select nodes for it; null: all.
+    fill : whether the rest of the budget is spent on the likeliest nodes of all requests.
     """
 
     order: Order
@@ -116,7 +116,8 @@ class SloTrees(CandidateTrees):
 def tokens_needed(view: View, requests: Ids, step_s: float) -> Floats:
     """Return A(r) = (l + t_spec) / t_TPOT - o for each decoding request, (n,), -inf without an objective (Eq. 5).
 
-    l is the time since the first decoding step began, o the tokens decoded since, `step_s` what is left of this step.
+    l is the time since the first decoding step began, o the tokens decoded since, `step_s` (t_spec) the rest of this
+    step.
     """
     first_s = view.first_decode_s[requests]
     elapsed_s = view.now_s - np.where(np.isnan(first_s), view.now_s, first_s)

@@ -1,11 +1,11 @@
-"""What AdaServe's selection is worth: an ablation below it and bounds above it.
+"""An ablation of AdaServe's selection, and bounds above it.
 
 Paper: AdaServe (EuroSys '26), section 6 (ablation: equal shares); the bound is ours.
-Idea: the same candidate trees, selected without looking at objectives, or with knowledge of the target.
-Deviations: EqualGreedy gives each request B // n nodes, its root among them; what the division leaves over is unspent.
-The bounds know the future of a step only, and still draft with the confidences they have: one verifies the accepted
-path of every tree and nothing else; the other selects by the path probabilities that the target itself will give, which
-are the drafter's own where an acceptance is drawn, being calibrated by construction.
+Idea: the same candidate trees, selected without regard to objectives, or with knowledge of the target.
+Deviations: EqualGreedy gives each request B // n nodes, root included; the remainder of the division is unspent. The
+bounds know the future of one step, and draft by the drafter's confidences. One bound verifies exactly the accepted path
+of every tree. The other selects by the target's own path probabilities. On a drawn acceptance these equal the
+drafter's, which are calibrated by construction.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from specsim.schedulers.adaserve import CandidateTrees, SloTrees
 from specsim.schedulers.parts.protocols import Rows
 
 Sight = Literal["tokens", "probabilities"]
-"""What of the future a bound sees of its candidates: which are right, or what the target gives each."""
+"""What a bound knows of its candidates: which are right, or the target's probability of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class EqualTrees(CandidateTrees):
     """A speculation part: every request verifies its B // n - 1 likeliest candidates."""
 
     def spare(self, decoding: int) -> int:
-        """Return how many nodes each of so many roots has room for."""
+        """Return how many nodes fit beside the root of each of `decoding` requests."""
         return self.verify_tokens // max(decoding, 1) - 1
 
     def chosen(self, view: View, rows: Rows, forest: Forest) -> Bools:
@@ -51,18 +51,18 @@ def _likeliest_each(forest: Forest, most: int) -> Bools:
 class ForeseenTrees(SloTrees):
     """A speculation part: AdaServe's trees, selected by what will be accepted, or by the target's own probabilities.
 
-    Who sees tokens verifies nothing but what is right; without foresight every candidate is verified.
+    With ``tokens`` it verifies only what is right. Without foresight it verifies every candidate.
     """
 
     sees: Sight
     _foresight: Foresight | None = field(init=False, repr=False, default=None)
 
     def foresee(self, foresight: Foresight) -> None:
-        """Take what only the future knows."""
+        """Take the foresight of the target's tokens and probabilities."""
         object.__setattr__(self, "_foresight", foresight)
 
     def chosen(self, view: View, rows: Rows, forest: Forest) -> Bools:
-        """Return what AdaServe's selection reaches with that knowledge, (nodes,)."""
+        """Return which nodes are verified with that knowledge, (nodes,)."""
         if self._foresight is None:
             return np.ones(len(forest), dtype=np.bool_)
         if self.sees == "probabilities":
@@ -75,7 +75,7 @@ class ForeseenTrees(SloTrees):
 def along_paths(forest: Forest, probability: Floats) -> Floats:
     """Return the product of each node's `probability` (nodes,) and those of its ancestors, (nodes,).
 
-    Layers stand one behind the other, as passes grow them.
+    Nodes are in the order of their layers, as passes grow them.
     """
     path = probability.copy()
     borders = np.searchsorted(forest.depth, np.arange(2, int(forest.depth[-1]) + 2)).tolist()

@@ -1,7 +1,7 @@
 """Any batching part with any speculation part.
 
 Paper: none; the parts are those of the papers' schedulers (docs/schedulers.md).
-Idea: who runs and how far it speculates are two decisions, and every pair of them is a scheduler.
+Idea: who runs and how far to speculate are two decisions; a part for each makes a scheduler.
 Deviations: none. A preempted request gives up its cache before the first pass of the step, draft or target.
 """
 
@@ -24,7 +24,7 @@ class Composed:
 
     @property
     def widest(self) -> int:
-        """The most children of one node that a draft pass is ever asked for."""
+        """The most children that a draft pass may give a node."""
         return self.speculation.widest
 
     def step(self, view: View) -> Step:
@@ -47,7 +47,7 @@ class Composed:
 
 @dataclass(frozen=True, slots=True)
 class Foreseeing(Composed):
-    """The same of parts that are told of the future, such as LAPS-SD's queues (`clairvoyant: true`)."""
+    """A composed scheduler whose parts know the future, such as LAPS-SD's queues (`clairvoyant: true`)."""
 
     def foresee(self, foresight: Foresight) -> None:
         """Hand the foresight to the parts that take it."""

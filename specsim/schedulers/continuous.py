@@ -1,9 +1,9 @@
 """Continuous batching, whole prompts first.
 
 Paper: Orca (Yu et al., OSDI 2022), as vLLM 0.x schedules without chunked prefill (Kwon et al., SOSP 2023).
-Idea: requests join and leave between iterations; while a waiting prompt fits, it is prefilled and decodes wait.
-Deviations: a preempted request is recomputed (vLLM's default for single sequences), never swapped; a prompt longer
-than a pass goes alone, where vLLM 0.x refuses it.
+Idea: requests join and leave between iterations. While a waiting prompt fits, it is prefilled and decodes wait.
+Deviations: a preempted request is recomputed (vLLM's default for single sequences), never swapped. A prompt longer
+than a pass goes alone; vLLM 0.x refuses it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from specsim.schedulers.parts.protocols import Batching, Rows
 
 @dataclass(frozen=True, slots=True)
 class PrefillFirst(Batching):
-    """A batching part: whole prompts where some fit, else all decoding requests.
+    """A batching part: whole prompts if some fit, else all decoding requests.
 
     Parameters
     ----------
@@ -40,13 +40,13 @@ class PrefillFirst(Batching):
         share(watermark=self.watermark)
 
     def prompts(self, view: View, drafting: bool) -> Chunks:
-        """Return the waiting prompts of the coming pass, none where none fit."""
+        """Return the waiting prompts of the next pass; none if none fits."""
         if not view.waiting:
             return NO_CHUNKS
         return whole_prompts(view, Admission(self.max_num_seqs, self.watermark, drafting), self.prefill_tokens)
 
     def rows(self, view: View, drafting: bool) -> Rows:
-        """Return waiting prompts where some fit, else all decoding requests."""
+        """Return waiting prompts if some fit, else all decoding requests."""
         prompts = self.prompts(view, drafting)
         if len(prompts.requests):
             return Rows(*prompts, 0, lag(view, prompts.requests))
@@ -59,13 +59,13 @@ class Continuous(PrefillFirst):
     """Prefill first, then decode all; parameters as in `PrefillFirst`."""
 
     def step(self, view: View) -> Step:
-        """Yield one pass: a prefill where possible, else one token for every running request."""
+        """Yield one pass: a prefill if possible, else one token for every running request."""
         prompts = self.prompts(view, drafting=False)
         yield TargetPass(*prompts, Forest.roots(len(prompts.requests))) if len(prompts.requests) else decode(view)
 
 
 def decode(view: View) -> TargetPass:
-    """Return one plain decoding pass of every running request, the youngest preempted where memory is short."""
+    """Return one decode pass of every running request; preempts the youngest if memory is short."""
     resident = view.running
     ones = np.ones(len(resident), dtype=np.int64)
     if view.surely_fits(len(resident), len(resident), 0):

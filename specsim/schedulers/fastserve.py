@@ -1,14 +1,18 @@
-"""Least attained service: skip-join multi-level feedback queues (FastServe), and the bare policy (LAS).
+"""Least attained service: skip-join multi-level feedback queues (FastServe), and LAS itself.
 
 Paper: FastServe (Wu et al. 2023), as a baseline of AdaServe (EuroSys '26), Figure 1; LAS as a baseline of LAPS-SD.
-Idea: a request that has used up the quantum of its queue sinks to the next one. A long prompt's first pass would use up
-more than one quantum, so a request joins the first queue whose quantum covers that pass.
-Deviations: FastServe moves the caches of the preempted to the host ahead of time; that is not in the engine: they are
-kept while memory lasts, recomputed, or moved between passes (`seats.switching`). The time of the first pass is
-believed, not profiled. Quanta are counted at the end of a pass, a whole pass to everybody in it; moving a cache is no
-service. Queues are in order of entry. A request that has not run for `starvation_s` returns
-to the top queue with a fresh quantum. LAS counts in whole quanta of `quantum_s`, earliest first among equals: 0, pure
-LAS, switches between equals at every pass; it is not said in LAPS-SD how its own does.
+Idea: a request that has used up the quantum of its queue moves to the next queue. A long prompt's first pass would use
+up more than one quantum, so a request joins the first queue whose quantum covers that pass.
+Deviations:
+- FastServe moves the caches of preempted requests to the host ahead of time. Here they are kept while memory lasts,
+  recomputed, or moved between passes (`seats.switching`).
+- The time of the first pass is believed, not profiled.
+- Quanta are counted at the end of a pass, and each request in it is charged the whole pass. Moving a cache is no
+  service.
+- Queues are in order of entry. A request that has not run for `starvation_s` returns to the top queue with a new
+  quantum.
+- LAS counts service in whole quanta of `quantum_s`; of equals the earliest runs. 0 is pure LAS, which switches between
+  equals at every pass. LAPS-SD does not state its quantum.
 """
 
 from __future__ import annotations
@@ -39,12 +43,12 @@ class SkipJoin:
 
     Parameters
     ----------
-    seats : the batch. queues : at least 1. first_quantum_s, quantum_ratio : quantum j is first * ratio^(j-1) seconds.
+    seats : seats and memory. queues : at least 1. first_quantum_s, quantum_ratio : quantum j is first * ratio^(j-1) s.
     starvation_s : seconds without service after which a request returns to the first queue.
 
     Attributes
     ----------
-    level : (N,) queue of each request, 0 the first, -1 before it has joined. spent_s : (N,) of its queue's quantum.
+    level : (N,) queue of each request from 0; -1: not joined. spent_s : (N,) seconds spent of its queue's quantum.
     """
 
     seats: Seats
@@ -62,7 +66,7 @@ class SkipJoin:
         at_least(0, first_quantum_s=self.first_quantum_s, starvation_s=self.starvation_s)
 
     def rows(self, view: View, drafting: bool) -> Rows:
-        """Return those of the highest queues that the seats allow, each queue in order of entry."""
+        """Return the requests that get seats: highest queues first, each in order of entry."""
         self.level = with_rows(self.level, view, _NEW)
         self.spent_s, self._entered_s, self._served_s = (
             with_rows(each, view) for each in (self.spent_s, self._entered_s, self._served_s)
@@ -76,7 +80,7 @@ class SkipJoin:
         return self.seats.rows(view, order, drafting)
 
     def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
-        """Charge the passes to their requests; one that has used up its quantum sinks to the end of the next queue."""
+        """Charge the passes to their requests; a used-up quantum moves a request to the end of the next queue."""
         ids = rows.requests
         self.spent_s[ids] += service_s
         self._served_s[ids] = view.now_s
@@ -88,7 +92,7 @@ class SkipJoin:
         self._entered_s[sunk] = view.now_s
 
     def _join(self, view: View, ids: Ids) -> None:
-        """Let newcomers into the first queue whose quantum covers their believed first pass."""
+        """Put new requests into the first queue whose quantum covers their believed first pass."""
         prompts = view.prompt_tokens[ids]
         first_s = view.belief.target.seconds_array(PassShapes.each(0, prompts))
         quanta = queue_limits(self.queues, self.first_quantum_s, self.quantum_ratio)
@@ -113,7 +117,7 @@ class LeastAttained:
         at_least(0, quantum_s=self.quantum_s)
 
     def rows(self, view: View, drafting: bool) -> Rows:
-        """Return those who have attained the fewest quanta, the earliest first among equals."""
+        """Return the requests with the fewest quanta of service; of equals the earliest."""
         self.attained_s = with_rows(self.attained_s, view)
         ids = live(view)
         ids = within_reach(ids, self.attained_s[ids] == 0, self.seats.max_num_seqs)
@@ -123,5 +127,5 @@ class LeastAttained:
         return self.seats.rows(view, ids[np.lexsort((ids, attained))], drafting)
 
     def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
-        """Book the step's passes to all requests that ran in it."""
+        """Charge the step's passes to each request that ran in it."""
         self.attained_s[rows.requests] += service_s

@@ -1,10 +1,9 @@
 """First come, first served in static batches.
 
 Paper: the baseline that Orca (Yu et al. 2022) and vLLM (Kwon et al. 2023) argue against.
-Idea: fill a batch from the head of the line, prefill it, decode until its last request ends, then fill the next.
-Deviations: none is written down to deviate from. The prompts of a batch run as one pass of any size; memory for
-`max_tokens` is reserved, so nothing is preempted. In LAPS-SD "FCFS" is an order only, in AdaServe v1 it is SLO-aware:
-neither is this.
+Idea: fill a batch from the head of the queue, prefill it, decode until its last request ends, then fill the next.
+Deviations: no paper specifies it. The prompts of a batch run as one pass of any size. Memory for `max_tokens` is
+reserved, so nothing is preempted. "FCFS" in LAPS-SD (an order) and in AdaServe v1 (SLO-aware) are other policies.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class StaticBatches(Batching):
         at_least(1, max_num_seqs=self.max_num_seqs)
 
     def rows(self, view: View, drafting: bool) -> Rows:
-        """Return the batch, who all decode; when it is empty, the prompts of the next."""
+        """Return the batch, which decodes; when it is empty, the prompts of the next batch."""
         batch = view.running
         if len(batch):
             return rows_of(view, batch, view.pending(batch))

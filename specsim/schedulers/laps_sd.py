@@ -1,24 +1,25 @@
-"""Least-attained or perceived service (LAPS-SD), and its baseline that knows lengths alone (LP-SJF).
+"""Least-attained or perceived service (LAPS-SD), and its baseline by predicted lengths alone (LP-SJF).
 
 Paper: LAPS-SD (Semi-Clairvoyant Scheduling of Speculative Decoding Requests), Algorithm 1, sections 4.2, 4.3, Eq. 6.
-Idea: while a request's acceptance rate is unsteady it sinks through queues by the service it has attained; once the
-rate is steady its time follows from a predicted output length, and it goes shortest first.
+Idea: while a request's acceptance rate is unsteady, it moves down queues by the service it has attained. Once the rate
+is steady, the request is perceptible: its time follows from a predicted output length, and the shortest goes first.
 Deviations:
-- M, S_1, gamma, delta and n have no values in the paper; ours stand in the YAML. The length predictor is the true
-  length with a stated error, hence clairvoyant; the paper's is a fine-tuned model.
-- Open in the paper: Eq. 6 as total or remaining time is `estimate`; a request that becomes perceptible moves to the
-  queue whose limits hold that time, its service as perceived. It gives up its seat on the way; one that gets a seat
-  when perceptible is not preempted. The text before Eq. 6 swaps T_SSM and T_LLM, the equation is right; n is a
-  request's own mean: drafted tokens a round beside A, draft passes a round beside T_SSM. Both are n for chains, but
+- M, S_1, gamma, delta and n have no values in the paper; ours are in the YAML. The length predictor is the true length
+  with a stated error, hence clairvoyant; the paper's is a fine-tuned model.
+- The paper does not say whether Eq. 6 is total or remaining time: `estimate`. Its text before Eq. 6 swaps T_SSM and
+  T_LLM; the equation is right.
+- A request that becomes perceptible moves to the queue whose limits hold its Eq. 6 time, and gives up its seat. A
+  perceptible request that gets a seat is not preempted.
+- n is a request's own mean: drafted tokens a round in n A, draft passes a round in n T_SSM. For chains both are equal;
   trees may use it too.
-- Demotion is by the limit S_j, since S^down has no formula. Service is the seconds of every forward pass that a request
-  ran in, prompts included; moving a cache is none, reading a dropped one anew is. In a batch each attains the whole
-  step. A_i is settled once, and rounds without drafts do not count for it, nor in Eq. 6: where a lookup often finds
-  nothing, times are perceived too short.
-- Within a queue the perceptible go first, shortest first; of the others those with a seat, then the earliest.
-- Switching is free while memory lasts (`keep`), or costs recomputation (`recompute`) or moving the cache to the host
-  and back (`transfer`, the paper's). Memory is not in the paper: see `queues`. LP-SJF never preempts, unless memory is
-  short.
+- Demotion is by the limit S_j, since S^down has no formula. Service is the seconds of every forward pass of a request,
+  prompts included. Recomputing a dropped cache is service, moving a cache is not. In a batch each request attains the
+  whole step.
+- A_i is settled once. Rounds without drafts do not count for it, nor in Eq. 6. So times are perceived too short if a
+  lookup often proposes nothing.
+- In a queue the perceptible requests go first, shortest first; then those with a seat, then the earliest.
+- Switching is free while memory lasts (`keep`), or costs recomputation (`recompute`), or moves the cache to the host
+  and back (`transfer`, the paper's). The paper does not treat memory: see `queues`. LP-SJF preempts only for memory.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ class LapsQueues:
 
     Parameters
     ----------
-    seats : the batch (1 in the paper), prompts, preemption and its cost.
+    seats : seats (1 in the paper), prompts, preemption and its cost.
     acceptance : gamma (`window`) and delta (`spread`). lengths : the predictor and its error.
     queues : K. first_limit_s : S_1, seconds. limit_ratio : M, at least 1.
-    estimate : Eq. 6 of what is left of a request ("remaining") or of all of it ("total").
+    estimate : Eq. 6 of the rest of a request ("remaining") or of the whole request ("total").
     """
 
     seats: Seats
@@ -67,7 +68,7 @@ class LapsQueues:
         at_least(0, first_limit_s=self.first_limit_s)
 
     def rows(self, view: View, drafting: bool) -> Rows:
-        """Return those who come first; who gets a seat when it is perceptible keeps it."""
+        """Return the first requests in order; a perceptible request keeps its seat."""
         if not len(self.attained_s):
             self.attained_s = with_rows(self.attained_s, view)
             self.acceptance.start(len(view.arrival_s))
@@ -81,7 +82,7 @@ class LapsQueues:
         return self.seats.running(view, seated)
 
     def order(self, view: View, ids: Ids) -> Ids:
-        """Return `ids` (n,) in the order of Algorithm 1: those not preempted, then by queue, perceptible, shortest."""
+        """Return `ids` (n,) in the order of Algorithm 1: those keeping a seat, then by queue, perceptible, shortest."""
         unsteady = np.isnan(self.acceptance.rate[ids])
         place, service_s = ids.astype(np.float64), self.attained_s[ids]
         if not unsteady.all():
@@ -90,7 +91,7 @@ class LapsQueues:
         return ids[np.lexsort((place, paused, unsteady, self.level(service_s), ~self._settled[ids]))]
 
     def level(self, service_s: Floats) -> Ints:
-        """Return the queues, (n,), 0 the first, of so much service, attained or perceived: none exceeds its limit."""
+        """Return the first queue whose limit holds this service, attained or perceived, (n,), from 0."""
         limits = queue_limits(self.queues, self.first_limit_s, self.limit_ratio)
         return np.searchsorted(limits, service_s, side="left")
 
@@ -100,7 +101,7 @@ class LapsQueues:
         return marks
 
     def service_s(self, view: View, ids: Ids) -> Floats:
-        """Return the believed seconds of perceptible requests alone on the server, (n,): Eq. 6; at least a token's."""
+        """Return the believed seconds (Eq. 6) of perceptible requests alone on the server, (n,); at least a token's."""
         rounds, drafted, passes, _ = self.acceptance.totals[:, ids]
         nodes, depth = drafted / rounds, passes / rounds
         context = view.prompt_tokens[ids] + view.emitted_tokens[ids]
@@ -113,7 +114,7 @@ class LapsQueues:
         return eq_6(np.maximum(left, 1), nodes, self.acceptance.rate[ids], depth * draft_s + target_s)
 
     def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
-        """Book the step's passes to all requests that ran in it, and note what was accepted."""
+        """Charge the step's passes to each request that ran in it, and note the accepted tokens."""
         self.attained_s[rows.requests] += service_s
         if forest.draft_nodes:
             self.acceptance.hear(rows.requests, forest, answer.accepted)
@@ -130,7 +131,7 @@ def eq_6(length: Floats, drafted: Floats, rate: Floats, round_s: Floats) -> Floa
 
 @dataclass(frozen=True, slots=True)
 class ShortestPredicted(Batching):
-    """A batching part, LP-SJF: who is in stays in, then the shortest predicted output first."""
+    """A batching part, LP-SJF: running requests stay, then the shortest predicted output first."""
 
     seats: Seats
     lengths: LengthPredictor
@@ -140,7 +141,7 @@ class ShortestPredicted(Batching):
         self.lengths.foresee(foresight)
 
     def rows(self, view: View, drafting: bool) -> Rows:
-        """Return residents in order of admission, and the shortest of the waiting line."""
+        """Return running requests in order of admission, and the shortest of the waiting ones."""
         ids = live(view)
         inside = len(view.running)
         waiting = ids[inside:]

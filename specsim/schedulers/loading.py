@@ -1,4 +1,4 @@
-"""From a YAML to the scheduler: built from its `_target_`, with the keys that its parts share."""
+"""Schedulers from YAML: built from the `_target_`, with the keys that the parts share."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from specsim.replica.protocols import Clairvoyant, Scheduler
 
 OWN_PACKAGE = "specsim.schedulers"
 EXTRA_KEYS = {"description", "clairvoyant", "suggests", "family"}
-"""Keys of a scheduler's file that its class never takes."""
+"""Keys of a scheduler's file that are no arguments of its class."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerFactory:
-    """Makes a fresh scheduler for each replica when called; `example` is one that it made, for what all have alike."""
+    """Make a new scheduler for each replica when called; `example` is one of them, for their common properties."""
 
     make: Callable[[], Scheduler]
     example: Scheduler
 
     def __call__(self) -> Scheduler:
-        """Return a scheduler that has served nobody."""
+        """Return a new scheduler."""
         return self.make()
 
 
 def scheduler_factory(
     mapping: Mapping[str, Any], source: str, plugins: Mapping[str, ModuleType] | None = None
 ) -> SchedulerFactory:
-    """Return what makes a fresh scheduler; one is made at once, so that mistakes show before a run.
+    """Return a factory of schedulers; one is made at once, so that mistakes show before a run.
 
-    `_target_` may name something below `specsim.schedulers`, an entry point of the group of that name, or
-    something in a module of `plugins`; nothing else is ever imported.
-    A key at the top that the class does not take is shared: parts below take it, with the same value.
+    `_target_` may name a class of `specsim.schedulers`, an entry point of the group of that name, or a class of a
+    module of `plugins`. Nothing else is imported.
+    A key at the top that the class does not take is shared: parts take it, with the same value.
 
     Raises
     ------
@@ -58,12 +58,12 @@ def scheduler_factory(
 
 
 def _without_shared(mapping: Mapping[str, Any], source: str, scope: Scope) -> dict[str, Any]:
-    """Return the mapping without the keys that its class does not take and that a part below takes under that name.
+    """Return the mapping without shared keys, which its class does not take and a part below does.
 
     Raises
     ------
     SpecsimError
-        When a part has another value there: setting the key at the top would change nothing.
+        When a part has another value for a shared key, since setting the key at the top would change nothing.
     """
     taken = inspect.signature(target_of(mapping, source, scope)).parameters
     shared = {key: dict(_places(mapping, key)) for key in mapping if key not in taken and not key.startswith("_")}

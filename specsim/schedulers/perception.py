@@ -1,6 +1,6 @@
-"""What LAPS-SD perceives of a request: how steadily its drafts are accepted, how long its output is predicted to be.
+"""Estimates of LAPS-SD about a request: its acceptance rate once steady, and its predicted output length.
 
-Paper: LAPS-SD, section 4.3; its choices are told in `laps_sd`.
+Paper: LAPS-SD, section 4.3; deviations are listed in `laps_sd`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from specsim.schedulers.parts.parameters import at_least
 
 @dataclass(slots=True)
 class LengthPredictor:
-    """Predicts output lengths: the true ones, times a lognormal error whose logarithm has `prediction_error` as sigma.
+    """Predict output lengths: the true ones x a lognormal error whose logarithm has `prediction_error` as sigma.
 
-    The luck of a request belongs to it and to `prediction_seed`, whenever it is asked for.
+    The error of a request depends only on the request and on `prediction_seed`.
     """
 
     prediction_error: float
@@ -50,7 +50,7 @@ class LengthPredictor:
 
 @dataclass(slots=True)
 class AcceptanceMonitor:
-    """Watches each request's accepted / drafted tokens so far: steady when `window` rounds lie within `spread`."""
+    """Monitor accepted / drafted tokens of each request: steady when those of `window` rounds are within `spread`."""
 
     window: int
     spread: float
@@ -63,7 +63,7 @@ class AcceptanceMonitor:
         at_least(0, spread=self.spread)
 
     def start(self, requests: int) -> None:
-        """Make room for so many requests: `totals` (4, N) rounds, drafted, passes, accepted; `rate` (N,) A_i or NaN."""
+        """Allocate for N requests: `totals` (4, N) rounds, drafted, passes, accepted; `rate` (N,) A_i or NaN."""
         self.totals = np.zeros((4, requests))
         self.rate = np.full(requests, np.nan)
         self._recent = np.zeros((requests, self.window))
@@ -72,7 +72,7 @@ class AcceptanceMonitor:
         """Note one round: the trees (n,) that were verified, and how many of their tokens were accepted (n,)."""
         drafted = forest.tree_tokens()
         deepest = np.zeros(forest.rows, dtype=np.int64)
-        # Nodes come layer by layer: the last one of a row is among its deepest.
+        # Nodes are in order of layers, so the last node of a row is among its deepest.
         deepest[forest.row] = forest.depth
         told = drafted > 0
         if not told.all():

@@ -3,9 +3,9 @@
 Paper: vLLM+Priority, a baseline of AdaServe (EuroSys '26), Figure 1: it "attempts to address urgent requests by
 constraining batch sizes and preempting non-urgent requests during decoding".
 Idea: at every pass the batch holds the most urgent requests; the others pause.
-Deviations: the paper gives no batch size: here `seats.max_num_seqs` is a fixed limit. Requests of one class run first
-come, first served; requests without an objective run last. vLLM preempts by recompute (`switching: recompute`); `keep`
-recomputes less.
+Deviations: the paper gives no batch size; here `seats.max_num_seqs` is a fixed limit. Requests of one class run first
+come, first served. Requests without an objective run last. vLLM preempts by recompute (`switching: recompute`);
+`keep` recomputes less.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class TightestFirst(Batching):
     seats: Seats
 
     def rows(self, view: View, drafting: bool) -> Rows:
-        """Return the most urgent that the seats allow."""
+        """Return the most urgent requests, as many as there are seats."""
         ids = live(view)
-        # NaN, no objective, sorts last.
+        # NaN (no objective) sorts last.
         return self.seats.rows(view, ids[np.lexsort((ids, view.tpot_slo_s[ids]))], drafting)

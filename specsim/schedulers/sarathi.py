@@ -1,8 +1,8 @@
 """Chunked prefill mixed with decodes.
 
 Paper: Sarathi-Serve (Agrawal et al., OSDI 2024); vLLM's chunked prefill.
-Idea: every pass carries all decodes and fills what is left of a token budget with prompt chunks, so no decode waits.
-Deviations: a prompt is admitted when all of it fits, but claims its cache chunk by chunk.
+Idea: every pass has all decodes, and prompt chunks in the rest of a token budget, so no decode waits.
+Deviations: a prompt is admitted when all of it fits, but takes its cache chunk by chunk.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ class Chunked(Batching):
 
 
 def mixed(view: View, decodes: Bools, budget: int, admission: Admission) -> tuple[Chunks, Ids]:
-    """Return the chunks of a pass of `budget` tokens, and who is preempted for it; where somebody is, nobody is let in.
+    """Return the chunks of a pass of `budget` tokens, and the preempted; if any is preempted, none is admitted.
 
-    Residents who decode, `decodes` (n,), go first, then prompts that are begun, then new ones.
+    Running requests that decode, `decodes` (n,), go first, then begun prompts, then new ones.
     """
     resident = view.running
     sizes = chunk_sizes(view.pending(resident), decodes, budget)
@@ -94,7 +94,7 @@ def mixed(view: View, decodes: Bools, budget: int, admission: Admission) -> tupl
 
 
 def chunk_sizes(pending: Ints, decodes: Bools, budget: int) -> Ints:
-    """Return the tokens (n,) that each resident feeds within `budget`: `decodes` (n,) one each, then the prompts."""
+    """Return the tokens (n,) of each running request within `budget`: `decodes` (n,) one each, then the prompts."""
     left = budget - int(np.count_nonzero(decodes))
     if left >= 0 and decodes.all():
         return pending

@@ -1,16 +1,16 @@
-"""Continuous batching with batches small enough for the objectives in them: FCFS and STTA.
+"""Continuous batching in batches small enough for their objectives: FCFS and STTA.
 
 Paper: AdaServe v1 (arXiv 2025), section 6.3, Figure 7: two preemptive strategies, "SLO-aware, dynamically adjusting
 batch size limits to accommodate TPOT SLOs".
-Idea: put requests in order, first come or closest to violation first; run the longest head of that order whose decoding
-step is believed to meet the tightest TPOT objective; the others pause.
-Deviations, where the paper is silent:
-- "When urgent requests exist, batch sizes are kept small": those in the batch (`tightest: batch`) or all that are
-  there (`live`). A batch of one runs even where it is too slow.
-- Closest to violation is the least time left until the next token makes the mean latency per token too long; who is
-  late already has less than none and goes first. Prompts have one objective left, no objective has for ever.
-- The step is believed to decode one token for each of the head; the passes that read prompts are not limited.
-- The preempted keep their cache while memory lasts, or recompute it (`seats.switching`).
+Idea: order the requests, first come or closest to violation first. Run the longest prefix of that order whose decode
+step is believed to meet the tightest TPOT objective. The others pause.
+Deviations, since the paper does not say:
+- "When urgent requests exist, batch sizes are kept small": the tightest objective is that of the batch
+  (`tightest: batch`) or of all live requests (`live`). A batch of one runs even if it is too slow.
+- Closest to violation means the least time until the mean latency per token exceeds the objective. The time is negative
+  for a late request, one TPOT objective for a prompt, and infinite without an objective.
+- The step is believed to decode one token for each request of the prefix. Passes that read prompts are not limited.
+- Preempted requests keep their cache while memory lasts, or recompute it (`seats.switching`).
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from specsim.schedulers.parts.protocols import Batching, Rows
 from specsim.schedulers.parts.queues import Seats, live
 
 Order = Callable[[View, Ids], Floats]
-"""From the view and live requests (n,) to numbers (n,): the smallest first, the earliest among equals."""
+"""Returns sort keys (n,) of live requests (n,) from the view; the smallest runs first, of equals the earliest."""
 
 
 @dataclass(frozen=True, slots=True)
 class SloLimited(Batching):
-    """A batching part: the longest head of `order` that decodes within the tightest objective.
+    """A batching part: the longest prefix of `order` that decodes within the tightest objective.
 
     Parameters
     ----------
-    seats : the batch at its largest. order : who comes first. tightest : of the "batch" or of all "live" requests.
+    seats : the largest batch. order : sort keys. tightest : objective of the "batch" or of all "live" requests.
     """
 
     seats: Seats
@@ -45,7 +45,7 @@ class SloLimited(Batching):
     tightest: Literal["batch", "live"]
 
     def rows(self, view: View, drafting: bool) -> Rows:
-        """Return the rows of the head, at least one."""
+        """Return the rows of the prefix, at least one."""
         ids = live(view)
         order = ids[np.lexsort((ids, self.order(view, ids)))]
         limit = self.limit(view, order)
@@ -53,7 +53,7 @@ class SloLimited(Batching):
         return cut.rows(view, order, drafting)
 
     def limit(self, view: View, order: Ids) -> int:
-        """Return the size of the longest head whose believed decoding step meets the objective, at least 1."""
+        """Return the size of the longest prefix whose believed decode step meets the objective, at least 1."""
         head = order[: self.seats.max_num_seqs]
         context = np.cumsum(view.prompt_tokens[head] + np.maximum(view.emitted_tokens[head] - 1, 0))
         sizes = np.arange(1, len(head) + 1)
@@ -67,15 +67,15 @@ class SloLimited(Batching):
 
 
 def first_come(view: View, ids: Ids) -> Floats:
-    """Return when each request arrived, (n,) seconds: FCFS."""
+    """Return the arrival of each request, (n,) seconds: FCFS."""
     return view.arrival_s[ids]
 
 
 def closest_to_violation(view: View, ids: Ids) -> Floats:
-    """Return the seconds until each request's mean latency per token is too long, unless it emits, (n,): STTA.
+    """Return the seconds until each request's mean latency per token exceeds its objective, (n,): STTA.
 
-    (o + 1) t_TPOT - l, with o tokens decoded in the l seconds since the first decoding step began; inf without an
-    objective.
+    They are (o + 1) t_TPOT - l, with o tokens decoded in the l seconds since the first decoding step began; inf without
+    an objective.
     """
     first_s = view.first_decode_s[ids]
     elapsed_s = view.now_s - np.where(np.isnan(first_s), view.now_s, first_s)

@@ -4,7 +4,7 @@ Paper: SpecInfer (Miao et al., ASPLOS 2024), as AdaServe v1 batches it (section 
 Idea: every decoding step drafts the same tree for all requests and verifies all of it, whatever the load.
 Deviations:
 - One drafter; SpecInfer can merge the trees of several.
-- Where memory is short, all trees lose their last layers until they fit.
+- When memory is short, all trees lose their last layers until they fit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from specsim.schedulers.parts.protocols import Growing, Rows, Speculation
 
 @dataclass(frozen=True, slots=True)
 class FixedTrees(Speculation):
-    """A speculation part: trees whose nodes of depth i - 1 have `expansion[i]` children each; empty never drafts."""
+    """A speculation part: trees whose nodes at depth i have `expansion[i]` children each; empty: no drafts."""
 
     expansion: list[int]
 

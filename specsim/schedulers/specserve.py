@@ -1,19 +1,19 @@
-"""Speculation as far as it raises the step's throughput, and no further than the strictest TPOT objective allows.
+"""Speculation while it raises the step's throughput and the step meets the strictest TPOT objective.
 
 Paper: SpecServe (arXiv 2025), Algorithms 1-3, Eq. 7 and 8.
-Idea: before each draft pass predict from past confidences whether it raises throughput, run it, correct with the real
-ones; then drop draft tokens, the unlikeliest first, while that raises throughput.
+Idea: before each draft pass, predict from past confidences whether it raises throughput. Run it, then correct the
+prediction by its real confidences. At last drop draft tokens, the unlikeliest first, while that raises throughput.
 Deviations:
-- Algorithm 1 as printed appends the bare historical confidence and starts from -1, so that one pass always runs; here
-  it is multiplied by the last path probability, and drafting starts from the throughput of a step without drafts, as
-  section 7.4 has it. The price: with no pass there are no new confidences, and the mean stands still.
-- Algorithm 3's nat lacks the bonus tokens of Eq. 7, and its time the draft lengths: both are counted. Time spent on
-  drafting is read off the clock; Eq. 6's context, charged SL + 1 times, is read once.
-- The paper has one TPOT objective; here the strictest among those who decode binds. The server's own selection time is
-  in no belief, so that a step may exceed the objective by it.
-- The mean is over the last `history_steps` steps that drafted and begins as `first_confidence`; drafts end at
+- Algorithm 1 as printed appends the mean past confidence alone and starts from -1, so that one pass always runs. Here
+  that confidence is multiplied by the last path probability, and drafting starts from the throughput of a step without
+  drafts, as in section 7.4. Without a pass there are no new confidences, so the mean can stay too low for ever.
+- Algorithm 3's nat lacks the bonus tokens of Eq. 7, and its time the drafting: both are counted here. Drafting time is
+  that of the clock. Eq. 6 charges the context SL + 1 times; here it is read once.
+- The paper has one TPOT objective; here the strictest of the decoding requests binds. The server's selection time is in
+  no belief, so a step may exceed the objective by it.
+- The mean is over the last `history_steps` steps that drafted, and begins as `first_confidence`. Chains have at most
   `num_speculative_tokens`. The paper gives no values.
-- One pool for both models instead of two halves; where memory is short, everybody's chains are shortened.
+- Both models share one pool instead of two halves. When memory is short, all chains are shortened.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from specsim.schedulers.threshold import fitting_chain
 
 
 class StepEstimate(NamedTuple):
-    """What a step is believed to bring, and by when; it begins when this is made, by `estimate_of`.
+    """The believed tokens and seconds of a step, which begins when `estimate_of` makes this.
 
     Attributes
     ----------
-    start_s : when the step began. limit_s : seconds beyond which its throughput counts as -1.
+    start_s : the step's beginning. limit_s : seconds beyond which the throughput counts as -1.
     plain : shape of a verification of these rows without drafts.
     node_pairs : (n,) keys that a tree node of each row attends to.
     """
@@ -58,15 +58,15 @@ class StepEstimate(NamedTuple):
         return self._rate(float(forest.path_probability[nodes].sum()), forest.draft_nodes, pairs, 0.0)
 
     def throughput_after(self, forest: Forest, leaves: Ints, confidence: float) -> float:
-        """Return the same after one more pass behind `leaves` that brings tokens of this confidence."""
+        """Return `throughput` after one more draft pass behind `leaves` whose tokens have this confidence."""
         rows = np.concatenate((forest.row[forest.rows :], forest.row[leaves]))
         drafted = forest.path_probability[forest.rows :].sum() + confidence * forest.path_probability[leaves].sum()
         return self._rate(float(drafted), len(rows), float(self.node_pairs[rows].sum()), self._pass_s(forest, leaves))
 
     def by_kept(self, forest: Forest) -> tuple[Ints, Floats]:
-        """Return the drafted nodes, the likeliest first, and the tokens/s of verifying the first 0..N of them now.
+        """Return the drafted nodes, the likeliest first, and the tokens/s of verifying the first 0, 1, ..., N of them.
 
-        Ties go to the shallower node: as no node is likelier than its parent, the first of them are trees.
+        Of equals the shallower node is first. No node is likelier than its parent, so any first nodes are trees.
         """
         path = forest.path_probability[forest.rows :]
         ranked = np.lexsort((forest.depth[forest.rows :], -path))
@@ -83,7 +83,7 @@ class StepEstimate(NamedTuple):
         return -1.0 if seconds > self.limit_s else (self.rows.decoding + drafted) / seconds
 
     def _pass_s(self, forest: Forest, leaves: Ints) -> float:
-        """Return what a draft pass behind `leaves` is believed to take; the first one of a step feeds `rows.fed`."""
+        """Return the believed seconds of a draft pass behind `leaves`; the first of a step also feeds `rows.fed`."""
         ids, fed = self.rows.requests, self.rows.fed
         cached = self.view.draft_cached[ids]
         if leaves[0] < forest.rows:
@@ -102,14 +102,14 @@ def estimate_of(view: View, rows: Rows, limit_s: float = np.inf) -> StepEstimate
 
 @dataclass(slots=True)
 class SpecServe(Speculation):
-    """A speculation part: predict, execute, correct; then drop what does not pay.
+    """A speculation part: predict, execute, correct, then drop tokens that cost throughput.
 
     Parameters
     ----------
     num_speculative_tokens : most draft tokens of a chain.
-    verifier : whether tokens are dropped before the verification (SpecServe), or none (SpecServe-minus).
+    verifier : whether tokens are dropped before the verification; false is SpecServe-minus.
     history_steps : steps that drafted whose confidences are averaged.
-    first_confidence : what the mean begins as, with the weight of one token for each of those steps.
+    first_confidence : the mean at the beginning, with the weight of one token for each of those steps.
     """
 
     num_speculative_tokens: int
@@ -134,7 +134,7 @@ class SpecServe(Speculation):
 
     @property
     def mean_confidence(self) -> float:
-        """Average confidence of the tokens drafted in the last `history_steps` steps that drafted."""
+        """Mean confidence of the tokens drafted in the last `history_steps` steps that drafted."""
         return float(self._confidences.sum() / self._drafted.sum())
 
     def grow(self, view: View, rows: Rows) -> Growing:
@@ -159,14 +159,14 @@ class SpecServe(Speculation):
 
 
 def strictest_s(view: View, rows: Rows) -> float:
-    """Return the strictest TPOT objective of those who decode, infinite where nobody has one."""
+    """Return the strictest TPOT objective of the decoding requests; infinite if none has one."""
     return float(np.fmin.reduce(view.tpot_slo_s[rows.requests[: rows.decoding]], initial=np.inf))
 
 
 def worth_keeping(estimate: StepEstimate, forest: Forest) -> Bools:
-    """Return which nodes are verified, (nodes,), roots included: the unlikeliest go while that pays (Algorithm 2).
+    """Return which nodes are verified, (nodes,), roots included: drops the unlikeliest ones (Algorithm 2).
 
-    Like the paper it stops at the first token whose loss does not raise throughput, whatever lies beyond.
+    As in the paper it stops at the first token whose loss does not raise throughput.
     """
     ranked, throughput = estimate.by_kept(forest)
     no_gain = np.flatnonzero(throughput[:-1] <= throughput[1:])

@@ -1,13 +1,13 @@
-"""Chains that go on while the drafter is sure.
+"""Chains that grow while the drafter is sure.
 
 Paper: none; the dynamic length of transformers' assisted generation, with which SpecServe compares (section 7.1).
-Idea: a request's chain ends behind the first token whose confidence lies below one threshold, or at a maximum length.
+Idea: a request's chain ends with the first token whose confidence is below a threshold, or at a maximum length.
 Deviations:
-- transformers speculates for one request at a time; here each request of a batch stops on its own, and the next pass
-  holds those that go on.
-- The token that fell below the threshold is verified too, as there: it has been drafted by then.
-- `num_speculative_tokens` is the 8 of SpecServe's section 7.4; transformers' own default is 20, and its threshold 0.4.
-- Where memory is short, all chains are shortened until they fit.
+- transformers speculates for one request at a time. Here each request of a batch stops on its own, and the next pass
+  has the others.
+- The token below the threshold is verified too, as in transformers.
+- `num_speculative_tokens` is the 8 of SpecServe's section 7.4. transformers' default is 20, its threshold 0.4.
+- When memory is short, all chains are shortened until they fit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from specsim.schedulers.parts.tree_shape import TreeShape
 
 @dataclass(frozen=True, slots=True)
 class Threshold(Speculation):
-    """A speculation part: chains of at most `num_speculative_tokens` that end behind a confidence below `threshold`."""
+    """A speculation part: chains of at most `num_speculative_tokens` that end with a confidence below `threshold`."""
 
     threshold: float
     num_speculative_tokens: int
@@ -39,14 +39,14 @@ class Threshold(Speculation):
         return self.num_speculative_tokens > 0
 
     def grow(self, view: View, rows: Rows) -> Growing:
-        """Yield draft passes until no chain grows any further, and return the chains."""
+        """Yield draft passes until no chain grows, and return the chains."""
         return grow_rows(view, rows, fitting_chain(view, rows, self.num_speculative_tokens), self._sure)
 
     def _sure(self, forest: Forest, leaves: Ints) -> Ints:
-        # A root is a token of the target, not a guess: the first token is drafted whatever the threshold.
+        # A root is a token of the target, so the first token is drafted whatever the threshold.
         return leaves[(leaves < forest.rows) | (forest.probability[leaves] >= self.threshold)]
 
 
 def fitting_chain(view: View, rows: Rows, longest: int) -> tuple[int, ...]:
-    """Return a 1 for each layer of the longest chains that fit the memory for all decoding requests."""
+    """Return the widths (1, ..., 1) of the longest chains that fit the memory for all decoding requests."""
     return (1,) * fitting_shape(view, rows, TreeShape(longest, 1)).depth

@@ -1,15 +1,15 @@
-"""A number of draft tokens that a table gives for each batch size.
+"""Chains whose length a table gives by batch size.
 
 Paper: none; vLLM's dynamic speculative decoding (features/speculative_decoding/dynamic_speculative_decoding,
-vllm-project/vllm PR 32374), whose configuration is read as it stands.
-Idea: fewer draft tokens the more requests decode, none past a critical batch.
+vllm-project/vllm PR 32374), whose configuration is read unchanged.
+Idea: the more requests decode, the fewer draft tokens; none beyond a critical batch.
 Deviations:
-- Gaps as in vLLM: ranges are inclusive, a batch size between two ranges or past the last one takes the k of the range
-  before it, the first range begins at 1, and no k exceeds `num_speculative_tokens`.
-- vLLM's batch size counts all requests scheduled in a step; a step here that only reads prompts says nothing of the
-  load, and the drafter reads them along.
+- As in vLLM, ranges are inclusive, the first begins at 1, and no k exceeds `num_speculative_tokens`. A batch size
+  between two ranges or after the last takes the k of the range before it.
+- vLLM's batch size counts all requests scheduled in a step. Here a step that only reads prompts has no batch size, and
+  always feeds the drafter.
 - Entries of five numbers (k by batch size and context) are refused.
-- Where memory is short for k tokens the step decodes plainly.
+- A step without memory for k tokens decodes without drafts.
 """
 
 from __future__ import annotations

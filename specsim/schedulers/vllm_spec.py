@@ -1,10 +1,10 @@
 """Speculation with a fixed number of draft tokens.
 
 Paper: vLLM-Spec(k) as AdaServe (EuroSys '26, section 6.1) and SmartSpec compare with it; Leviathan et al. 2023.
-Idea: continuous batching, whole prompts first; every decoding step drafts k tokens a request and verifies the chain.
-Deviations: where memory is short for k tokens the step decodes plainly instead of preempting; where it is short for
-plain decoding, the youngest is preempted and the others draft in what it leaves. The drafter's prefill runs as a pass
-of its own before the target's.
+Idea: continuous batching, whole prompts first. Every decoding step drafts k tokens per request and verifies the chains.
+Deviations: a step without memory for k tokens decodes without drafts instead of preempting. Without memory for that,
+the youngest request is preempted, and the others draft if they then can. The drafter's prefill is a pass of its own
+before the target's.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class FixedChains(Speculation):
         return self.num_speculative_tokens > 0
 
     def grow(self, view: View, rows: Rows) -> Growing:
-        """Yield a draft pass per token and return the chains; none where they do not all fit."""
+        """Yield a draft pass per token and return the chains; none if they do not all fit."""
         depth = self.num_speculative_tokens
         if not rows_fit(view, rows, depth):
             depth = 0

@@ -1,13 +1,13 @@
 """Virtual token counters: fair shares of the server between tenants.
 
 Paper: VTC (Sheng et al., OSDI 2024), Algorithm 2; a baseline of AdaServe (EuroSys '26), Figure 1, which calls the
-tenants services: here a tenant is a class of requests.
-Idea: count what each tenant has been served, in weighted input and output tokens; let in the earliest request of the
-tenant with the smallest counter, and lift the counter of one that comes back from idling: no credit is saved up.
-Deviations: arrivals during a pass are lifted after its tokens are charged, in order of arrival; the paper's monitor
-runs beside the execution. Several tokens of one speculation are charged like as many decodes. A request preempted for
-memory (the last admitted first) waits in its tenant's line again, and its prompt is charged once. The paper has no
-preemption.
+tenants services. Here a tenant is a class of requests.
+Idea: count the service of each tenant, in weighted input and output tokens. Admit the earliest request of the tenant
+with the smallest counter. Lift the counter of a tenant that returns from idling, so that it cannot save up credit.
+Deviations: for arrivals during a pass, counters are lifted after the pass's tokens are charged, in order of arrival;
+the paper's monitor runs beside the execution. Several tokens of one speculation are charged like as many decodes. The
+paper has no preemption. Here a request preempted for memory (the last admitted first) waits in its tenant's queue
+again, and its prompt is charged once.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from specsim.schedulers.parts.queues import Seats, live
 
 @dataclass(slots=True)
 class VirtualCounters:
-    """A batching part: the waiting tenant with the smallest counter is let in.
+    """A batching part: admits a request of the waiting tenant with the smallest counter.
 
     Parameters
     ----------
-    seats : the batch. input_weight, output_weight : w_p and w_q, per prompt and per emitted token.
+    seats : seats and memory. input_weight, output_weight : w_p and w_q, per prompt token and per emitted token.
 
     Attributes
     ----------
-    served : tenant to its counter.
+    served : the counter of each tenant.
     """
 
     seats: Seats
@@ -50,7 +50,7 @@ class VirtualCounters:
         at_least(0, input_weight=self.input_weight, output_weight=self.output_weight)
 
     def rows(self, view: View, drafting: bool) -> Rows:
-        """Return residents in order of admission, and those let in by the counters."""
+        """Return running requests in order of admission, then those admitted by the counters."""
         if not len(self._charged):
             self._charged = np.zeros(len(view.arrival_s), dtype=np.bool_)
         ids = live(view)
@@ -66,13 +66,13 @@ class VirtualCounters:
         return rows
 
     def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
-        """Charge what was emitted."""
+        """Charge the emitted tokens."""
         tenants = view.slo_class[rows.requests]
         for tenant in np.unique(tenants).tolist():
             self.served[tenant] += self.output_weight * int(answer.tokens[tenants == tenant].sum())
 
     def _lift(self, view: View, waiting: Ids) -> None:
-        """Lift the counters of tenants that had nobody waiting when a request of theirs arrived (lines 6 to 13)."""
+        """Lift the counters of tenants that had no request waiting when one of theirs arrived (lines 6 to 13)."""
         arrived = waiting > self._newest
         if not arrived.any():
             return
@@ -86,7 +86,7 @@ class VirtualCounters:
         self._newest = int(waiting[-1])
 
     def _chosen(self, view: View, waiting: Ids, free: int) -> Ids:
-        """Return who would be let in, the smallest counter first, each charged its prompt, up to a pass of prompts."""
+        """Return who would be admitted, the smallest counter first, up to a pass of prompts; each prompt is charged."""
         tenants = view.slo_class[waiting]
         lines = {tenant: waiting[tenants == tenant].tolist()[::-1] for tenant in np.unique(tenants).tolist()}
         counters = {tenant: self.served[tenant] for tenant in lines}

@@ -1,1 +1,1 @@
-"""The parts that schedulers share: who runs, how far they speculate, and what checks their parameters."""
+"""Parts that schedulers share: who runs, how far to speculate, checks of parameters."""

@@ -1,4 +1,4 @@
-"""Who runs: the admission and preemption rules that schedulers are made of; pure functions of the view."""
+"""Who runs: rules of admission and preemption, as pure functions of the view."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from specsim.replica.request import Bools, Ids, Ints
 
 
 class Chunks(NamedTuple):
-    """Requests (n,) and the pending tokens (n,) that each feeds into its next pass."""
+    """Requests (n,), and the pending tokens (n,) of each in the next pass."""
 
     requests: Ids
     tokens: Ints
@@ -24,12 +24,12 @@ NO_CHUNKS = Chunks(NOBODY, NOBODY)
 
 
 class Admission(NamedTuple):
-    """How far the waiting line is let in.
+    """Limits of admission.
 
     Attributes
     ----------
     most_requests : seats in the running batch, those taken included.
-    watermark : share of the pool left free while anybody is resident (vLLM's 1%).
+    watermark : share of the pool left free while any request runs (vLLM's 1%).
     drafting : whether the drafter will cache the prompt too.
     """
 
@@ -62,7 +62,7 @@ def decoding(view: View, ids: Ids) -> Bools:
 
 
 def lag(view: View, ids: Ids) -> Ints:
-    """Return the tokens that the drafter's cache lacks, (n,), none for those that could not use a draft any more."""
+    """Return the tokens that the drafter's cache lacks, (n,); 0 for requests that can no longer use a draft."""
     useful = view.max_tokens[ids] - view.emitted_tokens[ids] > 1
     lacking: Ints = useful * view.draft_pending(ids)
     return lacking
@@ -99,9 +99,9 @@ def _chunks(chosen: list[tuple[int, int]]) -> Chunks:
 
 
 def seats(view: View, ids: Ids, target_growth: Ints) -> tuple[Bools, float]:
-    """Return who of the residents `ids` keeps its cache, (n,), when the youngest give way until the others can grow.
+    """Return which running requests `ids` keep their cache, (n,), when the youngest yield until the others can grow.
 
-    `target_growth` (n,) tokens are what each adds to the target's cache. Also returns the bytes left free then.
+    `target_growth` (n,) are the tokens that each adds to the target's cache. Also return the bytes then left free.
     """
     growth = view.growth_bytes(ids, view.target_cached[ids] + target_growth, view.draft_cached[ids])
     keep = np.ones(len(ids), dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""How far to speculate: growing a batch's token trees, and whether they fit."""
+"""Growing the token trees of a batch, and whether they fit the memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from specsim.schedulers.parts.protocols import Growing, Rows
 from specsim.schedulers.parts.tree_shape import TreeShape
 
 GoingOn = Callable[[Forest, Ints], Ints]
-"""Returns those of the leaves that the next draft pass extends, from the forest and its leaves (m,), none if empty."""
+"""Returns the leaves that the next draft pass extends, from the forest and its leaves (m,); empty: no further pass."""
 
 
 def grow_trees(
@@ -23,12 +23,12 @@ def grow_trees(
 ) -> Generator[DraftPass, Forest, Forest]:
     """Yield draft passes and return candidate trees: `depth` layers of a request's likeliest `width` nodes each.
 
-    Width 1 gives chains (AdaServe, section 4.3, step 1). No tree grows deeper than its request may still emit.
+    Width 1 gives chains (AdaServe, section 4.3, step 1). No tree is deeper than the tokens its request may still emit.
 
     Parameters
     ----------
     requests : (n,) rows of the coming verification; the first `growing` of them get a tree.
-    chunks : (n,) tokens for the drafter's cache, fed in the first pass; by a pass of their own where no tree grows.
+    chunks : (n,) tokens for the drafter's cache, in the first pass; in a pass of their own if no tree grows.
     """
     deepest = deepest_of(view, requests, growing)
     return grow(requests, chunks, deepest, (width,) * depth, beam=width if width > 1 else None)
@@ -43,17 +43,17 @@ def grow(
     beam: int | None = None,
     going_on: GoingOn | None = None,
 ) -> Generator[DraftPass, Forest, Forest]:
-    """Yield draft passes and return the trees: each pass gives its leaves as many children as its width says.
+    """Yield draft passes and return the trees; each pass gives every leaf as many children as its width.
 
-    One pass after the other where `going_on` decides in between, else as many at once as have the same width.
+    With `going_on` passes are yielded one by one; without, those of the same width together.
 
     Parameters
     ----------
     requests : (n,) rows of the coming verification.
-    chunks : (n,) tokens for the drafter's cache, fed in the first pass; by a pass of their own where no tree can grow.
-        Where no tree goes on they are fed in a later step.
-    deepest : (n,) how deep each tree may grow.
-    widths : children of each leaf, by depth; none asks for no pass at all.
+    chunks : (n,) tokens for the drafter's cache, in the first pass; in a pass of their own if no tree can grow. If
+        `going_on` stops all trees, they are left to a later step.
+    deepest : (n,) the greatest depth of each tree.
+    widths : children of each leaf, by depth; empty: no pass.
     beam : as in `DraftPass`.
     """
     forest = Forest.roots(len(requests))
@@ -80,13 +80,13 @@ def grow(
 
 
 def grow_rows(view: View, rows: Rows, widths: Sequence[int], going_on: GoingOn | None = None) -> Growing:
-    """Return `grow` for the rows that decode, no tree deeper than its request may still emit."""
+    """Return `grow` for the decoding rows, with no tree deeper than the tokens its request may still emit."""
     deepest = deepest_of(view, rows.requests, rows.decoding)
     return grow(rows.requests, rows.fed, deepest, widths, going_on=going_on)
 
 
 def _equal(widths: Sequence[int], first: int) -> int:
-    """Return how many of the widths from the `first` on are the same."""
+    """Return how many successive widths from `first` on are equal."""
     last = first
     while last < len(widths) and widths[last] == widths[first]:
         last += 1
@@ -94,7 +94,7 @@ def _equal(widths: Sequence[int], first: int) -> int:
 
 
 def deepest_of(view: View, requests: Ids, growing: int) -> Ints:
-    """Return how deep the tree of each row may grow, (n,): as it is useful for the first `growing`, 0 for others."""
+    """Return the greatest useful depth of each row's tree, (n,); 0 for rows after the first `growing`."""
     deepest = useful_depth(view, requests)
     deepest[growing:] = 0
     return deepest
@@ -110,7 +110,7 @@ def trees_fit(
 ) -> bool:
     """Return whether the first `growing` rows can hold `nodes` tree tokens each in both caches during this step.
 
-    `chunks` (n,) are the target's, `fed` (n,) the drafter's; `evicted` (m,) give up their cache before the trees grow.
+    `chunks` (n,) are the target's, `fed` (n,) the drafter's. `evicted` (m,) give up their cache before the trees grow.
     """
     fresh, trees = int(np.add.reduce(chunks)), growing * nodes
     if view.surely_fits(len(requests), fresh + trees, int(np.add.reduce(fed)) + trees):
@@ -124,12 +124,12 @@ def trees_fit(
 
 
 def rows_fit(view: View, rows: Rows, nodes: int) -> bool:
-    """Return whether each row that decodes can hold `nodes` tree tokens in both caches, once the evicted have left."""
+    """Return whether each decoding row can hold `nodes` tree tokens in both caches, after the evictions."""
     return trees_fit(view, rows.requests, rows.chunks, rows.decoding, nodes, rows.fed, rows.evicted)
 
 
 def fitting_shape(view: View, rows: Rows, shape: TreeShape) -> TreeShape:
-    """Return the largest shape, narrowed first and then shortened, whose trees fit the free memory; depth 0 if none."""
+    """Return the largest shape that fits the free memory, made narrower first, then shallower; depth 0 if none fits."""
     depth, width = shape
     while depth and not rows_fit(view, rows, depth * width):
         depth, width = (depth, width - 1) if width > 1 else (depth - 1, width)
@@ -137,7 +137,7 @@ def fitting_shape(view: View, rows: Rows, shape: TreeShape) -> TreeShape:
 
 
 def believed_verify_s(view: View, requests: Ids, chunks: Ints, tree_tokens: int) -> float:
-    """Return the seconds that a verification of these rows and so many tree tokens is believed to take."""
+    """Return the believed seconds of a verification of these rows with `tree_tokens`."""
     plain = PassShape.of(view.target_cached[requests], chunks)
     pairs = tree_tokens * plain.context_tokens / len(requests)
     return view.belief.target.seconds(plain.with_nodes(tree_tokens, pairs))

@@ -1,4 +1,4 @@
-"""Checks that schedulers make of their parameters; a ValueError becomes the user's one line."""
+"""Checks of schedulers' parameters; a ValueError becomes an error line for the user."""
 
 from __future__ import annotations
 

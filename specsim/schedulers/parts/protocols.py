@@ -15,14 +15,14 @@ from specsim.schedulers.parts.batching import decoding, lag
 
 
 class Rows(NamedTuple):
-    """Rows of the coming verification, those that decode first.
+    """Rows of the next verification; decoding rows are first.
 
     Attributes
     ----------
     requests, chunks : (n,) as in `TargetPass`.
     decoding : number of rows that decode; the others read prompts.
-    fed : (n,) tokens that the drafter's cache lacks and would be fed along.
-    evicted : (m,) requests that give up their cache; to the host, from where it can come back, with `transfer`.
+    fed : (n,) tokens that the drafter's cache lacks, and that the first draft pass reads.
+    evicted : (m,) requests that give up their cache; with `transfer` it moves to the host and can come back.
     """
 
     requests: Ids
@@ -34,33 +34,33 @@ class Rows(NamedTuple):
 
 
 Growing = Generator[DraftPass, Forest, Forest]
-"""Yields draft passes, is sent their forests, returns the forest to verify."""
+"""A generator that yields draft passes, is sent their forests, and returns the forest to verify."""
 _Grown = TypeVar("_Grown")
 
 
 class Batching(Protocol):
-    """Which requests run. A part that derives from this learns nothing unless it defines `learn`."""
+    """Decides which requests run. The `learn` of this class does nothing."""
 
     def rows(self, view: View, drafting: bool) -> Rows:
         """Return the rows of the next verification; `drafting` says whether the drafter caches prompts too."""
         ...
 
     def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
-        """Hear how the verification of `forest` went; `service_s` are the seconds of the step's forward passes."""
+        """Take note of the verification of `forest`; `service_s` are the seconds of the step's forward passes."""
         return
 
 
 class Speculation(Protocol):
-    """How far decoding rows speculate. A part that derives from this learns nothing unless it defines `learn`."""
+    """Decides how far decoding rows speculate. The `learn` of this class does nothing."""
 
     @property
     def drafts(self) -> bool:
-        """Whether it ever drafts; then the drafter's cache is kept for prompts too."""
+        """Whether it ever drafts; if so, the drafter also reads prompts."""
         ...
 
     @property
     def widest(self) -> int:
-        """The most children of one node that it ever asks for; 1 where a part does not say."""
+        """The most children that it ever gives a node; by default 1."""
         return 1
 
     def grow(self, view: View, rows: Rows) -> Growing:
@@ -68,16 +68,16 @@ class Speculation(Protocol):
         ...
 
     def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
-        """Hear what was accepted of `forest`."""
+        """Take note of what was accepted of `forest`."""
         return
 
 
 def evicting(
     growing: Generator[DraftPass, Forest, _Grown], evicted: Ids, transfer: bool = False
 ) -> Generator[DraftPass, Forest, tuple[_Grown, Ids]]:
-    """Yield the passes of `growing`, the first of which evicts `evicted`; return its result and who is left to evict.
+    """Yield the passes of `growing`, the first of which evicts `evicted`; return its result and those left to evict.
 
-    Eviction goes with the first pass of a step, so that what it frees holds the trees.
+    The first pass of a step evicts, so that the trees can use the freed memory.
     """
     try:
         work = next(growing)
@@ -95,7 +95,7 @@ def evicting(
 
 
 def rows_of(view: View, requests: Ids, chunks: Ints, evicted: Ids = NOBODY, *, first: bool = False) -> Rows:
-    """Return rows with the decoding ones in front; with `first`, prompts run alone where there are any."""
+    """Return rows with the decoding ones first; with `first`, prompts run alone if there are any."""
     decodes = decoding(view, requests)
     fed = lag(view, requests)
     if decodes.all():

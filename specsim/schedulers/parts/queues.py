@@ -1,10 +1,10 @@
-"""From an order of requests to the rows of a pass: seats, cache and preemption.
+"""Rows of a pass from an order of requests: seats, cache and preemption.
 
-Paper: none of its own; vLLM's preemption by recompute (Kwon et al., SOSP 2023), any order of requests before it.
-Idea: the first in the order run; who lies further back pauses, and gives up its cache, the last first, where the others
-could not run otherwise. The first one can always run: it fits the cache alone, or it would have been rejected.
-Deviations: the host's memory has no end. A prompt once begun is read to its end whatever the order says, so that every
-admission brings at least a token: two requests that evict each other half-read would never end.
+Paper: none; vLLM's preemption by recompute (Kwon et al., SOSP 2023), with any order of requests.
+Idea: the first requests in the order run, the others pause. If memory is short, paused requests give up their cache,
+the last first. The first request can always run: if it did not fit the cache alone, it would have been rejected.
+Deviations: the host's memory is unlimited. A begun prompt is read to its end whatever the order, so that every
+admission gives at least one token. Otherwise two requests could evict each other's half-read prompts for ever.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Seated(NamedTuple):
 
     Attributes
     ----------
-    requests, chunks : (n,) as in `TargetPass`, but a chunk may be 0: such a request keeps its seat and does not run.
+    requests, chunks : (n,) as in `TargetPass`. A request with a chunk of 0 keeps its seat but does not run.
     evicted : (m,) requests that give up their cache.
     """
 
@@ -39,15 +39,15 @@ class Seated(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Seats:
-    """The batch, and what becomes of the cache of a request that loses its seat.
+    """The seats of a batch, and what becomes of the cache of a request that loses its seat.
 
     Parameters
     ----------
-    max_num_seqs : most requests of a batch. prefill_tokens : most prompt tokens of a pass, cut to fit.
+    max_num_seqs : most requests of a batch. prefill_tokens : most prompt tokens of a pass; the last prompt is cut.
     prefill : "mixed" puts prompts beside the decodes, "first" lets them run alone first.
     watermark : share of the cache left free on admission, unless no other request would run.
-    switching : "keep" leaves a paused request its cache while memory lasts and then recomputes it, "recompute" always
-        does, "transfer" always moves it to the host and back.
+    switching : "keep" keeps a paused request's cache while memory lasts and then recomputes it; "recompute" always
+        recomputes it; "transfer" always moves it to the host and back.
     """
 
     max_num_seqs: int
@@ -61,21 +61,21 @@ class Seats:
         share(watermark=self.watermark)
 
     def rows(self, view: View, order: Ids, drafting: bool) -> Rows:
-        """Return the rows of those in `order` (live requests, all residents among them) who get a seat."""
+        """Return the rows of the requests that get a seat; `order` holds live requests, all running ones included."""
         return self.running(view, self.seat(view, order, drafting))
 
     def running(self, view: View, seated: Seated) -> Rows:
-        """Return the rows of the seated that have something to run."""
+        """Return the rows of seated requests that have something to run."""
         run = seated.chunks > 0
         rows = rows_of(view, seated.requests[run], seated.chunks[run], seated.evicted, first=self.prefill == "first")
         return rows._replace(transfer=self.switching == "transfer")
 
     def seat(self, view: View, order: Ids, drafting: bool) -> Seated:
-        """Return the longest head of `order` that seats and cache allow, and who is evicted for it."""
+        """Return the longest prefix of `order` for which there are seats and cache, and the requests evicted for it."""
         order = begun_first(view, order)
         head = order[: self.max_num_seqs]
         decodes = decoding(view, head)
-        # In most steps all requests decode and surely fit: no request yields.
+        # In most steps all requests decode and surely fit, so no request yields.
         n, lacking = len(order), int(np.add.reduce(view.draft_pending(head))) if drafting else 0
         if n == len(head) and decodes.all() and view.surely_fits(n, n, lacking):
             return Seated(head, np.ones(n, dtype=np.int64), NOBODY)
@@ -94,9 +94,9 @@ class Seats:
 
 
 def whole_endings(view: View, ids: Ids, sizes: Ints) -> Ints:
-    """Return `sizes` (n,) of chunks, one more where a recomputed prompt would lack only its last token behind it.
+    """Return `sizes` (n,) of chunks, increased by one if a recomputed prompt would otherwise lack only its last token.
 
-    Such a request would count as decoding before it has emitted anything since it came back, and could lose its seat.
+    Such a request would count as decoding before it has emitted a token since its return, and could lose its seat.
     """
     ends = (sizes > 0) & (view.pending(ids) - sizes == 1) & (view.emitted_tokens[ids] > 0)
     whole: Ints = sizes + ends
@@ -104,7 +104,7 @@ def whole_endings(view: View, ids: Ids, sizes: Ints) -> Ints:
 
 
 def live(view: View) -> Ids:
-    """Return all live requests: those that hold cache in order of admission, then the waiting line, (n,)."""
+    """Return all live requests, (n,): running ones in order of admission, then waiting ones."""
     waiting = view.waiting
     if not len(waiting):
         return view.running
@@ -112,12 +112,12 @@ def live(view: View) -> Ids:
 
 
 def within_reach(ids: Ids, fresh: Bools, most: int) -> Ints:
-    """Return `ids` (n,) without those of the `fresh` (n,), equals in order of arrival, whom `most` of them precede."""
+    """Return `ids` (n,) without `fresh` ones (n,) after the first `most`; fresh ones are equal, in order of arrival."""
     return ids[~fresh | (np.cumsum(fresh) <= most)]
 
 
 def begun_first(view: View, order: Ids) -> Ids:
-    """Return `order` (n,) with those in front whose prompts are half read, in order of admission."""
+    """Return `order` (n,) with half-read prompts moved to the front, in order of admission."""
     resident = view.running
     begun = resident[~decoding(view, resident)]
     if not len(begun):
@@ -126,9 +126,9 @@ def begun_first(view: View, order: Ids) -> Ids:
 
 
 def growth_bytes(view: View, ids: Ids, sizes: Ints, decodes: Bools, drafting: bool) -> Ints:
-    """Return the further bytes that each request needs when it feeds `sizes` (n,) tokens, none for 0, (n,).
+    """Return the further bytes that each request needs to feed `sizes` (n,) tokens, (n,); 0 for 0 tokens.
 
-    As in `batching.Admission`, whoever holds nothing yet needs room for all that is pending and the next token.
+    As in `batching.Admission`, a request without cache needs room for all pending tokens and the next one.
     """
     cached, drafted = view.target_cached[ids], view.draft_cached[ids]
     fed = np.where(decodes, view.draft_pending(ids), np.minimum(view.draft_pending(ids), sizes))
@@ -140,13 +140,13 @@ def growth_bytes(view: View, ids: Ids, sizes: Ints, decodes: Bools, drafting: bo
 
 
 def fitting_head(growth: Ints, held: Ints, free_bytes: int, margin: Floats) -> tuple[int, int]:
-    """Return how many of the first in order fit when all behind them may be evicted, and the bytes to be had so.
+    """Return how many of the first requests fit if all later ones may be evicted, and the bytes then available.
 
     Parameters
     ----------
-    growth, margin : (n,) bytes that each of the head needs, and bytes to be left free beside it; the first one's
-        margin does not count, and it always fits.
-    held : (m,) bytes that each in the whole order holds, m >= n.
+    growth, margin : (n,) bytes that each request needs, and bytes to be left free beside it. The first request always
+        fits, and its margin does not count.
+    held : (m,) bytes that each request of the whole order holds, m >= n.
     """
     needed = np.cumsum(growth)
     behind = held.sum() - np.cumsum(held[: len(growth)])
@@ -157,18 +157,18 @@ def fitting_head(growth: Ints, held: Ints, free_bytes: int, margin: Floats) -> t
 
 
 def last_to_yield(held: Ints, lacking: int) -> Ints:
-    """Return the places, the last first, of those who yield `lacking` bytes; `held` (n,) is what each would yield."""
+    """Return the indices of the requests that yield `lacking` bytes, the last first; `held` (n,) are their bytes."""
     backwards = np.flatnonzero(held)[::-1]
     enough = int(np.searchsorted(np.cumsum(held[backwards]), lacking)) + 1
     return backwards[:enough]
 
 
 def queue_limits(queues: int, first_limit: float, limit_ratio: float) -> Floats:
-    """Return the upper limits S_j = M^(j-1) S_1 of all queues but the last, which has none, (queues - 1,)."""
+    """Return the upper limits S_j = M^(j-1) S_1, (queues - 1,); the last queue has no limit."""
     limits: Floats = first_limit * limit_ratio ** np.arange(queues - 1, dtype=np.float64)
     return limits
 
 
 def with_rows(array: Floats, view: View, empty: float = 0.0) -> Floats:
-    """Return `array` (N,), or N rows of `empty` where it has none yet: a scheduler learns N from its first view."""
+    """Return `array` (N,), or if it is empty N times `empty`, since a scheduler learns N from its first view."""
     return array if len(array) else np.full(len(view.arrival_s), empty)

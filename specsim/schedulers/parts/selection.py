@@ -1,4 +1,4 @@
-"""Which candidate nodes go to the target: AdaServe's two selections, as pure functions of arrays."""
+"""AdaServe's two selections of candidate nodes for verification, as pure functions of arrays."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from specsim.replica.request import Bools, Floats, Ints
 from specsim.replica.trees import Forest
 
 Order = Callable[[Floats], Ints]
-"""Returns who is served first, (n,) row indices, from what each row needs, (n,)."""
+"""Returns row indices in the order of selection, (n,), from the tokens that each row needs, (n,)."""
 Cap = Callable[[Floats, int], Floats]
-"""Returns the expected tokens to aim at, (n,), from what each row needs, (n,), and the depth of its tree."""
+"""Returns the expected tokens to reach, (n,), from the tokens that each row needs, (n,), and its tree's depth."""
 
 
 def neediest_first(need: Floats) -> Ints:
@@ -26,7 +26,7 @@ def least_needy_first(need: Floats) -> Ints:
 
 
 def nothing(need: Floats, depth: int) -> Floats:
-    """Return 0 for all: no node is taken for an objective, the likeliest of all are taken (v1's GlobalGreedy)."""
+    """Return 0 for all rows, so that only the throughput selection takes nodes (v1's GlobalGreedy)."""
     return np.zeros_like(need)
 
 
@@ -38,17 +38,17 @@ def at_most_the_tree(need: Floats, depth: int) -> Floats:
 def select(forest: Forest, need: Floats, order: Ints, most_nodes: int, budget: int, *, fill: bool = True) -> Bools:
     """Return which nodes of `forest` AdaServe verifies, (nodes,), roots included (Algorithm 2, lines 9-23).
 
-    First each request, in `order`, takes its likeliest nodes until 1 + their path probabilities reach `need`; then
-    the likeliest remaining nodes of all are taken. The budget is charged with the roots and never overdrawn: the
+    First each request, in `order`, takes its likeliest nodes until 1 + their path probabilities reach `need`. Then the
+    likeliest remaining nodes of all requests are taken. Roots count in the budget, which is never overspent: the
     printed loops run while B >= 0, one node too many. Line 15 adds the conditional probability; the path's is meant.
 
     Parameters
     ----------
-    need : (n,) expected tokens to reach, the root's own 1 included (A_cap), for the first n rows; the others have no
-        drafted nodes and are not charged.
-    order : (n,) those rows in the order they are served.
+    need : (n,) expected tokens to reach for the first n rows, with 1 for the root (A_cap). Other rows have no drafted
+        nodes and do not count.
+    order : (n,) these rows in the order of selection.
     most_nodes : n_max, drafted nodes that a request may take for its SLO.
-    budget : B, nodes in all, at least n.
+    budget : B, the most nodes, roots included, at least n.
     fill : whether the second selection runs.
     """
     rows = len(need)
@@ -87,7 +87,7 @@ def nodes_for_slo(path: Floats, need: Floats, most: Ints) -> Ints:
 
 
 def within_budget(wanted: Ints, order: Ints, budget: int) -> Ints:
-    """Return what each row gets, (rows,), when rows take what they want in `order` until the budget is spent."""
+    """Return the nodes of each row, (rows,), when rows take what they want in `order` until the budget is spent."""
     queue = wanted[order]
     before = np.cumsum(queue) - queue
     taken = np.zeros_like(wanted)

@@ -9,14 +9,14 @@ from specsim.schedulers.parts.parameters import at_least
 
 
 class TreeShape(NamedTuple):
-    """Draft passes of a step, and nodes that a request's tree gains in each."""
+    """Depth: draft passes of a step. Width: nodes that a tree gains in each pass."""
 
     depth: int
     width: int
 
 
 class ShapeRule(Protocol):
-    """Gives the shape for a number of speculating requests, and the largest depth and width it ever gives."""
+    """Gives the shape for a number of speculating requests, and the largest depth and width of any number."""
 
     @property
     def deepest(self) -> int: ...  # noqa: D102
@@ -29,7 +29,7 @@ class ShapeRule(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Budgeted:
-    """What both of AdaServe's rules have: two budgets of tokens, shared by all, and bounds.
+    """The parameters of both of AdaServe's rules: two budgets of tokens for all requests, and bounds.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class LoadAdaptive(Budgeted):
 class BudgetShare(Budgeted):
     """AdaServe v1 (arXiv 2025): d = max(1, min(D_max, ceil(B / n))), w = max(1, min(W_max, B2 // n)).
 
-    v1 uses B for both, the authors' public branch the tokens of a draft pass for the width.
+    v1 uses B for both. The authors' public branch uses the tokens of a draft pass for the width.
     """
 
     def __post_init__(self) -> None:
@@ -107,7 +107,7 @@ class BudgetShare(Budgeted):
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """The same depth and width whatever the load."""
+    """The same depth and width for any load."""
 
     depth: int
     width: int
@@ -118,14 +118,14 @@ class Fixed:
 
     @property
     def deepest(self) -> int:
-        """The depth it always returns."""
+        """The depth."""
         return self.depth
 
     @property
     def widest(self) -> int:
-        """The width it always returns."""
+        """The width."""
         return self.width
 
     def __call__(self, requests: int) -> TreeShape:
-        """Return the shape; `requests` is not looked at."""
+        """Return the shape, whatever `requests`."""
         return TreeShape(self.depth, self.width)
