@@ -23,6 +23,8 @@ from tools.public.recipes import ASSUMPTIONS, DRAFT_ENGINE, Artifact, Recipe
 MS = 1e-3
 ARTIFACT_GPU = "NVIDIA A100-SXM4-40GB"
 ARTIFACT_MEMORY_BYTES = 40 * 2**30
+ENGINE = "vllm_0_15"
+"""The engine of today whose kernels composed profiles are made of."""
 ENGINE_STEPS = ("schedule", "sampler_e2e", "prepare_inputs_e2e", "process_model_outputs")
 DRAFT_STEPS = ("sampler_e2e", "prepare_inputs_e2e")
 V1_BUDGETS = {"A100": 156, "H100": 582}
@@ -41,7 +43,7 @@ def composed_profile(data: Path, recipe: Recipe) -> dict[str, Any]:
         "name": recipe.name,
         "profile_version": PROFILE_VERSION,
         "description": recipe.description,
-        **suggested(recipe.acceptance, recipe.target.gpu.name, {}),
+        **suggested(recipe.acceptance, recipe.target.gpu.name, {}, ENGINE),
         "hardware": recipe.target.gpu.name,
         "gpus": recipe.target.gpus,
         "memory_bytes": memory,
@@ -57,9 +59,12 @@ def composed_profile(data: Path, recipe: Recipe) -> dict[str, Any]:
     return mapping
 
 
-def suggested(acceptance: str | None, gpu: str, constants: dict[str, int]) -> dict[str, Any]:
-    """Return the key of what goes with a profile, if anything: its pair's acceptance, AdaServe's `constants` by key."""
+def suggested(
+    acceptance: str | None, gpu: str, constants: dict[str, int], engine: str | None = None
+) -> dict[str, Any]:
+    """Return the key of what goes with a profile: its pair's acceptance, an engine, AdaServe's `constants` by key."""
     of_pair: dict[str, Any] = {} if acceptance is None else {"acceptance": acceptance}
+    of_pair |= {} if engine is None else {"engine": engine}
     of_pair |= {"adaserve": constants} if constants else {}
     for name, budget in V1_BUDGETS.items():
         if name in gpu:
