@@ -35,10 +35,10 @@ $(VENV)/docs: $(VENV)/dev
 run: $(VENV)/core  ## the main job: AdaServe serves the Azure code trace
 	$(BIN)/specsim run +scheduler=adaserve trace=azure_code
 
-check: lint  ## what each commit passes, in a minute: ruff, mypy, unit tests, golden runs and the scheduler laws
+check: lint  ## what each commit passes: ruff, mypy, unit tests, golden runs and the scheduler laws
 	$(PYTEST) -m "$(FAST)" tests/unit tests/golden tests/laws/test_every_scheduler.py
 
-test: $(VENV)/dev  ## the core suite, in two minutes: nothing slow, no torch
+test: $(VENV)/dev  ## the core suite: nothing slow, no torch
 	$(PYTEST) -m "$(FAST)"
 
 test-all: $(VENV)/all  ## everything: also torch, the wheel, the README, the twins and the notebooks

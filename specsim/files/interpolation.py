@@ -13,6 +13,10 @@ MOST_STEPS = 16
 MOST_REPEATED = 10_000
 """The most values that the references of one file may repeat."""
 
+PLAIN = (bool, int, float, type(None))
+MOST_PLAIN = 40
+"""Levels that are looked at; a file has `MOST_DEPTH` at most."""
+
 Place = tuple[Any, ...]
 """Keys and list indices from the top of a file down to a value."""
 
@@ -114,3 +118,23 @@ def _next(mapping: Mapping[str, Any], key: str) -> str | None:
             return None
         node = value
     return None
+
+
+def is_plain(value: Any, depth: int = 0) -> bool:
+    """Return whether a value of a YAML is what it says: no text in it refers to another or is missing (``???``)."""
+    if isinstance(value, dict):
+        return depth < MOST_PLAIN and all(type(k) is str and is_plain(v, depth + 1) for k, v in value.items())
+    if isinstance(value, list):
+        return depth < MOST_PLAIN and all(is_plain(each, depth + 1) for each in value)
+    return type(value) in PLAIN or (type(value) is str and "$" not in value and value != "???")
+
+
+def is_closed(value: Any, depth: int = 0) -> bool:
+    """Return whether every reference in a value leads to a place within it; `depth` is that of the value."""
+    if isinstance(value, dict | list):
+        inside = value.values() if isinstance(value, dict) else value
+        return depth < MOST_PLAIN and all(is_closed(each, depth + 1) for each in inside)
+    if not isinstance(value, str) or "$" not in value:
+        return True
+    found = FOLLOWS.fullmatch(value)
+    return found is not None and len(found[1]) <= depth

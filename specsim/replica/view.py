@@ -41,6 +41,9 @@ class _Line(Sequence[int]):
 class LedgerView(View):
     """The view of one ledger; the engine moves `now_s` and `forward_s` on."""
 
+    # The clock is set with every pass: the checks of two frozen dataclasses would cost 5% of a plain run.
+    __setattr__ = object.__setattr__
+
     def __init__(self, ledger: Ledger, belief: Belief) -> None:
         Facts.__init__(self, **_arrays(ledger.facts, Facts))
         Observed.__init__(self, **_arrays(ledger.progress, Observed))

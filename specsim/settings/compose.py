@@ -9,7 +9,7 @@ from typing import Any
 
 from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import expanded
-from specsim.files.interpolation import place_of
+from specsim.files.interpolation import is_closed, is_plain, place_of
 from specsim.files.paths import is_path, shipped
 from specsim.files.yaml_file import read_yaml
 from specsim.kinds.installed import installed
@@ -126,11 +126,14 @@ def _composed(words: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def _resolved(tree: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, Any]:
+    """Return the tree with every reference followed; OmegaConf gets what holds any, since it takes long."""
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
+    closed = all(is_closed(value) for value in tree.values())
+    open_ = {key: value for key, value in tree.items() if not (closed and is_plain(value))}
     try:
-        plain = OmegaConf.to_container(OmegaConf.create(dict(tree)), resolve=True, throw_on_missing=True)
+        plain = OmegaConf.to_container(OmegaConf.create(open_), resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
         key = str(error.full_key or "")
         group = key.partition(".")[0]
@@ -139,7 +142,7 @@ def _resolved(tree: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, A
     except RecursionError:
         raise SpecsimError("settings: nested too deep to resolve, or ${...} that leads in a circle") from None
     assert isinstance(plain, dict)
-    return {str(key): value for key, value in plain.items()}
+    return {str(key): plain[key] if key in open_ else deepcopy(value) for key, value in tree.items()}
 
 
 def _hydra_word(group: str, point: Point) -> str:

@@ -40,7 +40,7 @@ def read(group, name):
     [pytest.param(*each, marks=pytest.mark.slow) if each[0] == "scheduler" else each for each in CASES],
 )
 def test_every_file_composes_and_prepares_a_run(group, name):
-    # Every scheduler is composed beside, in test_one_place.py, and built in test_scheduler_yaml.py.
+    # Every scheduler is built from its file in test_scheduler_yaml.py.
     point = {**SMALL, group: name}
     if (group, name) == ("slo", "trace"):
         point["trace"] = "adaserve_fig8"

@@ -73,7 +73,9 @@ def test_one_key_sets_the_whole_budget_by_name_and_by_path(name: str, tmp_path: 
         assert set(found) == {200}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [name if name in TREES else pytest.param(name, marks=pytest.mark.slow) for name in NAMES]
+)
 def test_a_copy_by_path_is_the_scheduler_by_name(name: str, tmp_path: Path) -> None:
     shutil.copy(shipped("conf") / "scheduler" / f"{name}.yaml", tmp_path / "mine.yaml")
     profile = {"profile": "llama8b_1b_a100"}

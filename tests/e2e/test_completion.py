@@ -3,7 +3,6 @@
 import shutil
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -138,7 +137,7 @@ def test_the_script_is_printed_whole(capsys, shell):
     assert f"completion {shell}" in said
 
 
-def test_it_is_quick_and_imports_nothing_slow(here):
+def test_it_imports_nothing_slow(here):
     code = """
 import sys
 from specsim.cli import main
@@ -148,10 +147,3 @@ print(sorted(set(sys.modules) & {"numpy", "pandas", "hydra", "omegaconf", "matpl
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
     assert "adaserve" in done.stdout
-
-    def seconds():
-        began = time.perf_counter()
-        subprocess.run(["specsim", "completion", "bash", "specsim run profile.", "="], check=True, capture_output=True)
-        return time.perf_counter() - began
-
-    assert min(seconds() for _ in range(5)) < 0.2

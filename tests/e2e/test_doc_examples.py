@@ -34,7 +34,9 @@ def consoles(text):
         yield shlex.split(command), shown
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize(
+    "name", ["traces", "slo", *(pytest.param(each, marks=pytest.mark.slow) for each in ("acceptance", "drafters"))]
+)
 def test_the_examples_of_a_page_run(tmp_path, monkeypatch, capsys, name):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SPECSIM_DATA", raising=False)

@@ -10,7 +10,7 @@ from specsim.results.table import class_table, comparison_table, flattered
 
 @pytest.fixture(scope="module")
 def runs() -> dict[str, Run]:
-    settings = {"trace__point": 4.0, "profile": "adaserve_artifact_llama70b", "requests": 150}
+    settings = {"trace__point": 4.0, "profile": "adaserve_artifact_llama70b", "requests": 100}
     return {name: simulate(name, "adaserve_fig8", **settings) for name in ("lp_sjf", "fcfs", "adaserve")}
 
 

@@ -64,14 +64,13 @@ DAMAGES = {
 }
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_figures_of_one_run(copied, capsys):
     assert main(["plot", str(copied)]) == 0
     files = capsys.readouterr().out.splitlines()
     stems = ("slo_by_class", "latency_cdf", "timeline")
     expected = {str(copied / "figures" / f"{stem}.{kind}") for stem in stems for kind in ("png", "pdf")}
     assert set(files) == expected
-    for file in files:
-        assert Path(file).stat().st_size > 1000
 
 
 @pytest.mark.slow

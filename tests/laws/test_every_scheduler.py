@@ -17,7 +17,7 @@ every_scheduler = pytest.mark.parametrize("name", NAMES)
 
 
 @every_scheduler
-@settings(max_examples=examples(8, 25), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(6, 25), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_laws(name: str, data: st.DataObject) -> None:
     judge(name, drawn(name, data))

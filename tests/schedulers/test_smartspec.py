@@ -33,13 +33,17 @@ def mean_length(run: Run) -> float:
     return float(run.requests["draft_tokens"].sum() / run.requests["verifications"].sum())
 
 
+SLOW = pytest.mark.slow
 DRAFT = 0
 """The kind of a draft pass in passes.parquet."""
 HOPELESS = {"acceptance": "bernoulli", "acceptance__alpha": 0.02}
 """No draft is right: after a step or two none is proposed any more."""
 
 
-@pytest.mark.parametrize("name", ["smartspec", "smartspec_per_request", "smartspec_oracle"])
+@pytest.mark.parametrize(
+    "name",
+    ["smartspec", *(pytest.param(f"smartspec_{of}", marks=pytest.mark.slow) for of in ("per_request", "oracle"))],
+)
 def test_where_no_draft_is_right_the_drafter_stops_reading_prompts(name: str) -> None:
     def kinds(threshold: float) -> Any:
         return outcome(name, passes=True, **HOPELESS, scheduler__prefill_threshold=threshold).passes["kind"]

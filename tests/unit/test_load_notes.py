@@ -160,6 +160,7 @@ def test_40_requests_of_a_conversation_are_too_short_and_1000_overload_it(schedu
     assert long.provenance["notes"] == list(long.notes)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("twins")
 def test_a_server_within_its_means_gets_no_note():
     run = simulate("vllm_spec", "poisson", rps=5, requests=1_000)
@@ -168,10 +169,10 @@ def test_a_server_within_its_means_gets_no_note():
 
 
 def test_the_block_is_in_the_file_as_in_memory(tmp_path):
-    run = simulate("continuous", "poisson", rps=2, requests=300, profile="llama8b_1b_h100", out=tmp_path / "run")
+    run = simulate("continuous", "poisson", rps=2, requests=60, profile="llama8b_1b_h100", out=tmp_path / "run")
     stored = json.loads((tmp_path / "run" / "metrics.json").read_text())
     assert stored["specsim"]["load"] == run.metrics["specsim"]["load"]
     (again,) = sweep(
-        {"seed": [0]}, scheduler="continuous", trace="poisson", rps=2, requests=300, profile="llama8b_1b_h100"
+        {"seed": [0]}, scheduler="continuous", trace="poisson", rps=2, requests=60, profile="llama8b_1b_h100"
     )
     assert again.metrics["specsim"]["load"] == run.metrics["specsim"]["load"]

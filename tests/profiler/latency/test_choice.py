@@ -34,6 +34,7 @@ def test_a_line_is_found_again():
     assert choice.linear.score < 1e-9
 
 
+@pytest.mark.slow
 def test_standard_errors_grow_with_the_noise():
     quiet, loud = (judge(samples_of(CURVED, noise=noise), "target") for noise in (0.005, 0.05))
     errors = [each.roofline.fitted.standard_errors["delta_s"] for each in (quiet, loud)]
@@ -41,27 +42,27 @@ def test_standard_errors_grow_with_the_noise():
     assert abs(quiet.roofline.fitted.form.delta_s - CURVED.delta_s) < 5 * errors[0]
 
 
-@pytest.mark.parametrize("tile", [1, 64])
+@pytest.mark.parametrize("tile", [pytest.param(1, marks=pytest.mark.slow), 64])
 def test_a_staircase_is_taken_where_there_is_one(tile):
     choice = judge(samples_of(replace(CURVED, tile_tokens=tile), noise=0.002), "target")
     assert choice.roofline.fitted.form.tile_tokens == tile
 
 
-@pytest.mark.parametrize("single_s", [0.0, 0.004])
+@pytest.mark.parametrize("single_s", [pytest.param(0.0, marks=pytest.mark.slow), 0.004])
 def test_a_shorter_pass_of_one_token_is_taken_where_there_is_one(single_s):
     choice = judge(samples_of(replace(CURVED, single_s=single_s), noise=0.002), "target")
     assert getattr(choice.roofline.fitted.form, "single_s", None) == pytest.approx(single_s, abs=2e-4)
     assert choice.roofline.errors["decode"].p95 < 0.02
 
 
-@pytest.mark.parametrize("pair_s", [0.0, 3e-9])
+@pytest.mark.parametrize("pair_s", [pytest.param(0.0, marks=pytest.mark.slow), 3e-9])
 def test_pairs_that_cost_on_top_are_found_where_they_do(pair_s):
     choice = judge(samples_of(replace(CURVED, pair_s=pair_s, beta_s=1e-9), noise=0.002), "target")
     assert getattr(choice.roofline.fitted.form, "pair_s", None) == pytest.approx(pair_s, abs=3e-10)
     assert choice.roofline.errors["verify"].p95 < 0.02
 
 
-@pytest.mark.parametrize("logit_s", [0.0, 3e-5])
+@pytest.mark.parametrize("logit_s", [pytest.param(0.0, marks=pytest.mark.slow), 3e-5])
 def test_logits_that_cost_on_top_are_found_where_they_do(logit_s):
     choice = judge(samples_of(replace(CURVED, logit_s=logit_s), noise=0.002), "target")
     assert getattr(choice.roofline.fitted.form, "logit_s", None) == pytest.approx(logit_s, abs=2e-6)
@@ -105,6 +106,7 @@ def test_a_held_out_shape_has_not_been_seen():
     assert moved < 0.5 * lawful
 
 
+@pytest.mark.slow
 def test_errors_are_relative_to_what_was_measured_and_by_kind():
     choice = judge(samples_of(CURVED, noise=0.03), "target")
     assert list(choice.roofline.errors) == list(dict.fromkeys(choice.samples.kinds.tolist()))
