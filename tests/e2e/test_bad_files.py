@@ -229,7 +229,7 @@ def test_a_bad_file_that_is_only_believed_in(refused, tmp_path):
     (tmp_path / "mine.yaml").write_text(profile(profile_version=2))
     assert "profile_version" in refused("belief=./mine.yaml")
     assert "nope.yaml" in refused("belief=./nope.yaml")
-    assert "llama8b" in refused("belief=file")
+    assert "llama8b" in refused("belief=llama8")
 
 
 @pytest.mark.parametrize("where", ["a_file", "a_file/below", "/dev/null/x", "/proc/specsim-run"])

@@ -8,7 +8,7 @@ import pytest
 
 from specsim.cli import main
 
-BASE = ["trace=poisson", "requests=5", "acceptance=bernoulli", "profile=llama8b_1b_h100", "out=here"]
+BASE = ["trace=poisson", "requests=5", "acceptance=bernoulli", "profile=llama8b_1b_h100", "engine=profiled", "out=here"]
 TOP = """
 import numpy as np
 from specsim.replica.trees import Forest

@@ -74,7 +74,9 @@ def test_objects_give_what_names_give():
     """The shipped files as objects: the same metrics and requests, to the last byte."""
     mix = mix_from_mapping(read_yaml(shipped("conf") / "slo" / "adaserve.yaml"), "slo=adaserve")
     Path("mine.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,100,20\n0.5,200,30\n0.9,50,10\n")
-    named = simulate("fcfs", "./mine.csv", acceptance="bernoulli", profile="llama8b_1b_h100", slo="adaserve")
+    named = simulate(
+        "fcfs", "./mine.csv", acceptance="bernoulli", profile="llama8b_1b_h100", engine="profiled", slo="adaserve"
+    )
     parameters = {key: named.config["scheduler"][key] for key in Fcfs.__dataclass_fields__}
     fcfs, profile = Fcfs(**parameters), load_profile("llama8b_1b_h100")
     for scheduler in (fcfs, partial(Fcfs, **parameters), lambda: fcfs):

@@ -1,5 +1,6 @@
 """A sweep that is run again keeps what still stands: what is damaged, or made by other code, is made anew and said."""
 
+import csv
 import json
 import os
 import shutil
@@ -138,7 +139,8 @@ def test_a_sweep_of_other_points_leaves_a_damaged_neighbour_out_of_its_table(roo
     assert main(["run", "-m", "rps=16", "scheduler=fcfs", *WORDS, f"out={root}"]) == 0
     assert "note: left out: " in capsys.readouterr().out
     assert len(started) == 1
-    assert {line.split(",")[7] for line in (root / "table.csv").read_text().splitlines()[1:]} == {"2", "8", "16"}
+    with (root / "table.csv").open(encoding="utf-8") as file:
+        assert {row["rps"] for row in csv.DictReader(file)} == {"2", "8", "16"}
 
 
 def test_nothing_but_damaged_runs_is_an_error(root):

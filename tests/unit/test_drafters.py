@@ -151,7 +151,7 @@ def test_the_user_goes_before_a_suggestion() -> None:
     assert config["choices"]["drafter"] == "eagle"
     assert config["choices"]["acceptance"] == "eagle"
     assert not any("drafter=lookup" in note for note in prepare(config).notes)
-    config = compose({"scheduler": "adaserve_no_graphs", "drafter.graphs": "true", **POISSON})
+    config = compose({"scheduler": "adaserve_no_graphs", "drafter.graphs": "true", "engine": "profiled", **POISSON})
     assert config["drafter"]["graphs"] is True
     assert not any("as suggested" in note for note in prepare(config).notes)
 

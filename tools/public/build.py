@@ -59,9 +59,7 @@ def composed_profile(data: Path, recipe: Recipe) -> dict[str, Any]:
     return mapping
 
 
-def suggested(
-    acceptance: str | None, gpu: str, constants: dict[str, int], engine: str | None = None
-) -> dict[str, Any]:
+def suggested(acceptance: str | None, gpu: str, constants: dict[str, int], engine: str | None = None) -> dict[str, Any]:
     """Return the key of what goes with a profile: its pair's acceptance, an engine, AdaServe's `constants` by key."""
     of_pair: dict[str, Any] = {} if acceptance is None else {"acceptance": acceptance}
     of_pair |= {} if engine is None else {"engine": engine}
