@@ -51,10 +51,8 @@ def test_the_issue_s_run_of_the_qwen_profile() -> None:
     foreign = simulate("adaserve", **shared, acceptance="llama70b_1b")
     assert followed.metrics == stated.metrics
     assert followed.requests["decode_tpot_s"].mean() > 1.05 * foreign.requests["decode_tpot_s"].mean()
-    assert any(
-        "acceptance=qwen32b_05b, engine=vllm_0_15 (with profile=qwen32b_05b_2xa100), as suggested" in each
-        for each in followed.notes
-    )
+    said = "acceptance=qwen32b_05b, engine=vllm_0_15 (with profile=qwen32b_05b_2xa100), as suggested"
+    assert any(said in each for each in followed.notes)
     assert not any("as suggested" in each for each in stated.notes)
 
 
