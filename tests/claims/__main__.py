@@ -1,0 +1,84 @@
+"""Print the figures behind the rows of docs/schedulers.md, Claims: ``SPECSIM_DATA= python -m tests.claims``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from specsim.replica.request import Floats
+from tests.claims.paired import MEASURES, attainment, mean_e2el_s
+from tests.claims.settings import (
+    ABLATIONS,
+    ADASERVE,
+    ADASERVE_RATES,
+    BASELINES,
+    FIGURE_1,
+    FIXED_TOKENS,
+    LAPS,
+    LAPS_REQUESTS,
+    SMARTSPEC,
+    SMARTSPEC_RATES,
+    SPECSERVE,
+    SPECSERVE_SCALES,
+    STUDENT_T,
+)
+from tests.claims.test_smartspec_claim import LASTING, fixed
+from tests.claims.test_specserve_claim import broken
+
+ENGINES = ("profiled", "vllm_0_6", "vllm_0_15")
+
+
+def interval(difference: Floats) -> str:
+    """Return the mean of a paired difference (seeds,) and its 95% interval."""
+    half = STUDENT_T * difference.std(ddof=1) / np.sqrt(len(difference))
+    return f"{difference.mean():+.2f} ({difference.mean() - half:+.2f} to {difference.mean() + half:+.2f})"
+
+
+def smartspec(settings: dict[str, Any]) -> str:
+    """Return the mean latencies of k = 0, the fixed k and SmartSpec, in seconds."""
+    none, some, own = fixed(0, settings), fixed(FIXED_TOKENS, settings), mean_e2el_s("smartspec", **settings)
+    better = (own / np.minimum(none, some)).mean() - 1
+    times = f"k = 0 {none.mean():.2f} s, k = {FIXED_TOKENS} {some.mean():.2f} s, SmartSpec {own.mean():.2f} s"
+    return (
+        f"{times}; k = {FIXED_TOKENS} less k = 0 {interval(some - none)}; SmartSpec {100 * better:+.1f}% of the better"
+    )
+
+
+def rows() -> Iterator[str]:
+    """Yield a line for each run or comparison."""
+    for engine in ENGINES:
+        for rps in SMARTSPEC_RATES:
+            yield f"1, 1a engine={engine} rps={rps}: {smartspec({**SMARTSPEC, 'engine': engine, 'rps': rps})}"
+        yield f"1b engine={engine}: {smartspec({**LASTING, 'engine': engine})}"
+    thinking = {key: value for key, value in SPECSERVE.items() if not key.startswith("selection_")}
+    for scale in SPECSERVE_SCALES:
+        late = {name: broken(name, {**SPECSERVE, "slo_scale": scale}) for name in ("specserve", "threshold")}
+        late["specserve with selection time"] = broken("specserve", {**thinking, "slo_scale": scale})
+        yield f"2, 2b scale={scale}: late steps {late}"
+    for requests in LAPS_REQUESTS:
+        mine, others = mean_e2el_s("laps_sd", **LAPS, requests=requests), {}
+        for name in ("lp_sjf", "las"):
+            other = mean_e2el_s(name, **LAPS, requests=requests)
+            others[name] = f"{other.mean():.1f} s, less LAPS-SD {interval(other - mine)}"
+        yield f"3, 3a requests={requests}: LAPS-SD {mine.mean():.1f} s; {others}"
+    for rps in ADASERVE_RATES:
+        settings = {**ADASERVE, "trace__point": rps, "rps": rps}
+        for measure in MEASURES:
+            mine = attainment(measure, "adaserve", **settings)
+            for other in (*ABLATIONS, *BASELINES, *FIGURE_1):
+                found = attainment(measure, other, **settings)
+                gap = interval(100 * (mine - found))
+                both = f"adaserve {100 * mine.mean():.2f}%, {other} {100 * found.mean():.2f}%"
+                yield f"4 rps={rps} {measure}: {both}, {gap}"
+
+
+def main() -> None:
+    """Print every row as it is known."""
+    for row in rows():
+        print(row, flush=True)
+
+
+if __name__ == "__main__":
+    main()
