@@ -7,11 +7,12 @@ import numpy as np
 from specsim.errors import IllegalPass
 from specsim.pass_shape import PassShape
 from specsim.replica.drafts import Drafts
+from specsim.replica.elsewhere import Elsewhere
 from specsim.replica.emissions import Emissions, Gaps
 from specsim.replica.kv_pool import DRAFT, TARGET, KvPool, Memory, OutOfMemory
-from specsim.replica.legality import drafted_leaves
+from specsim.replica.legality import drafted_leaves, first_wrong
 from specsim.replica.passes import NOBODY, Drafted, DraftPass, Emitted, TargetPass
-from specsim.replica.request import Bools, Facts, Ids, Ints, Requests
+from specsim.replica.request import Facts, Ids, Ints, Requests
 from specsim.replica.roster import Roster
 from specsim.replica.state import Progress, empty_rows
 from specsim.replica.trees import Forest
@@ -20,13 +21,11 @@ from specsim.replica.trees import Forest
 class Ledger:
     """State of one replica; `reserve` a pass, let it run, then `commit` it.
 
-    `roster` is who is there, without and with slots of the pool; `away`, among the waiting, whose cache lies
-    elsewhere: True on the host, from where it moves, False where others hold the same beginning of a prompt.
+    `roster` is who is there, without and with slots; `elsewhere` says whose cache lies outside the pool.
 
     Parameters
     ----------
-    size : number of request ids, N.
-    memory : the replica's key-value pool.
+    size : number of request ids, N. memory : the replica's key-value pool.
     draft_cached : whether the drafter keeps a cache of its own. For one that does not (a lookup, heads that read
         the target's last state), only the root of each decoding request is pending.
     """
@@ -39,7 +38,7 @@ class Ledger:
         self.roster = Roster(n)
         self.rejected: dict[int, str] = {}
         self.finished = 0
-        self.away: dict[int, bool] = {}
+        self.elsewhere = Elsewhere()
         self._drafts = Drafts()
         self._ids = self._extended = self._trees = NOBODY
         self._emissions = Emissions(self.progress)
@@ -60,7 +59,7 @@ class Ledger:
         if there := int(told.cached_tokens[request]):
             self.progress.target_cached[request] = there
             self.progress.draft_cached[request] = there * self._feeds
-            self.away[request] = False
+            self.elsewhere.with_others(request)
         self._follow(np.array([request]))
 
     def known(self, ids: Ids) -> Ints:
@@ -102,7 +101,7 @@ class Ledger:
             moved = 0
             if len(work.evict):
                 moved = self._evict(work.evict, ids, work.transfer)
-            if self.away:
+            if self.elsewhere:
                 moved += self._bring_back(ids, isinstance(work, DraftPass))
             shape = self._check_draft(work, ids) if isinstance(work, DraftPass) else self._check_verify(work, ids)
         except OutOfMemory as error:
@@ -142,11 +141,11 @@ class Ledger:
             return PassShape.of_decoding(cached, tree, forest.draft_nodes)
         wrong = (chunks < 1) | (chunks > pending)
         if np.count_nonzero(wrong):
-            said = _first(wrong, "request {} is given {}, {} are pending", ids, chunks, pending)
+            said = first_wrong(wrong, "request {} is given {}, {} are pending", ids, chunks, pending)
             raise IllegalPass(f"a chunk must hold between one and all of the pending tokens: {said}")
         if tree is not None and np.count_nonzero(tree[chunks < pending]):
             wrong = (tree > 0) & (chunks < pending)
-            said = _first(wrong, "request {} reads {} of {} pending tokens", ids, chunks, pending)
+            said = first_wrong(wrong, "request {} reads {} of {} pending tokens", ids, chunks, pending)
             raise IllegalPass(f"a tree hangs behind a prefill that is not finished: {said}")
         queries = chunks if tree is None else chunks + tree
         self.pool.hold(TARGET, ids, cached + queries)
@@ -186,13 +185,13 @@ class Ledger:
         pending = self.known(work.requests) - cached
         wrong = (chunks < 0) | (chunks > pending)
         if np.count_nonzero(wrong):
-            said = _first(wrong, "request {} is given {} of {}", work.requests, chunks, pending)
+            said = first_wrong(wrong, "request {} is given {} of {}", work.requests, chunks, pending)
             raise IllegalPass(f"a draft chunk must hold no more tokens than the drafter's cache lacks: {said}")
         extended = work.forest.row[work.leaves]
         wrong = (pending > chunks)[extended]
         if np.count_nonzero(wrong):
             columns = (each[extended] for each in (work.requests, chunks, pending))
-            said = _first(wrong, "request {} is given {} of {} tokens", *columns)
+            said = first_wrong(wrong, "request {} is given {} of {} tokens", *columns)
             raise IllegalPass(f"a leaf can only be extended where the drafter's cache has caught up: {said}")
 
     def commit_draft(self, work: DraftPass, grown: Forest, start_s: float) -> None:
@@ -277,7 +276,7 @@ class Ledger:
         self._drafts.close(ids)
         self.progress.preemptions[ids] += 1
         if transfer:
-            self.away.update(dict.fromkeys(ids.tolist(), True))
+            self.elsewhere.to_host(ids)
         else:
             self.progress.target_cached[ids] = self.progress.draft_cached[ids] = 0
             self._follow(ids)
@@ -292,19 +291,10 @@ class Ledger:
 
         A drafter that does not read a prompt takes nothing of its beginning either.
         """
-        back = ids[np.isin(ids, np.fromiter(self.away, dtype=np.int64, count=len(self.away)))]
-        if not len(back):
-            return 0
-        moves = np.array([self.away.pop(request) for request in back.tolist()])
+        back, moves = self.elsewhere.taken(ids)
         if not drafting:
             self.progress.draft_cached[back[~moves]] = 0
             self._follow(back)
         self.pool.hold(TARGET, back, self.progress.target_cached[back])
         self.pool.hold(DRAFT, back, self.progress.draft_cached[back])
         return int(self.pool.held_bytes(back[moves]).sum())
-
-
-def _first(wrong: Bools, text: str, *columns: Ints) -> str:
-    """Return `text` filled with the first row of the `columns`, (n,) each, that is `wrong` (n,)."""
-    row = int(np.flatnonzero(wrong)[0])
-    return text.format(*(column[row] for column in columns))

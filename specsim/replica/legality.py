@@ -8,7 +8,7 @@ import numpy as np
 
 from specsim.errors import IllegalPass, represented
 from specsim.replica.passes import NOBODY, DraftPass, Pass, TargetPass
-from specsim.replica.request import Ints
+from specsim.replica.request import Bools, Ints
 from specsim.replica.trees import Forest
 
 _ARRAY, _INT64 = np.ndarray, np.dtype(np.int64)
@@ -133,3 +133,9 @@ def _kind(value: Any) -> str:
         kind = "an array" if type(value) is _ARRAY else f"a {type(value).__name__}"
         return f"{kind} {value.shape} of {value.dtype}"
     return f"{represented(value)} ({type(value).__name__})"
+
+
+def first_wrong(wrong: Bools, text: str, *columns: Ints) -> str:
+    """Return `text` filled with the first row of the `columns`, (n,) each, that is `wrong` (n,)."""
+    row = int(np.flatnonzero(wrong)[0])
+    return text.format(*(column[row] for column in columns))

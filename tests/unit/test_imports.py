@@ -97,6 +97,7 @@ def test_the_ledger_rests_on_the_core_and_the_memory():
     assert ours("specsim.replica.ledger", late=True) <= {
         *rests_on,
         "specsim.replica.drafts",
+        "specsim.replica.elsewhere",
         "specsim.replica.emissions",
         "specsim.replica.legality",
     }
