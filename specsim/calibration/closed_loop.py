@@ -1,0 +1,217 @@
+"""The passes of an engine whose clients each wait for their answer: a loop over passes, without events.
+
+As long as a request enters the queue the moment that it is sent, the passes do not depend on how long they take: they
+are found once and priced as often as one likes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specsim.latency.model import ModelLatency
+from specsim.pass_shape import PassShape, PassShapes
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class Load(NamedTuple):
+    """`concurrency` clients send `requests` in all; each has `isl` prompt tokens and `osl` output tokens."""
+
+    isl: int
+    osl: int
+    concurrency: int
+    requests: int
+
+
+class Door(NamedTuple):
+    """What lies between a client and a decision of the engine (`specsim.latency.engine.Engine`).
+
+    `model` says what a pass takes; it is needed where `frontend_s` is not 0.
+    """
+
+    pipeline_steps: int = 0
+    frontend_s: float = 0.0
+    model: ModelLatency | None = None
+
+
+class Cost(NamedTuple):
+    """Mean seconds of a request, linear in the host's: ``rest_s + passes * overhead_s + rows * request_s``."""
+
+    rest_s: float
+    passes: float
+    rows: float
+
+    def seconds(self, overhead_s: float, request_s: float) -> float:
+        """Return the seconds under these host times."""
+        return self.rest_s + self.passes * overhead_s + self.rows * request_s
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """The passes of a closed loop, and of each request the pass before which it was sent, of its first and last token.
+
+    `idle_s` is what the engine waits before each pass because nobody has come through its frontend.
+    """
+
+    load: Load
+    shapes: PassShapes
+    idle_s: Floats
+    sent: Ints
+    first: Ints
+    last: Ints
+
+    def costs(self, model: ModelLatency) -> tuple[Cost, Cost]:
+        """Return the mean TTFT and TPOT, where `model` says what passes take without the host's time."""
+        alone = model.seconds_array(self.shapes) + self.idle_s
+        columns = np.array([alone, np.ones_like(alone), self.shapes.requests])
+        ends = np.concatenate([np.zeros((3, 1)), np.cumsum(columns, axis=1)], axis=1)
+        ttft = ends[:, self.first + 1] - ends[:, self.sent]
+        tpot = (ends[:, self.last + 1] - ends[:, self.first + 1]) / (self.load.osl - 1)
+        return Cost(*ttft.mean(axis=1).tolist()), Cost(*tpot.mean(axis=1).tolist())
+
+    def latencies(self, model: ModelLatency) -> tuple[float, float]:
+        """Return the mean seconds to the first token and per output token after it."""
+        ttft, tpot = self.costs(model)
+        return ttft.rest_s, tpot.rest_s
+
+
+class _Run(NamedTuple):
+    """`passes` alike but for their context, which grows by `decodes` from one to the next."""
+
+    passes: int
+    context: float
+    batched: float
+    pairs: float
+    rows: float
+    decodes: int
+
+    def seconds(self, model: ModelLatency) -> list[float]:
+        """Return what `model` says of each pass."""
+        if self.passes == 1:
+            return [model.seconds(PassShape(self.context, self.batched, self.pairs, 0, self.rows, int(self.rows)))]
+        return model.seconds_array(_shapes([self])).tolist()
+
+
+def _shapes(runs: Sequence[_Run]) -> PassShapes:
+    """Return every pass of the runs, in order."""
+    columns = np.array(runs)
+    passes, context, batched, pairs, rows, decodes = np.repeat(columns, columns[:, 0].astype(np.int64), axis=0).T
+    begun = np.repeat(np.cumsum(columns[:, 0]) - columns[:, 0], columns[:, 0].astype(np.int64))
+    grown = decodes * (np.arange(len(passes)) - begun)
+    return PassShapes(context + grown, batched, pairs + grown, rows, rows, 0)
+
+
+@dataclass(slots=True)
+class _Server:
+    """Continuous batching with chunked prefill: decodes first, then prompts in order of arrival, up to a budget."""
+
+    load: Load
+    budget_tokens: int
+    door: Door
+    starts: deque[float]
+    coming: deque[tuple[float, int]] = field(default_factory=deque)
+    waiting: deque[int] = field(default_factory=deque)
+    ending: deque[tuple[int, int]] = field(default_factory=deque)
+    runs: list[_Run] = field(default_factory=list)
+    idle: list[tuple[int, float]] = field(default_factory=list)
+    sent: list[int] = field(default_factory=list)
+    first: list[int] = field(default_factory=list)
+    last: list[int] = field(default_factory=list)
+    fed: int = 0
+    cached: int = 0
+    now: int = 0
+    now_s: float = 0.0
+
+    def send(self, clients: int) -> None:
+        """Let so many clients send their next request, if any is left."""
+        for request in range(len(self.sent), min(len(self.sent) + clients, self.load.requests)):
+            self.sent.append(self.now)
+            self.coming.append((self.now_s + self.door.frontend_s, request))
+
+    def turn(self) -> bool:
+        """Run the passes up to the next decision that could differ; return False where nobody is left."""
+        if not self.waiting and not self.ending:
+            if not self.coming:
+                return False
+            self._sleep()
+        full = self.starts.maxlen and len(self.starts) == self.starts.maxlen
+        decided_s = self.starts[0] if full else self.now_s
+        while self.coming and self.coming[0][0] <= decided_s:
+            self.waiting.append(self.coming.popleft()[1])
+        alone = not self.waiting and not self.coming
+        self._pass(self._decodes(self.ending[0][0] - self.now + 1) if alone else self._mixed())
+        return True
+
+    def _sleep(self) -> None:
+        """Wait for the next arrival, which an idle engine sees at once."""
+        self.starts.clear()
+        if self.coming[0][0] > self.now_s:
+            self.idle.append((self.now, self.coming[0][0] - self.now_s))
+            self.now_s = self.coming[0][0]
+
+    def _decodes(self, passes: int) -> _Run:
+        """Return passes of one token for everybody."""
+        rows, context = len(self.ending), self.cached
+        self.cached += rows * passes
+        return _Run(passes, context, rows, context + rows, rows, rows)
+
+    def _mixed(self) -> _Run:
+        """Return one pass of all decodes and of prompts up to the budget."""
+        isl, osl = self.load.isl, self.load.osl
+        _, context, batched, pairs, rows, decodes = self._decodes(1)
+        left = self.budget_tokens - decodes
+        while self.waiting and left > 0:
+            chunk = min(left, isl - self.fed)
+            context += self.fed
+            pairs += chunk * self.fed + chunk * (chunk + 1) / 2
+            batched, left, self.fed, rows = batched + chunk, left - chunk, self.fed + chunk, rows + 1
+            if self.fed == isl:
+                self.ending.append((self.now + osl - 1, self.waiting.popleft()))
+                self.first.append(self.now)
+                self.fed = 0
+                self.cached += isl
+        return _Run(1, context, batched, pairs, rows, decodes)
+
+    def _pass(self, run: _Run) -> None:
+        """Let the time of a run go by; whose answer ends with it sends the next request."""
+        # By a clock of passes where their seconds change nothing.
+        seconds = [1.0] * run.passes if self.door.model is None else run.seconds(self.door.model)
+        for each in seconds:
+            self.starts.append(self.now_s)
+            self.now_s += each
+        self.runs.append(run)
+        self.now += run.passes
+        ended = 0
+        while self.ending and self.ending[0][0] == self.now - 1:
+            self.ending.popleft()
+            self.last.append(self.now - 1)
+            self.cached -= self.load.isl + self.load.osl - 1
+            ended += 1
+        self.send(ended)
+
+
+def closed_loop(load: Load, budget_tokens: int, door: Door | None = None) -> Loop:
+    """Return the passes in which requests of one length are served, all clients starting at once.
+
+    Nobody's cache is short of memory and nobody waits for a seat: passes are full at `budget_tokens`. Requests are
+    served in the order in which they are sent, so that they end in it, too.
+    """
+    door = door or Door()
+    assert door.model is not None or not door.frontend_s, "a frontend's seconds need those of passes"
+    server = _Server(load, budget_tokens, door, deque(maxlen=door.pipeline_steps))
+    server.send(load.concurrency)
+    while server.turn():
+        pass
+    shapes = _shapes(server.runs)
+    idle_s = np.zeros(server.now)
+    for place, seconds in server.idle:
+        idle_s[place] = seconds
+    order = (np.array(each, np.int64) for each in (server.sent, server.first, server.last))
+    return Loop(load, shapes, idle_s, *order)

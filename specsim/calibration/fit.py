@@ -1,0 +1,68 @@
+"""An engine's host time, fitted to the TPOT of closed loops; its way in, to their TTFT."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from specsim.calibration.points import Held, Point, Server
+from specsim.latency.engine import Engine
+
+PIPELINE_STEPS = (0, 1, 2)
+FRONTENDS_S = (0.0, 1e-3, 2e-3, 3e-3, 5e-3, 7e-3, 1e-2, 1.5e-2, 2e-2, 3e-2)
+"""What is tried for the two keys that TTFT tells: a pass is too coarse a clock for finer steps."""
+TURNS = 3
+"""Of a fit where passes depend on their seconds: behind a frontend that takes some."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """How points become an engine: from `base`, its host time alone or its way in (`whole`), too."""
+
+    server: Server
+    base: Engine
+    whole: bool = False
+
+    def engine(self, points: Sequence[Point]) -> Engine:
+        """Return the engine that comes closest to the points, in least squares of relative errors."""
+        host = self._host(points, self.base)
+        if not self.whole:
+            return host
+        ways = [
+            replace(host, pipeline_steps=steps, frontend_s=frontend_s)
+            for steps in PIPELINE_STEPS
+            for frontend_s in FRONTENDS_S
+        ]
+        # The first of several alike: the one that adds least.
+        return self._host(points, min(ways, key=lambda engine: self._ttft_loss(points, engine)))
+
+    def held_out(self, points: Sequence[Point]) -> list[Held]:
+        """Return every point, in order, beside its simulation on an engine that was fitted to the other half."""
+        halves = halved(points)
+        held: dict[Point, Held] = {}
+        for fitted, left_out in (halves, halves[::-1]):
+            held.update((each.measured, each) for each in self.server.simulated(left_out, self.engine(fitted)))
+        return [held[point] for point in points]
+
+    def _host(self, points: Sequence[Point], engine: Engine) -> Engine:
+        """Return the engine with the host time (at least 0) that the points' TPOT asks for."""
+        from scipy.optimize import nnls
+
+        measured = np.array([point.tpot_s for point in points])
+        for _ in range(TURNS if engine.frontend_s else 1):
+            costs = [self.server.costs(point.load, engine)[1] for point in points]
+            rest, passes, rows = np.array(costs).T / measured
+            (overhead_s, request_s), _ = nnls(np.column_stack([passes, rows]), 1 - rest)
+            engine = replace(engine, overhead_s=float(overhead_s), request_s=float(request_s))
+        return engine
+
+    def _ttft_loss(self, points: Sequence[Point], engine: Engine) -> float:
+        return sum(held.ttft_error**2 for held in self.server.simulated(points, engine))
+
+
+def halved(points: Sequence[Point]) -> tuple[list[Point], list[Point]]:
+    """Return two halves that cover lengths and concurrencies alike: every second point in their order, and the rest."""
+    ordered = sorted(points)
+    return ordered[::2], ordered[1::2]
