@@ -6,7 +6,9 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from specsim.commands.calibrate import calibrate_command
 from specsim.commands.run import run_command
 from specsim.commands.terminal import one_line, written
 from specsim.errors import SpecsimError, nearest
@@ -37,6 +39,11 @@ A value with a slash or a file suffix is a path: profile=./mine.yaml trace=~/min
 With -m, values are swept: rps=2,3,4 seed=range(0,5) 'scheduler=glob(smart*)'
 Any key of a chosen file can be set: scheduler.verify_tokens=256 slo.classes.chat.ttft_s=0.2
 --cfg job shows all of them; docs/command-line.md has the rest.
+"""
+
+CALIBRATE_HELP = """\
+POINTS: CSV, JSON or Parquet with the columns isl, osl, concurrency, ttft_ms and tpot_ms, a row a point; or results of
+`vllm bench serve --save-result --max-concurrency N`. At least 15 points. docs/engines.md has an example.
 """
 
 
@@ -145,6 +152,7 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     plot.add_argument("--line", metavar="KEY", help="of a sweep: the setting with a line for each value (scheduler)")
     plot.add_argument("--against", metavar="VALUE", help="of a sweep: the line that differences are from (the best)")
     plot.set_defaults(command=_plot)
+    _add_calibrate(commands)
     trace = commands.add_parser("trace", help="fetch a public trace")
     verbs = trace.add_subparsers(metavar="VERB", required=True, parser_class=_Parser)
     fetch = verbs.add_parser("fetch", help="download a trace from its official home")
@@ -156,6 +164,20 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     completion.set_defaults(command=_completion)
     commands.add_parser("profile", help="measure hardware and a model pair")
     return parser, commands.choices
+
+
+def _add_calibrate(commands: Any) -> None:
+    calibrate = commands.add_parser(
+        "calibrate", help="points of your own server -> an engine file", epilog=CALIBRATE_HELP
+    )
+    calibrate.add_argument("points", nargs="+", type=_typed_path, metavar="POINTS", help="files of closed loops")
+    calibrate.add_argument("--profile", required=True, help="of the GPUs and the model that were measured")
+    calibrate.add_argument("--engine", default="profiled", help="what to begin with: its other keys are kept")
+    calibrate.add_argument("--all", action="store_true", help="fit pipeline_steps and frontend_s to TTFT, too")
+    calibrate.add_argument("--token-budget", type=int, default=8192, help="batched tokens of a pass at most (8192)")
+    calibrate.add_argument("--out", type=_typed_path, default=Path("engine.yaml"), help="file to write (engine.yaml)")
+    calibrate.add_argument("--force", action="store_true", help="replace what is there")
+    calibrate.set_defaults(command=calibrate_command)
 
 
 def _typed_path(word: str) -> Path:

@@ -1,1 +1,1 @@
-"""Engine files from measured points: closed loops without events, priced, and fitted to what a server was measured at."""
+"""From the measured points of a server to an engine file: closed loops without events, priced and fitted."""

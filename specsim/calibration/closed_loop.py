@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 import numpy as np
@@ -22,12 +23,25 @@ Ints = NDArray[np.int64]
 
 
 class Load(NamedTuple):
-    """`concurrency` clients send `requests` in all; each has `isl` prompt tokens and `osl` output tokens."""
+    """`concurrency` clients send `requests` in all; each has `isl` prompt tokens and `osl` output tokens.
+
+    With a `shortest_share` below 1, each length is drawn evenly between this share of it and itself, as the option
+    ``--random-range-ratio`` of InferenceMAX's client draws it.
+    """
 
     isl: int
     osl: int
     concurrency: int
     requests: int
+    shortest_share: float = 1.0
+
+    def lengths(self) -> tuple[Ints, Ints]:
+        """Return the prompt and the output tokens of each request."""
+        if self.shortest_share == 1:
+            return np.full(self.requests, self.isl), np.full(self.requests, self.osl)
+        draw = np.random.default_rng(self[:4])
+        isl, osl = (draw.integers(int(self.shortest_share * most), most + 1, self.requests) for most in self[:2])
+        return isl, np.maximum(osl, 2)
 
 
 class Door(NamedTuple):
@@ -73,7 +87,7 @@ class Loop:
         columns = np.array([alone, np.ones_like(alone), self.shapes.requests])
         ends = np.concatenate([np.zeros((3, 1)), np.cumsum(columns, axis=1)], axis=1)
         ttft = ends[:, self.first + 1] - ends[:, self.sent]
-        tpot = (ends[:, self.last + 1] - ends[:, self.first + 1]) / (self.load.osl - 1)
+        tpot = (ends[:, self.last + 1] - ends[:, self.first + 1]) / (self.last - self.first)
         return Cost(*ttft.mean(axis=1).tolist()), Cost(*tpot.mean(axis=1).tolist())
 
     def latencies(self, model: ModelLatency) -> tuple[float, float]:
@@ -116,14 +130,16 @@ class _Server:
     budget_tokens: int
     door: Door
     starts: deque[float]
+    isl: list[int]
+    osl: list[int]
+    first: Ints
+    last: Ints
     coming: deque[tuple[float, int]] = field(default_factory=deque)
     waiting: deque[int] = field(default_factory=deque)
-    ending: deque[tuple[int, int]] = field(default_factory=deque)
+    ending: list[tuple[int, int]] = field(default_factory=list)
     runs: list[_Run] = field(default_factory=list)
     idle: list[tuple[int, float]] = field(default_factory=list)
     sent: list[int] = field(default_factory=list)
-    first: list[int] = field(default_factory=list)
-    last: list[int] = field(default_factory=list)
     fed: int = 0
     cached: int = 0
     now: int = 0
@@ -164,18 +180,18 @@ class _Server:
 
     def _mixed(self) -> _Run:
         """Return one pass of all decodes and of prompts up to the budget."""
-        isl, osl = self.load.isl, self.load.osl
         _, context, batched, pairs, rows, decodes = self._decodes(1)
         left = self.budget_tokens - decodes
         while self.waiting and left > 0:
+            request = self.waiting[0]
+            isl = self.isl[request]
             chunk = min(left, isl - self.fed)
             context += self.fed
             pairs += chunk * self.fed + chunk * (chunk + 1) / 2
             batched, left, self.fed, rows = batched + chunk, left - chunk, self.fed + chunk, rows + 1
             if self.fed == isl:
-                self.ending.append((self.now + osl - 1, self.waiting.popleft()))
-                self.first.append(self.now)
-                self.fed = 0
+                heappush(self.ending, (self.now + self.osl[request] - 1, self.waiting.popleft()))
+                self.first[request], self.fed = self.now, 0
                 self.cached += isl
         return _Run(1, context, batched, pairs, rows, decodes)
 
@@ -190,9 +206,9 @@ class _Server:
         self.now += run.passes
         ended = 0
         while self.ending and self.ending[0][0] == self.now - 1:
-            self.ending.popleft()
-            self.last.append(self.now - 1)
-            self.cached -= self.load.isl + self.load.osl - 1
+            _, request = heappop(self.ending)
+            self.last[request] = self.now - 1
+            self.cached -= self.isl[request] + self.osl[request] - 1
             ended += 1
         self.send(ended)
 
@@ -205,7 +221,9 @@ def closed_loop(load: Load, budget_tokens: int, door: Door | None = None) -> Loo
     """
     door = door or Door()
     assert door.model is not None or not door.frontend_s, "a frontend's seconds need those of passes"
-    server = _Server(load, budget_tokens, door, deque(maxlen=door.pipeline_steps))
+    (isl, osl), nowhere = load.lengths(), np.zeros(load.requests, np.int64)
+    starts: deque[float] = deque(maxlen=door.pipeline_steps)
+    server = _Server(load, budget_tokens, door, starts, isl.tolist(), osl.tolist(), first=nowhere, last=nowhere.copy())
     server.send(load.concurrency)
     while server.turn():
         pass
@@ -213,5 +231,4 @@ def closed_loop(load: Load, budget_tokens: int, door: Door | None = None) -> Loo
     idle_s = np.zeros(server.now)
     for place, seconds in server.idle:
         idle_s[place] = seconds
-    order = (np.array(each, np.int64) for each in (server.sent, server.first, server.last))
-    return Loop(load, shapes, idle_s, *order)
+    return Loop(load, shapes, idle_s, np.array(server.sent), server.first, server.last)

@@ -14,7 +14,7 @@ PIPELINE_STEPS = (0, 1, 2)
 FRONTENDS_S = (0.0, 1e-3, 2e-3, 3e-3, 5e-3, 7e-3, 1e-2, 1.5e-2, 2e-2, 3e-2)
 """What is tried for the two keys that TTFT tells: a pass is too coarse a clock for finer steps."""
 TURNS = 3
-"""Of a fit where passes depend on their seconds: behind a frontend that takes some."""
+"""Of a fit at most: behind a frontend the passes depend on their seconds, and the way in on the host time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +27,21 @@ class Fit:
 
     def engine(self, points: Sequence[Point]) -> Engine:
         """Return the engine that comes closest to the points, in least squares of relative errors."""
-        host = self._host(points, self.base)
-        if not self.whole:
-            return host
+        engine = self._host(points, self.base)
+        for _ in range(TURNS if self.whole else 0):
+            before, engine = engine, self._host(points, self._way_in(points, engine))
+            if (before.pipeline_steps, before.frontend_s) == (engine.pipeline_steps, engine.frontend_s):
+                break
+        return engine
+
+    def _way_in(self, points: Sequence[Point], engine: Engine) -> Engine:
+        """Return the engine with the steps and the frontend that come closest to TTFT; of several, what adds least."""
         ways = [
-            replace(host, pipeline_steps=steps, frontend_s=frontend_s)
+            replace(engine, pipeline_steps=steps, frontend_s=frontend_s)
             for steps in PIPELINE_STEPS
             for frontend_s in FRONTENDS_S
         ]
-        # The first of several alike: the one that adds least.
-        return self._host(points, min(ways, key=lambda engine: self._ttft_loss(points, engine)))
+        return min(ways, key=lambda way: self._ttft_loss(points, way))
 
     def held_out(self, points: Sequence[Point]) -> list[Held]:
         """Return every point, in order, beside its simulation on an engine that was fitted to the other half."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specsim.errors import SpecsimError, nearest
+from specsim.figures.calibration import Pairs, calibration
 from specsim.figures.latency import latency_cdf
 from specsim.figures.slo import comparison, slo_by_class
 from specsim.figures.style import RunData, style
@@ -114,6 +115,20 @@ def sweep_figures(table: DataFrame, axes: SweepAxes, against: Any = None) -> dic
             if paired and {base} < set(rows[axes.line]):
                 figures[f"{name}_difference{behind}"] = curves(rows, axes, measure, base, title=title)
     return figures
+
+
+def plot_calibration(panels: Mapping[str, Mapping[str, Pairs]], file: Path) -> None:
+    """Save measured against simulated points, by quantity and group, as a PNG.
+
+    Raises
+    ------
+    SpecsimError
+        When the file cannot be written.
+    """
+    try:
+        _save_one(calibration(panels), file, "png")
+    except OSError as error:
+        raise SpecsimError(f"{file}: cannot be written: {error.strerror or error}") from None
 
 
 def _parts(table: DataFrame, rest: Sequence[str]) -> Iterator[tuple[dict[str, str], DataFrame]]:

@@ -143,11 +143,11 @@ def _write_json(path: Path, content: Mapping[str, Any], *, sort_keys: bool) -> N
     path.write_text(text + "\n", encoding="utf-8")
 
 
-def yaml_text(value: Any) -> str:
+def yaml_text(value: Any, *, sort_keys: bool = True) -> str:
     """Return plain values as the text of ``config.yaml``."""
     import yaml
 
-    text: str = yaml.safe_dump(value, sort_keys=True, allow_unicode=True, default_flow_style=False)
+    text: str = yaml.safe_dump(value, sort_keys=sort_keys, allow_unicode=True, default_flow_style=False)
     return text.removesuffix("...\n")
 
 

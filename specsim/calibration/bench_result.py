@@ -1,0 +1,74 @@
+"""Results of ``vllm bench serve --save-result --max-concurrency N``: one JSON object a load, in a file, list or line.
+
+``isl`` and ``osl`` are the mean lengths, ``total_input_tokens`` and ``total_output_tokens`` over ``completed``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from specsim.workload.columns import number
+from specsim.workload.damage import Damage
+from specsim.workload.encoding import lines
+from specsim.workload.table import Cells, Rows, Table
+
+BENCH = "max_concurrency"
+TOTALS = {"isl": "total_input_tokens", "osl": "total_output_tokens"}
+KEYS = ("completed", *TOTALS.values(), "mean_ttft_ms", "mean_tpot_ms")
+LENGTHS = ("input_lens", "output_lens")
+
+
+def results_in(raw: bytes, file: Path) -> Table | None:
+    """Return the results in a file as a table of points, None where it holds none."""
+    found = _objects(lines(raw, "\n").read())
+    if not found or not all(isinstance(each, Mapping) and "mean_tpot_ms" in each for each in found):
+        return None
+    if not any(key in found[0] for key in ("completed", "total_input_tokens")):
+        return None
+
+    def read(wanted: Sequence[str]) -> tuple[Cells, Rows]:
+        rows = Rows(range(1, len(found) + 1), Damage(file, "result"), [])
+        points = [_point(place, each, rows) for place, each in zip(rows.numbers, found, strict=True)]
+        rows.damage.check()
+        return {name: [each[name] for each in points] for name in wanted}, rows
+
+    return Table(file, "results", ("isl", "osl", "concurrency", "requests", "mean_ttft_ms", "mean_tpot_ms"), read)
+
+
+def _objects(text: str) -> list[Any]:
+    """Return the JSON values of a text: one, those of a list, or one a line."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        try:
+            return [json.loads(line) for line in text.splitlines() if line.strip()]
+        except (ValueError, RecursionError):
+            return []
+    return value if isinstance(value, list) else [value]
+
+
+def _point(place: int, result: Mapping[str, Any], rows: Rows) -> dict[str, object]:
+    """Return the cells of one result; what is wrong in it is noted."""
+    missing = [key for key in KEYS if key not in result]
+    done = number(result.get("completed"))
+    if missing:
+        rows.damage.add(place, f"no {missing[0]}")
+    elif done is None or done < 1:
+        rows.damage.add(place, f"completed {result['completed']!r}; expected requests that were served")
+    elif result.get(BENCH) is None:
+        rows.damage.add(place, f"no {BENCH}: an open loop; expected `vllm bench serve --max-concurrency N`")
+    elif result.get("request_rate", inf) not in (inf, "inf"):
+        rows.damage.add(place, f"request_rate {result['request_rate']}: an open loop; expected inf")
+    if result.get("failed"):
+        rows.note(f"{rows.damage.file}: {result['failed']} requests failed; the means are of the others")
+    if any(len(set(result[name])) > 1 for name in LENGTHS if isinstance(result.get(name), list)):
+        rows.note(f"{rows.damage.file}: lengths vary; every request is taken to have their means")
+    cells: dict[str, object] = {key: result.get(key) for key in KEYS}
+    for name, total in TOTALS.items():
+        held = number(result.get(total))
+        cells[name] = result.get(total) if held is None or not done else round(held / done)
+    return {**cells, "concurrency": result.get(BENCH), "requests": result.get("completed")}

@@ -1,0 +1,44 @@
+"""The engine file that points become: the keys of the engine that it was fitted from, its own host time, its source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from specsim.calibration.errors import Group
+from specsim.calibration.fit import Fit
+from specsim.calibration.points import Point
+from specsim.latency.engine import LABELS, Engine
+
+DIGITS = 4
+
+
+def rounded(engine: Engine) -> dict[str, float | int]:
+    """Return the keys that a fit sets, as the file holds them."""
+    return {
+        "overhead_s": float(f"{engine.overhead_s or 0.0:.{DIGITS}g}"),
+        "request_s": float(f"{engine.request_s:.{DIGITS}g}"),
+        "pipeline_steps": engine.pipeline_steps,
+        "frontend_s": engine.frontend_s,
+    }
+
+
+def engine_keys(base: Mapping[str, Any], engine: Engine, description: str, source: str) -> dict[str, Any]:
+    """Return the keys of the file, in the order of the shipped ones; `base` are those of the fit's own base."""
+    kept = {key: value for key, value in base.items() if key not in LABELS}
+    return {"description": description, "source": source} | kept | rounded(engine)
+
+
+def source(fit: Fit, files: Sequence[Path], sha256: str, points: Sequence[Point], all_points: Group) -> str:
+    """Return where the numbers are from, in a line without dates."""
+    more = f" and {len(files) - 1} more files" if len(files) > 1 else ""
+    errors = ", ".join(
+        f"{name} {100 * each.median:.1f} / {100 * each.p90:.1f} / {100 * each.mean:+.1f}"
+        for name, each in (("TPOT", all_points.tpot), ("E2E", all_points.e2e), ("TTFT", all_points.ttft))
+    )
+    return (
+        f"specsim calibrate: {len(points)} closed loops of {files[0].name}{more} (sha256 {sha256}), profile "
+        f"{fit.server.profile.name}, passes of at most {fit.server.budget_tokens} tokens; held-out error in %, "
+        f"median / p90 / mean: {errors}"
+    )

@@ -1,0 +1,160 @@
+"""`specsim calibrate`: points of a server become an engine file, a figure, and a table of held-out errors."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from specsim.errors import SpecsimError
+
+if TYPE_CHECKING:
+    from specsim.calibration.errors import Errors, Group
+    from specsim.calibration.fit import Fit
+    from specsim.calibration.points import Held, Point
+    from specsim.latency.engine import Engine
+
+LEAST_POINTS = 15
+FAR = 0.25
+HEAD = (
+    "held-out error, %",
+    "points",
+    *(cell for name in ("TPOT", "E2E", "TTFT") for cell in (f"{name} median", "p90", "mean")),
+)
+
+
+def calibrate_command(arguments: argparse.Namespace) -> int:
+    """Fit an engine to points, write it and its figure, and print its errors on points that were not fitted."""
+    from specsim.calibration.engine_file import engine_keys, source
+    from specsim.calibration.errors import groups
+    from specsim.calibration.reading import read_points
+    from specsim.results.writer import yaml_text
+
+    out, figure = _places(arguments.out, force=arguments.force)
+    fit, base = _fit(arguments)
+    measured = read_points(arguments.points, fit.server.profile.gpus)
+    points = [each for each in measured.points if fit.server.fits(each.load)]
+    _check(points, len(measured.points))
+    engine, held = fit.engine(points), fit.held_out(points)
+    table = groups(held)
+    told = source(fit, arguments.points, measured.sha256, points, table[0])
+    description = f"Calibrated on {len(points)} closed loops of {arguments.points[0].name}"
+    keys = engine_keys(base, engine, description, told)
+    _draw(held, figure)
+    _write(out, yaml_text(keys, sort_keys=False))
+    for note in [*measured.notes, *_notes(engine, table[0], len(measured.points))]:
+        print(f"note: {note}")
+    changed = ("overhead_s", "request_s", *(("pipeline_steps", "frontend_s") if fit.whole else ()))
+    print(", ".join(f"{key} {keys[key]:g}" for key in changed))
+    print(*_lines([HEAD, *(_row(each) for each in table)]), sep="\n")
+    print(out, figure, sep="\n")
+    return 0
+
+
+def _places(out: Path, *, force: bool) -> tuple[Path, Path]:
+    """Return where to write the engine and its figure."""
+    if out.suffix not in (".yaml", ".yml"):
+        raise SpecsimError(f"--out {out}: expected a file whose name ends with .yaml, as engine=./mine.yaml")
+    figure = out.with_suffix(".png")
+    for file in (out, figure):
+        if file.is_dir():
+            raise SpecsimError(f"--out {out}: {file} is a folder; expected a file")
+        if file.exists() and not force:
+            raise SpecsimError(f"--out {out}: {file} is there; expected another name, or --force to replace it")
+    if not out.parent.is_dir():
+        raise SpecsimError(f"--out {out}: no such folder {out.parent}")
+    return out, figure
+
+
+def _fit(arguments: argparse.Namespace) -> tuple[Fit, dict[str, Any]]:
+    """Return what is to be fitted, and the keys of the engine that it begins with."""
+    from specsim.calibration.fit import Fit
+    from specsim.calibration.points import Server
+    from specsim.latency.engine import engine_from_mapping
+    from specsim.latency.profile import profile_from_mapping
+    from specsim.settings.configured import from_words
+
+    if arguments.token_budget < 1:
+        raise SpecsimError(f"--token-budget {arguments.token_budget}: expected a whole number of at least 1")
+    words = [f"profile={arguments.profile}", f"engine={arguments.engine}"]
+    ((_, config),) = from_words(words, sweep=False)
+    profile = profile_from_mapping(config["profile"], words[0])
+    base = config["engine"]
+    server = Server(profile, arguments.token_budget)
+    return Fit(server, engine_from_mapping(base, words[1]), whole=arguments.all), dict(base)
+
+
+def _check(points: Sequence[Point], given: int) -> None:
+    """Refuse points that cannot tell an engine's numbers apart."""
+    left_out = f" whose caches fit, of {given}" if len(points) < given else ""
+    if len(points) < LEAST_POINTS:
+        raise SpecsimError(
+            f"{len(points)} points{left_out}; expected at least {LEAST_POINTS}, half of which are held out"
+        )
+    clients = {each.load.concurrency for each in points}
+    if len(clients) == 1:
+        raise SpecsimError(
+            f"every point has concurrency {clients.pop()}; expected at least 2, else overhead_s and request_s "
+            "cannot be told apart"
+        )
+
+
+def _notes(engine: Engine, all_points: Group, given: int) -> Iterator[str]:
+    if given > all_points.points:
+        left_out = given - all_points.points
+        yield f"left out, {left_out} of {given} points: the caches of their clients do not fit beside the weights"
+    if not engine.overhead_s and not engine.request_s:
+        yield "no host time was found: the profile's kernels alone take as long as the server, or longer"
+    if all_points.tpot.median > FAR:
+        yield (
+            f"TPOT is {100 * all_points.tpot.median:.0f}% off (median): host time alone does not explain these points; "
+            "check the profile's GPU and model, the unit of the points, and whether prompts run beside decodes"
+        )
+
+
+def _row(group: Group) -> list[str]:
+    def cells(errors: Errors) -> list[str]:
+        return [f"{100 * errors.median:.1f}", f"{100 * errors.p90:.1f}", f"{100 * errors.mean:+.1f}"]
+
+    return [group.name, f"{group.points}", *cells(group.tpot), *cells(group.e2e), *cells(group.ttft)]
+
+
+def _lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield the rows of a table: the first column from the left, numbers from the right."""
+    rows = list(rows)
+    wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for first, *others in rows:
+        cells = (f"{cell:>{width}}" for cell, width in zip(others, wide[1:], strict=True))
+        yield "  ".join((f"{first:{wide[0]}}", *cells))
+
+
+def _draw(held: Sequence[Held], file: Path) -> None:
+    """Draw measured against held-out TPOT and TTFT, by concurrency."""
+    import numpy as np
+
+    from specsim.calibration.errors import by_concurrency
+    from specsim.figures.calibration import Pairs
+    from specsim.figures.plots import plot_calibration
+
+    some = list(by_concurrency(held))
+
+    def pairs(key: str) -> dict[str, Pairs]:
+        columns = {name: [[getattr(point, key) for point in each] for each in those] for name, those in some}
+        return {name: Pairs(*(1e3 * np.array(values).T)) for name, values in columns.items()}
+
+    plot_calibration({"TPOT": pairs("tpot_s"), "TTFT": pairs("ttft_s")}, file)
+
+
+def _write(file: Path, text: str) -> None:
+    """Replace the file in one step."""
+    from specsim.results.staging import remove, staging_path
+
+    beside = staging_path(file.parent)
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(file)
+    except OSError as error:
+        raise SpecsimError(f"{file}: cannot be written: {error.strerror or error}") from None
+    finally:
+        remove(beside)

@@ -1,0 +1,311 @@
+"""`specsim calibrate`: from points of a server to an engine file, its held-out error and a figure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from specsim import simulate
+from specsim.calibration.closed_loop import Load
+from specsim.calibration.errors import Errors, groups
+from specsim.calibration.fit import Fit, halved
+from specsim.calibration.points import Point, Server
+from specsim.calibration.reading import read_points
+from specsim.cli import main
+from specsim.files.yaml_file import read_yaml
+from specsim.latency.engine import Engine, engine_from_mapping
+from specsim.latency.profile import load_profile
+
+PROFILE = "llama8b_1b_h100"
+TRUE = Engine(overhead_s=6e-4, request_s=2e-5)
+LOADS = [
+    Load(isl, osl, clients, 4 * clients) for isl in (256, 900) for osl in (16, 60) for clients in (1, 3, 8, 20, 50)
+]
+
+
+def served(engine: Engine, factor: float = 1.0) -> list[Point]:
+    """Return what a server that is the engine itself would be measured at, `factor` times as slow."""
+    nothing = [Point(load, 1.0, 1.0) for load in LOADS]
+    held = Server(load_profile(PROFILE)).simulated(nothing, engine)
+    return [Point(each.measured.load, factor * each.simulated.ttft_s, factor * each.simulated.tpot_s) for each in held]
+
+
+def frame(points: list[Point]) -> pd.DataFrame:
+    rows = [(*each.load[:4], 1e3 * each.ttft_s, 1e3 * each.tpot_s) for each in points]
+    return pd.DataFrame(rows, columns=["isl", "osl", "concurrency", "requests", "ttft_ms", "tpot_ms"])
+
+
+@pytest.fixture
+def csv(tmp_path: Path) -> Path:
+    file = tmp_path / "points.csv"
+    frame(served(TRUE)).to_csv(file, index=False)
+    return file
+
+
+def calibrate(*words: object, profile: str = PROFILE) -> int:
+    return main(["calibrate", *map(str, words), "--profile", profile])
+
+
+def test_the_host_time_of_the_server_is_found() -> None:
+    fit = Fit(Server(load_profile(PROFILE)), Engine())
+    found = fit.engine(served(TRUE))
+    assert (found.overhead_s, found.request_s) == pytest.approx((6e-4, 2e-5), rel=1e-6)
+    assert all(abs(each.tpot_error) < 1e-9 for each in fit.held_out(served(TRUE)))
+
+
+def test_a_server_faster_than_its_kernels_has_no_host_time() -> None:
+    found = Fit(Server(load_profile(PROFILE)), Engine()).engine(served(Engine(overhead_s=0.0), 0.8))
+    assert (found.overhead_s, found.request_s) == (0.0, 0.0)
+
+
+def test_the_other_keys_are_kept() -> None:
+    base = Engine(graph_tokens=(8, 64, 512), expands=True, pipeline_steps=2)
+    found = Fit(Server(load_profile(PROFILE)), base).engine(
+        served(replace(TRUE, graph_tokens=(8, 64, 512), pipeline_steps=2))
+    )
+    assert replace(found, overhead_s=None, request_s=0.0) == base
+    assert found.overhead_s == pytest.approx(6e-4)
+
+
+def test_the_way_in_is_found_from_ttft() -> None:
+    true = replace(TRUE, pipeline_steps=1, frontend_s=1e-2)
+    found = Fit(Server(load_profile(PROFILE)), Engine(), whole=True).engine(served(true))
+    assert (found.pipeline_steps, found.frontend_s) == (1, 1e-2)
+    assert found.overhead_s == pytest.approx(6e-4, rel=0.05)
+
+
+def test_no_point_is_held_against_an_engine_that_saw_it() -> None:
+    """One point is made three times as slow: the engine of its own half changes, that which it is held against not."""
+    fit, points = Fit(Server(load_profile(PROFILE)), Engine()), served(TRUE)
+    odd = points[0]._replace(tpot_s=3 * points[0].tpot_s)
+    held = fit.held_out([odd, *points[1:]])
+    assert held[0].simulated.tpot_s == pytest.approx(points[0].tpot_s)
+    assert [each.measured for each in held] == [odd, *points[1:]]
+    one, other = halved(points)
+    assert sorted(one + other) == sorted(points)
+    assert abs(len(one) - len(other)) <= 1
+
+
+def test_errors_by_hand() -> None:
+    assert Errors.of([-0.2, 0.1, 0.0]) == pytest.approx((0.1, 0.18, -1 / 30))
+    server = Server(load_profile(PROFILE))
+    table = groups(server.simulated(served(TRUE), TRUE))
+    assert [(each.name, each.points) for each in table] == [
+        ("all", 20),
+        ("concurrency 1-4", 8),
+        ("concurrency 5-16", 4),
+        ("concurrency 17-64", 8),
+        ("context 1-2,048", 20),
+    ]
+
+
+def test_the_command_writes_an_engine_that_a_run_takes(
+    csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "mine.yaml"
+    assert calibrate(csv, "--out", out, "--engine", "vllm_0_12") == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("overhead_s 0.")
+    assert said[1].split()[:3] == ["held-out", "error,", "%"]
+    assert said[2].split()[:2] == ["all", "20"]
+    assert said[-2:] == [str(out), str(tmp_path / "mine.png")]
+    assert (tmp_path / "mine.png").read_bytes()[:4] == b"\x89PNG"
+    keys = read_yaml(out)
+    shipped = read_yaml(Path("conf/engine/vllm_0_12.yaml"))
+    assert list(keys) == list(shipped)
+    assert (keys["graph_tokens"], keys["graph_most"]) == ([1, 2, 4], 512)
+    assert "20 closed loops of points.csv (sha256 " in keys["source"]
+    engine = engine_from_mapping(keys, "mine")
+    run = simulate("sarathi", "poisson", profile=PROFILE, engine=str(out), requests=20)
+    same = {"engine__overhead_s": engine.overhead_s, "engine__request_s": engine.request_s}
+    other = simulate("sarathi", "poisson", profile=PROFILE, engine="vllm_0_12", requests=20, **same)
+    assert run.requests.finish_s.tolist() == other.requests.finish_s.tolist()
+
+
+def test_the_same_points_give_the_same_bytes(csv: Path, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        assert calibrate(csv, "--out", tmp_path / name / "mine.yaml") == 0
+    for file in ("mine.yaml", "mine.png"):
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
+
+
+def test_what_is_there_is_replaced_only_by_force(csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "mine.yaml"
+    out.write_text("mine")
+    assert calibrate(csv, "--out", out) == 2
+    assert "is there; expected another name, or --force" in capsys.readouterr().err
+    assert out.read_text() == "mine"
+    assert calibrate(csv, "--out", out, "--force") == 0
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["mine.png", "mine.yaml", "points.csv"]
+
+
+def test_forms_of_one_table_are_read_alike(tmp_path: Path) -> None:
+    points = served(TRUE)
+    told = frame(points)
+    told.to_csv(tmp_path / "a.csv", index=False, sep=";")
+    told.to_parquet(tmp_path / "a.parquet")
+    told.to_json(tmp_path / "a.json", orient="records", double_precision=15)
+    seconds = told.assign(
+        ttft_s=told.ttft_ms / 1e3, tpot_s=told.tpot_ms / 1e3, concurrency=told.concurrency.astype(float)
+    )
+    seconds.drop(columns=["ttft_ms", "tpot_ms"]).to_csv(tmp_path / "b.csv", index=False)
+    for name in ("a.csv", "a.parquet", "a.json", "b.csv"):
+        read = read_points([tmp_path / name], 1).points
+        assert [each.load for each in read] == LOADS
+        assert [each.tpot_s for each in read] == pytest.approx([each.tpot_s for each in points])
+
+
+def result(point: Point, **more: Any) -> dict[str, Any]:
+    """Return what `vllm bench serve --save-result --max-concurrency N` writes of a point."""
+    isl, osl, clients, requests, _ = point.load
+    told = {
+        "date": "20260101-000000",
+        "model_id": "meta-llama/Llama-3.1-8B-Instruct",
+        "num_prompts": requests,
+        "request_rate": "inf",
+        "max_concurrency": clients,
+        "completed": requests,
+        "failed": 0,
+        "total_input_tokens": requests * isl,
+        "total_output_tokens": requests * osl,
+        "mean_ttft_ms": 1e3 * point.ttft_s,
+        "mean_tpot_ms": 1e3 * point.tpot_s,
+    }
+    return told | more
+
+
+def test_results_of_vllm_bench_serve_are_points(tmp_path: Path) -> None:
+    points = served(TRUE)
+    files = []
+    for place, point in enumerate(points):
+        files.append(tmp_path / f"{place}.json")
+        files[-1].write_text(json.dumps(result(point)))
+    appended = tmp_path / "all.json"
+    appended.write_text("".join(json.dumps(result(point)) + "\n" for point in points))
+    for given in (files, [appended]):
+        read = read_points(given, 1).points
+        assert [each.load for each in read] == LOADS
+        assert [each.ttft_s for each in read] == pytest.approx([each.ttft_s for each in points])
+
+
+def test_lengths_that_vary_and_failed_requests_are_told(tmp_path: Path) -> None:
+    file = tmp_path / "r.json"
+    file.write_text(json.dumps(result(served(TRUE)[0], failed=3, input_lens=[200, 300])))
+    notes = read_points([file], 1).notes
+    assert len(notes) == 2
+    assert "3 requests failed" in notes[0]
+    assert "lengths vary" in notes[1]
+
+
+Change = Callable[[pd.DataFrame], object]
+BAD: list[tuple[Change, str]] = [
+    (lambda t: t.drop(columns="isl"), "no column isl; expected isl, osl, concurrency, ttft_ms and tpot_ms"),
+    (lambda t: t.rename(columns={"isl": "ils"}), "did you mean 'ils'?"),
+    (lambda t: t.rename(columns={"tpot_ms": "tpot"}), "column tpot: no unit; expected tpot_ms or tpot_s"),
+    (lambda t: t.rename(columns={"tpot_ms": "tpt"}), "no column tpot_ms"),
+    (lambda t: t.rename(columns={"concurrency": "rate"}), "column rate: an open loop; expected closed loops"),
+    (lambda t: t.assign(tpot_ms=float("nan")), "tpot_ms '' is not a number"),
+    (lambda t: t.assign(tpot_ms="fast"), "tpot_ms 'fast' is not a number"),
+    (lambda t: t.assign(ttft_ms=0), "ttft_ms 0 is not above 0"),
+    (lambda t: t.assign(ttft_ms=-3), "ttft_ms -3 is not above 0"),
+    (lambda t: t.assign(concurrency=0), "concurrency 0 is not in 1"),
+    (lambda t: t.assign(concurrency=1.5), "concurrency '1.5' is not a whole number"),
+    (lambda t: t.assign(osl=1), "osl 1 is not in 2"),
+    (lambda t: t.assign(requests=1), "requests 1 is below concurrency"),
+    (lambda t: t.assign(tp_size=4), "tp_size 4, and the profile is of 1"),
+    (lambda t: t.assign(shortest_share=1.5), "shortest_share '1.5' is not a number above 0 and at most 1"),
+    (lambda t: pd.concat([t, t[:1]]), "isl 256, osl 16, concurrency 1 stands at"),
+    (lambda t: t[:14], "14 points; expected at least 15"),
+    (lambda t: t[:0], "no row; expected one for each point"),
+    (lambda t: t.assign(concurrency=8, requests=80, isl=range(256, 276)), "every point has concurrency 8"),
+    (lambda t: t.assign(isl=range(400_000, 400_020)), "4 points whose caches fit, of 20; expected at least 15"),
+]
+
+
+@pytest.mark.parametrize(("change", "said"), BAD)
+def test_bad_points_are_one_line(change: Change, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "points.csv"
+    changed: Any = change(frame(served(TRUE)))
+    changed.to_csv(file, index=False)
+    assert calibrate(file, "--out", tmp_path / "mine.yaml") == 2
+    told = capsys.readouterr()
+    assert told.err.count("\n") == 1
+    assert told.err.startswith("specsim: ")
+    assert said in told.err
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["points.csv"]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"max_concurrency": None}, "result 1: no max_concurrency: an open loop"),
+        ({"request_rate": 4.0}, "result 1: request_rate 4.0: an open loop"),
+        ({"completed": 0}, "result 1: completed 0"),
+        ({"mean_ttft_ms": float("nan")}, "result 1: mean_ttft_ms nan is not a number"),
+        ({"max_concurrency": "many"}, "result 1: concurrency 'many' is not a whole number"),
+    ],
+)
+def test_bad_results_are_one_line(
+    more: dict[str, Any], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "result.json"
+    file.write_text(json.dumps(result(served(TRUE)[0], **more)))
+    assert calibrate(file, "--out", tmp_path / "mine.yaml") == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert said in told
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--profile", "llama8b"], "profile=llama8b: unknown; did you mean"),
+        (["--engine", "vllm_0_16"], "engine=vllm_0_16: unknown; did you mean"),
+        (["--token-budget", "0"], "--token-budget 0: expected a whole number of at least 1"),
+        (["--out", "mine.txt"], "--out mine.txt: expected a file whose name ends with .yaml"),
+        (["--out", "nowhere/mine.yaml"], "no such folder nowhere"),
+        (["--out", "folder.yaml"], "is a folder; expected a file"),
+    ],
+)
+def test_bad_words_are_one_line(
+    words: list[str], said: str, csv: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(csv.parent)
+    (csv.parent / "folder.yaml").mkdir()
+    given = ["--profile", PROFILE, *words]
+    assert main(["calibrate", str(csv), *given]) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert said in told
+    assert not (csv.parent / "engine.yaml").exists()
+
+
+def test_a_missing_file_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert calibrate(tmp_path / "none.csv") == 2
+    assert "none.csv: no such file of points" in capsys.readouterr().err
+
+
+def test_points_beyond_the_memory_are_left_out_and_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = frame(served(TRUE))
+    told.loc[len(told)] = [60_000, 100, 20, 40, 1e4, 50]
+    told.astype({"isl": int, "osl": int, "concurrency": int, "requests": int}).to_csv(tmp_path / "p.csv", index=False)
+    assert calibrate(tmp_path / "p.csv", "--out", tmp_path / "mine.yaml") == 0
+    said = capsys.readouterr().out
+    assert said.startswith("note: left out, 1 of 21 points: the caches of their clients do not fit")
+    assert "overhead_s 0.0006, request_s 2e-05" in said
+
+
+def test_a_wrong_unit_is_told(csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = pd.read_csv(csv)
+    told.assign(tpot_ms=told.tpot_ms / 1e3).to_csv(csv, index=False)
+    assert calibrate(csv, "--out", tmp_path / "mine.yaml") == 0
+    said = capsys.readouterr().out
+    assert "note: no host time was found" in said
+    assert "check the profile's GPU and model, the unit of the points" in said

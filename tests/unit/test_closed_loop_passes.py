@@ -1,0 +1,116 @@
+"""Closed loops without events: their passes by hand, and their times as a run's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from specsim import simulate
+from specsim.calibration.closed_loop import Door, Load, closed_loop
+from specsim.latency.engine import Engine
+from specsim.latency.forms import Linear
+from specsim.latency.model import ModelLatency
+from specsim.latency.profile import load_profile
+
+LOADS = [Load(10, 4, 1, 6), Load(10, 4, 3, 18), Load(300, 7, 5, 30), Load(64, 2, 8, 48), Load(100, 30, 16, 96)]
+LOADS += [Load(300, 40, 16, 96, 0.5)]
+BUDGET = 128
+
+
+def model_of(form: Linear) -> ModelLatency:
+    return ModelLatency("made", {"made": form}, "made", 1, 0, 0.0)
+
+
+def test_one_client_by_hand() -> None:
+    """A prompt of 10, then 3 decodes that read 10, 11 and 12 tokens; the next request comes at once."""
+    loop = closed_loop(Load(10, 4, 1, 2), BUDGET)
+    assert loop.shapes.context_tokens.tolist() == [0, 10, 11, 12] * 2
+    assert loop.shapes.batched_tokens.tolist() == [10, 1, 1, 1] * 2
+    assert loop.shapes.attention_pairs.tolist() == [55, 11, 12, 13] * 2
+    assert loop.shapes.logit_tokens.tolist() == [1] * 8
+    assert (loop.sent.tolist(), loop.first.tolist(), loop.last.tolist()) == ([0, 4], [0, 4], [3, 7])
+
+
+def test_latencies_by_hand() -> None:
+    """A pass takes a second, and one more for each ten tokens: 2 s to the first token, 1.1 s for each other."""
+    loop = closed_loop(Load(10, 4, 1, 2), BUDGET)
+    assert loop.latencies(model_of(Linear(0.0, 0.1, 1.0))) == pytest.approx((2.0, 1.1))
+
+
+def test_a_prompt_longer_than_the_budget_is_read_in_chunks() -> None:
+    loop = closed_loop(Load(300, 2, 1, 1), BUDGET)
+    assert loop.shapes.batched_tokens.tolist() == [128, 128, 44, 1]
+    assert loop.shapes.context_tokens.tolist() == [0, 128, 256, 300]
+    assert loop.shapes.attention_pairs.sum() == 300 * 301 / 2 + 301
+    assert loop.first.tolist() == [2]
+
+
+@pytest.mark.parametrize("load", LOADS)
+def test_every_request_gets_its_tokens(load: Load) -> None:
+    """What is decoded in a pass follows from when each request began: counted here request by request."""
+    loop = closed_loop(load, BUDGET)
+    isl, osl = load.lengths()
+    passes = np.arange(len(loop.shapes.batched_tokens))[:, None]
+    assert (loop.last - loop.first == osl - 1).all()
+    assert (loop.sent <= loop.first).all()
+    decoding = (loop.first < passes) & (passes <= loop.last)
+    fed = loop.shapes.batched_tokens - decoding.sum(axis=1)
+    assert fed.sum() == isl.sum()
+    assert (fed >= 0).all()
+    assert (loop.shapes.batched_tokens <= BUDGET).all()
+    cached = (decoding * (isl + passes - loop.first - 1)).sum(axis=1)
+    assert (loop.shapes.context_tokens >= cached).all()
+    assert (loop.shapes.context_tokens[fed == 0] == cached[fed == 0]).all()
+    in_flight = ((loop.sent <= passes) & (passes <= loop.last)).sum(axis=1)
+    assert in_flight.max() == load.concurrency
+
+
+def test_drawn_lengths_keep_to_their_share_and_are_the_same_again() -> None:
+    load = Load(1000, 200, 8, 400, 0.8)
+    (isl, osl), again = load.lengths(), load.lengths()
+    assert (isl.min(), isl.max(), osl.min(), osl.max()) == (800, 1000, 160, 200)
+    assert np.array_equal(isl, again[0])
+    assert np.array_equal(osl, again[1])
+
+
+ENGINES = [
+    Engine(overhead_s=0.0),
+    Engine(overhead_s=9.3e-4, request_s=4.5e-5, graph_tokens=tuple(range(8, 513, 8))),
+    Engine(overhead_s=4e-5, request_s=1.4e-5, pipeline_steps=1, frontend_s=5.2e-3),
+    Engine(overhead_s=4e-5, pipeline_steps=2),
+    Engine(overhead_s=4e-5, frontend_s=15e-3),
+]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    "load", [Load(1000, 30, 16, 48), Load(5000, 16, 4, 12), Load(64, 9, 1, 4), Load(900, 40, 7, 21, 0.6)]
+)
+def test_a_loop_takes_what_a_run_takes(load: Load, engine: Engine) -> None:
+    """The same clients in a whole simulation, whose scheduler mixes chunks with decodes under the same budget."""
+    isl, osl = load.lengths()
+    trace = pd.DataFrame({"arrival_s": 0.0, "prompt_tokens": isl, "output_tokens": osl})
+    keys = {"overhead_s", "request_s", "pipeline_steps", "frontend_s"}
+    told = {f"engine__{key}": getattr(engine, key) for key in keys}
+    if engine.graph_tokens:
+        told |= {"engine__graph_tokens": [8], "engine__graph_step": 8}
+    run = simulate(
+        "sarathi",
+        trace,
+        profile="llama8b_1b_h100",
+        concurrency=load.concurrency,
+        scheduler__token_budget=2048,
+        **told,
+    )
+    ttft_s = (run.requests.first_token_s - run.requests.arrival_s).mean()
+    tpot_s = ((run.requests.finish_s - run.requests.first_token_s) / (osl - 1)).mean()
+    target = engine.running(load_profile("llama8b_1b_h100")).target
+    door = Door(engine.pipeline_steps, engine.frontend_s, target if engine.frontend_s else None)
+    loop = closed_loop(load, 2048, door)
+    assert loop.latencies(target) == pytest.approx((ttft_s, tpot_s), rel=1e-12)
+    bare = replace(engine, overhead_s=0.0, request_s=0.0).running(load_profile("llama8b_1b_h100")).target
+    priced = [cost.seconds(engine.overhead_s or 0.0, engine.request_s) for cost in loop.costs(bare)]
+    assert priced == pytest.approx([ttft_s, tpot_s], rel=1e-12)
