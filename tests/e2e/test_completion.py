@@ -11,7 +11,7 @@ from specsim.commands.completion import SHELLS
 from specsim.settings.groups import names
 
 CASES = [
-    ("", ["completion", "list", "plot", "profile", "run", "trace"]),
+    ("", ["calibrate", "completion", "list", "plot", "profile", "run", "trace"]),
     ("ru", ["run"]),
     ("run sch", ["scheduler="]),
     ("run +sch", ["+scheduler="]),
@@ -41,6 +41,8 @@ CASES = [
     ("trace ", ["fetch"]),
     ("trace fetch azure", ["azure_code", "azure_conv"]),
     ("profile ", ["acceptance", "fit", "latency", "suite"]),
+    ("calibrate mine", ["mine.csv", "mines/"]),
+    ("calibrate mine.csv --engine trt", ["trtllm_1_0"]),
     ("completion ", ["bash", "fish", "zsh"]),
     ("plot mines", ["mines/"]),
     ("nonsense ", []),
