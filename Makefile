@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadscope
 FAST := not slow and not torch
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-all coverage lint format docs bench profiles twins clean
+.PHONY: help run check test test-all coverage lint format docs bench profiles fidelity twins clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -64,6 +64,9 @@ bench: $(VENV)/core  ## speed and memory, with the machine they were measured on
 
 profiles: $(VENV)/core  ## rebuild conf/profile from the public measurements in $$SPECSIM_DATA
 	$(BIN)/python -m tools.public --data "$(SPECSIM_DATA)" --out conf/profile
+
+fidelity: $(VENV)/core  ## rewrite docs/fidelity.md from the public measurements in $$SPECSIM_DATA
+	$(BIN)/python -m tools.fidelity --data "$(SPECSIM_DATA)" --out docs/fidelity.md
 
 twins: $(VENV)/core  ## rebuild the twins in traces/ from the real traces in $$SPECSIM_DATA
 	$(BIN)/python tools/fit_twins.py --data "$(SPECSIM_DATA)"

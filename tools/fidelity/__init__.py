@@ -1,1 +1,1 @@
-"""Composed passes held against whole engines that nobody fitted: ``python -m tools.fidelity``."""
+"""Simulated times held against whole engines of others: ``python -m tools.fidelity`` writes docs/fidelity.md."""

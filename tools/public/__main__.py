@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         if options.tables:
-            sys.stdout.write(markdown(options.data, options.out))
+            sys.stdout.write(markdown(options.out))
             return 0
         options.out.mkdir(parents=True, exist_ok=True)
         for name, text in texts(options.data):

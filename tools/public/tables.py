@@ -9,7 +9,6 @@ from specsim.latency.forms import Roofline
 from specsim.latency.peaks import implied, peak_of
 from specsim.latency.profile import ModelLatency, Profile, load_profile
 from specsim.pass_shape import PassShape
-from tools.public.checks import attention_check, splitwise_rows, whole_pass_rows
 from tools.public.recipes import ARTIFACTS, RECIPES
 
 MS = 1e-3
@@ -19,7 +18,7 @@ DRAFTED_TOKENS = (1, 64, 192)
 CONTEXT = 512
 
 
-def markdown(data: Path, profiles: Path) -> str:
+def markdown(profiles: Path) -> str:
     """Return every table as Markdown text."""
     names = sorted(recipe.name for recipe in (*RECIPES, *ARTIFACTS))
     loaded = [load_profile(profiles / f"{name}.yaml") for name in names]
@@ -28,9 +27,6 @@ def markdown(data: Path, profiles: Path) -> str:
         ("Held-out error of the roofline, median / p95 / worst, %", table(ERROR_HEAD, error_rows(loaded))),
         ("Share of the hardware's peak that a coefficient implies, %", table(PEAK_HEAD, peak_rows(loaded))),
         ("Pass times, ms", table(TIMES_HEAD, map(times, loaded))),
-        ("Llama-2-70B TP4, whole passes (splitwise-sim)", table(SPLIT_HEAD, split_rows(data, loaded))),
-        ("CodeLlama-34B TP2 on A100, decode kernels (vidur)", table(WHOLE_HEAD, whole_pass_rows(data))),
-        ("Attention of a chunk behind a context (vidur)", table(ATTENTION_HEAD, [attention_check(data)])),
     ]
     return "\n".join(f"### {title}\n\n{text}" for title, text in tables)
 
@@ -57,16 +53,6 @@ TIMES_HEAD = (
     *(f"verify {tokens}" for tokens in VERIFIED_TOKENS),
     *(f"draft {tokens}" for tokens in DRAFTED_TOKENS),
 )
-SPLIT_HEAD = (
-    "hardware",
-    "prompt x batch",
-    "prefill measured, ms",
-    "predicted",
-    "decode measured, ms",
-    "predicted",
-)
-WHOLE_HEAD = ("batch", "measured, ms", "composed, ms", "error")
-ATTENTION_HEAD = ("passes", "median ratio composed / measured", "p5", "p95")
 
 
 def prefill_s(model: ModelLatency) -> float:
@@ -120,11 +106,3 @@ def times(profile: Profile) -> list[str]:
     ]
     draft = [profile.draft.seconds(PassShape.decode(CONTEXT * n, n)) / MS for n in DRAFTED_TOKENS]
     return [f"`{profile.name}`", *(f"{each:.1f}" for each in verify), *(f"{each:.2f}" for each in draft)]
-
-
-def split_rows(data: Path, profiles: Iterable[Profile]) -> Iterable[list[str]]:
-    """Yield the rows of the check against splitwise-sim's measurements."""
-    by_name = {profile.name: profile for profile in profiles}
-    for recipe in RECIPES:
-        if recipe.splitwise:
-            yield from splitwise_rows(data, by_name[recipe.name].target, recipe.splitwise)

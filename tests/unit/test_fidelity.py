@@ -1,0 +1,77 @@
+"""The points of whole engines that simulated times are held against, and the page that says how far they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from specsim.calibration.closed_loop import Load
+from specsim.calibration.points import Held, Point, Server
+from specsim.calibration.reading import read_points
+from specsim.files.paths import shipped
+from specsim.latency.profile import load_profile
+from tests.unit.test_profile_public import DATA, needs_data
+from tools.fidelity.__main__ import main
+from tools.fidelity.serving import points_table
+from tools.fidelity.sets import SETS, Compared, PublishedSet, points_of
+
+ROOT = shipped("conf").parent
+
+
+@needs_data
+@pytest.mark.parametrize("of", SETS, ids=lambda of: of.engine)
+def test_each_set_is_there(of: PublishedSet) -> None:
+    assert DATA is not None
+    points = points_of(DATA, of)
+    assert len(points) >= 15
+    assert all(each.ttft_s > each.tpot_s > 1e-3 for each in points)
+
+
+@needs_data
+def test_points_beyond_the_memory_do_not_fit() -> None:
+    assert DATA is not None
+    server = Server(load_profile("qwen3_32b_06b_2xh100"))
+    loads = [each.load for each in points_of(DATA, SETS[1])]
+    assert {load[:3] for load in loads if not server.fits(load)} == {
+        (4096, 128, 128),
+        (4096, 512, 128),
+        (4096, 1024, 128),
+    }
+
+
+@needs_data
+def test_the_points_of_the_docs_are_those_of_the_set() -> None:
+    assert DATA is not None
+    told = read_points([ROOT / "docs" / "points" / "llama70b_fp8_4xh100_vllm.csv"], 4).points
+    every = points_of(DATA, SETS[2])
+    assert [each.load for each in sorted(told)] == [each.load for each in every]
+    for mine, theirs in zip(sorted(told), every, strict=True):
+        assert mine[1:] == pytest.approx(theirs[1:], rel=1e-4)
+
+
+def test_the_worst_point_comes_first() -> None:
+    def held(isl: int, factor: float) -> Held:
+        load = Load(isl, 10, 1, 10)
+        return Held(Point(load, 1.0, 0.1), Point(load, 2.0, 0.1 * factor))
+
+    some = [held(1, 1.1), held(2, 0.5), held(3, 1.3)]
+    lines = points_table([Compared(SETS[0], 0, some, some, some, None)]).splitlines()[2:]
+    assert [line.split(" | ")[1:4] for line in lines] == [["2", "10", "1"], ["3", "10", "1"], ["1", "10", "1"]]
+    assert lines[0].endswith("| 100.00 | -50.0 | -50.0 | 1000 | +100 | +100 |")
+
+
+@needs_data
+@pytest.mark.slow
+def test_the_page_holds_what_the_command_writes(tmp_path: Path) -> None:
+    assert main(["--data", str(DATA), "--out", str(tmp_path / "page.md")]) == 0
+    page = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert page.count("\n| Llama-3.1-8B") >= 42
+    assert page == (ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8")
+
+
+def test_missing_points_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--data", str(tmp_path)]) == 2
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    assert "perf/serving_points" in message

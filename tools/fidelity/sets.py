@@ -1,0 +1,143 @@
+"""Published points of whole engines: closed loops that others measured, and what is held against them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from specsim.calibration.closed_loop import Load
+from specsim.calibration.fit import Fit
+from specsim.calibration.points import REQUESTS_OF_A_CLIENT, Held, Point, Server
+from specsim.files.paths import shipped
+from specsim.files.yaml_file import read_yaml
+from specsim.latency.engine import Engine, engine_from_mapping
+from specsim.latency.profile import load_profile
+from tools.public import sources
+
+POINTS = sources.Dataset(
+    "perf/serving_points/aiconfigurator_h100.parquet", sources.KERNELS, "Apache-2.0", "as each row says"
+)
+MS = 1e-3
+PROFILED = "profiled"
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedSet:
+    """The points of one model on one engine, by the columns of the file that holds them.
+
+    `engine` is the shipped engine that fits, and `seen` says whether its numbers come from these very points.
+    `shortest_share` is that of `specsim.calibration.closed_loop.Load`. `mixes` says whether the engine runs prompts
+    beside decodes, as the simulated one does.
+    """
+
+    name: str
+    profile: str
+    model: str
+    backend: str
+    version: str | None
+    precision: str | None
+    engine: str
+    seen: bool
+    shortest_share: float = 1.0
+    mixes: bool = True
+
+
+SETS = (
+    PublishedSet(
+        "Llama-3.1-8B, 1 x H100, TensorRT-LLM 1.0.0rc3",
+        "llama8b_1b_h100",
+        "meta-llama/Llama-3.1-8B-Instruct",
+        "trtllm",
+        "1.0.0rc3",
+        None,
+        "trtllm_1_0",
+        seen=True,
+    ),
+    PublishedSet(
+        "Qwen3-32B, 2 x H100, vLLM 0.12.0",
+        "qwen3_32b_06b_2xh100",
+        "Qwen/Qwen3-32B",
+        "vllm",
+        "0.12.0",
+        None,
+        "vllm_0_12",
+        seen=True,
+    ),
+    PublishedSet(
+        "Llama-3.1-70B FP8, 4 x H100, vLLM (InferenceMAX)",
+        "llama70b_fp8_1b_4xh100",
+        "meta-llama/Llama-3.1-70B",
+        "vllm",
+        None,
+        "fp8",
+        "vllm_0_15",
+        seen=False,
+        shortest_share=0.8,
+    ),
+    PublishedSet(
+        "Qwen3-32B, 2 x H100, SGLang 0.5.1",
+        "qwen3_32b_06b_2xh100",
+        "Qwen/Qwen3-32B",
+        "sglang",
+        "0.5.1.post1",
+        None,
+        PROFILED,
+        seen=False,
+        mixes=False,
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A set's points beside four simulations; `whole` is None where prompts do not run beside decodes."""
+
+    of: PublishedSet
+    left_out: int
+    profiled: list[Held]
+    shipped: list[Held]
+    calibrated: list[Held]
+    whole: list[Held] | None
+
+    @property
+    def best(self) -> list[Held]:
+        """The points on an engine that was calibrated on the other half, its way in too where that is comparable."""
+        return self.calibrated if self.whole is None else self.whole
+
+
+def engine_named(name: str) -> Engine:
+    """Return a shipped engine."""
+    return engine_from_mapping(read_yaml(shipped("conf") / "engine" / f"{name}.yaml"), name)
+
+
+def points_of(data: Path, of: PublishedSet) -> list[Point]:
+    """Return the points of a set; requests of a client are not stated, so that ten are taken."""
+    rows: Any = sources.read(data, POINTS)
+    rows = rows[(rows["model_path"] == of.model) & (rows["backend"] == of.backend)]
+    rows = rows[rows["precision"].fillna("") == (of.precision or "")]
+    rows = rows[rows["backend_version"].fillna("") == (of.version or "")]
+    return sorted(
+        Point(
+            Load(*map(int, row[:3]), REQUESTS_OF_A_CLIENT * int(row[2]), of.shortest_share),
+            float(row[3]) * MS,
+            float(row[4]) * MS,
+        )
+        for row in rows[["isl", "osl", "concurrency", "ttft_ms", "tpot_ms"]].itertuples(index=False)
+    )
+
+
+def compared(data: Path, of: PublishedSet) -> Compared:
+    """Return the points of a set whose caches fit, simulated on the engines that they are held against."""
+    server = Server(load_profile(of.profile))
+    every = points_of(data, of)
+    points = [each for each in every if server.fits(each.load)]
+    base = engine_named(of.engine)
+    return Compared(
+        of,
+        len(every) - len(points),
+        server.simulated(points, engine_named(PROFILED)),
+        server.simulated(points, base),
+        Fit(server, base).held_out(points),
+        Fit(server, base, whole=True).held_out(points) if of.mixes else None,
+    )
