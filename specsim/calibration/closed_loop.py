@@ -106,11 +106,15 @@ class _Run(NamedTuple):
     rows: float
     decodes: int
 
-    def seconds(self, model: ModelLatency) -> list[float]:
-        """Return what `model` says of each pass."""
+    def times(self, start_s: float, model: ModelLatency | None) -> Sequence[float]:
+        """Return when the first pass starts and each ends; by a clock of passes where their seconds change nothing."""
+        if model is None:
+            return [start_s + place for place in range(self.passes + 1)]
         if self.passes == 1:
-            return [model.seconds(PassShape(self.context, self.batched, self.pairs, 0, self.rows, int(self.rows)))]
-        return model.seconds_array(_shapes([self])).tolist()
+            shape = PassShape(self.context, self.batched, self.pairs, 0, self.rows, int(self.rows))
+            return [start_s, start_s + model.seconds(shape)]
+        ends: Floats = np.cumsum(np.concatenate([[start_s], model.seconds_array(_shapes([self]))]))
+        return ends.tolist()
 
 
 def _shapes(runs: Sequence[_Run]) -> PassShapes:
@@ -197,11 +201,8 @@ class _Server:
 
     def _pass(self, run: _Run) -> None:
         """Let the time of a run go by; whose answer ends with it sends the next request."""
-        # By a clock of passes where their seconds change nothing.
-        seconds = [1.0] * run.passes if self.door.model is None else run.seconds(self.door.model)
-        for each in seconds:
-            self.starts.append(self.now_s)
-            self.now_s += each
+        *starts, self.now_s = run.times(self.now_s, self.door.model)
+        self.starts.extend(starts)
         self.runs.append(run)
         self.now += run.passes
         ended = 0

@@ -11,7 +11,7 @@ from specsim.calibration.points import Held, Point, Server
 from specsim.latency.engine import Engine
 
 PIPELINE_STEPS = (0, 1, 2)
-FRONTENDS_S = (0.0, 1e-3, 2e-3, 3e-3, 5e-3, 7e-3, 1e-2, 1.5e-2, 2e-2, 3e-2)
+FRONTENDS_S = (0.0, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2)
 """What is tried for the two keys that TTFT tells: a pass is too coarse a clock for finer steps."""
 TURNS = 3
 """Of a fit at most: behind a frontend the passes depend on their seconds, and the way in on the host time."""

@@ -18,6 +18,7 @@ from specsim.calibration.fit import Fit, halved
 from specsim.calibration.points import Point, Server
 from specsim.calibration.reading import read_points
 from specsim.cli import main
+from specsim.files.paths import shipped
 from specsim.files.yaml_file import read_yaml
 from specsim.latency.engine import Engine, engine_from_mapping
 from specsim.latency.profile import load_profile
@@ -117,8 +118,7 @@ def test_the_command_writes_an_engine_that_a_run_takes(
     assert said[-2:] == [str(out), str(tmp_path / "mine.png")]
     assert (tmp_path / "mine.png").read_bytes()[:4] == b"\x89PNG"
     keys = read_yaml(out)
-    shipped = read_yaml(Path("conf/engine/vllm_0_12.yaml"))
-    assert list(keys) == list(shipped)
+    assert list(keys) == list(read_yaml(shipped("conf") / "engine" / "vllm_0_12.yaml"))
     assert (keys["graph_tokens"], keys["graph_most"]) == ([1, 2, 4], 512)
     assert "20 closed loops of points.csv (sha256 " in keys["source"]
     engine = engine_from_mapping(keys, "mine")
@@ -309,3 +309,18 @@ def test_a_wrong_unit_is_told(csv: Path, tmp_path: Path, capsys: pytest.CaptureF
     said = capsys.readouterr().out
     assert "note: no host time was found" in said
     assert "check the profile's GPU and model, the unit of the points" in said
+
+
+@pytest.mark.slow
+def test_the_docs_show_what_the_command_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = shipped("conf").parent
+    page = (root / "docs" / "engines.md").read_text(encoding="utf-8")
+    _, _, told = page.partition("$ specsim calibrate ")
+    words, _, shown = told.partition("mine.yaml\n")
+    (tmp_path / "docs").symlink_to(root / "docs")
+    monkeypatch.chdir(tmp_path)
+    assert main(["calibrate", *f"{words}mine.yaml".replace("\\\n", " ").split()]) == 0
+    assert shown.partition("$ ")[0] == capsys.readouterr().out
+    assert simulate("continuous", "poisson", requests=5, engine="./mine.yaml").requests.finish_s.notna().all()
