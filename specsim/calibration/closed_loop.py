@@ -113,8 +113,8 @@ class _Run(NamedTuple):
         if self.passes == 1:
             shape = PassShape(self.context, self.batched, self.pairs, 0, self.rows, int(self.rows))
             return [start_s, start_s + model.seconds(shape)]
-        ends: Floats = np.cumsum(np.concatenate([[start_s], model.seconds_array(_shapes([self]))]))
-        return ends.tolist()
+        ends: list[float] = np.cumsum([start_s, *model.seconds_array(_shapes([self]))]).tolist()
+        return ends
 
 
 def _shapes(runs: Sequence[_Run]) -> PassShapes:

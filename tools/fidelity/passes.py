@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from specsim.latency.model import ModelLatency
 from specsim.latency.profile import load_profile
 from tools.fidelity.sets import engine_named
 from tools.public import sources
-from tools.public.checks import LARGEST_PASS_TOKENS, Cell, prompt_s, splitwise_cells, token_s
+from tools.public.checks import LARGEST_PASS_TOKENS, prompt_s, splitwise_cells, token_s
 from tools.public.compose import A100, Alike, ComposedPass, Composer, Placement
 from tools.public.operators import Attention
 from tools.public.recipes import RECIPES
@@ -26,10 +26,13 @@ ASSUMED_CONTEXT = 512
 SHOWN_BATCHES = (1, 8, 64)
 SHOWN_WHOLE_PASSES = (8, 32, 64, 128)
 SPLITWISE_ENGINE = "splitwise_2023"
-H100_HOST = {"overhead_s": 13.1e-3, "request_s": 2.5e-4}
+H100_OVERHEAD_S, H100_REQUEST_S = 13.1e-3, 2.5e-4
 """What the engine's file states for the H100 beside its own numbers, which are the A100's."""
-SPLIT_HEAD = ("hardware", "prompt x batch", "prefill, ms", "profile alone", "on the engine")
-SPLIT_HEAD = (*SPLIT_HEAD, "decode, ms", "profile alone", "on the engine")
+SPLIT_HEAD = (
+    "hardware",
+    "prompt x batch",
+    *(cell for name in ("prefill", "decode") for cell in (f"{name}, ms", "profile alone", "on the engine")),
+)
 SPLIT_ERROR_HEAD = ("hardware", "engine", "prefill", "decode")
 WHOLE_HEAD = ("batch", "measured, ms", "composed, ms", "error")
 ATTENTION_HEAD = ("passes", "median ratio composed / measured", "p5", "p95")
@@ -37,12 +40,13 @@ ATTENTION_HEAD = ("passes", "median ratio composed / measured", "p5", "p95")
 
 def splitwise_targets() -> Iterator[tuple[str, str, ModelLatency, ModelLatency]]:
     """Yield the hardware, the profile, its target alone, and its target on the engine of 2023."""
-    engine = engine_named(SPLITWISE_ENGINE)
     for recipe in RECIPES:
         if recipe.splitwise:
+            engine = engine_named(SPLITWISE_ENGINE)
             profile = load_profile(shipped("conf") / "profile" / f"{recipe.name}.yaml")
-            host = replace(engine, **H100_HOST) if recipe.splitwise.startswith("h100") else engine
-            yield recipe.splitwise, recipe.name, profile.target, host.running(profile).target
+            if recipe.splitwise.startswith("h100"):
+                engine = replace(engine, overhead_s=H100_OVERHEAD_S, request_s=H100_REQUEST_S)
+            yield recipe.splitwise, recipe.name, profile.target, engine.running(profile).target
 
 
 def splitwise_table(data: Path) -> str:
@@ -76,13 +80,13 @@ def _splitwise_error_rows(data: Path) -> Iterator[list[str]]:
         cells = splitwise_cells(data, hardware)
         small = [cell for cell in cells if cell.prompt * cell.batch <= LARGEST_PASS_TOKENS]
         for engine, target in ((f"`{name}` alone", alone), (f"`{SPLITWISE_ENGINE}`", running)):
-            prefill = _error(lambda cell, of=target: prompt_s(of, cell) / cell.prompt_s - 1, small)
-            decode = _error(lambda cell, of=target: token_s(of, cell) / cell.token_s - 1, cells)
+            prefill = _cell([prompt_s(target, cell) / cell.prompt_s - 1 for cell in small])
+            decode = _cell([token_s(target, cell) / cell.token_s - 1 for cell in cells])
             yield [hardware, engine, prefill, decode]
 
 
-def _error(of: Callable[[Cell], float], cells: list[Cell]) -> str:
-    errors = Errors.of([of(cell) for cell in cells])
+def _cell(relative: list[float]) -> str:
+    errors = Errors.of(relative)
     return f"{100 * errors.median:.0f} / {100 * errors.p90:.0f} / {100 * errors.mean:+.0f}"
 
 

@@ -19,8 +19,13 @@ SET_HEAD = ("points", "profile", "in all", "caches do not fit", "lengths", "ship
 ERROR_HEAD = ("points", "engine", "TPOT", "E2E", "TTFT")
 SIZE_HEAD = ("points", "clients or context", "number", *QUANTITIES)
 MEAN_HEAD = ("points", *QUANTITIES)
-POINT_HEAD = ("points", "isl", "osl", "clients", "TPOT, ms", "shipped, %", "calibrated, %", "TTFT, ms", "shipped, %")
-POINT_HEAD = (*POINT_HEAD, "calibrated, %")
+POINT_HEAD = (
+    "points",
+    "isl",
+    "osl",
+    "clients",
+    *(cell for name in ("TPOT", "TTFT") for cell in (f"{name}, ms", "shipped, %", "calibrated, %")),
+)
 
 
 def sets_table(those: Sequence[Compared]) -> str:

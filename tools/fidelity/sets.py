@@ -117,13 +117,11 @@ def points_of(data: Path, of: PublishedSet) -> list[Point]:
     rows = rows[(rows["model_path"] == of.model) & (rows["backend"] == of.backend)]
     rows = rows[rows["precision"].fillna("") == (of.precision or "")]
     rows = rows[rows["backend_version"].fillna("") == (of.version or "")]
+    loads = rows[["isl", "osl", "concurrency"]].astype(int).itertuples(index=False)
+    times = (MS * rows[["ttft_ms", "tpot_ms"]]).itertuples(index=False)
     return sorted(
-        Point(
-            Load(*map(int, row[:3]), REQUESTS_OF_A_CLIENT * int(row[2]), of.shortest_share),
-            float(row[3]) * MS,
-            float(row[4]) * MS,
-        )
-        for row in rows[["isl", "osl", "concurrency", "ttft_ms", "tpot_ms"]].itertuples(index=False)
+        Point(Load(isl, osl, clients, REQUESTS_OF_A_CLIENT * clients, of.shortest_share), float(ttft), float(tpot))
+        for (isl, osl, clients), (ttft, tpot) in zip(loads, times, strict=True)
     )
 
 
