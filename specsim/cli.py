@@ -172,7 +172,7 @@ def _add_calibrate(commands: Any) -> None:
     )
     calibrate.add_argument("points", nargs="+", type=_typed_path, metavar="POINTS", help="files of closed loops")
     calibrate.add_argument("--profile", required=True, help="of the GPUs and the model that were measured")
-    calibrate.add_argument("--engine", default="profiled", help="what to begin with: its other keys are kept")
+    calibrate.add_argument("--engine", help="what to begin with: its other keys are kept (what the profile brings)")
     calibrate.add_argument("--all", action="store_true", help="fit pipeline_steps and frontend_s to TTFT, too")
     calibrate.add_argument("--token-budget", type=int, default=8192, help="batched tokens of a pass at most (8192)")
     calibrate.add_argument("--out", type=_typed_path, default=Path("engine.yaml"), help="file to write (engine.yaml)")

@@ -30,15 +30,15 @@ def engine_keys(base: Mapping[str, Any], engine: Engine, description: str, sourc
     return {"description": description, "source": source} | kept | rounded(engine)
 
 
-def source(fit: Fit, files: Sequence[Path], sha256: str, points: Sequence[Point], all_points: Group) -> str:
-    """Return where the numbers are from, in a line without dates."""
+def source(fit: Fit, began: str, files: Sequence[Path], sha256: str, points: Sequence[Point], all_points: Group) -> str:
+    """Return where the numbers are from, in a line without dates; the fit `began` with the engine of this name."""
     more = f" and {len(files) - 1} more files" if len(files) > 1 else ""
     errors = ", ".join(
         f"{name} {100 * each.median:.1f} / {100 * each.p90:.1f} / {100 * each.mean:+.1f}"
         for name, each in (("TPOT", all_points.tpot), ("E2E", all_points.e2e), ("TTFT", all_points.ttft))
     )
     return (
-        f"specsim calibrate: {len(points)} closed loops of {files[0].name}{more} (sha256 {sha256}), profile "
-        f"{fit.server.profile.name}, passes of at most {fit.server.budget_tokens} tokens; held-out error in %, "
-        f"median / p90 / mean: {errors}"
+        f"specsim calibrate: {len(points)} closed loops of {files[0].name}{more} (sha256 {sha256}), "
+        f"profile {fit.server.profile.name}, from engine {began}, passes of at most {fit.server.budget_tokens} tokens; "
+        f"held-out error in %, median / p90 / mean: {errors}"
     )

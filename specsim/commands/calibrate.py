@@ -32,21 +32,22 @@ def calibrate_command(arguments: argparse.Namespace) -> int:
     from specsim.results.writer import yaml_text
 
     out, figure = _places(arguments.out, force=arguments.force)
-    fit, base = _fit(arguments)
+    fit, config = _fit(arguments)
     measured = read_points(arguments.points, fit.server.profile.gpus)
     points = [each for each in measured.points if fit.server.fits(each.load)]
     _check(points, len(measured.points))
     engine, held = fit.engine(points), fit.held_out(points)
     table = groups(held)
-    told = source(fit, arguments.points, measured.sha256, points, table[0])
+    began = config["choices"]["engine"]
+    told = source(fit, Path(began).name, arguments.points, measured.sha256, points, table[0])
     description = f"Calibrated on {len(points)} closed loops of {arguments.points[0].name}"
-    keys = engine_keys(base, engine, description, told)
+    keys = engine_keys(config["engine"], engine, description, told)
     _draw(held, figure)
     _write(out, yaml_text(keys, sort_keys=False))
     for note in [*measured.notes, *_notes(engine, table[0], len(measured.points))]:
         print(f"note: {note}")
     changed = ("overhead_s", "request_s", *(("pipeline_steps", "frontend_s") if fit.whole else ()))
-    print(", ".join(f"{key} {keys[key]:g}" for key in changed))
+    print(f"engine={began} with", ", ".join(f"{key} {keys[key]:g}" for key in changed))
     print(*_lines([HEAD, *(_row(each) for each in table)]), sep="\n")
     print(out, figure, sep="\n")
     return 0
@@ -68,7 +69,7 @@ def _places(out: Path, *, force: bool) -> tuple[Path, Path]:
 
 
 def _fit(arguments: argparse.Namespace) -> tuple[Fit, dict[str, Any]]:
-    """Return what is to be fitted, and the keys of the engine that it begins with."""
+    """Return what is to be fitted, and the configuration of a run with this profile and the engine to begin with."""
     from specsim.calibration.fit import Fit
     from specsim.calibration.points import Server
     from specsim.latency.engine import engine_from_mapping
@@ -77,12 +78,11 @@ def _fit(arguments: argparse.Namespace) -> tuple[Fit, dict[str, Any]]:
 
     if arguments.token_budget < 1:
         raise SpecsimError(f"--token-budget {arguments.token_budget}: expected a whole number of at least 1")
-    words = [f"profile={arguments.profile}", f"engine={arguments.engine}"]
+    words = [f"profile={arguments.profile}", *([f"engine={arguments.engine}"] if arguments.engine else [])]
     ((_, config),) = from_words(words, sweep=False)
-    profile = profile_from_mapping(config["profile"], words[0])
-    base = config["engine"]
-    server = Server(profile, arguments.token_budget)
-    return Fit(server, engine_from_mapping(base, words[1]), whole=arguments.all), dict(base)
+    profile, base = profile_from_mapping(config["profile"], words[0]), config["engine"]
+    engine = engine_from_mapping(base, f"engine={config['choices']['engine']}")
+    return Fit(Server(profile, arguments.token_budget), engine, whole=arguments.all), config
 
 
 def _check(points: Sequence[Point], given: int) -> None:

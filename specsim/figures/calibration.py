@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from specsim.results.schema import FloatArray
+    from specsim.replica.request import Floats
 
 BAND = 0.1
 MARKERS = "osD^vP"
@@ -22,8 +22,8 @@ MARKERS = "osD^vP"
 class Pairs(NamedTuple):
     """Measured and simulated milliseconds of some points, (n,) each."""
 
-    measured_ms: FloatArray
-    simulated_ms: FloatArray
+    measured_ms: Floats
+    simulated_ms: Floats
 
 
 def calibration(panels: Mapping[str, Mapping[str, Pairs]]) -> Figure:

@@ -50,7 +50,8 @@ def csv(tmp_path: Path) -> Path:
 
 
 def calibrate(*words: object, profile: str = PROFILE) -> int:
-    return main(["calibrate", *map(str, words), "--profile", profile])
+    engine = [] if "--engine" in words else ["--engine", "profiled"]
+    return main(["calibrate", *map(str, words), "--profile", profile, *engine])
 
 
 def test_the_host_time_of_the_server_is_found() -> None:
@@ -112,7 +113,7 @@ def test_the_command_writes_an_engine_that_a_run_takes(
     out = tmp_path / "mine.yaml"
     assert calibrate(csv, "--out", out, "--engine", "vllm_0_12") == 0
     said = capsys.readouterr().out.splitlines()
-    assert said[0].startswith("overhead_s 0.")
+    assert said[0].startswith("engine=vllm_0_12 with overhead_s 0.")
     assert said[1].split()[:3] == ["held-out", "error,", "%"]
     assert said[2].split()[:2] == ["all", "20"]
     assert said[-2:] == [str(out), str(tmp_path / "mine.png")]
@@ -126,6 +127,13 @@ def test_the_command_writes_an_engine_that_a_run_takes(
     same = {"engine__overhead_s": engine.overhead_s, "engine__request_s": engine.request_s}
     other = simulate("sarathi", "poisson", profile=PROFILE, engine="vllm_0_12", requests=20, **same)
     assert run.requests.finish_s.tolist() == other.requests.finish_s.tolist()
+
+
+def test_without_an_engine_that_of_the_profile_is_taken(csv: Path, tmp_path: Path) -> None:
+    assert main(["calibrate", str(csv), "--profile", PROFILE, "--out", str(tmp_path / "mine.yaml")]) == 0
+    keys = read_yaml(tmp_path / "mine.yaml")
+    assert (keys["pipeline_steps"], keys["graph_tokens"]) == (1, [1, 2, 4])
+    assert "from engine vllm_0_15" in keys["source"]
 
 
 def test_the_same_points_give_the_same_bytes(csv: Path, tmp_path: Path) -> None:

@@ -101,6 +101,7 @@ def test_a_loop_takes_what_a_run_takes(load: Load, engine: Engine) -> None:
         "sarathi",
         trace,
         profile="llama8b_1b_h100",
+        engine="profiled",
         concurrency=load.concurrency,
         scheduler__token_budget=2048,
         **told,

@@ -56,7 +56,7 @@ def test_the_worst_point_comes_first() -> None:
         return Held(Point(load, 1.0, 0.1), Point(load, 2.0, 0.1 * factor))
 
     some = [held(1, 1.1), held(2, 0.5), held(3, 1.3)]
-    lines = points_table([Compared(SETS[0], 0, some, some, some, None)]).splitlines()[2:]
+    lines = points_table([Compared(SETS[0], 0, {}, some, some, None)]).splitlines()[2:]
     assert [line.split(" | ")[1:4] for line in lines] == [["2", "10", "1"], ["3", "10", "1"], ["1", "10", "1"]]
     assert lines[0].endswith("| 100.00 | -50.0 | -50.0 | 1000 | +100 | +100 |")
 

@@ -55,9 +55,7 @@ def errors_table(those: Sequence[Compared]) -> str:
     """Return the errors of each set on each engine: median / p90 / mean."""
     rows = []
     for each in those:
-        named = [(f"`{PROFILED}`", each.profiled)]
-        if each.of.engine != PROFILED:
-            named.append((f"`{each.of.engine}`", each.shipped))
+        named = [(f"`{name}`", held) for name, held in (each.others | {each.of.engine: each.shipped}).items()]
         named.append(("calibrated, host time", each.calibrated))
         if each.whole is not None:
             named.append(("calibrated, `--all`", each.whole))

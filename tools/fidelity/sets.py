@@ -19,7 +19,8 @@ POINTS = sources.Dataset(
     "perf/serving_points/aiconfigurator_h100.parquet", sources.KERNELS, "Apache-2.0", "as each row says"
 )
 MS = 1e-3
-PROFILED = "profiled"
+PROFILED, DEFAULT = "profiled", "vllm_0_15"
+"""The profile as it is, and the engine that the composed profiles bring."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +92,14 @@ SETS = (
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A set's points beside four simulations; `whole` is None where prompts do not run beside decodes."""
+    """A set's points on some engines; `whole` is None where prompts do not run beside decodes.
+
+    `shipped` holds the shipped engine that fits, `others` those that a profile alone and a run without a choice take.
+    """
 
     of: PublishedSet
     left_out: int
-    profiled: list[Held]
+    others: dict[str, list[Held]]
     shipped: list[Held]
     calibrated: list[Held]
     whole: list[Held] | None
@@ -134,7 +138,7 @@ def compared(data: Path, of: PublishedSet) -> Compared:
     return Compared(
         of,
         len(every) - len(points),
-        server.simulated(points, engine_named(PROFILED)),
+        {name: server.simulated(points, engine_named(name)) for name in (PROFILED, DEFAULT)},
         server.simulated(points, base),
         Fit(server, base).held_out(points),
         Fit(server, base, whole=True).held_out(points) if of.mixes else None,
