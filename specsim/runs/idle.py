@@ -52,6 +52,8 @@ def _reason(key: str, config: Mapping[str, Any]) -> str | None:
         return f"{below.partition('.')[0]} says what {group}={config['choices'][group]} is, and no run reads it"
     if group == "profile" and below:
         return _of_profile(below, config)
+    if key in ("engine.graph_step", "engine.graph_most") and config["engine"]["graph_tokens"] is None:
+        return f"engine={config['choices']['engine']} captures no graphs (engine.graph_tokens)"
     if key == "drafter.launch_s":
         return _of_launch(config)
     if key in ("trace.rps", "trace.n"):
@@ -75,6 +77,8 @@ def _of_profile(key: str, config: Mapping[str, Any]) -> str | None:
         return f"{part} holds the times of {source} against the peaks of its hardware, and no time depends on it"
     if role == "draft" and part in OF_THE_DRAFT_MODEL and config["drafter"].get("kind") != "separate":
         return f"drafter={config['choices']['drafter']} drafts, not the draft model of {source}"
+    if part == "overhead_s" and config["engine"]["overhead_s"] is not None:
+        return f"engine={config['choices']['engine']} states overhead_s"
     if part == "launch_s" and (role == "target" or config["drafter"].get("graphs", True)):
         return "only draft passes without CUDA graphs (drafter.graphs=false) are launched kernel by kernel"
     used = profile["form"]

@@ -53,7 +53,7 @@ def test_the_issue_s_run_of_the_qwen_profile() -> None:
     assert followed.requests["decode_tpot_s"].mean() > 1.05 * foreign.requests["decode_tpot_s"].mean()
     said = "acceptance=qwen32b_05b, engine=vllm_0_15 (with profile=qwen32b_05b_2xa100), as suggested"
     assert any(said in each for each in followed.notes)
-    assert not any("as suggested" in each for each in stated.notes)
+    assert not any("acceptance=" in each and "as suggested" in each for each in stated.notes)
 
 
 @pytest.mark.parametrize("name", ["adaserve", "global_greedy", "equal_greedy", "laps_adaserve", "adaserve_clairvoyant"])
@@ -112,7 +112,8 @@ def test_a_scheduler_goes_before_a_drafter_and_a_drafter_before_a_profile(tmp_pa
 
 
 def test_only_what_changes_something_is_said() -> None:
-    assert compose({})["followed"] == {}
+    assert compose({})["followed"] == {"profile=llama70b_1b_4xh100": ["engine=vllm_0_15"]}
+    assert compose({"engine": "profiled"})["followed"] == {}
     assert compose({"profile": "adaserve_artifact_llama70b"})["followed"] == {}
     followed = compose({"profile": ARTIFACT})["followed"]
     assert followed.keys() == {f"profile={ARTIFACT}"}
