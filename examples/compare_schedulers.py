@@ -6,7 +6,7 @@ python compare_schedulers.py
 from specsim import sweep
 
 SCHEDULERS = ["continuous", "vllm_spec", "adaserve"]
-RATES_PER_S = [2, 3, 4, 5]
+RATES_PER_S = [2, 4, 6, 8]
 SEEDS = range(3)
 
 

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 PRINTS = {
     "choose_deployment.py": ("llama70b_1b_4xa100 adaserve", "GPUs: llama70b_1b_4xh100 x 1"),
-    "compare_schedulers.py": ("scheduler  continuous", "\n2 ", "\n5 "),
+    "compare_schedulers.py": ("scheduler  continuous", "\n2 ", "\n8 "),
     "own_scheduler.py": ("mean TPOT, ms", "\n512 ", "share of requests that attain"),
 }
 WRITES = {
