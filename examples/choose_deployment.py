@@ -12,7 +12,7 @@ from specsim import sweep
 
 GOAL = 0.95
 SERVERS = {"llama70b_1b_4xa100": 4, "llama70b_1b_4xh100": 4}  # GPUs of one server
-LOAD: dict[str, Any] = {"trace": "poisson", "rps": 8, "slo": "./mix.yaml", "requests": 400}
+LOAD: dict[str, Any] = {"trace": "poisson", "rps": 12, "slo": "./mix.yaml", "requests": 400}
 MIX = """
 description: "An assistant in an editor, and summaries of documents"
 max_tokens: 1024
