@@ -56,7 +56,7 @@ def test_choices_are_kept_as_typed_and_the_rest_by_default(made):
         "acceptance": "llama70b_1b",
         "profile": "llama70b_1b_4xh100",
         "drafter": "separate",
-        "engine": "profiled",
+        "engine": "vllm_0_15",
     }
 
 

@@ -14,9 +14,13 @@ NAMES = {
     "adaserve_artifact_qwen32b",
     "llama70b_1b_4xa100",
     "llama70b_1b_4xh100",
+    "llama70b_1b_4xh200",
+    "llama70b_fp8_1b_4xh100",
     "llama8b_1b_a100",
     "llama8b_1b_h100",
+    "llama8b_1b_h200",
     "qwen32b_05b_2xa100",
+    "qwen3_32b_06b_2xh100",
     "vicuna7b_160m_a100",
     "vicuna7b_68m_a100",
 }
