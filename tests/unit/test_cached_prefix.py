@@ -48,7 +48,7 @@ def test_what_is_cached_is_read_as_context() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("factor", [100.0, 1.2])
+@pytest.mark.parametrize("factor", [pytest.param(100.0, marks=pytest.mark.slow), 1.2])
 def test_every_scheduler_serves_what_is_partly_cached(name: str, factor: float) -> None:
     told = requests([0.0, 0.0, 0.01, 0.02, 0.03], [30, 28, 30, 5, 30], [12] * 5, [0, 1, 2, 0, 1], [0, 20, 30, 2, 29])
     simulated = simulation(told, [12, 9, 12, 6, 12], factory_of(name), pool=memory(told, factor), truth=hardware())

@@ -75,6 +75,7 @@ def test_the_other_keys_are_kept() -> None:
     assert found.overhead_s == pytest.approx(6e-4)
 
 
+@pytest.mark.slow
 def test_the_way_in_is_found_from_ttft() -> None:
     true = replace(TRUE, pipeline_steps=1, frontend_s=1e-2)
     found = Fit(Server(load_profile(PROFILE)), Engine(), whole=True).engine(served(true))
@@ -107,6 +108,7 @@ def test_errors_by_hand() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_command_writes_an_engine_that_a_run_takes(
     csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -136,6 +138,7 @@ def test_without_an_engine_that_of_the_profile_is_taken(csv: Path, tmp_path: Pat
     assert "from engine vllm_0_15" in keys["source"]
 
 
+@pytest.mark.slow
 def test_the_same_points_give_the_same_bytes(csv: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()

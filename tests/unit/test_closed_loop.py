@@ -66,18 +66,18 @@ def test_a_rejected_request_is_an_answer() -> None:
 def test_every_scheduler_serves_a_closed_loop(name: str) -> None:
     told = requests([0.0] * 7, [9, 30, 4, 7, 12, 3, 8], [12, 9, 20, 8, 5, 30, 2], [0, 1, 2, 0, 1, 2, 0])
     simulated = simulation(told, [12, 9, 15, 8, 5, 22, 1], factory_of(name), truth=hardware())
-    record = run(replace(simulated, concurrency=3, replicas=2))
+    record = run(replace(simulated, concurrency=3, replicas=2, pipeline_steps=1, frontend_s=0.01))
     assert record.progress.emitted_tokens.tolist() == [12, 9, 15, 8, 5, 22, 1]
     assert (np.diff(record.requests.arrival_s) >= 0).all()
 
 
 def test_a_run_says_that_it_is_a_closed_loop() -> None:
-    done = simulate("continuous", "poisson", requests=40, concurrency=8)
+    done = simulate("continuous", "poisson", requests=25, concurrency=8)
     load = done.metrics["specsim"]["load"]
     assert (load["clients"], load["overloaded"], load["makespan_ratio"]) == (8, None, None)
     assert any("the trace's arrivals are not used" in note for note in done.notes)
     assert any(note.startswith("too short: slo_attainment is known to") for note in done.notes)
-    assert simulate("continuous", "poisson", requests=40).metrics["specsim"]["load"]["clients"] is None
+    assert simulate("continuous", "poisson", requests=9).metrics["specsim"]["load"]["clients"] is None
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,7 @@ def test_the_frontend_comes_before_the_queue() -> None:
     assert steady(frontend_s=0.05) == pytest.approx(0.22), "the first request is late as well, and so are all passes"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_every_scheduler_ends_behind_a_pipeline(name: str) -> None:
     told = requests([0.0, 0.2, 0.21, 5.0], [9, 30, 4, 7], [12, 9, 20, 8], [0, 1, 2, 0])
