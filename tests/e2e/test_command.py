@@ -61,6 +61,7 @@ def test_the_console_script_is_the_module(tmp_path):
     assert re.fullmatch(r"specsim \d+\.\d+\.\d+\n", by_script.stdout)
 
 
+@pytest.mark.slow
 def test_two_processes_write_the_same_bytes_whatever_the_hash_seed(tmp_path):
     for seed in ("1", "2"):
         done = specsim("run", *SMALL, "passes=true", f"out=run{seed}", cwd=tmp_path, PYTHONHASHSEED=seed)

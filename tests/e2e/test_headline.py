@@ -14,6 +14,7 @@ def runs() -> dict[str, Run]:
     return {name: simulate(name, "adaserve_fig8", **settings) for name in ("lp_sjf", "fcfs", "adaserve")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("starving", ["lp_sjf", "fcfs"])
 def test_a_starving_scheduler_wins_by_tpot_alone_and_by_nothing_else(runs: dict[str, Run], starving: str) -> None:
     bad, good = (runs[name].metrics["specsim"] for name in (starving, "adaserve"))
@@ -26,6 +27,7 @@ def test_a_starving_scheduler_wins_by_tpot_alone_and_by_nothing_else(runs: dict[
     assert not flattered(good)
 
 
+@pytest.mark.slow
 def test_the_tables_star_it(runs: dict[str, Run]) -> None:
     assert "TPOT alone would say 100.0%" in class_table(runs["lp_sjf"].metrics)
     rows = comparison_table([({"scheduler": name}, run.metrics) for name, run in runs.items()]).splitlines()

@@ -87,6 +87,7 @@ def test_a_mistake_is_a_line_that_a_terminal_shows_and_does_not_obey(shell, comm
     assert "\\x1b" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_mistake_of_any_length_is_a_line_of_some(shell):
     done = shell("run seed=" + "[" * 3000, "")
     assert done.returncode == 2

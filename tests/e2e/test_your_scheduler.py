@@ -152,6 +152,7 @@ def test_from_python(written, monkeypatch, capsys):
     assert float(capsys.readouterr().out) == attainment
 
 
+@pytest.mark.slow
 def test_as_an_installed_package(installed, written, tmp_path):
     said = shell(block("sh", "specsim list schedulers"), tmp_path, PYTHONPATH=str(installed))
     assert re.search(r"^shortest_first +installed by shortest_first$", said, re.MULTILINE)

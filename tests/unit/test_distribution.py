@@ -70,6 +70,7 @@ def test_the_same_numbers_leave_the_same_sketch() -> None:
     assert filled(numbers, [5_000] * 4, 100).result == filled(numbers, [5_000] * 4, 100).result
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_numbers() -> None:
     luck = np.random.default_rng(0)
     distribution = Distribution(most_exact=1_000)

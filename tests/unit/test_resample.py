@@ -119,6 +119,7 @@ def test_bursts_survive_in_blocks_longer_than_they_are(trace):
     assert kept > 2
 
 
+@pytest.mark.slow
 def test_seeds_spread_as_recordings_of_the_process_would():
     """The number of requests in 1,000 s: its spread over resampled seeds is that over independent recordings.
 

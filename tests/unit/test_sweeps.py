@@ -213,6 +213,7 @@ def test_what_jupyter_shows_is_short_and_names_what_differs(stored):
     assert len(run) < 4000
 
 
+@pytest.mark.slow
 def test_a_large_sweep_shows_its_first_runs_only():
     shown = sweep({"seed": range(25)}, scheduler="fcfs", **SMALL)._repr_html_()
     assert "Sweep of 25 runs: seed (25)" in shown

@@ -392,6 +392,7 @@ def test_a_parquet_that_states_too_many_rows_is_refused_unread(refused, tmp_path
     assert refused((tmp_path / "f.parquet").read_bytes(), "t.parquet") == f"{said}1"
 
 
+@pytest.mark.slow
 def test_a_text_of_megabytes_in_every_row_of_a_parquet_is_held_once(tmp_path):
     import pandas as pd
 

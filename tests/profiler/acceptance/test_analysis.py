@@ -20,6 +20,7 @@ from specsim.world.recorded import recording_from_mapping
 from tests.profiler.acceptance.tapes import drawn_tape
 
 
+@pytest.mark.slow
 def test_a_recording_is_summed_up_in_files_that_a_run_reads(tmp_path: Path) -> None:
     tape = drawn_tape(np.random.default_rng(0), sequences=12, tokens=60, confidence=np.array([0.3, 0.6, 0.9]))
     out = tmp_path / "mine.parquet"

@@ -47,6 +47,7 @@ def test_its_file_maps_the_categories_of_the_traces(path: Path) -> None:
     assert {"coding", "chat", "summarization", "default", *CATEGORIES} == set(mapping["categories"])
 
 
+@pytest.mark.slow
 def test_the_shipped_curves_are_those_fitted_to_the_recording() -> None:
     fitted = fit_curves(read_tape(FOLDER / "smollm2_skip.parquet"))
     stated = yaml.safe_load((FOLDER / "smollm2_skip_curves.yaml").read_text())["categories"]
