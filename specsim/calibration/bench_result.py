@@ -1,4 +1,6 @@
-"""Results of ``vllm bench serve --save-result --max-concurrency N``: one JSON object a load, in a file, list or line.
+"""Results of ``vllm bench serve --save-result``: one JSON object a load, in a file, list or line.
+
+Each has ``--max-concurrency N`` or ``--request-rate R``.
 
 ``isl`` and ``osl`` are the mean lengths, ``total_input_tokens`` and ``total_output_tokens`` over ``completed``.
 """
@@ -16,8 +18,10 @@ from specsim.workload.damage import Damage
 from specsim.workload.encoding import lines
 from specsim.workload.table import Cells, Rows, Table
 
-BENCH = "max_concurrency"
+BENCH, RATE = "max_concurrency", "request_rate"
+NO_PAUSE = (inf, "inf")
 TOTALS = {"isl": "total_input_tokens", "osl": "total_output_tokens"}
+COLUMNS = ("isl", "osl", "concurrency", "rate", "requests", "mean_ttft_ms", "mean_tpot_ms")
 KEYS = ("completed", *TOTALS.values(), "mean_ttft_ms", "mean_tpot_ms")
 LENGTHS = ("input_lens", "output_lens")
 
@@ -36,7 +40,7 @@ def results_in(raw: bytes, file: Path) -> Table | None:
         rows.damage.check()
         return {name: [each[name] for each in points] for name in wanted}, rows
 
-    return Table(file, "results", ("isl", "osl", "concurrency", "requests", "mean_ttft_ms", "mean_tpot_ms"), read)
+    return Table(file, "results", COLUMNS, read)
 
 
 def _objects(text: str) -> list[Any]:
@@ -59,10 +63,8 @@ def _point(place: int, result: Mapping[str, Any], rows: Rows) -> dict[str, objec
         rows.damage.add(place, f"no {missing[0]}")
     elif done is None or done < 1:
         rows.damage.add(place, f"completed {result['completed']!r}; expected requests that were served")
-    elif result.get(BENCH) is None:
-        rows.damage.add(place, f"no {BENCH}: an open loop; expected `vllm bench serve --max-concurrency N`")
-    elif result.get("request_rate", inf) not in (inf, "inf"):
-        rows.damage.add(place, f"request_rate {result['request_rate']}: an open loop; expected inf")
+    elif wrong := _wrong_load(result):
+        rows.damage.add(place, wrong)
     if result.get("failed"):
         rows.note(f"{rows.damage.file}: {result['failed']} requests failed; the means are of the others")
     if any(len(set(result[name])) > 1 for name in LENGTHS if isinstance(result.get(name), list)):
@@ -71,4 +73,17 @@ def _point(place: int, result: Mapping[str, Any], rows: Rows) -> dict[str, objec
     for name, total in TOTALS.items():
         held = number(result.get(total))
         cells[name] = result.get(total) if held is None or not done else round(held / done)
-    return {**cells, "concurrency": result.get(BENCH), "requests": result.get("completed")}
+    rate = result.get(RATE)
+    return {**cells, "concurrency": result.get(BENCH), "rate": rate, "requests": result.get("completed")}
+
+
+def _wrong_load(result: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with how requests were sent."""
+    clients, rate = result.get(BENCH), result.get(RATE, inf)
+    if clients is None and rate in NO_PAUSE:
+        return f"no {BENCH} and {RATE} inf: all requests at once; expected --max-concurrency N or --request-rate R"
+    if clients is not None and rate not in NO_PAUSE:
+        return f"{RATE} {rate} and {BENCH} {clients}; expected one of them"
+    if rate not in NO_PAUSE and result.get("burstiness", 1.0) != 1.0:
+        return f"burstiness {result['burstiness']}; expected 1, a Poisson process"
+    return None

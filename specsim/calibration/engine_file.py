@@ -30,6 +30,13 @@ def engine_keys(base: Mapping[str, Any], engine: Engine, description: str, sourc
     return {"description": description, "source": source} | kept | rounded(engine)
 
 
+def counted(points: Sequence[Point]) -> str:
+    """Return how many loads of which kind there are."""
+    at_a_rate = sum(each.load.rate > 0 for each in points)
+    kinds = ((len(points) - at_a_rate, "closed"), (at_a_rate, "open"))
+    return f"{' and '.join(f'{number} {kind}' for number, kind in kinds if number)} loops"
+
+
 def source(fit: Fit, began: str, files: Sequence[Path], sha256: str, points: Sequence[Point], all_points: Group) -> str:
     """Return where the numbers are from, in a line without dates; the fit `began` with the engine of this name."""
     more = f" and {len(files) - 1} more files" if len(files) > 1 else ""
@@ -38,7 +45,7 @@ def source(fit: Fit, began: str, files: Sequence[Path], sha256: str, points: Seq
         for name, each in (("TPOT", all_points.tpot), ("E2E", all_points.e2e), ("TTFT", all_points.ttft))
     )
     return (
-        f"specsim calibrate: {len(points)} closed loops of {files[0].name}{more} (sha256 {sha256}), "
+        f"specsim calibrate: {counted(points)} of {files[0].name}{more} (sha256 {sha256}), "
         f"profile {fit.server.profile.name}, from engine {began}, passes of at most {fit.server.budget_tokens} tokens; "
         f"held-out error in %, median / p90 / mean: {errors}"
     )

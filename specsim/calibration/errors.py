@@ -46,8 +46,8 @@ class Group(NamedTuple):
 
 
 def by_concurrency(held: Sequence[Held]) -> Iterator[tuple[str, list[Held]]]:
-    """Yield the points of some clients, fewest first, under a name."""
-    return _grouped(held, "concurrency", CLIENTS, lambda each: each.measured.load.concurrency)
+    """Yield the points with so many requests in flight, fewest first, under a name."""
+    return _grouped(held, "concurrency", CLIENTS, lambda each: each.measured.in_flight)
 
 
 def by_context(held: Sequence[Held]) -> Iterator[tuple[str, list[Held]]]:
@@ -62,7 +62,7 @@ def groups(held: Sequence[Held]) -> list[Group]:
 
 
 def _grouped(
-    held: Sequence[Held], name: str, bounds: Sequence[int], size: Callable[[Held], int]
+    held: Sequence[Held], name: str, bounds: Sequence[int], size: Callable[[Held], float]
 ) -> Iterator[tuple[str, list[Held]]]:
     """Yield what lies up to each bound, and what lies beyond the last."""
 

@@ -1,12 +1,14 @@
-"""An engine's host time, fitted to the TPOT of closed loops; its way in, to their TTFT."""
+"""An engine's host time, fitted to the TPOT of loads; its way in, to their TTFT."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
+from specsim.calibration.load import Floats
 from specsim.calibration.points import Held, Point, Server
 from specsim.latency.engine import Engine
 
@@ -15,6 +17,11 @@ FRONTENDS_S = (0.0, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2)
 """What is tried for the two keys that TTFT tells: a pass is too coarse a clock for finer steps."""
 TURNS = 3
 """Of a fit at most: behind a frontend the passes depend on their seconds, and the way in on the host time."""
+STEPS_S = (1e-4, 5e-6)
+"""By which the two host seconds are moved to see how open loops change, whose passes hold more the longer they take."""
+SETTLED = 1e-3
+MOST_SLOPES = 8
+"""Where a fit of open loops ends: a relative change this small, or so many slopes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +63,44 @@ class Fit:
         from scipy.optimize import nnls
 
         measured = np.array([point.tpot_s for point in points])
-        for _ in range(TURNS if engine.frontend_s else 1):
+        at_a_rate = any(point.load.rate for point in points)
+        for _ in range(TURNS if engine.frontend_s and not at_a_rate else 1):
             costs = [self.server.costs(point.load, engine)[1] for point in points]
             rest, passes, rows = np.array(costs).T / measured
-            (overhead_s, request_s), _ = nnls(np.column_stack([passes, rows]), 1 - rest)
-            engine = replace(engine, overhead_s=float(overhead_s), request_s=float(request_s))
-        return engine
+            host_s, _ = nnls(np.column_stack([passes, rows]), 1 - rest)
+            engine = _with_host(engine, host_s)
+        return self._host_at_a_rate(points, engine) if at_a_rate else engine
+
+    def _host_at_a_rate(self, points: Sequence[Point], engine: Engine) -> Engine:
+        """Return the engine that comes closest where passes depend on their seconds, from a first guess."""
+        from scipy.optimize import least_squares
+
+        steps = np.array(STEPS_S)
+
+        @cache
+        def cached(*in_steps: float) -> Floats:
+            held = self.server.simulated(points, _with_host(engine, np.array(in_steps) * steps))
+            return np.array([each.tpot_error for each in held])
+
+        def errors(in_steps: Floats) -> Floats:
+            return cached(*in_steps.tolist())
+
+        def slopes(in_steps: Floats) -> Floats:
+            return np.column_stack([errors(in_steps + moved) - errors(in_steps) for moved in np.eye(len(steps))])
+
+        guess = np.array([engine.overhead_s, engine.request_s]) / steps
+        bounds = (0, np.inf)
+        found = least_squares(errors, guess, slopes, bounds, xtol=SETTLED, ftol=SETTLED, max_nfev=MOST_SLOPES)
+        return _with_host(engine, found.x * steps)
 
     def _ttft_loss(self, points: Sequence[Point], engine: Engine) -> float:
         return sum(held.ttft_error**2 for held in self.server.simulated(points, engine))
+
+
+def _with_host(engine: Engine, host_s: Floats) -> Engine:
+    """Return the engine with these seconds of a pass, and of each request in it."""
+    overhead_s, request_s = map(float, host_s)
+    return replace(engine, overhead_s=overhead_s, request_s=request_s)
 
 
 def halved(points: Sequence[Point]) -> tuple[list[Point], list[Point]]:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from specsim.calibration.closed_loop import Cost, Door, Load, Loop, closed_loop
+from specsim.calibration.load import Load
+from specsim.calibration.loop import Cost, Door, Loop, served
 from specsim.latency.engine import Engine
 from specsim.latency.model import MEMORY_SHARE, Profile
 
 REQUESTS_OF_A_CLIENT = 10
-"""Where the points do not say how many requests were sent."""
+REQUESTS_AT_A_RATE = 1000
+"""Where the points do not say how many requests were sent; at a rate, as vLLM's client defaults to."""
 BUDGET_TOKENS = 8192
 """Batched tokens of a pass at most: what `vllm serve` (max_num_batched_tokens) defaults to on GPUs of 80 GB."""
 
 
 class Point(NamedTuple):
-    """A closed loop and the mean seconds to the first token and per output token after it."""
+    """A load and the mean seconds to the first token and per output token after it."""
 
     load: Load
     ttft_s: float
@@ -28,6 +30,11 @@ class Point(NamedTuple):
     def e2e_s(self) -> float:
         """Mean seconds of a request."""
         return self.ttft_s + (self.load.osl - 1) * self.tpot_s
+
+    @property
+    def in_flight(self) -> float:
+        """Requests in the server at a time, on average: the clients, or by Little's law."""
+        return self.load.rate * self.e2e_s if self.load.rate else self.load.concurrency
 
 
 class Held(NamedTuple):
@@ -54,10 +61,14 @@ class Held(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Where points were measured: a profile whose target serves alone, and the batched tokens of a pass at most."""
+    """Where points were measured: a profile whose target serves alone, and the batched tokens of a pass at most.
+
+    `on_load` is called before a load is simulated, to show progress.
+    """
 
     profile: Profile
     budget_tokens: int = BUDGET_TOKENS
+    on_load: Callable[[], object] = int
 
     @property
     def cache_tokens(self) -> float:
@@ -65,15 +76,17 @@ class Server:
         target = self.profile.target
         return (MEMORY_SHARE * self.profile.memory_bytes - target.weights_bytes) / target.kv_bytes_per_token
 
-    def fits(self, load: Load) -> bool:
-        """Return whether the caches of all clients fit: beyond, engines queue and preempt by rules of their own."""
+    def fits(self, load: Load, engine: Engine) -> bool:
+        """Return whether all caches fit at any time: beyond, engines queue and preempt by rules of their own."""
+        if load.rate:
+            return float(self._loop(load, engine).shapes.context_tokens.max()) + load.isl <= self.cache_tokens
         return load.concurrency * (load.isl + load.osl) <= self.cache_tokens
 
     def simulated(self, points: Sequence[Point], engine: Engine) -> list[Held]:
         """Return the points beside their simulation on an engine."""
         target = engine.running(self.profile).target
-        served = [Point(each.load, *self._loop(each.load, engine).latencies(target)) for each in points]
-        return [Held(*both) for both in zip(points, served, strict=True)]
+        again = [Point(each.load, *self._loop(each.load, engine).latencies(target)) for each in points]
+        return [Held(*both) for both in zip(points, again, strict=True)]
 
     def costs(self, load: Load, engine: Engine) -> tuple[Cost, Cost]:
         """Return TTFT and TPOT as the host's seconds change them, in the passes that an engine runs."""
@@ -81,13 +94,14 @@ class Server:
         return self._loop(load, engine).costs(bare.running(self.profile).target)
 
     def _loop(self, load: Load, engine: Engine) -> Loop:
-        if not engine.frontend_s:
+        self.on_load()
+        if not engine.frontend_s and not load.rate:
             return _loop(load, self.budget_tokens, engine.pipeline_steps)
         door = Door(engine.pipeline_steps, engine.frontend_s, engine.running(self.profile).target)
-        return closed_loop(load, self.budget_tokens, door)
+        return served(load, self.budget_tokens, door)
 
 
 @lru_cache(maxsize=512)
 def _loop(load: Load, budget_tokens: int, pipeline_steps: int) -> Loop:
-    """Return the passes of a load without a frontend, which do not depend on their seconds."""
-    return closed_loop(load, budget_tokens, Door(pipeline_steps))
+    """Return the passes of a closed loop without a frontend, which do not depend on their seconds."""
+    return served(load, budget_tokens, Door(pipeline_steps))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,9 @@ HEAD = (
 
 def calibrate_command(arguments: argparse.Namespace) -> int:
     """Fit an engine to points, write it and its figure, and print its errors on points that were not fitted."""
-    from specsim.calibration.engine_file import engine_keys, source
+    from tqdm import tqdm
+
+    from specsim.calibration.engine_file import counted, engine_keys, source
     from specsim.calibration.errors import groups
     from specsim.calibration.reading import read_points
     from specsim.results.writer import yaml_text
@@ -34,13 +37,15 @@ def calibrate_command(arguments: argparse.Namespace) -> int:
     out, figure = _places(arguments.out, force=arguments.force)
     fit, config = _fit(arguments)
     measured = read_points(arguments.points, fit.server.profile.gpus)
-    points = [each for each in measured.points if fit.server.fits(each.load)]
+    points = [each for each in measured.points if fit.server.fits(each.load, fit.base)]
     _check(points, len(measured.points))
-    engine, held = fit.engine(points), fit.held_out(points)
+    with tqdm(desc="calibrate", unit=" loads", dynamic_ncols=True, disable=None) as shown:
+        fit = replace(fit, server=replace(fit.server, on_load=shown.update))
+        engine, held = fit.engine(points), fit.held_out(points)
     table = groups(held)
     began = config["choices"]["engine"]
     told = source(fit, Path(began).name, arguments.points, measured.sha256, points, table[0])
-    description = f"Calibrated on {len(points)} closed loops of {arguments.points[0].name}"
+    description = f"Calibrated on {counted(points)} of {arguments.points[0].name}"
     keys = engine_keys(config["engine"], engine, description, told)
     _draw(held, figure)
     _write(out, yaml_text(keys, sort_keys=False))
@@ -92,18 +97,17 @@ def _check(points: Sequence[Point], given: int) -> None:
         raise SpecsimError(
             f"{len(points)} points{left_out}; expected at least {LEAST_POINTS}, half of which are held out"
         )
-    clients = {each.load.concurrency for each in points}
-    if len(clients) == 1:
+    sent = {each.load.sent for each in points}
+    if len(sent) == 1:
         raise SpecsimError(
-            f"every point has concurrency {clients.pop()}; expected at least 2, else overhead_s and request_s "
-            "cannot be told apart"
+            f"every point has {sent.pop()}; expected at least 2, else overhead_s and request_s cannot be told apart"
         )
 
 
 def _notes(engine: Engine, all_points: Group, given: int) -> Iterator[str]:
     if given > all_points.points:
         left_out = given - all_points.points
-        yield f"left out, {left_out} of {given} points: the caches of their clients do not fit beside the weights"
+        yield f"left out, {left_out} of {given} points: their caches do not fit beside the weights"
     if not engine.overhead_s and not engine.request_s:
         yield "no host time was found: the profile's kernels alone take as long as the server, or longer"
     if all_points.tpot.median > FAR:

@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 
 from specsim import simulate
-from specsim.calibration.closed_loop import Load
 from specsim.calibration.errors import Errors, groups
 from specsim.calibration.fit import Fit, halved
+from specsim.calibration.load import Load
 from specsim.calibration.points import Point, Server
 from specsim.calibration.reading import read_points
 from specsim.cli import main
@@ -59,6 +59,24 @@ def test_the_host_time_of_the_server_is_found() -> None:
     found = fit.engine(served(TRUE))
     assert (found.overhead_s, found.request_s) == pytest.approx((6e-4, 2e-5), rel=1e-6)
     assert all(abs(each.tpot_error) < 1e-9 for each in fit.held_out(served(TRUE)))
+
+
+RATES = [Load(isl, 40, 0, 150, 1.0, rate) for isl in (256, 900) for rate in (0.5, 2.0, 8.0, 16.0)]
+
+
+def test_the_host_time_is_found_from_open_loops() -> None:
+    """The longer passes take, the more requests they hold: the fit ends where both agree."""
+    true, server = Engine(overhead_s=2e-3, request_s=5e-5), Server(load_profile(PROFILE))
+    points = [each.simulated for each in server.simulated([Point(load, 1.0, 1.0) for load in RATES], true)]
+    found = Fit(server, Engine()).engine(points)
+    assert (found.overhead_s, found.request_s) == pytest.approx((2e-3, 5e-5), rel=0.02)
+    assert [round(each.in_flight, 1) for each in points[:4]] == sorted(round(each.in_flight, 1) for each in points[:4])
+
+
+def test_an_open_loop_whose_caches_do_not_fit_is_left_out() -> None:
+    server = Server(load_profile(PROFILE))
+    assert server.fits(Load(4000, 40, 0, 100, rate=1.0), Engine())
+    assert not server.fits(Load(4000, 400, 0, 400, rate=200.0), Engine())
 
 
 def test_a_server_faster_than_its_kernels_has_no_host_time() -> None:
@@ -131,6 +149,23 @@ def test_the_command_writes_an_engine_that_a_run_takes(
     assert run.requests.finish_s.tolist() == other.requests.finish_s.tolist()
 
 
+@pytest.mark.slow
+def test_the_command_fits_rates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    true = Engine(overhead_s=2e-3, request_s=5e-5)
+    loads = [each._replace(osl=osl) for each in RATES for osl in (20, 40)]
+    held = Server(load_profile(PROFILE)).simulated([Point(each, 1.0, 1.0) for each in loads], true)
+    rows = [(*each.simulated.load, 1e3 * each.simulated.ttft_s, 1e3 * each.simulated.tpot_s) for each in held]
+    names = ["isl", "osl", "concurrency", "requests", "shortest_share", "rate", "ttft_ms", "tpot_ms"]
+    pd.DataFrame(rows, columns=names).drop(columns="concurrency").to_csv(tmp_path / "p.csv", index=False)
+    assert calibrate(tmp_path / "p.csv", "--out", tmp_path / "mine.yaml") == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[2].split()[:2] == ["all", "16"]
+    assert all(abs(float(each)) <= 0.5 for each in said[2].split()[2:])
+    keys = read_yaml(tmp_path / "mine.yaml")
+    assert keys["description"] == "Calibrated on 16 open loops of p.csv"
+    assert (keys["overhead_s"], keys["request_s"]) == pytest.approx((2e-3, 5e-5), rel=0.02)
+
+
 def test_without_an_engine_that_of_the_profile_is_taken(csv: Path, tmp_path: Path) -> None:
     assert main(["calibrate", str(csv), "--profile", PROFILE, "--out", str(tmp_path / "mine.yaml")]) == 0
     keys = read_yaml(tmp_path / "mine.yaml")
@@ -175,7 +210,7 @@ def test_forms_of_one_table_are_read_alike(tmp_path: Path) -> None:
 
 def result(point: Point, **more: Any) -> dict[str, Any]:
     """Return what `vllm bench serve --save-result --max-concurrency N` writes of a point."""
-    isl, osl, clients, requests, _ = point.load
+    isl, osl, clients, requests, *_ = point.load
     told = {
         "date": "20260101-000000",
         "model_id": "meta-llama/Llama-3.1-8B-Instruct",
@@ -206,6 +241,23 @@ def test_results_of_vllm_bench_serve_are_points(tmp_path: Path) -> None:
         assert [each.ttft_s for each in read] == pytest.approx([each.ttft_s for each in points])
 
 
+def test_results_at_a_rate_are_open_loops(tmp_path: Path) -> None:
+    file = tmp_path / "r.json"
+    at_a_rate = result(served(TRUE)[0]) | {"max_concurrency": None, "request_rate": 2.5, "burstiness": 1.0}
+    file.write_text("\n".join(map(json.dumps, (at_a_rate, result(served(TRUE)[0])))))
+    (one, other) = (each.load for each in read_points([file], 1).points)
+    assert (one.concurrency, one.rate, one.requests, one.sent) == (0, 2.5, 4, "rate 2.5")
+    assert (other.concurrency, other.rate) == (1, 0.0)
+
+
+def test_a_table_may_hold_closed_and_open_loops(tmp_path: Path) -> None:
+    told = frame(served(TRUE))[:2].drop(columns="requests")
+    told = told.assign(concurrency=[4, None], rate=[None, 3])
+    told.to_csv(tmp_path / "p.csv", index=False)
+    loads = [each.load for each in read_points([tmp_path / "p.csv"], 1).points]
+    assert [(each.concurrency, each.rate, each.requests) for each in loads] == [(4, 0.0, 40), (0, 3.0, 1000)]
+
+
 def test_lengths_that_vary_and_failed_requests_are_told(tmp_path: Path) -> None:
     file = tmp_path / "r.json"
     file.write_text(json.dumps(result(served(TRUE)[0], failed=3, input_lens=[200, 300])))
@@ -217,11 +269,16 @@ def test_lengths_that_vary_and_failed_requests_are_told(tmp_path: Path) -> None:
 
 Change = Callable[[pd.DataFrame], object]
 BAD: list[tuple[Change, str]] = [
-    (lambda t: t.drop(columns="isl"), "no column isl; expected isl, osl, concurrency, ttft_ms and tpot_ms"),
+    (lambda t: t.drop(columns="isl"), "no column isl; expected isl, osl, concurrency or rate, ttft_ms and tpot_ms"),
     (lambda t: t.rename(columns={"isl": "ils"}), "did you mean 'ils'?"),
     (lambda t: t.rename(columns={"tpot_ms": "tpot"}), "column tpot: no unit; expected tpot_ms or tpot_s"),
     (lambda t: t.rename(columns={"tpot_ms": "tpt"}), "no column tpot_ms"),
-    (lambda t: t.rename(columns={"concurrency": "rate"}), "column rate: an open loop; expected closed loops"),
+    (lambda t: t.drop(columns="concurrency"), "no column concurrency; expected isl, osl, concurrency or rate"),
+    (lambda t: t.assign(rate=2.0), "concurrency and rate both given; expected clients that wait for their answer"),
+    (lambda t: t.assign(concurrency=None, rate=""), "concurrency or rate not given; expected clients"),
+    (lambda t: t.drop(columns="concurrency").assign(rate=-1), "rate '-1' is not a number above 0"),
+    (lambda t: t.drop(columns="concurrency").assign(rate="fast"), "rate 'fast' is not a number above 0"),
+    (lambda t: t.drop(columns="concurrency").assign(rate=2, isl=range(256, 276)), "every point has rate 2"),
     (lambda t: t.assign(tpot_ms=float("nan")), "tpot_ms '' is not a number"),
     (lambda t: t.assign(tpot_ms="fast"), "tpot_ms 'fast' is not a number"),
     (lambda t: t.assign(ttft_ms=0), "ttft_ms 0 is not above 0"),
@@ -256,8 +313,10 @@ def test_bad_points_are_one_line(change: Change, said: str, tmp_path: Path, caps
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"max_concurrency": None}, "result 1: no max_concurrency: an open loop"),
-        ({"request_rate": 4.0}, "result 1: request_rate 4.0: an open loop"),
+        ({"max_concurrency": None}, "result 1: no max_concurrency and request_rate inf: all requests at once"),
+        ({"request_rate": 4.0}, "result 1: request_rate 4.0 and max_concurrency 1; expected one of them"),
+        ({"request_rate": 4.0, "max_concurrency": None, "burstiness": 0.5}, "result 1: burstiness 0.5; expected 1"),
+        ({"request_rate": -4.0, "max_concurrency": None}, "result 1: rate -4.0 is not a number above 0"),
         ({"completed": 0}, "result 1: completed 0"),
         ({"mean_ttft_ms": float("nan")}, "result 1: mean_ttft_ms nan is not a number"),
         ({"max_concurrency": "many"}, "result 1: concurrency 'many' is not a whole number"),
@@ -309,7 +368,7 @@ def test_points_beyond_the_memory_are_left_out_and_told(tmp_path: Path, capsys: 
     told.astype({"isl": int, "osl": int, "concurrency": int, "requests": int}).to_csv(tmp_path / "p.csv", index=False)
     assert calibrate(tmp_path / "p.csv", "--out", tmp_path / "mine.yaml") == 0
     said = capsys.readouterr().out
-    assert said.startswith("note: left out, 1 of 21 points: the caches of their clients do not fit")
+    assert said.startswith("note: left out, 1 of 21 points: their caches do not fit")
     assert "overhead_s 0.0006, request_s 2e-05" in said
 
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from specsim.calibration.closed_loop import Load
+from specsim.calibration.load import Load
 from specsim.calibration.points import Held, Point, Server
 from specsim.calibration.reading import read_points
 from specsim.files.paths import shipped
+from specsim.latency.engine import Engine
 from specsim.latency.profile import load_profile
 from tests.unit.test_profile_public import DATA, needs_data
 from tools.fidelity.__main__ import main
@@ -33,7 +34,7 @@ def test_points_beyond_the_memory_do_not_fit() -> None:
     assert DATA is not None
     server = Server(load_profile("qwen3_32b_06b_2xh100"))
     loads = [each.load for each in points_of(DATA, SETS[1])]
-    assert {load[:3] for load in loads if not server.fits(load)} == {
+    assert {load[:3] for load in loads if not server.fits(load, Engine())} == {
         (4096, 128, 128),
         (4096, 512, 128),
         (4096, 1024, 128),

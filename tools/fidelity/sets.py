@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from specsim.calibration.closed_loop import Load
 from specsim.calibration.fit import Fit
+from specsim.calibration.load import Load
 from specsim.calibration.points import REQUESTS_OF_A_CLIENT, Held, Point, Server
 from specsim.files.paths import shipped
 from specsim.files.yaml_file import read_yaml
@@ -28,7 +28,7 @@ class PublishedSet:
     """The points of one model on one engine, by the columns of the file that holds them.
 
     `engine` is the shipped engine that fits, and `seen` says whether its numbers come from these very points.
-    `shortest_share` is that of `specsim.calibration.closed_loop.Load`. `mixes` says whether the engine runs prompts
+    `shortest_share` is that of `specsim.calibration.load.Load`. `mixes` says whether the engine runs prompts
     beside decodes, as the simulated one does.
     """
 
@@ -133,8 +133,8 @@ def compared(data: Path, of: PublishedSet) -> Compared:
     """Return the points of a set whose caches fit, simulated on the engines that they are held against."""
     server = Server(load_profile(of.profile))
     every = points_of(data, of)
-    points = [each for each in every if server.fits(each.load)]
     base = engine_named(of.engine)
+    points = [each for each in every if server.fits(each.load, base)]
     return Compared(
         of,
         len(every) - len(points),

@@ -1,11 +1,12 @@
-"""The passes of an engine whose clients each wait for their answer: a loop over passes, without events.
+"""The passes of an engine under a load: a loop over passes, without events.
 
-As long as a request enters the queue the moment that it is sent, the passes do not depend on how long they take: they
-are found once and priced as often as one likes.
+Where clients each wait for their answer and a request enters the queue the moment that it is sent, the passes do not
+depend on how long they take: they are found once and priced as often as one likes.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,41 +14,16 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from specsim.calibration.load import Floats, Ints, Load
 from specsim.latency.model import ModelLatency
 from specsim.pass_shape import PassShape, PassShapes
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-
-class Load(NamedTuple):
-    """`concurrency` clients send `requests` in all; each has `isl` prompt tokens and `osl` output tokens.
-
-    With a `shortest_share` below 1, each length is drawn evenly between this share of it and itself, as the option
-    ``--random-range-ratio`` of InferenceMAX's client draws it.
-    """
-
-    isl: int
-    osl: int
-    concurrency: int
-    requests: int
-    shortest_share: float = 1.0
-
-    def lengths(self) -> tuple[Ints, Ints]:
-        """Return the prompt and the output tokens of each request."""
-        if self.shortest_share == 1:
-            return np.full(self.requests, self.isl), np.full(self.requests, self.osl)
-        draw = np.random.default_rng(self[:4])
-        isl, osl = (draw.integers(int(self.shortest_share * most), most + 1, self.requests) for most in self[:2])
-        return isl, np.maximum(osl, 2)
 
 
 class Door(NamedTuple):
     """What lies between a client and a decision of the engine (`specsim.latency.engine.Engine`).
 
-    `model` says what a pass takes; it is needed where `frontend_s` is not 0.
+    `model` says what a pass takes; it is needed in an open loop, and where `frontend_s` is not 0.
     """
 
     pipeline_steps: int = 0
@@ -69,15 +45,17 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """The passes of a closed loop, and of each request the pass before which it was sent, of its first and last token.
+    """The passes of a load, and of each request the pass before which it was sent, of its first and last token.
 
-    `idle_s` is what the engine waits before each pass because nobody has come through its frontend.
+    `idle_s` is what the engine waits before each pass because nobody has come. `late_s` is how long after the start of
+    pass `sent` a request was sent: nothing in a closed loop.
     """
 
     load: Load
     shapes: PassShapes
     idle_s: Floats
     sent: Ints
+    late_s: Floats
     first: Ints
     last: Ints
 
@@ -88,6 +66,7 @@ class Loop:
         ends = np.concatenate([np.zeros((3, 1)), np.cumsum(columns, axis=1)], axis=1)
         ttft = ends[:, self.first + 1] - ends[:, self.sent]
         tpot = (ends[:, self.last + 1] - ends[:, self.first + 1]) / (self.last - self.first)
+        ttft[0] -= self.late_s
         return Cost(*ttft.mean(axis=1).tolist()), Cost(*tpot.mean(axis=1).tolist())
 
     def latencies(self, model: ModelLatency) -> tuple[float, float]:
@@ -150,7 +129,7 @@ class _Server:
     now_s: float = 0.0
 
     def send(self, clients: int) -> None:
-        """Let so many clients send their next request, if any is left."""
+        """Let so many clients send their next request, if any is left; in an open loop nobody waits for that."""
         for request in range(len(self.sent), min(len(self.sent) + clients, self.load.requests)):
             self.sent.append(self.now)
             self.coming.append((self.now_s + self.door.frontend_s, request))
@@ -165,8 +144,11 @@ class _Server:
         decided_s = self.starts[0] if full else self.now_s
         while self.coming and self.coming[0][0] <= decided_s:
             self.waiting.append(self.coming.popleft()[1])
-        alone = not self.waiting and not self.coming
-        self._pass(self._decodes(self.ending[0][0] - self.now + 1) if alone else self._mixed())
+        run = self._mixed() if self.waiting else self._decodes(self.ending[0][0] - self.now + 1)
+        times = run.times(self.now_s, self.door.model)
+        if self.coming and run.passes > 1:
+            run = run._replace(passes=max(bisect_left(times, self.coming[0][0], hi=run.passes), 1))
+        self._pass(run, times[: run.passes + 1])
         return True
 
     def _sleep(self) -> None:
@@ -178,9 +160,8 @@ class _Server:
 
     def _decodes(self, passes: int) -> _Run:
         """Return passes of one token for everybody."""
-        rows, context = len(self.ending), self.cached
-        self.cached += rows * passes
-        return _Run(passes, context, rows, context + rows, rows, rows)
+        rows = len(self.ending)
+        return _Run(passes, self.cached, rows, self.cached + rows, rows, rows)
 
     def _mixed(self) -> _Run:
         """Return one pass of all decodes and of prompts up to the budget."""
@@ -199,37 +180,42 @@ class _Server:
                 self.cached += isl
         return _Run(1, context, batched, pairs, rows, decodes)
 
-    def _pass(self, run: _Run) -> None:
+    def _pass(self, run: _Run, times: Sequence[float]) -> None:
         """Let the time of a run go by; whose answer ends with it sends the next request."""
-        *starts, self.now_s = run.times(self.now_s, self.door.model)
+        *starts, self.now_s = times
         self.starts.extend(starts)
         self.runs.append(run)
         self.now += run.passes
+        self.cached += run.decodes * run.passes
         ended = 0
         while self.ending and self.ending[0][0] == self.now - 1:
             _, request = heappop(self.ending)
             self.last[request] = self.now - 1
             self.cached -= self.isl[request] + self.osl[request] - 1
             ended += 1
-        self.send(ended)
+        if not self.load.rate:
+            self.send(ended)
 
 
-def closed_loop(load: Load, budget_tokens: int, door: Door | None = None) -> Loop:
-    """Return the passes in which requests of one length are served, all clients starting at once.
+def served(load: Load, budget_tokens: int, door: Door | None = None) -> Loop:
+    """Return the passes in which the requests of a load are served, all clients of a closed loop starting at once.
 
     Nobody's cache is short of memory and nobody waits for a seat: passes are full at `budget_tokens`. Requests are
     served in the order in which they are sent, so that they end in it, too.
     """
     door = door or Door()
-    assert door.model is not None or not door.frontend_s, "a frontend's seconds need those of passes"
+    assert door.model is not None or not (door.frontend_s or load.rate), "arrivals in seconds need those of passes"
     (isl, osl), nowhere = load.lengths(), np.zeros(load.requests, np.int64)
     starts: deque[float] = deque(maxlen=door.pipeline_steps)
     server = _Server(load, budget_tokens, door, starts, isl.tolist(), osl.tolist(), first=nowhere, last=nowhere.copy())
+    late_s = load.arrival_s() if load.rate else np.zeros(load.requests)
+    if load.rate:
+        server.sent += nowhere.tolist()
+        server.coming += zip((late_s + door.frontend_s).tolist(), range(load.requests), strict=True)
     server.send(load.concurrency)
     while server.turn():
         pass
-    shapes = _shapes(server.runs)
     idle_s = np.zeros(server.now)
     for place, seconds in server.idle:
         idle_s[place] = seconds
-    return Loop(load, shapes, idle_s, np.array(server.sent), server.first, server.last)
+    return Loop(load, _shapes(server.runs), idle_s, np.array(server.sent), late_s, server.first, server.last)

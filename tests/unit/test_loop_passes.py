@@ -1,4 +1,4 @@
-"""Closed loops without events: their passes by hand, and their times as a run's."""
+"""Loads without events: their passes by hand, and their times as a run's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from specsim import simulate
-from specsim.calibration.closed_loop import Door, Load, closed_loop
+from specsim.calibration.load import Load
+from specsim.calibration.loop import Door, served
 from specsim.latency.engine import Engine
 from specsim.latency.forms import Linear
 from specsim.latency.model import ModelLatency
@@ -26,7 +27,7 @@ def model_of(form: Linear) -> ModelLatency:
 
 def test_one_client_by_hand() -> None:
     """A prompt of 10, then 3 decodes that read 10, 11 and 12 tokens; the next request comes at once."""
-    loop = closed_loop(Load(10, 4, 1, 2), BUDGET)
+    loop = served(Load(10, 4, 1, 2), BUDGET)
     assert loop.shapes.context_tokens.tolist() == [0, 10, 11, 12] * 2
     assert loop.shapes.batched_tokens.tolist() == [10, 1, 1, 1] * 2
     assert loop.shapes.attention_pairs.tolist() == [55, 11, 12, 13] * 2
@@ -36,12 +37,12 @@ def test_one_client_by_hand() -> None:
 
 def test_latencies_by_hand() -> None:
     """A pass takes a second, and one more for each ten tokens: 2 s to the first token, 1.1 s for each other."""
-    loop = closed_loop(Load(10, 4, 1, 2), BUDGET)
+    loop = served(Load(10, 4, 1, 2), BUDGET)
     assert loop.latencies(model_of(Linear(0.0, 0.1, 1.0))) == pytest.approx((2.0, 1.1))
 
 
 def test_a_prompt_longer_than_the_budget_is_read_in_chunks() -> None:
-    loop = closed_loop(Load(300, 2, 1, 1), BUDGET)
+    loop = served(Load(300, 2, 1, 1), BUDGET)
     assert loop.shapes.batched_tokens.tolist() == [128, 128, 44, 1]
     assert loop.shapes.context_tokens.tolist() == [0, 128, 256, 300]
     assert loop.shapes.attention_pairs.sum() == 300 * 301 / 2 + 301
@@ -51,7 +52,7 @@ def test_a_prompt_longer_than_the_budget_is_read_in_chunks() -> None:
 @pytest.mark.parametrize("load", LOADS)
 def test_every_request_gets_its_tokens(load: Load) -> None:
     """What is decoded in a pass follows from when each request began: counted here request by request."""
-    loop = closed_loop(load, BUDGET)
+    loop = served(load, BUDGET)
     isl, osl = load.lengths()
     passes = np.arange(len(loop.shapes.batched_tokens))[:, None]
     assert (loop.last - loop.first == osl - 1).all()
@@ -87,12 +88,21 @@ ENGINES = [
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
-    "load", [Load(1000, 30, 16, 48), Load(5000, 16, 4, 12), Load(64, 9, 1, 4), Load(900, 40, 7, 21, 0.6)]
+    "load",
+    [
+        Load(1000, 30, 16, 48),
+        Load(5000, 16, 4, 12),
+        Load(64, 9, 1, 4),
+        Load(900, 40, 7, 21, 0.6),
+        Load(700, 30, 0, 60, rate=20.0),
+        Load(900, 60, 0, 60, 0.5, rate=3.0),
+    ],
 )
 def test_a_loop_takes_what_a_run_takes(load: Load, engine: Engine) -> None:
     """The same clients in a whole simulation, whose scheduler mixes chunks with decodes under the same budget."""
     isl, osl = load.lengths()
-    trace = pd.DataFrame({"arrival_s": 0.0, "prompt_tokens": isl, "output_tokens": osl})
+    arrival_s = load.arrival_s() if load.rate else 0.0
+    trace = pd.DataFrame({"arrival_s": arrival_s, "prompt_tokens": isl, "output_tokens": osl})
     keys = {"overhead_s", "request_s", "pipeline_steps", "frontend_s"}
     told = {f"engine__{key}": getattr(engine, key) for key in keys}
     if engine.graph_tokens:
@@ -102,16 +112,24 @@ def test_a_loop_takes_what_a_run_takes(load: Load, engine: Engine) -> None:
         trace,
         profile="llama8b_1b_h100",
         engine="profiled",
-        concurrency=load.concurrency,
+        concurrency=load.concurrency or None,
         scheduler__token_budget=2048,
         **told,
     )
     ttft_s = (run.requests.first_token_s - run.requests.arrival_s).mean()
     tpot_s = ((run.requests.finish_s - run.requests.first_token_s) / (osl - 1)).mean()
     target = engine.running(load_profile("llama8b_1b_h100")).target
-    door = Door(engine.pipeline_steps, engine.frontend_s, target if engine.frontend_s else None)
-    loop = closed_loop(load, 2048, door)
+    door = Door(engine.pipeline_steps, engine.frontend_s, target if engine.frontend_s or load.rate else None)
+    loop = served(load, 2048, door)
     assert loop.latencies(target) == pytest.approx((ttft_s, tpot_s), rel=1e-12)
     bare = replace(engine, overhead_s=0.0, request_s=0.0).running(load_profile("llama8b_1b_h100")).target
     priced = [cost.seconds(engine.overhead_s or 0.0, engine.request_s) for cost in loop.costs(bare)]
     assert priced == pytest.approx([ttft_s, tpot_s], rel=1e-12)
+
+
+def test_arrivals_at_a_rate_end_when_they_should() -> None:
+    arrival_s = Load(100, 10, 0, 500, rate=4.0).arrival_s()
+    assert arrival_s[-1] == pytest.approx(125.0)
+    gaps = np.diff(arrival_s)
+    assert (gaps > 0).all()
+    assert gaps.std() / gaps.mean() == pytest.approx(1.0, abs=0.1)
