@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from profiler.acceptance.curves import (
     settling,
 )
 from profiler.acceptance.fit import between_texts, fit_curves
-from profiler.acceptance.lengths import clustered_error, compare
+from profiler.acceptance.lengths import Compared, clustered_error, compare
 from profiler.acceptance.tape_file import Recorded
 from profiler.latency.text import write, yaml_text
 from specsim.errors import SpecsimError
@@ -95,7 +96,7 @@ def analyse(tape: Recorded, out: Path) -> dict[str, Any]:
         write(folder / "summary.json", json.dumps(_plain(told), indent=1, allow_nan=False) + "\n")
         write(folder / "summary.md", markdown(told))
         write(out.with_suffix(".yaml"), recorded_yaml(tape, out.name))
-        write(out.with_name(f"{out.stem}_curves.yaml"), curves_yaml(tape, curves))
+        write(out.with_name(f"{out.stem}_curves.yaml"), curves_yaml(tape, curves, compared))
         save_figures(tape, compared, folder)
     except OSError as error:
         raise SpecsimError(f"{folder}: cannot be written: {error.strerror or error}") from None
@@ -123,10 +124,13 @@ def recorded_yaml(tape: Recorded, name: str) -> str:
     )
 
 
-def curves_yaml(tape: Recorded, curves: Acceptance) -> str:
-    """Return the acceptance file of the fitted curves, with ``default`` and the categories of traces."""
+def curves_yaml(tape: Recorded, curves: Acceptance, compared: Mapping[str, Sequence[Compared]]) -> str:
+    """Return the acceptance file of the fitted curves, with ``default`` and the categories of traces.
+
+    Its head says how far accepted lengths drawn from the curves are from the recorded ones at worst.
+    """
     fitted = {
-        name: {"agreement": c.agreement, "concentration": c.concentration, "spread": c.spread, "tail": c.tail}
+        name: {key: value for key, value in asdict(c).items() if value or not key.startswith("stretch_")}
         for name, c in curves.curves.items()
     }
     named = {name: fitted[category] for name, category in mapped(tape.categories).items()}
@@ -140,7 +144,19 @@ def curves_yaml(tape: Recorded, curves: Acceptance) -> str:
             "levels": curves.levels,
             "categories": named,
         },
-        f"Fitted to what was recorded {about['date']} on {about['hardware']}, temperature {about['temperature']}.",
+        f"Fitted to what was recorded {about['date']} on {about['hardware']}, temperature {about['temperature']}."
+        f"{_worst(compared)}",
+    )
+
+
+def _worst(compared: Mapping[str, Sequence[Compared]]) -> str:
+    every = [(each, name) for name, rows in compared.items() for each in rows]
+    if not every:
+        return ""
+    worst, name = max(every, key=lambda row: row[0].total_variation)
+    return (
+        f"\n# Accepted lengths drawn from the curves differ most for {worst.depth} x {worst.width} trees of {name}: "
+        f"total variation {worst.total_variation:.2f}, mean {worst.mean_drawn:.2f} against {worst.mean:.2f} recorded."
     )
 
 

@@ -9,7 +9,9 @@ import numpy as np
 from profiler.acceptance.curves import on_path
 from profiler.acceptance.tape_file import Recorded
 from specsim.replica.request import Floats, Ints
+from specsim.rng import mix
 from specsim.world.curves import Acceptance, draw_tape
+from specsim.world.stretches import STRETCHES, Stretches
 from specsim.world.tape import Pools
 
 DEEPEST = 8
@@ -75,11 +77,13 @@ def drawn_walks(acceptance: Acceptance, category: str, seed: int) -> Walks:
     """Return one walk along each of many texts drawn from the curves."""
     many = np.arange(DRAWN_TEXTS)
     tape = draw_tape(acceptance, [category], np.zeros(DRAWN_TEXTS, dtype=np.int64), many, seed)
-    pools = tape.layout
-    assert isinstance(pools, Pools)
-    luck = np.random.default_rng(seed).integers(pools.pool_rows, size=(DRAWN_TEXTS, DEEPEST))
-    size = np.full(DRAWN_TEXTS, pools.pool_rows)
-    return Walks(tape.confidence, tape.rank, pools.start[:, None] + luck, pools.off_start, size, many)
+    layout = tape.layout
+    assert isinstance(layout, Pools | Stretches)
+    request, position = np.repeat(many, DEEPEST), np.tile(np.arange(DEEPEST), DRAWN_TEXTS)
+    keys = tape.on_path(request, position)
+    on = tape.rows(request, keys, mix(keys), np.ones(len(request), np.bool_)).reshape(DRAWN_TEXTS, DEEPEST)
+    off_rows = layout.pool_rows * (STRETCHES if isinstance(layout, Stretches) else 1)
+    return Walks(tape.confidence, tape.rank, on, layout.start, np.full(DRAWN_TEXTS, off_rows), many)
 
 
 def accepted_lengths(walks: Walks, width: int, seed: int = 0) -> Ints:

@@ -11,9 +11,10 @@ from specsim.errors import SpecsimError
 from specsim.kinds.table import asked
 from specsim.replica.request import Bools, Ints
 from specsim.world.recorded import RecordedTexts
+from specsim.world.stretches import Stretches
 from specsim.world.tape import Layout, Pools, Tape
 
-OURS = (Pools, RecordedTexts)
+OURS = (Pools, RecordedTexts, Stretches)
 
 
 def guarded(tape: Tape, requests: int, source: str) -> Tape:

@@ -1,4 +1,4 @@
-"""Acceptance tapes that are drawn: Bernoulli for controlled experiments, or from four numbers per category."""
+"""Acceptance tapes that are drawn: Bernoulli for controlled experiments, or from a few numbers per category."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from specsim.files.checked_mapping import CheckedMapping
 from specsim.replica.request import Floats, Ints
 from specsim.rng import stream_keys
 from specsim.world.acceptance_model import Evidence
+from specsim.world.stretches import STRETCHES, Stretches
 from specsim.world.tape import MOST_PROPOSALS, Pools, Tape
 
 POOL_ROWS, RARE_POOL_ROWS = 1 << 13, 1 << 18
@@ -35,12 +36,16 @@ class Curve:
     spread : standard deviation between requests of the mean confidence's logit.
     tail : share of the remaining probability that each next rank takes; less if the second rank would otherwise be
         likelier than the first.
+    stretch_tokens : positions of an easy or hard stretch of a text; 0: positions are independent.
+    stretch_spread : standard deviation between a request's stretches of their mean confidence's logit.
     """
 
     agreement: float
     concentration: float
     spread: float
     tail: float
+    stretch_tokens: int = 0
+    stretch_spread: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,40 +117,49 @@ def draw_tape(acceptance: Acceptance, category: Sequence[str], slo_class: Ints, 
     The pools are the same for every seed. They are a lattice over (confidence, uniform number), so that their means
     are exact to about a row. The seed draws only the row of each position.
     """
-    names, size = sorted(set(category)), acceptance.pool_rows
-    confidence, rank = _joined(
-        tuple(map(acceptance.curve, names)), acceptance.width, acceptance.levels, acceptance.pool_rows
-    )
+    names = sorted(set(category))
+    curves = tuple(map(acceptance.curve, names))
+    kinds = STRETCHES if any(curve.stretch_tokens for curve in curves) else 1
+    size = acceptance.pool_rows // kinds
+    confidence, rank = _joined(curves, acceptance.width, acceptance.levels, kinds, size)
     level = (stream_keys(seed, "acceptance_level", rows) % np.uint64(acceptance.levels)).astype(np.int64)
-    first = np.array([names.index(each) for each in category]) * acceptance.levels * size
-    start = first[slo_class] + level * size
-    return Tape(confidence, rank, Pools(start, start, size), stream_keys(seed, "text", rows))
+    which = np.array([names.index(each) for each in category])[slo_class]
+    start = (which * acceptance.levels + level) * kinds * size
+    keys = stream_keys(seed, "text", rows)
+    if kinds == 1:
+        return Tape(confidence, rank, Pools(start, start, size), keys)
+    tokens = np.array([max(curve.stretch_tokens, 1) for curve in curves], dtype=np.uint64)[which]
+    return Tape(confidence, rank, Stretches(start, size, tokens, keys, stream_keys(seed, "stretches", rows)), keys)
 
 
 @lru_cache(maxsize=4)
-def _joined(curves: tuple[Curve, ...], width: int, levels: int, size: int) -> tuple[Floats, Ints]:
+def _joined(curves: tuple[Curve, ...], width: int, levels: int, kinds: int, size: int) -> tuple[Floats, Ints]:
     """Return the pools of several curves, one after the other; cached, so that the runs of a sweep share them."""
-    pools = [_pools(curve, width, levels, size) for curve in curves]
+    pools = [_pools(curve, width, levels, kinds, size) for curve in curves]
     confidence, rank = (np.concatenate(each) for each in zip(*pools, strict=True))
     confidence.flags.writeable = rank.flags.writeable = False
     return confidence, rank
 
 
 @lru_cache(maxsize=64)
-def _pools(curve: Curve, width: int, levels: int, size: int) -> tuple[Floats, Ints]:
-    """Return confidences (levels * size, width) and the target's ranks, one pool of `size` rows after the other."""
-    index = np.arange(size)
-    quantile, luck = (index + 0.5) / size, (index * GOLDEN) % 1.0
-    tops = [_top(curve, mean, quantile) for mean in _level_means(curve, levels)]
+def _pools(curve: Curve, width: int, levels: int, kinds: int, size: int) -> tuple[Floats, Ints]:
+    """Return confidences (levels * kinds * size, width) and the target's ranks, one pool of `size` rows after another.
+
+    The pools of a level are those of its kinds of stretch.
+    """
+    quantile = (np.arange(size) + 0.5) / size
+    luck_of_kind = (np.arange(kinds * size).reshape(kinds, size) * GOLDEN) % 1.0
+    means = level_means(curve.agreement, curve.spread, levels)
+    tops = [_top(curve, each, quantile) for mean in means for each in level_means(mean, curve.stretch_spread, kinds)]
     pools = []
-    for top in tops:
+    for place, top in enumerate(tops):
         # No later rank may be likelier than the first, so the ranks of an unsure drafter fall off more slowly.
         rest = np.divide(top, 1 - top, out=np.full_like(top, np.inf), where=top < 1)
         tail = np.minimum(curve.tail, rest)[:, None]
         behind = tail * (1 - tail) ** np.arange(width - 1)
         confidence = np.concatenate((top[:, None], (1 - top)[:, None] * behind), axis=1)
         confidence = np.minimum.accumulate(confidence, axis=1)
-        rank = (luck[:, None] >= np.cumsum(confidence, axis=1)).sum(axis=1)
+        rank = (luck_of_kind[place % kinds, :, None] >= np.cumsum(confidence, axis=1)).sum(axis=1)
         confidence[:, 0] = np.maximum(confidence[:, 0], LEAST_CONFIDENCE)
         pools.append((confidence, rank))
     return np.concatenate([each[0] for each in pools]), np.concatenate([each[1] for each in pools])
@@ -160,24 +174,29 @@ def _top(curve: Curve, mean: float, quantile: Floats) -> Floats:
     return np.clip(top, 1e-6, 1 - 1e-9)
 
 
-def _level_means(curve: Curve, levels: int) -> Floats:
-    """Return the mean confidence of each level, (levels,): logit-normal, with the agreement as their mean."""
-    if levels == 1 or not curve.spread:
-        return np.full(levels, curve.agreement)
+def level_means(mean: float, spread: float, levels: int) -> Floats:
+    """Return the mean confidence of each level, (levels,): logit-normal with this spread and mean."""
+    if levels == 1 or not spread:
+        return np.full(levels, mean)
     from scipy.optimize import brentq
     from scipy.special import expit, ndtri
 
-    deviation = curve.spread * ndtri((np.arange(levels) + 0.5) / levels)
-    centre = brentq(lambda x: expit(x + deviation).mean() - curve.agreement, -50.0, 50.0)
+    deviation = spread * ndtri((np.arange(levels) + 0.5) / levels)
+    centre = brentq(lambda x: expit(x + deviation).mean() - mean, -80.0, 80.0)
     means: Floats = expit(centre + deviation)
     return means
 
 
 def _curve(node: CheckedMapping) -> Curve:
-    node.only(("agreement", "concentration", "spread", "tail"))
+    node.only(("agreement", "concentration", "spread", "tail"), ("stretch_tokens", "stretch_spread"))
+    if node.given("stretch_tokens") != node.given("stretch_spread"):
+        given, missing = sorted(("stretch_tokens", "stretch_spread"), key=node.given, reverse=True)
+        node.fail(missing, f"a number beside {given}")
     return Curve(
         node.number("agreement", above=0, below=1),
         node.number("concentration", most=1e6),
         node.number("spread", most=20),
         node.number("tail", above=0, below=1),
+        node.whole("stretch_tokens", 0, 1 << 20) if node.given("stretch_tokens") else 0,
+        node.number("stretch_spread", most=20) if node.given("stretch_spread") else 0.0,
     )

@@ -17,6 +17,7 @@ from profiler.acceptance.lengths import (
     recorded_walks,
 )
 from profiler.acceptance.tape_file import Recorded
+from specsim.rng import mix
 from specsim.world.curves import Acceptance, Curve, draw_tape
 from tests.profiler.acceptance.tapes import drawn_tape, tape_of
 
@@ -73,9 +74,9 @@ def test_walks_stay_within_a_text_and_take_the_off_path_pool_of_their_category()
 def as_recorded(curve: Curve, texts: int, tokens: int, seed: int = 0) -> Recorded:
     """Return a recording of texts drawn from a curve."""
     drawn = draw_tape(Acceptance({"x": curve}, 4, 16), ["x"], np.zeros(texts, int), np.arange(texts), seed)
-    luck = np.random.default_rng(seed).integers(drawn.layout.pool_rows, size=(texts, tokens))
-    row = (drawn.layout.start[:, None] + luck).ravel()
-    sequence, position = np.divmod(np.arange(len(row)), tokens)
+    sequence, position = np.divmod(np.arange(texts * tokens), tokens)
+    keys = drawn.on_path(sequence, position)
+    row = drawn.rows(sequence, keys, mix(keys), np.ones(len(keys), np.bool_))
     zero = np.zeros(len(row), int)
     return tape_of(zero, sequence, position, zero - 1, drawn.confidence[row], drawn.rank[row], ("chat",))
 
@@ -90,6 +91,26 @@ def test_a_fit_finds_the_curves_that_a_tape_was_drawn_from(curve: Curve) -> None
     assert fitted.concentration == pytest.approx(curve.concentration, rel=0.15)
     assert fitted.spread == pytest.approx(curve.spread, abs=0.12)
     assert fitted.tail == pytest.approx(curve.tail, abs=0.05)
+
+
+def test_a_fit_finds_stretches_and_only_where_there_are_some() -> None:
+    curve = Curve(0.7, 3.0, 0.4, 0.5, stretch_tokens=16, stretch_spread=1.0)
+    fitted = fit_curve(as_recorded(curve, 600, 200), "chat")
+    assert fitted.stretch_tokens == 16
+    assert fitted.stretch_spread == pytest.approx(1.0, rel=0.1)
+    assert fitted.concentration == pytest.approx(3.0, rel=0.15)
+    assert fitted.spread == pytest.approx(0.4, abs=0.12)
+    none = fit_curve(as_recorded(replace(curve, stretch_tokens=0, stretch_spread=0.0), 600, 200), "chat")
+    assert none.stretch_spread < 0.15
+
+
+def test_stretches_lengthen_runs_as_they_do_in_the_recording() -> None:
+    curve = Curve(0.7, 3.0, 0.4, 0.5, stretch_tokens=16, stretch_spread=1.5)
+    tape = as_recorded(curve, 900, 200)
+    mended = compare(tape, Acceptance({"chat": fit_curve(tape, "chat")}, 4, 16), "chat")
+    apart = compare(tape, Acceptance({"chat": replace(curve, stretch_tokens=0, stretch_spread=0.0)}, 4, 16), "chat")
+    assert max(each.total_variation for each in mended) < 0.04
+    assert max(each.total_variation for each in apart) > 0.12
 
 
 def test_tapes_drawn_from_the_right_curves_differ_little_and_from_wrong_ones_much() -> None:

@@ -52,7 +52,7 @@ def test_the_shipped_curves_are_those_fitted_to_the_recording() -> None:
     fitted = fit_curves(read_tape(FOLDER / "smollm2_skip.parquet"))
     stated = yaml.safe_load((FOLDER / "smollm2_skip_curves.yaml").read_text())["categories"]
     for name, curve in fitted.curves.items():
-        for key in ("agreement", "concentration", "spread", "tail"):
+        for key in ("agreement", "concentration", "spread", "tail", "stretch_tokens", "stretch_spread"):
             assert stated[name][key] == pytest.approx(getattr(curve, key), rel=1e-3, abs=1e-3), (name, key)
 
 

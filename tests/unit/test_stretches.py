@@ -1,0 +1,103 @@
+"""Texts in easy and hard stretches: which rows their positions have, and what that does to runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from specsim.errors import SpecsimError
+from specsim.rng import mix
+from specsim.world.acceptance import acceptance_from_mapping
+from specsim.world.curves import Acceptance, Curve, draw_tape
+from specsim.world.stretches import STRETCHES, Stretches
+from specsim.world.tape import Tape
+
+CURVE = Curve(0.7, 2.0, 0.3, 0.5, stretch_tokens=16, stretch_spread=1.0)
+TEXTS, TOKENS = 300, 256
+
+
+def drawn(curve: Curve, texts: int = TEXTS) -> Tape:
+    return draw_tape(Acceptance({"x": curve}, 4, 16), ["x"], np.zeros(texts, np.int64), np.arange(texts), 3)
+
+
+def rows_of(tape: Tape, texts: int = TEXTS) -> np.ndarray:
+    """Return the row of each position, (texts, TOKENS)."""
+    request, position = np.divmod(np.arange(texts * TOKENS), TOKENS)
+    keys = tape.on_path(request, position)
+    return tape.rows(request, keys, mix(keys), np.ones(len(keys), np.bool_)).reshape(texts, TOKENS)
+
+
+def test_a_stretch_is_of_one_kind_and_they_begin_anywhere() -> None:
+    tape = drawn(CURVE)
+    layout = tape.layout
+    assert isinstance(layout, Stretches)
+    kind = (rows_of(tape) - layout.start[:, None]) // layout.pool_rows
+    assert (kind.min(), kind.max()) == (0, STRETCHES - 1)
+    changes = np.diff(kind, axis=1) != 0
+    places = [set((np.flatnonzero(each) + 1) % CURVE.stretch_tokens) for each in changes]
+    assert all(len(each) == 1 for each in places)
+    assert {place for each in places for place in each} == set(range(CURVE.stretch_tokens))
+    assert np.bincount(kind[:, ::16].ravel(), minlength=STRETCHES) / kind[:, ::16].size == pytest.approx(
+        1 / STRETCHES, abs=0.02
+    )
+
+
+def test_neighbours_are_alike_as_far_as_a_stretch_reaches() -> None:
+    """The covariance of two positions is that of the stretches' means, times the chance that one holds both."""
+    tape = drawn(CURVE, 2000)
+    right = (tape.rank[rows_of(tape, 2000)] == 0) - 0.7
+    covariance = [float((right[:, lag:] * right[:, :-lag]).mean()) for lag in (1, 8, 16, 40)]
+    between = covariance[3]
+    assert covariance[2] == pytest.approx(between, abs=0.002)
+    assert covariance[1] - between == pytest.approx((covariance[0] - between) * (8 / 16) / (15 / 16), rel=0.1)
+    assert covariance[0] - between > 0.02
+
+
+def test_the_mean_is_the_agreement_whatever_the_stretches() -> None:
+    for curve in (CURVE, Curve(0.85, 1.0, 1.0, 0.5, 64, 2.0)):
+        assert (drawn(curve).rank == 0).mean() == pytest.approx(curve.agreement, abs=2e-3)
+
+
+def test_off_the_path_any_kind_may_follow() -> None:
+    tape = drawn(CURVE)
+    layout = tape.layout
+    assert isinstance(layout, Stretches)
+    keys = mix(np.arange(5000, dtype=np.uint64))
+    request = np.zeros(5000, np.int64)
+    rows = tape.rows(request, keys, mix(keys), np.zeros(5000, np.bool_)) - layout.start[0]
+    assert np.bincount(rows // layout.pool_rows, minlength=STRETCHES).min() > 200
+    assert set(np.unique(rows + layout.start[0])) <= set(tape.text_rows(np.zeros(1, np.int64)))
+
+
+def test_categories_with_and_without_stretches_share_a_tape() -> None:
+    plain = Curve(0.4, 2.0, 0.0, 0.5)
+    classes = np.arange(TEXTS) % 2
+    tape = draw_tape(Acceptance({"x": CURVE, "y": plain}, 4, 16), ["x", "y"], classes, np.arange(TEXTS), 3)
+    right = tape.rank[rows_of(tape)] == 0
+    assert right[classes == 0].mean() == pytest.approx(0.7, abs=0.02)
+    assert right[classes == 1].mean() == pytest.approx(0.4, abs=0.02)
+    plain_right = right[classes == 1] - 0.4
+    assert abs((plain_right[:, 1:] * plain_right[:, :-1]).mean()) < 0.004
+
+
+def test_without_stretches_a_tape_is_what_it_was() -> None:
+    alone, named = drawn(Curve(0.7, 2.0, 0.3, 0.5)), drawn(Curve(0.7, 2.0, 0.3, 0.5, 0, 0.0))
+    assert not isinstance(alone.layout, Stretches)
+    assert np.array_equal(alone.rank, named.rank)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"stretch_tokens": 16}, "categories.x.stretch_spread: None is not a number beside stretch_tokens"),
+        ({"stretch_spread": 1.0}, "categories.x.stretch_tokens: None is not a number beside stretch_spread"),
+        ({"stretch_tokens": -1, "stretch_spread": 1.0}, "stretch_tokens: -1 is not a whole number between 0 and"),
+        ({"stretch_tokens": 16, "stretch_spread": 21}, "stretch_spread"),
+    ],
+)
+def test_bad_stretches_are_one_line(more: dict[str, float], said: str) -> None:
+    body = {"agreement": 0.7, "concentration": 2.0, "spread": 0.3, "tail": 0.5} | more
+    with pytest.raises(SpecsimError) as told:
+        acceptance_from_mapping({"kind": "curves", "width": 4, "levels": 4, "categories": {"x": body}}, "mine")
+    assert said in str(told.value)
+    assert "\n" not in str(told.value)
