@@ -33,7 +33,8 @@ class Clients:
     ) -> None:
         self._env, self._count, self._frontend_s = env, count, frontend_s
         self._requests, self._replicas, self._replica_of = requests, replicas, replica_of
-        self._sent = self._delivered = 0
+        self._free = self._sent = self._delivered = 0
+        self._sending = False
         for replica in replicas:
             replica.answered = self.send
 
@@ -43,13 +44,18 @@ class Clients:
 
     def send(self, clients: int) -> None:
         """Let so many clients send their next request, if any is left."""
-        for request in range(self._sent, min(self._sent + clients, len(self._requests))):
-            self._sent += 1
+        self._free += clients
+        if self._sending:  # who is rejected while it is sent is answered within this very loop
+            return
+        self._sending = True
+        while self._free and self._sent < len(self._requests):
+            request, self._free, self._sent = self._sent, self._free - 1, self._sent + 1
             self._requests.arrival_s[request] = self._env.now
             if self._frontend_s:
                 self._env.process(self._later(request))
             else:
                 self._deliver(request)
+        self._sending = False
 
     def _later(self, request: int) -> Generator[simpy.Event, Any, None]:
         yield self._env.timeout(self._frontend_s)

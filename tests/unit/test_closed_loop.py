@@ -62,6 +62,22 @@ def test_a_rejected_request_is_an_answer() -> None:
     assert np.isfinite(record.progress.finish_s[3])
 
 
+@pytest.mark.parametrize("clients", [1, 2, 3])
+@pytest.mark.parametrize("frontend_s", [0.0, 0.04])
+@pytest.mark.parametrize("pipeline_steps", [0, 1])
+def test_thousands_of_rejections_in_a_row_are_answers(clients: int, frontend_s: float, pipeline_steps: int) -> None:
+    """The first request is rejected while others are still being sent, and the rest outnumber Python's stack."""
+    prompts = [4_000, 4, 4, *[4_000] * 2_000, 4]
+    n = len(prompts)
+    told = requests([0.0] * n, prompts, [4] * n, [0] * n)
+    simulated = simulation(told, [4] * n, factory_of("continuous"))
+    small = replace(simulated, memory=replace(simulated.memory, capacity_bytes=200), concurrency=clients)
+    record = run(replace(small, frontend_s=frontend_s, pipeline_steps=pipeline_steps))
+    assert sorted(record.rejected) == [0, *range(3, n - 1)]
+    assert np.isfinite(record.progress.finish_s[[1, 2, n - 1]]).all()
+    assert (np.diff(record.requests.arrival_s) >= 0).all()
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_scheduler_serves_a_closed_loop(name: str) -> None:
     told = requests([0.0] * 7, [9, 30, 4, 7, 12, 3, 8], [12, 9, 20, 8, 5, 30, 2], [0, 1, 2, 0, 1, 2, 0])
