@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import groupby
 
 import numpy as np
 
@@ -104,6 +105,15 @@ def _with_host(engine: Engine, host_s: Floats) -> Engine:
 
 
 def halved(points: Sequence[Point]) -> tuple[list[Point], list[Point]]:
-    """Return two halves that cover lengths and concurrencies alike: every second point in their order, and the rest."""
-    ordered = sorted(points)
-    return ordered[::2], ordered[1::2]
+    """Return two halves that cover lengths and concurrencies alike: of the points of each length every second one.
+
+    The smaller half begins, or by turns: with an even number of concurrencies none falls into one half at every length.
+    """
+    halves: tuple[list[Point], list[Point]] = ([], [])
+    begins = 1
+    for _, alike in groupby(sorted(points), key=lambda each: each.load[:2]):
+        behind = len(halves[0]) - len(halves[1])
+        begins = int(behind > 0) if behind else 1 - begins
+        for place, point in enumerate(alike, begins):
+            halves[place % 2].append(point)
+    return halves

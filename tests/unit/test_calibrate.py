@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -111,6 +112,29 @@ def test_no_point_is_held_against_an_engine_that_saw_it() -> None:
     one, other = halved(points)
     assert sorted(one + other) == sorted(points)
     assert abs(len(one) - len(other)) <= 1
+
+
+@pytest.mark.parametrize("clients", [(4, 64), (4, 16, 64), (1, 4, 16, 64), (1, 4, 16, 64, 128), (8,)])
+@pytest.mark.parametrize("lengths", [3, 4, 15])
+def test_each_half_has_every_concurrency_and_every_length(clients: tuple[int, ...], lengths: int) -> None:
+    points = [Point(Load(256 + isl, 60, each, 64), 1.0, 1.0) for isl in range(lengths) for each in clients]
+    one, other = halved(points)
+    assert sorted(one + other) == points
+    assert abs(len(one) - len(other)) <= 1
+    for half in (one, other):
+        assert {each.load.concurrency for each in half} == set(clients)
+        if len(clients) > 1:
+            assert len({each.load.isl for each in half}) == lengths
+
+
+def test_two_concurrencies_tell_the_held_out_error() -> None:
+    """Points are 3% off. An engine that saw one concurrency alone would be over 50% off at the other."""
+    fit = Fit(Server(load_profile(PROFILE)), Engine())
+    loads = [Load(isl, osl, each, 4 * each) for isl in (256, 900) for osl in (16, 60, 120, 200) for each in (4, 64)]
+    noise = 1 + 0.03 * np.random.default_rng(0).standard_normal(len(loads))
+    exact = fit.server.simulated([Point(load, 1.0, 1.0) for load in loads], TRUE)
+    noisy = [each.simulated._replace(tpot_s=each.simulated.tpot_s * by) for each, by in zip(exact, noise, strict=True)]
+    assert max(abs(each.tpot_error) for each in fit.held_out(noisy)) < 0.1
 
 
 def test_errors_by_hand() -> None:
