@@ -24,6 +24,7 @@ TOTALS = {"isl": "total_input_tokens", "osl": "total_output_tokens"}
 COLUMNS = ("isl", "osl", "concurrency", "rate", "requests", "mean_ttft_ms", "mean_tpot_ms")
 KEYS = ("completed", *TOTALS.values(), "mean_ttft_ms", "mean_tpot_ms")
 LENGTHS = ("input_lens", "output_lens")
+SPECULATION = "spec_decode_acceptance_rate"
 
 
 def results_in(raw: bytes, file: Path) -> Table | None:
@@ -65,6 +66,8 @@ def _point(place: int, result: Mapping[str, Any], rows: Rows) -> dict[str, objec
         rows.damage.add(place, f"completed {result['completed']!r}; expected requests that were served")
     elif wrong := _wrong_load(result):
         rows.damage.add(place, wrong)
+    elif SPECULATION in result:
+        rows.damage.add(place, f"{SPECULATION}: the server speculates; expected one that does not")
     if result.get("failed"):
         rows.note(f"{rows.damage.file}: {result['failed']} requests failed; the means are of the others")
     if any(len(set(result[name])) > 1 for name in LENGTHS if isinstance(result.get(name), list)):

@@ -232,6 +232,13 @@ def test_forms_of_one_table_are_read_alike(tmp_path: Path) -> None:
         assert [each.tpot_s for each in read] == pytest.approx([each.tpot_s for each in points])
 
 
+@pytest.mark.parametrize("rate", ["inf", float("inf"), None])
+def test_a_rate_that_is_none_is_no_open_loop(rate: object, tmp_path: Path) -> None:
+    for name, write in (("a.csv", pd.DataFrame.to_csv), ("a.parquet", pd.DataFrame.to_parquet)):
+        write(frame(served(TRUE)).assign(request_rate=rate), tmp_path / name, index=False)
+        assert len(read_points([tmp_path / name], 1).points) == len(LOADS)
+
+
 def result(point: Point, **more: Any) -> dict[str, Any]:
     """Return what `vllm bench serve --save-result --max-concurrency N` writes of a point."""
     isl, osl, clients, requests, *_ = point.load
@@ -342,6 +349,7 @@ def test_bad_points_are_one_line(change: Change, said: str, tmp_path: Path, caps
         ({"request_rate": 4.0, "max_concurrency": None, "burstiness": 0.5}, "result 1: burstiness 0.5; expected 1"),
         ({"request_rate": -4.0, "max_concurrency": None}, "result 1: rate -4.0 is not a number above 0"),
         ({"completed": 0}, "result 1: completed 0"),
+        ({"spec_decode_acceptance_rate": 61.2}, "result 1: spec_decode_acceptance_rate: the server speculates"),
         ({"mean_ttft_ms": float("nan")}, "result 1: mean_ttft_ms nan is not a number"),
         ({"max_concurrency": "many"}, "result 1: concurrency 'many' is not a whole number"),
     ],
