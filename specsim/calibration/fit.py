@@ -59,6 +59,11 @@ class Fit:
             held.update((each.measured, each) for each in self.server.simulated(left_out, self.engine(fitted)))
         return [held[point] for point in points]
 
+    def host_share(self, points: Sequence[Point], engine: Engine) -> float:
+        """Return the median share of the points' TPOT that an engine's kernels leave to its host; negative: none."""
+        kernels = self.server.simulated(points, replace(engine, overhead_s=0.0, request_s=0.0))
+        return float(np.median([-each.tpot_error for each in kernels]))
+
     def _host(self, points: Sequence[Point], engine: Engine) -> Engine:
         """Return the engine with the host time (at least 0) that the points' TPOT asks for."""
         from scipy.optimize import nnls

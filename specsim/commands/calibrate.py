@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 LEAST_POINTS = 15
 FAR = 0.25
+MOST_HOST_SHARE = 0.5
 HEAD = (
     "held-out error, %",
     "points",
@@ -32,6 +33,7 @@ def calibrate_command(arguments: argparse.Namespace) -> int:
     from specsim.calibration.engine_file import counted, engine_keys, source
     from specsim.calibration.errors import groups
     from specsim.calibration.reading import read_points
+    from specsim.latency.peaks import peak_notes
     from specsim.results.writer import yaml_text
 
     out, figure = _places(arguments.out, force=arguments.force)
@@ -49,7 +51,9 @@ def calibrate_command(arguments: argparse.Namespace) -> int:
     keys = engine_keys(config["engine"], engine, description, told)
     _draw(held, figure)
     _write(out, yaml_text(keys, sort_keys=False))
-    for note in [*measured.notes, *_notes(engine, table[0], len(measured.points))]:
+    peaks = peak_notes(fit.server.profile, f"profile={arguments.profile}")
+    notes = _notes(engine, fit.host_share(points, engine), table[0], len(measured.points))
+    for note in [*measured.notes, *peaks, *notes]:
         print(f"note: {note}")
     changed = ("overhead_s", "request_s", *(("pipeline_steps", "frontend_s") if fit.whole else ()))
     print(f"engine={began} with", ", ".join(f"{key} {keys[key]:g}" for key in changed))
@@ -104,12 +108,17 @@ def _check(points: Sequence[Point], given: int) -> None:
         )
 
 
-def _notes(engine: Engine, all_points: Group, given: int) -> Iterator[str]:
+def _notes(engine: Engine, host_share: float, all_points: Group, given: int) -> Iterator[str]:
     if given > all_points.points:
         left_out = given - all_points.points
         yield f"left out, {left_out} of {given} points: their caches do not fit beside the weights"
     if not engine.overhead_s and not engine.request_s:
         yield "no host time was found: the profile's kernels alone take as long as the server, or longer"
+    if host_share > MOST_HOST_SHARE:
+        yield (
+            f"host time is {100 * host_share:.0f}% of TPOT (median), more than the kernels'; check the profile's GPU "
+            "and model, and the unit of the points"
+        )
     if all_points.tpot.median > FAR:
         yield (
             f"TPOT is {100 * all_points.tpot.median:.0f}% off (median): host time alone does not explain these points; "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -411,6 +412,26 @@ def test_a_wrong_unit_is_told(csv: Path, tmp_path: Path, capsys: pytest.CaptureF
     said = capsys.readouterr().out
     assert "note: no host time was found" in said
     assert "check the profile's GPU and model, the unit of the points" in said
+
+
+def test_a_wrong_unit_that_host_time_explains_is_told(
+    csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert calibrate(csv, "--out", tmp_path / "mine.yaml") == 0
+    assert "note:" not in capsys.readouterr().out
+    pd.read_csv(csv).rename(columns={"tpot_ms": "tpot_s", "ttft_ms": "ttft_s"}).to_csv(csv, index=False)
+    assert calibrate(csv, "--out", tmp_path / "wrong.yaml") == 0
+    said = capsys.readouterr().out
+    assert said.startswith("note: host time is 100% of TPOT (median), more than the kernels'; check")
+    assert "TPOT is" not in said
+
+
+def test_a_profile_above_the_peak_is_told(csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    profile = tmp_path / "fast.yaml"
+    shipped_text = (shipped("conf") / "profile" / f"{PROFILE}.yaml").read_text()
+    profile.write_text(re.sub("alpha_s: [^,}]*", "alpha_s: 1.0e-9", shipped_text))
+    assert calibrate(csv, "--out", tmp_path / "mine.yaml", profile=str(profile)) == 0
+    assert f"note: profile={profile}: target.forms.roofline.alpha_s implies" in capsys.readouterr().out
 
 
 @pytest.mark.slow
