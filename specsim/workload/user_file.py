@@ -77,6 +77,9 @@ def read_table(
     if "cached_tokens" in cells and "cached_tokens" in form.optional:
         optional["cached_tokens"] = _cached(cells["cached_tokens"], prompt, rows)
     rows.damage.check()
+    if "cached_tokens" in optional:
+        share = optional["cached_tokens"].sum() / prompt.sum()
+        rows.note(f"cached_tokens: {100 * share:.3g}% of the prompts' tokens are cached at arrival")
     for odd in check_pace(clock, form.arrival, file, unit, time_unit is not None):
         rows.note(odd)
     if form is ADASERVE:

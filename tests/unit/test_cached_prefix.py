@@ -59,7 +59,9 @@ def test_a_file_says_how_much_is_cached(tmp_path: Path) -> None:
     file = tmp_path / "mine.csv"
     rows = ["0,900,4,800", "20,900,4,", "40,900,4,900"]
     file.write_text("\n".join(["arrival_s,prompt_tokens,output_tokens,cached_tokens", *rows]))
-    ttft_s = simulate("continuous", file, slo="specserve").requests["ttft_s"]
+    served = simulate("continuous", file, slo="specserve")
+    assert "; cached_tokens: 63% of the prompts' tokens are cached at arrival" in served.notes[0]
+    ttft_s = served.requests["ttft_s"]
     assert ttft_s[2] < ttft_s[0] < ttft_s[1]
     plain = tmp_path / "plain.csv"
     plain.write_text("\n".join(["arrival_s,prompt_tokens,output_tokens", "0,900,4", "20,900,4", "40,900,4"]))
