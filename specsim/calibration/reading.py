@@ -83,7 +83,6 @@ def _points(table: Table, gpus: int) -> tuple[Rows, list[Point]]:
     requests = _requests(cells, clients, rows)
     shares = _shares(cells, rows)
     _check_gpus(cells, gpus, rows)
-    _check_rates(cells, rows)
     rows.damage.check()
     if not isl:
         raise SpecsimError(f"{table.file}: no row; expected one for each point")
@@ -128,7 +127,7 @@ def _senders(cells: Cells, concurrency: str | None, rate: str | None, rows: Rows
 
 def _empty(cell: object) -> bool:
     """Return whether a cell is of the other kind of load: nothing, or the rate of clients that never pause."""
-    return cell is None or cell == "" or cell != cell or cell in ("inf", "Infinity", float("inf"))
+    return cell is None or str(cell).strip().lower() in ("", "nan", "inf", "infinity")
 
 
 def _time(table: Table, key: str, units: Mapping[str, float]) -> str:
@@ -182,11 +181,3 @@ def _check_gpus(cells: Cells, gpus: int, rows: Rows) -> None:
         for row, cell in zip(rows.numbers, cells.get(name, ()), strict=False):
             if number(cell) != gpus:
                 rows.damage.add(row, f"{name} {cell}, and the profile is of {gpus}")
-
-
-def _check_rates(cells: Cells, rows: Rows) -> None:
-    """Note the rows whose clients also keep to a rate; an empty cell and inf are none."""
-    for name in RATES:
-        for row, cell in zip(rows.numbers, cells.get(name, ()), strict=False):
-            if not (cell is None or str(cell).strip().lower() in ("", "nan", "inf")):
-                rows.damage.add(row, f"{name} {cell}: an open loop; expected a closed one, {name} inf or none")

@@ -6,16 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from specsim.calibration.fit import Fit
 from specsim.calibration.load import Load
 from specsim.calibration.points import Held, Point, Server
 from specsim.calibration.reading import read_points
 from specsim.files.paths import shipped
+from specsim.files.yaml_file import read_yaml
 from specsim.latency.engine import Engine
 from specsim.latency.profile import load_profile
 from tests.unit.test_profile_public import DATA, needs_data
 from tools.fidelity.__main__ import main
 from tools.fidelity.serving import points_table
-from tools.fidelity.sets import SETS, Compared, PublishedSet, points_of
+from tools.fidelity.sets import SETS, Compared, PublishedSet, engine_named, points_of
 
 ROOT = shipped("conf").parent
 
@@ -76,3 +78,17 @@ def test_missing_points_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixtu
     message = capsys.readouterr().err
     assert message.count("\n") == 1
     assert "perf/serving_points" in message
+
+
+@needs_data
+@pytest.mark.parametrize(
+    ("of", "found"), [(SETS[0], "finds 0.37 ms and 0)"), (SETS[1], "finds 0.68 ms and 46 us)")], ids=["trtllm", "vllm"]
+)
+def test_an_engine_fitted_by_hand_says_what_calibrate_finds(of: PublishedSet, found: str) -> None:
+    assert DATA is not None
+    server = Server(load_profile(of.profile))
+    points = [each for each in points_of(DATA, of) if server.fits(each.load)]
+    engine = Fit(server, engine_named(of.engine)).engine(points)
+    host = f"{1e6 * engine.request_s:.0f} us" if engine.request_s else "0"
+    assert found == f"finds {1e3 * (engine.overhead_s or 0.0):.2f} ms and {host})"
+    assert found in read_yaml(ROOT / "conf" / "engine" / f"{of.engine}.yaml")["source"]
