@@ -65,8 +65,9 @@ bench: $(VENV)/core  ## speed and memory, with the machine they were measured on
 profiles: $(VENV)/core  ## rebuild conf/profile from the public measurements in $$SPECSIM_DATA
 	$(BIN)/python -m tools.public --data "$(SPECSIM_DATA)" --out conf/profile
 
-fidelity: $(VENV)/core  ## rewrite docs/fidelity.md from the public measurements in $$SPECSIM_DATA
+fidelity: $(VENV)/core  ## rewrite docs/fidelity.md and the tables of docs/profiles.md from $$SPECSIM_DATA
 	$(BIN)/python -m tools.fidelity --data "$(SPECSIM_DATA)" --out docs/fidelity.md
+	$(BIN)/python -m tools.public --data "$(SPECSIM_DATA)" --tables docs/profiles.md
 
 twins: $(VENV)/core  ## rebuild the twins in traces/ from the real traces in $$SPECSIM_DATA
 	$(BIN)/python tools/fit_twins.py --data "$(SPECSIM_DATA)"

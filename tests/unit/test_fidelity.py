@@ -87,7 +87,7 @@ def test_missing_points_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_an_engine_fitted_by_hand_says_what_calibrate_finds(of: PublishedSet, found: str) -> None:
     assert DATA is not None
     server = Server(load_profile(of.profile))
-    points = [each for each in points_of(DATA, of) if server.fits(each.load)]
+    points = [each for each in points_of(DATA, of) if server.fits(each.load, Engine())]
     engine = Fit(server, engine_named(of.engine)).engine(points)
     host = f"{1e6 * engine.request_s:.0f} us" if engine.request_s else "0"
     assert found == f"finds {1e3 * (engine.overhead_s or 0.0):.2f} ms and {host})"

@@ -11,7 +11,7 @@ from profiler.latency.text import write, yaml_text
 from specsim.errors import SpecsimError
 from tools.public.build import artifact_profile, composed_profile
 from tools.public.recipes import ARTIFACTS, RECIPES
-from tools.public.tables import markdown
+from tools.public.tables import markdown, renewed
 
 HEADING = "Written by `python -m tools.public`; docs/profiles.md says how. Seconds, bytes and tokens."
 
@@ -25,15 +25,15 @@ def texts(data: Path) -> Iterator[tuple[str, str]]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Build the files, or with ``--tables`` write the tables of docs/profiles.md to standard output."""
+    """Build the files, or with ``--tables`` write the tables of docs/profiles.md into that page."""
     parser = argparse.ArgumentParser(prog="python -m tools.public", description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder that holds perf/ and adaserve/")
     parser.add_argument("--out", type=Path, default=Path("conf/profile"), help="folder of the profiles")
-    parser.add_argument("--tables", action="store_true", help="write no file; show the tables of the docs")
+    parser.add_argument("--tables", type=Path, metavar="PAGE", help="write no profile; renew the tables of this page")
     options = parser.parse_args(arguments)
     try:
         if options.tables:
-            sys.stdout.write(markdown(options.out))
+            write(options.tables, renewed(options.tables.read_text(encoding="utf-8"), markdown(options.out)))
             return 0
         options.out.mkdir(parents=True, exist_ok=True)
         for name, text in texts(options.data):

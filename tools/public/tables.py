@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from specsim.errors import SpecsimError
 from specsim.latency.forms import Roofline
 from specsim.latency.peaks import implied, peak_of
 from specsim.latency.profile import ModelLatency, Profile, load_profile
@@ -29,6 +30,20 @@ def markdown(profiles: Path) -> str:
         ("Pass times, ms", table(TIMES_HEAD, map(times, loaded))),
     ]
     return "\n".join(f"### {title}\n\n{text}" for title, text in tables)
+
+
+def renewed(page: str, tables: str) -> str:
+    """Return a page with these tables in the place of its own, which begin and end alike.
+
+    Raises
+    ------
+    SpecsimError
+        When the page has no such tables.
+    """
+    begins, ends = page.find("### Profiles\n"), page.rfind("\n| `")
+    if not 0 <= begins < ends:
+        raise SpecsimError("the page has no tables from '### Profiles' on; expected docs/profiles.md")
+    return page[:begins] + tables + page[page.index("\n", ends + 1) + 1 :]
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
