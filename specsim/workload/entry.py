@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from specsim.files.checked_mapping import MOST, CheckedMapping, expanded, is_number, shown
 from specsim.files.regular_file import MOST_BYTES, check_file
+from specsim.workload.adaserve import CLASSES
 from specsim.workload.arrivals import UNITS, Unit
 from specsim.workload.synthetic import Lengths
 
@@ -19,7 +20,7 @@ PUBLISHED = ("file", "sha256", "url", "licence", "ships", "ships_as", "twin", "w
 KEYS: dict[str, tuple[str, ...]] = {
     "azure_csv": PUBLISHED,
     "mooncake_jsonl": (*PUBLISHED, "tick_s"),
-    "adaserve": (*PUBLISHED, "workload", "point", "points", "baselines_s"),
+    "adaserve": (*PUBLISHED, "workload", "point", "points", "baselines_s", "mean_output_tokens"),
     "file": ("path", "window", "time_unit", "tick_s"),
     "synthetic": ("process", "rps", "n", "prompt_tokens", "output_tokens"),
 }
@@ -115,6 +116,15 @@ def point_of(node: CheckedMapping) -> tuple[float, Published]:
         return float(value), points[value]
     close = f"; nearest {min(points, key=lambda each: abs(each - value)):g}" if is_number(value) else ""
     node.fail("point", f"one of {', '.join(f'{each:g}' for each in points)}{close}")
+
+
+def mean_output_tokens(node: CheckedMapping) -> dict[str, float]:
+    """Return the mean output of each class of AdaServe whose outputs end before the published cap."""
+    if not node.given("mean_output_tokens"):
+        return {}
+    means = node.child("mean_output_tokens", f"tokens by class: {', '.join(CLASSES)}")
+    means.only((), CLASSES)
+    return {name: means.number(name, least=1, most=MOST) for name in means.values}
 
 
 def points_of(node: CheckedMapping) -> dict[float, Published]:

@@ -12,6 +12,7 @@ from specsim.files.paths import shipped
 from specsim.workload import entry as keys
 from specsim.workload.adaserve import read_adaserve_parquet
 from specsim.workload.damage import content, sha256
+from specsim.workload.ends import ended_early
 from specsim.workload.entry import Published
 from specsim.workload.locate import DATA_VARIABLE, Found, locate
 from specsim.workload.trace import Trace, TraceSource
@@ -90,6 +91,17 @@ class PublishedTrace:
 class AdaServeTrace(PublishedTrace):
     """A figure of AdaServe: all its points in one Parquet file, or each in a JSON file at the official source."""
 
+    @property
+    def drawn(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Lengths, where outputs end early."""
+        return ("lengths",) if keys.mean_output_tokens(self.node) else ()
+
+    def read(self, seed: int, requests: int | None) -> Trace:
+        """Return the trace; its outputs end before the published cap if a mean says so."""
+        # The inherited method is called by name, since `super()` fails in a dataclass with slots.
+        trace, means = PublishedTrace.read(self, seed, requests), keys.mean_output_tokens(self.node)
+        return ended_early(trace, means, seed) if means else trace
+
     def published(self) -> tuple[Published, ...]:
         """Return the file of each point."""
         return tuple(keys.points_of(self.node).values())
@@ -107,7 +119,6 @@ class AdaServeTrace(PublishedTrace):
         """Return the requests of the chosen point."""
         point = self._point[1]
         if file.name.removesuffix(".gz") == point.file:
-            # The inherited method is called by name, since `super()` fails in a dataclass with slots.
             return PublishedTrace.real(self, file, source)
         stem = point.file.removeprefix("emission_").removesuffix(".json")
         return read_adaserve_parquet(file, f"{self.node.text('workload')}__{stem}", source)

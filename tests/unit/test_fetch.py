@@ -166,7 +166,13 @@ def test_synthetic_traces_have_no_home():
 
 
 def test_every_point_of_a_figure_is_fetched(home, tmp_path):
-    values = entry(home) | {"kind": "adaserve", "workload": "w", "point": 1.0, "baselines_s": {}}
+    values = entry(home) | {
+        "kind": "adaserve",
+        "workload": "w",
+        "point": 1.0,
+        "baselines_s": {},
+        "mean_output_tokens": None,
+    }
     values["url"] = values["url"].removesuffix("file.csv")
     values["points"] = [{"point": 1.0, "file": "file.csv", "sha256": hashlib.sha256(BODY).hexdigest()}]
     assert fetch("made", values, tmp_path, progress=False) == (tmp_path / "file.csv",)
