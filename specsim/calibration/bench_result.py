@@ -30,9 +30,9 @@ SPECULATION = "spec_decode_acceptance_rate"
 def results_in(raw: bytes, file: Path) -> Table | None:
     """Return the results in a file as a table of points, None where it holds none."""
     found = _objects(lines(raw, "\n").read())
-    if not found or not all(isinstance(each, Mapping) and "mean_tpot_ms" in each for each in found):
-        return None
-    if not any(key in found[0] for key in ("completed", "total_input_tokens")):
+    if not found or not all(
+        isinstance(each, Mapping) and {"completed", *TOTALS.values()} & set(each) for each in found
+    ):
         return None
 
     def read(wanted: Sequence[str]) -> tuple[Cells, Rows]:

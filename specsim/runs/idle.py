@@ -22,6 +22,7 @@ LABELS = {
     "profile": {"name", "description", "hardware", "checks", "provenance", "assumptions", "suggests"},
 }
 """Keys of a file that say what it is, and that no run reads."""
+OF_ARRIVALS = {f"trace.{key}" for key in ("rps", "cv", "burst_requests", "on_share", "off_rate_ratio", "tick_s")}
 ERRORS = {"standard_errors", "held_out_error"}
 OF_THE_DRAFT_MODEL = {"name", "kv_bytes_per_token", "forms", "valid", "launch_s"}
 
@@ -56,6 +57,8 @@ def _reason(key: str, config: Mapping[str, Any]) -> str | None:
         return f"engine={config['choices']['engine']} captures no graphs (engine.graph_tokens)"
     if key == "drafter.launch_s":
         return _of_launch(config)
+    if key in OF_ARRIVALS and config["concurrency"] is not None:
+        return f"with concurrency={config['concurrency']} clients send as they are answered"
     if key in ("trace.rps", "trace.n"):
         over = {"trace.rps": "rps", "trace.n": "requests"}[key]
         return f"{over}={config[over]} goes before it" if config[over] is not None else None

@@ -33,6 +33,7 @@ IDLE = [
     ("engine=profiled profile.draft.overhead_s=1e-3", None),
     ("engine=profiled engine.graph_step=32", "engine=profiled captures no graphs"),
     ("engine.graph_step=32", None),
+    ("concurrency=2 trace.rps=3", "trace.rps=3: changes nothing: with concurrency=2 clients send as they are answered"),
     ("engine.source=me", "source says what engine=vllm_0_15 is"),
     ("profile.target.forms.roofline.delta_s=1e-2", None),
     ("profile.form=linear profile.target.forms.linear.alpha_s=1e-9", None),

@@ -366,6 +366,17 @@ def test_bad_results_are_one_line(
     assert said in told
 
 
+@pytest.mark.parametrize("key", ["mean_tpot_ms", "completed", "total_input_tokens"])
+def test_a_result_without_a_number_is_one_line(key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = result(served(TRUE)[0])
+    del told[key]
+    (tmp_path / "result.json").write_text(json.dumps(told))
+    assert calibrate(tmp_path / "result.json", "--out", tmp_path / "mine.yaml") == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert f"result 1: no {key}" in said
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
