@@ -6,6 +6,7 @@ import logging
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -189,10 +190,17 @@ def _hub_resolves() -> bool:
 
 @contextmanager
 def _no_weight_bars() -> Iterator[None]:
-    """Hide transformers' progress bars of reading weights; the hub's bars of a download stay."""
+    """Hide transformers' progress bars of reading weights; the hub's bars of a download stay.
+
+    The bar of a GGUF file, which takes half a minute to convert, stays on a terminal.
+    """
     from huggingface_hub.utils import are_progress_bars_disabled, enable_progress_bars
+    from tqdm import tqdm
+    from transformers import modeling_gguf_pytorch_utils as gguf
     from transformers.utils import logging as bars
 
+    ours = partial(tqdm, disable=None)
+    theirs, gguf.tqdm = getattr(gguf, "tqdm", ours), ours
     shown, downloads_shown = bars.is_progress_bar_enabled(), not are_progress_bars_disabled()
     bars.disable_progress_bar()
     if downloads_shown:
@@ -200,6 +208,7 @@ def _no_weight_bars() -> Iterator[None]:
     try:
         yield
     finally:
+        gguf.tqdm = theirs
         if shown:
             bars.enable_progress_bar()
 

@@ -61,6 +61,7 @@ LLAMA_70B_FP8 = replace(LLAMA_70B, weight_bytes=1)
 LLAMA_8B = ModelShape("Llama-3.1-8B", 32, 4096, 32, 8, 128, 14336, 128256)
 LLAMA_1B = ModelShape("Llama-3.2-1B", 16, 2048, 32, 8, 64, 8192, 128256, tied=True)
 QWEN_32B = ModelShape("Qwen2.5-32B", 64, 5120, 40, 8, 128, 27648, 152064, qkv_bias=True)
+QWEN_15B = ModelShape("Qwen2.5-1.5B", 28, 1536, 12, 2, 128, 8960, 151936, tied=True, qkv_bias=True)
 QWEN_05B = ModelShape("Qwen2.5-0.5B", 24, 896, 14, 2, 64, 4864, 151936, tied=True, qkv_bias=True)
 QWEN3_32B = ModelShape("Qwen3-32B", 64, 5120, 64, 8, 128, 25600, 151936)
 QWEN3_06B = ModelShape("Qwen3-0.6B", 28, 1024, 16, 8, 128, 3072, 151936, tied=True)
@@ -76,6 +77,7 @@ BY_NAME = {
     "llama-3.1-8b": LLAMA_8B,
     "llama-3.2-1b": LLAMA_1B,
     "qwen2.5-32b": QWEN_32B,
+    "qwen2.5-1.5b": QWEN_15B,
     "qwen2.5-0.5b": QWEN_05B,
     "smollm2-135m": SMOLLM2_135M,
     "tiny-llama": TINY_LLAMA,

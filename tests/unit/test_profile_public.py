@@ -37,6 +37,7 @@ needs_data = pytest.mark.skipif(DATA is None, reason="$SPECSIM_DATA is unset or 
         (shapes.LLAMA_1B, 1_235_814_400),
         (shapes.QWEN_32B, 32_763_876_352),
         (shapes.QWEN_05B, 494_032_768),
+        (shapes.QWEN_15B, 1_543_714_304),
         (shapes.VICUNA_7B, 6_738_415_616),
         (shapes.LLAMA_160M, 162_417_408),
         (shapes.LLAMA_68M, 68_030_208),

@@ -82,3 +82,13 @@ def test_a_quantised_file_is_loaded_and_speaks() -> None:
     said = tokenizer("The capital of France is", return_tensors="pt")
     answer = model.generate(**said, max_new_tokens=1, do_sample=False)
     assert tokenizer.decode(answer[0, -1]).strip() == "Paris"
+
+
+def test_without_a_terminal_no_bar_of_weights_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    from transformers import modeling_gguf_pytorch_utils as gguf
+
+    before = gguf.tqdm
+    with models._no_weight_bars():
+        assert list(gguf.tqdm(range(3))) == [0, 1, 2]
+    assert gguf.tqdm is before
+    assert capsys.readouterr().err == ""
