@@ -16,7 +16,7 @@ from profiler.passes.pages import CacheShape, Tables
 from specsim.errors import SpecsimError, nearest
 
 PAGED = "specsim_paged"
-KERNELS = ("auto", "flashinfer", "flex", "sdpa")
+KERNELS = ("auto", "fa3", "flashinfer", "flex", "sdpa", "split")
 SMALL_PAGE_TOKENS = 16
 CHANGES_THE_RESULT = ("sliding_window", "softcap", "s_aux", "sinks", "learnable_sink", "position_bias")
 
@@ -89,6 +89,8 @@ def planner(kernel: str, shape: CacheShape, heads: int, *, device: torch.device,
     name = best_kernel(device) if kernel == "auto" else kernel
     if name not in KERNELS:
         raise SpecsimError(f"attention {kernel!r} is unknown{nearest(kernel, KERNELS)}")
+    if name in ("fa3", "split"):
+        return _split(name, shape, device=device, dtype=dtype)
     if name == "flashinfer":
         from profiler.passes.attention_flashinfer import FlashInfer
 
@@ -102,10 +104,26 @@ def planner(kernel: str, shape: CacheShape, heads: int, *, device: torch.device,
     return Sdpa(heads // shape.kv_heads, device=device, dtype=dtype)
 
 
+def _split(name: str, shape: CacheShape, *, device: torch.device, dtype: torch.dtype) -> Planner:
+    """Return attention to context and tail apart: by FlashAttention-3 and a Triton kernel, or both in plain torch."""
+    from profiler.passes.attention_split import Split, plain_paged
+    from profiler.passes.operations import operations
+
+    if name == "split":
+        return Split(name, shape, plain_paged, operations("torch").tail, device=device)
+    from profiler.passes.attention_fa3 import fa3
+
+    return Split(name, shape, fa3(device, dtype), operations("triton").tail, device=device)
+
+
 def best_kernel(device: torch.device) -> str:
     """Return the fastest kernel that is installed for the device."""
     if device.type != "cuda":
         return "sdpa"
+    from profiler.passes.attention_fa3 import library
+
+    if library() is not None and torch.cuda.get_device_capability(device)[0] == 9:
+        return "fa3"
     return "flashinfer" if find_spec("flashinfer") else "flex"
 
 

@@ -1,4 +1,7 @@
-"""FlashInfer's prefill over pages with a custom mask, if it is installed: ragged, without padding."""
+"""FlashInfer's prefill over pages, if it is installed: ragged, without padding.
+
+A pass with a tree takes a custom mask, which only kernels for FlashAttention-2 have. Any other is causal without one.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import numpy as np
 import torch
 
 from profiler.passes.attention_sdpa import visible
-from profiler.passes.packing import Ints, Packed, Work
+from profiler.passes.packing import Ints, Packed, Work, is_causal
 from profiler.passes.pages import CacheShape, Tables, pages_needed
 from specsim.errors import SpecsimError
 
@@ -18,13 +21,16 @@ WORKSPACE_BYTES = 256 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Ragged:
-    """A pass in the layout of FlashInfer's `plan`: offsets of queries and pages, and the masks, row after row."""
+    """A pass in the layout of FlashInfer's `plan`: offsets of queries and pages, and the masks, row after row.
+
+    `mask` is None for a causal pass.
+    """
 
     query_start: torch.Tensor
     page_start: torch.Tensor
     pages: torch.Tensor
     last_page: torch.Tensor
-    mask: torch.Tensor
+    mask: torch.Tensor | None
 
 
 class FlashInferPlan:
@@ -81,6 +87,8 @@ class FlashInfer:
     def plan(self, work: Work, packed: Packed, tables: Tables, size: int) -> FlashInferPlan:
         """Return the plan of a pass; see `profiler.passes.attention.Planner`."""
         ragged = self._ragged(work, packed, tables)
+        # A wrapper with buffers of a mask would take the kernels for custom masks.
+        buffers = {} if ragged.mask is None else self._mask_buffers(ragged.query_start, ragged.mask)
         wrapper = self._make(
             self._workspace,
             "NHD",
@@ -89,10 +97,17 @@ class FlashInfer:
             paged_kv_indptr_buf=torch.empty_like(ragged.page_start),
             paged_kv_indices_buf=torch.empty_like(ragged.pages),
             paged_kv_last_page_len_buf=torch.empty_like(ragged.last_page),
-            custom_mask_buf=torch.empty(len(ragged.mask) // 8 + work.rows + 1, dtype=torch.uint8, device=self._device),
-            mask_indptr_buf=torch.empty_like(ragged.query_start),
+            **buffers,
         )
         return FlashInferPlan(self, wrapper, ragged, work.batched_tokens, size)
+
+    def _mask_buffers(self, query_start: torch.Tensor, mask: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Return buffers for the masks of a pass, packed into bits, each row's from a byte on."""
+        size = len(mask) // 8 + len(query_start)
+        return {
+            "custom_mask_buf": torch.empty(size, dtype=torch.uint8, device=self._device),
+            "mask_indptr_buf": torch.empty_like(query_start),
+        }
 
     def ready(self, wrapper: Any, ragged: Ragged) -> None:
         """Plan a wrapper for a pass."""
@@ -106,6 +121,7 @@ class FlashInfer:
             self._shape.head_dim,
             self.page_tokens,
             custom_mask=ragged.mask,
+            causal=ragged.mask is None,
             sm_scale=self.scaling,
             q_data_type=self._dtype,
             kv_data_type=self._dtype,
@@ -117,8 +133,9 @@ class FlashInfer:
         held = tables.pages[tables.pages >= 0]
         numbers = (packed.start, np.r_[0, np.cumsum(needed)], held, last)
         offsets = [torch.from_numpy(each.astype(np.int32)).to(self._device) for each in numbers]
-        offsets.append(torch.from_numpy(row_masks(work, packed)).to(self._device))
-        return Ragged(*offsets)
+        causal = is_causal(work, packed)
+        mask = None if causal else torch.from_numpy(row_masks(work, packed)).to(self._device)
+        return Ragged(*offsets, mask)
 
 
 def row_masks(work: Work, packed: Packed) -> Any:

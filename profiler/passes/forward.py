@@ -40,20 +40,16 @@ class Inputs:
         self.plan.load(other.plan)
 
 
-class Forward:
-    """A model, its cache and its attention kernel."""
+class PackedForward:
+    """A cache, an attention kernel, and the inputs of passes over them, for the weights beside `weight`."""
 
-    def __init__(self, model: PreTrainedModel, shape: ModelShape, pages: int, kernel: str = "auto") -> None:
-        weight = next(model.parameters())
+    def __init__(self, weight: torch.Tensor, shape: ModelShape, pages: int, kernel: str) -> None:
         self.device, self.dtype = weight.device, weight.dtype
         self.shape = shape
         held = page_tokens(kernel, self.device)
         cache = CacheShape(shape.layers, shape.kv_heads, shape.head_dim, pages, held)
         self.cache = PagedCache(cache, device=self.device, dtype=self.dtype)
         self.planner = planner(kernel, cache, shape.heads, device=self.device, dtype=self.dtype)
-        register()
-        model.config._attn_implementation = PAGED
-        self.model = model
 
     def inputs(self, work: Work, tables: Tables, tokens: Ints, size: int | None = None) -> Inputs:
         """Return the inputs of a pass of (T,) tokens, padded to `size`; padding tokens write to the page of no row."""
@@ -72,9 +68,23 @@ class Forward:
         whole[: len(values)] = values
         return torch.from_numpy(whole).to(self.device)
 
-    @torch.inference_mode()
     def run(self, inputs: Inputs) -> torch.Tensor:
         """Run a pass; return the logits (l, vocabulary) of the queries that `profiler.passes.packing.Packed` names."""
+        raise NotImplementedError
+
+
+class Forward(PackedForward):
+    """A transformers model as it is, its cache and its attention kernel."""
+
+    def __init__(self, model: PreTrainedModel, shape: ModelShape, pages: int, kernel: str = "auto") -> None:
+        super().__init__(next(model.parameters()), shape, pages, kernel)
+        register()
+        model.config._attn_implementation = PAGED
+        self.model = model
+
+    @torch.inference_mode()
+    def run(self, inputs: Inputs) -> torch.Tensor:
+        """Run a pass; see `PackedForward`."""
         self.cache.slots = inputs.slots
         cache: Any = self.cache
         out: torch.Tensor = self.model(

@@ -149,6 +149,15 @@ def pack(work: Work) -> Packed:
     )
 
 
+def is_causal(work: Work, packed: Packed) -> bool:
+    """Return whether no row has a tree: its queries are its last keys, and each sees all keys up to its own."""
+    row = np.repeat(np.arange(work.rows), np.diff(packed.tail_start))
+    place = np.arange(len(row)) - packed.tail_start[row]
+    chains = (packed.opens == place) & (packed.closes >= np.diff(packed.tail_start)[row])
+    after = packed.start[packed.row + 1] - np.arange(len(packed.row))
+    return bool(chains.all() and (packed.key == work.key_tokens[packed.row] - after).all())
+
+
 def _starts(counts: Ints) -> Ints:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
 

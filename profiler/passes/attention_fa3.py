@@ -1,0 +1,149 @@
+"""FlashAttention-3 over pages, from the library that vLLM builds: one file, loaded without vLLM.
+
+The operator is `_vllm_fa3_C::fwd` of vllm-project/flash-attention (hopper/flash_api_stable_registration.cpp; before,
+flash_api_torch_lib.cpp). It has 37 arguments without defaults. Another revision has one more, so that each is given by
+its name in the library's own schema.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from profiler.passes.attention_split import Pools, Span
+from specsim.errors import SpecsimError, beside, first_line
+
+VARIABLE = "SPECSIM_FA3"
+LIBRARY = "_vllm_fa3_C.abi3.so"
+DTYPES = (torch.float16, torch.bfloat16)
+OF_A_PASS = (
+    "q",
+    "k",
+    "v",
+    "cu_seqlens_q",
+    "seqused_k",
+    "max_seqlen_q",
+    "max_seqlen_k",
+    "page_table",
+    "softmax_scale",
+    "is_causal",
+)
+# Of the others those that are not None.
+ALWAYS: dict[str, Any] = {
+    "window_size_left": -1,
+    "window_size_right": -1,
+    "softcap": 0.0,
+    "is_rotary_interleaved": True,
+    "num_splits": 0,  # The library's heuristic.
+    "sm_margin": 0,
+    "cp_world_size": 1,
+    "cp_rank": 0,
+}
+
+
+class Fa3:
+    """Attends to spans with `op`, the library's operator, of that `schema`.
+
+    Raises
+    ------
+    SpecsimError
+        When the operator lacks an argument, or needs one that is not known here.
+    """
+
+    def __init__(self, op: Any, schema: Any) -> None:
+        self._op = op
+        asked = {each.name: str(each.type) for each in schema.arguments}
+        given = {*OF_A_PASS, *ALWAYS}
+        missing = sorted(given - set(asked))
+        unknown = [name for name in asked if name not in given and not asked[name].startswith("Optional")]
+        if missing or unknown:
+            said = f"lacks {', '.join(missing)}" if missing else f"also needs {', '.join(unknown)}"
+            raise SpecsimError(f"attention 'fa3': this {LIBRARY} {said}; expected the one of vllm 0.21.0")
+        self._rest = {name: ALWAYS.get(name) for name in asked if name not in OF_A_PASS}
+
+    def __call__(
+        self, query: torch.Tensor, pools: Pools, span: Span, scaling: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return what `attention_split.plain_paged` does, but for rows without keys and padding, whatever is there."""
+        found: Sequence[torch.Tensor] = self._op(**arguments_of_a_pass(query, pools, span, scaling), **self._rest)
+        return found[0], found[1]
+
+
+def arguments_of_a_pass(query: torch.Tensor, pools: Pools, span: Span, scaling: float) -> dict[str, Any]:
+    """Return the arguments `OF_A_PASS`; a pool is given as (pages, page_tokens, kv_heads, head_dim)."""
+    paged = [pool.view(-1, span.page_tokens, *pool.shape[1:]) for pool in pools]
+    return {
+        "q": query,
+        "k": paged[0],
+        "v": paged[1],
+        "cu_seqlens_q": span.start,
+        "seqused_k": span.length,
+        "max_seqlen_q": span.most_queries,
+        # The library divides the keys into blocks, at least one.
+        "max_seqlen_k": max(span.longest, 1),
+        "page_table": span.pages,
+        "softmax_scale": scaling,
+        "is_causal": span.causal,
+    }
+
+
+def library() -> Path | None:
+    """Return the library: the file that SPECSIM_FA3 names, else that of an installed vLLM, else None.
+
+    Raises
+    ------
+    SpecsimError
+        When SPECSIM_FA3 names no file.
+    """
+    if named := os.environ.get(VARIABLE):
+        path = Path(named).expanduser()
+        if not path.is_file():
+            raise SpecsimError(f"{VARIABLE} {named!r}: no such file{beside(path)}; expected a path of {LIBRARY}")
+        return path
+    spec = find_spec("vllm")
+    for folder in (spec.submodule_search_locations if spec else None) or ():
+        path = Path(folder) / "vllm_flash_attn" / LIBRARY
+        if path.is_file():
+            return path
+    return None
+
+
+@cache
+def loaded(path: Path) -> Fa3:
+    """Return the attention of a library's operator.
+
+    Raises
+    ------
+    SpecsimError
+        When it cannot be loaded, or is another library.
+    """
+    try:
+        torch.ops.load_library(str(path))
+        op = torch.ops._vllm_fa3_C.fwd.default
+    except (OSError, AttributeError, RuntimeError) as error:
+        raise SpecsimError(f"attention 'fa3': {path} cannot be loaded: {first_line(error)}") from None
+    return Fa3(op, op._schema)
+
+
+def fa3(device: torch.device, dtype: torch.dtype) -> Fa3:
+    """Return FlashAttention-3 for a device.
+
+    Raises
+    ------
+    SpecsimError
+        When there is no library, no Hopper GPU, or another type than 16 bits.
+    """
+    path = library()
+    if path is None:
+        raise SpecsimError(f"attention 'fa3': no {LIBRARY} here; expected its path in {VARIABLE}, or vLLM installed")
+    if device.type != "cuda" or torch.cuda.get_device_capability(device)[0] != 9:
+        raise SpecsimError(f"attention 'fa3' does not run on {device}; expected a GPU of compute capability 9")
+    if dtype not in DTYPES:
+        raise SpecsimError(f"attention 'fa3' does not take {dtype}; expected bfloat16 or float16")
+    return loaded(path)
