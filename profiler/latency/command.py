@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--link", metavar="NAME", help="model of the all-reduce with --tp: nvlink4 or nvlink3")
     parser.add_argument("--device", choices=("cuda", "cpu"), help="default: cuda where there is one")
     parser.add_argument("--dtype", help="default: bfloat16 on cuda, float32 on the CPU")
-    parser.add_argument("--attention", default="auto", metavar="NAME", help="flashinfer, flex or sdpa (default: auto)")
+    parser.add_argument("--attention", default="auto", metavar="NAME", help="fa3, flashinfer, flex or sdpa (auto)")
+    parser.add_argument("--passes", choices=("fused", "transformers"), help="default: fused on cuda if it can be")
     parser.add_argument("--grid", type=expanded, metavar="FILE", help="YAML of sizes; keys left out are the default's")
     parser.add_argument("--quick", action="store_true", help=f"a coarse grid: {shares()}")
     parser.add_argument("--minutes", type=minutes, metavar="X", help="stop after X minutes; run again to go on")
@@ -93,6 +95,7 @@ def _plan(arguments: argparse.Namespace) -> _Plan:
     from profiler.latency.sweep import Setting, check_shards
     from profiler.models.loading import torch_device, torch_dtype
     from profiler.passes.attention_check import working_kernel
+    from profiler.passes.paths import working_passes
 
     subjects = _subjects(arguments)
     device = torch_device(arguments.device or ("cuda" if torch.cuda.is_available() else "cpu"))
@@ -107,7 +110,8 @@ def _plan(arguments: argparse.Namespace) -> _Plan:
         grid = read_grid(arguments.grid, grid)
     about = hardware(device)
     kernel = working_kernel(arguments.attention, device=device, dtype=dtype)
-    setting = Setting(device, dtype, kernel, grid, arguments.tp, link, about.cache_bytes)
+    passes = working_passes(arguments.passes, _configs(subjects), device)
+    setting = Setting(device, dtype, kernel, grid, arguments.tp, link, about.cache_bytes, passes)
     facts = {
         "target": subjects["target"].name,
         "draft": subjects["draft"].name,
@@ -116,11 +120,12 @@ def _plan(arguments: argparse.Namespace) -> _Plan:
         "device": device.type,
         "dtype": str(dtype).removeprefix("torch."),
         "attention": kernel,
+        "passes": passes,
         "hardware": about.name,
         "driver": about.driver,
         "memory_bytes": about.memory_bytes,
         **versions(),
-        "assumptions": _assumptions(subjects, arguments, device),
+        "assumptions": _assumptions(subjects, arguments, device, passes),
     }
     return _Plan(subjects, setting, facts)
 
@@ -143,10 +148,20 @@ def _subjects(arguments: argparse.Namespace) -> dict[str, Subject]:
     return subjects
 
 
-def _assumptions(subjects: dict[str, Subject], arguments: argparse.Namespace, device: torch.device) -> list[str]:
-    from profiler.latency.all_reduce import stated
+def _configs(subjects: dict[str, Subject]) -> Iterator[Any]:
+    """Yield the configurations of the models to be loaded; those of random weights all have a fused path."""
+    from profiler.models.loading import load_config
 
-    lines = ["kernels of transformers' models as they are: nothing fused beyond what the attention kernel fuses"]
+    yield from (load_config(subject.name) for subject in subjects.values() if not subject.random)
+
+
+def _assumptions(
+    subjects: dict[str, Subject], arguments: argparse.Namespace, device: torch.device, passes: str
+) -> list[str]:
+    from profiler.latency.all_reduce import stated
+    from profiler.passes.paths import ASSUMPTIONS
+
+    lines = [ASSUMPTIONS[passes]]
     if any(subject.random for subject in subjects.values()):
         lines.append("random weights: latency does not depend on their values")
     if arguments.tp > 1:

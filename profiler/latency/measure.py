@@ -14,7 +14,7 @@ from profiler.latency.points import Point
 from profiler.latency.samples import Sample
 from profiler.latency.timers import Effort, Timer, Timing
 from profiler.models.shapes import ModelShape
-from profiler.passes.forward import Forward, Inputs
+from profiler.passes.forward import Inputs, PackedForward
 from profiler.passes.memory import breaks_the_device, give_back, is_out_of_memory
 from profiler.passes.packing import Ints, Work
 from profiler.passes.pages import NoRoom, Tables, deal
@@ -47,7 +47,7 @@ class Bench:
     """A model ready to be timed as `role`; `whole` is its shape over all `gpus`."""
 
     role: str
-    forward: Forward
+    forward: PackedForward
     whole: ModelShape
     timer: Timer
     clocks: Clocks

@@ -20,7 +20,7 @@ TO_BEGIN = 0.5
 """The least minutes left to begin a pair: drawing its weights and checking its kernel take about as long."""
 QUICK = "-quick"
 """Suffix of the files of a coarse grid, which tells them from those of the full grid."""
-OPTIONS = ("target", "draft", "random_weights", "tp", "link", "device", "dtype", "attention", "grid")
+OPTIONS = ("target", "draft", "random_weights", "tp", "link", "device", "dtype", "attention", "passes", "grid")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

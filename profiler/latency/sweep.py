@@ -21,9 +21,9 @@ from profiler.models.random_weights import random_model, shape_of, shard
 from profiler.models.shapes import ModelShape, named_shape
 from profiler.passes.attention import page_tokens
 from profiler.passes.attention_check import checked_error
-from profiler.passes.forward import Forward
 from profiler.passes.memory import free_bytes, give_back, memory_for
 from profiler.passes.pages import pages_needed
+from profiler.passes.paths import forward_of
 from specsim.errors import SpecsimError, first_line
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ class Setting:
     tp: int
     link: str | None
     cache_bytes: int
+    passes: str = "transformers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +211,7 @@ class Sweep:
         )
         self.file.facts.setdefault("attention_error", {})[role] = error
         with memory_for(f"the cache of {role} {whole.name}", setting.device):
-            forward = Forward(model, part, pool_pages(points, part, setting), setting.kernel)
+            forward = forward_of(setting.passes, model, part, pool_pages(points, part, setting), setting.kernel)
             forward.cache.fill(seed=1)
         return Bench(
             role=role,

@@ -98,6 +98,21 @@ def load_model(name: str, *, device: str = "cpu", dtype: str = "float32") -> Pre
     return loaded
 
 
+def load_config(name: str) -> Any:
+    """Return a model's configuration, without its weights, by the same names as `load_model`.
+
+    Raises
+    ------
+    SpecsimError
+        One line: unknown model, no network.
+    """
+    require_extra()
+    from transformers import AutoConfig
+
+    source, options = _source(name)
+    return _loaded("model", name, lambda: AutoConfig.from_pretrained(source, **options))
+
+
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     """Return the tokenizer that belongs to a model, by the same names as `load_model`.
 

@@ -148,9 +148,7 @@ class Split:
         return torch.from_numpy(np.ascontiguousarray(values, np.int32)).to(self._device)
 
 
-def plain_paged(
-    query: torch.Tensor, pools: Pools, span: Span, scaling: float
-) -> tuple[torch.Tensor, torch.Tensor]:
+def plain_paged(query: torch.Tensor, pools: Pools, span: Span, scaling: float) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the attention (T, heads, head_dim) of each query to its row's span, and the log-sum-exps (heads, T).
 
     A row without keys has 0 and -inf. The pools are (slots, kv_heads, head_dim).

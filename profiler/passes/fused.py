@@ -58,7 +58,5 @@ class Fused(PackedForward):
     def _attended(self, number: int, layer: Layer, hidden: torch.Tensor, inputs: Inputs) -> torch.Tensor:
         """Return (T, heads * head_dim); the keys and values of the layer's pools now hold the pass's own."""
         pools = self.cache.keys[number], self.cache.values[number]
-        query = self.operations.rotary_write(
-            layer.qkv(hidden), inputs.positions[0], inputs.slots, self._rotary, pools
-        )
+        query = self.operations.rotary_write(layer.qkv(hidden), inputs.positions[0], inputs.slots, self._rotary, pools)
         return inputs.plan(query, *pools, self.shape.head_dim**-0.5).flatten(1)

@@ -110,7 +110,9 @@ def _layer(layer: Any) -> Layer:
 
 def _product(module: Any) -> Product:
     if type(module) is not torch.nn.Linear:
-        raise SpecsimError(f"passes 'fused' take plain matrices, not {type(module).__name__}; use --passes transformers")
+        raise SpecsimError(
+            f"passes 'fused' take plain matrices, not {type(module).__name__}; use --passes transformers"
+        )
     return Product(module.weight.detach(), None if module.bias is None else module.bias.detach())
 
 

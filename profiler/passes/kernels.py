@@ -23,8 +23,9 @@ def add_norm_kernel(hidden, residual, weight, out, adds, epsilon, WIDTH: tl.cons
     tl.store(residual + at, kept, mask=inside)
     summed = kept.to(tl.float32)
     scale = tl.rsqrt(tl.sum(summed * summed, axis=0) / WIDTH + epsilon)
-    scaled = (summed * scale).to(out.dtype.element_ty)
-    tl.store(out + at, tl.load(weight + column, mask=inside, other=0.0) * scaled, mask=inside)
+    scaled = (summed * scale).to(out.dtype.element_ty).to(tl.float32)
+    scaled *= tl.load(weight + column, mask=inside, other=0.0).to(tl.float32)
+    tl.store(out + at, scaled.to(out.dtype.element_ty), mask=inside)
 
 
 @triton.jit  # type: ignore[untyped-decorator]

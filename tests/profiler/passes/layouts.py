@@ -1,0 +1,54 @@
+"""Passes of every kind over shuffled pages, for tests of attention."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from profiler.passes.packing import Work
+from profiler.passes.pages import CacheShape, deal
+
+PAGE = 16
+
+
+def tree(context, nodes, rng, rows=1, chunk=1):
+    """Return rows with a tree of `nodes` behind a chunk; the parent of a node is one of the three before it."""
+    row = np.repeat(np.arange(rows), nodes)
+    place = np.tile(np.arange(nodes), rows)
+    parent = np.maximum(place - rng.integers(1, 4, len(place)), -1)
+    parent = np.where(parent >= 0, parent + row * nodes, -1)
+    return Work.of(np.full(rows, context) + np.arange(rows), np.full(rows, chunk), row, parent)
+
+
+RNG = np.random.default_rng(7)
+CAUSAL = {
+    "decode": Work.of([40, 1, 333], [1, 1, 1]),
+    "prefill": Work.of([0], [70]),
+    "chunks": Work.of([64, 0, 5], [17, 33, 1]),
+    "chain": Work.of([20, 50], [1, 1], [0, 0, 0, 1], [-1, 0, 1, -1]),
+    "draft step of one leaf": Work.of([20, 50], [0, 0], [0, 0, 0, 1, 1], [-1, 0, 1, -1, 3], [1, 1, 0, 1, 0]),
+    "rows without queries": Work.of([20, 9, 4], [1, 0, 2]),
+}
+TREES = {
+    **{f"tree of {nodes}": tree(40, nodes, RNG, rows=3) for nodes in (3, 7, 16, 31, 64)},
+    "tree behind nothing": tree(0, 8, RNG, rows=2),
+    "draft step of three leaves": Work.of(
+        [30, 17], [0, 0], np.repeat([0, 1], 9), [-1, -1, -1, 0, 1, 2, 3, 4, 5, -1, -1, -1, 9, 10, 11, 12, 13, 14],
+        np.tile([1, 1, 1, 1, 1, 1, 0, 0, 0], 2),
+    ),
+    "trees beside a chunk": Work.of([70, 0, 17], [1, 40, 1], [0, 0, 0, 2, 2], [-1, 0, -1, -1, -1]),
+}  # fmt: skip
+PASSES = {**CAUSAL, **TREES}
+
+
+def pools(work, share, width, dtype=torch.float64, kv_heads=2, seed=0):
+    """Return a cache's shape, two dealings of pages, and random query, keys and values."""
+    pages = int(np.ceil(work.key_tokens / PAGE).sum()) + 4
+    shape = CacheShape(1, kv_heads, width, pages, PAGE)
+    rng = np.random.default_rng(seed)
+    tables = [deal(work, shape, rng) for _ in range(2)]
+    generator = torch.Generator().manual_seed(seed)
+    draw = {"generator": generator, "dtype": dtype}
+    query = torch.randn(work.batched_tokens, kv_heads * share, width, **draw)
+    keys, values = (torch.randn(shape.slots, kv_heads, width, **draw) for _ in range(2))
+    return shape, tables, query, keys, values
