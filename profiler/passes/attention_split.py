@@ -153,7 +153,7 @@ def plain_paged(query: torch.Tensor, pools: Pools, span: Span, scaling: float) -
 
     A row without keys has 0 and -inf. The pools are (slots, kv_heads, head_dim).
     """
-    out, lse = torch.zeros_like(query), query.new_full(query.shape[1::-1], float("-inf"))
+    out, lse = torch.zeros_like(query), _wide(query).new_full(query.shape[1::-1], float("-inf"))
     place = torch.arange(span.page_tokens, device=query.device)
     key = torch.arange(span.pages.shape[1] * span.page_tokens, device=query.device)
     for row, (first, last) in enumerate(pairwise(span.starts)):
@@ -190,18 +190,23 @@ def plain_tail(
         mixed = _mixed((score - found[..., None]).exp(), pools[1].index_select(0, slots))
         some = tail.context[row] > 0
         before = torch.where(some, context[1][:, first:last], float("-inf"))
-        share = torch.sigmoid(before - found).T[..., None].to(query.dtype)
-        out[first:last] = torch.where(some, context[0][first:last], 0.0) * share + mixed * (1 - share)
+        share = torch.sigmoid(before - found).T[..., None]
+        out[first:last] = torch.where(some, _wide(context[0][first:last]), 0.0) * share + mixed * (1 - share)
     return out
 
 
 def _scores(query: torch.Tensor, keys: torch.Tensor, scaling: float) -> torch.Tensor:
     """Return (heads, q, k) of queries (q, heads, d) and keys (k, kv_heads, d)."""
     share = query.shape[1] // keys.shape[1]
-    return torch.einsum("qhd,khd->hqk", query, keys.repeat_interleave(share, 1)) * scaling
+    return torch.einsum("qhd,khd->hqk", _wide(query), _wide(keys).repeat_interleave(share, 1)) * scaling
 
 
 def _mixed(weight: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     """Return (q, heads, d) of weights (heads, q, k) and values (k, kv_heads, d)."""
     share = len(weight) // values.shape[1]
-    return torch.einsum("hqk,khd->qhd", weight, values.repeat_interleave(share, 1))
+    return torch.einsum("hqk,khd->qhd", weight, _wide(values).repeat_interleave(share, 1))
+
+
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the tensor in float32 at least, as kernels keep scores and sums."""
+    return tensor if tensor.dtype == torch.float64 else tensor.float()

@@ -16,13 +16,13 @@ from profiler.passes.attention_sdpa import Sdpa  # noqa: E402
 from profiler.passes.attention_split import Split, plain_paged, plain_tail  # noqa: E402
 from profiler.passes.operations import operations  # noqa: E402
 from profiler.passes.packing import pack  # noqa: E402
-from tests.profiler.passes.layouts import PASSES, TREES, pools  # noqa: E402
+from tests.profiler.passes.layouts import TREES, pools  # noqa: E402
 
 pytestmark = pytest.mark.torch
 CPU = torch.device("cpu")
 DTYPES = {torch.float32: 2e-6, torch.bfloat16: 1e-2}
 # The interpreter multiplies matrices of bfloat16 as integers.
-OF_PRODUCTS = {torch.float32: 2e-6, torch.float16: 2e-3}
+OF_PRODUCTS = {torch.float32: 2e-6, torch.float16: 1.5e-3}
 
 
 def drawn(*size, seed=0, dtype=torch.float32):
@@ -83,9 +83,13 @@ def test_silu_multiply(dtype, width):
     assert relative(operations("triton").silu_multiply(gate_up), expected) < DTYPES[dtype]
 
 
-@pytest.mark.parametrize("dtype", OF_PRODUCTS)
-@pytest.mark.parametrize("share", [1, 2, 4, 7, 8])
-@pytest.mark.parametrize("name", TREES)
+EVERY = [(name, share, dtype) for name in TREES for share in (1, 2, 4, 7, 8) for dtype in OF_PRODUCTS]
+
+
+@pytest.mark.parametrize(
+    ("name", "share", "dtype"),
+    [each if each[1] == 4 or each[0] == "tree of 7" else pytest.param(*each, marks=pytest.mark.slow) for each in EVERY],
+)
 def test_tail_merged_with_the_context_is_attention_to_both(name, share, dtype):
     work = TREES[name]
     shape, (tables, _), query, keys, values = pools(work, share, 16, dtype=dtype)
@@ -114,22 +118,20 @@ def test_the_kernel_reads_nothing_of_an_empty_context():
             assert relative(found, expected.double()) < 2e-6
 
 
-@pytest.mark.parametrize("name", PASSES)
-def test_operations_in_torch_and_in_triton_are_one_function(name):
-    """Over poisoned padding: a token of no row gets anything, and no other notices."""
-    work = PASSES[name]
+@pytest.mark.parametrize("name", ["tree of 7", "trees beside a chunk"])
+def test_padding_queries_change_nothing(name):
+    work = TREES[name]
     shape, (tables, _), query, keys, values = pools(work, 4, 16, dtype=torch.float32)
     padded = torch.cat([query, torch.full((3, 8, 16), float("nan"))])
-    plans = [
-        Split("split", shape, plain_paged, operations(each).tail, device=CPU).plan(
-            work, pack(work), tables, len(padded)
-        )
-        for each in ("torch", "triton")
-    ]
-    plain, kernel = (plan(padded, keys, values, 0.4)[: len(query)] for plan in plans)
-    torch.testing.assert_close(kernel, plain, atol=2e-6, rtol=2e-5)
+    made = Split("split", shape, plain_paged, operations("triton").tail, device=CPU)
+    expected, found = (
+        made.plan(work, pack(work), tables, len(each))(each, keys, values, 0.4)[: len(query)]
+        for each in (query, padded)
+    )
+    torch.testing.assert_close(found, expected, atol=0, rtol=0)
 
 
+@pytest.mark.slow
 def test_a_pair_compiles_at_most_eight_kernels_whatever_the_grid():
     """Every launch of the full grid, with Triton's own rules of specialisation, compiled for compute capability 9.0."""
     script = Path(__file__).with_name("compiled.py")

@@ -1,0 +1,151 @@
+"""The call of FlashAttention-3, seen by an operator of the library's own schema that attends in plain torch."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from profiler.passes import attention_fa3  # noqa: E402
+from profiler.passes.attention import best_kernel, page_tokens, planner  # noqa: E402
+from profiler.passes.attention_fa3 import LIBRARY, Fa3, library  # noqa: E402
+from profiler.passes.attention_sdpa import Sdpa  # noqa: E402
+from profiler.passes.attention_split import Split, plain_tail  # noqa: E402
+from profiler.passes.packing import pack  # noqa: E402
+from profiler.passes.pages import CacheShape  # noqa: E402
+from specsim.errors import SpecsimError  # noqa: E402
+from tests.profiler.passes.layouts import CAUSAL, PAGE, PASSES, pools  # noqa: E402
+
+pytestmark = pytest.mark.torch
+CPU = torch.device("cpu")
+# As vllm-project/flash-attention registers it; the other revision has o_scale behind v_descale.
+SCHEMA = """fwd{}(Tensor! q, Tensor k, Tensor v, Tensor? k_new, Tensor? v_new, Tensor? q_v, Tensor!? out,
+Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, Tensor? cu_seqlens_k_new, Tensor? seqused_q, Tensor? seqused_k,
+int? max_seqlen_q, int? max_seqlen_k, Tensor? page_table, Tensor? kv_batch_idx, Tensor? leftpad_k, Tensor? rotary_cos,
+Tensor? rotary_sin, Tensor? seqlens_rotary, Tensor? q_descale, Tensor? k_descale, Tensor? v_descale,{}
+float softmax_scale, bool is_causal, int window_size_left, int window_size_right, float softcap,
+bool is_rotary_interleaved, Tensor? scheduler_metadata, int num_splits, bool? pack_gqa, int sm_margin, Tensor? s_aux,
+int cp_world_size, int cp_rank, Tensor? cp_tot_seqused_k) -> Tensor[]"""
+CALLS = []
+
+
+def attended(op, *given, **named):
+    """Attend as the operator's documentation says: causal from the bottom right, over `seqused_k` keys of each row."""
+    names = [each.name for each in getattr(LIB, op).default._schema.arguments]
+    told = {**dict(zip(names, given, strict=False)), **named}
+    CALLS.append(told)
+    q, k, v = told["q"], told["k"], told["v"]
+    share = q.shape[1] // k.shape[2]
+    out, lse = torch.full_like(q, torch.nan), torch.full(q.shape[1::-1], torch.nan, dtype=q.dtype)
+    for row, length in enumerate(told["seqused_k"].tolist()):
+        first, last = told["cu_seqlens_q"][row : row + 2].tolist()
+        assert last - first <= told["max_seqlen_q"]
+        assert length <= told["max_seqlen_k"]
+        keys, values = (pool[told["page_table"][row].long()].flatten(0, 1)[:length] for pool in (k, v))
+        score = torch.einsum("qhd,khd->hqk", q[first:last], keys.repeat_interleave(share, 1)) * told["softmax_scale"]
+        if told["is_causal"]:
+            seen = torch.ones(last - first, length, dtype=torch.bool).tril(length - (last - first))
+            score = score.masked_fill(~seen, -torch.inf)
+        if length:
+            out[first:last] = torch.einsum("hqk,khd->qhd", score.softmax(-1), values.repeat_interleave(share, 1))
+            lse[:, first:last] = score.logsumexp(-1)
+    return [out, lse, q.new_empty(0), q.new_empty(0)]
+
+
+DEFINED = torch.library.Library("specsim_tests", "DEF")
+DEFINED.define(SCHEMA.format("", ""))
+DEFINED.define(SCHEMA.format("_scaled", " Tensor? o_scale,"))
+DEFINED.define("fwd_other(Tensor! q, Tensor k, float softmax_scale) -> Tensor[]")
+DEFINED.define(SCHEMA.format("_more", " int thing,"))
+for name in ("fwd", "fwd_scaled"):
+    DEFINED.impl(name, partial(attended, name), "CPU")
+LIB = torch.ops.specsim_tests
+
+
+def made(name):
+    op = getattr(LIB, name).default
+    return Fa3(op, op._schema)
+
+
+@pytest.mark.parametrize("op", ["fwd", "fwd_scaled"])
+@pytest.mark.parametrize("name", PASSES)
+def test_the_library_is_asked_for_what_a_pass_is(name, op):
+    """Rows without keys are left unwritten here, so that what the merge reads of them would show."""
+    work = PASSES[name]
+    shape, (tables, _), query, keys, values = pools(work, 4, 8)
+    packed = pack(work)
+    plan = Split("fa3", shape, made(op), plain_tail, device=CPU).plan(work, packed, tables, len(query) + 2)
+    padded = torch.cat([query, query[:1], query[:1]])
+    CALLS.clear()
+    found = plan(padded, keys, values, 0.3)
+    exact = Sdpa(4, device=CPU, dtype=torch.float64).plan(work, packed, tables, len(query))
+    torch.testing.assert_close(found[: len(query)], exact(query, keys, values, 0.3), atol=1e-12, rtol=1e-12)
+    (told,) = CALLS
+    assert told["is_causal"] == (name in CAUSAL)
+    assert told["k"].shape == told["v"].shape == (shape.pages, PAGE, 2, 8)
+    assert told["k"].data_ptr() == keys.data_ptr()
+    integers = ("cu_seqlens_q", "seqused_k", "page_table")
+    assert {told[each].dtype for each in integers} == {torch.int32}
+    assert all(told[each].is_contiguous() for each in integers)
+    assert told["page_table"].shape[0] == len(told["seqused_k"]) == len(told["cu_seqlens_q"]) - 1 == work.rows
+    rest = {"window_size_left": -1, "window_size_right": -1, "softcap": 0.0, "num_splits": 0, "sm_margin": 0}
+    assert {each: told[each] for each in rest} == rest
+    assert (told["cp_world_size"], told["cp_rank"], told["is_rotary_interleaved"]) == (1, 0, True)
+
+
+def test_another_library_is_refused_by_name():
+    with pytest.raises(
+        SpecsimError, match=r"attention 'fa3': this _vllm_fa3_C.* lacks cp_rank, cp_world_size, cu_seql"
+    ):
+        made("fwd_other")
+    with pytest.raises(SpecsimError, match=r"also needs thing; expected the one of vllm 0.21.0"):
+        made("fwd_more")
+
+
+def test_the_library_is_found_by_its_variable_or_in_vllm(tmp_path, monkeypatch):
+    monkeypatch.delenv("SPECSIM_FA3", raising=False)
+    assert library() is None
+    folder = tmp_path / "vllm" / "vllm_flash_attn"
+    folder.mkdir(parents=True)
+    (folder / LIBRARY).write_bytes(b"")
+    spec = SimpleNamespace(submodule_search_locations=[str(tmp_path / "vllm")])
+    monkeypatch.setattr(attention_fa3, "find_spec", lambda name: spec)
+    assert library() == folder / LIBRARY
+    (tmp_path / "mine.so").write_bytes(b"")
+    monkeypatch.setenv("SPECSIM_FA3", str(tmp_path / "mine.so"))
+    assert library() == tmp_path / "mine.so"
+    monkeypatch.setenv("SPECSIM_FA3", str(tmp_path / "mine.sos"))
+    with pytest.raises(
+        SpecsimError, match=r"SPECSIM_FA3 '.*mine.sos': no such file; did you mean .*mine.so'\?; expected"
+    ):
+        library()
+
+
+def test_what_is_no_such_library_is_one_line(tmp_path):
+    path = tmp_path / LIBRARY
+    path.write_bytes(b"not a library")
+    with pytest.raises(SpecsimError, match=rf"^attention 'fa3': {path} cannot be loaded: "):
+        attention_fa3.loaded(Path(path))
+
+
+def test_fa3_where_it_cannot_be(monkeypatch, tmp_path):
+    shape = CacheShape(1, 2, 8, 4, 16)
+    monkeypatch.delenv("SPECSIM_FA3", raising=False)
+    with pytest.raises(SpecsimError, match=r"no _vllm_fa3_C.abi3.so here; expected its path in SPECSIM_FA3, or vLLM"):
+        planner("fa3", shape, 4, device=CPU, dtype=torch.bfloat16)
+    (tmp_path / LIBRARY).write_bytes(b"")
+    monkeypatch.setenv("SPECSIM_FA3", str(tmp_path / LIBRARY))
+    with pytest.raises(SpecsimError, match="'fa3' does not run on cpu; expected a GPU of compute capability 9"):
+        planner("fa3", shape, 4, device=CPU, dtype=torch.bfloat16)
+    cuda = torch.device("cuda")
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (9, 0))
+    with pytest.raises(SpecsimError, match=r"'fa3' does not take torch.float32; expected bfloat16 or float16"):
+        planner("fa3", shape, 4, device=cuda, dtype=torch.float32)
+    assert best_kernel(cuda) == "fa3"
+    assert page_tokens("auto", cuda) == 16
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (8, 0))
+    assert best_kernel(cuda) == "flex"

@@ -1,0 +1,282 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+torch = pytest.importorskip("torch")
+
+from profiler.models.random_weights import random_model, shape_of  # noqa: E402
+from profiler.models.shapes import TINY_LLAMA  # noqa: E402
+from profiler.passes import operations_triton  # noqa: E402
+from profiler.passes.forward import Forward  # noqa: E402
+from profiler.passes.fused import Fused  # noqa: E402
+from profiler.passes.fused_check import check_operations, operations_error  # noqa: E402
+from profiler.passes.fused_weights import take_over  # noqa: E402
+from profiler.passes.operations import Plain, operations  # noqa: E402
+from profiler.passes.packing import Work  # noqa: E402
+from profiler.passes.pages import deal  # noqa: E402
+from specsim.errors import SpecsimError  # noqa: E402
+from tests.profiler.latency.test_forward import WhatMayBeCaptured  # noqa: E402
+from tests.profiler.latency.works import works  # noqa: E402
+from tests.profiler.passes.layouts import PASSES  # noqa: E402
+
+pytestmark = pytest.mark.torch
+CPU = torch.device("cpu")
+LLAMA = replace(TINY_LLAMA, hidden=32, ffn=48, vocab=97)
+QWEN = replace(LLAMA, qkv_bias=True, tied=False)
+SIZES = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 97,
+    "pad_token_id": None,
+    "bos_token_id": None,
+    "eos_token_id": None,
+}
+LLAMA_3 = {
+    "rope_type": "llama3",
+    "rope_theta": 5e4,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+
+
+def config_of(name):
+    """Return a configuration: Llama 3's scaled positions, biases everywhere, another width of heads."""
+    from transformers import LlamaConfig, Qwen2Config
+
+    made = {
+        "llama 3": lambda: LlamaConfig(**SIZES, rope_parameters=dict(LLAMA_3), tie_word_embeddings=True),
+        "llama with biases": lambda: LlamaConfig(**SIZES, attention_bias=True, mlp_bias=True, rms_norm_eps=1e-2),
+        "llama of wide heads": lambda: LlamaConfig(**SIZES, head_dim=24),
+        "qwen2": lambda: Qwen2Config(**SIZES, rope_parameters={"rope_type": "default", "rope_theta": 1e6}),
+        "qwen2, tied": lambda: Qwen2Config(**SIZES, tie_word_embeddings=True),
+    }
+    return made[name]()
+
+
+MODELS = ("llama 3", "llama with biases", "llama of wide heads", "qwen2", "qwen2, tied")
+
+
+def model_of(name, dtype=torch.float64, seed=0):
+    """Return a model whose attention, norms and biases all matter, drawn from the seed."""
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_config(config_of(name)).to(dtype).eval()
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for key, weights in model.named_parameters():
+            drawn = torch.randn(weights.shape, generator=generator, dtype=torch.float64)
+            weights.copy_(1 + 0.3 * drawn if "norm" in key else 0.24 * drawn)
+    return model
+
+
+def logits_of(made, work, size=3):
+    """Return the logits of a pass over a filled cache."""
+    made.cache.fill(0)
+    tables = deal(work, made.cache.shape, np.random.default_rng(0))
+    tokens = np.random.default_rng(1).integers(0, 97, work.batched_tokens)
+    return made.run(made.inputs(work, tables, tokens, work.batched_tokens + size))
+
+
+def both(name, **options):
+    """Return the paths of transformers and of few kernels over the same weights."""
+    shape = shape_of(model_of(name), name)
+    return Forward(model_of(name), shape, 64, "sdpa"), Fused(model_of(name), shape, 64, **options)
+
+
+@pytest.mark.parametrize("kernel", ["sdpa", "split"])
+@pytest.mark.parametrize("name", MODELS)
+def test_logits_are_those_of_the_transformers_path(name, kernel):
+    """In float64, but for norms and rotary tables: transformers has these in float32, and so the fused path."""
+    plain, fused = both(name, kernel=kernel)
+    for work in (PASSES[each] for each in ("chunks", "draft step of one leaf", "tree of 7", "trees beside a chunk")):
+        expected, found = logits_of(plain, work), logits_of(fused, work)
+        assert expected.shape == found.shape == (work.logit_tokens, 97)
+        assert expected.std() > 0.1
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+@cache
+def paths_of_llama_3():
+    return both("llama 3", kernel="split")
+
+
+@settings(max_examples=25, deadline=None)
+@given(work=works(rows=3, context=20, chunk=6, nodes=6))
+def test_logits_of_any_pass_are_those_of_the_transformers_path(work):
+    expected, found = (logits_of(each, work) for each in paths_of_llama_3())
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["llama 3", "qwen2"])
+def test_logits_by_the_kernels_are_those_of_the_transformers_path(name):
+    """On Triton's interpreter, attention to tails included; the kernels compute in float32."""
+    pytest.importorskip("triton", reason="triton, which has wheels for Linux only, is not installed")
+    plain, fused = both(name, kernel="split", operations=operations("triton"))
+    fused.planner._merge = fused.operations.tail
+    for work in (PASSES["chain"], PASSES["tree of 3"]):
+        expected = logits_of(plain, work)
+        torch.testing.assert_close(logits_of(fused, work), expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [LLAMA, QWEN])
+def test_models_of_random_weights_have_a_fused_path(shape):
+    model, again = (random_model(shape, device=CPU, dtype=torch.float32) for _ in range(2))
+    work = PASSES["tree of 7"]
+    expected = logits_of(Forward(model, shape, 64, "sdpa"), work)
+    torch.testing.assert_close(logits_of(Fused(again, shape, 64), work), expected, atol=1e-6, rtol=1e-5)
+
+
+def test_weights_are_taken_over_and_none_are_held_twice():
+    model = model_of("qwen2, tied")
+    held = {each.data_ptr() for each in model.parameters()}
+    size = sum(each.numel() for each in model.parameters())
+    weights = take_over(model)
+    mine = [weights.embedding, weights.norm, weights.head.weight]
+    for layer in weights.layers:
+        products = (layer.qkv, layer.out, layer.gate_up, layer.down)
+        mine += [layer.before_attention, layer.before_mlp, *(each.weight for each in products)]
+        mine += [each.bias for each in products if each.bias is not None]
+    own = {each.data_ptr(): each.numel() for each in mine}
+    assert sum(own.values()) == size
+    assert weights.head.weight.data_ptr() == weights.embedding.data_ptr()
+    left = {each.data_ptr(): each.numel() for each in model.parameters()}
+    assert set(left) <= set(own)
+    assert set(left) < held
+    assert sum(left.values()) == size - sum(
+        each.weight.numel() + (0 if each.bias is None else each.bias.numel())
+        for layer in weights.layers
+        for each in (layer.qkv, layer.gate_up)
+    )
+
+
+@pytest.mark.parametrize("kernel", ["sdpa", "split"])
+@pytest.mark.parametrize("name", ["chunks", "tree of 7"])
+def test_a_pass_is_one_that_a_graph_can_capture(name, kernel):
+    """The host launches only: no number is asked of the device, and other pages are loaded in place."""
+    _, fused = both("llama 3", kernel=kernel)
+    work = PASSES[name]
+    rng = np.random.default_rng(0)
+    ready, other = (
+        fused.inputs(work, deal(work, fused.cache.shape, rng), np.arange(work.batched_tokens), work.batched_tokens + 3)
+        for _ in range(2)
+    )
+    with WhatMayBeCaptured():
+        fused.run(ready)
+        ready.load(other)
+    fused.cache.fill(0)
+    again = fused.run(ready).clone()
+    fused.cache.fill(0)
+    assert torch.equal(again, fused.run(other))
+
+
+def test_launching_kernels_asks_the_device_nothing(monkeypatch):
+    pytest.importorskip("triton", reason="triton, which has wheels for Linux only, is not installed")
+    _, fused = both("llama 3", kernel="split", operations=operations("triton"))
+    fused.planner._merge = fused.operations.tail
+    launched = []
+    monkeypatch.setattr(operations_triton, "launch", lambda kernel, *_, **__: launched.append(kernel.__name__))
+    work = PASSES["tree of 7"]
+    tables = deal(work, fused.cache.shape, np.random.default_rng(0))
+    ready = fused.inputs(work, tables, np.arange(work.batched_tokens))
+    with WhatMayBeCaptured():
+        fused.run(ready)
+    layer = ["add_norm_kernel", "rotary_write_kernel", "tail_kernel", "add_norm_kernel", "silu_multiply_kernel"]
+    assert launched == [*layer, *layer, "add_norm_kernel"]
+
+
+def test_a_padding_token_writes_to_nobodys_page():
+    _, fused = both("llama 3")
+    fused.cache.fill(0)
+    work = Work.of([3], [1])
+    tables = deal(work, fused.cache.shape, np.random.default_rng(0))
+    kept = [pool.clone() for pool in fused.cache.keys]
+    fused.run(fused.inputs(work, tables, np.array([5]), size=4))
+    written = {
+        int(slot)
+        for pool, old in zip(fused.cache.keys, kept, strict=True)
+        for slot in np.flatnonzero((pool != old).any(dim=(1, 2)).numpy())
+    }
+    assert written == {int(tables.slots(np.array([0]), np.array([3]))[0]), fused.cache.shape.padding_slot}
+
+
+def other_models():
+    from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Qwen2Config
+    from transformers import Qwen2ForCausalLM as Qwen2
+
+    rotary = {"rope_type": "linear", "rope_theta": 1e4, "factor": 2.0}
+    windows = {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1}
+    return {
+        "a model of type 'mistral'; expected llama or qwen2": lambda: MistralForCausalLM(MistralConfig(**SIZES)),
+        "an MLP with 'gelu'; expected 'silu'": lambda: LlamaForCausalLM(LlamaConfig(**SIZES, hidden_act="gelu")),
+        "rotary positions of type 'linear'; expected default": lambda: LlamaForCausalLM(
+            LlamaConfig(**SIZES, rope_parameters=rotary)
+        ),
+        "layers of a sliding window; expected full attention": lambda: Qwen2(Qwen2Config(**SIZES, **windows)),
+    }
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_other_models_are_refused_in_one_line(number):
+    said, make = list(other_models().items())[number]
+    model = make()
+    with pytest.raises(SpecsimError, match=rf"^passes 'fused' have no {said}.*, or --passes transformers$"):
+        Fused(model, shape_of(model, "m"), 4)
+
+
+def test_what_is_no_plain_matrix_is_refused():
+    class Packed4(torch.nn.Linear):
+        pass
+
+    model = model_of("llama 3")
+    model.model.layers[1].mlp.up_proj = Packed4(32, 48, dtype=torch.float64)
+    with pytest.raises(
+        SpecsimError, match="passes 'fused' take plain matrices, not Packed4; use --passes transformers"
+    ):
+        take_over(model)
+
+
+@pytest.mark.parametrize("name", ["torch", "triton"])
+def test_operations_are_checked_before_they_are_timed(name):
+    if name == "triton":
+        pytest.importorskip("triton", reason="triton, which has wheels for Linux only, is not installed")
+    place = {"device": CPU, "dtype": torch.float32}
+    assert operations_error(operations(name), QWEN, **place) < 1e-6
+    check_operations(operations(name), QWEN, **place)
+
+
+WRONG = {
+    "add_norm": lambda out: (out[0] * 1.01, out[1]),
+    "rotary_write": lambda out: out.flip(-1),
+    "silu_multiply": lambda out: torch.where(torch.arange(out.shape[1]) == 3, torch.nan, out),
+}
+
+
+@pytest.mark.parametrize("operation", WRONG)
+def test_a_wrong_operation_is_refused(operation):
+    class Wrong(Plain):
+        name = "wrong"
+
+    def call(self, *given):
+        return WRONG[operation](getattr(Plain, operation)(self, *given))
+
+    setattr(Wrong, operation, call)
+    with pytest.raises(SpecsimError, match=r"^the wrong operations of passes 'fused' are wrong by .* on cpu$"):
+        check_operations(Wrong(), QWEN, device=CPU, dtype=torch.float32)
+    setattr(Wrong, operation, lambda *_: 1 / 0)
+    with pytest.raises(SpecsimError, match="operations of passes 'fused' do not run on cpu: division by zero"):
+        check_operations(Wrong(), QWEN, device=CPU, dtype=torch.float32)
+
+
+def test_unknown_operations():
+    with pytest.raises(SpecsimError, match="operations 'tritn' are unknown; did you mean 'triton'"):
+        operations("tritn")
