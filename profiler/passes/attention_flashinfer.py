@@ -132,10 +132,10 @@ class FlashInfer:
         last = work.key_tokens - (needed - 1) * self.page_tokens
         held = tables.pages[tables.pages >= 0]
         numbers = (packed.start, np.r_[0, np.cumsum(needed)], held, last)
-        offsets = [torch.from_numpy(each.astype(np.int32)).to(self._device) for each in numbers]
+        start, page, pages, ends = (torch.from_numpy(each.astype(np.int32)).to(self._device) for each in numbers)
         causal = is_causal(work, packed)
         mask = None if causal else torch.from_numpy(row_masks(work, packed)).to(self._device)
-        return Ragged(*offsets, mask)
+        return Ragged(start, page, pages, ends, mask)
 
 
 def row_masks(work: Work, packed: Packed) -> Any:

@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 
 
-@triton.jit(do_not_specialize=["adds"])  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=["adds"])
 def add_norm_kernel(hidden, residual, weight, out, adds, epsilon, WIDTH: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: D103, N803
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
@@ -28,7 +28,7 @@ def add_norm_kernel(hidden, residual, weight, out, adds, epsilon, WIDTH: tl.cons
     tl.store(out + at, scaled.to(out.dtype.element_ty), mask=inside)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit
 def rotary_write_kernel(  # type: ignore[no-untyped-def] # noqa: D103
     qkv, positions, slots, cosine, sine, query, keys, values,
     KV_HEADS: tl.constexpr, SHARE: tl.constexpr, SHARES: tl.constexpr, WIDTH: tl.constexpr, HALF: tl.constexpr,  # noqa: N803
@@ -59,7 +59,7 @@ def rotary_write_kernel(  # type: ignore[no-untyped-def] # noqa: D103
     tl.store(values + slot + half, tl.load(of_value + half, mask=inside, other=0.0), mask=inside)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit
 def silu_multiply_kernel(gate_up, out, WIDTH: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: D103, N803
     row = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -70,7 +70,7 @@ def silu_multiply_kernel(gate_up, out, WIDTH: tl.constexpr, BLOCK: tl.constexpr)
     tl.store(out + row * WIDTH + column, product.to(out.dtype.element_ty), mask=inside)
 
 
-@triton.jit(do_not_specialize=["lse_stride"])  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=["lse_stride"])
 def tail_kernel(  # type: ignore[no-untyped-def] # noqa: D103
     query, keys, values, start, tail_start, tail_slots, opens, closes, point, context, out, lse, lse_stride, scaling,
     KV_HEADS: tl.constexpr, SHARE: tl.constexpr, SHARES: tl.constexpr, WIDTH: tl.constexpr, COLUMNS: tl.constexpr,  # noqa: N803

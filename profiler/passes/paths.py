@@ -44,7 +44,7 @@ def working_passes(asked: str | None, configs: Iterable[Any], device: torch.devi
         return asked
     if asked is not None or device.type != "cuda":
         return asked or "transformers"
-    reasons = [f"no {why}" for config in configs if (why := refusal(config))]
+    reasons = [why for config in configs if (why := refusal(config))]
     if find_spec("triton") is None:
         reasons.append("triton is not installed")
     if reasons:

@@ -202,11 +202,14 @@ class FakeWrapper:
     def __init__(self, workspace, layout, **buffers):
         assert layout == "NHD"
         assert buffers["use_cuda_graph"]
+        self.masked = "custom_mask_buf" in buffers
+        assert self.masked == ("mask_indptr_buf" in buffers)
 
     def plan(self, query_start, page_start, pages, last_page, heads, kv_heads, width, page, **options):
         assert (heads, kv_heads, width) == (4, 2, WIDTH)
         assert options["sm_scale"] == WIDTH**-0.5
         assert query_start.dtype == page_start.dtype == pages.dtype == last_page.dtype == torch.int32
+        assert self.masked == (options["custom_mask"] is not None) == (not options["causal"])
         self.told = query_start, page_start, pages, last_page, page, options["custom_mask"]
 
     def run(self, query, cache):
@@ -217,12 +220,14 @@ class FakeWrapper:
             count = (len(held) - 1) * page + int(last_page[row])
             keys, values = (each[held].flatten(0, 1)[:count].repeat_interleave(2, 1) for each in cache)
             mine = query[query_start[row] : query_start[row + 1]]
-            seen = mask[at : at + len(mine) * count].view(len(mine), count)
+            seen = torch.ones(len(mine), count, dtype=torch.bool).tril(count - len(mine))
+            if mask is not None:
+                seen = mask[at : at + len(mine) * count].view(len(mine), count)
             at += len(mine) * count
             scores = torch.einsum("qhd,khd->hqk", mine, keys) * WIDTH**-0.5
             weights = scores.masked_fill(~seen, -torch.inf).softmax(-1)
             out.append(torch.einsum("hqk,khd->qhd", weights, values))
-        assert at == len(mask)
+        assert mask is None or at == len(mask)
         return torch.cat(out)
 
 
@@ -240,6 +245,20 @@ def test_flashinfer_is_told_what_the_others_are(work, scaling):
         padded = torch.cat([query, query[:1], query[:1]])
         out, expected = plan(padded, keys, values, scaling), reference(padded, keys, values, scaling)
         torch.testing.assert_close(out[: len(query)], expected[: len(query)], atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("nodes", "masked"), [([-1, 0], False), ([-1, -1], True)])
+def test_flashinfer_takes_a_custom_mask_for_trees_alone(monkeypatch, nodes, masked):
+    """With a mask, or room for one, it takes kernels for FlashAttention-2 whatever the GPU."""
+    made = []
+    fake = SimpleNamespace(
+        BatchPrefillWithPagedKVCacheWrapper=lambda *a, **k: made.append(FakeWrapper(*a, **k)) or made[-1]
+    )
+    monkeypatch.setitem(sys.modules, "flashinfer", fake)
+    work = Work.of([5, 9], [1, 1], [0, 0], nodes)
+    shape, tables, query, *_ = pools(work, 2, 16)
+    planner("flashinfer", shape, 4, device=CPU, dtype=torch.float64).plan(work, pack(work), tables, len(query))
+    assert made[0].masked == masked
 
 
 def test_flashinfer_where_it_is_not_installed(monkeypatch):
