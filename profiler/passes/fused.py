@@ -8,7 +8,7 @@ import torch
 
 from profiler.models.shapes import ModelShape
 from profiler.passes.forward import Inputs, PackedForward
-from profiler.passes.fused_weights import Layer, check_fused, rotary_table, take_over
+from profiler.passes.fused_weights import Layer, rotary_table, take_over
 from profiler.passes.memory import give_back
 from profiler.passes.operations import Operations, operations_of
 
@@ -33,13 +33,13 @@ class Fused(PackedForward):
         kernel: str = "auto",
         operations: Operations | None = None,
     ) -> None:
-        check_fused(model.config)
-        super().__init__(next(model.parameters()), shape, pages, kernel)
+        # The cache comes last, since joining a layer's weights needs memory.
+        self._weights = take_over(model)
+        give_back(self._weights.embedding.device)
+        super().__init__(self._weights.embedding, shape, pages, kernel)
         self.operations = operations or operations_of(self.device)
         # No row is longer than the cache.
         self._rotary = rotary_table(model, self.cache.shape.slots, self.dtype)
-        self._weights = take_over(model)
-        give_back(self.device)
 
     @torch.inference_mode()
     def run(self, inputs: Inputs) -> torch.Tensor:
