@@ -16,7 +16,8 @@ from profiler.passes.pages import CacheShape, Tables
 from specsim.errors import SpecsimError, nearest
 
 PAGED = "specsim_paged"
-KERNELS = ("auto", "fa3", "flashinfer", "flex", "sdpa", "split")
+KERNELS = ("auto", "fa3", "fa3-unscheduled", "flashinfer", "flex", "sdpa", "split")
+SPLIT = ("fa3", "fa3-unscheduled", "split")
 SMALL_PAGE_TOKENS = 16
 CHANGES_THE_RESULT = ("sliding_window", "softcap", "s_aux", "sinks", "learnable_sink", "position_bias")
 
@@ -89,8 +90,8 @@ def planner(kernel: str, shape: CacheShape, heads: int, *, device: torch.device,
     name = best_kernel(device) if kernel == "auto" else kernel
     if name not in KERNELS:
         raise SpecsimError(f"attention {kernel!r} is unknown{nearest(kernel, KERNELS)}")
-    if name in ("fa3", "split"):
-        return _split(name, shape, device=device, dtype=dtype)
+    if name in SPLIT:
+        return _split(name, shape, heads, device=device, dtype=dtype)
     if name == "flashinfer":
         from profiler.passes.attention_flashinfer import FlashInfer
 
@@ -104,7 +105,7 @@ def planner(kernel: str, shape: CacheShape, heads: int, *, device: torch.device,
     return Sdpa(heads // shape.kv_heads, device=device, dtype=dtype)
 
 
-def _split(name: str, shape: CacheShape, *, device: torch.device, dtype: torch.dtype) -> Planner:
+def _split(name: str, shape: CacheShape, heads: int, *, device: torch.device, dtype: torch.dtype) -> Planner:
     """Return attention to context and tail apart: by FlashAttention-3 and a Triton kernel, or both in plain torch."""
     from profiler.passes.attention_split import Split, plain_paged
     from profiler.passes.operations import operations
@@ -113,7 +114,9 @@ def _split(name: str, shape: CacheShape, *, device: torch.device, dtype: torch.d
         return Split(name, shape, plain_paged, operations("torch").tail, device=device)
     from profiler.passes.attention_fa3 import fa3
 
-    return Split(name, shape, fa3(device, dtype), operations("triton").tail, device=device)
+    paged = fa3(device, dtype)
+    prepare = paged.preparation(heads, shape.kv_heads, shape.head_dim, dtype) if name == "fa3" else None
+    return Split(name, shape, paged, operations("triton").tail, device=device, prepare=prepare)
 
 
 def best_kernel(device: torch.device) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from profiler.passes.attention import KERNELS, best_kernel, page_tokens, planner
+from profiler.passes.attention import KERNELS, SPLIT, best_kernel, page_tokens, planner
 from profiler.passes.attention_sdpa import Sdpa
 from profiler.passes.graphs import capture
 from profiler.passes.memory import memory_for
@@ -21,7 +21,7 @@ from specsim.errors import SpecsimError, first_line
 # or FlexAttention. From four heads on, one visible node too many or too few is at least 3%.
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-3, torch.float16: 5e-3, torch.bfloat16: 1.5e-2}
 PAGES = 24
-CAUSAL_APART = ("fa3", "flashinfer", "split")
+CAUSAL_APART = (*SPLIT, "flashinfer")
 
 
 def kernel_error(kernel: str, heads: int, kv_heads: int, head_dim: int, **place: Any) -> float:

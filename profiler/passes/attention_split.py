@@ -7,7 +7,7 @@ attention without a mask. The first part is a kernel that engines use, FlashAtte
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -32,6 +32,7 @@ class Span:
     starts, longest : `start` and the largest length on the host, since asking the device ends a capture.
     page_tokens : tokens of a page.
     causal : whether a row's last query sees every key, the one before it one fewer, and so on.
+    schedule : what the kernel has prepared for spans of these lengths, if it prepares anything.
     """
 
     start: torch.Tensor
@@ -41,6 +42,7 @@ class Span:
     longest: int
     page_tokens: int
     causal: bool
+    schedule: torch.Tensor | None = None
 
     @property
     def most_queries(self) -> int:
@@ -79,6 +81,7 @@ class Tail:
 
 
 Paged: TypeAlias = Callable[[torch.Tensor, Pools, Span, float], tuple[torch.Tensor, torch.Tensor]]
+Prepare: TypeAlias = Callable[[Span], torch.Tensor]
 Merge: TypeAlias = Callable[[torch.Tensor, Pools, Tail, tuple[torch.Tensor, torch.Tensor], float], torch.Tensor]
 
 
@@ -105,12 +108,21 @@ class SplitPlan:
 
 
 class Split:
-    """The planner; `paged` attends to spans, `merge` to tails."""
+    """The planner; `paged` attends to spans, as `prepare` has scheduled it, and `merge` to tails."""
 
-    def __init__(self, name: str, shape: CacheShape, paged: Paged, merge: Merge, *, device: torch.device) -> None:
+    def __init__(
+        self,
+        name: str,
+        shape: CacheShape,
+        paged: Paged,
+        merge: Merge,
+        *,
+        device: torch.device,
+        prepare: Prepare | None = None,
+    ) -> None:
         self.name = name
         self.page_tokens = shape.page_tokens
-        self._paged, self._merge = paged, merge
+        self._paged, self._merge, self._prepare = paged, merge, prepare
         self._device = device
 
     def plan(self, work: Work, packed: Packed, tables: Tables, size: int) -> SplitPlan:
@@ -127,6 +139,8 @@ class Split:
             page_tokens=self.page_tokens,
             causal=causal,
         )
+        if self._prepare is not None:
+            span = replace(span, schedule=self._prepare(span))
         return SplitPlan(span, None if causal else self._tail(work, packed, tables), self._paged, self._merge)
 
     def _tail(self, work: Work, packed: Packed, tables: Tables) -> Tail:

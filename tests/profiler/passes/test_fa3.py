@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 
 from profiler.passes import attention_fa3  # noqa: E402
 from profiler.passes.attention import best_kernel, page_tokens, planner  # noqa: E402
+from profiler.passes.attention_check import working_kernel  # noqa: E402
 from profiler.passes.attention_fa3 import LIBRARY, Fa3, library  # noqa: E402
 from profiler.passes.attention_sdpa import Sdpa  # noqa: E402
 from profiler.passes.attention_split import Split, plain_tail  # noqa: E402
@@ -30,13 +31,29 @@ Tensor? rotary_sin, Tensor? seqlens_rotary, Tensor? q_descale, Tensor? k_descale
 float softmax_scale, bool is_causal, int window_size_left, int window_size_right, float softcap,
 bool is_rotary_interleaved, Tensor? scheduler_metadata, int num_splits, bool? pack_gqa, int sm_margin, Tensor? s_aux,
 int cp_world_size, int cp_rank, Tensor? cp_tot_seqused_k) -> Tensor[]"""
-CALLS = []
+SCHEDULE = """get_scheduler_metadata(int batch_size, int max_seqlen_q, int max_seqlen_k, int num_heads, int num_heads_k,
+int headdim, int headdim_v, ScalarType qkv_dtype, Tensor seqused_k, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k,
+Tensor? cu_seqlens_k_new, Tensor? seqused_q, Tensor? leftpad_k, int? page_size, int max_seqlen_k_new, bool is_causal,
+int window_size_left, int window_size_right, bool has_softcap, int num_splits, bool? pack_gqa, int sm_margin)
+-> Tensor"""
+CALLS, SCHEDULES = [], []
+
+
+def by_name(op, given, named):
+    names = [each.name for each in getattr(LIB, op).default._schema.arguments]
+    return {**dict(zip(names, given, strict=False)), **named}
+
+
+def scheduled(*given, **named):
+    """Return the lengths that it was told, as a schedule that another pass's would differ from."""
+    told = by_name("get_scheduler_metadata", given, named)
+    SCHEDULES.append(told)
+    return told["seqused_k"] * 2 + told["is_causal"]
 
 
 def attended(op, *given, **named):
     """Attend as the operator's documentation says: causal from the bottom right, over `seqused_k` keys of each row."""
-    names = [each.name for each in getattr(LIB, op).default._schema.arguments]
-    told = {**dict(zip(names, given, strict=False)), **named}
+    told = by_name(op, given, named)
     CALLS.append(told)
     q, k, v = told["q"], told["k"], told["v"]
     share = q.shape[1] // k.shape[2]
@@ -59,6 +76,8 @@ def attended(op, *given, **named):
 DEFINED = torch.library.Library("specsim_tests", "DEF")
 DEFINED.define(SCHEMA.format("", ""))
 DEFINED.define(SCHEMA.format("_scaled", " Tensor? o_scale,"))
+DEFINED.define(SCHEDULE.replace("\n", " "))
+DEFINED.impl("get_scheduler_metadata", scheduled, "CPU")
 DEFINED.define("fwd_other(Tensor! q, Tensor k, float softmax_scale) -> Tensor[]")
 DEFINED.define(SCHEMA.format("_more", " int thing,"))
 for name in ("fwd", "fwd_scaled"):
@@ -67,8 +86,7 @@ LIB = torch.ops.specsim_tests
 
 
 def made(name):
-    op = getattr(LIB, name).default
-    return Fa3(op, op._schema)
+    return Fa3(getattr(LIB, name).default, LIB.get_scheduler_metadata.default)
 
 
 @pytest.mark.parametrize("op", ["fwd", "fwd_scaled"])
@@ -95,11 +113,43 @@ def test_the_library_is_asked_for_what_a_pass_is(name, op):
     rest = {"window_size_left": -1, "window_size_right": -1, "softcap": 0.0, "num_splits": 0, "sm_margin": 0}
     assert {each: told[each] for each in rest} == rest
     assert (told["cp_world_size"], told["cp_rank"], told["is_rotary_interleaved"]) == (1, 0, True)
+    assert told["scheduler_metadata"] is None
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_a_schedule_is_asked_for_once_with_what_the_pass_then_gets(name):
+    """Each layer would prepare its own. The library refuses a schedule of other sizes."""
+    work = PASSES[name]
+    shape, (tables, other), query, keys, values = pools(work, 4, 8)
+    paged = made("fwd")
+    prepare = paged.preparation(8, 2, 8, torch.bfloat16)
+    planned = Split("fa3", shape, paged, plain_tail, device=CPU, prepare=prepare)
+    SCHEDULES.clear()
+    plan = planned.plan(work, pack(work), tables, len(query))
+    (told,) = SCHEDULES
+    CALLS.clear()
+    plan(query, keys, values, 0.3)
+    plan(query, keys, values, 0.3)
+    assert len(SCHEDULES) == 1
+    same = ("max_seqlen_q", "max_seqlen_k", "is_causal", "window_size_left", "window_size_right", "num_splits")
+    same += ("pack_gqa", "sm_margin", "leftpad_k", "seqused_q", "cu_seqlens_k", "cu_seqlens_k_new")
+    for call in CALLS:
+        assert {each: call[each] for each in same} == {each: told[each] for each in same}
+        assert all(torch.equal(call[each], told[each]) for each in ("seqused_k", "cu_seqlens_q"))
+        assert torch.equal(call["scheduler_metadata"], told["seqused_k"] * 2 + told["is_causal"])
+    sizes = {"batch_size": work.rows, "num_heads": 8, "num_heads_k": 2, "headdim": 8, "headdim_v": 8, "page_size": PAGE}
+    assert {each: told[each] for each in sizes} == sizes
+    assert (told["has_softcap"], told["max_seqlen_k_new"]) == (False, 0)
+    held = plan.span.schedule
+    held.zero_()
+    plan.load(planned.plan(work, pack(work), other, len(query)))
+    assert plan.span.schedule is held
+    assert torch.equal(held, plan.span.length * 2 + plan.span.causal)
 
 
 def test_another_library_is_refused_by_name():
     with pytest.raises(
-        SpecsimError, match=r"attention 'fa3': this _vllm_fa3_C.* lacks cp_rank, cp_world_size, cu_seql"
+        SpecsimError, match=r"attention 'fa3': specsim_tests::fwd_other of this _vllm.* lacks cp_rank, cp_wor"
     ):
         made("fwd_other")
     with pytest.raises(SpecsimError, match=r"also needs thing; expected the one of vllm 0.21.0"):
@@ -125,7 +175,7 @@ def test_the_library_is_found_by_its_variable_or_in_vllm(tmp_path, monkeypatch):
         library()
 
 
-def test_what_is_no_such_library_is_one_line(tmp_path):
+def test_what_is_no_library_is_one_line(tmp_path):
     path = tmp_path / LIBRARY
     path.write_bytes(b"not a library")
     with pytest.raises(SpecsimError, match=rf"^attention 'fa3': {path} cannot be loaded: "):
@@ -149,3 +199,31 @@ def test_fa3_where_it_cannot_be(monkeypatch, tmp_path):
     assert page_tokens("auto", cuda) == 16
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (8, 0))
     assert best_kernel(cuda) == "flex"
+
+
+def test_what_fails_is_tried_without_a_schedule_next(monkeypatch, capsys):
+    tried = []
+
+    def check(kernel, *_, **__):
+        tried.append(kernel)
+        if kernel == "fa3":
+            raise SpecsimError("attention 'fa3' does not run on cuda: scheduler_metadata has another shape")
+        return 0.0
+
+    monkeypatch.setattr("profiler.passes.attention_check.best_kernel", lambda device: "fa3")
+    monkeypatch.setattr("profiler.passes.attention_check.checked_error", check)
+    assert working_kernel("auto", device=torch.device("cuda"), dtype=torch.bfloat16) == "fa3-unscheduled"
+    assert tried == ["fa3", "fa3-unscheduled"]
+    assert "note: attention 'fa3' does not run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "scheduled"), [("fa3", True), ("fa3-unscheduled", False)])
+def test_each_name_is_its_own_planner(name, scheduled, monkeypatch):
+    pytest.importorskip("triton", reason="triton, which has wheels for Linux only, is not installed")
+    monkeypatch.setattr(attention_fa3, "fa3", lambda device, dtype: made("fwd"))
+    work = PASSES["tree of 7"]
+    shape, (tables, _), query, keys, values = pools(work, 4, 8)
+    plan = planner(name, shape, 8, device=CPU, dtype=torch.float64).plan(work, pack(work), tables, len(query))
+    assert (plan.span.schedule is not None) == scheduled
+    exact = Sdpa(4, device=CPU, dtype=torch.float64).plan(work, pack(work), tables, len(query))
+    torch.testing.assert_close(plan(query, keys, values, 0.3), exact(query, keys, values, 0.3), atol=1e-5, rtol=1e-5)
