@@ -118,9 +118,7 @@ def operations(name: str) -> Operations:
     if name == "torch":
         return Plain()
     if find_spec("triton") is None:
-        raise SpecsimError(
-            'triton is not installed; expected pip install "specsim[profiler]", or --passes transformers'
-        )
+        raise SpecsimError('triton is not installed; expected pip install "specsim[profiler]"')
     from profiler.passes.operations_triton import Kernels
 
     return Kernels()
