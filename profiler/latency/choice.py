@@ -102,11 +102,14 @@ def _size(sample: Sample) -> tuple[int, int, str]:
 
 
 def as_columns(samples: list[Sample]) -> Samples:
-    """Return samples as columns; the modelled all-reduce is added to the measured seconds."""
+    """Return samples as columns; the modelled all-reduce is added to the measured seconds.
+
+    Batched tokens are those that ran, padded to the captured size, as an engine that captures graphs pads its passes.
+    """
     return Samples(
         np.array([each.kind for each in samples]),
         np.array([float(each.context_tokens) for each in samples]),
-        np.array([float(each.batched_tokens) for each in samples]),
+        np.array([float(each.captured_tokens) for each in samples]),
         np.array([float(each.attention_pairs) for each in samples]),
         np.array([float(each.logit_tokens) for each in samples]),
         np.array([each.median_s + each.all_reduce_s for each in samples]),

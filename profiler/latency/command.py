@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from profiler.cli import minutes
 from profiler.latency.choice import check_shapes, shapes_of
 from profiler.latency.grids import read_grid, shares, shipped
-from profiler.latency.profile_file import check_apart_from, check_writable
+from profiler.latency.profile_file import QUICK_GRID, check_apart_from, check_writable
 from profiler.latency.result import Places, write_profile
 from profiler.lock import only_one
 from profiler.passes.versions import versions
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--attention", default="auto", metavar="NAME", help=kernels)
     parser.add_argument("--passes", choices=("fused", "transformers"), help="default: fused on cuda if it can be")
     parser.add_argument("--grid", type=expanded, metavar="FILE", help="YAML of sizes; keys left out are the default's")
-    parser.add_argument("--quick", action="store_true", help=f"a coarse grid: {shares()}")
+    parser.add_argument("--quick", action="store_true", help=f"a smoke test, not a profile to use: {shares()}")
     parser.add_argument("--minutes", type=minutes, metavar="X", help="stop after X minutes; run again to go on")
     parser.add_argument("--samples", type=expanded, metavar="FILE", help="raw samples (default: beside --out)")
     parser.add_argument(
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure the missing points and write the profile; return 3 if time runs out first."""
+    """Measure the missing points and write the profile; return 3 if time runs out, 4 if it is not fit for use."""
     from profiler.models.loading import missing_for_a_fit, require_extra, require_for_a_sweep
 
     started = time.monotonic()
@@ -75,8 +75,9 @@ def run(arguments: argparse.Namespace) -> int:
         elsewhere = f"specsim profile fit {places.samples} --out {places.profile}"
         print(f"{places.samples} is whole; without {' and '.join(missing)} it is to be fitted elsewhere: {elsewhere}")
         return 0
-    print(write_profile(places, [places.samples]))
-    return 0
+    result = write_profile(places, [places.samples])
+    print(result.text)
+    return result.code
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +125,11 @@ def _plan(arguments: argparse.Namespace) -> _Plan:
         "passes": passes,
         "hardware": about.name,
         "driver": about.driver,
+        "host": about.host,
         "memory_bytes": about.memory_bytes,
         **versions(),
+        "grid": QUICK_GRID if arguments.quick else "",
+        "planned": {role: len(grid.passes(role)) for role in ("target", "draft")},
         "assumptions": _assumptions(subjects, arguments, device, passes),
     }
     return _Plan(subjects, setting, facts)
@@ -171,7 +175,6 @@ def _assumptions(
         lines.append("passes replayed as CUDA graphs, captured at 1, 2, 4 and every 8 tokens up to 512; above, as is")
     if subjects["draft"].name.startswith(f"{subjects['target'].name}-skip"):
         lines.append("the draft is the target with layers left out: it adds a cache but no weights")
-    lines.append("overhead_s: inputs laid out on the host and tokens chosen, at up to 64 tokens; no serving engine")
     return lines
 
 

@@ -19,9 +19,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Fit and write; return 0."""
+    """Fit and write; return 0, or 4 if the fit is not fit for use."""
     places = Places.of(arguments.out, arguments.samples[0], arguments.figures)
     check_apart_from(places.profile, arguments.samples)
     check_writable(places.profile)
-    print(write_profile(places, arguments.samples))
-    return 0
+    result = write_profile(places, arguments.samples)
+    print(result.text)
+    return result.code

@@ -23,23 +23,29 @@ CLOCKS_EVERY_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """A device by its driver's name, with the bytes of its memory and of its last-level cache (0: unknown)."""
+    """A device by its driver's name, with the bytes of its memory and of its last-level cache (0: unknown).
+
+    `host` names the processor and the operating system beside it.
+    """
 
     name: str
     memory_bytes: int
     cache_bytes: int
     driver: str
+    host: str
 
 
 def hardware(device: torch.device) -> Hardware:
     """Return the facts of a device."""
+    system = f"{platform.system()} {platform.release()}"
+    host = f"{_cpu_name()}, {system}"
     if device.type == "cuda":
         about: Any = torch.cuda.get_device_properties(device)
         driver = _smi("driver_version", device) or ["unknown"]
-        return Hardware(about.name, about.total_memory, getattr(about, "L2_cache_size", 0), driver[0])
+        return Hardware(about.name, about.total_memory, getattr(about, "L2_cache_size", 0), driver[0], host)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     name = f"{_cpu_name()}, {torch.get_num_threads()} threads"
-    return Hardware(name, memory, 0, f"{platform.system()} {platform.release()}")
+    return Hardware(name, memory, 0, system, host)
 
 
 def _cpu_name() -> str:

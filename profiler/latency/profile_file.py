@@ -12,7 +12,7 @@ import numpy as np
 from profiler.latency.choice import Choice, judge, usable
 from profiler.latency.fit import Fitted
 from profiler.latency.sample_checks import check_apart, check_finished
-from profiler.latency.samples import Sample, check_same, read_samples
+from profiler.latency.samples import Sample, check_same, machines, read_samples
 from specsim.errors import SpecsimError
 from specsim.latency.forms import Roofline
 from specsim.latency.model import PROFILE_VERSION
@@ -20,7 +20,9 @@ from specsim.latency.profile import profile_from_mapping
 
 HEADING = "Written by `specsim profile latency`; docs/profiling.md says how. Seconds, bytes and tokens."
 ROLES = ("target", "draft")
-STEPPED = ("decode", "draft")
+ENGINE = "vllm_0_15"
+SMOKE_TEST = "smoke test"
+QUICK_GRID = "quick"
 ENGINE_TOKENS = 64
 SHOWN_SKIPPED = 6
 
@@ -38,6 +40,7 @@ def read_all(paths: list[Path]) -> tuple[dict[str, Any], list[Sample]]:
     for path in paths[1:]:
         others, more = read_samples(path)
         check_same(path, others, facts)
+        facts |= machines(path, others, facts)
         check_apart(path, samples, more)
         samples += more
     return facts, samples
@@ -58,15 +61,18 @@ def profile_mapping(name: str, paths: list[Path]) -> tuple[dict[str, Any], dict[
         "name": name,
         "profile_version": PROFILE_VERSION,
         "description": _description(facts),
+        **_suggested(facts),
         "hardware": facts["hardware"],
         "gpus": facts["tp"],
         "memory_bytes": facts["memory_bytes"] * facts["tp"],
         "form": min(scores, key=lambda form: scores[form]),
-        **{role: _model(facts["models"][role], choices[role], samples, role) for role in ROLES},
+        **{role: _model(facts, choices[role], samples, role) for role in ROLES},
     }
     mapping["checks"] = {"knee_tokens": {role: _knee(choices[role], facts) for role in ROLES}}
     mapping["provenance"] = [_provenance(path, facts, samples) for path in paths]
-    mapping["assumptions"] = [*facts["assumptions"], *_skipped(samples)]
+    mapping["assumptions"] = list(
+        dict.fromkeys([*_incomplete(facts, samples), *facts["assumptions"], *_host(facts), *_skipped(samples)])
+    )
     profile_from_mapping(mapping, name)
     return mapping, choices
 
@@ -74,21 +80,43 @@ def profile_mapping(name: str, paths: list[Path]) -> tuple[dict[str, Any], dict[
 def _description(facts: dict[str, Any]) -> str:
     device = facts["hardware"] if facts["tp"] == 1 else f"{facts['tp']} x {facts['hardware']}"
     names = " + ".join(facts["models"][role]["name"] for role in ROLES)
-    line = f"{names} on {device}, {facts['dtype']}"
+    smoke = f"{SMOKE_TEST}: " if facts.get("grid") == QUICK_GRID else ""
+    line = f"{smoke}{names} on {device}, {facts['dtype']}"
     return line if len(line) <= 120 else line[:117] + "..."
 
 
-def _model(about: dict[str, Any], choice: Choice, samples: list[Sample], role: str) -> dict[str, Any]:
-    kept = usable(samples, role)
+def _suggested(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the engine that adds a GPU's host: this profiler's own host time is no server's."""
+    return {"suggests": {"engine": ENGINE}} if facts["device"] == "cuda" else {}
+
+
+def _host(facts: dict[str, Any]) -> list[str]:
+    """Return a line about where the host's time comes from."""
+    if facts["device"] == "cuda":
+        return [f"kernels alone: overhead_s is 0, and the host's time is an engine's (engine={ENGINE})"]
+    return ["overhead_s: inputs laid out on the host and tokens chosen, at up to 64 tokens; no serving engine"]
+
+
+def _incomplete(facts: dict[str, Any], samples: list[Sample]) -> list[str]:
+    """Return lines about a coarse grid, and about points that were planned and not reached."""
+    lines = []
+    if facts.get("grid") == QUICK_GRID:
+        lines.append(f"{SMOKE_TEST}: the quick grid has two row counts, which identify neither a knee nor a staircase")
+    for role, planned in facts.get("planned", {}).items():
+        reached = len({each.key for each in samples if each.role == role})
+        if reached < planned:
+            lines.append(f"partial: {reached} of {planned} {role} points measured")
+    return lines
+
+
+def _model(facts: dict[str, Any], choice: Choice, samples: list[Sample], role: str) -> dict[str, Any]:
+    about, on_gpu = facts["models"][role], facts["device"] == "cuda"
     mapping: dict[str, Any] = {
         "name": about["name"],
         "kv_bytes_per_token": about["kv_bytes_per_token"],
         "weights_bytes": about["weights_bytes"],
-        "overhead_s": overhead_s(kept),
+        "overhead_s": 0.0 if on_gpu else overhead_s(usable(samples, role)),
     }
-    launching = [each.host_s for each in samples if each.role == role and each.kind in STEPPED and each.mode == "eager"]
-    if np.isfinite(launching).any():
-        mapping["launch_s"] = float(np.nanmedian(launching))
     forms = choice.forms
     mapping["forms"] = {name: _coefficients(judged.fitted) for name, judged in forms.items()}
     mapping["standard_errors"] = {name: judged.fitted.standard_errors for name, judged in forms.items()}

@@ -1,14 +1,20 @@
-"""The results of a sweep: the profile, its figures, and a table of errors."""
+"""The results of a sweep: the profile, its figures, a table of errors, and whether the fit is fit for use."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from profiler.latency.profile_file import HEADING, ROLES, profile_mapping
 from profiler.latency.text import write, yaml_text
 from specsim.errors import SpecsimError
+from specsim.latency.fitness import unfit
+from specsim.latency.profile import profile_from_mapping
+
+UNFIT = 4
+"""Exit code of a fit that was written and is not fit for use."""
+NOTED = ("skipped: ", "partial: ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +32,15 @@ class Places:
         return cls(out, kept, figures or kept.parent)
 
 
-def write_profile(places: Places, samples: list[Path]) -> str:
-    """Fit, write profile and figures, and return a text for the user.
+class Result(NamedTuple):
+    """The text for the user, and the exit code: 0, or `UNFIT`."""
+
+    text: str
+    code: int
+
+
+def write_profile(places: Places, samples: list[Path]) -> Result:
+    """Fit, write profile and figures, and return the result.
 
     Raises
     ------
@@ -43,7 +56,11 @@ def write_profile(places: Places, samples: list[Path]) -> str:
         figures = draw(choices, mapping, places.figures, name)
     except OSError as error:
         raise SpecsimError(f"{error.filename or places.profile}: cannot be written: {error.strerror}") from None
-    return "\n".join([*summary(mapping), str(places.profile), *map(str, samples), *map(str, figures)])
+    said = unfit(profile_from_mapping(mapping, name))
+    lines = [*summary(mapping), str(places.profile), *map(str, samples), *map(str, figures)]
+    if said is not None:
+        lines.append(f"{said}; specsim refuses {places.profile} unless any_fit=true")
+    return Result("\n".join(lines), 0 if said is None else UNFIT)
 
 
 def summary(mapping: dict[str, Any]) -> list[str]:
@@ -57,5 +74,5 @@ def summary(mapping: dict[str, Any]) -> list[str]:
     for role, knee in mapping["checks"]["knee_tokens"].items():
         ridge = "no ridge" if knee["fitted"] is None else f"ridge at {knee['fitted']:.0f} batched tokens"
         lines.append(f"{role}: {ridge}; compute over bandwidth {knee['compute_over_bandwidth']:.0f}")
-    lines += [line for line in mapping["assumptions"] if line.startswith("skipped: ")]
+    lines += [line for line in mapping["assumptions"] if line.startswith(NOTED)]
     return lines

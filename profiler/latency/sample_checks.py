@@ -51,7 +51,7 @@ SIZES: dict[str, Fits] = {
 }
 RULES: tuple[tuple[tuple[str, ...], Callable[[float], bool], str], ...] = (
     (
-        ("median_s", "batched_tokens", "logit_tokens"),
+        ("median_s", "batched_tokens", "captured_tokens", "logit_tokens"),
         lambda value: 0 < value < math.inf,
         "a number above 0 where the status is ok",
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
@@ -29,12 +30,17 @@ IDENTITY = (
     "attention",
     "passes",
     "hardware",
-    "driver",
     "torch",
     "transformers",
 )
+"""Facts that all samples of a file share."""
 BEFORE_IT_WAS_KEPT = {"passes": "transformers"}
 """What a fact was in files older than it."""
+MACHINE = ("driver", "host")
+"""Facts in which samples of a file may differ: each value is recorded."""
+MEASURED = ("flops_per_s", "bytes_per_s", "knee_tokens", "models", "attention_error")
+"""Facts that a sweep finds out, and does not find out again when it goes on."""
+JOINED = "; "
 WRITE_EVERY_S = 2.0
 NO_SAMPLES = "holds no latency samples; expected a file of `specsim profile latency`"
 
@@ -97,7 +103,8 @@ class SampleFile:
             known, self.samples = read_samples(path)
             if self.samples:
                 check_same(path, known, self.facts)
-                self.facts = {**self.facts, **{key: known[key] for key in known if key not in IDENTITY}}
+                told = {key: known[key] for key in MEASURED if key in known}
+                self.facts |= told | machines(path, known, self.facts)
 
     @property
     def names(self) -> set[tuple[str, str, str]]:
@@ -140,6 +147,21 @@ def check_same(path: Path, known: Mapping[str, Any], wanted: Mapping[str, Any]) 
             raise SpecsimError(
                 f"{path}: holds samples of {key} {was!r}, not {is_!r}; expected another --samples file, or none"
             )
+
+
+def machines(path: Path, known: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, str]:
+    """Return driver and host of both, each value once; where they differ, say so in a line on standard error."""
+    joined: dict[str, str] = {}
+    for key in MACHINE:
+        before, now = (facts[key].split(JOINED) if facts.get(key) else [] for facts in (known, wanted))
+        new = [each for each in now if each not in before]
+        if before and new:
+            sys.stderr.write(
+                f"note: {path}: samples of {key} {JOINED.join(before)!r} are joined by those of {new[0]!r}\n"
+            )
+        if before or new:
+            joined[key] = JOINED.join([*before, *new])
+    return joined
 
 
 def _table(samples: list[Sample], facts: Mapping[str, Any]) -> pa.Table:

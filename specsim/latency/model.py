@@ -24,6 +24,7 @@ class ModelLatency:
     - ``overhead_s`` is the CPU and sampling time added to every pass.
     - ``context_range`` and ``batched_range`` are those of the samples behind the forms.
     - ``fit_error`` is the held-out relative error of the form in use, by kind of pass: median, p95 and worst.
+    - ``misfit`` says why the fit is not fit for use (`specsim.latency.fitness`); None: it is, or has no errors.
     - ``launch_s`` is the host time to launch a pass kernel by kernel; None: not measured.
     - ``least_s`` is the least time of a pass; 0 under CUDA graphs.
     - Of a drafter: ``one_pass`` says whether one pass proposes all depths of a step, ``cached`` whether it has a cache,
@@ -51,6 +52,7 @@ class ModelLatency:
     graph_tokens: tuple[int, ...] = ()
     expands: bool = False
     nonembedding_bytes: int | None = None
+    misfit: str | None = None
     chosen: Form = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from specsim.files.checked_mapping import CheckedMapping
 from specsim.files.paths import is_path, shipped
 from specsim.files.yaml_file import read_yaml
+from specsim.latency.fitness import misfit
 from specsim.latency.forms import Form, Linear, Roofline, Table
 from specsim.latency.model import PROFILE_VERSION, ModelLatency, Profile
 from specsim.pass_shape import PassShape
@@ -113,6 +114,7 @@ def _model(node: CheckedMapping, wanted: str) -> ModelLatency:
     forms = {name: _FORMS[name](held.child(name)) for name in held.values}
     form = wanted if wanted in forms else next(iter(forms))
     _check_standard_errors(node)
+    errors = _held_out_errors(node)
     return ModelLatency(
         name=node.text("name"),
         forms=forms,
@@ -120,7 +122,8 @@ def _model(node: CheckedMapping, wanted: str) -> ModelLatency:
         kv_bytes_per_token=node.whole("kv_bytes_per_token", 1, MOST_BYTES),
         weights_bytes=node.whole("weights_bytes", 0, MOST_BYTES),
         overhead_s=node.number("overhead_s"),
-        fit_error=_held_out_error(node, form),
+        fit_error=errors.get(form, {}),
+        misfit=misfit(errors),
         launch_s=node.number("launch_s") if "launch_s" in node.values else None,
         nonembedding_bytes=_nonembedding_bytes(node),
         **_ranges(node),
@@ -147,17 +150,16 @@ def _ranges(node: CheckedMapping) -> dict[str, Any]:
     }
 
 
-def _held_out_error(node: CheckedMapping, form: str) -> dict[str, dict[str, float]]:
+def _held_out_errors(node: CheckedMapping) -> dict[str, dict[str, dict[str, float]]]:
     if "held_out_error" not in node.values:
         return {}
     by_form = node.child("held_out_error")
     by_form.only((), _FORMS)
     kinds = {name: by_form.child(name) for name in by_form.values}
-    read = {
+    return {
         name: {kind: {each: of.child(kind).number(each) for each in of.child(kind).values} for kind in of.values}
         for name, of in kinds.items()
     }
-    return read.get(form, {})
 
 
 def _check_standard_errors(node: CheckedMapping) -> None:

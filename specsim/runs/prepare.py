@@ -12,6 +12,7 @@ from specsim.files.checked_mapping import CheckedMapping, is_number
 from specsim.kinds.installed import ENTRY_POINTS
 from specsim.kinds.plugins import OURS, below, load_plugins, plugin_modules
 from specsim.kinds.table import asked
+from specsim.latency.fitness import fitness_note
 from specsim.latency.peaks import peak_notes
 from specsim.latency.profile import Profile
 from specsim.replica.protocols import Scheduler, Wide
@@ -103,6 +104,7 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
         config["acceptance"], source("acceptance", config), folder("acceptance", config), plugins
     )
     pair_said = _pair_note(config, runs_on.truth, model, any_target=node.flag("any_target"))
+    fit_note = fitness_note(runs_on.truth, source("profile", config), any_fit=node.flag("any_fit"))
     factory = handed.scheduler or scheduler_factory(config["scheduler"], source("scheduler", config), plugins)
     checksums = plugins_sha256(
         [*plugin_modules({each: config[each] for each in ENTRY_POINTS}, plugins), *handed.modules]
@@ -114,6 +116,7 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
     notes = (
         *load.notes,
         *peak_notes(runs_on.truth, source("profile", config)),
+        fit_note,
         suggestion_note(config),
         handed.note,
         budget_note(config["scheduler"], runs_on.truth, source("profile", config)),

@@ -226,7 +226,7 @@ def test_the_help_says_how_much_smaller_the_quick_grids_are(capsys):
     with pytest.raises(SystemExit):
         main(["profile", "latency", "--help"])
     told = " ".join(capsys.readouterr().out.split())
-    assert "a coarse grid: {} points of {} on a GPU, {} of {} on the CPU".format(*counted) in told
+    assert "a smoke test, not a profile to use: {} points of {} on a GPU, {} of {} on the CPU".format(*counted) in told
 
 
 def test_no_cuda(tmp_path, capsys, monkeypatch):

@@ -48,13 +48,31 @@ def test_ceilings_measured_before_are_kept(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("target", "bigger"), ("hardware", "Other card"), ("driver", "1.3"), ("link", "nvlink3")]
+    ("key", "value"), [("target", "bigger"), ("hardware", "Other card"), ("torch", "3"), ("link", "nvlink3")]
 )
 def test_samples_of_another_pair_or_hardware_are_refused(tmp_path, key, value):
     path = tmp_path / "s.parquet"
     held(path)
     with pytest.raises(SpecsimError, match=rf"holds samples of {key} .*, not '{value}'; expected another --samples"):
         SampleFile(path, {**FACTS, key: value})
+
+
+def test_another_driver_is_a_line_and_both_are_recorded(tmp_path, capsys):
+    path = tmp_path / "s.parquet"
+    held(path)
+    for driver in ("1.3", "1.2", "1.3"):
+        file = SampleFile(path, {**FACTS, "driver": driver, "host": "EPYC, Linux 6"})
+        assert file.facts["host"] == "EPYC, Linux 6"
+        file.add(sample(TWO))
+        file.write()
+    assert read_samples(path)[0]["driver"] == "1.2; 1.3"
+    assert capsys.readouterr().err == f"note: {path}: samples of driver '1.2' are joined by those of '1.3'\n"
+
+
+def test_what_a_sweep_is_told_is_told_again_and_what_it_found_is_kept(tmp_path):
+    held(tmp_path / "s.parquet", {**FACTS, "assumptions": ["before"]})
+    again = SampleFile(tmp_path / "s.parquet", {**FACTS, "assumptions": ["now"], "models": {}})
+    assert (again.facts["assumptions"], again.facts["models"]) == (["now"], FACTS["models"])
 
 
 def test_files_that_are_none(tmp_path):

@@ -1,0 +1,118 @@
+"""What a profile says of the sweep behind it: its host, its gaps, and whether it is fit for use."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import yaml
+
+from profiler.latency.choice import as_columns
+from profiler.latency.grids import QUICK
+from profiler.latency.points import Point
+from profiler.latency.profile_file import profile_mapping
+from profiler.latency.samples import SampleFile
+from specsim.cli import main
+from specsim.latency.forms import Linear
+from specsim.runs.prepare import prepare
+from specsim.settings.compose import compose
+from tests.profiler.latency.made import FACTS, sample, samples_of
+
+LINE = Linear(3e-8, 5e-5, 0.01)
+
+
+def written(path, samples, **facts):
+    file = SampleFile(path, {**FACTS, **facts})
+    file.samples = samples
+    file.write()
+    return path
+
+
+@pytest.fixture(scope="module")
+def measured():
+    return [each for role in ("target", "draft") for each in samples_of(LINE, role, grid=QUICK)]
+
+
+def test_the_hosts_time_of_a_gpu_is_an_engines(tmp_path, measured):
+    samples = [replace(each, host_s=0.012) for each in measured]
+    mapping, _ = profile_mapping("mine", [written(tmp_path / "s.parquet", samples)])
+    for role in ("target", "draft"):
+        assert mapping[role]["overhead_s"] == 0
+        assert "launch_s" not in mapping[role]
+    assert mapping["suggests"] == {"engine": "vllm_0_15"}
+    (line,) = [each for each in mapping["assumptions"] if "overhead_s" in each]
+    assert line == "kernels alone: overhead_s is 0, and the host's time is an engine's (engine=vllm_0_15)"
+
+
+def test_the_hosts_time_of_a_cpu_is_the_profilers_own(tmp_path, measured):
+    mapping, _ = profile_mapping("mine", [written(tmp_path / "s.parquet", measured, device="cpu")])
+    assert mapping["target"]["overhead_s"] == pytest.approx(0.0003)
+    assert "suggests" not in mapping
+
+
+def test_tokens_are_those_that_ran_so_that_an_engine_pads_once():
+    padded = sample(Point("verify", 1, 128, 3), captured_tokens=4)
+    assert as_columns([padded]).batched.tolist() == [4.0]
+
+
+def test_a_quick_grid_is_called_a_smoke_test(tmp_path, measured):
+    mapping, _ = profile_mapping("mine", [written(tmp_path / "s.parquet", measured, grid="quick")])
+    assert mapping["description"].startswith("smoke test: Big + Small on Card")
+    assert mapping["assumptions"][0].startswith("smoke test: the quick grid has two row counts")
+
+
+def test_points_that_were_not_reached_are_counted(tmp_path, measured):
+    planned = {role: len(QUICK.passes(role)) for role in ("target", "draft")}
+    path = written(tmp_path / "s.parquet", measured[1:], planned=planned)
+    mapping, _ = profile_mapping("mine", [path])
+    assert (
+        mapping["assumptions"][0] == f"partial: {planned['target'] - 1} of {planned['target']} target points measured"
+    )
+    assert not [line for line in mapping["assumptions"] if "draft points" in line]
+
+
+@pytest.fixture
+def noisy(tmp_path, measured):
+    """A sweep on a machine so busy that no form predicts it."""
+    rng = np.random.default_rng(3)
+    samples = [replace(each, median_s=each.median_s * 10 ** rng.uniform(-1, 1)) for each in measured]
+    return written(tmp_path / "s.parquet", samples)
+
+
+def test_a_fit_that_predicts_nothing_says_so_and_is_refused_unless_asked_for(tmp_path, noisy, capsys):
+    out = tmp_path / "m.yaml"
+    assert main(["profile", "fit", str(noisy), "--out", str(out)]) == 4
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert said.startswith("not fit for use: the median held-out error of ")
+    assert said.endswith(f"specsim refuses {out} unless any_fit=true")
+    words = ["run", "+scheduler=vllm_spec", "trace=poisson", "requests=3", f"profile={out}", f"out={tmp_path / 'run'}"]
+    assert main(words) == 2
+    err = capsys.readouterr().err
+    assert f"profile={out}: not fit for use: the median held-out error of " in err
+    assert err.endswith("(target), above 10%; expected another profile, or any_fit=true\n")
+    assert err.count("\n") == 1
+    experiment = prepare(compose({"trace": "poisson", "requests": "3", "profile": str(out), "any_fit": "true"}))
+    assert any("not fit for use" in note for note in experiment.notes)
+
+
+def test_a_drafter_that_is_not_the_profiles_is_not_refused_for_it(tmp_path, measured, capsys):
+    rng = np.random.default_rng(3)
+    samples = [
+        replace(each, median_s=each.median_s * 10 ** rng.uniform(-1, 1)) if each.role == "draft" else each
+        for each in measured
+    ]
+    out = tmp_path / "m.yaml"
+    assert main(["profile", "fit", str(written(tmp_path / "s.parquet", samples)), "--out", str(out)]) == 4
+    point = {"trace": "poisson", "requests": "3", "profile": str(out)}
+    lookup = {"drafter": "lookup", "scheduler": "smartspec_lookup", "any_target": "true"}
+    assert prepare(compose({**point, **lookup})).profile.draft.misfit is None
+
+
+def test_the_worse_form_of_a_good_fit_may_be_chosen(tmp_path, measured):
+    mapping, _ = profile_mapping("mine", [written(tmp_path / "s.parquet", measured)])
+    for role in ("target", "draft"):
+        for error in mapping[role]["held_out_error"]["roofline"].values():
+            error["median"] = 0.4
+    (tmp_path / "m.yaml").write_text(yaml.safe_dump({**mapping, "form": "roofline"}))
+    assert prepare(compose({"trace": "poisson", "requests": "3", "profile": str(tmp_path / "m.yaml")}))
