@@ -21,7 +21,7 @@ from specsim.files.checked_mapping import expanded
 if TYPE_CHECKING:
     import torch
 
-    from profiler.latency.sweep import Setting, Subject
+    from profiler.latency.subjects import Setting, Subject
 
 TIME_IS_UP = 3
 
@@ -94,7 +94,7 @@ def _plan(arguments: argparse.Namespace) -> _Plan:
 
     from profiler.latency.all_reduce import check_link
     from profiler.latency.hardware import hardware
-    from profiler.latency.sweep import Setting, check_shards
+    from profiler.latency.subjects import Setting, check_shards
     from profiler.models.loading import torch_device, torch_dtype
     from profiler.passes.attention_check import working_kernel
     from profiler.passes.paths import working_passes
@@ -136,7 +136,7 @@ def _plan(arguments: argparse.Namespace) -> _Plan:
 
 
 def _subjects(arguments: argparse.Namespace) -> dict[str, Subject]:
-    from profiler.latency.sweep import Subject
+    from profiler.latency.subjects import Subject
     from profiler.models.shapes import named_shape
 
     shapes, given = list(arguments.random_weights), {"target": arguments.target, "draft": arguments.draft}
@@ -182,7 +182,7 @@ def _left_over(plan: _Plan, places: Places, started: float, minutes: float | Non
     """Measure the missing points; return how many there was no time for."""
     from profiler.latency.hardware import ceilings
     from profiler.latency.samples import SampleFile
-    from profiler.latency.sweep import ROLES, Sweep, left_to_do
+    from profiler.latency.sweep import ROLES, Sweep
     from profiler.latency.timers import timer_for
     from profiler.passes.memory import memory_for
 
@@ -201,6 +201,4 @@ def _left_over(plan: _Plan, places: Places, started: float, minutes: float | Non
             "knee_tokens": found.knee_tokens(setting.dtype.itemsize),
         }
     deadline = float("inf") if minutes is None else started + 60 * minutes
-    if Sweep(plan.subjects, setting, timer, file, deadline).run():
-        return 0
-    return sum(len(left_to_do(role, setting.grid, timer, file)) for role in ROLES)
+    return Sweep(plan.subjects, setting, timer, file, deadline).run()

@@ -48,6 +48,11 @@ class Grid:
         kept = {point.key: point for point in every if self._within(point)}
         return sorted(kept.values(), key=lambda point: (point.tokens_most()[1], point.tokens_most()[0], point.key))
 
+    def launched(self, role: str) -> set[str]:
+        """Return the keys of the points that are also launched kernel by kernel: three, since no profile reads them."""
+        steps = [point.key for point in self.passes(role) if point.kind in ("decode", "draft")]
+        return {steps[0], steps[len(steps) // 2]} if role == "target" else {steps[0]}
+
     def _within(self, point: Point) -> bool:
         context, batched = point.tokens_most()
         return context <= self.max_context_tokens and batched <= self.max_batched_tokens
@@ -72,15 +77,15 @@ class Grid:
         yield from (Point("prefill", 1, behind, chunk) for chunk in self.chunks for behind in self.behind)
 
 
-# On a GPU every combination of rows and padded queries is a kernel to compile. So there are few row counts, and leaves
-# and catch-up tokens pad to the same size. 3 and 20 rows and trees of 7 are between captured sizes.
+# As many points as eight minutes on a GPU hold. Kernels of FlexAttention are compiled for every combination of rows and
+# padded queries, so there are few row counts. 3 and 20 rows are between captured sizes.
 FULL = Grid(
-    requests=(1, 3, 8, 20, 48, 64, 128, 256),
-    contexts=(128, 1024, 4096),
-    trees=(4, 7, 16),
-    chunks=(64, 128, 256, 512, 1024, 2048, 4096),
+    requests=(1, 3, 8, 20, 64, 128, 256),
+    contexts=(128, 2048),
+    trees=(5, 16, 64),
+    chunks=(128, 512, 2048, 4096),
     behind=(0, 2048),
-    beside=(8, 64),
+    beside=(32,),
     leaves=(1, 3),
     catchup=(3,),
     max_batched_tokens=4096,

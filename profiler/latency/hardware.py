@@ -1,24 +1,21 @@
-"""The hardware of a sweep: name, sizes, clocks, and the two ceilings that bound every pass."""
+"""The hardware of a sweep: name, sizes, and the two ceilings that bound every pass."""
 
 from __future__ import annotations
 
 import os
 import platform
-import subprocess
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from profiler.latency.clocks import smi
 from profiler.latency.timers import Effort, Timer
 
 CEILING = Effort(10, 1.0)
 CPU_SIDE, CUDA_SIDE = 1024, 8192
 CPU_COPY_BYTES, CUDA_COPY_BYTES = 2**28, 2**32
-CLOCKS_EVERY_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +38,7 @@ def hardware(device: torch.device) -> Hardware:
     host = f"{_cpu_name()}, {system}"
     if device.type == "cuda":
         about: Any = torch.cuda.get_device_properties(device)
-        driver = _smi("driver_version", device) or ["unknown"]
+        driver = smi("driver_version", device) or ["unknown"]
         return Hardware(about.name, about.total_memory, getattr(about, "L2_cache_size", 0), driver[0], host)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     name = f"{_cpu_name()}, {torch.get_num_threads()} threads"
@@ -55,40 +52,6 @@ def _cpu_name() -> str:
         lines = []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
-
-
-def _smi(query: str, device: torch.device) -> list[str]:
-    command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits", f"--id={_smi_id(device)}"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return [each.strip() for each in done.stdout.strip().split(",")]
-
-
-def _smi_id(device: torch.device) -> str:
-    """Return the GPU's UUID, since nvidia-smi numbers all GPUs and torch only those of CUDA_VISIBLE_DEVICES."""
-    uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
-    return f"GPU-{uuid}" if uuid else str(device.index or 0)
-
-
-class Clocks:
-    """The clocks in MHz, NaN if they cannot be read; the driver is asked at most every few seconds."""
-
-    def __init__(self, device: torch.device, clock: Callable[[], float] = time.monotonic) -> None:
-        self._device = device
-        self._clock = clock
-        self._read_at = -CLOCKS_EVERY_S
-        self._latest = (float("nan"), float("nan"))
-
-    def read(self) -> tuple[float, float]:
-        """Return the clock of the multiprocessors and of the memory."""
-        if self._device.type == "cuda" and self._clock() - self._read_at >= CLOCKS_EVERY_S:
-            self._read_at = self._clock()
-            found = _smi("clocks.sm,clocks.mem", self._device)
-            if len(found) == 2 and all(each.isdigit() for each in found):
-                self._latest = (float(found[0]), float(found[1]))
-        return self._latest
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import numpy as np
 
 from profiler.latency.all_reduce import all_reduce_s
-from profiler.latency.hardware import Clocks
+from profiler.latency.clocks import Clocks
 from profiler.latency.points import Point
 from profiler.latency.samples import Sample
 from profiler.latency.timers import Effort, Timer, Timing
@@ -22,7 +22,6 @@ from specsim.errors import first_line
 
 NAN = float("nan")
 LARGEST_CAPTURED = 512
-LAUNCHED_TOKENS = 64
 PROPOSALS = 8
 FEWEST_ROTATED = 2
 LONGEST_REASON = 100
@@ -35,11 +34,11 @@ def captured_size(tokens: int) -> int:
     return next((size for size in (1, 2, 4) if size >= tokens), -(-tokens // 8) * 8)
 
 
-def modes_of(timer: Timer, point: Point) -> tuple[str, ...]:
-    """Return the modes of timing a point: a graph if the device has graphs, launches if launching may show."""
+def modes_of(timer: Timer, point: Point, launched: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the modes of timing a point: a graph if the device has graphs, launches too of the keys in `launched`."""
     if timer.captured is None:
         return ("eager",)
-    return ("graph", "eager") if point.tokens_most()[1] <= LAUNCHED_TOKENS else ("graph",)
+    return ("graph", "eager") if point.key in launched else ("graph",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +81,9 @@ class Bench:
             return
         for mode in modes:
             try:
-                found = self._sample(point, work, size, mode, "ok", self._timing(mode, ready), prepare_s, sample_s)
+                with self.clocks.watch() as seen:
+                    timing = self._timing(mode, ready)
+                found = self._sample(point, work, size, mode, "ok", timing, prepare_s, sample_s, seen.median())
             except (RuntimeError, MemoryError) as error:
                 found = self._sample(point, work, size, mode, _reason(error))
                 if breaks_the_device(error):
@@ -140,9 +141,10 @@ class Bench:
         timing: Timing | None = None,
         prepare_s: float = NAN,
         sample_s: float = NAN,
+        clocks: tuple[float, float] = (NAN, NAN),
     ) -> Sample:
         shown = timing or Timing(NAN, NAN, NAN, 0)
-        sm_mhz, memory_mhz = self.clocks.read()
+        sm_mhz, memory_mhz = clocks
         return Sample(
             role=self.role,
             kind=point.kind,

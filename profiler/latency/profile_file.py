@@ -102,7 +102,11 @@ def _incomplete(facts: dict[str, Any], samples: list[Sample]) -> list[str]:
     lines = []
     if facts.get("grid") == QUICK_GRID:
         lines.append(f"{SMOKE_TEST}: the quick grid has two row counts, which identify neither a knee nor a staircase")
-    for role, planned in facts.get("planned", {}).items():
+    lowered = facts.get("lowered", {})
+    for role, (tokens, left_out) in lowered.items():
+        lines.append(f"lower grid: {tokens} cached tokens of the {role} fit in the memory; {left_out} points left out")
+    for role, every in facts.get("planned", {}).items():
+        planned = every - lowered.get(role, (0, 0))[1]
         reached = len({each.key for each in samples if each.role == role})
         if reached < planned:
             lines.append(f"partial: {reached} of {planned} {role} points measured")

@@ -14,7 +14,7 @@ from specsim.latency.profile import profile_from_mapping
 
 UNFIT = 4
 """Exit code of a fit that was written and is not fit for use."""
-NOTED = ("skipped: ", "partial: ")
+NOTED = ("skipped: ", "partial: ", "lower grid: ")
 
 
 @dataclass(frozen=True, slots=True)

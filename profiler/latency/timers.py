@@ -16,7 +16,8 @@ Run = Callable[[], object]
 Rotate = Callable[[int], object]
 FEWEST = 5
 WARM_UPS = 3
-SPIN_CYCLES = 1_000_000
+SPIN_CYCLES, MOST_SPIN_CYCLES = 1_000_000, 20_000_000
+CYCLES_PER_S = 2e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +103,16 @@ class CudaTimer:
     """CUDA events around the pass.
 
     A launched pass begins on an idle device, so that launching shows if it is slower. A replay waits behind a short
-    spin, which hides the launch of the graph even if rotating the inputs waits for the device.
+    spin, which hides the launch of the graph even if rotating the inputs waits for the device. The spin is at least
+    twice as long as the launch; `spin` is a factor on it.
 
     `cuda` is ``torch.cuda``, injected so that the order of calls is tested without a GPU.
     """
 
-    def __init__(self, cuda: Any = torch.cuda, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(self, cuda: Any = torch.cuda, clock: Callable[[], float] = time.perf_counter, spin: int = 1) -> None:
         self._cuda = cuda
         self._clock = clock
+        self._spin = spin
 
     def launched(self, run: Run, rotate: Rotate, effort: Effort) -> Timing:
         """Time a pass launched kernel by kernel, and the launching on the host."""
@@ -127,11 +130,15 @@ class CudaTimer:
                 run()
 
         graph, _ = capture(run, warm_up, self._cuda)
+        launches = []
         for turn in range(WARM_UPS):
             rotate(turn)
+            start = self._clock()
             graph.replay()
+            launches.append(self._clock() - start)
+        longer = min(2 * CYCLES_PER_S * float(np.median(launches)), MOST_SPIN_CYCLES)
         try:
-            return self._timed_in_line(graph.replay, rotate, effort)
+            return self._timed_in_line(graph.replay, rotate, effort, self._spin * max(SPIN_CYCLES, int(longer)))
         finally:  # A graph has memory of its own, which the next graph needs.
             graph.reset()
             self._cuda.empty_cache()
@@ -164,14 +171,14 @@ class CudaTimer:
             seconds.append(before.elapsed_time(after) / 1000)
         return Timing.of(seconds, launches)
 
-    def _timed_in_line(self, run: Run, rotate: Rotate, effort: Effort) -> Timing:
+    def _timed_in_line(self, run: Run, rotate: Rotate, effort: Effort, spin_cycles: int) -> Timing:
         seconds: list[float] = []
         while _goes_on(seconds, effort):
             waiting: list[tuple[Any, Any]] = []
             for _ in range(min(FEWEST, effort.repeats - len(seconds))):
                 rotate(len(seconds) + len(waiting))
                 before, after = self._events()
-                self._cuda._sleep(SPIN_CYCLES)
+                self._cuda._sleep(spin_cycles)
                 before.record()
                 run()
                 after.record()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from profiler.latency.choice import judge, usable
-from profiler.latency.grids import QUICK
+from profiler.latency.grids import FULL, QUICK
 from profiler.latency.points import Point
 from specsim.errors import SpecsimError
 from specsim.latency.forms import Linear, Roofline
@@ -14,6 +14,14 @@ from specsim.latency.profile import profile_from_mapping
 from tests.made import many, one
 from tests.profiler.latency.made import sample, samples_of
 
+DENSE = replace(
+    FULL,
+    requests=(1, 3, 8, 20, 48, 64, 128, 256),
+    contexts=(128, 1024, 4096),
+    trees=(4, 7, 16),
+    chunks=(64, 128, 256, 512, 1024, 2048, 4096),
+    beside=(8, 64),
+)
 CURVED = Roofline(0.012, 1e-6, 0.002, 7e-5, 2e-8, 2e-9)
 
 
@@ -95,7 +103,7 @@ def test_a_profile_whose_single_token_takes_no_time_is_refused():
 
 def test_a_held_out_shape_has_not_been_seen():
     """A shape a hundred times as fast as the law weighs a hundred times as much: only a fit without it is unmoved."""
-    samples = samples_of(CURVED)
+    samples = samples_of(CURVED, grid=DENSE)
     place = next(number for number, each in enumerate(samples) if each.key == "decode/64x1@1024")
     lawful = samples[place].median_s
     samples[place] = replace(samples[place], median_s=lawful / 100)

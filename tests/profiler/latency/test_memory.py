@@ -8,10 +8,10 @@ torch = pytest.importorskip("torch")
 
 from profiler.latency.grids import CPU_QUICK, FULL  # noqa: E402
 from profiler.latency.points import Point  # noqa: E402
-from profiler.latency.sweep import Setting, pool_pages  # noqa: E402
-from profiler.models.shapes import LLAMA_70B, QWEN_32B, TINY_LLAMA  # noqa: E402
+from profiler.latency.residents import needed, pool_pages  # noqa: E402
+from profiler.latency.subjects import Setting  # noqa: E402
+from profiler.models.shapes import LLAMA_70B, QWEN_05B, QWEN_32B, TINY_LLAMA  # noqa: E402
 from profiler.passes.memory import breaks_the_device, free_bytes, is_out_of_memory  # noqa: E402
-from profiler.passes.pages import pages_needed  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -36,22 +36,39 @@ def test_what_earlier_work_left_in_torchs_cache_counts_as_free(monkeypatch):
 
 
 def test_too_little_memory_for_any_cache(monkeypatch):
-    monkeypatch.setattr("profiler.latency.sweep.free_bytes", lambda device: 10**6)
+    monkeypatch.setattr("profiler.latency.residents.free_bytes", lambda device: 10**6)
     with pytest.raises(SpecsimError, match=r"Llama-3.1-70B: too little memory on cpu: its weights leave room for 0"):
-        pool_pages([Point("decode", 1, 128, 1)], LLAMA_70B, SETTING)
+        pool_pages({"target": [Point("decode", 1, 128, 1)]}, {"target": LLAMA_70B}, SETTING)
 
 
 def test_the_pool_is_no_larger_than_the_largest_point():
     points = [Point("decode", 1, 128, 1), Point("decode", 4, 16, 1)]
-    assert pool_pages(points, TINY_LLAMA, SETTING) == 9 + 1
+    assert pool_pages({"draft": points}, {"draft": TINY_LLAMA}, SETTING) == {"draft": 9 + 1}
 
 
-def test_every_point_of_the_suite_fits_an_h200_beside_its_weights(monkeypatch):
-    """143,771 MiB, less what a context takes, hold the 32B in bfloat16 and the 2**18 tokens of its largest pass."""
-    free = 143771 * 2**20 - 10**9 - QWEN_32B.weights_bytes
-    monkeypatch.setattr("profiler.latency.sweep.free_bytes", lambda device: free)
+def pages_of_qwen(monkeypatch, memory_bytes):
+    """Return each role's pages beside the weights of the 32B and the 0.5B in bfloat16, and the bytes left over."""
+    free = memory_bytes - 10**9 - QWEN_32B.weights_bytes - QWEN_05B.weights_bytes
+    monkeypatch.setattr("profiler.latency.residents.free_bytes", lambda device: free)
     setting = Setting(torch.device("cuda"), torch.bfloat16, "flex", FULL, 1, None, 0)
-    points = FULL.passes("target")
-    pages = pool_pages(points, QWEN_32B, setting)
-    assert pages > max(int(pages_needed(point.work(), 128).sum()) for point in points)
-    assert free - pages * 128 * QWEN_32B.kv_bytes_per_token > 8e9
+    shapes = {"target": QWEN_32B, "draft": QWEN_05B}
+    pages = pool_pages({role: FULL.passes(role) for role in shapes}, shapes, setting)
+    held = sum(pages[role] * 128 * shape.kv_bytes_per_token for role, shape in shapes.items())
+    return pages, free - held
+
+
+def test_both_models_of_the_largest_pair_share_an_h200(monkeypatch):
+    """143,771 MiB hold both models, and all but the largest points."""
+    pages, left = pages_of_qwen(monkeypatch, 143771 * 2**20)
+    assert left > 6e9
+    over = {role: [each for each in FULL.passes(role) if needed(each, 128) > pages[role]] for role in pages}
+    assert {point.requests * point.context for every in over.values() for point in every} <= {2**18}
+    assert sum(map(len, over.values())) <= 2
+
+
+def test_on_80_gb_their_grid_is_lower(monkeypatch):
+    pages, left = pages_of_qwen(monkeypatch, 81559 * 2**20)
+    assert left > 3e9
+    kept = [each for each in FULL.passes("target") if needed(each, 128) <= pages["target"]]
+    assert 25 < len(kept) < len(FULL.passes("target"))
+    assert 15_000 < (pages["target"] - 1) * 128 < 60_000

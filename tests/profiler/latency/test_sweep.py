@@ -7,12 +7,13 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from profiler.latency.all_reduce import stated  # noqa: E402
+from profiler.latency.clocks import Clocks  # noqa: E402
 from profiler.latency.grids import CPU_QUICK  # noqa: E402
-from profiler.latency.hardware import Clocks  # noqa: E402
 from profiler.latency.measure import Bench, captured_size, modes_of  # noqa: E402
-from profiler.latency.points import Point  # noqa: E402
+from profiler.latency.points import DRAFT_KINDS, TARGET_KINDS, Point  # noqa: E402
 from profiler.latency.samples import SampleFile, read_samples  # noqa: E402
-from profiler.latency.sweep import Setting, Subject, Sweep, sizes, weights_bytes  # noqa: E402
+from profiler.latency.subjects import Setting, Subject, sizes, weights_bytes  # noqa: E402
+from profiler.latency.sweep import Sweep  # noqa: E402
 from profiler.latency.timers import Effort, HostTimer, Timing  # noqa: E402
 from profiler.models.random_weights import random_model, shape_of  # noqa: E402
 from profiler.models.shapes import LLAMA_70B, SMOLLM2_135M, TINY_LLAMA  # noqa: E402
@@ -61,13 +62,13 @@ def sweep(path, timer, setting=SETTING, **changes):
 
 def test_every_point_of_both_models_is_measured_once(tmp_path):
     timer = CountingTimer()
-    assert sweep(tmp_path / "s.parquet", timer).run()
+    assert sweep(tmp_path / "s.parquet", timer).run() == 0
     _, samples = read_samples(tmp_path / "s.parquet")
     keys = [(each.role, each.key) for each in samples]
     wanted = [(role, point.key) for role in ("target", "draft") for point in CPU_QUICK.passes(role)]
     assert sorted(keys) == sorted(wanted)
     assert {each.status for each in samples} == {"ok"}
-    assert sweep(tmp_path / "s.parquet", CountingTimer()).run()
+    assert sweep(tmp_path / "s.parquet", CountingTimer()).run() == 0
     assert len(read_samples(tmp_path / "s.parquet")[1]) == len(wanted)
 
 
@@ -82,7 +83,7 @@ def test_a_sweep_that_is_killed_goes_on_where_it_was(tmp_path):
     kept = read_samples(tmp_path / "s.parquet")[1]
     assert len(kept) == 7
     rest = CountingTimer()
-    assert sweep(tmp_path / "s.parquet", rest).run()
+    assert sweep(tmp_path / "s.parquet", rest).run() == 0
     assert len(rest.calls) + 7 == len(read_samples(tmp_path / "s.parquet")[1])
     again = read_samples(tmp_path / "s.parquet")[1][:7]
     assert [(each.name, each.measured_at) for each in again] == [(each.name, each.measured_at) for each in kept]
@@ -92,7 +93,7 @@ def test_time_that_is_up_stops_it_after_a_point_at_least(tmp_path):
     now = [0.0]
     for calls in (1, 2, 3):
         timer = CountingTimer(after_each=lambda: now.__setitem__(0, now[0] + 10))
-        assert not sweep(tmp_path / "s.parquet", timer, deadline=now[0] - 1, clock=lambda: now[0]).run()
+        assert sweep(tmp_path / "s.parquet", timer, deadline=now[0] - 1, clock=lambda: now[0]).run() > 0
         assert len(timer.calls) == 1
         assert len(read_samples(tmp_path / "s.parquet")[1]) == calls
 
@@ -101,7 +102,7 @@ def test_time_that_is_up_at_the_last_point_leaves_nothing_to_do(tmp_path):
     points = len(CPU_QUICK.passes("target")) + len(CPU_QUICK.passes("draft"))
     timer = CountingTimer()
     late = sweep(tmp_path / "s.parquet", timer, deadline=0, clock=lambda: float(len(timer.calls) == points))
-    assert late.run()
+    assert late.run() == 0
 
 
 def test_a_device_that_fails_is_one_line_and_what_was_measured_is_kept(tmp_path):
@@ -110,13 +111,15 @@ def test_a_device_that_fails_is_one_line_and_what_was_measured_is_kept(tmp_path)
             raise RuntimeError("device lost\nfor reasons")
 
     failing = CountingTimer(after_each=fail)
-    with pytest.raises(SpecsimError, match=r"^target .*: device lost for reasons; what was measured is kept in .*s.pa"):
+    with pytest.raises(
+        SpecsimError, match=r"^(target|draft) .*: device lost for reasons; what was measured is kept in .*s.pa"
+    ):
         sweep(tmp_path / "s.parquet", failing).run()
     assert len(read_samples(tmp_path / "s.parquet")[1]) == 3
 
 
 def test_a_point_out_of_memory_is_skipped_and_listed(tmp_path):
-    assert sweep(tmp_path / "s.parquet", CountingTimer(fail_at=(2, 5))).run()
+    assert sweep(tmp_path / "s.parquet", CountingTimer(fail_at=(2, 5))).run() == 0
     skipped = [each for each in read_samples(tmp_path / "s.parquet")[1] if each.status != "ok"]
     assert [each.status for each in skipped] == ["out of memory"] * 2
     assert all(each.median_s != each.median_s for each in skipped)
@@ -125,7 +128,7 @@ def test_a_point_out_of_memory_is_skipped_and_listed(tmp_path):
 def test_memory_that_runs_out_on_the_cpu_is_skipped_alike(tmp_path):
     with pytest.raises(RuntimeError) as told:
         torch.empty(10**16)
-    assert sweep(tmp_path / "s.parquet", CountingTimer(fail_at=(2,), failure=told.value)).run()
+    assert sweep(tmp_path / "s.parquet", CountingTimer(fail_at=(2,), failure=told.value)).run() == 0
     skipped = [each for each in read_samples(tmp_path / "s.parquet")[1] if each.status != "ok"]
     assert [each.status for each in skipped] == ["out of memory"]
 
@@ -159,9 +162,7 @@ def test_inputs_come_round_again_only_when_the_others_have_outgrown_the_cache_tw
     model = random_model(TINY_LLAMA, device=torch.device("cpu"), dtype=torch.float32)
     forward = Forward(model, TINY_LLAMA, 100)
     for cache_bytes, repeats, others in ((4 * read, 20, 9), (4 * read, 5, 5), (0, 20, 2), (read // 9, 1, 2)):
-        bench = Bench(
-            "target", forward, TINY_LLAMA, HostTimer(), Clocks(torch.device("cpu")), Effort(repeats, 1.0), cache_bytes
-        )
+        bench = Bench("target", forward, TINY_LLAMA, HostTimer(), Clocks(None), Effort(repeats, 1.0), cache_bytes)
         ready = bench._rotation(point, point.work(), 4)
         assert len({tuple(each.slots.tolist()) for each in ready}) == len(ready) == 1 + others
         ready[0].load = turns.append
@@ -190,7 +191,7 @@ def test_a_point_whose_kernel_does_not_compile_is_skipped(tmp_path):
     class CompilerError(TorchDynamoException):
         pass
 
-    assert sweep(tmp_path / "s.parquet", CountingTimer(fail_at=(3,), failure=CompilerError)).run()
+    assert sweep(tmp_path / "s.parquet", CountingTimer(fail_at=(3,), failure=CompilerError)).run() == 0
     statuses = [each.status for each in read_samples(tmp_path / "s.parquet")[1]]
     assert [each for each in statuses if each != "ok"] == ["its kernel does not compile: CompilerError"]
 
@@ -201,12 +202,14 @@ def test_a_point_that_breaks_the_device_is_kept_so_that_the_next_run_passes_it(t
 
     lost = RuntimeError("CUDA error: an illegal memory access was encountered\nCompile with TORCH_USE_CUDA_DSA")
     with monkeypatch.context() as patch:
-        patch.setattr("profiler.latency.sweep.give_back", nothing_runs)
-        with pytest.raises(SpecsimError, match=r"^target .*: CUDA error: an illegal memory access was encountered"):
+        patch.setattr("profiler.latency.residents.give_back", nothing_runs)
+        with pytest.raises(
+            SpecsimError, match=r"^(target|draft) .*: CUDA error: an illegal memory access was encountered"
+        ):
             sweep(tmp_path / "s.parquet", CountingTimer(fail_at=(2,), failure=lost)).run()
     kept = read_samples(tmp_path / "s.parquet")[1]
     assert [each.status[:32] for each in kept] == ["ok", "ok", "CUDA error: an illegal memory ac"]
-    assert sweep(tmp_path / "s.parquet", CountingTimer()).run()
+    assert sweep(tmp_path / "s.parquet", CountingTimer()).run() == 0
     names = [each.name for each in read_samples(tmp_path / "s.parquet")[1]]
     assert names.count(kept[2].name) == 1
     assert len(names) == len(CPU_QUICK.passes("target")) + len(CPU_QUICK.passes("draft"))
@@ -225,23 +228,68 @@ def test_inputs_that_break_the_device_are_kept_likewise(tmp_path, monkeypatch):
     ]
 
 
-def test_a_point_without_room_in_the_cache_is_skipped(tmp_path, monkeypatch):
-    monkeypatch.setattr("profiler.latency.sweep.pool_pages", lambda points, shape, setting: 20)
-    assert sweep(tmp_path / "s.parquet", CountingTimer()).run()
-    statuses = {each.key: each.status for each in read_samples(tmp_path / "s.parquet")[1] if each.role == "target"}
-    assert statuses["decode/4x1@128"] == "no room in the cache"
-    assert statuses["decode/1x1@128"] == "ok"
+def test_points_that_the_memory_does_not_hold_are_left_out_and_said(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(
+        "profiler.latency.residents.pool_pages", lambda points, shapes, setting: dict.fromkeys(points, 20)
+    )
+    assert sweep(tmp_path / "s.parquet", CountingTimer()).run() == 0
+    facts, samples = read_samples(tmp_path / "s.parquet")
+    keys = {each.key for each in samples if each.role == "target"}
+    assert "decode/4x1@128" not in keys
+    assert "decode/1x1@128" in keys
+    assert {each.status for each in samples} == {"ok"}
+    assert facts["lowered"] == {"target": [304, 2], "draft": [304, 3]}
+    assert "note: lower grid: 304 tokens of tiny-llama's cache fit in the memory; 2 target p" in capsys.readouterr().err
 
 
-def test_where_graphs_are_captured_small_passes_are_timed_both_ways(tmp_path):
+@pytest.fixture
+def one_at_a_time(monkeypatch):
+    """Memory for one model; return the roles in the order in which they were loaded."""
+    import profiler.latency.residents as residents
+
+    built, whole = [], residents.pool_pages
+
+    def shared(points, shapes, setting):
+        if len(points) > 1:
+            raise SpecsimError("tiny-llama: too little memory on cpu: its weights leave room for 0 pages")
+        built.extend(points)
+        return whole(points, shapes, setting)
+
+    monkeypatch.setattr("profiler.latency.residents.pool_pages", shared)
+    return built
+
+
+def test_models_that_do_not_fit_together_take_turns_by_blocks(tmp_path, one_at_a_time, capsys):
+    assert sweep(tmp_path / "s.parquet", CountingTimer()).run() == 0
+    assert "its weights leave room for 0 pages; the models take turns in memory\n" in capsys.readouterr().err
+    _, samples = read_samples(tmp_path / "s.parquet")
+    assert len(samples) == sum(len(CPU_QUICK.passes(role)) for role in ("target", "draft"))
+    # Both once to be settled, then by blocks: each begins with the model that ended the one before.
+    assert one_at_a_time == ["target", "draft", "target", "draft", "target", "draft", "target"]
+
+
+def test_roles_and_sizes_take_turns(tmp_path):
+    assert sweep(tmp_path / "s.parquet", CountingTimer()).run() == 0
+    _, samples = read_samples(tmp_path / "s.parquet")
+    first = samples[: 2 * len(samples) // 3]
+    for role, kinds in (("target", TARGET_KINDS), ("draft", DRAFT_KINDS)):
+        mine = [each for each in first if each.role == role]
+        assert {each.kind for each in mine} == set(kinds)
+        assert max(each.batched_tokens for each in mine) >= 64
+        assert min(each.batched_tokens for each in mine) == 1
+
+
+def test_where_graphs_are_captured_three_points_are_launched_too(tmp_path):
     timer = CountingTimer(captures=True)
-    assert sweep(tmp_path / "s.parquet", timer).run()
-    samples = [each for each in read_samples(tmp_path / "s.parquet")[1] if each.role == "target"]
-    both = {each.key for each in samples if each.mode == "eager"}
-    assert both == {each.key for each in samples if each.mode == "graph" and each.batched_tokens <= 64}
+    assert sweep(tmp_path / "s.parquet", timer).run() == 0
+    every = read_samples(tmp_path / "s.parquet")[1]
+    launched = [(each.role, each.key) for each in every if each.mode == "eager"]
+    assert sorted(launched) == [("draft", "draft/1x1@16"), ("target", "decode/1x1@16"), ("target", "decode/4x1@16")]
+    samples = [each for each in every if each.role == "target"]
+    assert {each.key for each in samples if each.mode == "graph"} == {each.key for each in samples}
     verify = next(each for each in samples if each.key == "verify/1x3@16")
     assert (verify.batched_tokens, verify.captured_tokens) == (3, 4)
-    assert {each.host_s for each in samples if each.mode == "eager"} == {0.25}
+    assert {each.host_s for each in every if each.mode == "eager"} == {0.25}
     assert modes_of(timer, Point("prefill", 1, 0, 4096)) == ("graph",)
 
 
@@ -252,7 +300,7 @@ def test_captured_sizes_are_a_staircase():
 
 def test_a_shard_is_measured_and_its_all_reduce_modelled(tmp_path):
     setting = Setting(torch.device("cpu"), torch.float32, "sdpa", CPU_QUICK, 2, "nvlink4", 0)
-    assert sweep(tmp_path / "s.parquet", CountingTimer(), setting).run()
+    assert sweep(tmp_path / "s.parquet", CountingTimer(), setting).run() == 0
     samples = read_samples(tmp_path / "s.parquet")[1]
     one = next(each for each in samples if each.role == "target" and each.batched_tokens == 32)
     assert "a line whose median error is 8 to 16% on NCCL's times" in stated("nvlink4", 2)

@@ -3,13 +3,17 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+import sys
+import threading
+import time
 from types import SimpleNamespace
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from profiler.latency.hardware import Ceilings, Clocks, ceilings, hardware  # noqa: E402
+from profiler.latency.clocks import Clocks, clocks_of  # noqa: E402
+from profiler.latency.hardware import Ceilings, ceilings, hardware  # noqa: E402
 from profiler.latency.timers import CudaTimer, Effort, HostTimer, Timing  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -166,6 +170,24 @@ def test_inputs_whose_rotation_waits_for_the_device_do_not_put_the_launch_into_t
     assert timing.median_s == pytest.approx(2.0)
 
 
+@pytest.mark.parametrize(("spin", "cycles"), [(1, 4e6), (10, 40e6)])
+def test_the_spin_outlasts_the_launch_twice_and_can_be_lengthened(monkeypatch, spin, cycles):
+    """A graph of 1,400 nodes takes longer to launch than the shortest spin."""
+    cuda, spins = FakeCuda(), []
+    monkeypatch.setattr("profiler.latency.timers.CYCLES_PER_S", 4e6)
+    cuda._sleep = spins.append
+    CudaTimer(cuda, cuda.host, spin=spin).captured(cuda.kernel(2.0, 0.5), lambda _: None, Effort(5, 1e9))
+    assert spins == [cycles] * 5
+
+
+def test_a_spin_has_bounds():
+    cuda, spins = FakeCuda(), []
+    cuda._sleep = spins.append
+    CudaTimer(cuda, cuda.host).captured(cuda.kernel(2.0, 0.5), lambda _: None, Effort(5, 1e9))
+    CudaTimer(cuda, lambda: 0.0).captured(cuda.kernel(2.0, 0.5), lambda _: None, Effort(5, 1e9))
+    assert spins == [20_000_000] * 5 + [1_000_000] * 5
+
+
 def test_host_seconds_include_the_wait_for_the_device():
     cuda = FakeCuda()
     assert CudaTimer(cuda, cuda.host).host(cuda.kernel(2.0, 0.5)) == pytest.approx(2.5)
@@ -207,19 +229,88 @@ def test_facts_of_a_gpu_come_from_torch_and_the_driver(monkeypatch):
     assert found.driver == "580.1"
 
 
-def test_clocks_are_asked_for_now_and_then(monkeypatch):
-    asked = answering(monkeypatch, {"clocks.sm,clocks.mem": "1980, 3201\n"})
-    times = iter([10.0, 10.0, 11.0, 16.0, 16.0])
-    clocks = Clocks(torch.device("cuda:1"), lambda: next(times))
-    assert [clocks.read() for _ in range(3)] == [(1980.0, 3201.0)] * 3
-    assert len(asked) == 2
+def test_clocks_are_read_while_the_device_works_and_at_no_other_time():
+    load = [False]
+    clocks = Clocks(lambda: (1755.0, 2619.0) if load[0] else (345.0, 405.0), every_s=0.001)
+    for _ in range(3):
+        time.sleep(0.005)
+        load[0] = True
+        with clocks.watch() as seen:
+            wait_for(lambda seen=seen: len(seen.readings) >= 3)
+        load[0] = False
+        assert seen.median() == (1755.0, 2619.0)
+
+
+def test_work_too_short_for_a_reading_has_the_one_before_it():
+    clocks = Clocks(lambda: (1755.0, 2619.0), every_s=0.001)
+    with clocks.watch() as seen:
+        assert all(math.isnan(each) for each in seen.median())
+        wait_for(lambda: seen.readings)
+    with clocks.watch() as short:
+        pass
+    assert short.median() == (1755.0, 2619.0)
+
+
+def test_a_reading_that_ends_after_the_work_is_none_of_it():
+    reading, done = threading.Event(), threading.Event()
+
+    def slow():
+        reading.set()
+        done.wait(5)
+        return (345.0, 405.0)
+
+    clocks = Clocks(slow, every_s=0.0)
+    with clocks.watch() as seen:
+        assert reading.wait(5)
+    done.set()
+    time.sleep(0.02)
+    assert seen.readings == []
+
+
+def wait_for(happened):
+    for _ in range(1000):
+        if happened():
+            return
+        time.sleep(0.002)
+    pytest.fail("nothing was read")
+
+
+def test_nvidia_smi_reads_where_nvml_is_not(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    answering(monkeypatch, {"clocks.sm,clocks.mem": "1980, 3201\n"})
+    monkeypatch.setattr("profiler.latency.clocks.SMI_EVERY_S", 0.001)
+    with clocks_of(torch.device("cuda:1")).watch() as seen:
+        wait_for(lambda: seen.readings)
+    assert seen.median() == (1980.0, 3201.0)
+
+
+def test_nvml_is_asked_for_the_gpu_by_its_uuid(monkeypatch):
+    answering(monkeypatch, {})
+    asked = []
+    nvml = SimpleNamespace(
+        nvmlInit=lambda: None,
+        nvmlDeviceGetHandleByUUID=lambda uuid: asked.append(uuid) or "handle",
+        nvmlDeviceGetClockInfo=lambda handle, kind: {1: 1755, 2: 2619}[kind],
+        NVML_CLOCK_SM=1,
+        NVML_CLOCK_MEM=2,
+        NVMLError=RuntimeError,
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    with clocks_of(torch.device("cuda:1")).watch() as seen:
+        wait_for(lambda: seen.readings)
+    assert asked == ["GPU-1-2-3"]
+    assert seen.median() == (1755.0, 2619.0)
 
 
 def test_clocks_that_cannot_be_read_are_nan(monkeypatch):
     def missing(*_, **__):
         raise FileNotFoundError
 
+    monkeypatch.setitem(sys.modules, "pynvml", None)
     answering(monkeypatch, {})
     monkeypatch.setattr("subprocess.run", missing)
-    assert all(math.isnan(each) for each in Clocks(torch.device("cuda")).read())
-    assert all(math.isnan(each) for each in Clocks(torch.device("cpu")).read())
+    monkeypatch.setattr("profiler.latency.clocks.SMI_EVERY_S", 0.001)
+    for device in (torch.device("cuda"), torch.device("cpu")):
+        with clocks_of(device).watch() as seen:
+            time.sleep(0.01)
+        assert all(math.isnan(each) for each in seen.median())

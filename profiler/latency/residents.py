@@ -1,0 +1,193 @@
+"""The models of a sweep in memory: both together if they fit, else one at a time."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from profiler.latency.clocks import clocks_of
+from profiler.latency.measure import Bench
+from profiler.latency.points import Point
+from profiler.latency.samples import SampleFile
+from profiler.latency.subjects import Setting, Subject, build, sizes, weights_bytes
+from profiler.latency.timers import Effort, Timer
+from profiler.models.shapes import ModelShape
+from profiler.passes.attention import page_tokens
+from profiler.passes.attention_check import checked_error
+from profiler.passes.memory import free_bytes, give_back, memory_for
+from profiler.passes.pages import pages_needed
+from profiler.passes.paths import forward_of
+from specsim.errors import SpecsimError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+# A pass's other memory is subtracted too: with 0.94 most points of the full grid fit beside 32B weights in 141 GB.
+MEMORY_SHARE = {"cpu": 0.5, "cuda": 0.94}
+ACTIVATION_COPIES = 6
+
+
+@dataclass(slots=True)
+class Loaded:
+    """A model in memory, its own shape, and its shape over all `gpus`; its bench once its cache is dealt."""
+
+    model: PreTrainedModel
+    part: ModelShape
+    whole: ModelShape
+    gpus: int
+    bench: Bench | None = None
+
+
+class Residents:
+    """The models that `bench` hands out; `settle` decides whether they share the memory."""
+
+    def __init__(self, subjects: dict[str, Subject], setting: Setting, timer: Timer, file: SampleFile) -> None:
+        self.together = True
+        self._subjects = subjects
+        self._setting = setting
+        self._timer = timer
+        self._file = file
+        self._clocks = clocks_of(setting.device)
+        self._points: dict[str, list[Point]] = {}
+        self._loaded: dict[str, Loaded] = {}
+
+    def settle(self, points: Mapping[str, Sequence[Point]]) -> dict[str, list[Point]]:
+        """Load the models of these points, together if they fit; return the points for which there is memory.
+
+        Points that do not fit are left out, said in a line on standard error and in the file's facts.
+
+        Raises
+        ------
+        SpecsimError
+            When a model fits not even alone.
+        """
+        self._points = {role: list(every) for role, every in points.items()}
+        try:
+            self._load(list(points))
+        except SpecsimError as error:
+            if len(points) == 1 or "too little memory" not in str(error):
+                raise
+            self.together = False
+            self.release()
+            sys.stderr.write(f"note: {error}; the models take turns in memory\n")
+            for role in points:
+                self._load([role])
+        return self._points
+
+    def bench(self, role: str) -> Bench:
+        """Return the bench of a role; where memory holds one model, it takes the place of the other."""
+        if role not in self._loaded:
+            self._load([role])
+        bench = self._loaded[role].bench
+        assert bench is not None, "a loaded model has a bench"
+        return bench
+
+    def release(self) -> None:
+        """Free the models' memory; errors of a failed device are ignored."""
+        self._loaded.clear()
+        if self._setting.device.type == "cuda":
+            torch._dynamo.reset()
+        with suppress(RuntimeError):
+            give_back(self._setting.device)
+
+    def _load(self, roles: list[str]) -> None:
+        if not self.together and self._loaded:
+            self.release()
+        for role in roles:
+            self._loaded[role] = self._built(role)
+        pages = self._pages(roles)
+        for role in roles:
+            self._loaded[role].bench = self._bench(role, pages[role])
+
+    def _built(self, role: str) -> Loaded:
+        setting, subject = self._setting, self._subjects[role]
+        gpus = setting.tp if role == "target" else 1
+        model, part, whole = build(subject, gpus, setting)
+        weights = weights_bytes(subject, model, whole)
+        facts = self._file.facts
+        facts.setdefault("models", {})[role] = sizes(whole, weights, self._subjects, role, setting.dtype)
+        error = checked_error(
+            setting.kernel, part.heads, part.kv_heads, part.head_dim, device=setting.device, dtype=setting.dtype
+        )
+        facts.setdefault("attention_error", {})[role] = error
+        return Loaded(model, part, whole, gpus)
+
+    def _pages(self, roles: list[str]) -> dict[str, int]:
+        """Return the pages of each cache, and leave out the points that need more."""
+        shapes = {role: self._loaded[role].part for role in roles}
+        pages = pool_pages({role: self._points[role] for role in roles}, shapes, self._setting)
+        held = page_tokens(self._setting.kernel, self._setting.device)
+        for role in roles:
+            kept = [point for point in self._points[role] if needed(point, held) <= pages[role]]
+            if left_out := len(self._points[role]) - len(kept):
+                self._lower(role, (pages[role] - 1) * held, left_out)
+                self._points[role] = kept
+        return pages
+
+    def _lower(self, role: str, tokens: int, left_out: int) -> None:
+        name = self._loaded[role].whole.name
+        said = f"lower grid: {tokens} tokens of {name}'s cache fit in the memory; {left_out} {role} points are left out"
+        sys.stderr.write(f"note: {said}\n")
+        facts = self._file.facts
+        facts["lowered"] = {**facts.get("lowered", {}), role: [tokens, left_out]}
+
+    def _bench(self, role: str, pages: int) -> Bench:
+        setting, loaded = self._setting, self._loaded[role]
+        with memory_for(f"the cache of {role} {loaded.whole.name}", setting.device):
+            forward = forward_of(setting.passes, loaded.model, loaded.part, pages, setting.kernel)
+            forward.cache.fill(seed=1)
+        return Bench(
+            role=role,
+            forward=forward,
+            whole=loaded.whole,
+            timer=self._timer,
+            clocks=self._clocks,
+            effort=Effort(setting.grid.repeats, setting.grid.seconds),
+            cache_bytes=setting.cache_bytes,
+            link=setting.link,
+            gpus=loaded.gpus,
+        )
+
+
+def needed(point: Point, held: int) -> int:
+    """Return the pages of `held` tokens that a cache must have for a point, the padding's included."""
+    return int(pages_needed(point.work(), held).sum()) + 1
+
+
+def pool_pages(
+    points: Mapping[str, Sequence[Point]], shapes: Mapping[str, ModelShape], setting: Setting
+) -> dict[str, int]:
+    """Return the pages of each role's cache: as many as its largest point needs, or its part of the memory.
+
+    Where memory is short, every cache has room for the same number of tokens, or for all that its points need.
+
+    Raises
+    ------
+    SpecsimError
+        When not even the smallest point of a role fits.
+    """
+    held = page_tokens(setting.kernel, setting.device)
+    needs = {role: sorted(needed(point, held) for point in every) for role, every in points.items()}
+    page_bytes = {
+        role: held * shape.layers * shape.kv_heads * shape.head_dim * 2 * setting.dtype.itemsize
+        for role, shape in shapes.items()
+    }
+    widest = max(max(shape.vocab, 3 * shape.ffn) for shape in shapes.values())
+    activations = ACTIVATION_COPIES * widest * setting.grid.max_batched_tokens * setting.dtype.itemsize // 2
+    room = MEMORY_SHARE[setting.device.type] * free_bytes(setting.device) - activations
+    pages: dict[str, int] = {}
+    for role in sorted(needs, key=lambda role: needs[role][-1]):
+        rest = sum(page_bytes[each] for each in needs if each not in pages)
+        pages[role] = max(min(needs[role][-1], int(room // rest)), 0)
+        room -= pages[role] * page_bytes[role]
+        if pages[role] < needs[role][0]:
+            raise SpecsimError(
+                f"{shapes[role].name}: too little memory on {setting.device}: its weights leave room for "
+                f"{pages[role]} pages of KV cache; expected {needs[role][0]} at least"
+            )
+    return pages
