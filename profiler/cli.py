@@ -14,7 +14,7 @@ from specsim.commands.terminal import one_line
 SUBCOMMANDS = {
     "latency": ("profiler.latency.command", "time passes of a model pair and write a profile"),
     "fit": ("profiler.latency.fit_command", "fit a profile again to raw samples, no GPU needed"),
-    "suite": ("profiler.latency.suite_command", "profile a list of pairs in resumable chunks: `suite gpu`"),
+    "session": ("profiler.session.command", "check, profile and time pairs on a lent GPU: `session gpu --state DIR`"),
     "acceptance": ("profiler.acceptance.command", "record how often a draft is accepted, and fit curves"),
 }
 

@@ -56,18 +56,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure the missing points and write the profile; return 3 if time runs out, 4 if it is not fit for use."""
-    from profiler.models.loading import missing_for_a_fit, require_extra, require_for_a_sweep
+    from profiler.models.loading import missing_for_a_fit
 
-    started = time.monotonic()
-    require_extra()
-    require_for_a_sweep()
     places = Places.of(arguments.out, arguments.samples, arguments.figures)
-    check_apart_from(places.profile, [places.samples])
-    for path in (places.profile, places.samples):
-        check_writable(path)
-    plan = _plan(arguments)
-    with only_one(places.samples):
-        left = _left_over(plan, places, started, arguments.minutes)
+    left = measure(arguments, places)
     if left:
         print(f"time is up, {left} points are left; {places.samples} keeps what was measured, the same command goes on")
         return TIME_IS_UP
@@ -78,6 +70,27 @@ def run(arguments: argparse.Namespace) -> int:
     result = write_profile(places, [places.samples])
     print(result.text)
     return result.code
+
+
+def measure(arguments: argparse.Namespace, places: Places, most: int | None = None) -> int:
+    """Measure the missing points, of which the first `most` only; return how many there was no time for.
+
+    Raises
+    ------
+    SpecsimError
+        When a setting is wrong, a place cannot be written, or the device fails.
+    """
+    from profiler.models.loading import require_extra, require_for_a_sweep
+
+    started = time.monotonic()
+    require_extra()
+    require_for_a_sweep()
+    check_apart_from(places.profile, [places.samples])
+    for path in (places.profile, places.samples):
+        check_writable(path)
+    plan = _plan(arguments)
+    with only_one(places.samples):
+        return _left_over(plan, places, started, arguments.minutes, most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +191,7 @@ def _assumptions(
     return lines
 
 
-def _left_over(plan: _Plan, places: Places, started: float, minutes: float | None) -> int:
+def _left_over(plan: _Plan, places: Places, started: float, minutes: float | None, most: int | None) -> int:
     """Measure the missing points; return how many there was no time for."""
     from profiler.latency.hardware import ceilings
     from profiler.latency.samples import SampleFile
@@ -201,4 +214,4 @@ def _left_over(plan: _Plan, places: Places, started: float, minutes: float | Non
             "knee_tokens": found.knee_tokens(setting.dtype.itemsize),
         }
     deadline = float("inf") if minutes is None else started + 60 * minutes
-    return Sweep(plan.subjects, setting, timer, file, deadline).run()
+    return Sweep(plan.subjects, setting, timer, file, deadline, most=most).run()

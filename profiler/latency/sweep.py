@@ -41,7 +41,10 @@ def left_to_do(role: str, grid: Grid, timer: Timer, done: SampleFile) -> list[Le
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """A sweep of both models by turns; after `deadline` (of `clock`) it begins no further point."""
+    """A sweep of both models by turns; after `deadline` (of `clock`) it begins no further point.
+
+    With `most` only so many points are measured: the first of the order, which have every kind, small and large.
+    """
 
     subjects: dict[str, Subject]
     setting: Setting
@@ -49,12 +52,13 @@ class Sweep:
     file: SampleFile
     deadline: float = float("inf")
     clock: Callable[[], float] = time.monotonic
+    most: int | None = None
 
     def run(self) -> int:
         """Measure the missing points, at least one; return how many are left."""
         wanted = {role: left_to_do(role, self.setting.grid, self.timer, self.file) for role in ROLES}
         wanted = {role: left for role, left in wanted.items() if left}
-        if not wanted:
+        if not wanted or (self.most is not None and len({name[:2] for name in self.file.names}) >= self.most):
             return 0
         residents = Residents(self.subjects, self.setting, self.timer, self.file)
         try:
@@ -71,7 +75,7 @@ class Sweep:
         order = interleaved({role: self.setting.grid.passes(role) for role in ROLES})
         lefts = {(role, left.point): left for role, every in wanted.items() for left in every}
         kept = {(role, point) for role, every in points.items() for point in every}
-        mine = [each for each in order if each in kept]
+        mine = [each for each in order[: self.most] if each in kept]
         return [(role, lefts[role, point]) for role, point in (mine if together else in_blocks(mine))]
 
     def _measured(self, residents: Residents, order: list[tuple[str, Left]]) -> int:

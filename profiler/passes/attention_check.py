@@ -30,10 +30,10 @@ def kernel_error(kernel: str, heads: int, kv_heads: int, head_dim: int, **place:
     A kernel that passes without a tree take another way through is compared over such a pass too.
     """
     works = [checked_work(), causal_work()] if kernel in CAUSAL_APART else [checked_work()]
-    return max(_error(kernel, work, heads, kv_heads, head_dim, **place) for work in works)
+    return max(work_error(kernel, work, heads, kv_heads, head_dim, **place) for work in works)
 
 
-def _error(kernel: str, work: Work, heads: int, kv_heads: int, head_dim: int, **place: Any) -> float:
+def work_error(kernel: str, work: Work, heads: int, kv_heads: int, head_dim: int, **place: Any) -> float:
     """Return the largest relative error over one pass.
 
     As in a sweep, the plan takes over other pages before it runs, and on CUDA runs as a captured graph. `place` holds
