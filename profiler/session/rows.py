@@ -37,7 +37,12 @@ class Journal:
         """Append a row."""
         line = json.dumps({**asdict(row), "at": datetime.now(UTC).isoformat(timespec="seconds")})
         with self._path.open("a", encoding="utf-8") as file:
-            file.write(f"{line}\n")
+            file.write(f"{self._ending()}{line}\n")
+
+    def _ending(self) -> str:
+        """Return the line break that a kill may have left out."""
+        held = self._path.read_bytes() if self._path.exists() else b""
+        return "\n" if held and not held.endswith(b"\n") else ""
 
     def begin(self, check: str) -> None:
         """Note that a check begins."""

@@ -1,7 +1,7 @@
-"""One stage of a session in a process of its own, which may break: ``python -m profiler.session.stage DIR STAGE SECONDS``.
+"""One stage of a session in a process of its own, which may break.
 
-It exits with 0 if the stage is done, 3 if time ran out, 4 if a fit is not fit for use, 6 if the GPU is of another
-model than the session's, 2 after any other error.
+``python -m profiler.session.stage DIR STAGE SECONDS`` exits with 0 if the stage is done, 3 if time ran out, 4 if a fit
+is not fit for use, 6 if the GPU is of another model than the session's, 2 after any other error.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def _failed(said: str, code: int) -> int:
     return code
 
 
-def _stages() -> dict[str, Any]:
+def _stages() -> dict[str, Callable[[State, float], int]]:
     from profiler.session.checks import check
     from profiler.session.engine import engine
     from profiler.session.sweeps import rest, sweep

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +45,7 @@ class Supervisor:
     archive: Path
     minutes: Mapping[str, float]
     deadline: float
+    process: Sequence[str] = (sys.executable, "-m", "profiler.session.stage")
     packed_at: float = 0.0
 
     def run(self, stages: list[str]) -> dict[str, int]:
@@ -74,6 +75,7 @@ class Supervisor:
         code = TIME_IS_UP
         for _ in range(MOST_STARTS):
             before = self._measured()
+            self._pack()
             self._say(f"{stage}: {max(until - time.monotonic(), 0):.0f} s")
             code = self._process(stage, until)
             self.state = read_state(self.state.folder) or self.state
@@ -88,7 +90,7 @@ class Supervisor:
 
     def _process(self, stage: str, until: float) -> int:
         seconds = max(until - time.monotonic(), 0.0)
-        words = [sys.executable, "-m", "profiler.session.stage", str(self.state.folder), stage, str(seconds)]
+        words = [*self.process, str(self.state.folder), stage, str(seconds)]
         process = subprocess.Popen(
             words,
             stdin=subprocess.PIPE,
@@ -98,6 +100,8 @@ class Supervisor:
             text=True,
             errors="replace",
         )
+        assert process.stdin is not None, "it ends when this process no longer holds its standard input"
+        assert process.stdout is not None
         reader = threading.Thread(target=self._read, args=(process,), daemon=True)
         reader.start()
         try:
@@ -115,6 +119,9 @@ class Supervisor:
         finally:
             _end(process)
             reader.join(TO_DIE_S)
+            for stream in (process.stdin, process.stdout):
+                with suppress(OSError):
+                    stream.close()
         return process.returncode
 
     def _read(self, process: subprocess.Popen[str]) -> None:
@@ -155,9 +162,6 @@ def _end(process: subprocess.Popen[str]) -> None:
             process.wait(TO_DIE_S)
     process.kill()
     process.wait()
-    assert process.stdin is not None
-    with suppress(OSError):
-        process.stdin.close()
 
 
 @contextmanager

@@ -40,7 +40,7 @@ CASES = [
     ("list sc", ["schedulers"]),
     ("trace ", ["fetch"]),
     ("trace fetch azure", ["azure_code", "azure_conv"]),
-    ("profile ", ["acceptance", "fit", "latency", "suite"]),
+    ("profile ", ["acceptance", "fit", "latency", "session"]),
     ("calibrate mine", ["mine.csv", "mines/"]),
     ("calibrate mine.csv --engine trt", ["trtllm_1_0"]),
     ("completion ", ["bash", "fish", "zsh"]),

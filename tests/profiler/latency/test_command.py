@@ -143,24 +143,6 @@ def test_weights_from_a_folder(tmp_path):
     assert profile.target.kv_bytes_per_token == 2 * 2 * 2 * 16 * 4
 
 
-@pytest.mark.slow
-def test_a_suite_in_calls_that_resume(tmp_path, capsys):
-    (tmp_path / "grid.yaml").write_text(GRID)
-    pair = {"random_weights": ["tiny-llama", "tiny-llama"], "device": "cpu", "grid": str(tmp_path / "grid.yaml")}
-    bad = {**pair, "name": "bad", "random_weights": ["llama-3.1-70b", "tiny-llama"], "dtype": "float64"}
-    pairs = [bad, {**pair, "name": "one"}, {**pair, "name": "two", "tp": 2, "link": "nvlink4"}]
-    (tmp_path / "suite.yaml").write_text(json.dumps({"pairs": pairs}))
-    words = ["profile", "suite", str(tmp_path / "suite.yaml"), "--quick", "--out", str(tmp_path)]
-    assert main([*words, "--minutes", "0"]) == 3
-    assert main(words) == 2
-    assert load_profile(tmp_path / "two-quick.yaml").gpus == 2
-    told = capsys.readouterr()
-    assert "bad-quick: Llama-3.1-70B: 564.4 GB of weights do not fit on cpu: too little memory" in told.err
-    assert "Traceback" not in told.err
-    main(words)
-    assert "one-quick: done\ntwo-quick: done" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -289,7 +271,7 @@ def test_the_extra_is_found_missing_before_torch_is_imported(monkeypatch, tmp_pa
 def test_help_and_a_fit_need_no_torch():
     code = (
         "import sys; sys.modules['torch'] = None; from specsim.cli import main\n"
-        "for words in (['profile', '--help'], ['profile', 'latency', '--help'], ['profile', 'suite', '--help']):\n"
+        "for words in (['profile', '--help'], ['profile', 'latency', '--help'], ['profile', 'session', '--help']):\n"
         "    try: main(words)\n"
         "    except SystemExit as done: assert done.code == 0\n"
         "assert main(['profile', 'fit', 'none.parquet', '--out', 'x.yaml']) == 2\n"
@@ -297,34 +279,3 @@ def test_help_and_a_fit_need_no_torch():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "none.parquet: no such samples file" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("pairs: []", "pairs: [] is not a list of pairs, each with a name"),
-        ("pairs: [{tp: 1}]", "pairs[0].name: missing key"),
-        ("pairs: [{name: a}, {name: a}]", "pairs[1].name: 'a' a second time"),
-        ("pears: []", "pears: unknown key; did you mean 'pairs'"),
-        ("pairs: [{name: a, tpp: 1}]", "pairs[0].tpp: unknown key; did you mean 'tp'"),
-    ],
-)
-def test_a_wrong_suite_is_one_line(tmp_path, capsys, text, told):
-    (tmp_path / "s.yaml").write_text(text)
-    assert main(["profile", "suite", str(tmp_path / "s.yaml")]) == 2
-    assert told in capsys.readouterr().err
-    assert main(["profile", "suite", "gqu"]) == 2
-    assert "suite 'gqu': unknown; did you mean 'gpu'" in capsys.readouterr().err
-
-
-def test_the_shipped_suite_names_shapes_that_exist():
-    from profiler.cli import Parser
-    from profiler.latency.command import _subjects, add_arguments
-    from profiler.latency.suite_command import _path, read_pairs
-
-    pairs = read_pairs(_path("gpu"))
-    assert set(pairs) == {"llama8b_1b", "qwen32b_05b", "llama70b_tp4_1b"}
-    for words in pairs.values():
-        parser = Parser()
-        add_arguments(parser)
-        assert set(_subjects(parser.parse_args([*words, "--out", "x.yaml"]))) == {"target", "draft"}
