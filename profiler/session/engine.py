@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 from profiler.latency import command
@@ -47,31 +51,34 @@ def engine(state: State, deadline: float) -> int:
 
 def _timed(state: State, name: str, words: list[str], seconds: float) -> int | str:
     """Run the engine's process for at most so many seconds, and keep its rows as they come."""
-    from threading import Timer
-
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "profiler.session.vllm_times", *words],
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-    )
-    limit = Timer(seconds, process.kill)
-    limit.start()
-    try:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if line.startswith(MARK):
-                state.tell(Row(name, **json.loads(line.removeprefix(MARK))))
-            else:
-                sys.stderr.write(line)
-        code = process.wait()
-        return "its time" if not limit.is_alive() and code != 0 else code
-    finally:
-        limit.cancel()
-        process.kill()
-        process.wait()
+        start_new_session=True,  # An engine has processes of its own, which end with it.
+    ) as process:
+        limit = Timer(seconds, _end, [process])
+        limit.start()
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if line.startswith(MARK):
+                    state.tell(Row(name, **json.loads(line.removeprefix(MARK))))
+                else:
+                    sys.stderr.write(line)
+            code = process.wait()
+            return "its time" if code < 0 and not limit.is_alive() else code
+        finally:
+            limit.cancel()
+            _end(process)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _shapes(state: State) -> dict[str, ModelShape]:

@@ -7,9 +7,12 @@ standard output as they come. The calls are those of vLLM 0.21.
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -29,6 +32,7 @@ Generate = Callable[[int, int, int], float]
 def main(argv: list[str]) -> int:
     """Start one engine, time it, and write a row for each time."""
     part, target, draft = argv
+    Thread(target=_end_with_the_stage, daemon=True).start()
     speculative = None
     if part == "drafting":
         speculative = {"model": draft, "method": "draft_model", "num_speculative_tokens": DRAFTED}
@@ -37,6 +41,12 @@ def main(argv: list[str]) -> int:
         sys.stdout.write(f"{MARK}{json.dumps(row)}\n")
         sys.stdout.flush()
     return 0
+
+
+def _end_with_the_stage() -> None:
+    """End the engine's processes when standard input ends: the stage, which holds its other end, was killed."""
+    os.read(0, 1)
+    os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
 def generator(target: str, speculative: dict[str, Any] | None) -> Generate:

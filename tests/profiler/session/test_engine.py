@@ -12,6 +12,7 @@ from profiler.latency.command import TIME_IS_UP
 from profiler.session import vllm_times
 from profiler.session.engine import engine
 from profiler.session.state import State
+from tests.profiler.session.processes import is_alive
 
 # Its clock is its own: a prompt's token takes 1 ms, a step 10 ms and 0.1 ms a request; with a draft model three times.
 VLLM = """
@@ -92,6 +93,18 @@ def test_an_engine_that_hangs_is_ended_at_the_limit_and_none_is_begun_after_it(s
         "its process ended with its time; session.log has its words"
     ]
     assert state.journal.ended() == {"engine alone"}
+
+
+def test_an_engines_own_processes_end_with_it(state, tmp_path, monkeypatch):
+    child = "import subprocess; p = subprocess.Popen(['sleep', '60']); open(PID, 'w').write(str(p.pid)); time.sleep(60)"
+    install(tmp_path, monkeypatch, child.replace("PID", repr(str(tmp_path / "pid"))))
+    assert engine(state, time.monotonic() + 3) == TIME_IS_UP
+    pid = int((tmp_path / "pid").read_text())
+    for _ in range(100):
+        if not is_alive(pid):
+            return
+        time.sleep(0.02)
+    pytest.fail("it lives")
 
 
 def test_an_engine_that_was_timed_before_is_not_again(state, tmp_path, monkeypatch):

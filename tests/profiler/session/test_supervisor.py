@@ -8,20 +8,19 @@ import subprocess
 import sys
 import time
 import zipfile
-from pathlib import Path
 
 import pytest
 
 from profiler.session import supervisor
 from profiler.session.state import State, read_state
 from profiler.session.supervisor import Supervisor
+from tests.profiler.session.processes import is_alive
 
 LIMITS = dict.fromkeys(("check", "sweep", "engine", "rest"), 1.0)
 
 # A stage that measures a row at each start, and then does as told.
 STAGE = """
 import os, signal, sys, threading, time
-from pathlib import Path
 folder, stage, seconds = sys.argv[1:]
 rows = Path(folder) / "rows.jsonl"
 what = (Path(folder) / f"{stage}.do").read_text().split()
@@ -128,7 +127,6 @@ def test_an_archive_is_written_while_a_stage_runs(session, tmp_path, monkeypatch
 
 SESSION = """
 import sys
-from pathlib import Path
 from profiler.session import supervisor
 from profiler.session.state import read_state
 folder = Path(sys.argv[1])
@@ -163,12 +161,3 @@ def test_a_signal_ends_session_and_stage_and_leaves_the_archive(session, tmp_pat
         time.sleep(0.02)
     assert not is_alive(pid)
     assert read_state(tmp_path / "state").done == []
-
-
-def is_alive(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    # A zombie waits for its parent only.
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
