@@ -21,6 +21,7 @@ LIMITS = dict.fromkeys(("check", "sweep", "engine", "rest"), 1.0)
 # A stage that measures a row at each start, and then does as told.
 STAGE = """
 import os, signal, sys, threading, time
+from pathlib import Path
 folder, stage, seconds = sys.argv[1:]
 rows = Path(folder) / "rows.jsonl"
 what = (Path(folder) / f"{stage}.do").read_text().split()
@@ -127,6 +128,7 @@ def test_an_archive_is_written_while_a_stage_runs(session, tmp_path, monkeypatch
 
 SESSION = """
 import sys
+from pathlib import Path
 from profiler.session import supervisor
 from profiler.session.state import read_state
 folder = Path(sys.argv[1])
