@@ -92,7 +92,10 @@ def _predicted(axes: Any, choice: Choice, mapping: dict[str, Any], _: str) -> No
 
 
 def _tokens(axes: Any, choice: Choice, mapping: dict[str, Any], role: str) -> None:
-    """Draw measurements over batched tokens, the form without context, and the roofline's ridge."""
+    """Draw measurements over batched tokens, the roofline's ridge, and the form without context.
+
+    Of a verification and a draft step every token has logits, of a prompt's chunk the last alone.
+    """
     samples, form = choice.samples, choice.forms[mapping["form"]].fitted.form
     for kind in dict.fromkeys(samples.kinds.tolist()):
         chosen = samples.kinds == kind
@@ -107,8 +110,10 @@ def _tokens(axes: Any, choice: Choice, mapping: dict[str, Any], role: str) -> No
             mew=0,
         )
     tokens = np.unique(np.rint(np.geomspace(1, samples.batched.max(), 300)))
-    bare = form.seconds_array(PassShapes(0, tokens, 0, tokens, 0, 0)) * MS
-    axes.plot(tokens, bare, color="0.2", lw=1.2, label="form, no context")
+    stepped = "verify" if role == "target" else "draft"
+    for kind, logits, pairs in ((stepped, tokens, tokens), ("prefill", 1, tokens * (tokens + 1) / 2)):
+        seconds = form.seconds_array(PassShapes(0, tokens, pairs, logits, 0, 0))
+        axes.plot(tokens, seconds * MS, color=INK[kind], lw=1.2, label=f"form, {kind}, no context")
     ridge = mapping["checks"]["knee_tokens"][role]["fitted"]
     if ridge is not None and 1 <= ridge <= tokens[-1]:
         axes.axvline(ridge, color="0.4", lw=0.9, ls="--", label=f"ridge {ridge:.0f}")
