@@ -43,7 +43,8 @@ def check(state: State, deadline: float) -> int:
     for name in left:
         if time.monotonic() > deadline:
             return command.TIME_IS_UP
-        _run(state, name, place)
+        if not _ended(state, name, place, deadline):
+            return command.TIME_IS_UP
     return 0
 
 
@@ -66,11 +67,14 @@ def place_of(state: State) -> Place:
     )
 
 
-def _run(state: State, name: str, place: Place) -> None:
+def _ended(state: State, name: str, place: Place, deadline: float) -> bool:
+    """Run a check; return False if time ran out between two of its rows."""
     state.journal.begin(name)
     try:
         for row in CHECKS[name](place):
             state.tell(row)
+            if time.monotonic() > deadline:
+                return False
     except Exception as error:  # Kernels and drivers may raise anything; the next check may work.
         state.tell(Row(name, "", "failed", note=f"{type(error).__name__}: {first_line(error)}"))
         if breaks_the_device(error):
@@ -78,3 +82,4 @@ def _run(state: State, name: str, place: Place) -> None:
             raise
     state.journal.end(name)
     give_back(place.device)
+    return True

@@ -19,7 +19,7 @@ from specsim.errors import SpecsimError, first_line
 IN_A_ROW = 20
 SPIN_FACTOR = 10
 SPIN_MATTERS = 0.02
-HELD_S = 2.0
+HELD_S, HELD_LAYERS = 2.0, 8
 GAP_S = 0.05
 
 
@@ -80,11 +80,12 @@ def spin(place: Place) -> Iterator[Row]:
     if not place.on_gpu:
         yield Row("spin", "all", "ratio", note="no graphs on this device")
         return
-    for case, work in works(place).items():
-        forward = place.forward(place_passes(place), place.shape.layers, [work])
+    every = works(place)
+    forward = place.forward(place_passes(place), place.shape.layers, list(every.values()))
+    for case, work in every.items():
         inputs = place.inputs(forward, work)
         one, ten = (
-            place.timed(lambda f=forward, i=inputs: f.run(i), timer=CudaTimer(spin=factor)).median_s
+            place.timed(lambda inputs=inputs: forward.run(inputs), timer=CudaTimer(spin=factor)).median_s
             for factor in (1, SPIN_FACTOR)
         )
         flagged = "FLAGGED: the launch shows" if abs(ten / one - 1) > SPIN_MATTERS else ""
@@ -120,7 +121,7 @@ def peaks(place: Place) -> Iterator[Row]:
 def clocks(place: Place) -> Iterator[Row]:
     """Yield seconds and clocks of one prompt's chunk held for two seconds, and in bursts with pauses between."""
     work = works(place)["prefill"]
-    forward = place.forward(place_passes(place), 2, [work])
+    forward = place.forward(place_passes(place), HELD_LAYERS if place.on_gpu else 1, [work])
     inputs = place.inputs(forward, work)
     held_s = HELD_S if place.on_gpu else HELD_S / 20
     for case, gap_s in (("held", 0.0), ("bursts", GAP_S)):

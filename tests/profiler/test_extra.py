@@ -54,26 +54,28 @@ def test_what_is_needed_once_all_is_measured_is_asked_for_before(tmp_path, capsy
 
 @pytest.mark.torch
 @pytest.mark.slow
-def test_a_checkout_profiles_a_suite_without_what_only_simulating_needs(tmp_path: Path) -> None:
+def test_a_checkout_holds_a_session_without_what_only_simulating_needs(tmp_path: Path) -> None:
     """On a borrowed GPU there is torch and transformers, and what it takes to keep samples."""
     pytest.importorskip("torch")
     for package in ("hydra", "omegaconf", "simpy", "pandas", "numba", "joblib"):
         (tmp_path / f"{package}.py").write_text("raise ImportError('not on this machine')")
     pair = "{name: one, random_weights: [tiny-llama, tiny-llama], device: cpu}"
-    (tmp_path / "suite.yaml").write_text(f"pairs:\n  - {pair}\n")
+    (tmp_path / "pairs.yaml").write_text(f"pairs:\n  - {pair}\n")
     done = subprocess.run(
         [
             sys.executable,
             "-m",
             "specsim",
             "profile",
-            "suite",
-            "./suite.yaml",
+            "session",
+            "./pairs.yaml",
             "--quick",
-            "--minutes",
-            "0",
-            "--out",
-            ".",
+            "--stages",
+            "sweep",
+            "--limits",
+            "sweep=0",
+            "--state",
+            "state",
         ],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])},
@@ -82,4 +84,4 @@ def test_a_checkout_profiles_a_suite_without_what_only_simulating_needs(tmp_path
         check=False,
     )
     assert (done.returncode, done.stderr) == (3, "")
-    assert (tmp_path / "one-quick.samples.parquet").is_file()
+    assert (tmp_path / "state" / "one-quick.samples.parquet").is_file()

@@ -162,3 +162,15 @@ def test_drift_is_the_ratio_of_the_second_time_to_the_first(tmp_path):
     median, farthest = drift(tmp_path / "one.samples.parquet", tmp_path / "one.again.samples.parquet")
     assert (median.case, median.value) == ("one, 3 points", pytest.approx(1.02))
     assert (farthest.value, farthest.note) == (pytest.approx(1.5), "target decode/3x1@128")
+
+
+def test_time_that_runs_out_within_a_check_leaves_it_for_the_next_start(state, monkeypatch):
+    def two(_):
+        yield Row("a", "first", "rate", 1.0)
+        time.sleep(0.2)
+        yield Row("a", "second", "rate", 1.0)
+        pytest.fail("went on")
+
+    monkeypatch.setattr(checks, "CHECKS", {"a": two})
+    assert check(state, time.monotonic() + 0.1) == TIME_IS_UP
+    assert state.journal.ended() == set()
