@@ -72,6 +72,18 @@ def test_points_that_were_not_reached_are_counted(tmp_path, measured):
     assert not [line for line in mapping["assumptions"] if "draft points" in line]
 
 
+def test_points_that_the_memory_did_not_hold_are_counted_apart(tmp_path, measured):
+    planned = {role: len(QUICK.passes(role)) for role in ("target", "draft")}
+    samples = [each for each in measured if each.role == "draft" or each.context_tokens < 2**15]
+    left_out = len(measured) - len(samples)
+    facts = {"planned": planned, "lowered": {"target": [32000, left_out]}}
+    mapping, _ = profile_mapping("mine", [written(tmp_path / "s.parquet", samples, **facts)])
+    assert mapping["assumptions"][0] == (
+        f"lower grid: 32000 cached tokens of the target fit in the memory; {left_out} points left out"
+    )
+    assert not [line for line in mapping["assumptions"] if line.startswith("partial")]
+
+
 @pytest.fixture
 def noisy(tmp_path, measured):
     """A sweep on a machine so busy that no form predicts it."""

@@ -32,7 +32,7 @@ class LLM:
         print("INFO the engine's own words")
     def generate(self, prompts, settings, use_tqdm):
         global now
-        assert settings.ignore_eos and settings.min_tokens == settings.max_tokens
+        assert settings.ignore_eos and not settings.detokenize
         tokens = sum(len(each["prompt_token_ids"]) for each in prompts)
         step = self.slower * (1e-2 + 1e-4 * len(prompts))
         now += 1e-3 * tokens + step * (settings.max_tokens - 1)
@@ -117,11 +117,13 @@ def test_an_engine_that_was_timed_before_is_not_again(state, tmp_path, monkeypat
 def test_batches_and_prompts_are_those_of_the_plan():
     asked = []
 
-    def generate(batch, prompt, output):
-        asked.append((batch, prompt, output))
+    def generate(batch, prompt, output, seed):
+        asked.append((batch, prompt, output, seed))
         return 0.0
 
     list(vllm_times.steps(generate, "decode", drafting=False))
-    assert {batch for batch, prompt, _ in asked if prompt == 1024} == {1, 2, 4, 8, 16, 32, 64, 128, 256}
-    assert {output for _, _, output in asked[1:]} == {1, 65}
-    assert asked[-1] == (1, 2048, 1)
+    assert {batch for batch, prompt, *_ in asked if prompt == 1024} == {1, 2, 4, 8, 16, 32, 64, 128, 256}
+    assert {output for _, _, output, _ in asked[1:]} == {1, 65}
+    # A prompt is answered once each, or its keys would be cached.
+    prompts = [each for each in asked if each[1] == 2048]
+    assert len(prompts) == len({seed for *_, seed in prompts}) == 4
