@@ -82,7 +82,7 @@ def _fit(arguments: argparse.Namespace) -> tuple[Fit, dict[str, Any]]:
     from specsim.calibration.fit import Fit
     from specsim.calibration.points import Server
     from specsim.latency.engine import engine_from_mapping
-    from specsim.latency.fitness import fitness_note
+    from specsim.latency.fitness import unfit
     from specsim.latency.profile import profile_from_mapping
     from specsim.settings.configured import from_words
 
@@ -91,7 +91,8 @@ def _fit(arguments: argparse.Namespace) -> tuple[Fit, dict[str, Any]]:
     words = [f"profile={arguments.profile}", *([f"engine={arguments.engine}"] if arguments.engine else [])]
     ((_, config),) = from_words(words, sweep=False)
     profile, base = profile_from_mapping(config["profile"], words[0]), config["engine"]
-    fitness_note(profile, words[0], any_fit=False)
+    if said := unfit(profile):
+        raise SpecsimError(f"{words[0]}: {said}; expected another profile")
     engine = engine_from_mapping(base, f"engine={config['choices']['engine']}")
     return Fit(Server(profile, arguments.token_budget), engine, whole=arguments.all), config
 

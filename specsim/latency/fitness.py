@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from specsim.errors import SpecsimError
 from specsim.latency.model import Profile
 
 MOST_MEDIAN = 0.10
@@ -35,17 +34,3 @@ def unfit(profile: Profile) -> str | None:
         if model.misfit is not None:
             return f"not fit for use: {model.misfit} ({role}), above {100 * MOST_MEDIAN:.0f}%"
     return None
-
-
-def fitness_note(profile: Profile, source: str, *, any_fit: bool) -> str | None:
-    """Return a line where a profile is not fit for use and was asked for all the same.
-
-    Raises
-    ------
-    SpecsimError
-        When it is not fit for use and was not asked for.
-    """
-    said = unfit(profile)
-    if said is not None and not any_fit:
-        raise SpecsimError(f"{source}: {said}; expected another profile, or any_fit=true")
-    return None if said is None else f"{source}: {said}"

@@ -1,4 +1,4 @@
-"""Whether what was chosen belongs together: the acceptance and the pair that runs, a budget and the profile's ridge."""
+"""Whether what was chosen will do: the acceptance for its pair, the fit of the profile, a budget for its ridge."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import is_number
+from specsim.latency.fitness import unfit
 from specsim.latency.model import Profile
 from specsim.world.acceptance import Pair
 
@@ -39,6 +40,20 @@ def pair_note(of: Pair | None, truth: Profile, acceptance: str, profile: str, *,
         f"MISMATCHED PAIR: {acceptance} is of {of}, the run is of {runs}: how often its drafts are right is taken from "
         "another pair"
     )
+
+
+def fitness_note(profile: Profile, source: str, *, any_fit: bool) -> str | None:
+    """Return a line where a profile is not fit for use and was asked for all the same.
+
+    Raises
+    ------
+    SpecsimError
+        When it is not fit for use and was not asked for.
+    """
+    said = unfit(profile)
+    if said is not None and not any_fit:
+        raise SpecsimError(f"{source}: {said}; expected another profile, or any_fit=true")
+    return None if said is None else f"{source}: {said}"
 
 
 def check_budget(scheduler: Mapping[str, Any], source: str) -> None:

@@ -12,7 +12,6 @@ from specsim.files.checked_mapping import CheckedMapping, is_number
 from specsim.kinds.installed import ENTRY_POINTS
 from specsim.kinds.plugins import OURS, below, load_plugins, plugin_modules
 from specsim.kinds.table import asked
-from specsim.latency.fitness import fitness_note
 from specsim.latency.peaks import peak_notes
 from specsim.latency.profile import Profile
 from specsim.replica.protocols import Scheduler, Wide
@@ -24,7 +23,7 @@ from specsim.runs.fingerprint import package_sha256, plugins_sha256
 from specsim.runs.foreign_tape import guarded
 from specsim.runs.handed import NOTHING, Handed
 from specsim.runs.hardware import Hardware, hardware
-from specsim.runs.matching import budget_note, check_budget, pair_note
+from specsim.runs.matching import budget_note, check_budget, fitness_note, pair_note
 from specsim.schedulers.loading import SchedulerFactory, scheduler_factory
 from specsim.simulation import Simulation
 from specsim.workload.load import TraceRecipe, trace_recipe

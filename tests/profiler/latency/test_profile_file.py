@@ -104,6 +104,9 @@ def test_a_fit_that_predicts_nothing_says_so_and_is_refused_unless_asked_for(tmp
     assert f"profile={out}: not fit for use: the median held-out error of " in err
     assert err.endswith("(target), above 10%; expected another profile, or any_fit=true\n")
     assert err.count("\n") == 1
+    assert main(["calibrate", "points.csv", "--profile", str(out), "--out", str(tmp_path / "engine.yaml")]) == 2
+    err = capsys.readouterr().err
+    assert err.endswith("(target), above 10%; expected another profile\n")
     experiment = prepare(compose({"trace": "poisson", "requests": "3", "profile": str(out), "any_fit": "true"}))
     assert any("not fit for use" in note for note in experiment.notes)
 
