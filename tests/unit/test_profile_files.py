@@ -19,6 +19,7 @@ NAMES = {
     "llama8b_1b_a100",
     "llama8b_1b_h100",
     "llama8b_1b_h200",
+    "qwen1_5b_05b_h100",
     "qwen32b_05b_2xa100",
     "qwen3_32b_06b_2xh100",
     "vicuna7b_160m_a100",

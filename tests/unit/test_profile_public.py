@@ -134,7 +134,7 @@ def test_committed_profiles_are_what_the_script_writes(tmp_path: Path) -> None:
 
     assert main(["--data", str(DATA), "--out", str(tmp_path)]) == 0
     written = sorted(tmp_path.iterdir())
-    assert len(written) == 13
+    assert len(written) == 14
     for path in written:
         assert path.read_bytes() == (shipped("conf") / "profile" / path.name).read_bytes(), path.name
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from profiler.models import shapes
 from tools.public.compose import A100, H100, H200, Placement
@@ -120,6 +120,20 @@ RECIPES = (
         Placement(shapes.QWEN3_06B, H100, 1, 16, 8),
         ENGINE_34B,
         ("the norms of queries and keys are left out: no public table has them", A100_HOST),
+    ),
+    Recipe(
+        "qwen1_5b_05b_h100",
+        "Qwen2.5-Coder-1.5B + Qwen2.5-Coder-0.5B on 1 x H100-80GB",
+        Placement(replace(shapes.QWEN_15B, name="Qwen2.5-Coder-1.5B"), H100, 1, 16, 2),
+        Placement(replace(shapes.QWEN_05B, name="Qwen2.5-Coder-0.5B"), H100, 1, 8, 1),
+        DRAFT_ENGINE,
+        (
+            "target attention: 12 query and 2 KV heads read off 16/2, products scaled by 12/16",
+            f"{DRAFT_HEADS}: 7/1 read off 8/1, products scaled by 7/8",
+            "the Coder models have the sizes of the others",
+            A100_HOST,
+        ),
+        acceptance="qwen1_5b_05b_t07",
     ),
     Recipe(
         "llama8b_1b_a100",
