@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadscope
 FAST := not slow and not torch
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-all coverage lint format docs bench profiles fidelity twins clean
+.PHONY: help run check test test-all coverage lint format docs bench profiles fidelity reproduce twins clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -68,6 +68,9 @@ profiles: $(VENV)/core  ## rebuild conf/profile from the public measurements in 
 fidelity: $(VENV)/core  ## rewrite docs/fidelity.md and the tables of docs/profiles.md from $$SPECSIM_DATA
 	$(BIN)/python -m tools.fidelity --data "$(SPECSIM_DATA)" --out docs/fidelity.md
 	$(BIN)/python -m tools.public --data "$(SPECSIM_DATA)" --tables docs/profiles.md
+
+reproduce: $(VENV)/core  ## run the published figures again from $$SPECSIM_DATA; renews results/published and docs/reproduction.md
+	$(BIN)/specsim reproduce --page docs/reproduction.md
 
 twins: $(VENV)/core  ## rebuild the twins in traces/ from the real traces in $$SPECSIM_DATA
 	$(BIN)/python tools/fit_twins.py --data "$(SPECSIM_DATA)"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from specsim.commands.calibrate import calibrate_command
+from specsim.commands.reproduce import reproduce_command
 from specsim.commands.run import run_command
 from specsim.commands.terminal import one_line, written
 from specsim.errors import SpecsimError, nearest
@@ -153,6 +154,7 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     plot.add_argument("--against", metavar="VALUE", help="of a sweep: the line that differences are from (the best)")
     plot.set_defaults(command=_plot)
     _add_calibrate(commands)
+    _add_reproduce(commands)
     trace = commands.add_parser("trace", help="fetch a public trace")
     verbs = trace.add_subparsers(metavar="VERB", required=True, parser_class=_Parser)
     fetch = verbs.add_parser("fetch", help="download a trace from its official home")
@@ -178,6 +180,16 @@ def _add_calibrate(commands: Any) -> None:
     calibrate.add_argument("--out", type=_typed_path, default=Path("engine.yaml"), help="file to write (engine.yaml)")
     calibrate.add_argument("--force", action="store_true", help="replace what is there")
     calibrate.set_defaults(command=calibrate_command)
+
+
+def _add_reproduce(commands: Any) -> None:
+    reproduce = commands.add_parser("reproduce", help="published figures again: theirs against ours")
+    reproduce.add_argument("names", nargs="*", metavar="NAME", help="experiments of conf/published, figures (all)")
+    reproduce.add_argument("--quick", action="store_true", help="few points, one seed, short runs: no verdicts")
+    reproduce.add_argument("--redraw", action="store_true", help="run nothing: figures and page from the stored rows")
+    reproduce.add_argument("--out", type=_typed_path, help="folder of the rows (results/published; quick: quick/)")
+    reproduce.add_argument("--page", type=_typed_path, help="Markdown file to renew (reproduction.md in that folder)")
+    reproduce.set_defaults(command=reproduce_command)
 
 
 def _typed_path(word: str) -> Path:

@@ -1,4 +1,4 @@
-"""An experiment YAML of conf/published/: a paper's figures, the runs behind them, and the values that were published."""
+"""An experiment YAML of conf/published/: a paper's figures, the runs behind them, and the published values."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Figure:
     ----------
     claim : what the figure is there to show, in one line. metric : a column of a sweep's table.
     scale : what turns that metric into the figure's `unit`. label : of the y axis. gap : a key of `GAPS`.
-    values : by system, theirs at each value of the axis.
+    values : by system, theirs at each value of the axis. notes : sentences that the page says of its gaps.
     """
 
     name: str
@@ -48,6 +48,7 @@ class Figure:
     label: str
     gap: Literal["points", "percent"]
     values: Mapping[str, tuple[float, ...]]
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,7 @@ class Experiment:
 
     Attributes
     ----------
+    choices : sentences on what the paper leaves out and was chosen here.
     common : words of `specsim run` for every run. systems : by the paper's name, the words that make that system.
     """
 
@@ -71,6 +73,7 @@ class Experiment:
     file: Path
     paper: str
     source: str
+    choices: tuple[str, ...]
     axis: Axis
     seeds: tuple[int, ...]
     quick: Quick
@@ -107,7 +110,7 @@ def read_experiment(path: Path) -> Experiment:
         One line that names the file, the key and what was expected.
     """
     node = CheckedMapping(str(path), "", read_yaml(path, "experiment YAML"))
-    node.only(("paper", "source", "axis", "seeds", "quick", "common", "systems", "figures"))
+    node.only(("paper", "source", "axis", "seeds", "quick", "common", "systems", "figures"), ("choices",))
     axis = _axis(node.child("axis"))
     systems = node.child("systems", "words of `specsim run` by system", 1)
     words = {str(name): _words(systems, name) for name in systems.values}
@@ -120,6 +123,7 @@ def read_experiment(path: Path) -> Experiment:
         file=path,
         paper=node.text("paper"),
         source=node.text("source"),
+        choices=_sentences(node, "choices"),
         axis=axis,
         seeds=seeds,
         quick=_quick(node.child("quick"), axis),
@@ -162,7 +166,7 @@ def _words(node: CheckedMapping, name: str) -> tuple[str, ...]:
 
 
 def _figure(name: str, node: CheckedMapping, axis: Axis, systems: Mapping[str, object]) -> Figure:
-    node.only(("title", "claim", "metric", "scale", "unit", "label", "gap", "values"))
+    node.only(("title", "claim", "metric", "scale", "unit", "label", "gap", "values"), ("notes",))
     values = node.child("values", "published values by system", 1)
     theirs = {}
     for system in values.values:
@@ -175,4 +179,9 @@ def _figure(name: str, node: CheckedMapping, axis: Axis, systems: Mapping[str, o
     if gap == "percent" and not all(value for each in theirs.values() for value in each):
         node.refuse("values", "a published value of 0 has no gap in percent; expected gap: points")
     told = {key: node.text(key) for key in ("title", "claim", "metric", "unit", "label")}
-    return Figure(name=name, scale=node.number("scale", above=0), gap=gap, values=theirs, **told)
+    notes = _sentences(node, "notes")
+    return Figure(name=name, scale=node.number("scale", above=0), gap=gap, values=theirs, notes=notes, **told)
+
+
+def _sentences(node: CheckedMapping, name: str) -> tuple[str, ...]:
+    return node.texts(name, "a list of sentences") if node.given(name) else ()

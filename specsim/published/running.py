@@ -52,14 +52,19 @@ def _points(experiment: Experiment, system: str, *, quick: bool) -> list[Checked
     seeds = experiment.seeds[:1] if quick else experiment.seeds
     words = [*experiment.common, *experiment.systems[system]]
     words += [f"requests={experiment.quick.requests}"] if quick else []
-    words += [f"{experiment.axis.key}={','.join(f'{value:g}' for value in values)}", f"seed={','.join(map(str, seeds))}"]
+    words += [
+        f"{experiment.axis.key}={','.join(f'{value:g}' for value in values)}",
+        f"seed={','.join(map(str, seeds))}",
+    ]
     where = f"{experiment.file}: systems.{system}"
     try:
         points = checked(from_words(words, sweep=True))
     except SpecsimError as error:
         raise SpecsimError(f"{where}: {error}") from None
     if len(points) != len(values) * len(seeds):
-        raise SpecsimError(f"{where}: a setting has several values; expected one, beside those of {experiment.axis.key}")
+        raise SpecsimError(
+            f"{where}: a setting has several values; expected one, beside those of {experiment.axis.key}"
+        )
     if not quick:
         for each in points:
             source = (each.experiment or prepare(each.config)).source
@@ -81,7 +86,9 @@ def _rows(experiment: Experiment, system: str, points: Sequence[Checked], root: 
     metrics = {figure.name: figure.metric for figure in experiment.figures if system in figure.values}
     for name, metric in metrics.items():
         if metric not in whole:
-            raise SpecsimError(f"{experiment.file}: figures.{name}.metric: no column {metric!r}{nearest(metric, whole)}")
+            raise SpecsimError(
+                f"{experiment.file}: figures.{name}.metric: no column {metric!r}{nearest(metric, whole)}"
+            )
         if whole[metric].isna().any():
             raise SpecsimError(f"{where}: a run has no {metric}; expected a number in each")
     typed: list[Mapping[str, object]] = [each.point for each in points]

@@ -141,9 +141,11 @@ ROOMS = {
         "files",
         "errors",
     },
+    "published": {"runs", "results", "settings", "files", "errors"},
     "api": {"runs", "results", "settings", "workload", "latency", "replica", "files", "errors"},
     "commands": {
         "calibration",
+        "published",
         "figures",
         "runs",
         "results",
