@@ -47,14 +47,13 @@ def published(rows: DataFrame, *, title: str, x_label: str, y_label: str) -> Fig
             axes.set_ylim(bottom=0)
         for spare in panels[len(systems) :]:
             spare.remove()
-        _legend(figure)
-        figure.suptitle(title, fontsize=8.5)
+        _legend(figure, title)
         figure.supxlabel(x_label, fontsize=8)
         figure.supylabel(y_label, fontsize=8)
         return figure
 
 
-def _legend(figure: Figure) -> None:
+def _legend(figure: Figure, title: str) -> None:
     handles = [
         Line2D([], [], color="black", linestyle="none", marker="o", markersize=3.5),
         Line2D([], [], color="black"),
@@ -62,4 +61,4 @@ def _legend(figure: Figure) -> None:
         Line2D([], [], color=GREY, alpha=0.3, linewidth=0.6),
     ]
     labels = ["published", "specsim, mean of the seeds", "its 95% interval", "specsim, the other systems"]
-    figure.legend(handles, labels, loc="outside lower center", ncols=4)
+    figure.legend(handles, labels, title=title, loc="outside upper center", ncols=4)

@@ -15,8 +15,10 @@ from specsim.files.yaml_file import read_yaml
 MOST_SEED = 2**31 - 1
 GAPS = {"points": "points", "percent": "%"}
 """How ours is held against theirs, and the unit of that: a difference, or a difference in % of theirs."""
-RESERVED = ("out", "seed", "requests")
-"""Keys that the experiment sets itself."""
+RESERVED = ("out", "seed")
+"""Keys that an experiment's words cannot set: it has seeds of its own, and its runs their place."""
+REQUESTS = "requests"
+"""The key that the short form sets; words may set it for the whole form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +138,8 @@ def read_experiment(path: Path) -> Experiment:
 def _axis(node: CheckedMapping) -> Axis:
     node.only(("key", "label", "values"))
     key = node.text("key")
-    if key in RESERVED:
-        node.fail("key", "a key of a run other than out, seed and requests")
+    if key in (*RESERVED, REQUESTS):
+        node.fail("key", f"a key of a run other than {', '.join(RESERVED)} and {REQUESTS}")
     return Axis(key, node.text("label"), _rising(node, "values"))
 
 
@@ -159,10 +161,14 @@ def _rising(node: CheckedMapping, name: str) -> tuple[float, ...]:
 def _words(node: CheckedMapping, name: str) -> tuple[str, ...]:
     words = node.texts(name, "a list of settings key=value")
     for word in words:
-        key = word.partition("=")[0].strip().lstrip("+")
-        if key in RESERVED:
-            node.refuse(name, f"{word}: {key} is the experiment's own; expected another key")
+        if key_of(word) in RESERVED:
+            node.refuse(name, f"{word}: {key_of(word)} is the experiment's own; expected another key")
     return words
+
+
+def key_of(word: str) -> str:
+    """Return the key of a setting ``key=value``."""
+    return word.partition("=")[0].strip().lstrip("+")
 
 
 def _figure(name: str, node: CheckedMapping, axis: Axis, systems: Mapping[str, object]) -> Figure:

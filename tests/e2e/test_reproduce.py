@@ -1,0 +1,139 @@
+"""`specsim reproduce` on a tiny experiment: quick, whole, interrupted, and refused."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from specsim.cli import main
+from specsim.runs import sweep
+from tests.published import TINY, tiny
+
+
+def rows(out: Path, name: str = "tiny_attainment") -> pd.DataFrame:
+    return pd.read_parquet(out / f"{name}.parquet")
+
+
+def test_the_quick_form_ends_in_rows_figures_and_a_page_without_verdicts(tmp_path: Path, started: list[object]) -> None:
+    out = tmp_path / "quick"
+    assert main(["reproduce", str(tiny(tmp_path)), "--quick", "--out", str(out)]) == 0
+    assert len(started) == 4  # Two systems, two rates, one seed.
+    assert list(rows(out)["x"]) == [1, 4, 1, 4]
+    assert rows(out)["ours_half_width"].isna().all()
+    for name in ("tiny_attainment", "tiny_latency"):
+        assert (out / "figures" / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
+    assert "none (quick)" in (out / "reproduction.md").read_text(encoding="utf-8")
+
+
+def test_what_was_run_before_an_interruption_is_not_run_again(
+    tmp_path: Path, started: list[object], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, whole, broken = tiny(tmp_path), tmp_path / "whole", tmp_path / "broken"
+    words = ["reproduce", str(file), "--page", str(tmp_path / "page.md"), "--out"]
+    assert main([*words, str(whole)]) == 0
+    assert len(started) == 12
+    really, runs = sweep.execute, []
+
+    def stop(*given: object, **named: object) -> object:
+        if len(runs) == 8:
+            raise KeyboardInterrupt
+        runs.append(given)
+        return really(*given, **named)
+
+    monkeypatch.setattr(sweep, "execute", stop)
+    assert main([*words, str(broken)]) == 130
+    assert "the runs that ended are kept; the same command goes on" in capsys.readouterr().err
+    assert not list(broken.glob("*.parquet"))
+    monkeypatch.setattr(sweep, "execute", really)
+    started.clear()
+    assert main([*words, str(broken)]) == 0
+    assert len(started) == 12 - 8
+    for name in ("tiny_attainment", "tiny_latency"):
+        assert (broken / f"{name}.parquet").read_bytes() == (whole / f"{name}.parquet").read_bytes()
+    started.clear()
+    assert main([*words, str(broken), "--redraw"]) == 0
+    assert not started
+
+
+@pytest.mark.parametrize(
+    ("there", "instead", "said"),
+    [
+        ("scheduler=fcfs", "scheduler=fcsf", "systems.One by one: scheduler=fcsf: unknown; did you mean 'fcfs'?"),
+        (
+            "scheduler=fcfs",
+            "'scheduler=fcfs,sarathi'",
+            "systems.One by one: a setting has several values; expected one",
+        ),
+        ("key: rps", "key: rsp", "systems.Batches: rsp: unknown key; did you mean 'rps'?"),
+        ("trace=poisson", "rps=3", "systems.Batches: rps: given twice"),
+        ("slo_attainment", "slo_attainmnt", "metric: slo_attainmnt: no column of a sweep's table; did you mean"),
+        ("slo_attainment", "worst_class", "metric: worst_class: holds no numbers"),
+    ],
+)
+def test_a_wrong_word_is_one_line(
+    there: str, instead: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tiny(tmp_path, TINY.replace(there, instead))
+    assert main(["reproduce", str(file), "--quick", "--out", str(tmp_path / "out")]) == 2
+    line = capsys.readouterr().err
+    assert line.startswith(f"specsim: {file}: ")
+    assert said in line
+    assert line.count("\n") == 1
+
+
+def test_a_toy_supports_no_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], started: list[object]
+) -> None:
+    monkeypatch.setenv("SPECSIM_DATA", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert main(["reproduce", "adaserve_fig8_llama", "--out", str(tmp_path / "out")]) == 2
+    line = capsys.readouterr().err
+    assert (
+        "systems.AdaServe: only the shipped toy of trace=adaserve_fig8 is there; expected the published trace" in line
+    )
+    assert line.count("\n") == 1
+    assert not started
+
+
+def test_rows_that_are_not_there_or_no_longer_stand_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, out = tiny(tmp_path), tmp_path / "out"
+    assert main(["reproduce", str(file), "--redraw", "--out", str(out)]) == 2
+    assert f"--out {out}: holds no figure's rows" in capsys.readouterr().err
+    assert main(["reproduce", str(file), "--quick", "--out", str(out)]) == 0
+    tiny(tmp_path, TINY.replace("[99, 98, 90]", "[99, 98, 91]"))
+    assert main(["reproduce", str(file), "--redraw", "--out", str(out)]) == 0
+    assert "note: left out:" in capsys.readouterr().out
+    assert "tiny_attainment" not in (out / "reproduction.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_a_killed_command_goes_on_where_it_was(tmp_path: Path, started: list[object]) -> None:
+    file, whole, broken = tiny(tmp_path), tmp_path / "whole", tmp_path / "broken"
+    assert main(["reproduce", str(file), "--out", str(whole)]) == 0
+    command = [sys.executable, "-m", "specsim", "reproduce", str(file), "--out", str(broken)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while process.poll() is None and not list(broken.rglob("metrics.json")):
+        time.sleep(0.001)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    kept = len(list(broken.rglob("metrics.json")))
+    started.clear()
+    assert main(["reproduce", str(file), "--out", str(broken)]) == 0
+    assert 0 < len(started) == 12 - kept
+    assert rows(broken).equals(rows(whole))
+    assert not list(broken.rglob(".specsim-*"))
+
+
+@pytest.mark.slow
+def test_every_shipped_experiment_runs_in_its_quick_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECSIM_DATA", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert main(["reproduce", "--quick", "--out", str(tmp_path / "out")]) == 0
