@@ -49,10 +49,11 @@ def compared(experiment: Experiment, figure: Figure, found: Mapping[str, DataFra
     for system, theirs in figure.values.items():
         published = dict(zip(experiment.axis.values, theirs, strict=True))
         means = over_seeds(found[system][[X, SEED, figure.metric]], figure.metric, [X])
-        for mean in means.itertuples():
-            x, ours = float(mean.x), figure.scale * float(mean.mean)
+        columns = (means[name].tolist() for name in (X, "mean", "half_width", "count"))
+        for x, mean, half_width, seeds in zip(*columns, strict=True):
+            ours = figure.scale * mean
             gap = gap_of(figure, published[x], ours)
-            rows.append((system, x, published[x], ours, figure.scale * mean.half_width, int(mean.count), gap))
+            rows.append((system, x, published[x], ours, figure.scale * half_width, seeds, gap))
     return Compared(experiment, figure, DataFrame(rows, columns=list(COLUMNS)), quick)
 
 

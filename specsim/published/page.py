@@ -1,4 +1,4 @@
-"""The page of all comparisons, in Markdown: figures and systems with the largest gaps first, then each figure."""
+"""The page of all comparisons, `page.md` filled in: figures and systems with the largest gaps first, then each."""
 
 from __future__ import annotations
 
@@ -16,41 +16,20 @@ from specsim.results.staging import remove, staging_path
 FIGURES = "figures"
 """The folder beside the page that holds the PNG of each figure."""
 NO_VERDICT = "none (quick)"
-HEAD = f"""\
-<!-- Written by `specsim reproduce`: change conf/published/ or the code, not this page. -->
-# Reproduction
-
-This page holds what papers have published against what specsim finds. `specsim reproduce NAME` runs a figure's
-experiment again, and renews its files and this page. `make reproduce` does so for all of them.
-
-A gap is ours less theirs: in points where the figure shows a share, otherwise in % of theirs. It is taken at each
-point of a figure, over the mean of the seeds.
-
-| verdict of a figure | mean absolute gap | order of the systems |
-|---|---|---|
-| reproduced | at most {NEAR:g} | kept |
-| level only | at most {NEAR:g} | not kept |
-| order only | above {NEAR:g} | kept |
-| not reproduced | above {NEAR:g} | not kept |
-
-The order is kept if, at each x, any two systems whose published values are more than {APART:g} points (or {APART:g}% of
-the larger) apart stand in the same order here. A system is near if its own mean absolute gap is at most {NEAR:g}, else
-far.
-"""
+TEMPLATE = Path(__file__).with_suffix(".md")
 QUICK = "\nThis is the quick form: few points, one seed, short runs, perhaps on toy traces. It supports no verdict.\n"
 
 
 def page(found: Sequence[Compared], folder: Path) -> str:
     """Return the page of these figures, as it stands in `folder`: links are relative to it."""
-    parts = [HEAD, *([QUICK] if any(each.quick for each in found) else [])]
-    parts += ["\n## Figures\n\n", _table(_figure_rows(found))]
-    parts += [
-        "\n## Systems\n\nValues are means over the points of the figure; ± is the mean half width of the 95% intervals "
-        "over seeds.\n\n",
-        _table(_system_rows(found)),
-    ]
-    parts += ["\n## Point by point\n", *(_section(each, folder) for each in found)]
-    return "".join(parts)
+    return TEMPLATE.read_text(encoding="utf-8").format(
+        near=NEAR,
+        apart=APART,
+        quick=QUICK if any(each.quick for each in found) else "",
+        figures=_table(_figure_rows(found)),
+        systems=_table(_system_rows(found)),
+        points="".join(_section(each, folder) for each in found),
+    )
 
 
 def write_page(text: str, file: Path) -> None:

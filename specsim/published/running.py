@@ -95,7 +95,7 @@ def _numbers(experiment: Experiment, figure: Figure, table: DataFrame) -> Series
     """Return the metric of a figure, a number in each run."""
     metric, where = figure.metric, f"{experiment.file}: figures.{figure.name}.metric: {figure.metric}"
     if metric not in table:
-        raise SpecsimError(f"{where}: no column of a sweep's table{nearest(metric, table)}")
+        raise SpecsimError(f"{where}: no column of a sweep's table{nearest(metric, table.columns)}")
     try:
         numbers = table[metric].astype(float)
     except (TypeError, ValueError):

@@ -9,6 +9,7 @@ from specsim.published.comparison import Compared
 
 NEAR = 4.0
 """The most that a mean absolute gap may be, in the unit of the figure's gap."""
+MEANS = ("theirs", "ours", "ours_half_width", "gap")
 APART = 3.5
 """How far apart two published values must be for their order to count, in the same unit."""
 
@@ -62,11 +63,10 @@ def system_gaps(one: Compared) -> list[SystemGap]:
     """Return a figure's systems, the one with the largest mean absolute gap first."""
     found = []
     for system, rows in one.rows.groupby("system", sort=False):
-        worst = rows.loc[rows["gap"].abs().idxmax()]
-        means = rows[["theirs", "ours", "ours_half_width", "gap"]].mean()
-        both = (float(means[name]) for name in ("theirs", "ours", "ours_half_width", "gap"))
-        gaps = (float(rows["gap"].abs().mean()), float(worst["x"]), float(worst["gap"]))
-        found.append(SystemGap(str(system), *both, *gaps))
+        worst = rows.sort_values("gap", key=abs).iloc[-1]
+        theirs, ours, half_width, gap = (float(rows[name].mean()) for name in MEANS)
+        worst_x, worst_gap, mean_gap = float(worst["x"]), float(worst["gap"]), float(rows["gap"].abs().mean())
+        found.append(SystemGap(str(system), theirs, ours, half_width, gap, mean_gap, worst_x, worst_gap))
     return sorted(found, key=lambda each: -each.mean_gap)
 
 
