@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from hashlib import sha256
+from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,7 +29,7 @@ COLUMNS = {
     "gap": "float64",
 }
 """Of a file: the figure's unit but for `gap`, which has that of the figure's ``gap``; the half width is of a 95%
-interval over seeds, NaN for one seed."""
+interval over seeds, NaN for one seed. `theirs` and `gap` are NaN where nothing was published."""
 EXPERIMENT, QUICK = b"specsim_experiment", b"specsim_quick"
 
 
@@ -48,13 +49,22 @@ def compared(experiment: Experiment, figure: Figure, found: Mapping[str, DataFra
     rows = []
     for system, theirs in figure.values.items():
         published = dict(zip(experiment.axis.values, theirs, strict=True))
-        means = over_seeds(found[system][[X, SEED, figure.metric]], figure.metric, [X])
+        means = over_seeds(_measure(figure, system, found), figure.metric, [X])
         columns = (means[name].tolist() for name in (X, "mean", "half_width", "count"))
         for x, mean, half_width, seeds in zip(*columns, strict=True):
             ours = figure.scale * mean
-            gap = gap_of(figure, published[x], ours)
-            rows.append((system, x, published[x], ours, figure.scale * half_width, seeds, gap))
+            stated = nan if published[x] is None else published[x]
+            gap = gap_of(figure, stated, ours)
+            rows.append((system, x, stated, ours, figure.scale * half_width, seeds, gap))
     return Compared(experiment, figure, DataFrame(rows, columns=list(COLUMNS)), quick)
+
+
+def _measure(figure: Figure, system: str, found: Mapping[str, DataFrame]) -> DataFrame:
+    """Return ``x``, ``seed`` and the figure's metric of a system, or its speedup for the same x and seed."""
+    own = found[system].set_index([X, SEED])[figure.metric]
+    if figure.speedup_over is not None:
+        own = found[figure.speedup_over].set_index([X, SEED])[figure.metric] / own
+    return own.reset_index()
 
 
 def gap_of(figure: Figure, theirs: float, ours: float) -> float:
@@ -120,4 +130,5 @@ def _made_of(experiment: Experiment, figure: Figure) -> str:
     axis = [experiment.axis.key, experiment.axis.values, experiment.seeds]
     quick = [experiment.quick.values, experiment.quick.requests]
     told = [experiment.common, words, axis, quick, figure.metric, figure.scale, figure.gap, dict(figure.values)]
+    told += [] if figure.speedup_over is None else [figure.speedup_over, experiment.systems[figure.speedup_over]]
     return sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]

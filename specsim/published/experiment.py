@@ -38,7 +38,9 @@ class Figure:
     ----------
     claim : what the figure is there to show, in one line. metric : a column of a sweep's table.
     scale : what turns that metric into the figure's `unit`. label : of the y axis. gap : a key of `GAPS`.
-    values : by system, theirs at each value of the axis. notes : sentences that the page says of its gaps.
+    speedup_over : the system whose metric is divided by each other's, seed by seed; None: the metric itself.
+    values : by system, theirs at each value of the axis, None where none is stated.
+    notes : sentences that the page says of its gaps.
     """
 
     name: str
@@ -49,7 +51,8 @@ class Figure:
     unit: str
     label: str
     gap: Literal["points", "percent"]
-    values: Mapping[str, tuple[float, ...]]
+    speedup_over: str | None
+    values: Mapping[str, tuple[float | None, ...]]
     notes: tuple[str, ...]
 
 
@@ -172,21 +175,34 @@ def key_of(word: str) -> str:
 
 
 def _figure(name: str, node: CheckedMapping, axis: Axis, systems: Mapping[str, object]) -> Figure:
-    node.only(("title", "claim", "metric", "scale", "unit", "label", "gap", "values"), ("notes",))
+    node.only(("title", "claim", "metric", "scale", "unit", "label", "gap", "values"), ("notes", "speedup_over"))
     values = node.child("values", "published values by system", 1)
     theirs = {}
     for system in values.values:
         if system not in systems:
             values.refuse(system, f"no such system{nearest(str(system), systems)}")
-        theirs[system] = values.numbers(system, len(axis.values))
-        if len(theirs[system]) != len(axis.values):
-            values.fail(system, f"a list of {len(axis.values)} numbers, one for each value of {axis.key}")
+        theirs[system] = _stated(values, system, axis)
     gap = cast(Literal["points", "percent"], node.choice("gap", GAPS))
-    if gap == "percent" and not all(value for each in theirs.values() for value in each):
+    over = node.choice("speedup_over", systems) if node.given("speedup_over") else None
+    if over in theirs:
+        values.refuse(over, "has a speedup over itself of 1; expected the other systems")
+    if gap == "percent" and 0 in (value for each in theirs.values() for value in each):
         node.refuse("values", "a published value of 0 has no gap in percent; expected gap: points")
     told = {key: node.text(key) for key in ("title", "claim", "metric", "unit", "label")}
     notes = _sentences(node, "notes")
-    return Figure(name=name, scale=node.number("scale", above=0), gap=gap, values=theirs, notes=notes, **told)
+    scale = node.number("scale", above=0)
+    return Figure(name=name, scale=scale, gap=gap, speedup_over=over, values=theirs, notes=notes, **told)
+
+
+def _stated(node: CheckedMapping, system: str, axis: Axis) -> tuple[float | None, ...]:
+    """Return what was published at each value of the axis, None where the paper states nothing."""
+    value = node.values[system]
+    those = [each for each in value if each is not None] if isinstance(value, list) else []
+    if not those or len(value) != len(axis.values) or not all(is_number(each) and each >= 0 for each in those):
+        node.fail(
+            system, f"a list of {len(axis.values)} numbers of at least 0, one for each value of {axis.key}, or null"
+        )
+    return tuple(value)
 
 
 def _sentences(node: CheckedMapping, name: str) -> tuple[str, ...]:

@@ -57,7 +57,7 @@ def _figure_rows(found: Sequence[Compared]) -> Iterator[Sequence[str]]:
         yield (
             f"[{each.figure.title}](#{each.figure.name})",
             each.figure.claim,
-            str(len(each.rows)),
+            str(each.rows["theirs"].count()),
             f"{gap.mean_gap:.1f} {GAPS[each.figure.gap]}",
             f"{gap.kept} of {gap.pairs} pairs",
             NO_VERDICT if each.quick else gap.verdict,
@@ -115,5 +115,7 @@ def _table(rows: Iterable[Sequence[str]]) -> str:
 
 
 def _value(value: float) -> str:
-    """Return three or four digits, as the papers' figures can be read."""
+    """Return three or four digits, as the papers' figures can be read; a dash where nothing was published."""
+    if isnan(value):
+        return "-"
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"

@@ -84,7 +84,7 @@ def _rows(experiment: Experiment, system: str, points: Sequence[Checked], root: 
         raise SpecsimError(f"{where}: {len(runs.failures)} of {len(planned)} runs failed, the first: {first.error}")
     table = runs.table
     whole = table[table[CLASS] == ALL].reset_index(drop=True)
-    figures = [each for each in experiment.figures if system in each.values]
+    figures = [each for each in experiment.figures if system in (*each.values, each.speedup_over)]
     kept = {each.metric: _numbers(experiment, each, whole) for each in figures}
     typed = [{key: str(value) for key, value in each.point.items()} for each in points]
     at = {X: [float(each[experiment.axis.key]) for each in typed], SEED: [int(each[SEED]) for each in typed]}

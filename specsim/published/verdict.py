@@ -60,9 +60,9 @@ class FigureGap(NamedTuple):
 
 
 def system_gaps(one: Compared) -> list[SystemGap]:
-    """Return a figure's systems, the one with the largest mean absolute gap first."""
+    """Return a figure's systems over the published points, the one with the largest mean absolute gap first."""
     found = []
-    for system, rows in one.rows.groupby("system", sort=False):
+    for system, rows in one.rows.dropna(subset="theirs").groupby("system", sort=False):
         worst = rows.sort_values("gap", key=abs).iloc[-1]
         theirs, ours, half_width, gap = (float(rows[name].mean()) for name in MEANS)
         worst_x, worst_gap, mean_gap = float(worst["x"]), float(worst["gap"]), float(rows["gap"].abs().mean())

@@ -31,8 +31,11 @@ MISTAKES = {
     "common: [trace": ("common: [seed=3, trace", "common: seed=3: seed is the experiment's own; expected another key"),
     "[scheduler=fcfs]": ("scheduler=fcfs", "systems.One by one: 'scheduler=fcfs' is not a list of settings key=value"),
     "{Batches: [99": ("{Batch: [99", "figures.tiny_attainment.values.Batch: no such system; did you mean 'Batches'"),
-    "[99, 98, 90]": ("[99, 98]", r"values.Batches: \[99, 98\] is not a list of at least 3"),
-    "[99, 98, 90] ": ("[99, 98, 90, 1]", "values.Batches: .* is not a list of 3 numbers, one for each value of rps"),
+    "[99, 98, 90]": ("[99, 98]", r"values.Batches: \[99, 98\] is not a list of 3 numbers of at least 0, one for each"),
+    "[99, 98, 90] ": ("[null, null, null]", "values.Batches: .* is not a list of 3 numbers"),
+    "[99, 98, 90]  ": ("[99, true, 90]", "values.Batches: .* is not a list of 3 numbers"),
+    "gap: percent": ("gap: percent\n    speedup_over: One by one", "One by one: has a speedup over itself of 1"),
+    "gap: percent ": ("gap: percent\n    speedup_over: Batch", "speedup_over: 'Batch' is unknown; did you mean"),
     "gap: points": ("gap: point", "gap: 'point' is unknown; did you mean 'points'"),
     "scale: 100": ("scale: 0", "figures.tiny_attainment.scale: 0 is not a finite number above 0"),
     "by one: [1, 2, 4]": ("by one: [0, 2, 4]", "values: a published value of 0 has no gap in percent"),
@@ -122,6 +125,21 @@ def test_gaps_of_systems_and_the_order_by_hand(tmp_path: Path) -> None:
 )
 def test_a_verdict_follows_the_rule(gap: FigureGap, verdict: str) -> None:
     assert gap.verdict == verdict
+
+
+def test_a_speedup_is_that_of_each_seed_and_what_is_not_published_has_no_gap(tmp_path: Path) -> None:
+    text = TINY.replace("gap: percent", "gap: percent\n    speedup_over: Batches")
+    experiment = read_experiment(tiny(tmp_path, text.replace("by one: [1, 2, 4]", "by one: [1, null, 0.5]")))
+    one = compared(experiment, experiment.figures[1], by_hand(experiment), quick=False)
+    # 1 s over 3 and 5 s; of the means it would be 1 / 4.
+    assert list(one.rows["ours"]) == pytest.approx([1 / 1.1, 0.5, (1 / 3 + 1 / 5) / 2])
+    assert list(one.rows["gap"].isna()) == [False, True, False]
+    (gap,) = system_gaps(one)
+    assert gap.theirs == pytest.approx(0.75)
+    assert gap.ours == pytest.approx((1 / 1.1 + 4 / 15) / 2)
+    assert gap.mean_gap == pytest.approx((100 * (1 - 1 / 1.1) + 100 * (0.5 - 4 / 15) / 0.5) / 2)
+    assert "| One by one | 1.00 / 0.91 | - / 0.50 | 0.50 / 0.27 |" in page([one], tmp_path)
+    assert read_rows(experiment, one.figure, write_rows(one, tmp_path).parent) is not None
 
 
 def test_a_pair_counts_only_if_it_is_apart(tmp_path: Path) -> None:
