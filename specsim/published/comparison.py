@@ -48,14 +48,14 @@ def compared(experiment: Experiment, figure: Figure, found: Mapping[str, DataFra
 
     rows = []
     for system, theirs in figure.values.items():
-        published = dict(zip(experiment.axis.values, theirs, strict=True))
+        numbers = (nan if value is None else value for value in theirs)
+        published = dict(zip(experiment.axis.values, numbers, strict=True))
         means = over_seeds(_measure(figure, system, found), figure.metric, [X])
         columns = (means[name].tolist() for name in (X, "mean", "half_width", "count"))
         for x, mean, half_width, seeds in zip(*columns, strict=True):
             ours = figure.scale * mean
-            stated = nan if published[x] is None else published[x]
-            gap = gap_of(figure, stated, ours)
-            rows.append((system, x, stated, ours, figure.scale * half_width, seeds, gap))
+            gap = gap_of(figure, published[x], ours)
+            rows.append((system, x, published[x], ours, figure.scale * half_width, seeds, gap))
     return Compared(experiment, figure, DataFrame(rows, columns=list(COLUMNS)), quick)
 
 

@@ -184,7 +184,7 @@ def _figure(name: str, node: CheckedMapping, axis: Axis, systems: Mapping[str, o
         theirs[system] = _stated(values, system, axis)
     gap = cast(Literal["points", "percent"], node.choice("gap", GAPS))
     over = node.choice("speedup_over", systems) if node.given("speedup_over") else None
-    if over in theirs:
+    if over is not None and over in theirs:
         values.refuse(over, "has a speedup over itself of 1; expected the other systems")
     if gap == "percent" and 0 in (value for each in theirs.values() for value in each):
         node.refuse("values", "a published value of 0 has no gap in percent; expected gap: points")
