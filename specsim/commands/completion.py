@@ -59,6 +59,7 @@ def candidates(parser: argparse.ArgumentParser, words: Sequence[str], kinds: Ite
         "list": lambda: kinds,
         "trace": lambda: _below(parser),
         "trace fetch": lambda: names("trace"),
+        "reproduce": lambda: _files(typed) if is_path(typed) else _experiments(),
         "completion": lambda: SHELLS,
         "profile": lambda: _profile(before, typed),
     }
@@ -73,6 +74,12 @@ def candidates(parser: argparse.ArgumentParser, words: Sequence[str], kinds: Ite
     else:
         found = answers.get(path, lambda: _files(typed))()
     return sorted({each for each in found if each.startswith(typed)})
+
+
+def _experiments() -> list[str]:
+    from specsim.published.experiment import experiments
+
+    return [name for each in experiments() for name in (each.name, *(figure.name for figure in each.figures))]
 
 
 def _below(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:

@@ -11,7 +11,8 @@ from specsim.commands.completion import SHELLS
 from specsim.settings.groups import names
 
 CASES = [
-    ("", ["calibrate", "completion", "list", "plot", "profile", "run", "trace"]),
+    ("", ["calibrate", "completion", "list", "plot", "profile", "reproduce", "run", "trace"]),
+    ("reproduce smart", ["smartspec_fig1"]),
     ("ru", ["run"]),
     ("run sch", ["scheduler="]),
     ("run +sch", ["+scheduler="]),
@@ -77,7 +78,7 @@ def in_bash(lines):
     return [part.split("\n")[1:-1] for part in done.stdout.split("---")[1:]]
 
 
-@pytest.mark.parametrize("cases", [CASES[5:7], pytest.param(CASES, marks=pytest.mark.slow)], ids=["two", "all"])
+@pytest.mark.parametrize("cases", [CASES[6:8], pytest.param(CASES, marks=pytest.mark.slow)], ids=["two", "all"])
 def test_bash_is_offered_what_stands_behind_its_word_breaks(here, cases):
     """Bash takes ``scheduler=ad`` for three words and replaces the last of them."""
     for (line, whole), found in zip(cases, in_bash([f"specsim {line}" for line, _ in cases]), strict=True):
