@@ -66,6 +66,11 @@ def test_experiments_are_named_by_file_figure_or_path(tmp_path: Path) -> None:
         experiments(("adaserve_fig7_llama",))
 
 
+def test_every_shipped_figure_has_a_name_of_its_own() -> None:
+    names = [figure.name for each in experiments() for figure in each.figures]
+    assert len(set(names)) == len(names) > 3
+
+
 def by_hand(experiment: Experiment) -> dict[str, pd.DataFrame]:
     """Return two seeds of runs at each rate: attainments and latencies that are easily added up."""
     runs = [(x, seed) for x in (1.0, 2.0, 4.0) for seed in (0, 1)]
