@@ -148,18 +148,20 @@ def _pools(curve: Curve, width: int, levels: int, kinds: int, size: int) -> tupl
     The pools of a level are those of its kinds of stretch.
     """
     quantile = (np.arange(size) + 0.5) / size
-    luck_of_kind = (np.arange(kinds * size).reshape(kinds, size) * GOLDEN) % 1.0
+    # One lattice over all pools; without stretches each level has the same, as it always had.
+    index = np.arange(size if kinds == 1 else levels * kinds * size)
+    luck = np.resize(index * GOLDEN % 1.0, (levels * kinds, size))
     means = level_means(curve.agreement, curve.spread, levels)
     tops = [_top(curve, each, quantile) for mean in means for each in level_means(mean, curve.stretch_spread, kinds)]
     pools = []
-    for place, top in enumerate(tops):
+    for top, lucks in zip(tops, luck, strict=True):
         # No later rank may be likelier than the first, so the ranks of an unsure drafter fall off more slowly.
         rest = np.divide(top, 1 - top, out=np.full_like(top, np.inf), where=top < 1)
         tail = np.minimum(curve.tail, rest)[:, None]
         behind = tail * (1 - tail) ** np.arange(width - 1)
         confidence = np.concatenate((top[:, None], (1 - top)[:, None] * behind), axis=1)
         confidence = np.minimum.accumulate(confidence, axis=1)
-        rank = (luck_of_kind[place % kinds, :, None] >= np.cumsum(confidence, axis=1)).sum(axis=1)
+        rank = (lucks[:, None] >= np.cumsum(confidence, axis=1)).sum(axis=1)
         confidence[:, 0] = np.maximum(confidence[:, 0], LEAST_CONFIDENCE)
         pools.append((confidence, rank))
     return np.concatenate([each[0] for each in pools]), np.concatenate([each[1] for each in pools])
