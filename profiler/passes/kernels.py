@@ -17,7 +17,9 @@ def add_norm_kernel(hidden, residual, weight, out, adds, epsilon, WIDTH: tl.cons
     inside = column < WIDTH
     at = row * WIDTH + column
     summed = tl.load(hidden + at, mask=inside, other=0.0).to(tl.float32)
-    summed += tl.load(residual + at, mask=inside & (adds != 0), other=0.0).to(tl.float32)
+    # A row of `adds`, since the interpreter of Triton 3.9 takes no scalar in a mask.
+    added = inside & (column * 0 + adds != 0)
+    summed += tl.load(residual + at, mask=added, other=0.0).to(tl.float32)
     # The norm is of the sum as it is kept, rounded.
     kept = summed.to(residual.dtype.element_ty)
     tl.store(residual + at, kept, mask=inside)
