@@ -20,7 +20,7 @@ ABOVE = {
 }
 """Files outside docs/ that are pages of the site, with the page of each."""
 LINK = re.compile(r"(\]\()([^)#\s]+)(#[^)\s]*)?(\))")
-SHOWN = {".yaml": "yaml", ".py": "python", ".md": "text", ".csv": "text"}
+SHOWN = {".yaml": "yaml", ".py": "python", ".md": "text", ".csv": "text", ".jsonl": "json"}
 """Suffixes of the files of a linked folder that its page shows, with their languages."""
 
 

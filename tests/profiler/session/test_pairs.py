@@ -84,7 +84,7 @@ def test_a_folder_of_other_pairs_or_of_another_grid_is_refused(tmp_path, capsys)
 
 def test_the_shipped_list_names_shapes_that_exist():
     pairs = read_pairs(path_of("gpu"))
-    assert list(pairs) == ["llama8b_1b", "qwen32b_05b", "llama70b_tp4_1b"]
+    assert list(pairs) == ["llama8b_1b", "qwen32b_05b", "qwen1_5b_05b", "llama70b_tp4_1b"]
     for name, words in pairs.items():
         arguments = arguments_of(name, [*words, "--out", "x.yaml"])
         assert isinstance(arguments, argparse.Namespace)
