@@ -7,6 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from profiler.latency.points import Point  # noqa: E402
+from profiler.latency.result import UNFIT  # noqa: E402
 from profiler.latency.samples import SampleFile, read_samples  # noqa: E402
 from profiler.models.random_weights import random_model  # noqa: E402
 from profiler.models.shapes import TINY_LLAMA  # noqa: E402
@@ -84,7 +85,8 @@ def test_a_sweep_of_the_fused_path_says_so(tmp_path, capsys):
     (tmp_path / "grid.yaml").write_text(GRID)
     words = ["profile", "latency", "--device", "cpu", "--quick", "--random-weights", "tiny-llama", "tiny-llama-skip1"]
     words += ["--grid", str(tmp_path / "grid.yaml"), "--out", str(tmp_path / "mine.yaml")]
-    assert main([*words, "--passes", "fused", "--attention", "split"]) == 0
+    # A busy machine's fit may be unfit.
+    assert main([*words, "--passes", "fused", "--attention", "split"]) in (0, UNFIT)
     facts, samples = read_samples(tmp_path / "mine.samples.parquet")
     assert facts["passes"] == "fused"
     assert {each.status for each in samples} == {"ok"}
