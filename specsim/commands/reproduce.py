@@ -59,6 +59,7 @@ def _publish(stored: Iterable[Compared], out: Path, page: Path) -> None:
     """Draw every figure, and write the page of all of them."""
     from specsim.figures.plots import plot_published
     from specsim.published import page as pages
+    from specsim.published.comparison import means
 
     there = list(stored)
     if not there:
@@ -66,7 +67,14 @@ def _publish(stored: Iterable[Compared], out: Path, page: Path) -> None:
     for each in there:
         file = page.parent / pages.FIGURES / f"{each.figure.name}.png"
         axis = each.experiment.axis
-        plot_published(each.rows, file, title=each.figure.title, x_label=axis.label, y_label=each.figure.label)
+        plot_published(
+            means(each.figure, each.chosen),
+            file,
+            title=each.figure.title,
+            x_label=axis.label,
+            y_label=each.figure.label,
+            names=None if axis.numeric else axis.names,
+        )
         print(file)
     pages.write_page(pages.page(there, page.parent), page)
     print(page)

@@ -132,8 +132,12 @@ def plot_calibration(panels: Mapping[str, Mapping[str, Pairs]], file: Path) -> N
         raise SpecsimError(f"{file}: cannot be written: {error.strerror or error}") from None
 
 
-def plot_published(rows: DataFrame, file: Path, *, title: str, x_label: str, y_label: str) -> None:
+def plot_published(
+    rows: DataFrame, file: Path, *, title: str, x_label: str, y_label: str, names: Sequence[str] | None = None
+) -> None:
     """Save published values against ours as a PNG; a folder that is missing is made.
+
+    The parameters are those of `specsim.figures.published.published`.
 
     Raises
     ------
@@ -142,7 +146,7 @@ def plot_published(rows: DataFrame, file: Path, *, title: str, x_label: str, y_l
     """
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        _save_one(published(rows, title=title, x_label=x_label, y_label=y_label), file, "png")
+        _save_one(published(rows, title=title, x_label=x_label, y_label=y_label, names=names), file, "png")
     except OSError as error:
         raise SpecsimError(f"{file}: cannot be written: {error.strerror or error}") from None
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from matplotlib.lines import Line2D
 
@@ -16,41 +17,79 @@ MARKERS = "osD^vP"
 COLUMNS = 3
 PANEL_IN, AROUND_IN = 1.45, 0.75
 BAND = 0.25
+NAMED_IN = 3.2
+SPREAD = 0.7
+"""The share of the distance between two names over which their lines are spread."""
+MOST_CHARACTERS = 90
+"""Of all names together, that stand beside each other without being turned."""
 
 
-def published(rows: DataFrame, *, title: str, x_label: str, y_label: str) -> Figure:
-    """Return a panel for each system: its published points, our line and its band, over the other systems' lines.
+def published(rows: DataFrame, *, title: str, x_label: str, y_label: str, names: Sequence[str] | None = None) -> Figure:
+    """Return theirs and ours: a panel for each line along an axis of numbers, one panel along an axis of names.
 
     Parameters
     ----------
-    rows : with the columns ``system``, ``x``, ``theirs``, ``ours`` and ``ours_half_width``.
+    rows : with the columns ``line``, ``x``, ``theirs``, ``ours`` and ``ours_half_width``.
+    names : of the points that x counts, None where x is a number.
     """
-    systems = list(rows["system"].unique())
-    columns = min(COLUMNS, len(systems)) if len(systems) != 4 else 2
-    down = -(-len(systems) // columns)
     with style():
-        figure = new_figure(AROUND_IN + PANEL_IN * down, WIDE_IN)
-        panels = figure.subplots(down, columns, sharex=True, sharey=True, squeeze=False).ravel()
-        colour = colours(systems)
-        for axes, system in zip(panels, systems, strict=False):
-            for other in systems:
-                mine = rows[rows["system"] == other].sort_values("x")
-                if other != system:
-                    axes.plot(mine["x"], mine["ours"], color=GREY, alpha=0.3, linewidth=0.6)
-                    continue
-                low, high = mine["ours"] - mine["ours_half_width"], mine["ours"] + mine["ours_half_width"]
-                axes.fill_between(mine["x"], low, high, color=colour[system], alpha=BAND, linewidth=0)
-                axes.plot(mine["x"], mine["ours"], color=colour[system])
-                look = {"marker": MARKERS[systems.index(system) % len(MARKERS)], "markersize": 3.5}
-                axes.plot(mine["x"], mine["theirs"], color=colour[system], linestyle="none", **look)
-            axes.set_title(system)
-            axes.set_ylim(bottom=0)
-        for spare in panels[len(systems) :]:
-            spare.remove()
-        _legend(figure, title)
-        figure.supxlabel(x_label, fontsize=8)
-        figure.supylabel(y_label, fontsize=8)
-        return figure
+        if names is not None:
+            return _by_name(rows, title, x_label, y_label, names)
+        return _by_number(rows, title, x_label, y_label)
+
+
+def _by_number(rows: DataFrame, title: str, x_label: str, y_label: str) -> Figure:
+    """Return a panel for each line: its published points, our line and its band, over the other lines."""
+    lines = list(rows["line"].unique())
+    columns = min(COLUMNS, len(lines)) if len(lines) != 4 else 2
+    down = -(-len(lines) // columns)
+    figure = new_figure(AROUND_IN + PANEL_IN * down, WIDE_IN)
+    panels = figure.subplots(down, columns, sharex=True, sharey=True, squeeze=False).ravel()
+    colour = colours(lines)
+    for axes, line in zip(panels, lines, strict=False):
+        for other in lines:
+            mine = rows[rows["line"] == other].sort_values("x")
+            if other != line:
+                axes.plot(mine["x"], mine["ours"], color=GREY, alpha=0.3, linewidth=0.6)
+                continue
+            low, high = mine["ours"] - mine["ours_half_width"], mine["ours"] + mine["ours_half_width"]
+            axes.fill_between(mine["x"], low, high, color=colour[line], alpha=BAND, linewidth=0)
+            axes.plot(mine["x"], mine["ours"], color=colour[line])
+            look = {"marker": MARKERS[lines.index(line) % len(MARKERS)], "markersize": 3.5}
+            axes.plot(mine["x"], mine["theirs"], color=colour[line], linestyle="none", **look)
+        axes.set_title(line)
+        axes.set_ylim(bottom=0)
+    for spare in panels[len(lines) :]:
+        spare.remove()
+    _legend(figure, title)
+    figure.supxlabel(x_label, fontsize=8)
+    figure.supylabel(y_label, fontsize=8)
+    return figure
+
+
+def _by_name(rows: DataFrame, title: str, x_label: str, y_label: str, names: Sequence[str]) -> Figure:
+    """Return one panel: at each name a dot with its interval for each line, and a bar where theirs is published."""
+    lines = list(rows["line"].unique())
+    figure = new_figure(NAMED_IN, WIDE_IN)
+    axes = figure.subplots()
+    step = SPREAD / max(len(lines), 1)
+    for place, (line, colour) in enumerate(colours(lines).items()):
+        mine = rows[rows["line"] == line].sort_values("x")
+        x = mine["x"] + step * (place - (len(lines) - 1) / 2)
+        marker = MARKERS[place % len(MARKERS)]
+        look: Any = {"marker": marker, "markersize": 4, "linestyle": "none", "color": colour}
+        axes.errorbar(x, mine["ours"], mine["ours_half_width"], elinewidth=1, label=line, **look)
+        axes.plot(x, mine["theirs"], color="black", linestyle="none", marker="_", markersize=11, markeredgewidth=1.2)
+    if rows["theirs"].notna().any():
+        axes.plot([], [], color="black", linestyle="none", marker="_", markersize=11, label="published")
+    axes.set_xticks(range(len(names)), names)
+    axes.tick_params(axis="x", rotation=30 if sum(map(len, names)) > MOST_CHARACTERS else 0)
+    axes.grid(visible=False, axis="x")
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
+    figure.legend(title=f"{title}; specsim with 95% intervals over seeds", loc="outside upper center", ncols=4)
+    return figure
 
 
 def _legend(figure: Figure, title: str) -> None:
@@ -60,5 +99,5 @@ def _legend(figure: Figure, title: str) -> None:
         Line2D([], [], color="black", alpha=BAND, linewidth=5),
         Line2D([], [], color=GREY, alpha=0.3, linewidth=0.6),
     ]
-    labels = ["published", "specsim, mean of the seeds", "its 95% interval", "specsim, the other systems"]
+    labels = ["published", "specsim, mean of the seeds", "its 95% interval", "specsim, the other lines"]
     figure.legend(handles, labels, title=title, loc="outside upper center", ncols=4)

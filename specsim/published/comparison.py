@@ -1,35 +1,34 @@
-"""Theirs against ours, a row per system and value of the axis; one small Parquet file a figure."""
+"""Theirs against ours, a row per line, point and seed; one small Parquet file a figure."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from hashlib import sha256
 from math import nan
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from specsim.errors import SpecsimError
-from specsim.published.experiment import Experiment, Figure
-from specsim.published.running import X
+from specsim.published.experiment import Experiment
+from specsim.published.figure import Figure, Line
+from specsim.published.running import AS_CHOSEN, PLACE, Measured, X
 from specsim.results.seeds import over_seeds
 from specsim.results.staging import remove, staging_path
-from specsim.results.sweep_table import SEED
+from specsim.results.sweep_table import CLASS, SEED
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
 
 COLUMNS = {
-    "system": "string",
+    "variant": "string",
+    "line": "string",
     "x": "float64",
+    "point": "string",
+    "seed": "int64",
     "theirs": "float64",
     "ours": "float64",
-    "ours_half_width": "float64",
-    "seeds": "int64",
-    "gap": "float64",
 }
-"""Of a file: the figure's unit but for `gap`, which has that of the figure's ``gap``; the half width is of a 95%
-interval over seeds, NaN for one seed. `theirs` and `gap` are NaN where nothing was published."""
+"""Of a file, in the figure's unit; `theirs` is NaN where nothing was published, `variant` empty as was chosen."""
 EXPERIMENT, QUICK = b"specsim_experiment", b"specsim_quick"
 
 
@@ -41,34 +40,63 @@ class Compared(NamedTuple):
     rows: DataFrame
     quick: bool
 
-
-def compared(experiment: Experiment, figure: Figure, found: Mapping[str, DataFrame], *, quick: bool) -> Compared:
-    """Return the figure's rows from what was `found` of each system: its runs' ``x``, ``seed`` and metric."""
-    from pandas import DataFrame
-
-    rows = []
-    for system, theirs in figure.values.items():
-        numbers = (nan if value is None else value for value in theirs)
-        published = dict(zip(experiment.axis.values, numbers, strict=True))
-        means = over_seeds(_measure(figure, system, found), figure.metric, [X])
-        columns = (means[name].tolist() for name in (X, "mean", "half_width", "count"))
-        for x, mean, half_width, seeds in zip(*columns, strict=True):
-            ours = figure.scale * mean
-            gap = gap_of(figure, published[x], ours)
-            rows.append((system, x, published[x], ours, figure.scale * half_width, seeds, gap))
-    return Compared(experiment, figure, DataFrame(rows, columns=list(COLUMNS)), quick)
+    @property
+    def chosen(self) -> DataFrame:
+        """The rows of what was chosen, without the variants."""
+        return self.rows[self.rows["variant"] == AS_CHOSEN]
 
 
-def _measure(figure: Figure, system: str, found: Mapping[str, DataFrame]) -> DataFrame:
-    """Return ``x``, ``seed`` and the figure's metric of a system, or its speedup for the same x and seed."""
-    own = found[system].set_index([X, SEED])[figure.metric]
+def compared(experiment: Experiment, figure: Figure, found: Measured, *, quick: bool) -> Compared:
+    """Return the figure's rows from what was `found` of each system and variant."""
+    from pandas import DataFrame, concat
+
+    parts = []
+    for name, line in figure.lines.items():
+        stated = figure.values.get(name, (None,) * len(experiment.axis.points))
+        published = {
+            point: nan if value is None else value for point, value in zip(experiment.axis.names, stated, strict=True)
+        }
+        for variant in dict.fromkeys(variant for system, variant in found if system == line.system):
+            ours = figure.scale * _measure(figure, line, variant, found)
+            rows = ours.rename("ours").reset_index()
+            parts.append(rows.assign(variant=variant, line=name, theirs=rows[PLACE].map(published).astype(float)))
+    return Compared(experiment, figure, DataFrame(concat(parts, ignore_index=True))[list(COLUMNS)], quick)
+
+
+def _measure(figure: Figure, line: Line, variant: str, found: Measured) -> Series[float]:
+    """Return a line's metric by x, point and seed, or its speedup for the same point and seed."""
+    own = _column(line, found[line.system, variant])
     if figure.speedup_over is not None:
-        own = found[figure.speedup_over].set_index([X, SEED])[figure.metric] / own
-    return own.reset_index()
+        over = found.get((figure.speedup_over, variant), found[figure.speedup_over, AS_CHOSEN])
+        own = (_column(line, over) / own).reindex(own.index)
+    return own
 
 
-def gap_of(figure: Figure, theirs: float, ours: float) -> float:
-    """Return ours less theirs, in the unit of the figure's gap."""
+def _column(line: Line, rows: DataFrame) -> Series[float]:
+    return rows[rows[CLASS] == line.of].set_index([X, PLACE, SEED])[line.metric].astype(float)
+
+
+def means(figure: Figure, rows: DataFrame) -> DataFrame:
+    """Return a row per line and point: ``theirs``, ``ours``, ``ours_half_width``, ``seeds`` and ``gap``.
+
+    Ours is the mean of the seeds; the half width is of its 95% interval, NaN for one seed. The gap has the unit of the
+    figure's ``gap``, NaN where nothing was published.
+    """
+    from pandas import concat
+
+    parts = []
+    for name, mine in rows.groupby("line", sort=False):
+        told = over_seeds(mine[[X, SEED, "ours"]], "ours", [X])
+        told = told.rename(columns={"mean": "ours", "half_width": "ours_half_width", "count": "seeds"})
+        stated = mine.drop_duplicates(X).set_index(X)
+        theirs = told[X].map(stated["theirs"])
+        told = told.assign(line=name, point=told[X].map(stated["point"]), theirs=theirs)
+        parts.append(told.assign(gap=gap_of(figure, theirs, told["ours"])))
+    return concat(parts, ignore_index=True)
+
+
+def gap_of(figure: Figure, theirs: Any, ours: Any) -> Any:
+    """Return ours less theirs, numbers or columns of them, in the unit of the figure's gap."""
     return ours - theirs if figure.gap == "points" else 100 * (ours - theirs) / theirs
 
 
@@ -125,10 +153,12 @@ def read_rows(experiment: Experiment, figure: Figure, folder: Path) -> Compared 
 
 
 def _made_of(experiment: Experiment, figure: Figure) -> str:
-    """Return a checksum of all that the rows of a figure are made of; prose is left out."""
-    words = {name: experiment.systems[name] for name in figure.values}
-    axis = [experiment.axis.key, experiment.axis.values, experiment.seeds]
-    quick = [experiment.quick.values, experiment.quick.requests]
-    told = [experiment.common, words, axis, quick, figure.metric, figure.scale, figure.gap, dict(figure.values)]
-    told += [] if figure.speedup_over is None else [figure.speedup_over, experiment.systems[figure.speedup_over]]
+    """Return a checksum of all that the rows of a figure are made of; prose and claims are left out."""
+    words = {name: experiment.systems[name] for name in sorted(figure.systems)}
+    axis = [(each.name, each.x, each.words) for each in experiment.axis.points]
+    quick = [experiment.quick.points, experiment.quick.requests]
+    lines = [(name, line.system, line.metric, line.of) for name, line in figure.lines.items()]
+    ranges = [(sorted(each.systems), each.points, dict(each.variants)) for each in experiment.ranges]
+    told: list[Any] = [experiment.common, words, axis, experiment.seeds, quick, lines, ranges]
+    told += [figure.scale, figure.gap, figure.speedup_over, dict(figure.values)]
     return sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]

@@ -2,66 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast
 
 from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import CheckedMapping, expanded, is_number
 from specsim.files.paths import is_path, shipped
 from specsim.files.yaml_file import read_yaml
+from specsim.published.claim import named
+from specsim.published.figure import Figure, read_figure
 
 MOST_SEED = 2**31 - 1
-GAPS = {"points": "points", "percent": "%"}
-"""How ours is held against theirs, and the unit of that: a difference, or a difference in % of theirs."""
 RESERVED = ("out", "seed")
 """Keys that an experiment's words cannot set: it has seeds of its own, and its runs their place."""
 REQUESTS = "requests"
 """The key that the short form sets; words may set it for the whole form."""
+WORDS = "a list of settings key=value"
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A point of the x axis: its name, where it stands, and the words that make it."""
+
+    name: str
+    x: float
+    words: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """What runs along a figure's x axis: a key of a run, its label with the unit, and its values, rising."""
-
-    key: str
-    label: str
-    values: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One published figure.
+    """What runs along a figure's x axis: its label with the unit, and its points, from left to right.
 
     Attributes
     ----------
-    claim : what the figure is there to show, in one line. metric : a column of a sweep's table.
-    scale : what turns that metric into the figure's `unit`. label : of the y axis. gap : a key of `GAPS`.
-    speedup_over : the system whose metric is divided by each other's, seed by seed; None: the metric itself.
-    values : by system, theirs at each value of the axis, None where none is stated.
-    notes : sentences that the page says of its gaps.
+    numeric : whether the names of the points are numbers; if not, x counts them from 0.
     """
 
-    name: str
-    title: str
-    claim: str
-    metric: str
-    scale: float
-    unit: str
     label: str
-    gap: Literal["points", "percent"]
-    speedup_over: str | None
-    values: Mapping[str, tuple[float | None, ...]]
-    notes: tuple[str, ...]
+    points: tuple[Point, ...]
+    numeric: bool
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the points."""
+        return tuple(each.name for each in self.points)
 
 
 @dataclass(frozen=True, slots=True)
 class Quick:
-    """A short form of an experiment: fewer values of the axis, one seed, and only so many requests of a run."""
+    """A short form of an experiment: fewer points of the axis, one seed, and only so many requests of a run."""
 
-    values: tuple[float, ...]
+    points: tuple[str, ...]
     requests: int
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What a paper leaves out, varied: words of each variant beside those of the `systems`, at some `points`."""
+
+    choice: str
+    systems: tuple[str, ...]
+    points: tuple[str, ...]
+    variants: Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,7 @@ class Experiment:
     quick: Quick
     common: tuple[str, ...]
     systems: Mapping[str, tuple[str, ...]]
+    ranges: tuple[Range, ...]
     figures: tuple[Figure, ...]
 
 
@@ -115,7 +119,7 @@ def read_experiment(path: Path) -> Experiment:
         One line that names the file, the key and what was expected.
     """
     node = CheckedMapping(str(path), "", read_yaml(path, "experiment YAML"))
-    node.only(("paper", "source", "axis", "seeds", "quick", "common", "systems", "figures"), ("choices",))
+    node.only(("paper", "source", "axis", "seeds", "quick", "common", "systems", "figures"), ("choices", "ranges"))
     axis = _axis(node.child("axis"))
     systems = node.child("systems", "words of `specsim run` by system", 1)
     words = {str(name): _words(systems, name) for name in systems.values}
@@ -123,35 +127,73 @@ def read_experiment(path: Path) -> Experiment:
     if len(set(seeds)) < len(seeds):
         node.fail("seeds", "a list in which each seed stands once")
     figures = node.children("figures", "figures by name", "keys of a figure")
+    names, numeric = axis.names, axis.numeric
     return Experiment(
         name=path.stem,
         file=path,
         paper=node.text("paper"),
         source=node.text("source"),
-        choices=_sentences(node, "choices"),
+        choices=node.texts("choices", "a list of sentences") if node.given("choices") else (),
         axis=axis,
         seeds=seeds,
         quick=_quick(node.child("quick"), axis),
         common=_words(node, "common"),
         systems=words,
-        figures=tuple(_figure(name, each, axis, words) for name, each in figures.items()),
+        ranges=_ranges(node, axis, tuple(words)),
+        figures=tuple(read_figure(name, each, names, tuple(words), numeric=numeric) for name, each in figures.items()),
     )
 
 
 def _axis(node: CheckedMapping) -> Axis:
+    if "points" in node.values:
+        node.only(("label", "points"))
+        points = node.child("points", "words of `specsim run` by point", 1)
+        numeric = all(map(is_number, points.values))
+        if numeric and list(points.values) != sorted(points.values):
+            node.refuse("points", "numbers stand in another order than theirs; expected rising ones")
+        places = points.values if numeric else range(len(points.values))
+        named_points = zip(points.values, places, strict=True)
+        return Axis(
+            node.text("label"),
+            tuple(Point(named(name), float(x), _words(points, name)) for name, x in named_points),
+            numeric,
+        )
     node.only(("key", "label", "values"))
     key = node.text("key")
     if key in (*RESERVED, REQUESTS):
         node.fail("key", f"a key of a run other than {', '.join(RESERVED)} and {REQUESTS}")
-    return Axis(key, node.text("label"), _rising(node, "values"))
+    values = _rising(node, "values")
+    return Axis(node.text("label"), tuple(Point(named(x), float(x), (f"{key}={x}",)) for x in values), numeric=True)
 
 
 def _quick(node: CheckedMapping, axis: Axis) -> Quick:
     node.only(("values", "requests"))
-    values = _rising(node, "values")
-    if not set(values) <= set(axis.values):
+    return Quick(_points(node, axis), node.whole("requests"))
+
+
+def _ranges(node: CheckedMapping, axis: Axis, systems: Sequence[str]) -> tuple[Range, ...]:
+    if not node.given("ranges"):
+        return ()
+    found = []
+    for each in node.items("ranges", "a list of what is varied"):
+        each.only(("choice", "variants"), ("systems", "values"))
+        chosen = each.texts("systems", "a list of systems") if each.given("systems") else tuple(systems)
+        for name in chosen:
+            if name not in systems:
+                each.refuse("systems", f"{name}: no such system{nearest(name, systems)}")
+        points = _points(each, axis) if each.given("values") else axis.names
+        variants = each.child("variants", "words by variant", 1)
+        words = {str(name): _words(variants, name) for name in variants.values}
+        found.append(Range(each.text("choice"), chosen, points, words))
+    return tuple(found)
+
+
+def _points(node: CheckedMapping, axis: Axis) -> tuple[str, ...]:
+    value = node.values.get("values")
+    names = tuple(map(named, value)) if isinstance(value, list) else ()
+    if not names or len(set(names)) < len(names) or not set(names) <= set(axis.names):
         node.fail("values", "a list of values of the axis")
-    return Quick(values, node.whole("requests"))
+    return names
 
 
 def _rising(node: CheckedMapping, name: str) -> tuple[float, ...]:
@@ -162,7 +204,7 @@ def _rising(node: CheckedMapping, name: str) -> tuple[float, ...]:
 
 
 def _words(node: CheckedMapping, name: str) -> tuple[str, ...]:
-    words = node.texts(name, "a list of settings key=value")
+    words = node.texts(name, WORDS)
     for word in words:
         if key_of(word) in RESERVED:
             node.refuse(name, f"{word}: {key_of(word)} is the experiment's own; expected another key")
@@ -172,38 +214,3 @@ def _words(node: CheckedMapping, name: str) -> tuple[str, ...]:
 def key_of(word: str) -> str:
     """Return the key of a setting ``key=value``."""
     return word.partition("=")[0].strip().lstrip("+")
-
-
-def _figure(name: str, node: CheckedMapping, axis: Axis, systems: Mapping[str, object]) -> Figure:
-    node.only(("title", "claim", "metric", "scale", "unit", "label", "gap", "values"), ("notes", "speedup_over"))
-    values = node.child("values", "published values by system", 1)
-    theirs = {}
-    for system in values.values:
-        if system not in systems:
-            values.refuse(system, f"no such system{nearest(str(system), systems)}")
-        theirs[system] = _stated(values, system, axis)
-    gap = cast(Literal["points", "percent"], node.choice("gap", GAPS))
-    over = node.choice("speedup_over", systems) if node.given("speedup_over") else None
-    if over is not None and over in theirs:
-        values.refuse(over, "has a speedup over itself of 1; expected the other systems")
-    if gap == "percent" and 0 in (value for each in theirs.values() for value in each):
-        node.refuse("values", "a published value of 0 has no gap in percent; expected gap: points")
-    told = {key: node.text(key) for key in ("title", "claim", "metric", "unit", "label")}
-    notes = _sentences(node, "notes")
-    scale = node.number("scale", above=0)
-    return Figure(name=name, scale=scale, gap=gap, speedup_over=over, values=theirs, notes=notes, **told)
-
-
-def _stated(node: CheckedMapping, system: str, axis: Axis) -> tuple[float | None, ...]:
-    """Return what was published at each value of the axis, None where the paper states nothing."""
-    value = node.values[system]
-    those = [each for each in value if each is not None] if isinstance(value, list) else []
-    if not those or len(value) != len(axis.values) or not all(is_number(each) and each >= 0 for each in those):
-        node.fail(
-            system, f"a list of {len(axis.values)} numbers of at least 0, one for each value of {axis.key}, or null"
-        )
-    return tuple(value)
-
-
-def _sentences(node: CheckedMapping, name: str) -> tuple[str, ...]:
-    return node.texts(name, "a list of sentences") if node.given(name) else ()

@@ -1,4 +1,4 @@
-"""The page of all comparisons, `page.md` filled in: figures and systems with the largest gaps first, then each."""
+"""The page of all comparisons, `page.md` filled in: figures, claims and lines with the largest gaps first."""
 
 from __future__ import annotations
 
@@ -7,17 +7,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import isnan
 from pathlib import Path
 
+from pandas import DataFrame, concat
+
 from specsim.errors import SpecsimError
-from specsim.published.comparison import Compared
-from specsim.published.experiment import GAPS
-from specsim.published.verdict import APART, NEAR, SystemGap, figure_gap, system_gaps
+from specsim.published.comparison import Compared, means
+from specsim.published.figure import GAPS
+from specsim.published.findings import CLOSE, DIRECTION, NOT, REPRODUCED, UNDECIDED, Finding, findings
+from specsim.published.running import PLACE
+from specsim.published.verdict import APART, NEAR, LineGap, figure_gap, line_gaps
 from specsim.results.staging import remove, staging_path
+from specsim.results.sweep_table import SEED
 
 FIGURES = "figures"
 """The folder beside the page that holds the PNG of each figure."""
 NO_VERDICT = "none (quick)"
+WORST_FIRST = (NOT, UNDECIDED, DIRECTION, REPRODUCED)
 TEMPLATE = Path(__file__).with_suffix(".md")
 QUICK = "\nThis is the quick form: few points, one seed, short runs, perhaps on toy traces. It supports no verdict.\n"
+NOTHING = "None.\n"
 
 
 def page(found: Sequence[Compared], folder: Path) -> str:
@@ -25,9 +32,12 @@ def page(found: Sequence[Compared], folder: Path) -> str:
     return TEMPLATE.read_text(encoding="utf-8").format(
         near=NEAR,
         apart=APART,
+        close=CLOSE,
         quick=QUICK if any(each.quick for each in found) else "",
         figures=_table(_figure_rows(found)),
-        systems=_table(_system_rows(found)),
+        claims=_table(_claim_rows(found)),
+        lines=_table(_line_rows(found)),
+        ranges=_table(_range_rows(found)),
         points="".join(_section(each, folder) for each in found),
     )
 
@@ -52,37 +62,83 @@ def write_page(text: str, file: Path) -> None:
 
 def _figure_rows(found: Sequence[Compared]) -> Iterator[Sequence[str]]:
     yield ("figure", "claim", "points", "mean absolute gap", "order kept", "verdict")
-    told = [(each, figure_gap(each)) for each in found]
+    told = [(each, figure_gap(each, each.chosen)) for each in found if each.figure.values]
     for each, gap in sorted(told, key=lambda pair: -pair[1].mean_gap):
+        turned = f", {gap.turned} turned" if gap.turned else ""
         yield (
-            f"[{each.figure.title}](#{each.figure.name})",
+            _link(each),
             each.figure.claim,
-            str(each.rows["theirs"].count()),
+            str(means(each.figure, each.chosen)["theirs"].count()),
             f"{gap.mean_gap:.1f} {GAPS[each.figure.gap]}",
-            f"{gap.kept} of {gap.pairs} pairs",
+            f"{gap.kept} of {gap.pairs} pairs{turned}",
             NO_VERDICT if each.quick else gap.verdict,
         )
 
 
-def _system_rows(found: Sequence[Compared]) -> Iterator[Sequence[str]]:
-    yield ("figure", "system", "paper", "ours", "gap", "mean absolute gap", "largest gap", "verdict")
-    told = [(each, system) for each in found for system in system_gaps(each)]
+def _claim_rows(found: Sequence[Compared]) -> Iterator[Sequence[str]]:
+    yield ("figure", "the paper says", "paper", "ours", "gap", "verdict")
+    told = [(each, one) for each in found for one in findings(each, each.chosen)]
+    for each, one in sorted(told, key=lambda pair: _rank(pair[1])):
+        paper = "-" if one.claim.paper is None else f"{one.claim.paper:g}"
+        gap = "-" if isnan(one.gap) else f"{one.gap:+.1f} %"
+        yield (_link(each), one.claim.says, paper, one.said, gap, NO_VERDICT if each.quick else one.verdict)
+
+
+def _rank(one: Finding) -> tuple[int, float]:
+    return WORST_FIRST.index(one.verdict), 0.0 if isnan(one.gap) else -abs(one.gap)
+
+
+def _link(each: Compared) -> str:
+    title = each.figure.title.rpartition(":")[0] or each.figure.title
+    return f"[{title}](#{each.figure.name})"
+
+
+def _line_rows(found: Sequence[Compared]) -> Iterator[Sequence[str]]:
+    yield ("figure", "line", "paper", "ours", "gap", "mean absolute gap", "largest gap", "verdict")
+    told = [(each, line) for each in found for line in line_gaps(each)]
     for each, gap in sorted(told, key=lambda pair: -pair[1].mean_gap):
         unit = GAPS[each.figure.gap]
         yield (
-            f"[{each.figure.title.rpartition(':')[0] or each.figure.title}](#{each.figure.name})",
-            gap.system,
+            _link(each),
+            gap.line,
             f"{_value(gap.theirs)} {each.figure.unit}",
             f"{_ours(gap)} {each.figure.unit}",
             f"{gap.gap:+.1f} {unit}",
             f"{gap.mean_gap:.1f} {unit}",
-            f"{gap.worst_gap:+.1f} at {gap.worst_x:g}",
+            f"{gap.worst_gap:+.1f} at {gap.worst_point}",
             NO_VERDICT if each.quick else gap.verdict,
         )
 
 
-def _ours(gap: SystemGap) -> str:
+def _ours(gap: LineGap) -> str:
     return _value(gap.ours) if isnan(gap.half_width) else f"{_value(gap.ours)} ± {_value(gap.half_width)}"
+
+
+def _range_rows(found: Sequence[Compared]) -> Iterator[Sequence[str]]:
+    """Yield what each variant of a range comes to, after what was chosen at the same points and of the same seed."""
+    yield ("figure", "choice", "variant", "lines", "mean absolute gap", "claims")
+    for each in found:
+        for one in each.experiment.ranges:
+            lines = [name for name, line in each.figure.lines.items() if line.system in one.systems]
+            if not lines or each.quick:
+                continue
+            base = each.chosen[each.chosen[PLACE].isin(one.points) & (each.chosen[SEED] == each.experiment.seeds[0])]
+            for variant in ("", *one.variants):
+                varied = each.rows[(each.rows["variant"] == variant) & each.rows["line"].isin(lines)]
+                rows = concat([base[~base["line"].isin(lines)], varied]) if variant else base
+                told = variant or "as chosen"
+                yield (_link(each), one.choice, told, ", ".join(lines), _gap(each, rows, lines), _claims(each, rows))
+
+
+def _gap(each: Compared, rows: DataFrame, lines: Sequence[str]) -> str:
+    """Return the mean absolute gap of some lines, a dash where nothing was published of them."""
+    mine = rows[rows["line"].isin(lines)]
+    gap = means(each.figure, mine)["gap"].abs().mean()
+    return "-" if isnan(gap) else f"{gap:.1f} {GAPS[each.figure.gap]}"
+
+
+def _claims(each: Compared, rows: DataFrame) -> str:
+    return "; ".join(one.said for one in findings(each, rows)) or "-"
 
 
 def _section(each: Compared, folder: Path) -> str:
@@ -96,22 +152,24 @@ def _section(each: Compared, folder: Path) -> str:
         *(f"- {note}" for note in (*experiment.choices, *figure.notes)),
         f"- Experiment: [{experiment.file.name}]({link}), {seeds}; rows: `{figure.name}.parquet`.",
         f"- Source of the published values: {experiment.source}.\n",
-        f"Each cell holds theirs / ours in {figure.unit}, by {experiment.axis.label[:1].lower()}"
-        f"{experiment.axis.label[1:]}.\n",
+        f"Each cell holds {'theirs / ours' if figure.values else 'ours'} in {figure.unit}, "
+        f"by {experiment.axis.label[:1].lower()}{experiment.axis.label[1:]}.\n",
     ]
     return "\n".join(lines) + "\n" + _table(_point_rows(each))
 
 
 def _point_rows(each: Compared) -> Iterator[Sequence[str]]:
-    yield ("system", *(f"{x:g}" for x in sorted(each.rows["x"].unique())))
-    for system, rows in each.rows.groupby("system", sort=False):
+    told = means(each.figure, each.chosen)
+    yield ("line", *told.sort_values("x")["point"].drop_duplicates())
+    for line, rows in told.groupby("line", sort=False):
         both = rows.sort_values("x")[["theirs", "ours"]].itertuples(index=False)
-        yield (str(system), *(f"{_value(theirs)} / {_value(ours)}" for theirs, ours in both))
+        cells = (f"{_value(theirs)} / {_value(ours)}" if each.figure.values else _value(ours) for theirs, ours in both)
+        yield (str(line), *cells)
 
 
 def _table(rows: Iterable[Sequence[str]]) -> str:
     head, *rest = ("| " + " | ".join(each) + " |" for each in rows)
-    return "\n".join([head, "|" + "---|" * (head.count("|") - 1), *rest]) + "\n"
+    return "\n".join([head, "|" + "---|" * (head.count("|") - 1), *rest]) + "\n" if rest else NOTHING
 
 
 def _value(value: float) -> str:

@@ -10,11 +10,14 @@ import pytest
 
 from specsim.commands.reproduce import OUT
 from specsim.errors import SpecsimError
+from specsim.figures.plots import plot_published
 from specsim.files.paths import shipped
-from specsim.published.comparison import COLUMNS, Compared, compared, gap_of, read_rows, write_rows
-from specsim.published.experiment import Experiment, experiments, read_experiment
+from specsim.published.comparison import COLUMNS, Compared, compared, gap_of, means, read_rows, write_rows
+from specsim.published.experiment import experiments, read_experiment
+from specsim.published.findings import findings
 from specsim.published.page import page
-from specsim.published.verdict import FigureGap, figure_gap, system_gaps
+from specsim.published.running import Measured, measured
+from specsim.published.verdict import FigureGap, figure_gap, line_gaps
 from tests.published import TINY, tiny
 
 ROOT = shipped("conf").parent
@@ -30,7 +33,7 @@ MISTAKES = {
     "requests: 10": ("requests: 0", "quick.requests: 0 is not a whole number"),
     "common: [trace": ("common: [seed=3, trace", "common: seed=3: seed is the experiment's own; expected another key"),
     "[scheduler=fcfs]": ("scheduler=fcfs", "systems.One by one: 'scheduler=fcfs' is not a list of settings key=value"),
-    "{Batches: [99": ("{Batch: [99", "figures.tiny_attainment.values.Batch: no such system; did you mean 'Batches'"),
+    "{Batches: [99": ("{Batch: [99", "figures.tiny_attainment.values.Batch: no such line; did you mean 'Batches'"),
     "[99, 98, 90]": ("[99, 98]", r"values.Batches: \[99, 98\] is not a list of 3 numbers of at least 0, one for each"),
     "[99, 98, 90] ": ("[null, null, null]", "values.Batches: .* is not a list of 3 numbers"),
     "[99, 98, 90]  ": ("[99, true, 90]", "values.Batches: .* is not a list of 3 numbers"),
@@ -71,61 +74,62 @@ def test_every_shipped_figure_has_a_name_of_its_own() -> None:
     assert len(set(names)) == len(names) > 3
 
 
-def by_hand(experiment: Experiment) -> dict[str, pd.DataFrame]:
+def by_hand() -> Measured:
     """Return two seeds of runs at each rate: attainments and latencies that are easily added up."""
     runs = [(x, seed) for x in (1.0, 2.0, 4.0) for seed in (0, 1)]
-    columns = {"x": [x for x, _ in runs], "seed": [seed for _, seed in runs]}
+    columns = {"x": [x for x, _ in runs], "point": [f"{x:g}" for x, _ in runs], "seed": [seed for _, seed in runs]}
+    columns["slo_class"] = ["all"] * len(runs)
     batches = {"slo_attainment": [0.99, 0.99, 0.95, 0.97, 0.70, 0.80], "mean_e2el_s": [1.0] * 6}
     single = {"slo_attainment": [0.90, 0.90, 0.40, 0.40, 0.90, 0.70], "mean_e2el_s": [1.1, 1.1, 2.0, 2.0, 3.0, 5.0]}
-    return {"Batches": pd.DataFrame(columns | batches), "One by one": pd.DataFrame(columns | single)}
+    return {("Batches", ""): pd.DataFrame(columns | batches), ("One by one", ""): pd.DataFrame(columns | single)}
 
 
 def figures_by_hand(folder: Path) -> list[Compared]:
     experiment = read_experiment(tiny(folder))
-    found = by_hand(experiment)
+    found = by_hand()
     return [compared(experiment, figure, found, quick=False) for figure in experiment.figures]
 
 
 def test_rows_hold_means_intervals_and_gaps(tmp_path: Path) -> None:
     attainment, latency = figures_by_hand(tmp_path)
     assert list(attainment.rows.columns) == list(COLUMNS)
-    row = attainment.rows.query("system == 'Batches' and x == 2").iloc[0]
+    row = means(attainment.figure, attainment.rows).query("line == 'Batches' and x == 2").iloc[0]
     assert (row["theirs"], row["seeds"]) == (98, 2)
     assert row["ours"] == pytest.approx(96)
     assert row["gap"] == pytest.approx(-2)
     # Two seeds: Student's t with one degree of freedom is 12.706, the standard error of 95 and 97 is 1.
     assert row["ours_half_width"] == pytest.approx(12.706, abs=1e-3)
-    assert list(latency.rows["system"].unique()) == ["One by one"]
-    assert list(latency.rows["gap"]) == pytest.approx([10, 0, 0])
+    assert list(latency.rows["line"].unique()) == ["One by one"]
+    assert list(means(latency.figure, latency.rows)["gap"]) == pytest.approx([10, 0, 0])
 
 
 def test_gaps_of_systems_and_the_order_by_hand(tmp_path: Path) -> None:
     attainment, latency = figures_by_hand(tmp_path)
-    one, batches = system_gaps(attainment)
-    assert (one.system, one.verdict) == ("One by one", "far")
+    one, batches = line_gaps(attainment)
+    assert (one.line, one.verdict) == ("One by one", "far")
     # 90, 40, 80 against 90, 50, 20.
     assert one.gap == pytest.approx((0 - 10 + 60) / 3)
     assert one.mean_gap == pytest.approx(70 / 3)
-    assert (one.worst_x, one.worst_gap) == (4, pytest.approx(60))
+    assert (one.worst_point, one.worst_gap) == ("4", pytest.approx(60))
     # 99, 96, 75 against 99, 98, 90.
     assert batches.mean_gap == pytest.approx(17 / 3)
-    whole = figure_gap(attainment)
+    whole = figure_gap(attainment, attainment.rows)
     # At 4 requests/s the published order, 90 above 20, has turned: 75 below 80.
     assert (whole.pairs, whole.kept) == (3, 2)
     assert whole.mean_gap == pytest.approx(87 / 6)
     assert whole.verdict == "not reproduced"
-    assert figure_gap(latency) == (pytest.approx(10 / 3), 0, 0)
-    assert figure_gap(latency).verdict == "reproduced"
+    assert figure_gap(latency, latency.rows) == (pytest.approx(10 / 3), 0, 0, 0)
+    assert figure_gap(latency, latency.rows).verdict == "reproduced"
 
 
 @pytest.mark.parametrize(
     ("gap", "verdict"),
     [
-        (FigureGap(4.0, 5, 5), "reproduced"),
-        (FigureGap(4.0, 5, 4), "level only"),
-        (FigureGap(4.1, 5, 5), "order only"),
-        (FigureGap(4.1, 5, 4), "not reproduced"),
-        (FigureGap(4.1, 0, 0), "not reproduced"),
+        (FigureGap(4.0, 5, 5, 0), "reproduced"),
+        (FigureGap(4.0, 5, 4, 0), "level only"),
+        (FigureGap(4.1, 5, 5, 0), "order only"),
+        (FigureGap(4.1, 5, 4, 0), "not reproduced"),
+        (FigureGap(4.1, 0, 0, 0), "not reproduced"),
     ],
 )
 def test_a_verdict_follows_the_rule(gap: FigureGap, verdict: str) -> None:
@@ -135,11 +139,12 @@ def test_a_verdict_follows_the_rule(gap: FigureGap, verdict: str) -> None:
 def test_a_speedup_is_that_of_each_seed_and_what_is_not_published_has_no_gap(tmp_path: Path) -> None:
     text = TINY.replace("gap: percent", "gap: percent\n    speedup_over: Batches")
     experiment = read_experiment(tiny(tmp_path, text.replace("by one: [1, 2, 4]", "by one: [1, null, 0.5]")))
-    one = compared(experiment, experiment.figures[1], by_hand(experiment), quick=False)
+    one = compared(experiment, experiment.figures[1], by_hand(), quick=False)
     # 1 s over 3 and 5 s; of the means it would be 1 / 4.
-    assert list(one.rows["ours"]) == pytest.approx([1 / 1.1, 0.5, (1 / 3 + 1 / 5) / 2])
-    assert list(one.rows["gap"].isna()) == [False, True, False]
-    (gap,) = system_gaps(one)
+    told = means(one.figure, one.rows)
+    assert list(told["ours"]) == pytest.approx([1 / 1.1, 0.5, (1 / 3 + 1 / 5) / 2])
+    assert list(told["gap"].isna()) == [False, True, False]
+    (gap,) = line_gaps(one)
     assert gap.theirs == pytest.approx(0.75)
     assert gap.ours == pytest.approx((1 / 1.1 + 4 / 15) / 2)
     assert gap.mean_gap == pytest.approx((100 * (1 - 1 / 1.1) + 100 * (0.5 - 4 / 15) / 0.5) / 2)
@@ -149,11 +154,148 @@ def test_a_speedup_is_that_of_each_seed_and_what_is_not_published_has_no_gap(tmp
 
 def test_a_pair_counts_only_if_it_is_apart(tmp_path: Path) -> None:
     attainment, _ = figures_by_hand(tmp_path)
-    close = attainment.rows.assign(theirs=[50.0, 53.5, 90.0, 53.5, 50.1, 90.0])
+
+    def pairs(theirs: dict[tuple[str, str], float]) -> int:
+        stated = [theirs.get((line, point), 90.0) for line, point in zip(rows["line"], rows["point"], strict=True)]
+        return figure_gap(attainment, rows.assign(theirs=stated)).pairs
+
+    rows = attainment.rows
     # 3.5 and 3.4 points are too close, and equal values have no order.
-    assert figure_gap(attainment._replace(rows=close)).pairs == 0
-    further = close.assign(theirs=[50.0, 53.5, 90.0, 53.6, 50.1, 90.0])
-    assert figure_gap(attainment._replace(rows=further)).pairs == 1
+    close = {("Batches", "1"): 50.0, ("One by one", "1"): 53.5, ("Batches", "2"): 53.5, ("One by one", "2"): 50.1}
+    assert pairs(close) == 0
+    assert pairs(close | {("Batches", "2"): 53.7}) == 1
+
+
+def test_a_pair_is_turned_only_by_the_interval_of_its_paired_seeds(tmp_path: Path) -> None:
+    attainment, _ = figures_by_hand(tmp_path)
+    rows, last = attainment.rows, attainment.rows["point"] == "4"
+    # Published: 90 above 20. 70 and 80 below 90 and 70: the mean of -20 and 10 is no sure one.
+    assert figure_gap(attainment, rows).turned == 0
+    steady = rows.assign(ours=rows["ours"].mask(last, rows["line"].map({"Batches": 60.0, "One by one": 80.0})))
+    assert figure_gap(attainment, steady).turned == 1
+    # Of one seed the sign decides.
+    assert figure_gap(attainment, rows[rows["seed"] == 0]).turned == 1
+
+
+CLAIMS = """\
+    claims:
+      - {says: "Best by far", ratio: {of: Batches, over: One by one, pick: most, paper: 2.4}}
+      - {says: "Fewer violations", ratio: {of: Batches, over: [One by one], at: [1, 2], shortfall: true, paper: 20}}
+      - {says: "Always ahead", above: {of: Batches, over: One by one}}
+      - {says: "Ahead at first", above: {of: Batches, over: One by one, at: [1]}}
+      - {says: "Behind at last", crossing: {of: Batches, over: One by one, paper: 3}}
+      - {says: "Half", value: {of: One by one, at: [2], paper: 50}}
+      - {says: "Never faster", crossing: {of: One by one, over: Batches, better: less, paper: 1}}
+"""
+
+
+def test_claims_by_hand(tmp_path: Path) -> None:
+    text = TINY.replace("    values: {Batches", CLAIMS + "    values: {Batches")
+    experiment = read_experiment(tiny(tmp_path, text))
+    one = compared(experiment, experiment.figures[0], by_hand(), quick=False)
+    found = {each.claim.says: each for each in findings(one, one.chosen)}
+    # 96 over 40 at 2 requests/s.
+    assert found["Best by far"].said.startswith("2.4 ± ")
+    assert found["Best by far"].verdict == "reproduced"
+    # (10 / 1 + 60 / 4) / 2, which is 12.5.
+    fewer = found["Fewer violations"]
+    assert (fewer.said.split(" ")[0], fewer.verdict) == ("12.5", "direction only")
+    assert fewer.gap == pytest.approx(-37.5)
+    # 9 and 9 points ahead; 55 and 57; -20 and 10.
+    assert found["Always ahead"][1:] == (
+        "holds at 2 of 3, undecided at 1",
+        pytest.approx(float("nan"), nan_ok=True),
+        "undecided",
+    )
+    assert found["Ahead at first"].verdict == "reproduced"
+    # 75 / 80 at 4 requests/s, 96 / 40 at 2.
+    crossing = 2 + 2 * (2.4 - 1) / (2.4 - 75 / 80)
+    assert found["Behind at last"].gap == pytest.approx(100 * (crossing / 3 - 1))
+    assert found["Half"].gap == pytest.approx(-20)
+    assert found["Half"].verdict == "not reproduced"
+    # The lesser attainment is the better one here: until 4 requests/s One by one has it.
+    assert found["Never faster"].said.startswith(f"{crossing:.3g}")
+    text = page([one], tmp_path)
+    assert "| Half | 50 | 40 ± 0 | -20.0 % | not reproduced |" in text
+    assert text.index("| Half |") < text.index("| Always ahead |") < text.index("| Fewer violations |")
+
+
+def test_a_claim_without_its_lines_or_points_is_refused(tmp_path: Path) -> None:
+    for old, new, said in (
+        ("at: [2]", "at: [3]", r"claims\[5\].value.at: 3: no such point of the axis"),
+        ("value: {of: One by one", "value: {of: One", r"value.of: 'One' is unknown; valid: Batches, One by one"),
+        ("above: {of: Batches, over: One by one}}", "below: {of: Batches}}", r"claims\[2\]: has 0 of ratio, above"),
+        ("paper: 2.4", "papers: 2.4", "ratio.papers: unknown key; did you mean 'paper'"),
+        ("pick: most", "pick: best", "ratio.pick: 'best' is unknown"),
+    ):
+        assert old in CLAIMS
+        text = TINY.replace("    values: {Batches", CLAIMS.replace(old, new) + "    values: {Batches")
+        with pytest.raises(SpecsimError, match=said):
+            read_experiment(tiny(tmp_path, text))
+
+
+NAMED = """\
+paper: "A paper"
+source: "its page 2"
+axis:
+  label: Trace
+  points: {few: [rps=1], many: [rps=4]}
+seeds: [0, 1]
+quick: {values: [many], requests: 10}
+common: [trace=poisson, requests=20, profile=llama8b_1b_h100]
+systems:
+  Batches: [scheduler=continuous, scheduler.max_num_seqs=4]
+  One by one: [scheduler=fcfs]
+ranges:
+  - choice: "How many at once"
+    systems: [Batches]
+    values: [many]
+    variants: {"8 at once": [scheduler.max_num_seqs=8]}
+figures:
+  named:
+    title: "A paper, Table 1: times"
+    claim: "Chat is answered first"
+    scale: 1000
+    unit: ms
+    label: "Mean time (ms)"
+    gap: percent
+    lines:
+      Batches, first token: {system: Batches, metric: mean_ttft_s}
+      Batches, chat: {system: Batches, metric: mean_ttft_s, of: chat}
+      One by one: {system: One by one, metric: mean_ttft_s}
+    claims:
+      - says: "Batches answer sooner"
+        ratio: {of: "Batches, first token", over: One by one, better: less, paper: 2}
+"""
+
+
+def test_an_experiment_of_named_points_lines_and_ranges_runs(tmp_path: Path) -> None:
+    experiment = read_experiment(tiny(tmp_path, NAMED))
+    assert experiment.axis.names == ("few", "many")
+    found = measured(experiment, tmp_path / "runs", quick=False)
+    assert set(found) == {("Batches", ""), ("One by one", ""), ("Batches", "8 at once")}
+    one = compared(experiment, experiment.figures[0], found, quick=False)
+    assert list(one.chosen.groupby("line", sort=False).size()) == [4, 4, 4]
+    varied = one.rows[one.rows["variant"] == "8 at once"]
+    assert list(varied["line"]) == ["Batches, first token", "Batches, chat"]
+    assert set(varied["point"]) == {"many"}
+    base = one.chosen.query("line == 'Batches, first token' and point == 'many' and seed == 0")
+    assert varied["ours"].iloc[0] < base["ours"].iloc[0]
+    text = page([read_rows(experiment, one.figure, write_rows(one, tmp_path).parent) or one], tmp_path)
+    assert "| line | few | many |" in text
+    rows = [line for line in text.splitlines() if "| How many at once |" in line]
+    assert ["as chosen" in rows[0], "8 at once" in rows[1], len(rows)] == [True, True, 2]
+    plot_published(
+        means(one.figure, one.chosen),
+        tmp_path / "named.png",
+        title="t",
+        x_label="x",
+        y_label="y",
+        names=["few", "many"],
+    )
+    assert (tmp_path / "named.png").read_bytes()[:4] == b"\x89PNG"
+    quick = measured(experiment, tmp_path / "quick", quick=True)
+    assert set(quick) == {("Batches", ""), ("One by one", "")}
 
 
 def test_a_gap_is_in_points_or_in_percent_of_theirs(tmp_path: Path) -> None:
@@ -222,6 +364,9 @@ def test_the_published_values_are_those_of_the_data() -> None:
     (experiment,) = experiments(("adaserve_fig8_llama",))
     for figure in experiment.figures:
         number = figure.name.split("_")[1]
-        each = {system: zip(experiment.axis.values, ys, strict=True) for system, ys in figure.values.items()}
+        each = {
+            system: zip((point.x for point in experiment.axis.points), ys, strict=True)
+            for system, ys in figure.values.items()
+        }
         read = {(number, system, x): y for system, points in each.items() for x, y in points}
         assert read == table.loc[[number]].to_dict()

@@ -1,0 +1,96 @@
+"""What a paper says of a figure in numbers or by an inequality: one dataclass, as an experiment YAML writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from specsim.errors import nearest
+from specsim.files.checked_mapping import CheckedMapping
+
+Kind = Literal["ratio", "above", "crossing", "value"]
+KEYS: Mapping[str, tuple[str, ...]] = {
+    "ratio": ("of", "over", "at", "pick", "better", "shortfall", "paper"),
+    "above": ("of", "over", "at", "better"),
+    "crossing": ("of", "over", "better", "paper"),
+    "value": ("of", "at", "pick", "paper"),
+}
+"""The kinds of claims and the keys that each may have."""
+PICKS = ("mean", "most", "least")
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One claim about a figure's lines.
+
+    Attributes
+    ----------
+    says : the paper's statement, in one line.
+    kind : ``ratio``: `of` over the best of `over`. ``above``: `of` is better than the best of `over` at each point.
+        ``crossing``: the x from which `of` is no longer better. ``value``: `of` itself.
+    over : lines; none: the number 1, which a speedup is held against.
+    at : names of points of the axis. pick : what is taken of the points. better : ``more`` or ``less``.
+    shortfall : whether a ratio is that of what is missing to the whole: fewer violations. paper : the published number.
+    """
+
+    says: str
+    kind: Kind
+    of: str
+    over: tuple[str, ...]
+    at: tuple[str, ...]
+    pick: str
+    better: str
+    shortfall: bool
+    paper: float | None
+
+
+def read_claims(
+    node: CheckedMapping, lines: Sequence[str], points: Sequence[str], *, numeric: bool
+) -> tuple[Claim, ...]:
+    """Return the claims below a figure's key ``claims``, none if there is none; `numeric`: the axis has numbers."""
+    if not node.given("claims"):
+        return ()
+    return tuple(_claim(each, lines, points, numeric=numeric) for each in node.items("claims", "a list of claims"))
+
+
+def _claim(node: CheckedMapping, lines: Sequence[str], points: Sequence[str], *, numeric: bool) -> Claim:
+    kinds = [name for name in node.values if name in KEYS]
+    if len(kinds) != 1:
+        node.refuse("", f"has {len(kinds)} of {', '.join(KEYS)}; expected one of them beside says")
+    node.only(("says", kinds[0]))
+    kind = cast(Kind, kinds[0])
+    told = node.child(kind)
+    told.only([key for key in ("of", "paper") if key in KEYS[kind]], KEYS[kind])
+    if kind == "crossing" and not numeric:
+        node.refuse(kind, "the axis has names; expected numbers, along which lines can cross")
+    at = _names(told, "at", points, "point of the axis") if told.given("at") else tuple(points)
+    over = _names(told, "over", lines, "line") if told.given("over") else ()
+    return Claim(
+        says=node.text("says"),
+        kind=kind,
+        of=told.choice("of", lines),
+        over=over,
+        at=at,
+        pick=told.choice("pick", PICKS) if told.given("pick") else PICKS[0],
+        better=told.choice("better", ("more", "less")) if told.given("better") else "more",
+        shortfall=told.flag("shortfall") if told.given("shortfall") else False,
+        paper=told.number("paper", above=0) if "paper" in KEYS[kind] else None,
+    )
+
+
+def _names(node: CheckedMapping, key: str, known: Sequence[str], noun: str) -> tuple[str, ...]:
+    """Return a name, or a list of names, that are all known."""
+    value = node.values[key]
+    found = tuple(named(each) for each in (value if isinstance(value, list) else [value]))
+    if not found:
+        node.fail(key, f"a {noun} or a list of them")
+    for each in found:
+        if each not in known:
+            node.refuse(key, f"{each}: no such {noun}{nearest(each, known)}")
+    return found
+
+
+def named(value: object) -> str:
+    """Return the name of a point: a number as it is written shortest, so that 3 and 3.0 are one."""
+    return f"{value:g}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)

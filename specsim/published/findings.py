@@ -1,0 +1,148 @@
+"""What our runs say of a paper's claims: a number with its interval over seeds, or where an inequality holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf, isfinite, nan
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from specsim.published.claim import Claim
+from specsim.published.comparison import Compared
+from specsim.published.running import PLACE
+from specsim.results.seeds import LEVEL
+from specsim.results.sweep_table import SEED
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
+
+CLOSE = 10.0
+"""The most that ours may be off a paper's number, in % of that, to be called reproduced."""
+REPRODUCED, DIRECTION, NOT, UNDECIDED = "reproduced", "direction only", "not reproduced", "undecided"
+
+
+class Finding(NamedTuple):
+    """What ours is of one claim.
+
+    Attributes
+    ----------
+    said : ours in words. gap : in % of the paper's number, NaN for an inequality and where ours is no number.
+    """
+
+    claim: Claim
+    said: str
+    gap: float
+    verdict: str
+
+
+def findings(one: Compared, rows: DataFrame) -> list[Finding]:
+    """Return a finding for each claim of a figure whose lines and points have `rows`."""
+    return [_finding(one, each, rows) for each in one.figure.claims if _there(each, rows)]
+
+
+def _there(claim: Claim, rows: DataFrame) -> bool:
+    """Return whether every line of a claim has rows, at one of its points at least."""
+    lines = set(rows.loc[rows[PLACE].isin(claim.at), "line"])
+    return {claim.of, *claim.over} <= lines
+
+
+def _finding(one: Compared, claim: Claim, rows: DataFrame) -> Finding:
+    wide = rows[rows[PLACE].isin(claim.at)].pivot_table("ours", [SEED], ["line", "x"], sort=True)
+    if claim.kind == "above":
+        return _inequality(claim, wide)
+    statistics: dict[str, Callable[[DataFrame], float]] = {
+        "ratio": lambda each: _picked(claim, _ratio(claim, each, one.figure.scale)),
+        "crossing": lambda each: _crossing(_ratio(claim, each, one.figure.scale)),
+        "value": lambda each: _picked(claim, _means(each[claim.of])),
+    }
+    statistic = statistics[claim.kind]
+    return _number(claim, statistic(wide), _half_width(statistic, wide), largest=float(rows["x"].max()))
+
+
+def _ratio(claim: Claim, wide: DataFrame, whole: float) -> Series[float]:
+    """Return by x by how much `of` is better than the best of `over`: above 1 where it is, of the seeds' means."""
+    own, other = _means(wide[claim.of]), _means(_best(claim, wide))
+    if claim.shortfall:
+        own, other = whole - own, whole - other
+    less = (claim.better == "less") != claim.shortfall
+    ratio: Series[float] = other / own if less else own / other
+    return ratio
+
+
+def _means(by_seed: Any) -> Series[float]:
+    """Return the mean over seeds by x."""
+    found: Series[float] = by_seed.mean()
+    return found
+
+
+def _best(claim: Claim, wide: Any) -> Any:
+    """Return by seed (rows) and x (columns) what the best line of `over` has, by the seeds' mean at that x; else 1."""
+    if not claim.over:
+        return wide[claim.of] * 0 + 1
+    average = wide[list(claim.over)].mean().unstack("line")
+    chosen = average.idxmax(axis=1) if claim.better == "more" else average.idxmin(axis=1)
+    best = wide[[(line, x) for x, line in chosen.items()]].droplevel("line", axis=1)
+    return best[wide[claim.of].columns]
+
+
+def _picked(claim: Claim, values: Series[float]) -> float:
+    return float({"mean": values.mean, "most": values.max, "least": values.min}[claim.pick]())
+
+
+def _crossing(ratio: Series[float]) -> float:
+    """Return the x from which a ratio stays below 1, between its points on a straight line.
+
+    It is inf if the ratio ends above 1, and the first x if it is below from there on.
+    """
+    above = [place for place, value in enumerate(ratio) if value >= 1]
+    if not above:
+        return float(ratio.index[0])
+    if above[-1] == len(ratio) - 1:
+        return inf
+    last = above[-1]
+    (x, next_x), (y, next_y) = ratio.index[last : last + 2], ratio.iloc[last : last + 2]
+    return float(x + (next_x - x) * (y - 1) / (y - next_y))
+
+
+def _half_width(statistic: Callable[[DataFrame], float], wide: DataFrame) -> float:
+    """Return the half width of a 95% interval over seeds, by the jackknife: each seed is left out once."""
+    import numpy as np
+    from scipy.stats import t
+
+    count = len(wide)
+    if count < 2:
+        return nan
+    without = np.array([statistic(wide.drop(index=seed)) for seed in wide.index])
+    if not np.isfinite(without).all():
+        return nan
+    spread = np.sqrt((count - 1) / count * ((without - without.mean()) ** 2).sum())
+    return float(t.ppf((1 + LEVEL) / 2, count - 1) * spread)
+
+
+def _number(claim: Claim, ours: float, half_width: float, *, largest: float) -> Finding:
+    paper = claim.paper or nan
+    if not isfinite(ours):
+        if claim.kind == "crossing":
+            return Finding(claim, f"none up to {largest:g}", nan, NOT)
+        return Finding(claim, "no violation", nan, DIRECTION)
+    gap = 100 * (ours - paper) / paper
+    interval = f" ± {half_width:.2g}" if isfinite(half_width) else ""
+    told = f"{ours:.3g}{interval}"
+    if abs(gap) <= CLOSE:
+        return Finding(claim, told, gap, REPRODUCED)
+    same = claim.kind == "ratio" and (ours - 1) * (paper - 1) > 0
+    return Finding(claim, told, gap, DIRECTION if same else NOT)
+
+
+def _inequality(claim: Claim, wide: DataFrame) -> Finding:
+    """Return at how many points `of` is better by the 95% interval of the paired seeds, and at how many it is worse."""
+    from scipy.stats import t
+
+    ahead = (wide[claim.of] - _best(claim, wide)) * (1 if claim.better == "more" else -1)
+    count = len(ahead)
+    width = ahead.sem() * t.ppf((1 + LEVEL) / 2, count - 1) if count > 1 else ahead.mean() * 0
+    holds, fails = int((ahead.mean() - width > 0).sum()), int((ahead.mean() + width < 0).sum())
+    points = len(ahead.columns)
+    told = f"holds at {holds} of {points}" + (f", fails at {fails}" if fails else "")
+    told += f", undecided at {points - holds - fails}" if points > holds + fails else ""
+    verdict = REPRODUCED if holds == points else NOT if fails else UNDECIDED
+    return Finding(claim, told, nan, verdict)
