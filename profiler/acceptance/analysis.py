@@ -16,6 +16,7 @@ from profiler.acceptance.curves import (
     calibration_error,
     on_path,
     request_rates,
+    rounds,
     runs,
     settling,
 )
@@ -27,6 +28,8 @@ from specsim.errors import SpecsimError
 from specsim.world.curves import Acceptance
 
 SUCCESSIVE = (1, 2, 4, 8)
+ROUND = 5
+"""The length of the chains whose rounds are counted, one that developers report."""
 MARKS = np.array([10, 20, 50, 100])
 TRACE_NAMES = {"coding": "code", "chat": "chat", "summarization": "summarisation"}
 """Categories of the shipped traces, and their names in prompt files."""
@@ -63,6 +66,7 @@ def summary(tape: Recorded, category: str) -> dict[str, Any]:
         "agreement_by_depth": {str(d): _mean(rows.right[at_depth(rows, d)]) for d in SUCCESSIVE},
         "mean_run": _mean(ended),
         "runs_of_8_or_more": _mean(ended >= 8),
+        f"rounds_of_{ROUND}": rounds(rows, ROUND)._asdict(),
         "requests_sd": float(np.std(rates)) if len(rates) > 1 else None,
         "requests_sd_beyond_luck": float(np.sqrt(between_texts(rows))) if len(rates) > 2 else None,
         "settling": dict(zip(map(str, MARKS), settled.distance.tolist(), strict=True)),
@@ -202,6 +206,11 @@ def markdown(told: Mapping[str, Any]) -> str:
             f"{_number(each['mean_run'])} | {_number(each['requests_sd'])} | "
             f"{_number(each['requests_sd_beyond_luck'])} |"
         )
+    lines += ["", f"Rounds of chains of {ROUND}, one behind the other's bonus token:", ""]
+    lines += ["| category | accepted in a round | rounds that accept none |", "|---|---|---|"]
+    for name, each in told["categories"].items():
+        accepted, none = each[f"rounds_of_{ROUND}"].values()
+        lines.append(f"| {name} | {_number(accepted)} | {_number(none)} |")
     lines += ["", "Accepted tokens, recorded (+- standard error) against drawn from the curves; total variation:", ""]
     lines += ["| category | depth x width | recorded | drawn | total variation |", "|---|---|---|---|---|"]
     for name, rows in told["drawn_against_recorded"].items():

@@ -119,6 +119,31 @@ class Settling(NamedTuple):
     distance: Floats
 
 
+class Rounds(NamedTuple):
+    """Rounds along texts, each a chain that begins behind the last round's bonus token.
+
+    Attributes
+    ----------
+    accepted : mean accepted tokens of a round, without the bonus token. none : share of the rounds that accept none.
+    """
+
+    accepted: float
+    none: float
+
+
+def rounds(rows: OnPath, depth: int) -> Rounds:
+    """Return what rounds of chains of `depth` accept; a round that a text's end would cut is left out."""
+    found = []
+    for text in np.unique(rows.text):
+        right, start = rows.right[rows.text == text], 0
+        while start + depth <= len(right):
+            wrong = np.flatnonzero(~right[start : start + depth])
+            found.append(int(wrong[0]) if len(wrong) else depth)
+            start += found[-1] + 1
+    accepted = np.array(found)
+    return Rounds(float(accepted.mean()), float((accepted == 0).mean())) if found else Rounds(np.nan, np.nan)
+
+
 def settling(rows: OnPath, marks: Ints) -> Settling:
     """Return the distance of the shares right after `marks` tokens from those of whole texts."""
     least, distances = 2 * int(marks[-1]), []

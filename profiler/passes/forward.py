@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,7 +41,7 @@ class Inputs:
         self.plan.load(other.plan)
 
 
-class PackedForward:
+class PackedForward(ABC):
     """A cache, an attention kernel, and the inputs of passes over them, for the weights beside `weight`."""
 
     def __init__(self, weight: torch.Tensor, shape: ModelShape, pages: int, kernel: str) -> None:
@@ -68,9 +69,9 @@ class PackedForward:
         whole[: len(values)] = values
         return torch.from_numpy(whole).to(self.device)
 
+    @abstractmethod
     def run(self, inputs: Inputs) -> torch.Tensor:
         """Run a pass; return the logits (l, vocabulary) of the queries that `profiler.passes.packing.Packed` names."""
-        raise NotImplementedError
 
 
 class Forward(PackedForward):

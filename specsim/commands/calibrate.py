@@ -34,6 +34,7 @@ def calibrate_command(arguments: argparse.Namespace) -> int:
     from specsim.calibration.errors import groups
     from specsim.calibration.reading import read_points
     from specsim.latency.peaks import peak_notes
+    from specsim.results.staging import in_one_step
     from specsim.results.writer import yaml_text
 
     out, figure = _places(arguments.out, force=arguments.force)
@@ -50,7 +51,8 @@ def calibrate_command(arguments: argparse.Namespace) -> int:
     description = f"Calibrated on {counted(points)} of {arguments.points[0].name}"
     keys = engine_keys(config["engine"], engine, description, told)
     _draw(held, figure)
-    _write(out, yaml_text(keys, sort_keys=False))
+    with in_one_step(out) as partial:
+        partial.write_text(yaml_text(keys, sort_keys=False), encoding="utf-8")
     peaks = peak_notes(fit.server.profile, f"profile={arguments.profile}")
     notes = _notes(engine, fit.host_share(points, engine), table[0], len(measured.points))
     for note in [*measured.notes, *peaks, *notes]:
@@ -160,17 +162,3 @@ def _draw(held: Sequence[Held], file: Path) -> None:
         return {name: Pairs(*(1e3 * np.array(values).T)) for name, values in columns.items()}
 
     plot_calibration({"TPOT": pairs("tpot_s"), "TTFT": pairs("ttft_s")}, file)
-
-
-def _write(file: Path, text: str) -> None:
-    """Replace the file in one step."""
-    from specsim.results.staging import remove, staging_path
-
-    beside = staging_path(file.parent)
-    try:
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(file)
-    except OSError as error:
-        raise SpecsimError(f"{file}: cannot be written: {error.strerror or error}") from None
-    finally:
-        remove(beside)

@@ -13,7 +13,7 @@ from specsim.published.experiment import Experiment
 from specsim.published.figure import Figure, Line
 from specsim.published.running import AS_CHOSEN, PLACE, Measured, X
 from specsim.results.seeds import over_seeds
-from specsim.results.staging import remove, staging_path
+from specsim.results.staging import in_one_step
 from specsim.results.sweep_table import CLASS, SEED
 
 if TYPE_CHECKING:
@@ -113,15 +113,9 @@ def write_rows(one: Compared, folder: Path) -> Path:
     told = {EXPERIMENT: _made_of(one.experiment, one.figure), QUICK: json.dumps(one.quick)}
     schema = pa.schema([pa.field(name, pa.type_for_alias(kind)) for name, kind in COLUMNS.items()], metadata=told)
     arrays = [pa.array(one.rows[name].tolist(), pa.type_for_alias(kind)) for name, kind in COLUMNS.items()]
-    path, partial = file_of(folder, one.figure), staging_path(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
+    path = file_of(folder, one.figure)
+    with in_one_step(path) as partial:
         pq.write_table(pa.Table.from_arrays(arrays, schema=schema), partial, compression="zstd")
-        partial.replace(path)
-    except OSError as error:
-        raise SpecsimError(f"{path}: cannot be written: {error.strerror or error}") from None
-    finally:
-        remove(partial)
     return path
 
 

@@ -9,13 +9,12 @@ from pathlib import Path
 
 from pandas import DataFrame, concat
 
-from specsim.errors import SpecsimError
 from specsim.published.comparison import Compared, means
 from specsim.published.figure import GAPS
 from specsim.published.findings import CLOSE, DIRECTION, NOT, REPRODUCED, UNDECIDED, Finding, findings
 from specsim.published.running import PLACE
 from specsim.published.verdict import APART, NEAR, LineGap, figure_gap, line_gaps
-from specsim.results.staging import remove, staging_path
+from specsim.results.staging import in_one_step
 from specsim.results.sweep_table import SEED
 
 FIGURES = "figures"
@@ -50,14 +49,8 @@ def write_page(text: str, file: Path) -> None:
     SpecsimError
         When the file cannot be written.
     """
-    partial = staging_path(file.parent)
-    try:
+    with in_one_step(file) as partial:
         partial.write_text(text, encoding="utf-8")
-        partial.replace(file)
-    except OSError as error:
-        raise SpecsimError(f"{file}: cannot be written: {error.strerror or error}") from None
-    finally:
-        remove(partial)
 
 
 def _figure_rows(found: Sequence[Compared]) -> Iterator[Sequence[str]]:

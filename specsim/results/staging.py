@@ -6,8 +6,12 @@ import os
 import platform
 import re
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
+
+from specsim.errors import SpecsimError
 
 DAY_S = 86_400.0
 _NAME = re.compile(r"\.specsim-(?P<host>.+)-(?P<pid>\d+)-[0-9a-f]{8}\.tmp")
@@ -16,6 +20,26 @@ _NAME = re.compile(r"\.specsim-(?P<host>.+)-(?P<pid>\d+)-[0-9a-f]{8}\.tmp")
 def staging_path(parent: Path) -> Path:
     """Return a new hidden path in `parent`, named by host and process."""
     return parent / f".specsim-{_host()}-{os.getpid()}-{uuid4().hex[:8]}.tmp"
+
+
+@contextmanager
+def in_one_step(file: Path) -> Iterator[Path]:
+    """Yield a hidden path beside `file` that takes its place when the block ends; the folder is made if missing.
+
+    Raises
+    ------
+    SpecsimError
+        When the file cannot be written; what was there stays.
+    """
+    partial = staging_path(file.parent)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        yield partial
+        partial.replace(file)
+    except OSError as error:
+        raise SpecsimError(f"{file}: cannot be written: {error.strerror or error}") from None
+    finally:
+        remove(partial)
 
 
 def remove_stale(root: Path, now_s: float) -> None:

@@ -11,7 +11,7 @@ from specsim.errors import SpecsimError
 from specsim.replica.blame import complaint
 from specsim.results.failure import Failure, write_failure
 from specsim.results.run_folder import Stamp, holds_remains, is_run, stamp_of
-from specsim.results.staging import remove, remove_stale, staging_path
+from specsim.results.staging import in_one_step, remove_stale
 from specsim.results.sweeps import Sweep, load_sweep
 from specsim.results.writer import Taken, Unwritable
 from specsim.runs.execute import execute, stored_config
@@ -60,15 +60,9 @@ def write_table(root: Path) -> tuple[str, ...]:
     -------
     lines about the runs in the folder as a whole.
     """
-    path, partial = root / "table.csv", staging_path(root)
     found = load_sweep(root)
-    try:
+    with in_one_step(root / "table.csv") as partial:
         found.table.to_csv(partial, index=False)
-        partial.replace(path)
-    except OSError as error:
-        raise SpecsimError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
-    finally:
-        remove(partial)
     return found.notes
 
 

@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
+from specsim.errors import SpecsimError
 from specsim.results.run_folder import run_folders
-from specsim.results.staging import DAY_S, remove_stale, staging_path
+from specsim.results.staging import DAY_S, in_one_step, remove_stale, staging_path
 from tests.unit.test_store import parts, write_run
 
 NOW_S = 1_000_000_000.0
@@ -67,3 +68,18 @@ def test_other_hidden_files_stay(tmp_path, name):
 
 def test_a_folder_that_is_not_there_has_nothing_stale(tmp_path):
     remove_stale(tmp_path / "nothing", NOW_S)
+
+
+def test_a_file_takes_its_place_whole_or_not_at_all(tmp_path):
+    file = tmp_path / "new" / "table.csv"
+    with in_one_step(file) as partial:
+        partial.write_text("one")
+        assert not file.exists()
+    assert file.read_text() == "one"
+    with pytest.raises(ValueError, match="half"), in_one_step(file) as partial:
+        partial.write_text("tw")
+        raise ValueError("half")
+    with pytest.raises(SpecsimError, match=r"^.*table.csv: cannot be written: No space left"), in_one_step(file):
+        raise OSError(28, "No space left on device")
+    assert file.read_text() == "one"
+    assert list(file.parent.iterdir()) == [file]

@@ -11,6 +11,7 @@ from profiler.acceptance.curves import (
     calibration_error,
     on_path,
     request_rates,
+    rounds,
     run_before,
     running_rates,
     runs,
@@ -64,6 +65,13 @@ def test_acceptance_at_a_depth_equals_chains_walked_one_by_one() -> None:
                     accepted += right[start + depth - 1]
         chosen = at_depth(rows, depth)
         assert (chosen.sum(), rows.right[chosen].sum()) == (reached, accepted)
+
+
+def test_a_round_begins_behind_the_bonus_token_of_the_last() -> None:
+    rows = on_path(patterned([1, 1, 0, 1, 1, 1, 1, 0], [0, 0, 1], [1]), "chat")
+    # Chains of 2: 2 accepted from 0, 2 from 3, 1 from 6; none from 0 and none from 1; the last text has no room.
+    assert rounds(rows, 2) == (pytest.approx(5 / 5), pytest.approx(2 / 5))
+    assert np.isnan(rounds(rows, 9)).all()
 
 
 def test_bins_hold_mean_confidence_and_acceptance() -> None:
