@@ -26,7 +26,7 @@ class Claim:
 
     Attributes
     ----------
-    says : the paper's statement, in one line.
+    says : the paper's statement, in one line. why : what explains our gap, in one line; empty: nothing is said.
     kind : ``ratio``: `of` over the best of `over`. ``above``: `of` is better than the best of `over` at each point.
         ``crossing``: the x from which `of` is no longer better. ``value``: `of` itself.
     over : lines; none: the number 1, which a speedup is held against.
@@ -35,6 +35,7 @@ class Claim:
     """
 
     says: str
+    why: str
     kind: Kind
     of: str
     over: tuple[str, ...]
@@ -58,7 +59,7 @@ def _claim(node: CheckedMapping, lines: Sequence[str], points: Sequence[str], *,
     kinds = [name for name in node.values if name in KEYS]
     if len(kinds) != 1:
         node.refuse("", f"has {len(kinds)} of {', '.join(KEYS)}; expected one of them beside says")
-    node.only(("says", kinds[0]))
+    node.only(("says", kinds[0]), ("why",))
     kind = cast(Kind, kinds[0])
     told = node.child(kind)
     told.only([key for key in ("of", "paper") if key in KEYS[kind]], KEYS[kind])
@@ -68,6 +69,7 @@ def _claim(node: CheckedMapping, lines: Sequence[str], points: Sequence[str], *,
     over = _names(told, "over", lines, "line") if told.given("over") else ()
     return Claim(
         says=node.text("says"),
+        why=node.text("why") if node.given("why") else "",
         kind=kind,
         of=told.choice("of", lines),
         over=over,

@@ -34,7 +34,7 @@ class Figure:
     scale : what turns a metric into the figure's `unit`. label : of the y axis. gap : a key of `GAPS`.
     speedup_over : the system whose metric is divided by each other's, seed by seed; None: the metric itself.
     values : by line, theirs at each point of the axis, None where none is stated.
-    notes : sentences that the page says of its gaps.
+    why : what explains the gap of a line, by line. notes : sentences that the page says of the figure.
     """
 
     name: str
@@ -48,6 +48,7 @@ class Figure:
     speedup_over: str | None
     values: Mapping[str, tuple[float | None, ...]]
     claims: tuple[Claim, ...]
+    why: Mapping[str, str]
     notes: tuple[str, ...]
 
     @property
@@ -68,7 +69,7 @@ def read_figure(
         One line that names the file, the key and what was expected.
     """
     needed = ("title", "claim", "scale", "unit", "label", "gap")
-    node.only(needed, ("metric", "of", "lines", "values", "claims", "notes", "speedup_over"))
+    node.only(needed, ("metric", "of", "lines", "values", "claims", "why", "notes", "speedup_over"))
     over = node.choice("speedup_over", systems) if node.given("speedup_over") else None
     lines = _lines(node, systems, over)
     claims = read_claims(node, list(lines), points, numeric=numeric)
@@ -86,6 +87,7 @@ def read_figure(
         speedup_over=over,
         values=values,
         claims=claims,
+        why=_why(node, values),
         notes=node.texts("notes", "a list of sentences") if node.given("notes") else (),
         **{key: node.text(key) for key in ("title", "claim", "unit", "label")},
     )
@@ -126,6 +128,16 @@ def _values(
             values.refuse(name, f"no such line{nearest(str(name), lines)}")
         theirs[str(name)] = _stated(values, name, len(points))
     return theirs
+
+
+def _why(node: CheckedMapping, values: Mapping[str, object]) -> dict[str, str]:
+    if not node.given("why"):
+        return {}
+    told = node.child("why", "a sentence by line")
+    for name in told.values:
+        if name not in values:
+            told.refuse(name, f"no line with published values{nearest(str(name), values)}")
+    return {str(name): told.text(name) for name in told.values}
 
 
 def _stated(node: CheckedMapping, line: str, count: int) -> tuple[float | None, ...]:

@@ -69,12 +69,13 @@ def _figure_rows(found: Sequence[Compared]) -> Iterator[Sequence[str]]:
 
 
 def _claim_rows(found: Sequence[Compared]) -> Iterator[Sequence[str]]:
-    yield ("figure", "the paper says", "paper", "ours", "gap", "verdict")
+    yield ("figure", "the paper says", "paper", "ours", "gap", "verdict", "why")
     told = [(each, one) for each in found for one in findings(each, each.chosen)]
     for each, one in sorted(told, key=lambda pair: _rank(pair[1])):
         paper = "-" if one.claim.paper is None else f"{one.claim.paper:g}"
         gap = "-" if isnan(one.gap) else f"{one.gap:+.1f} %"
-        yield (_link(each), one.claim.says, paper, one.said, gap, NO_VERDICT if each.quick else one.verdict)
+        verdict = NO_VERDICT if each.quick else one.verdict
+        yield (_link(each), one.claim.says, paper, one.said, gap, verdict, one.claim.why)
 
 
 def _rank(one: Finding) -> tuple[int, float]:
@@ -87,7 +88,7 @@ def _link(each: Compared) -> str:
 
 
 def _line_rows(found: Sequence[Compared]) -> Iterator[Sequence[str]]:
-    yield ("figure", "line", "paper", "ours", "gap", "mean absolute gap", "largest gap", "verdict")
+    yield ("figure", "line", "paper", "ours", "gap", "mean absolute gap", "largest gap", "verdict", "why")
     told = [(each, line) for each in found for line in line_gaps(each)]
     for each, gap in sorted(told, key=lambda pair: -pair[1].mean_gap):
         unit = GAPS[each.figure.gap]
@@ -100,6 +101,7 @@ def _line_rows(found: Sequence[Compared]) -> Iterator[Sequence[str]]:
             f"{gap.mean_gap:.1f} {unit}",
             f"{gap.worst_gap:+.1f} at {gap.worst_point}",
             NO_VERDICT if each.quick else gap.verdict,
+            each.figure.why.get(gap.line, ""),
         )
 
 

@@ -37,6 +37,7 @@ MISTAKES = {
     "[99, 98, 90]": ("[99, 98]", r"values.Batches: \[99, 98\] is not a list of 3 numbers of at least 0, one for each"),
     "[99, 98, 90] ": ("[null, null, null]", "values.Batches: .* is not a list of 3 numbers"),
     "[99, 98, 90]  ": ("[99, true, 90]", "values.Batches: .* is not a list of 3 numbers"),
+    "why: {Batches": ("why: {Batch", "figures.tiny_attainment.why.Batch: no line with published values; did you"),
     "gap: percent": ("gap: percent\n    speedup_over: One by one", "One by one: has a speedup over itself of 1"),
     "gap: percent ": ("gap: percent\n    speedup_over: Batch", "speedup_over: 'Batch' is unknown; did you mean"),
     "gap: points": ("gap: point", "gap: 'point' is unknown; did you mean 'points'"),
@@ -184,7 +185,7 @@ CLAIMS = """\
       - {says: "Always ahead", above: {of: Batches, over: One by one}}
       - {says: "Ahead at first", above: {of: Batches, over: One by one, at: [1]}}
       - {says: "Behind at last", crossing: {of: Batches, over: One by one, paper: 3}}
-      - {says: "Half", value: {of: One by one, at: [2], paper: 50}}
+      - {says: "Half", why: "It waits.", value: {of: One by one, at: [2], paper: 50}}
       - {says: "Never faster", crossing: {of: One by one, over: Batches, better: less, paper: 1}}
 """
 
@@ -216,7 +217,7 @@ def test_claims_by_hand(tmp_path: Path) -> None:
     # The lesser attainment is the better one here: until 4 requests/s One by one has it.
     assert found["Never faster"].said.startswith(f"{crossing:.3g}")
     text = page([one], tmp_path)
-    assert "| Half | 50 | 40 ± 0 | -20.0 % | not reproduced |" in text
+    assert "| Half | 50 | 40 ± 0 | -20.0 % | not reproduced | It waits. |" in text
     assert text.index("| Half |") < text.index("| Always ahead |") < text.index("| Fewer violations |")
 
 
@@ -332,7 +333,10 @@ def test_the_page_has_the_largest_gaps_first_and_a_verdict_only_of_the_whole_for
         ["14.5 points", "2 of 3 pairs", "not reproduced |"],
         ["3.3 %", "0 of 0 pairs", "reproduced |"],
     ]
-    assert "| Batches | 95.7 % | 90.0 ± 25.4 % | -5.7 points | 5.7 points | -15.0 at 4 | far |" in text
+    assert (
+        "| Batches | 95.7 % | 90.0 ± 25.4 % | -5.7 points | 5.7 points | -15.0 at 4 | far | Its prompts are short. |"
+        in text
+    )
     assert "[tiny.yaml](tiny.yaml), 2 seeds" in text
     assert "- Its prompts were longer." in text
     assert "- The paper names no lengths: those of trace=poisson." in text
