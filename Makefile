@@ -7,6 +7,7 @@ INSTALL := $(PIP) install --constraint constraints.txt
 # A file stays on one worker, so that its tests share what one of them made.
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadscope
 FAST := not slow and not torch
+JOBS := $(shell getconf _NPROCESSORS_ONLN)
 
 .DEFAULT_GOAL := help
 .PHONY: help run check test test-all coverage lint format docs bench profiles fidelity reproduce twins clean
@@ -70,7 +71,7 @@ fidelity: $(VENV)/core  ## rewrite docs/fidelity.md and the tables of docs/profi
 	$(BIN)/python -m tools.public --data "$(SPECSIM_DATA)" --tables docs/profiles.md
 
 reproduce: $(VENV)/core  ## run the published figures again from $$SPECSIM_DATA; renews results/published and docs/reproduction.md
-	$(BIN)/specsim reproduce --page docs/reproduction.md
+	$(BIN)/specsim reproduce --jobs $(JOBS) --page docs/reproduction.md
 
 twins: $(VENV)/core  ## rebuild the twins in traces/ from the real traces in $$SPECSIM_DATA
 	$(BIN)/python tools/fit_twins.py --data "$(SPECSIM_DATA)"

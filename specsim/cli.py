@@ -24,6 +24,7 @@ GROUPS = {
     "engines": "engine",
 }
 
+MOST_JOBS = 1024
 SWEEP_OPTIONS = ("x", "line", "against")
 
 RUN_HELP = """\
@@ -186,6 +187,7 @@ def _add_reproduce(commands: Any) -> None:
     reproduce = commands.add_parser("reproduce", help="published figures again: theirs against ours")
     reproduce.add_argument("names", nargs="*", metavar="NAME", help="experiments of conf/published, figures (all)")
     reproduce.add_argument("--quick", action="store_true", help="few points, one seed, short runs: no verdicts")
+    reproduce.add_argument("--jobs", type=_jobs, default=1, metavar="N", help="processes that run at once (1)")
     reproduce.add_argument("--redraw", action="store_true", help="run nothing: figures and page from the stored rows")
     reproduce.add_argument("--out", type=_typed_path, help="folder of the rows (results/published; quick: quick/)")
     reproduce.add_argument("--page", type=_typed_path, help="Markdown file to renew (reproduction.md in that folder)")
@@ -196,6 +198,12 @@ def _typed_path(word: str) -> Path:
     from specsim.files.checked_mapping import expanded
 
     return expanded(word)
+
+
+def _jobs(word: str) -> int:
+    if word.isdecimal() and 1 <= int(word) <= MOST_JOBS:
+        return int(word)
+    raise SpecsimError(f"--jobs {word}: expected a whole number between 1 and {MOST_JOBS}")
 
 
 class _Version(argparse.Action):

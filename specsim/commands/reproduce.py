@@ -30,7 +30,7 @@ def reproduce_command(arguments: argparse.Namespace) -> int:
     if not arguments.redraw:
         for each in chosen:
             try:
-                found = measured(each, out / RUNS / each.name, quick=arguments.quick, say=_say)
+                found = measured(each, out / RUNS / each.name, quick=arguments.quick, jobs=arguments.jobs, say=_say)
             except KeyboardInterrupt:
                 raise KeyboardInterrupt("the runs that ended are kept; the same command goes on") from None
             for figure in each.figures:

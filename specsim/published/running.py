@@ -66,14 +66,15 @@ def _instead(words: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
     return (*(word for word in words if key_of(word) not in keys), *more)
 
 
-def measured(experiment: Experiment, root: Path, *, quick: bool, say: Say = lambda _: None) -> Measured:
+def measured(experiment: Experiment, root: Path, *, quick: bool, jobs: int = 1, say: Say = lambda _: None) -> Measured:
     """Return what the runs of an experiment measured; runs that are missing in `root` run.
 
     Every point is checked before the first one runs.
 
     Parameters
     ----------
-    quick : the experiment's short form, which may also run on the traces that ship. say : hears of each system.
+    quick : the experiment's short form, which may also run on the traces that ship. jobs : processes.
+    say : hears of each system.
 
     Raises
     ------
@@ -85,7 +86,7 @@ def measured(experiment: Experiment, root: Path, *, quick: bool, say: Say = lamb
     for place, (batch, those) in enumerate(ready, 1):
         told = " at ".join(filter(None, (batch.system, batch.variant)))
         say(f"{experiment.name}: {told} ({place} of {len(ready)}), {len(those)} runs")
-        found[batch.system, batch.variant] = _rows(experiment, batch, those, root, say)
+        found[batch.system, batch.variant] = _rows(experiment, batch, those, root, jobs, say)
     return found
 
 
@@ -110,9 +111,11 @@ def _checked(experiment: Experiment, batch: Batch, *, quick: bool) -> list[Check
     return [each._replace(experiment=None) for each in found]
 
 
-def _rows(experiment: Experiment, batch: Batch, points: Sequence[Checked], root: Path, say: Say) -> DataFrame:
+def _rows(
+    experiment: Experiment, batch: Batch, points: Sequence[Checked], root: Path, jobs: int, say: Say
+) -> DataFrame:
     planned = plan(points, root)
-    runs = run_all(planned, progress=True)
+    runs = run_all(planned, progress=True, jobs=jobs)
     for note in runs.notes:
         say(f"note: {note}")
     where = f"{experiment.file}: systems.{batch.system}"

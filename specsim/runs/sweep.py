@@ -1,11 +1,13 @@
-"""The runs of a sweep, one after the other: what stands is kept, what fails is noted, the rest runs."""
+"""The runs of a sweep, in one process or several: what stands is kept, what fails is noted, the rest runs."""
 
 from __future__ import annotations
 
 import time
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from specsim.errors import SpecsimError
 from specsim.replica.blame import complaint
@@ -18,16 +20,17 @@ from specsim.runs.execute import execute, stored_config
 from specsim.runs.places import check_same_run
 from specsim.runs.plan import PlannedRun
 from specsim.runs.prepare import prepare
+from specsim.runs.processes import in_processes
 from specsim.runs.progress import bar
 from specsim.runs.resume import made_again, why_again
 from specsim.runs.run import Run
 
 
-def run_all(planned: Sequence[PlannedRun], *, progress: bool = False) -> Sweep:
-    """Execute runs one after the other; those whose folder holds them already are not run again.
+def run_all(planned: Sequence[PlannedRun], *, progress: bool = False, jobs: int = 1) -> Sweep:
+    """Execute runs in `jobs` processes; those whose folder holds them already are not run again.
 
     A stored run is made anew where it is damaged, or where the code or a file behind it is another one by now; a note
-    says so. A run that fails is among the `failures`, and the rest runs.
+    says so. A run that fails is among the `failures`, and the rest runs. The order is that of `planned`.
 
     Raises
     ------
@@ -36,21 +39,36 @@ def run_all(planned: Sequence[PlannedRun], *, progress: bool = False) -> Sweep:
     """
     for root in {each.folder.parent for each in planned if each.folder is not None}:
         remove_stale(root, time.time())
-    runs: list[Run | Path] = []
-    failures: list[Failure] = []
-    again: list[str] = []
+    # Another process prepares its points itself: what was prepared would have to be sent.
+    ready = planned if jobs == 1 else [replace(each, experiment=None) for each in planned]
+    made: dict[int, Made] = {}
     with bar(len(planned), "run", progress) as watch:
-        for index, each in enumerate(planned):
-            seen = None if each.folder is None else stamp_of(each.folder)
-            try:
-                runs.append(_made(each, again))
-            except Unwritable:
-                raise
-            except Exception as error:
-                failures.append(_failed(each, error, seen))
+        for index, each in in_processes(_made, ready, jobs):
+            made[index] = each
             if watch is not None:
-                watch(index + 1)
-    return Sweep(runs, made_again(again), failures=failures)
+                watch(len(made))
+    ended = [made[index] for index in range(len(planned))]
+    runs = [each.run for each in ended if not isinstance(each.run, Failure)]
+    failures = [each.run for each in ended if isinstance(each.run, Failure)]
+    return Sweep(runs, made_again([each.again for each in ended if each.again]), failures=failures)
+
+
+class Made(NamedTuple):
+    """What came of a point: its run, or where it is stored, or its failure; and why it was made `again`, if it was."""
+
+    run: Run | Path | Failure
+    again: str = ""
+
+
+def _made(planned: PlannedRun) -> Made:
+    """Return what comes of a point; a failure is noted in its folder."""
+    seen = None if planned.folder is None else stamp_of(planned.folder)
+    try:
+        return _executed(planned)
+    except Unwritable:
+        raise
+    except Exception as error:
+        return Made(_failed(planned, error, seen))
 
 
 def write_table(root: Path) -> tuple[str, ...]:
@@ -66,26 +84,24 @@ def write_table(root: Path) -> tuple[str, ...]:
     return found.notes
 
 
-def _made(planned: PlannedRun, again: list[str]) -> Run | Path:
+def _executed(planned: PlannedRun) -> Made:
     """Return the run, where it has a folder as that: nothing of it stays in memory."""
     config, folder = planned.config, planned.folder
     if folder is None:
-        return execute(config, None, planned.experiment)
+        return Made(execute(config, None, planned.experiment))
     stored = check_same_run(folder, config) and holds_remains(folder)
     experiment = planned.experiment or prepare(config)
     reason = why_again(folder, experiment) if stored else ""
     if reason is None:
-        return folder
+        return Made(folder)
     try:
         execute(config, folder, experiment)
     except Taken:
         # Another process has made the same run meanwhile.
         if not is_run(folder) or why_again(folder, prepare(config)) is not None:
             raise
-        return folder
-    if reason:
-        again.append(reason)
-    return folder
+        return Made(folder)
+    return Made(folder, reason)
 
 
 def _failed(planned: PlannedRun, error: Exception, seen: Stamp | None) -> Failure:
