@@ -44,6 +44,7 @@ class Linear:
     gamma: float
     delta: float
     one_pass: bool = False
+    expands: bool = False
     cached: bool = True
     deepest: int = 1 << 20
 

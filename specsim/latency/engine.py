@@ -13,6 +13,7 @@ from specsim.latency.model import ModelLatency, Profile
 KEYS = (
     "overhead_s",
     "request_s",
+    "speculation_s",
     "graph_tokens",
     "graph_step",
     "graph_most",
@@ -33,7 +34,8 @@ class Engine:
     Attributes
     ----------
     overhead_s : host seconds of a pass that do not hide behind its kernels; None: those that the profile states.
-    request_s : further host seconds for each request in a pass.
+    request_s : further host seconds for each request in a pass; with `expands` for each sequence of a verification.
+    speculation_s : further host seconds of a verification of drafted tokens, however many.
     graph_tokens : sizes, rising, that the batched tokens of a pass are padded to; a larger pass is not padded.
     expands : whether a verification is a batch of sequences, one for each tree node, that read their context again.
     pipeline_steps : steps that are decided before a step ends. An arrival waits for so many more.
@@ -42,6 +44,7 @@ class Engine:
 
     overhead_s: float | None = None
     request_s: float = 0.0
+    speculation_s: float = 0.0
     graph_tokens: tuple[int, ...] = ()
     expands: bool = False
     pipeline_steps: int = 0
@@ -49,12 +52,18 @@ class Engine:
 
     def running(self, profile: Profile) -> Profile:
         """Return a profile whose passes this engine runs."""
-        target = replace(self._running(profile.target), expands=self.expands)
+        target = replace(self._running(profile.target), speculation_s=self.speculation_s)
         return replace(profile, target=target, draft=self._running(profile.draft))
 
     def _running(self, model: ModelLatency) -> ModelLatency:
         overhead_s = model.overhead_s if self.overhead_s is None else self.overhead_s
-        return replace(model, overhead_s=overhead_s, request_s=self.request_s, graph_tokens=self.graph_tokens)
+        return replace(
+            model,
+            overhead_s=overhead_s,
+            request_s=self.request_s,
+            graph_tokens=self.graph_tokens,
+            expands=self.expands,
+        )
 
 
 def engine_from_mapping(mapping: Mapping[str, Any], source: str) -> Engine:
@@ -70,6 +79,7 @@ def engine_from_mapping(mapping: Mapping[str, Any], source: str) -> Engine:
     return Engine(
         overhead_s=node.number("overhead_s") if node.given("overhead_s") else None,
         request_s=node.number("request_s"),
+        speculation_s=node.number("speculation_s"),
         graph_tokens=_graph_tokens(node),
         expands=node.choice("verification", VERIFICATIONS) == "batch_expansion",
         pipeline_steps=node.whole("pipeline_steps", 0, MOST_STEPS),

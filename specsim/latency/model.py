@@ -31,7 +31,8 @@ class ModelLatency:
       ``deepest`` the most tokens ahead that it proposes.
     - ``nonembedding_bytes`` are those of the weights that every batched token multiplies, all but the embedding and the
       head; None where the file does not state them.
-    - ``request_s``, ``graph_tokens`` and ``expands`` are the engine's (`specsim.latency.engine.Engine`).
+    - ``request_s``, ``speculation_s``, ``graph_tokens`` and ``expands`` are the engine's
+      (`specsim.latency.engine.Engine`).
     """
 
     name: str
@@ -49,6 +50,7 @@ class ModelLatency:
     cached: bool = True
     deepest: int = 1 << 20
     request_s: float = 0.0
+    speculation_s: float = 0.0
     graph_tokens: tuple[int, ...] = ()
     expands: bool = False
     nonembedding_bytes: int | None = None
@@ -66,7 +68,10 @@ class ModelLatency:
     def seconds(self, shape: PassShape) -> float:
         """Return the seconds of one pass, overhead included."""
         run = self._run(shape) if self.graph_tokens or self.expands else shape
-        seconds = self.chosen.seconds(run) + self.overhead_s + self.request_s * shape.requests
+        sequences = shape.logit_tokens if self.expands else shape.requests
+        seconds = self.chosen.seconds(run) + self.overhead_s + self.request_s * sequences
+        if self.speculation_s and shape.logit_tokens > shape.requests:
+            seconds += self.speculation_s
         return seconds if seconds > self.least_s else self.least_s
 
     def seconds_array(self, shapes: PassShapes) -> Seconds:
@@ -74,7 +79,10 @@ class ModelLatency:
         run = self._runs(shapes) if self.graph_tokens or self.expands else shapes
         seconds = self.chosen.seconds_array(run) + self.overhead_s
         if self.request_s:
-            seconds = seconds + self.request_s * np.asarray(shapes.requests)
+            sequences = shapes.logit_tokens if self.expands else shapes.requests
+            seconds = seconds + self.request_s * np.asarray(sequences)
+        if self.speculation_s:
+            seconds = seconds + self.speculation_s * (np.asarray(shapes.logit_tokens) > np.asarray(shapes.requests))
         return np.maximum(seconds, self.least_s) if self.least_s else seconds
 
     def _run(self, shape: PassShape) -> PassShape:

@@ -33,7 +33,7 @@ class DraftBelief(ModelBelief, Protocol):
 
     `one_pass` says whether one pass proposes all depths of a step, so that later ones cost nothing (prompt lookup,
     Medusa's heads); `cached` whether the drafter keeps a cache of its own, which has to be fed; `deepest` how many
-    tokens ahead it ever proposes.
+    tokens ahead it ever proposes; `expands` whether its engine makes a sequence of each token (batch expansion).
     """
 
     @property
@@ -42,6 +42,8 @@ class DraftBelief(ModelBelief, Protocol):
     def cached(self) -> bool: ...  # noqa: D102
     @property
     def deepest(self) -> int: ...  # noqa: D102
+    @property
+    def expands(self) -> bool: ...  # noqa: D102
 
 
 class Belief(Protocol):

@@ -22,6 +22,19 @@ MOST_PROPOSED = 1 << 21
 """The most proposals of one pass."""
 
 
+def with_sequences(shape: PassShape, sequences: int, context_tokens: int, fresh: int = 0) -> PassShape:
+    """Return the shape with so many more sequences, their context, and `fresh` tokens that it does not hold yet."""
+    if not sequences:
+        return shape
+    return shape._replace(
+        context_tokens=shape.context_tokens + context_tokens,
+        batched_tokens=shape.batched_tokens + fresh,
+        attention_pairs=shape.attention_pairs + (context_tokens + fresh if fresh else 0),
+        logit_tokens=shape.logit_tokens + sequences,
+        requests=shape.requests + sequences,
+    )
+
+
 class Proposals:
     """The row of the tape read behind each extended node of this step; `Forest.slot` is an index into it.
 
@@ -108,7 +121,8 @@ class SimulatedDrafter:
             When a pass is wider than the tape, or has more than `MOST_PROPOSED` proposals.
         """
         forest, nodes = work.forest, work.forest.draft_nodes
-        seconds = self._seconds(shape, work.leaves, forest.rows)
+        twice, context_tokens = self._twice(work) if self._model.expands else (0, 0)
+        seconds = self._seconds(with_sequences(shape, twice, context_tokens), work.leaves, forest.rows)
         if not len(work.leaves) or not work.width:
             return Drafted(forest, [Level(shape, seconds, nodes)])
         self._check_width(work.width)
@@ -131,7 +145,8 @@ class SimulatedDrafter:
                     break
             if not extended or (front.row is not before and before.tobytes() != front.row.tobytes()):
                 shape = self._shape(work, front.row)
-            seconds = self._seconds(shape, front.node, forest.rows)
+            doubled = with_sequences(shape, twice, context_tokens, fresh=twice)
+            seconds = self._seconds(doubled, front.node, forest.rows)
             extended.append(front.node)
         grown = forest.with_layers(layers) if layers else forest
         return Drafted(grown, levels, np.concatenate(extended) if extended else NOBODY)
@@ -141,6 +156,18 @@ class SimulatedDrafter:
         if self._model.one_pass and len(leaves) and leaves.min() >= rows:
             return 0.0
         return self._model.seconds(shape)
+
+    def _twice(self, work: DraftPass) -> tuple[int, int]:
+        """Return the sequences that batch expansion drafts a second time, those fed two tokens, and their context.
+
+        vLLM's V0 engine drafts a request whose tokens were all accepted as two sequences, through all passes of a step:
+        with its last token, and without (vLLM pull request 5765).
+        """
+        if not len(work.chunks):
+            return 0, 0
+        row = work.forest.row[work.leaves]
+        rows = np.unique(row[work.chunks[row] > 1])
+        return len(rows), int(self._view.draft_cached[work.requests[rows]].sum())
 
     def _shape(self, work: DraftPass, row: Ints) -> PassShape:
         """Return the shape of a pass after the first one, which extends nodes of these rows, (m,)."""

@@ -22,7 +22,7 @@ SECONDS = 5e-3 + 7e-5 + 11e-7 + 2e-2
 class Priced(Roofline):
     """A model's form with what a drafter says of itself."""
 
-    one_pass, cached, deepest = False, True, 9
+    one_pass, cached, deepest, expands = False, True, 9, False
 
 
 def test_both_models_charge_what_the_shape_says() -> None:

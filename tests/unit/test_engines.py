@@ -27,6 +27,7 @@ SHAPES = PassShapes.each(np.array([100, 250, 9]), np.array([1, 1, 600]), np.arra
 PLAIN = {
     "overhead_s": None,
     "request_s": 0.0,
+    "speculation_s": 0.0,
     "graph_tokens": None,
     "graph_step": 8,
     "graph_most": 512,
@@ -34,6 +35,9 @@ PLAIN = {
     "pipeline_steps": 0,
     "frontend_s": 0.0,
 }
+
+
+FIXED = {"mean": 20, "cv": None, "low": None, "high": None}
 
 
 def test_the_profiled_engine_adds_nothing() -> None:
@@ -69,10 +73,47 @@ def test_batch_expansion_reads_the_context_again_for_every_node_of_the_target() 
     assert engine.target.seconds(SHAPE) == PROFILE.target.seconds(again) > PROFILE.target.seconds(SHAPE)
     plain = PassShape.of(np.array([100, 250]), np.array([1, 1]))
     assert engine.target.seconds(plain) == PROFILE.target.seconds(plain)
-    assert engine.draft.seconds(SHAPE) == PROFILE.draft.seconds(SHAPE), "a drafter verifies nothing"
     assert engine.target.seconds_array(SHAPES)[0] == pytest.approx(
         engine.target.seconds(PassShape.of(np.array([100]), np.array([1]), np.array([3])))
     )
+
+
+def test_each_sequence_of_an_expanded_verification_takes_host_time() -> None:
+    bare, engine = Engine(expands=True).running(PROFILE), Engine(expands=True, request_s=1e-3).running(PROFILE)
+    assert engine.target.seconds(SHAPE) == pytest.approx(bare.target.seconds(SHAPE) + 9e-3), "two roots and seven nodes"
+    arrays = engine.target.seconds_array(SHAPES) - bare.target.seconds_array(SHAPES)
+    assert arrays == pytest.approx(1e-3 * np.asarray(SHAPES.logit_tokens))
+
+
+def test_a_verification_of_drafts_takes_host_time_that_no_other_pass_takes() -> None:
+    engine = Engine(speculation_s=2e-3).running(PROFILE)
+    plain = PassShape.of(np.array([100, 250]), np.array([1, 1]))
+    assert engine.target.seconds(SHAPE) == pytest.approx(PROFILE.target.seconds(SHAPE) + 2e-3)
+    assert engine.target.seconds(plain) == PROFILE.target.seconds(plain)
+    assert engine.draft.seconds(SHAPE) == PROFILE.draft.seconds(SHAPE)
+    drafted = np.asarray(SHAPES.logit_tokens) > np.asarray(SHAPES.requests)
+    added = engine.target.seconds_array(SHAPES) - PROFILE.target.seconds_array(SHAPES)
+    assert added == pytest.approx(2e-3 * drafted)
+
+
+def test_batch_expansion_drafts_a_request_twice_whose_tokens_were_all_accepted() -> None:
+    settings = {"engine__request_s": 1.0, "engine__speculation_s": 0.0, "trace__output_tokens__distribution": "fixed"}
+    settings |= {f"trace__output_tokens__{key}": value for key, value in FIXED.items()}
+    run = simulate(
+        "vllm_spec",
+        "poisson",
+        requests=1,
+        profile="vicuna7b_160m_a100",
+        engine="vllm_0_6",
+        acceptance="bernoulli",
+        acceptance__alpha=1.0,
+        scheduler__num_speculative_tokens=2,
+        passes=True,
+        **settings,
+    )
+    passes = run.passes
+    host = np.floor(passes[passes.prefill_tokens == 0].seconds).astype(int).tolist()
+    assert host[:6] == [1, 1, 3, 2, 2, 3], "two drafts and a verification of three sequences, step by step"
 
 
 @pytest.mark.parametrize("drafter", [Separate(True, 0.0), LayersSkipped(32, 16), Heads(False, 5, 0.1, 0.1, 0.1)])
