@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from specsim.errors import nearest
-from specsim.files.checked_mapping import CheckedMapping
+from specsim.files.checked_mapping import CheckedMapping, is_number
 
 Kind = Literal["ratio", "above", "crossing", "value"]
 KEYS: Mapping[str, tuple[str, ...]] = {
@@ -29,7 +29,7 @@ class Claim:
     says : the paper's statement, in one line. why : what explains our gap, in one line; empty: nothing is said.
     kind : ``ratio``: `of` over the best of `over`. ``above``: `of` is better than the best of `over` at each point.
         ``crossing``: the x from which `of` is no longer better. ``value``: `of` itself.
-    over : lines; none: the number 1, which a speedup is held against.
+    over : lines; none: `than`, a number in the figure's unit, 1 unless it is given: what a speedup is held against.
     at : names of points of the axis. pick : what is taken of the points. better : ``more`` or ``less``.
     shortfall : whether a ratio is that of what is missing to the whole: fewer violations. paper : the published number.
     """
@@ -39,6 +39,7 @@ class Claim:
     kind: Kind
     of: str
     over: tuple[str, ...]
+    than: float
     at: tuple[str, ...]
     pick: str
     better: str
@@ -66,19 +67,30 @@ def _claim(node: CheckedMapping, lines: Sequence[str], points: Sequence[str], *,
     if kind == "crossing" and not numeric:
         node.refuse(kind, "the axis has names; expected numbers, along which lines can cross")
     at = _names(told, "at", points, "point of the axis") if told.given("at") else tuple(points)
-    over = _names(told, "over", lines, "line") if told.given("over") else ()
+    over, than = _over(told, lines)
+    if told.given("better") and told.given("shortfall"):
+        told.refuse("better", "stands beside shortfall, of which less is better; expected one of them")
     return Claim(
         says=node.text("says"),
         why=node.text("why") if node.given("why") else "",
         kind=kind,
         of=told.choice("of", lines),
         over=over,
+        than=than,
         at=at,
         pick=told.choice("pick", PICKS) if told.given("pick") else PICKS[0],
         better=told.choice("better", ("more", "less")) if told.given("better") else "more",
         shortfall=told.flag("shortfall") if told.given("shortfall") else False,
         paper=told.number("paper", above=0) if "paper" in KEYS[kind] else None,
     )
+
+
+def _over(node: CheckedMapping, lines: Sequence[str]) -> tuple[tuple[str, ...], float]:
+    """Return the lines that a claim compares with, or none and a number."""
+    value = node.values.get("over")
+    if value is None or is_number(value):
+        return (), 1.0 if value is None else node.number("over", above=0)
+    return _names(node, "over", lines, "line"), 1.0
 
 
 def _names(node: CheckedMapping, key: str, known: Sequence[str], noun: str) -> tuple[str, ...]:

@@ -75,9 +75,9 @@ def _means(by_seed: Any) -> Series[float]:
 
 
 def _best(claim: Claim, wide: Any) -> Any:
-    """Return by seed (rows) and x (columns) what the best line of `over` has, by the seeds' mean at that x; else 1."""
+    """Return by seed (rows) and x (columns) what the best line of `over` has, by the seeds' mean there; else `than`."""
     if not claim.over:
-        return wide[claim.of] * 0 + 1
+        return wide[claim.of] * 0 + claim.than
     average = wide[list(claim.over)].mean().unstack("line")
     chosen = average.idxmax(axis=1) if claim.better == "more" else average.idxmin(axis=1)
     best = wide[[(line, x) for x, line in chosen.items()]].droplevel("line", axis=1)

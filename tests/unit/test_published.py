@@ -182,6 +182,7 @@ CLAIMS = """\
     claims:
       - {says: "Best by far", ratio: {of: Batches, over: One by one, pick: most, paper: 2.4}}
       - {says: "Fewer violations", ratio: {of: Batches, over: [One by one], at: [1, 2], shortfall: true, paper: 20}}
+      - {says: "Below 97", above: {of: Batches, over: 97, better: less, at: [2, 4]}}
       - {says: "Always ahead", above: {of: Batches, over: One by one}}
       - {says: "Ahead at first", above: {of: Batches, over: One by one, at: [1]}}
       - {says: "Behind at last", crossing: {of: Batches, over: One by one, paper: 3}}
@@ -209,6 +210,8 @@ def test_claims_by_hand(tmp_path: Path) -> None:
         "undecided",
     )
     assert found["Ahead at first"].verdict == "reproduced"
+    # 95 and 97, 70 and 80: the intervals hold 97.
+    assert found["Below 97"].said == "holds at 0 of 2, undecided at 2"
     # 75 / 80 at 4 requests/s, 96 / 40 at 2.
     crossing = 2 + 2 * (2.4 - 1) / (2.4 - 75 / 80)
     assert found["Behind at last"].gap == pytest.approx(100 * (crossing / 3 - 1))
@@ -223,10 +226,11 @@ def test_claims_by_hand(tmp_path: Path) -> None:
 
 def test_a_claim_without_its_lines_or_points_is_refused(tmp_path: Path) -> None:
     for old, new, said in (
-        ("at: [2]", "at: [3]", r"claims\[5\].value.at: 3: no such point of the axis"),
+        ("at: [2]", "at: [3]", r"claims\[6\].value.at: 3: no such point of the axis"),
         ("value: {of: One by one", "value: {of: One", r"value.of: 'One' is unknown; valid: Batches, One by one"),
-        ("above: {of: Batches, over: One by one}}", "below: {of: Batches}}", r"claims\[2\]: has 0 of ratio, above"),
+        ("above: {of: Batches, over: One by one}}", "below: {of: Batches}}", r"claims\[3\]: has 0 of ratio, above"),
         ("paper: 2.4", "papers: 2.4", "ratio.papers: unknown key; did you mean 'paper'"),
+        ("shortfall: true", "shortfall: true, better: less", "ratio.better: stands beside shortfall"),
         ("pick: most", "pick: best", "ratio.pick: 'best' is unknown"),
     ):
         assert old in CLAIMS
