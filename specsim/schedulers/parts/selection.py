@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,7 +36,26 @@ def at_most_the_tree(need: Floats, depth: int) -> Floats:
     return np.minimum(need, depth + 1)
 
 
-def select(forest: Forest, need: Floats, order: Ints, most_nodes: int, budget: int, *, fill: bool = True) -> Bools:
+class Stop(NamedTuple):
+    """Where a selection ends before its budget.
+
+    Attributes
+    ----------
+    slo_below, fill_below : the least path probability of a node that the first and the second selection take.
+    tile : the second goes on below it until the verification is a whole multiple of so many tokens.
+    """
+
+    slo_below: float = 0.0
+    fill_below: float = 0.0
+    tile: int = 1
+
+
+NEVER = Stop()
+
+
+def select(
+    forest: Forest, need: Floats, order: Ints, most_nodes: int, budget: int, *, fill: bool = True, stop: Stop = NEVER
+) -> Bools:
     """Return which nodes of `forest` AdaServe verifies, (nodes,), roots included (Algorithm 2, lines 9-23).
 
     First each request, in `order`, takes its likeliest nodes until 1 + their path probabilities reach `need`. Then the
@@ -49,7 +69,7 @@ def select(forest: Forest, need: Floats, order: Ints, most_nodes: int, budget: i
     order : (n,) these rows in the order of selection.
     most_nodes : n_max, drafted nodes that a request may take for its SLO.
     budget : B, the most nodes, roots included, at least n.
-    fill : whether the second selection runs.
+    fill : whether the second selection runs. stop : where both end although budget is left.
     """
     rows = len(need)
     chosen = np.zeros(len(forest), dtype=np.bool_)
@@ -64,14 +84,18 @@ def select(forest: Forest, need: Floats, order: Ints, most_nodes: int, budget: i
     filled = columns < sizes[:, None]
     ranked = np.zeros(filled.shape)
     ranked[filled] = path[by_row]
-    wanted = nodes_for_slo(ranked, need, np.minimum(sizes, most_nodes))
+    likely = sizes if not stop.slo_below else (ranked >= stop.slo_below).sum(axis=1)
+    wanted = nodes_for_slo(ranked, need, np.minimum(likely, most_nodes))
     taken = within_budget(wanted, order, budget - rows)
     chosen[forest.rows + by_row[(columns < taken[:, None])[filled]]] = True
     if not fill:
         return chosen
     left = budget - rows - int(taken.sum())
-    likeliest += forest.rows
-    chosen[likeliest[~chosen[likeliest]][:left]] = True
+    rest = likeliest[~chosen[forest.rows + likeliest]]
+    if stop.fill_below:
+        spent = rows + int(taken.sum()) + int(np.count_nonzero(path[rest] >= stop.fill_below))
+        left = min(left, -(-spent // stop.tile) * stop.tile - rows - int(taken.sum()))
+    chosen[forest.rows + rest[:left]] = True
     return chosen
 
 

@@ -1,0 +1,68 @@
+"""What the AdaServe experiments take from the paper's own figures, and how: acceptance levels and output lengths.
+
+Acceptance, from Fig. 12 alone. vLLM's V0 sampler counts each draft token that the target agrees with, also behind a
+rejected one, and no bonus token. If tokens agree with chance p on the target's path and q behind a rejection, the mean
+count of n draft tokens is p s + q (n - s), where s = (1 - p^n) / (1 - p) tokens are on the path. Three values of n
+determine p and q and leave one to check; p is the level that a simulation needs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import least_squares
+
+from specsim.files.paths import shipped
+from specsim.files.yaml_file import read_yaml
+from specsim.replica.request import Floats
+
+DRAFTED = np.array([4.0, 6.0, 8.0])
+RATE_2_6 = 900 / 366.4
+"""Requests/s of the run at 2.6: 900 arrive in 360 s, and the last of them takes 6 s more, as it does in our runs."""
+
+
+def counted(p: float, q: float, drafted: Floats = DRAFTED) -> Floats:
+    """Return the mean of vLLM's count for chains of so many draft tokens."""
+    on_path = (1 - p**drafted) / (1 - p)
+    return np.asarray(p * on_path + q * (drafted - on_path))
+
+
+def levels(published: Floats) -> tuple[float, float]:
+    """Return p and q of the published counts of vLLM-Spec(4), (6) and (8)."""
+    found = least_squares(lambda x: (counted(*x) - published) / published, [0.8, 0.7])
+    return float(found.x[0]), float(found.x[1])
+
+
+def values(experiment: str, figure: str) -> dict[str, Floats]:
+    """Return what a shipped experiment holds of a published figure, by system."""
+    read = read_yaml(shipped("conf") / "published" / f"{experiment}.yaml", "experiment YAML")
+    return {system: np.array(line) for system, line in read["figures"][figure]["values"].items()}
+
+
+def test_the_acceptance_of_llama_70b_is_that_of_fig_12() -> None:
+    published = values("adaserve_fig8_llama", "adaserve_fig12_llama")
+    means = np.array([published[f"vLLM-Spec({k})"].mean() for k in (4, 6, 8)])
+    p, q = levels(means)
+    assert (p, q) == pytest.approx((0.859, 0.774), abs=1e-3)
+    assert counted(p, q) == pytest.approx(means, rel=1e-3), "two numbers give all three"
+
+
+def test_the_same_law_holds_where_vllm_tells_both_counts() -> None:
+    # A public log of vLLM 0.6 with the same pair on ShareGPT: the rate per position, and the share of k + 1 emitted.
+    for drafted, rate, efficiency in ((5, 0.797, 0.640), (10, 0.786, 0.443)):
+        emitted = efficiency * (drafted + 1)
+        p = float(least_squares(lambda x: (1 - x[0] ** (drafted + 1)) / (1 - x[0]) - emitted, [0.8]).x[0])  # noqa: B023
+        on_path = (1 - p**drafted) / (1 - p)
+        q = (rate * drafted - p * on_path) / (drafted - on_path)
+        assert (p, q) == pytest.approx((0.816, 0.758), abs=0.01), "the same chances, whatever the length"
+
+
+def test_outputs_end_where_figs_8_and_9_say() -> None:
+    attained = values("adaserve_fig8_llama", "adaserve_fig8_llama")
+    goodput = values("adaserve_fig8_llama", "adaserve_fig9_llama")
+    nearly_all = [line[0] / (RATE_2_6 * attained[system][0] / 100) for system, line in goodput.items()]
+    many = [each for each, (system, line) in zip(nearly_all, attained.items(), strict=True) if line[0] > 95]
+    assert len(many) == 4
+    assert np.mean(many) == pytest.approx(0.6 * 202 + 0.4 * 225, rel=0.01)
+    top = goodput["vLLM"][-1] / (1700 / 366.4 * attained["vLLM"][-1] / 100)
+    assert top == pytest.approx(225, rel=0.01), "hardly a coding request attains there"
