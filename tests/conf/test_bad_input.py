@@ -472,7 +472,7 @@ def test_unknown_commands_and_flags(capsys, command, named):
         ("trace ftch x", "fetch"),
         ("trace fetch", "name"),
         ("trace fetch azure_cod", "'azure_code'"),
-        ("trace fetch nope", "valid: adaserve_fig10"),
+        ("trace fetch nope", "valid: adaserve_fig1, adaserve_fig10"),
         ("trace fetch poisson", "not published"),
         ("trace fetch azure_code,poisson", "azure_code,poisson"),
         ("plot", "RUN"),
