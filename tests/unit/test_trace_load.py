@@ -10,7 +10,7 @@ from specsim.files.paths import shipped
 from specsim.workload.load import load_trace
 
 NAMES = sorted(file.stem for file in (shipped("conf") / "trace").glob("*.yaml"))
-DRAWN = ("poisson", "gamma", "bursts")
+DRAWN = ("poisson", "gamma", "bursts", "adaserve_fig1")
 PUBLISHED = [name for name in NAMES if name not in (*DRAWN, "file")]
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\r\n"
 
