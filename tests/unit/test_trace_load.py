@@ -10,8 +10,8 @@ from specsim.files.paths import shipped
 from specsim.workload.load import load_trace
 
 NAMES = sorted(file.stem for file in (shipped("conf") / "trace").glob("*.yaml"))
-DRAWN = ("poisson", "gamma", "bursts", "adaserve_fig1")
-PUBLISHED = [name for name in NAMES if name not in (*DRAWN, "file")]
+DRAWN = ("poisson", "gamma", "bursts")
+PUBLISHED = [name for name in NAMES if name not in (*DRAWN, "adaserve_fig1", "file")]
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\r\n"
 
 
