@@ -1,4 +1,4 @@
-"""The same three things from Python as from the command line: `simulate`, `load_run`, `sweep`."""
+"""From Python as from the command line: `simulate`, `load_run`, `sweep`; from Python alone: `iterations`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from specsim.results.store import StoredRun, read_run
 from specsim.results.sweeps import Sweep, load_sweep
 from specsim.runs.execute import execute
 from specsim.runs.handed import handed
+from specsim.runs.iterations import iterations
 from specsim.runs.places import check_place
 from specsim.runs.plan import checked, plan
 from specsim.runs.run import Run
@@ -27,7 +28,7 @@ from specsim.workload.trace import Trace
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["Run", "Sweep", "load_run", "load_sweep", "simulate", "sweep"]
+__all__ = ["Run", "Sweep", "iterations", "load_run", "load_sweep", "simulate", "sweep"]
 
 HANDED = ("scheduler", "trace", "profile", "slo")
 """Groups that an object may stand for."""

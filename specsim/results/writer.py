@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pandas import DataFrame
 
+CLASSES = ("slo", "classes")
 PLACING = ".specsim-placing.tmp"
 """Holds the files of a run while they move into an existing folder; only one process can create it."""
 OWNER = ".owner"
@@ -74,7 +75,7 @@ def write_run(
     staging = staging_path(folder if folder.is_dir() else folder.parent)
     try:
         staging.mkdir(parents=True)
-        (staging / CONFIG_FILE).write_text(yaml_text(dict(config)), encoding="utf-8")
+        (staging / CONFIG_FILE).write_text(yaml_text(_ordered(config), sort_keys=False), encoding="utf-8")
         _write_parquet(staging / REQUESTS_FILE, table, REQUEST_COLUMNS)
         if passes is not None:
             _write_parquet(staging / PASSES_FILE, passes, PASS_COLUMNS)
@@ -141,6 +142,16 @@ def _write_json(path: Path, content: Mapping[str, Any], *, sort_keys: bool) -> N
     except ValueError as error:
         raise SpecsimError(f"{path.name} cannot hold NaN or infinity; expected null: {error}") from error
     path.write_text(text + "\n", encoding="utf-8")
+
+
+def _ordered(value: Any, *above: str) -> Any:
+    """Return mappings with sorted keys, but for a mix's classes, whose order decides which request is of which."""
+    if isinstance(value, list | tuple):
+        return [_ordered(each, *above) for each in value]
+    if not isinstance(value, Mapping):
+        return value
+    keys = value if above == CLASSES else sorted(value)
+    return {key: _ordered(value[key], *above, key) for key in keys}
 
 
 def yaml_text(value: Any, *, sort_keys: bool = True) -> str:

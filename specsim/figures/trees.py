@@ -1,0 +1,128 @@
+"""The token trees of one iteration: what was drafted, what was selected for what, what was accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import isnan
+from typing import TYPE_CHECKING, Any
+
+from matplotlib.lines import Line2D
+from matplotlib.patheffects import withStroke
+
+from specsim.errors import SpecsimError
+from specsim.figures.style import GREY, PALETTE, new_figure, style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from pandas import DataFrame, Series
+
+    from specsim.results.iteration import Iteration
+
+LANE_IN, HEAD_IN, AROUND_IN = 0.27, 0.3, 0.75
+DRAFTED: Any = {"marker": "o", "markersize": 4.5, "markerfacecolor": "white", "markeredgecolor": GREY}
+FILLED: Any = {"marker": "o", "markersize": 5.5, "markerfacecolor": PALETTE[1], "markeredgecolor": "black"}
+FOR_SLO: Any = {"marker": "s", "markersize": 5.5, "markerfacecolor": PALETTE[0], "markeredgecolor": "black"}
+THIN: Any = {"color": GREY, "linewidth": 0.6, "zorder": 1}
+ACCEPTED: Any = {"color": "black", "linewidth": 2.0, "zorder": 2}
+LABEL: Any = {"textcoords": "offset points", "ha": "left", "fontsize": 6.5, "zorder": 4}
+LABEL["path_effects"] = [withStroke(linewidth=1.5, foreground="white")]
+LOST: Any = {"color": "black", "linewidth": 1.0, "linestyle": ":", "zorder": 2}
+
+
+def token_trees(iteration: Iteration, requests: Iterable[int] | None = None) -> Figure:
+    """Return a panel for each request: its tree by depth, each token with its path probability.
+
+    Parameters
+    ----------
+    requests : in the order of the panels; None: all that decode.
+
+    Raises
+    ------
+    SpecsimError
+        When one of them does not decode in this iteration, or none does.
+    """
+    rows = iteration.requests.set_index("request")
+    there = rows.index[rows["decoding"]].tolist()
+    shown = there if requests is None else list(requests)
+    for each in shown:
+        if each not in there:
+            raise SpecsimError(f"request {each}: does not decode in iteration {iteration.number}: {there}")
+    if not shown:
+        raise SpecsimError(f"iteration {iteration.number} has no request that decodes; expected another one")
+    nodes = iteration.nodes.assign(for_slo=iteration.nodes["for_slo"].fillna(value=False).astype(bool))
+    trees = [_lanes(nodes[nodes["request"] == each]) for each in shown]
+    heights = [HEAD_IN + LANE_IN * (1 + tree["lane"].max()) for tree in trees]
+    deepest = max(int(tree["depth"].max()) for tree in trees)
+    with style():
+        figure = new_figure(AROUND_IN + sum(heights))
+        panels = figure.subplots(len(shown), 1, sharex=True, squeeze=False, height_ratios=heights).ravel()
+        for axes, request, tree in zip(panels, shown, trees, strict=True):
+            _draw(axes, tree)
+            axes.set_title(_said(request, rows.loc[request], tree), loc="left")
+            axes.set_xlim(-0.2, max(deepest, 1) + 0.6)
+        panels[-1].set_xticks(range(deepest + 1), ["root", *map(str, range(1, deepest + 1))])
+        panels[-1].set_xlabel("Depth in the tree (tokens behind the last one emitted)")
+        _key(figure, iteration.nodes)
+        return figure
+
+
+def _lanes(tree: DataFrame) -> DataFrame:
+    """Return a tree with the lane of each node: nodes of a depth stand in the order of their parents."""
+    lane: dict[int, int] = {}
+    for _, layer in tree.groupby("depth"):
+        ordered = layer.assign(above=layer["parent"].map(lane).fillna(0)).sort_values(["above", "rank"])
+        lane |= {node: place for place, node in enumerate(ordered.index)}
+    return tree.assign(lane=tree.index.map(lane))
+
+
+def _draw(axes: Axes, tree: DataFrame) -> None:
+    nodes: list[Any] = list(tree.itertuples())
+    for node in (each for each in nodes if each.depth):
+        above = tree.loc[node.parent]
+        look = ACCEPTED if node.accepted else LOST if node.right and not node.verified else THIN
+        axes.plot((above["depth"], node.depth), (above["lane"], node.lane), **look)
+    for node in nodes:
+        axes.plot(node.depth, node.lane, linestyle="none", markeredgewidth=0.8, zorder=3, **_mark(node))
+        if node.depth:
+            told = f"{node.path_probability:.2f}" if node.path_probability >= 0.005 else "<0.01"
+            axes.annotate(told, (node.depth, node.lane), (-3, 4.5), **LABEL)
+    axes.set_ylim(tree["lane"].max() + 0.4, -0.7)
+    axes.set_yticks([])
+    axes.grid(visible=False)
+    axes.tick_params(axis="x", length=0)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_visible(False)
+
+
+def _mark(node: Any) -> Any:
+    if not node.depth:
+        return {"marker": "D", "markersize": 5, "markerfacecolor": "black", "markeredgecolor": "black"}
+    if not node.verified:
+        return DRAFTED
+    return FOR_SLO if node.for_slo else FILLED
+
+
+def _said(request: int, row: Series[Any], tree: DataFrame) -> str:
+    """Return a line about a request: its class, its time per token so far and its objective, and what came out."""
+    new, decoded = tree["depth"] > 0, row["decoded_tokens"]
+    pace = f"{1000 * row['decoding_s'] / decoded:.1f} ms a token so far" if decoded else "no token so far"
+    promise = "no objective" if isnan(row["tpot_slo_s"]) else f"objective {1000 * row['tpot_slo_s']:.1f} ms"
+    nodes = f"{new.sum()} drafted, {(new & tree['verified']).sum()} verified"
+    counts = f"{nodes}, {row['accepted_tokens']} accepted, {row['emitted_tokens']} emitted"
+    return f"Request {request}, {row['slo_class']}; {pace}, {promise}; {counts}"
+
+
+def _key(figure: Figure, nodes: DataFrame) -> None:
+    drafted = nodes["depth"] > 0
+    line: Any = {"linestyle": "none", "markeredgewidth": 0.8}
+    entries = {"drafted only": (Line2D([], [], **line, **DRAFTED), drafted & ~nodes["verified"])}
+    if nodes["for_slo"].notna().any():
+        entries["selected for the SLO"] = (Line2D([], [], **line, **FOR_SLO), nodes["for_slo"].fillna(value=False))
+        entries["selected for throughput"] = (Line2D([], [], **line, **FILLED), nodes["verified"])
+    else:
+        entries["verified"] = (Line2D([], [], **line, **FILLED), nodes["verified"])
+    entries["accepted"] = (Line2D([], [], **ACCEPTED), nodes["accepted"])
+    entries["right, not verified"] = (Line2D([], [], **LOST), nodes["right"] & ~nodes["verified"])
+    there = {label: handle for label, (handle, some) in entries.items() if some.any()}
+    figure.legend(list(there.values()), list(there), loc="outside upper center", ncols=len(there), handlelength=1.6)

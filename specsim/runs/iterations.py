@@ -1,0 +1,61 @@
+"""Iterations of a run, seen from inside: the run is made again, and its scheduler listened to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from specsim.errors import SpecsimError
+from specsim.results.iteration import Iteration
+from specsim.results.store import StoredRun
+from specsim.runs.prepare import prepare
+from specsim.runs.run import Run
+from specsim.runs.watched import Kept, Watched
+from specsim.simulation import run as run_simulation
+
+
+def iterations(run: Run | StoredRun, numbers: Iterable[int]) -> list[Iteration]:
+    """Return some iterations of a run, by number from 0, in that order; docs/python.md shows one.
+
+    The run is made again in memory, with the same settings, and its scheduler listened to. Nothing is written.
+
+    Raises
+    ------
+    SpecsimError
+        When a number is none of the run's, an object was handed in, or the run comes out differently: specsim, a
+        plug-in or a file that it read has changed since.
+
+    Examples
+    --------
+    >>> run = simulate("adaserve", "poisson", requests=20)
+    >>> first, = iterations(run, [0])
+    >>> first.nodes["verified"].all()
+    True
+    """
+    wanted = _checked(numbers, int(run.metrics["specsim"]["iterations"]))
+    config = dict(run.config)
+    for group, values in config.items():
+        if isinstance(values, dict) and "object" in values:
+            raise SpecsimError(f"iterations: {group} was given as an object; expected a run by names, to make it again")
+    made = prepare({"step_limit_s": None, **config}).simulation
+    kept = Kept(wanted, made.requests.class_names)
+    record = run_simulation(replace(made, scheduler=lambda: Watched(made.scheduler(), kept), keep_passes=False))
+    if not np.array_equal(record.progress.finish_s, run.requests["finish_s"], equal_nan=True):
+        raise SpecsimError(
+            "iterations: the run comes out differently: specsim, a plug-in, the trace or the recording has changed; "
+            "expected a run of today: make it again"
+        )
+    return [kept.found[number] for number in wanted]
+
+
+def _checked(numbers: Iterable[int], there: int) -> list[int]:
+    """Return the numbers as a list; refuse what is no iteration of a run that has so many."""
+    if isinstance(numbers, str) or not isinstance(numbers, Iterable):
+        raise SpecsimError(f"iterations: {numbers!r:.60}: expected a list of numbers")
+    wanted = list(numbers)
+    for each in wanted:
+        if isinstance(each, bool) or not isinstance(each, int | np.integer) or not 0 <= each < there:
+            raise SpecsimError(f"iterations: {each!r:.60}: the run has those from 0 to {there - 1}")
+    return [int(each) for each in wanted]
