@@ -189,6 +189,23 @@ class Sweep(Sequence[AnyRun]):
         base = None if against is None else line_named(self._table, axes.line, against)
         return curves(self._table, axes, measure, base)
 
+    def winners(
+        self, measure: str = "slo_attainment", *, by: Sequence[str] | None = None, of: str = "scheduler"
+    ) -> DataFrame:
+        """Return `specsim.results.winners.winners` of the table, by all settings that differ except `of`."""
+        from specsim.results.winners import winners
+
+        if by is None:
+            check_setting(self._table, "of", of)
+            by = beside(self._table, of)
+        return winners(self._table, measure, by, of=of)
+
+    def map(self, x: str, y: str, panel: str, *, measure: str = "slo_attainment", of: str = "scheduler") -> Figure:
+        """Return a map of which `of` is best: a cell per `x` and `y`, a panel per value of `panel`; see `winners`."""
+        from specsim.figures.winners import winner_map
+
+        return winner_map(self.winners(measure, by=[x, y, panel], of=of), measure, x, y, panel)
+
     def plot(
         self, folder: str | Path, *, x: str | None = None, line: str | None = None, against: Any = None
     ) -> list[Path]:

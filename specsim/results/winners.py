@@ -1,0 +1,54 @@
+"""Who is best at each combination of a sweep's settings, and whether the seeds can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isnan, nan
+from typing import TYPE_CHECKING, Any
+
+from specsim.errors import SpecsimError
+from specsim.results.seeds import over_seeds, paired_difference
+from specsim.results.sweep_axes import check_setting
+from specsim.results.sweep_table import ALL, CLASS, values_of, without_failures
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+def winners(table: DataFrame, measure: str, by: Sequence[str], *, of: str = "scheduler") -> DataFrame:
+    """Return the value of `of` with the highest mean of a measure for each combination of `by`, a row each.
+
+    Columns: `by`; ``winner``, its ``mean`` over seeds; ``second``, the next best; ``lead``, the winner's mean less the
+    second's; ``half_width`` of the lead's 95% interval, paired by seed, NaN for one seed; ``decided``, whether the lead
+    exceeds it. With one seed nothing is decided. Of equal means the first by name wins.
+
+    Parameters
+    ----------
+    table : rows of `Sweep.table`; the class ``all`` counts. by : settings beside `of` and the seed.
+
+    Raises
+    ------
+    SpecsimError
+        As in `paired_difference`; also when a combination has fewer than two values of `of`.
+    """
+    from pandas import DataFrame
+
+    table = without_failures(table)
+    check_setting(table, "of", of)
+    for key in by:
+        check_setting(table, "by", key)
+    whole = table[table[CLASS] == ALL]
+    rows: list[dict[str, Any]] = []
+    for at, cell in whole.groupby(list(by), sort=True, dropna=False):
+        here = dict(zip(by, at, strict=True))
+        if len(values_of(cell, of)) < 2:
+            raise SpecsimError(f"winners: {here}: one {of}; expected two or more to compare")
+        means = over_seeds(cell, measure, [of]).sort_values("mean", ascending=False, kind="stable")
+        first, second = means.iloc[0], means.iloc[1]
+        paired = paired_difference(cell[cell[of].isin([first[of], second[of]])], measure, second[of], of=of).iloc[0]
+        reach = float(paired["half_width"]) if paired["count"] > 1 else nan
+        lead = float(paired["mean"])
+        decided = not isnan(reach) and lead > reach
+        told = {"winner": first[of], "mean": float(first["mean"]), "second": second[of]}
+        rows.append({**here, **told, "lead": lead, "half_width": reach, "decided": decided})
+    return DataFrame(rows)

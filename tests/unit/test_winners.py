@@ -1,0 +1,111 @@
+"""Who is best where, and whether the seeds can tell: against means and intervals worked out by hand."""
+
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import t
+
+from specsim import SpecsimError, sweep
+from specsim.figures.line_ends import apart
+from specsim.results.winners import winners
+
+
+def table(values):
+    """Return rows of a sweep's table from attainments by (scheduler, rps): one a seed."""
+    rows = [
+        {"run": f"{name}{rps}{seed}", "scheduler": name, "rps": rps, "seed": seed, "slo_class": "all", "share": share}
+        for (name, rps), shares in values.items()
+        for seed, share in enumerate(shares)
+    ]
+    return pd.DataFrame(rows).assign(point="", varies_with_seed="acceptance")[
+        ["run", "scheduler", "rps", "seed", "slo_class", "point", "varies_with_seed", "share"]
+    ]
+
+
+CLEAR = {("a", 1): (0.9, 0.8, 0.85), ("b", 1): (0.5, 0.4, 0.46), ("c", 1): (0.1, 0.1, 0.1)}
+CLOSE = {("a", 2): (0.5, 0.6, 0.7), ("b", 2): (0.7, 0.6, 0.6), ("c", 2): (0.1, 0.1, 0.1)}
+
+
+def test_the_winner_its_lead_and_what_the_seeds_decide():
+    found = winners(table(CLEAR | CLOSE), "share", ["rps"])
+    assert found["rps"].tolist() == [1, 2]
+    assert found["winner"].tolist() == ["a", "b"]
+    assert found["second"].tolist() == ["b", "a"]
+    assert found["mean"].tolist() == pytest.approx([0.85, 1.9 / 3])
+    differences = np.array([[0.4, 0.4, 0.39], [0.2, 0.0, -0.1]])
+    assert found["lead"].tolist() == pytest.approx(differences.mean(axis=1).tolist())
+    reach = t.ppf(0.975, 2) * differences.std(axis=1, ddof=1) / np.sqrt(3)
+    assert found["half_width"].tolist() == pytest.approx(reach.tolist())
+    assert found["decided"].tolist() == [True, False]
+
+
+def test_one_seed_decides_nothing():
+    found = winners(table({key: values[:1] for key, values in CLEAR.items()}), "share", ["rps"])
+    assert found["winner"].tolist() == ["a"]
+    assert found["half_width"].isna().all()
+    assert found["decided"].tolist() == [False]
+
+
+def test_of_equal_means_the_first_by_name_wins_undecided():
+    found = winners(table({("b", 1): (0.5, 0.5), ("a", 1): (0.5, 0.5)}), "share", ["rps"])
+    assert found[["winner", "second", "lead", "decided"]].values.tolist() == [["a", "b", 0.0, False]]
+
+
+def test_a_point_with_one_scheduler_is_refused():
+    alone = {key: values for key, values in (CLEAR | CLOSE).items() if key in (("a", 1), ("a", 2), ("b", 2))}
+    with pytest.raises(SpecsimError, match="one scheduler; expected two or more"):
+        winners(table(alone), "share", ["rps"])
+    with pytest.raises(SpecsimError, match="by=rpm: the runs do not differ in it"):
+        winners(table(CLEAR), "share", ["rpm"])
+
+
+@pytest.fixture(scope="module")
+def runs():
+    axes = {"scheduler": ["fcfs", "continuous"], "rps": [2, 20], "slo_scale": [0.5, 2.0], "seed": range(2)}
+    return sweep(axes | {"acceptance__alpha": [0.5, 0.9]}, trace="poisson", acceptance="bernoulli", requests=20)
+
+
+def test_a_sweep_knows_its_winners(runs):
+    found = runs.winners()
+    assert {"rps", "slo_scale", "acceptance.alpha"} <= set(found)
+    assert len(found) == 8
+    means = runs.means().query("slo_class == 'all'").groupby(["rps", "slo_scale", "acceptance.alpha"])["mean"].max()
+    assert found["mean"].tolist() == pytest.approx(means.tolist())
+
+
+def test_the_map_has_a_cell_for_each_point(runs):
+    found = runs.winners().set_index(["acceptance.alpha", "rps", "slo_scale"])
+    figure = runs.map("rps", "slo_scale", "acceptance.alpha")
+    assert [axes.get_title() for axes in figure.axes] == ["alpha = 0.5", "alpha = 0.9"]
+    for alpha, axes in zip((0.5, 0.9), figure.axes, strict=True):
+        assert len(axes.patches) == 4
+        said = {text.get_position(): text.get_text() for text in axes.texts}
+        for column, rps in enumerate((2, 20)):
+            for row, scale in enumerate((2.0, 0.5)):
+                cell = found.loc[(alpha, rps, scale)]
+                assert said[column, row] == f"{100 * cell['mean']:.0f}\n+{100 * cell['lead']:.1f}"
+        hatched = sum(patch.get_hatch() is not None for patch in axes.patches)
+        assert hatched == (~found.loc[alpha]["decided"]).sum()
+    assert set(found["winner"]) <= {text.get_text() for text in figure.legends[0].get_texts()}
+
+
+def test_a_map_of_settings_that_do_not_differ_is_refused(runs):
+    with pytest.raises(SpecsimError, match=r"by=replicaz"):
+        runs.map("rps", "replicaz", "acceptance.alpha")
+
+
+@pytest.mark.parametrize(
+    ("values", "moved"),
+    [
+        ([0, 20, 40], [0, 20, 40]),
+        ([0, 0], [-5, 5]),
+        ([0, 8, 30], [-1, 9, 30]),
+        ([0, 9, 10, 19], [-5.5, 4.5, 14.5, 24.5]),
+    ],
+)
+def test_labels_that_would_touch_are_moved_apart(values, moved):
+    found = apart(values, 10)
+    assert found == pytest.approx(moved)
+    assert all(b - a >= 10 - 1e-9 for a, b in pairwise(found))
