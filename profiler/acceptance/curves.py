@@ -133,15 +133,22 @@ class Rounds(NamedTuple):
 
 def rounds(rows: OnPath, depth: int) -> Rounds:
     """Return what rounds of chains of `depth` accept; a round that a text's end would cut is left out."""
-    found = []
+    accepted, _ = each_round(rows, depth)
+    return Rounds(float(accepted.mean()), float((accepted == 0).mean())) if len(accepted) else Rounds(np.nan, np.nan)
+
+
+def each_round(rows: OnPath, depth: int) -> tuple[Ints, Ints]:
+    """Return the accepted tokens of each round of `rounds`, and its text, (rounds,) each."""
+    found: list[int] = []
+    texts: list[int] = []
     for text in np.unique(rows.text):
         right, start = rows.right[rows.text == text], 0
         while start + depth <= len(right):
             wrong = np.flatnonzero(~right[start : start + depth])
             found.append(int(wrong[0]) if len(wrong) else depth)
+            texts.append(int(text))
             start += found[-1] + 1
-    accepted = np.array(found)
-    return Rounds(float(accepted.mean()), float((accepted == 0).mean())) if found else Rounds(np.nan, np.nan)
+    return np.array(found, dtype=np.int64), np.array(texts, dtype=np.int64)
 
 
 def settling(rows: OnPath, marks: Ints) -> Settling:

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from profiler.acceptance.curves import BINS, OnPath, by_confidence, on_path
+from profiler.acceptance.curves import BINS, by_confidence, each_round, on_path
 from profiler.acceptance.lengths import clustered_error
 from profiler.acceptance.tape_file import Recorded, read_tape
 from specsim.errors import SpecsimError
 from specsim.files.paths import shipped
-from specsim.replica.request import Ints
 from specsim.settings.groups import names
 
 if TYPE_CHECKING:
@@ -63,11 +62,11 @@ def confidence_table(name: str) -> DataFrame:
 
 
 def chain_table(name: str, longest: int = 8) -> DataFrame:
-    """Return a row per category and length of chain of a shipped recording, each text verified from its beginning.
+    """Return a row per category and length of chain of a shipped recording, each text verified in rounds.
 
-    Each verification begins behind what the one before emitted, as on a server: easy stretches, which many tokens pass
-    at once, are met less often than by position. Columns: ``category``, ``draft_tokens`` (1 to `longest`),
-    ``accepted_tokens`` (mean of a verification), ``half_width`` (of its 95% interval, by texts), ``verifications``.
+    A round begins behind the bonus token of the one before, as on a server: easy stretches, which many tokens pass at
+    once, are met less often than by position. Columns: ``category``, ``draft_tokens`` (1 to `longest`),
+    ``accepted_tokens`` (mean of a round), ``half_width`` (of its 95% interval, by texts), ``rounds``.
     """
     from pandas import DataFrame
 
@@ -75,25 +74,7 @@ def chain_table(name: str, longest: int = 8) -> DataFrame:
     for category in tape.categories:
         rows = on_path(tape, category)
         for draft_tokens in range(1, longest + 1):
-            accepted, text = verified(rows, draft_tokens)
+            accepted, text = each_round(rows, draft_tokens)
             reach = Z * clustered_error(accepted, text)
             found.append((category, draft_tokens, float(accepted.mean()), reach, len(accepted)))
-    return DataFrame(found, columns=["category", "draft_tokens", "accepted_tokens", "half_width", "verifications"])
-
-
-def verified(rows: OnPath, draft_tokens: int) -> tuple[Ints, Ints]:
-    """Return the accepted tokens of each verification of the texts by chains, and its text, (verifications,) each.
-
-    A verification whose chain reaches behind the recorded text is left out.
-    """
-    accepted, texts = [], []
-    for text in range(int(rows.text.max()) + 1):
-        right = rows.right[rows.text == text]
-        at = 0
-        while at + draft_tokens <= len(right):
-            chain = right[at : at + draft_tokens]
-            count = draft_tokens if chain.all() else int(chain.argmin())
-            accepted.append(count)
-            texts.append(text)
-            at += count + 1
-    return np.array(accepted, dtype=np.int64), np.array(texts, dtype=np.int64)
+    return DataFrame(found, columns=["category", "draft_tokens", "accepted_tokens", "half_width", "rounds"])

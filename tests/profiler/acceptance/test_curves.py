@@ -9,6 +9,7 @@ from profiler.acceptance.curves import (
     at_depth,
     by_confidence,
     calibration_error,
+    each_round,
     on_path,
     request_rates,
     rounds,
@@ -71,6 +72,7 @@ def test_a_round_begins_behind_the_bonus_token_of_the_last() -> None:
     rows = on_path(patterned([1, 1, 0, 1, 1, 1, 1, 0], [0, 0, 1], [1]), "chat")
     # Chains of 2: 2 accepted from 0, 2 from 3, 1 from 6; none from 0 and none from 1; the last text has no room.
     assert rounds(rows, 2) == (pytest.approx(5 / 5), pytest.approx(2 / 5))
+    assert [each.tolist() for each in each_round(rows, 2)] == [[2, 2, 1, 0, 0], [0, 0, 0, 1, 1]]
     assert np.isnan(rounds(rows, 9)).all()
 
 

@@ -4,36 +4,25 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from profiler.acceptance.curves import OnPath
-from profiler.acceptance.recorded_curves import chain_table, confidence_table, shipped_recording, verified
+from profiler.acceptance.curves import on_path, rounds
+from profiler.acceptance.recorded_curves import chain_table, confidence_table, shipped_recording
 from specsim import SpecsimError
 from specsim.figures.acceptance import chain_lengths, confidence_curves
 
 PAIR = "qwen1_5b_05b"
 
 
-def texts(*rights):
-    right = np.concatenate([np.array(each, dtype=bool) for each in rights])
-    text = np.repeat(np.arange(len(rights)), [len(each) for each in rights])
-    position = np.concatenate([np.arange(len(each)) for each in rights])
-    return OnPath(np.arange(len(right)), text, position, np.full(len(right), 0.5), right, np.ones(len(right), bool))
-
-
-def test_a_text_is_verified_as_a_server_does():
-    """Chains of 2: 1 1 | bonus | 1 0 | 0 1 | 1 1, where a chain ends behind its first wrong token."""
-    accepted, text = verified(texts([1, 1, 0, 1, 0, 0, 1, 1, 0], [0, 1, 1]), 2)
-    assert accepted.tolist() == [2, 1, 0, 2, 0, 2]
-    assert text.tolist() == [0, 0, 0, 0, 1, 1]
-
-
-def test_longer_chains_accept_more_in_fewer_verifications():
+def test_longer_chains_accept_more_in_fewer_rounds():
     table, tape = chain_table(PAIR), shipped_recording(PAIR)
     assert set(table["category"]) == set(tape.categories)
     assert len(table) == 8 * len(tape.categories)
     assert (table["accepted_tokens"] <= table["draft_tokens"]).all()
     for _, rows in table.groupby("category"):
         assert rows["accepted_tokens"].is_monotonic_increasing
-        assert rows["verifications"].is_monotonic_decreasing
+        assert rows["rounds"].is_monotonic_decreasing
+    chat = on_path(tape, "chat")
+    for each in table[table["category"] == "chat"].itertuples():
+        assert each.accepted_tokens == pytest.approx(rounds(chat, each.draft_tokens).accepted)
 
 
 def test_confidences_are_those_of_the_recording():
