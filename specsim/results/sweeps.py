@@ -15,7 +15,7 @@ from specsim.results.failure import Failure, read_failure
 from specsim.results.run_folder import has_failed, holds_remains, run_folders
 from specsim.results.scan import AnyRun, scan
 from specsim.results.store import read_run
-from specsim.results.sweep_axes import axes_of, beside, check_setting, line_named
+from specsim.results.sweep_axes import SweepAxes, axes_of, beside, check_setting, line_named
 from specsim.results.sweep_table import CLASS, CODE, READ, RUN, SEED, differing, keys_of, values_of, without_failures
 
 if TYPE_CHECKING:
@@ -182,12 +182,29 @@ class Sweep(Sequence[AnyRun]):
         """
         from specsim.figures.sweep import curves
 
+        axes = self._two_axes("curves", x, line)
+        base = None if against is None else line_named(self._table, axes.line, against)
+        return curves(self._table, axes, measure, base)
+
+    def overview(self, *, x: str | None = None, line: str | None = None) -> Figure:
+        """Return attainment and goodput of all classes against `x`, side by side, with up to six named lines.
+
+        Raises
+        ------
+        SpecsimError
+            When the runs differ in a third setting, in no number, or there are more lines.
+        """
+        from specsim.figures.overview import overview
+
+        return overview(self._table, self._two_axes("overview", x, line))
+
+    def _two_axes(self, name: str, x: str | None, line: str | None) -> SweepAxes:
+        """Return the axes of a figure that shows every run; `name` is what asks for it."""
         axes = axes_of(self._table, x, line)
         if axes.rest:
             key, values = axes.rest[0], values_of(self._table, axes.rest[0])
-            raise SpecsimError(f"curves: the runs differ in {key}, too; expected select({key}=..) of {values[:6]}")
-        base = None if against is None else line_named(self._table, axes.line, against)
-        return curves(self._table, axes, measure, base)
+            raise SpecsimError(f"{name}: the runs differ in {key}, too; expected select({key}=..) of {values[:6]}")
+        return axes
 
     def winners(
         self, measure: str = "slo_attainment", *, by: Sequence[str] | None = None, of: str = "scheduler"
