@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 from pathlib import Path
@@ -67,12 +68,24 @@ def _page(path: str) -> str:
 
 def _shown(path: Path) -> str:
     """Return a page with the text of a file, or of all files in a folder."""
+    if path.suffix == ".ipynb":
+        return _notebook(path)
     title = f"# `{path.relative_to(ROOT).as_posix()}`\n"
     if path.is_file():
         return title + _block(path)
     below = sorted(each for each in path.rglob("*") if each.suffix in SHOWN and "__pycache__" not in each.parts)
     others = [f"- `{each.name}`\n" for each in sorted(path.iterdir()) if each.is_file() and each not in below]
     return "\n".join([title, *others, *(f"## `{each.relative_to(path).as_posix()}`\n{_block(each)}" for each in below)])
+
+
+def _notebook(path: Path) -> str:
+    """Return the page of a notebook: its prose, and its code as blocks."""
+    name = path.relative_to(ROOT).as_posix()
+    told = []
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        text = "".join(cell["source"])
+        told.append(text if cell["cell_type"] == "markdown" else f"````python\n{text}\n````")
+    return _linked("\n\n".join(told) + "\n", posixpath.dirname(name), f"files/{name}.md")
 
 
 def _block(path: Path) -> str:

@@ -30,8 +30,8 @@ def iterations(run: Run | StoredRun, numbers: Iterable[int]) -> list[Iteration]:
     Examples
     --------
     >>> run = simulate("adaserve", "poisson", requests=20)
-    >>> first, = iterations(run, [0])
-    >>> first.nodes["verified"].all()
+    >>> (step,) = iterations(run, [100])
+    >>> int(step.nodes["accepted"].sum()) == step.requests["accepted_tokens"].sum()
     True
     """
     wanted = _checked(numbers, int(run.metrics["specsim"]["iterations"]))

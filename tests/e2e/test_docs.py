@@ -84,6 +84,15 @@ def test_a_reader_without_a_network_sees_the_same(site: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_notebook_is_a_page_of_prose_and_code(site: Path) -> None:
+    shown = (site / "files" / "notebooks" / "anatomy.ipynb.html").read_text(encoding="utf-8")
+    assert "<h1" in shown
+    assert "Anatomy of one speculative iteration" in shown
+    assert 'href="acceptance.ipynb.html"' in shown
+    assert "cell_type" not in shown
+
+
+@pytest.mark.slow
 def test_a_link_to_no_file_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     exceptions = pytest.importorskip("mkdocs.exceptions")
     from tools import pages

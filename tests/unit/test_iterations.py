@@ -1,5 +1,6 @@
 """Iterations seen from inside: what is told of a verification agrees with what the run recorded of it."""
 
+import doctest
 from dataclasses import replace
 
 import numpy as np
@@ -103,6 +104,21 @@ def _of(scheduler):
     held = [step for step in chosen if len(drafted(step))]
     assert held
     return held
+
+
+def test_the_example_in_the_docstring_runs():
+    names = {"iterations": iterations, "simulate": simulate}
+    (example,) = doctest.DocTestFinder(recurse=False).find(iterations, "iterations", globs=names)
+    told: list[str] = []
+    assert len(example.examples) == 3
+    assert doctest.DocTestRunner().run(example, out=told.append).failed == 0, "".join(told)
+
+
+def test_the_order_of_classes_is_kept_in_the_stored_configuration(tmp_path):
+    """It decides which request is of which class: sorted, the same keys would be another run."""
+    run = simulate("continuous", **SMALL, out=tmp_path / "run")
+    assert list(run.config["slo"]["classes"]) == ["coding", "chat", "summarization"]
+    assert list(load_run(tmp_path / "run").config["slo"]["classes"]) == ["coding", "chat", "summarization"]
 
 
 def test_other_schedulers_have_no_first_selection():
