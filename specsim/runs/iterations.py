@@ -31,7 +31,7 @@ def iterations(run: Run | StoredRun, numbers: Iterable[int]) -> list[Iteration]:
     --------
     >>> run = simulate("adaserve", "poisson", requests=20)
     >>> (step,) = iterations(run, [100])
-    >>> int(step.nodes["accepted"].sum()) == step.requests["accepted_tokens"].sum()
+    >>> bool(step.nodes["accepted"].sum() == step.requests["accepted_tokens"].sum())
     True
     """
     wanted = _checked(numbers, int(run.metrics["specsim"]["iterations"]))
