@@ -6,6 +6,9 @@ is steady, the request is perceptible: its time follows from a predicted output 
 Deviations:
 - M, S_1, gamma, delta and n have no values in the paper; ours are in the YAML. The length predictor is the true length
   with a stated error, hence clairvoyant; the paper's is a fine-tuned model.
+- The limits S_j = M^(j-1) S_1 hang on their highest, S_(K-1) = `top_limit_s`, so more queues divide the same span. The
+  paper does not say what K leaves fixed. With a fixed S_1 more queues would only add limits that no request reaches,
+  and latency would not rise with K, as it does in its Fig. 6.
 - The paper does not say whether Eq. 6 is total or remaining time: `estimate`. Its text before Eq. 6 swaps T_SSM and
   T_LLM; the equation is right.
 - A request that becomes perceptible moves to the queue whose limits hold its Eq. 6 time, and gives up its seat. A
@@ -36,7 +39,7 @@ from specsim.replica.request import Bools, Floats, Ids, Ints
 from specsim.replica.trees import Forest
 from specsim.schedulers.parts.parameters import at_least
 from specsim.schedulers.parts.protocols import Batching, Rows
-from specsim.schedulers.parts.queues import Seats, live, queue_limits, with_rows, within_reach
+from specsim.schedulers.parts.queues import Seats, limits_below, live, with_rows, within_reach
 from specsim.schedulers.perception import AcceptanceMonitor, LengthPredictor
 
 
@@ -48,7 +51,7 @@ class LapsQueues:
     ----------
     seats : seats (1 in the paper), prompts, preemption and its cost.
     acceptance : gamma (`window`) and delta (`spread`). lengths : the predictor and its error.
-    queues : K. first_limit_s : S_1, seconds. limit_ratio : M, at least 1.
+    queues : K. top_limit_s : S_(K-1), the highest limit, seconds. limit_ratio : M, at least 1.
     estimate : Eq. 6 of the rest of a request ("remaining") or of the whole request ("total").
     """
 
@@ -56,16 +59,18 @@ class LapsQueues:
     acceptance: AcceptanceMonitor
     lengths: LengthPredictor
     queues: int
-    first_limit_s: float
+    top_limit_s: float
     limit_ratio: float
     estimate: Literal["remaining", "total"]
+    _limits_s: Floats = field(init=False)
     attained_s: Floats = field(init=False, default_factory=lambda: np.zeros(0))
     _seated: Bools = field(init=False, default_factory=lambda: np.zeros(0, dtype=np.bool_))
     _settled: Bools = field(init=False, default_factory=lambda: np.zeros(0, dtype=np.bool_))
 
     def __post_init__(self) -> None:
         at_least(1, queues=self.queues, limit_ratio=self.limit_ratio)
-        at_least(0, first_limit_s=self.first_limit_s)
+        at_least(0, top_limit_s=self.top_limit_s)
+        self._limits_s = limits_below(self.queues, self.top_limit_s, self.limit_ratio)
 
     def rows(self, view: View, drafting: bool) -> Rows:
         """Return the first requests in order; a perceptible request keeps its seat."""
@@ -92,8 +97,7 @@ class LapsQueues:
 
     def level(self, service_s: Floats) -> Ints:
         """Return the first queue whose limit holds this service, attained or perceived, (n,), from 0."""
-        limits = queue_limits(self.queues, self.first_limit_s, self.limit_ratio)
-        return np.searchsorted(limits, service_s, side="left")
+        return np.searchsorted(self._limits_s, service_s, side="left")
 
     def _marked(self, ids: Ids) -> Bools:
         marks = np.zeros(len(self.attained_s), dtype=np.bool_)

@@ -179,7 +179,7 @@ OWNERS: dict[str, dict[str, Change]] = {
     },
     "LapsQueues": {
         "queues": Change(2, FOUR),
-        "first_limit_s": Change(0.05, FOUR),
+        "top_limit_s": Change(0.2, FOUR),
         "limit_ratio": Change(4.0, FOUR),
         "estimate": Change("total", SOON),
     },

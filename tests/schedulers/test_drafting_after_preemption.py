@@ -29,7 +29,7 @@ NEVER = {"continuous", "sarathi", "fcfs", "fcfs_slo", "stta", "priority", "fasts
 """Schedulers without speculation."""
 FEW = {"adaserve_slo_only"}
 """Verifies a node only where an objective asks for it: none at all in this scene."""
-OFTEN: dict[str, dict[str, Any]] = {"las": {"quantum_s": 0.0}, "laps_sd": {"first_limit_s": 0.02}}
+OFTEN: dict[str, dict[str, Any]] = {"las": {"quantum_s": 0.0}, "laps_sd": {"top_limit_s": 0.08}}
 
 
 class StepOf(NamedTuple):

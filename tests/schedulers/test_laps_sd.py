@@ -17,7 +17,7 @@ from specsim.replica.request import Floats, Ids, Ints
 from specsim.replica.view import LedgerView
 from specsim.schedulers.composed import Foreseeing
 from specsim.schedulers.laps_sd import LapsQueues, ShortestPredicted
-from specsim.schedulers.parts.queues import Seats
+from specsim.schedulers.parts.queues import Seats, limits_below
 from specsim.schedulers.perception import AcceptanceMonitor, LengthPredictor
 from specsim.schedulers.vllm_spec import FixedChains
 from tests.made import hardware, ledger_and_view, memory, requests
@@ -117,13 +117,20 @@ def test_figure_1_shortest_time_first() -> None:
 def queues_of(
     monitor: AcceptanceMonitor | None = None, *, seats: Seats = ONE, estimate: Any = "remaining"
 ) -> LapsQueues:
-    return LapsQueues(seats, monitor or AcceptanceMonitor(2, 0.1), LengthPredictor(0.0, 0), 4, 0.1, 2.0, estimate)
+    return LapsQueues(seats, monitor or AcceptanceMonitor(2, 0.1), LengthPredictor(0.0, 0), 4, 0.4, 2.0, estimate)
 
 
 def test_limits_grow_by_m_and_a_request_sinks_above_its_limit_only() -> None:
-    """S_1 = 0.1 s, M = 2, K = 4: 0.1, 0.2, 0.4 s, and the last queue has none."""
+    """S_3 = 0.4 s, M = 2, K = 4: 0.1, 0.2, 0.4 s, and the last queue has none."""
     service_s = np.array([0.0, 0.1, 0.1001, 0.2, 0.2001, 0.4, 0.4001, 1e6])
     assert queues_of().level(service_s).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+def test_more_queues_divide_what_lies_below_the_highest_limit() -> None:
+    """The highest limit stays where it is; one queue has none."""
+    limits_s = [limits_below(queues, 0.4, 2.0).tolist() for queues in (1, 2, 3, 4)]
+    assert limits_s == [[], [0.4], [0.2, 0.4], [0.1, 0.2, 0.4]]
+    assert limits_below(3000, 0.4, 2.0)[0] == 0.0, "too small for a float, and still a limit"
 
 
 def test_demotion_after_a_round_lets_the_newcomer_run() -> None:

@@ -86,7 +86,7 @@ def test_the_estimate_is_eq_6_of_what_is_believed(estimate: Any, tokens: int) ->
     ledger, view = ledger_and_view(requests([0.0], [10], [200]))
     ledger.progress.emitted_tokens[0] = 40
     seats = Seats(1, 512, "mixed", 0.0, "keep")
-    part = LapsQueues(seats, AcceptanceMonitor(2, 0.1), LengthPredictor(0.0, 0), 4, 0.1, 2.0, estimate)
+    part = LapsQueues(seats, AcceptanceMonitor(2, 0.1), LengthPredictor(0.0, 0), 4, 0.4, 2.0, estimate)
     part.acceptance.start(1)
     hear(part.acceptance, [2, 2])
 
