@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import fsum
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from specsim.replica.clients import Clients
 from specsim.replica.engine import Replica, arrivals
 from specsim.replica.kv_pool import Memory
 from specsim.replica.ledger import Ledger
+from specsim.replica.noting import noted
 from specsim.replica.passes import TargetPass
 from specsim.replica.protocols import Belief, Clairvoyant, Scheduler
 from specsim.replica.request import LONGEST_S, Floats, Ints, Requests
@@ -83,12 +85,16 @@ class Record:
     ----------
     requests, progress : what was told of each request, and what has happened to it, (N,) each.
     longest_pause_s : (N,) seconds between two emissions, NaN where there was one at most.
+    moving_s : (N,) seconds in which the request's cache went to the host or came back from there.
+    noted : what the scheduler noted of each request, (N,) by name.
     rejected : why, by request id.
     """
 
     requests: Requests
     progress: Progress
     longest_pause_s: Floats
+    moving_s: Floats
+    noted: Mapping[str, Floats]
     rejected: Mapping[int, str]
     totals: RunTotals
     passes: dict[str, npt.NDArray[Any]] | None
@@ -145,7 +151,8 @@ def _run(simulation: Simulation, env: simpy.Environment, replicas: list[Replica]
     ledgers = [replica.ledger for replica in replicas]
     happened = _over_replicas(ledgers, replica_of)
     audit.check(happened, [ledger.pool for ledger in ledgers], type(replicas[0].scheduler).__name__)
-    return _record(simulation, requests, ledgers, happened, recorder, pauses)
+    told = noted([replica.scheduler for replica in replicas], replica_of)
+    return _record(simulation, requests, ledgers, happened, recorder, pauses, told)
 
 
 def _audit(simulation: Simulation) -> Audit:
@@ -196,6 +203,7 @@ def _record(
     happened: Progress,
     recorder: Recorder,
     pauses: Pauses,
+    noted_of: Mapping[str, Floats],
 ) -> Record:
     rejected = {request: why for ledger in ledgers for request, why in ledger.rejected.items()}
     ended_s = happened.finish_s[~np.isnan(happened.finish_s)]
@@ -206,4 +214,6 @@ def _record(
             f"clock of float64 holds a microsecond: fewer requests, or a profile with shorter passes"
         )
     totals = recorder.totals(duration_s, len(ledgers), simulation.window, simulation.concurrency)
-    return Record(told, happened, pauses.longest_s, rejected, totals, recorder.passes())
+    moving_s = happened.moved_bytes / simulation.host_bytes_per_s
+    totals = replace(totals, moving_s=fsum(moving_s))
+    return Record(told, happened, pauses.longest_s, moving_s, noted_of, rejected, totals, recorder.passes())

@@ -151,15 +151,19 @@ def memory(told: Requests, factor: float = 100.0, block_tokens: int = 4, draft_b
 def table_of(class_names: tuple[str, ...], rejected: Mapping[int, str] | None = None, **columns: Any) -> DataFrame:
     """Return the request table of these columns, (N,) each, by the names of what was told and of what happened."""
     longest_pause_s = columns.pop("longest_pause_s")
+    moving_s = columns.pop("moving_s", np.zeros(len(longest_pause_s)))
+    noted = columns.pop("noted", {})
     n = len(longest_pause_s)
     given = {name: columns.pop(name) for name in Facts.__dataclass_fields__ if name in columns}
     told = Requests(**vars(empty_rows(Facts, n)) | given, class_names=class_names)
-    return request_table(told, replace(empty_rows(Progress, n), **columns), longest_pause_s, rejected or {})
+    done = replace(empty_rows(Progress, n), **columns)
+    return request_table(told, done, longest_pause_s, moving_s, noted, rejected or {})
 
 
 def table_of_run(record: Record) -> DataFrame:
     """Return the request table of a run."""
-    return request_table(record.requests, record.progress, record.longest_pause_s, record.rejected)
+    paused_s, moving_s = record.longest_pause_s, record.moving_s
+    return request_table(record.requests, record.progress, paused_s, moving_s, record.noted, record.rejected)
 
 
 def no_scheduler() -> Scheduler:

@@ -271,7 +271,7 @@ class Ledger:
     def _evict(self, ids: Ids, running: Ids, transfer: bool) -> int:
         """Take the cache of requests that hold some; return the bytes that go to the host, 0 where they are dropped."""
         self.roster.evict(ids, running)
-        moved = int(self.pool.held_bytes(ids).sum()) if transfer else 0
+        moved = self._move(ids) if transfer else 0
         self._free(ids)
         self._drafts.close(ids)
         self.progress.preemptions[ids] += 1
@@ -297,4 +297,10 @@ class Ledger:
             self._follow(back)
         self.pool.hold(TARGET, back, self.progress.target_cached[back])
         self.pool.hold(DRAFT, back, self.progress.draft_cached[back])
-        return int(self.pool.held_bytes(back[moves]).sum())
+        return self._move(back[moves])
+
+    def _move(self, ids: Ids) -> int:
+        """Note that the whole cache of each request moves; return the bytes of all."""
+        held = self.pool.held_bytes(ids)
+        self.progress.moved_bytes[ids] += held
+        return int(held.sum())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from specsim.pass_shape import PassShape, PassShapes
@@ -174,6 +174,15 @@ class Clairvoyant(Protocol):
 
     def foresee(self, foresight: Foresight) -> None:
         """Take what only the future knows, before the first step."""
+        ...
+
+
+@runtime_checkable
+class Noting(Protocol):
+    """A scheduler, or a part of one, that notes numbers of each request for ``requests.parquet``."""
+
+    def noted(self, requests: int) -> Mapping[str, Floats]:
+        """Return by name a number of each request, (requests,), NaN where there is none; asked at the end of a run."""
         ...
 
 

@@ -23,6 +23,7 @@ class Progress(Observed):
     draft_tokens : nodes that were submitted to the target. accepted_tokens : those of them that were emitted.
     verifications : decoding target passes. speculations : those with a draft token.
     preemptions : times that the cache was given up.
+    moved_bytes : of its cache, to the host and back.
     """
 
     last_token_s: Floats
@@ -33,6 +34,7 @@ class Progress(Observed):
     verifications: Ints
     speculations: Ints
     preemptions: Ints
+    moved_bytes: Ints
 
 
 def empty_rows(kind: type[_Rows], n: int) -> _Rows:

@@ -9,7 +9,7 @@ import numpy as np
 
 from specsim.replica.request import Bools, Floats, Ints, Requests
 from specsim.replica.state import Progress
-from specsim.results.schema import REQUEST_COLUMNS
+from specsim.results.schema import NOTED, REQUEST_COLUMNS
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -19,9 +19,14 @@ SLO_RELATIVE_TOLERANCE = 1e-9
 
 
 def request_table(
-    requests: Requests, progress: Progress, longest_pause_s: Floats, rejected: Mapping[int, str]
+    requests: Requests,
+    progress: Progress,
+    longest_pause_s: Floats,
+    moving_s: Floats,
+    noted: Mapping[str, Floats],
+    rejected: Mapping[int, str],
 ) -> DataFrame:
-    """Return the columns of `REQUEST_COLUMNS`, one row per arrived request.
+    """Return the columns of `REQUEST_COLUMNS` and those that the scheduler noted, one row per arrived request.
 
     ``slo_ok`` means that every objective is met: TTFT, and TPOT as vLLM measures it. ``decode_tpot_ok`` is AdaServe's
     measure: decode latency per token alone.
@@ -29,7 +34,7 @@ def request_table(
     Parameters
     ----------
     requests, progress : facts known at arrival, and progress, (N,) each.
-    longest_pause_s : (N,) seconds. rejected : reason by request id.
+    longest_pause_s, moving_s : (N,) seconds. noted : (N,) by name. rejected : reason by request id.
     """
     import pandas as pd
 
@@ -47,6 +52,7 @@ def request_table(
         "slo_class": np.array(requests.class_names, dtype=object)[requests.slo_class],
         "output_tokens": progress.emitted_tokens,
         "longest_pause_s": longest_pause_s,
+        "moving_s": moving_s,
         "ttft_s": ttft_s,
         "tpot_s": tpot_s,
         "decode_tpot_s": decode_tpot_s,
@@ -59,7 +65,8 @@ def request_table(
         "decode_tpot_ok": completed & (_meets(decode_tpot_s, requests.tpot_slo_s) | single),
         "rejected_reason": reason,
     }
-    return pd.DataFrame({name: _column(name, values, requests, progress) for name in REQUEST_COLUMNS})
+    known = {name: _column(name, values, requests, progress) for name in REQUEST_COLUMNS}
+    return pd.DataFrame(known | {f"{NOTED}{name}": column for name, column in noted.items()})
 
 
 def _column(name: str, values: Mapping[str, Any], told: Requests, done: Progress) -> Any:

@@ -37,14 +37,19 @@ REQUEST_COLUMNS: dict[str, str] = {
     "ttft_ok": "bool",
     "tpot_ok": "bool",
     "decode_tpot_ok": "bool",
+    "moving_s": "float64",
 }
 """Columns of ``requests.parquet``, which has a row for each arrived request in the order of ids.
 
 Times are seconds on the simulated clock; NaN if the event did not happen (rejected; nothing decoded). Objectives are in
 seconds, NaN for none. ``draft_tokens`` counts the nodes that the target verified, ``verifications`` the decoding target
 passes, ``speculations`` those with a draft token. ``longest_pause_s`` is the longest time between two emissions, NaN
-with fewer than two. ``rejected_reason`` is ``""`` for a request that was not rejected.
+with fewer than two. ``rejected_reason`` is ``""`` for a request that was not rejected. ``moving_s`` is the time
+in which the cache moved to the host and back.
 """
+
+NOTED = "noted."
+"""Begins the names of further columns of ``requests.parquet``, float64: what a scheduler notes of each request."""
 
 PASS_COLUMNS: dict[str, str] = {
     "start_s": "float64",
@@ -71,7 +76,8 @@ class RunTotals:
 
     ``itl_s`` holds one inter-token latency per emission after a request's first, as vLLM counts, in any order; of too
     many to keep it holds statistics. ``itl_window`` is the window of the requests that they are of; None: all.
-    ``clients`` is the number of clients that waited for their answers; None: requests came by themselves.
+    ``clients`` is the number of clients that waited for their answers; None: requests came by themselves. ``moving_s``
+    is part of the seconds of the passes behind which caches moved.
     """
 
     iterations: int
@@ -85,3 +91,4 @@ class RunTotals:
     out_of_range_passes: int = 0
     itl_window: Window | None = None
     clients: int | None = None
+    moving_s: float = 0.0

@@ -11,7 +11,7 @@ from specsim.errors import SpecsimError
 from specsim.replica.request import Floats
 from specsim.results.distribution import Sketched
 from specsim.results.load import load
-from specsim.results.schema import SCHEMA_VERSION, RunTotals
+from specsim.results.schema import NOTED, SCHEMA_VERSION, RunTotals
 from specsim.results.window import Window, counts
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ def summarise(table: DataFrame, totals: RunTotals, window: Window | None = None)
         "itl_relative_error": itl_s.relative_error if isinstance(itl_s, Sketched) else 0.0,
         "preemptions": int(table["preemptions"].sum()),
         **_engine(totals),
+        **_noted(done),
         "classes": classes,
     }
     return metrics
@@ -183,9 +184,18 @@ def _engine(totals: RunTotals) -> dict[str, Any]:
         "iterations": int(totals.iterations),
         "draft_passes": int(totals.draft_passes),
         "out_of_range_passes": int(totals.out_of_range_passes),
+        "moving_s": float(totals.moving_s),
+        "moving_overhead": _ratio(totals.moving_s, whole - seconds["idle"] - seconds["selection"] - totals.moving_s),
         "time_s": seconds,
         "time_shares": {part: _ratio(spent, whole) for part, spent in seconds.items()},
     }
+
+
+def _noted(done: DataFrame) -> dict[str, Any]:
+    """Return the mean of each column that the scheduler noted, under its name; nothing if it noted none."""
+    columns = [name for name in done.columns if name.startswith(NOTED)]
+    means = {name.removeprefix(NOTED): _mean(done[name].to_numpy()) for name in columns}
+    return {NOTED.removesuffix("."): means} if columns else {}
 
 
 def _select(table: DataFrame, window: Window) -> DataFrame:

@@ -54,7 +54,9 @@ def execute(
     with bar(len(experiment.simulation.requests), "request", progress) as watch:
         record = run_simulation(experiment.simulation, watch)
     loop_s = time.perf_counter() - clock
-    table = request_table(record.requests, record.progress, record.longest_pause_s, record.rejected)
+    table = request_table(
+        record.requests, record.progress, record.longest_pause_s, record.moving_s, record.noted, record.rejected
+    )
     metrics = summarise(table, record.totals, experiment.simulation.window)
     requests, tape = experiment.simulation.requests, experiment.simulation.world.tape
     metrics["specsim"]["acceptance"] = calibration(tape, requests.slo_class, requests.class_names)

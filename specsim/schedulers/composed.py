@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from specsim.replica.passes import TargetPass
-from specsim.replica.protocols import Clairvoyant, Foresight, Step, View
+from specsim.replica.protocols import Clairvoyant, Foresight, Noting, Step, View
+from specsim.replica.request import Floats
 from specsim.replica.trees import Forest
 from specsim.schedulers.parts.protocols import Batching, Speculation, evicting
 
@@ -43,6 +44,11 @@ class Composed:
         answer = yield TargetPass(rows.requests, rows.chunks, forest, evicted, rows.transfer)
         self.speculation.learn(view, rows, forest, answer)
         self.batching.learn(view, rows, forest, answer, view.forward_s - forward_s)
+
+    def noted(self, requests: int) -> dict[str, Floats]:
+        """Return what the parts note of each request, (requests,) by name; see `Noting`."""
+        parts = [each for each in (self.batching, self.speculation) if isinstance(each, Noting)]
+        return {name: column for part in parts for name, column in part.noted(requests).items()}
 
 
 @dataclass(frozen=True, slots=True)

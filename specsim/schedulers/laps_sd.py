@@ -27,6 +27,7 @@ Deviations:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -64,6 +65,7 @@ class LapsQueues:
     estimate: Literal["remaining", "total"]
     _limits_s: Floats = field(init=False)
     attained_s: Floats = field(init=False, default_factory=lambda: np.zeros(0))
+    _perceived: Floats = field(init=False, default_factory=lambda: np.zeros((3, 0)))
     _seated: Bools = field(init=False, default_factory=lambda: np.zeros(0, dtype=np.bool_))
     _settled: Bools = field(init=False, default_factory=lambda: np.zeros(0, dtype=np.bool_))
 
@@ -77,14 +79,39 @@ class LapsQueues:
         if not len(self.attained_s):
             self.attained_s = with_rows(self.attained_s, view)
             self.acceptance.start(len(view.arrival_s))
+            self._perceived = np.full((3, len(view.arrival_s)), np.nan)
             self._seated, self._settled = self._marked(NOBODY), self._marked(NOBODY)
         ids = live(view)
+        self._perceive(view, ids)
         fresh = (self.attained_s[ids] == 0) & np.isnan(self.acceptance.rate[ids])
         near = within_reach(ids, fresh, self.seats.max_num_seqs)
         seated = self.seats.seat(view, self.order(view, near), drafting)
         steady = ~np.isnan(self.acceptance.rate[seated.requests])
         self._seated, self._settled = self._marked(seated.requests), self._marked(seated.requests[steady])
         return self.seats.running(view, seated)
+
+    def _perceive(self, view: View, ids: Ids) -> None:
+        """Note of those that have become perceptible the rounds and tokens it took, and their estimated service."""
+        new = ids[~np.isnan(self.acceptance.rate[ids]) & np.isnan(self._perceived[0, ids])]
+        if len(new):
+            spent_s = self.attained_s[new] if self.estimate == "remaining" else 0.0
+            estimated_s = spent_s + self.service_s(view, new)
+            self._perceived[:, new] = self.acceptance.totals[0, new], view.emitted_tokens[new], estimated_s
+
+    def noted(self, requests: int) -> Mapping[str, Floats]:
+        """Return what was believed of each request, (requests,), and its service in seconds; see docs/metrics.md."""
+        if not len(self.attained_s):
+            return {}
+        rounds, tokens, estimated_s = self._perceived
+        service_s = np.where(self.attained_s > 0, self.attained_s, np.nan)
+        return {
+            **self.lengths.noted(requests),
+            "perception_rounds": rounds,
+            "perception_tokens": tokens,
+            "estimated_service_s": estimated_s,
+            "service_s": service_s,
+            "estimate_error": np.abs(estimated_s / service_s - 1),
+        }
 
     def order(self, view: View, ids: Ids) -> Ids:
         """Return `ids` (n,) in the order of Algorithm 1: those keeping a seat, then by queue, perceptible, shortest."""
@@ -143,6 +170,10 @@ class ShortestPredicted(Batching):
     def foresee(self, foresight: Foresight) -> None:
         """Take the true output lengths for the predictor."""
         self.lengths.foresee(foresight)
+
+    def noted(self, requests: int) -> Mapping[str, Floats]:
+        """Return the predicted lengths, (requests,); see `Noting`."""
+        return self.lengths.noted(requests)
 
     def rows(self, view: View, drafting: bool) -> Rows:
         """Return running requests in order of admission, and the shortest of the waiting ones."""

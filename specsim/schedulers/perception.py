@@ -5,6 +5,7 @@ Paper: LAPS-SD, section 4.3; deviations are listed in `laps_sd`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -40,6 +41,10 @@ class LengthPredictor:
             raise ValueError("output lengths are predicted from the true ones: use a clairvoyant scheduler")
         true = self._foresight.output_tokens(ids).astype(np.float64)
         return true * np.exp(self.prediction_error * self._luck(ids)) if self.prediction_error else true
+
+    def noted(self, requests: int) -> Mapping[str, Floats]:
+        """Return the predicted lengths of all requests, (requests,); see `Noting`."""
+        return {"predicted_output_tokens": self.tokens(np.arange(requests))}
 
     def _luck(self, ids: Ids) -> Floats:
         """Return a standard normal number for each request (Box-Muller)."""

@@ -1,0 +1,92 @@
+"""What a scheduler notes of requests: in the rows, in the metrics, on disk; and what it may not note."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from specsim.api import simulate
+from specsim.errors import SchedulerFault
+from specsim.replica.noting import noted
+from specsim.results.schema import REQUEST_COLUMNS
+from specsim.results.store import read_run
+from specsim.simulation import run
+from tests.golden.scene import scene
+from tests.laws.subjects import factory_of, raw_of
+
+SHORT: dict[str, Any] = {"trace": "poisson", "requests": 12, "rps": 20, "profile": "llama8b_1b_h100"}
+
+
+class Notes:
+    def __init__(self, column: Any, name: Any = "luck") -> None:
+        self.column, self.name = column, name
+
+    def step(self, view: Any) -> Any:
+        raise AssertionError("nothing runs here")
+
+    def noted(self, requests: int) -> Any:
+        return {self.name: self.column}
+
+
+def test_each_replica_notes_of_its_own_requests() -> None:
+    dealt = np.array([0, 1, 2, 0])
+    found = noted([Notes(np.arange(4.0)), Notes(-np.ones(4)), object()], dealt)  # type: ignore[list-item]
+    assert np.array_equal(found["luck"], [0, -1, np.nan, 3], equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("notes", "why"),
+    [
+        (Notes(np.zeros(3)), r"noted luck has shape \(3,\); expected \(4,\)"),
+        (Notes(np.zeros(4), "my luck"), "noted 'my luck'; expected a name"),
+        (Notes(np.array(["a"] * 4)), "ValueError"),
+    ],
+)
+def test_anything_else_is_the_schedulers_fault(notes: Notes, why: str) -> None:
+    with pytest.raises(SchedulerFault, match=f"scheduler Notes: .*{why}"):
+        noted([notes], np.zeros(4, dtype=np.int64))
+
+
+def test_laps_sds_estimates_are_rows_and_means(tmp_path: Path) -> None:
+    made = simulate("laps_sd", **SHORT, out=tmp_path / "run")
+    stored = read_run(tmp_path / "run").requests
+    assert stored.equals(made.requests)
+    notes = stored[[name for name in stored if name not in REQUEST_COLUMNS]]
+    assert (notes["noted.predicted_output_tokens"] == stored["output_tokens"]).all()
+    told = notes["noted.perception_rounds"].notna()
+    assert 0 < told.sum() < len(told), "a short output may end before its rate is steady"
+    assert (notes["noted.perception_tokens"][told] < stored["output_tokens"][told]).all()
+    error = (notes["noted.estimated_service_s"] / notes["noted.service_s"] - 1).abs()
+    assert np.allclose(notes["noted.estimate_error"], error, equal_nan=True)
+    block = made.metrics["specsim"]
+    assert block["noted"]["estimate_error"] == pytest.approx(error.mean())
+    assert notes["noted.service_s"].sum() == pytest.approx(block["time_s"]["prefill"] + sum_of_passes(block))
+
+
+def sum_of_passes(block: Any) -> float:
+    return float(block["time_s"]["draft"] + block["time_s"]["verify"])
+
+
+def test_a_scheduler_without_notes_adds_no_columns() -> None:
+    made = simulate("continuous", **SHORT)
+    assert list(made.requests.columns) == list(REQUEST_COLUMNS)
+    assert "noted" not in made.metrics["specsim"]
+
+
+def test_the_moving_time_of_all_requests_is_what_switching_adds_to_the_passes() -> None:
+    batching = raw_of("las")["batching"] | {"quantum_s": 0.0}
+    factory = factory_of("las", batching=batching, switching="transfer", max_num_seqs=1)
+    simulated = replace(scene(), scheduler=factory, keep_passes=True)
+    free, dear = (run(replace(simulated, host_bytes_per_s=speed)) for speed in (float("inf"), 1e3))
+    assert free.totals.moving_s == 0 < dear.totals.moving_s
+    assert dear.moving_s.sum() == pytest.approx(dear.totals.moving_s)
+    assert ((dear.moving_s > 0) == (dear.progress.preemptions > 0)).all()
+    assert (dear.moving_s * 1e3 == dear.progress.moved_bytes).all()
+    spent_s = [each.totals.prefill_s + each.totals.draft_s + each.totals.verify_s for each in (free, dear)]
+    passes = [len(each.passes["seconds"]) for each in (free, dear) if each.passes is not None]
+    assert passes[0] == passes[1], "one seat, and moving is no service: the same passes"
+    assert spent_s[1] - spent_s[0] == pytest.approx(dear.totals.moving_s)
