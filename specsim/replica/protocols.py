@@ -152,6 +152,17 @@ class Foresight(Protocol):
         """Return how many tokens of the drafter's likeliest chain would be right if drafted now, up to `most`, (n,)."""
         ...
 
+    def rounds_left(self, ids: Ids, most: int) -> Ints:
+        """Return how many verifications of the drafter's likeliest chain of `most` each request still needs, (n,).
+
+        A prompt's pass is none of them.
+        """
+        ...
+
+    def agreement(self, ids: Ids) -> Floats:
+        """Return how often the drafter's likeliest token is right in the text of each request, in the mean, (n,)."""
+        ...
+
     def target_probability(self, forest: Forest) -> Floats:
         """Return the target's own probability of each node drafted in this step given its path, 1 at roots, (nodes,).
 

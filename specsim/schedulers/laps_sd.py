@@ -35,7 +35,7 @@ import numpy as np
 
 from specsim.pass_shape import PassShapes
 from specsim.replica.passes import NOBODY, Emitted
-from specsim.replica.protocols import Foresight, View
+from specsim.replica.protocols import Clairvoyant, Foresight, View
 from specsim.replica.request import Bools, Floats, Ids, Ints
 from specsim.replica.trees import Forest
 from specsim.schedulers.parts.parameters import at_least
@@ -135,14 +135,8 @@ class LapsQueues:
         """Return the believed seconds (Eq. 6) of perceptible requests alone on the server, (n,); at least a token's."""
         rounds, drafted, passes, _ = self.acceptance.totals[:, ids]
         nodes, depth = drafted / rounds, passes / rounds
-        context = view.prompt_tokens[ids] + view.emitted_tokens[ids]
-        if view.belief.draft.one_pass:
-            depth = np.minimum(depth, 1.0)
-        draft_s = view.belief.draft.seconds_array(PassShapes.decode(context))
-        tree = PassShapes(context, nodes + 1, (nodes + 1) * (context + 1), nodes + 1, 1, nodes * context)
-        target_s = view.belief.target.seconds_array(tree)
         left = self.lengths.tokens(ids) - (view.emitted_tokens[ids] if self.estimate == "remaining" else 0)
-        return eq_6(np.maximum(left, 1), nodes, self.acceptance.rate[ids], depth * draft_s + target_s)
+        return eq_6(np.maximum(left, 1), nodes, self.acceptance.rate[ids], round_s(view, ids, nodes, depth))
 
     def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
         """Charge the step's passes to each request that ran in it, and note the accepted tokens."""
@@ -151,8 +145,21 @@ class LapsQueues:
             self.acceptance.hear(rows.requests, forest, answer.accepted)
 
     def foresee(self, foresight: Foresight) -> None:
-        """Take the true output lengths for the predictor."""
-        self.lengths.foresee(foresight)
+        """Take the true output lengths for the predictor, and what the acceptance monitor is told, if anything."""
+        for part in (self.lengths, self.acceptance):
+            if isinstance(part, Clairvoyant):
+                part.foresee(foresight)
+
+
+def round_s(view: View, ids: Ids, nodes: Floats, depth: Floats) -> Floats:
+    """Return the believed seconds of a round of each request alone, (n,), from its `nodes` and draft passes (n,)."""
+    context = view.prompt_tokens[ids] + view.emitted_tokens[ids]
+    if view.belief.draft.one_pass:
+        depth = np.minimum(depth, 1.0)
+    draft_s = view.belief.draft.seconds_array(PassShapes.decode(context))
+    tree = PassShapes(context, nodes + 1, (nodes + 1) * (context + 1), nodes + 1, 1, nodes * context)
+    seconds: Floats = depth * draft_s + view.belief.target.seconds_array(tree)
+    return seconds
 
 
 def eq_6(length: Floats, drafted: Floats, rate: Floats, round_s: Floats) -> Floats:

@@ -83,13 +83,39 @@ class SimulatedBackend:
 
     def right_ahead(self, ids: Ids, most: int) -> Ints:
         """Return how many tokens of the drafter's likeliest chain would be right if drafted now, up to `most`, (n,)."""
-        tape = self._world.tape
         requests, ahead = np.repeat(ids, most), np.tile(np.arange(most), len(ids))
-        keys = tape.on_path(requests, self._view.emitted_tokens[requests] + ahead)
-        rows = tape.rows(requests, keys, mix(keys), np.ones(len(requests), dtype=np.bool_))
-        right = (tape.rank[rows] == 0) & (tape.likeliest[rows] > 0)
+        right = self._likeliest_right(requests, self._view.emitted_tokens[requests] + ahead)
         ahead_right: Ints = np.logical_and.accumulate(right.reshape(len(ids), most), axis=1).sum(axis=1)
         return ahead_right
+
+    def _likeliest_right(self, requests: Ints, positions: Ints) -> Bools:
+        """Return whether the drafter's likeliest token is right at these positions on the target's path, (n,)."""
+        tape = self._world.tape
+        keys = tape.on_path(requests, positions)
+        rows = tape.rows(requests, keys, mix(keys), np.ones(len(requests), dtype=np.bool_))
+        right: Bools = (tape.rank[rows] == 0) & (tape.likeliest[rows] > 0)
+        return right
+
+    def rounds_left(self, ids: Ids, most: int) -> Ints:
+        """Return the rounds of chains of `most` that are left, (n,); see `specsim.replica.protocols.Foresight`."""
+        first, end = np.maximum(self._view.emitted_tokens[ids], 1), self._world.output_tokens[ids]
+        rounds = np.zeros(len(ids), dtype=np.int64)
+        for place, (request, at, stop) in enumerate(zip(ids.tolist(), first.tolist(), end.tolist(), strict=True)):
+            positions = np.arange(at, stop)
+            right = self._likeliest_right(np.full(len(positions), request), positions).tolist()
+            while at < stop:
+                ahead = 0
+                while ahead < most and at + ahead < stop and right[at + ahead - int(first[place])]:
+                    ahead += 1
+                at += ahead + 1
+                rounds[place] += 1
+        return rounds
+
+    def agreement(self, ids: Ids) -> Floats:
+        """Return how often the likeliest token is right, (n,); see `specsim.replica.protocols.Foresight`."""
+        tape = self._world.tape
+        rows = [tape.text_rows(ids[place : place + 1]) for place in range(len(ids))]
+        return np.array([np.mean((tape.rank[each] == 0) & (tape.likeliest[each] > 0)) for each in rows])
 
     def target_probability(self, forest: Forest) -> Floats:
         """Return the target's own probability of each drafted node; see `specsim.replica.protocols.Foresight`."""

@@ -47,7 +47,7 @@ def played(name: str, **changes: Any) -> Record:
     raw = raw_of(name)
     budget, queues = "verify_tokens" in raw, raw.get("batching", {})
     raw |= (SCARCE if budget else {}) | changes
-    if "acceptance" in queues:
+    if "window" in queues.get("acceptance", {}):
         queues["acceptance"] |= SOON
     simulated = scene(5e-3 if budget or "seats" in queues else 2e-4, 2 if budget else 1)
     return run(replace(simulated, scheduler=scheduler_factory(resolved(raw), name)))

@@ -183,6 +183,8 @@ OWNERS: dict[str, dict[str, Change]] = {
         "limit_ratio": Change(4.0, FOUR),
         "estimate": Change("total", SOON),
     },
+    "ToldAcceptance": {"num_speculative_tokens": Change(1, FOUR)},
+    "ShortestRemaining": {"num_speculative_tokens": Change(1, FOUR)},
     "SkipJoin": {
         "queues": Change(2, FOUR),
         "first_quantum_s": Change(0.4, FOUR),
