@@ -95,7 +95,7 @@ def _checked(experiment: Experiment, batch: Batch, *, quick: bool) -> list[Check
     where = f"{experiment.file}: systems.{batch.system}"
     found: list[Checked] = []
     for point in batch.points:
-        words = [*batch.words, *point.words, f"{SEED}={','.join(map(str, batch.seeds))}"]
+        words = [*_instead(batch.words, point.words), f"{SEED}={','.join(map(str, batch.seeds))}"]
         try:
             found += checked(from_words(words, sweep=True))
         except SpecsimError as error:

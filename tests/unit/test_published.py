@@ -18,6 +18,7 @@ from specsim.published.findings import findings
 from specsim.published.page import page
 from specsim.published.running import Measured, measured
 from specsim.published.verdict import FigureGap, figure_gap, line_gaps
+from specsim.results.sweeps import load_sweep
 from tests.published import TINY, tiny
 
 ROOT = shipped("conf").parent
@@ -301,6 +302,14 @@ def test_an_experiment_of_named_points_lines_and_ranges_runs(tmp_path: Path) -> 
     assert (tmp_path / "named.png").read_bytes()[:4] == b"\x89PNG"
     quick = measured(experiment, tmp_path / "quick", quick=True)
     assert set(quick) == {("Batches", ""), ("One by one", "")}
+
+
+def test_a_points_words_stand_in_place_of_those_with_the_same_keys(tmp_path: Path) -> None:
+    """So an axis may be the number of requests, which the short form sets too."""
+    experiment = read_experiment(tiny(tmp_path, NAMED.replace("many: [", "many: [requests=7, ")))
+    measured(experiment, tmp_path / "quick", quick=True)
+    runs = load_sweep(tmp_path / "quick").table
+    assert set(runs.loc[runs["slo_class"] == "all", "arrived"]) == {7}
 
 
 def test_a_gap_is_in_points_or_in_percent_of_theirs(tmp_path: Path) -> None:
