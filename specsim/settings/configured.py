@@ -56,8 +56,9 @@ def from_axes(axes: Mapping[str, Iterable[Any]], settings: Mapping[str, Any]) ->
 
 def labels_of(chosen: Sequence[Point]) -> list[dict[str, str]]:
     """Return for each point the settings in which the points of a sweep differ."""
-    told = [key for key in chosen[0] if len({str(point[key]) for point in chosen}) > 1]
-    return [{key: str(point[key]) for key in told} for point in chosen]
+    keys = dict.fromkeys(key for point in chosen for key in point)
+    told = [key for key in keys if len({str(point.get(key)) for point in chosen}) > 1]
+    return [{key: str(point[key]) for key in told if key in point} for point in chosen]
 
 
 def _configured(chosen: Sequence[Point], described: Described | None = None) -> list[Configured]:

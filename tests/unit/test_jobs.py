@@ -12,7 +12,7 @@ import pytest
 from specsim.results.sweeps import Sweep
 from specsim.runs.plan import checked, plan
 from specsim.runs.sweep import run_all
-from specsim.settings.configured import from_words
+from specsim.settings.configured import from_words, labels_of
 
 PLUGIN = """
 from specsim.schedulers.fcfs import Fcfs
@@ -106,3 +106,8 @@ def test_processes_end_with_the_one_that_asked(tmp_path: Path) -> None:
     while alive := [each.name for each in (tmp_path / "pids").iterdir() if Path("/proc", each.name).exists()]:
         assert time.monotonic() < until, alive
         time.sleep(0.1)
+
+
+def test_points_of_different_keys_are_named_by_those_they_have() -> None:
+    told = labels_of([{"rps": "1", "seed": "0"}, {"requests": "5", "seed": "0"}])
+    assert told == [{"rps": "1"}, {"requests": "5"}]
