@@ -53,7 +53,7 @@ def read_claims(
     """Return the claims below a figure's key ``claims``, none if there is none; `numeric`: the axis has numbers."""
     if not node.given("claims"):
         return ()
-    return tuple(_claim(each, lines, points, numeric=numeric) for each in node.items("claims", "a list of claims"))
+    return tuple(_claim(each, lines, points, numeric=numeric) for each in node.items("claims", "claims"))
 
 
 def _claim(node: CheckedMapping, lines: Sequence[str], points: Sequence[str], *, numeric: bool) -> Claim:

@@ -175,7 +175,7 @@ def _ranges(node: CheckedMapping, axis: Axis, systems: Sequence[str]) -> tuple[R
     if not node.given("ranges"):
         return ()
     found = []
-    for each in node.items("ranges", "a list of what is varied"):
+    for each in node.items("ranges", "what is varied"):
         each.only(("choice", "variants"), ("systems", "values"))
         chosen = each.texts("systems", "a list of systems") if each.given("systems") else tuple(systems)
         for name in chosen:
