@@ -27,6 +27,8 @@ def reproduce_command(arguments: argparse.Namespace) -> int:
     chosen = experiments(tuple(arguments.names))
     out = arguments.out or (OUT / "quick" if arguments.quick else OUT)
     page = arguments.page or out / "reproduction.md"
+    if arguments.quick and arguments.out is not None and not arguments.redraw:
+        _check_quick(chosen, arguments.out)
     if not arguments.redraw:
         for each in chosen:
             try:
@@ -38,6 +40,15 @@ def reproduce_command(arguments: argparse.Namespace) -> int:
     known = {each.file: each for each in (*experiments(), *chosen)}
     _publish(_stored(known.values(), out), out, page)
     return 0
+
+
+def _check_quick(chosen: Iterable[Experiment], out: Path) -> None:
+    """Refuse to write the short form's rows over those of the whole form."""
+    for each in _stored(chosen, out):
+        if not each.quick:
+            raise SpecsimError(
+                f"--out {out}: holds {each.figure.name} in its whole form; --quick expects another folder"
+            )
 
 
 def _stored(known: Iterable[Experiment], out: Path) -> Iterator[Compared]:

@@ -48,15 +48,21 @@ class Claim:
 
 
 def read_claims(
-    node: CheckedMapping, lines: Sequence[str], points: Sequence[str], *, numeric: bool
+    node: CheckedMapping, lines: Sequence[str], points: Sequence[str], *, numeric: bool, speedup: bool
 ) -> tuple[Claim, ...]:
-    """Return the claims below a figure's key ``claims``, none if there is none; `numeric`: the axis has numbers."""
+    """Return the claims below a figure's key ``claims``, none if there is none.
+
+    Parameters
+    ----------
+    numeric : whether the axis has numbers. speedup : whether the figure's lines are speedups.
+    """
     if not node.given("claims"):
         return ()
-    return tuple(_claim(each, lines, points, numeric=numeric) for each in node.items("claims", "claims"))
+    found = node.items("claims", "claims")
+    return tuple(_claim(each, lines, points, numeric=numeric, speedup=speedup) for each in found)
 
 
-def _claim(node: CheckedMapping, lines: Sequence[str], points: Sequence[str], *, numeric: bool) -> Claim:
+def _claim(node: CheckedMapping, lines: Sequence[str], points: Sequence[str], *, numeric: bool, speedup: bool) -> Claim:
     kinds = [name for name in node.values if name in KEYS]
     if len(kinds) != 1:
         node.refuse("", f"has {len(kinds)} of {', '.join(KEYS)}; expected one of them beside says")
@@ -68,6 +74,8 @@ def _claim(node: CheckedMapping, lines: Sequence[str], points: Sequence[str], *,
         node.refuse(kind, "the axis has names; expected numbers, along which lines can cross")
     at = _names(told, "at", points, "point of the axis") if told.given("at") else tuple(points)
     over, than = _over(told, lines)
+    if kind != "value" and not speedup and not told.given("over"):
+        told.refuse("over", "missing key; expected a line or a number, as only a speedup is held against 1")
     if told.given("better") and told.given("shortfall"):
         told.refuse("better", "stands beside shortfall, of which less is better; expected one of them")
     return Claim(

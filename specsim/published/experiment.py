@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,12 +122,16 @@ def read_experiment(path: Path) -> Experiment:
     node = CheckedMapping(str(path), "", read_yaml(path, "experiment YAML"))
     node.only(("paper", "source", "axis", "seeds", "quick", "common", "systems", "figures"), ("choices", "ranges"))
     axis = _axis(node.child("axis"))
+    along = str(node.child("axis").values.get("key"))
     systems = node.child("systems", "words of `specsim run` by system", 1)
-    words = {str(name): _words(systems, name) for name in systems.values}
+    words = {str(name): _words(systems, name, along) for name in systems.values}
     seeds = node.wholes("seeds", 0, MOST_SEED)
     if len(set(seeds)) < len(seeds):
         node.fail("seeds", "a list in which each seed stands once")
     figures = node.children("figures", "figures by name", "keys of a figure")
+    for name in figures:
+        if not re.fullmatch(r"\w[\w.-]*", name):
+            node.refuse("figures", f"{name}: names a file; expected letters, digits, _, - and .")
     names, numeric = axis.names, axis.numeric
     return Experiment(
         name=path.stem,
@@ -137,7 +142,7 @@ def read_experiment(path: Path) -> Experiment:
         axis=axis,
         seeds=seeds,
         quick=_quick(node.child("quick"), axis),
-        common=_words(node, "common"),
+        common=_words(node, "common", along),
         systems=words,
         ranges=_ranges(node, axis, tuple(words)),
         figures=tuple(read_figure(name, each, names, tuple(words), numeric=numeric) for name, each in figures.items()),
@@ -174,7 +179,7 @@ def _quick(node: CheckedMapping, axis: Axis) -> Quick:
 def _ranges(node: CheckedMapping, axis: Axis, systems: Sequence[str]) -> tuple[Range, ...]:
     if not node.given("ranges"):
         return ()
-    found = []
+    found: list[Range] = []
     for each in node.items("ranges", "what is varied"):
         each.only(("choice", "variants"), ("systems", "values"))
         chosen = each.texts("systems", "a list of systems") if each.given("systems") else tuple(systems)
@@ -184,6 +189,9 @@ def _ranges(node: CheckedMapping, axis: Axis, systems: Sequence[str]) -> tuple[R
         points = _points(each, axis) if each.given("values") else axis.names
         variants = each.child("variants", "words by variant", 1)
         words = {str(name): _words(variants, name) for name in variants.values}
+        for name in words:
+            if not name.strip() or any(name in one.variants for one in found):
+                variants.refuse(name, "stands for another variant; expected a name of its own")
         found.append(Range(each.text("choice"), chosen, points, words))
     return tuple(found)
 
@@ -203,9 +211,12 @@ def _rising(node: CheckedMapping, name: str) -> tuple[float, ...]:
     node.fail(name, "a list of finite numbers, each above the one before")
 
 
-def _words(node: CheckedMapping, name: str) -> tuple[str, ...]:
+def _words(node: CheckedMapping, name: str, axis: str = "") -> tuple[str, ...]:
+    """Return words that set neither the experiment's own keys nor that of its `axis`."""
     words = node.texts(name, WORDS)
     for word in words:
+        if key_of(word) == axis:
+            node.refuse(name, f"{word}: {axis} is the axis's own; expected another key")
         if key_of(word) in RESERVED:
             node.refuse(name, f"{word}: {key_of(word)} is the experiment's own; expected another key")
     return words

@@ -72,7 +72,7 @@ def read_figure(
     node.only(needed, ("metric", "of", "lines", "values", "claims", "why", "notes", "speedup_over"))
     over = node.choice("speedup_over", systems) if node.given("speedup_over") else None
     lines = _lines(node, systems, over)
-    claims = read_claims(node, list(lines), points, numeric=numeric)
+    claims = read_claims(node, list(lines), points, numeric=numeric, speedup=over is not None)
     values = _values(node, lines, points, over)
     if not values and not claims:
         node.refuse("values", "missing key; expected values, claims or both")

@@ -91,11 +91,11 @@ def _picked(claim: Claim, values: Series[float]) -> float:
 def _crossing(ratio: Series[float]) -> float:
     """Return the x from which a ratio stays below 1, between its points on a straight line.
 
-    It is inf if the ratio ends above 1, and the first x if it is below from there on.
+    It is inf if the ratio ends above 1, and -inf if it is below 1 throughout.
     """
     above = [place for place, value in enumerate(ratio) if value >= 1]
     if not above:
-        return float(ratio.index[0])
+        return -inf
     if above[-1] == len(ratio) - 1:
         return inf
     last = above[-1]
@@ -122,8 +122,10 @@ def _number(claim: Claim, ours: float, half_width: float, *, largest: float) -> 
     paper = claim.paper or nan
     if not isfinite(ours):
         if claim.kind == "crossing":
-            return Finding(claim, f"none up to {largest:g}", nan, NOT)
-        return Finding(claim, "no violation", nan, DIRECTION)
+            return Finding(claim, f"none up to {largest:g}" if ours == inf else "below from the first on", nan, NOT)
+        if claim.shortfall and ours == inf:
+            return Finding(claim, "no violation", nan, DIRECTION)
+        return Finding(claim, "no number", nan, NOT)
     gap = 100 * (ours - paper) / paper
     interval = f" ± {half_width:.2g}" if isfinite(half_width) else ""
     told = f"{ours:.3g}{interval}"

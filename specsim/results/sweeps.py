@@ -207,7 +207,12 @@ class Sweep(Sequence[AnyRun]):
         return axes
 
     def winners(
-        self, measure: str = "slo_attainment", *, by: Sequence[str] | None = None, of: str = "scheduler"
+        self,
+        measure: str = "slo_attainment",
+        *,
+        by: Sequence[str] | None = None,
+        of: str = "scheduler",
+        better: str | None = None,
     ) -> DataFrame:
         """Return `specsim.results.winners.winners` of the table, by all settings that differ except `of`."""
         from specsim.results.winners import winners
@@ -215,7 +220,7 @@ class Sweep(Sequence[AnyRun]):
         if by is None:
             check_setting(self._table, "of", of)
             by = beside(self._table, of)
-        return winners(self._table, measure, by, of=of)
+        return winners(self._table, measure, by, of=of, better=better)
 
     def map(self, x: str, y: str, panel: str, *, measure: str = "slo_attainment", of: str = "scheduler") -> Figure:
         """Return a map of which `of` is best: a cell per `x` and `y`, a panel per value of `panel`; see `winners`."""

@@ -15,16 +15,19 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-def winners(table: DataFrame, measure: str, by: Sequence[str], *, of: str = "scheduler") -> DataFrame:
-    """Return the value of `of` with the highest mean of a measure for each combination of `by`, a row each.
+def winners(
+    table: DataFrame, measure: str, by: Sequence[str], *, of: str = "scheduler", better: str | None = None
+) -> DataFrame:
+    """Return the value of `of` with the best mean of a measure for each combination of `by`, a row each.
 
-    Columns: `by`; ``winner``, its ``mean`` over seeds; ``second``, the next best; ``lead``, the winner's mean less the
-    second's; ``half_width`` of the lead's 95% interval, paired by seed, NaN for one seed; ``decided``, whether the lead
-    exceeds it. With one seed nothing is decided. Of equal means the first by name wins.
+    Columns: `by`; ``winner``, its ``mean`` over seeds; ``second``, the next best; ``lead``, by how much the winner's
+    mean is better; ``half_width`` of the lead's 95% interval, paired by seed, NaN for one seed; ``decided``, whether
+    the lead exceeds it. With one seed nothing is decided. Of equal means the first by name wins.
 
     Parameters
     ----------
     table : rows of `Sweep.table`; the class ``all`` counts. by : settings beside `of` and the seed.
+    better : ``more`` or ``less``; None: less of a measure in seconds (``_s``, not ``_per_s``), more of any other.
 
     Raises
     ------
@@ -39,15 +42,19 @@ def winners(table: DataFrame, measure: str, by: Sequence[str], *, of: str = "sch
         check_setting(table, "by", key)
     whole = table[table[CLASS] == ALL]
     rows: list[dict[str, Any]] = []
-    for at, cell in whole.groupby(list(by), sort=True, dropna=False):
+    if better not in (None, "more", "less"):
+        raise SpecsimError(f"better={better!r:.60}: expected more, less or None")
+    less = better == "less" if better else measure.endswith("_s") and not measure.endswith("_per_s")
+    cells = whole.groupby(list(by), sort=True, dropna=False) if by else [((), whole)]
+    for at, cell in cells:
         here = dict(zip(by, at, strict=True))
         if len(values_of(cell, of)) < 2:
             raise SpecsimError(f"winners: {here}: one {of}; expected two or more to compare")
-        means = over_seeds(cell, measure, [of]).sort_values("mean", ascending=False, kind="stable")
+        means = over_seeds(cell, measure, [of]).sort_values("mean", ascending=less, kind="stable")
         first, second = means.iloc[0], means.iloc[1]
         paired = paired_difference(cell[cell[of].isin([first[of], second[of]])], measure, second[of], of=of).iloc[0]
         reach = float(paired["half_width"]) if paired["count"] > 1 else nan
-        lead = float(paired["mean"])
+        lead = float(paired["mean"]) * (-1 if less else 1)
         decided = not isnan(reach) and lead > reach
         told = {"winner": first[of], "mean": float(first["mean"]), "second": second[of]}
         rows.append({**here, **told, "lead": lead, "half_width": reach, "decided": decided})

@@ -30,6 +30,15 @@ def test_the_quick_form_ends_in_rows_figures_and_a_page_without_verdicts(tmp_pat
     assert "none (quick)" in (out / "reproduction.md").read_text(encoding="utf-8")
 
 
+def test_the_quick_form_is_not_written_over_the_whole_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, out = tiny(tmp_path), tmp_path / "out"
+    assert main(["reproduce", str(file), "--out", str(out)]) == 0
+    whole = (out / "tiny_attainment.parquet").read_bytes()
+    assert main(["reproduce", str(file), "--quick", "--out", str(out)]) == 2
+    assert f"--out {out}: holds tiny_attainment in its whole form; --quick expects" in capsys.readouterr().err
+    assert (out / "tiny_attainment.parquet").read_bytes() == whole
+
+
 def test_what_was_run_before_an_interruption_is_not_run_again(
     tmp_path: Path, started: list[object], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -70,7 +79,7 @@ def test_what_was_run_before_an_interruption_is_not_run_again(
             "systems.One by one: a setting has several values; expected one",
         ),
         ("key: rps", "key: rsp", "systems.Batches: rsp: unknown key; did you mean 'rps'?"),
-        ("trace=poisson", "rps=3", "systems.Batches: rps: given twice"),
+        ("trace=poisson", "rps=3", "common: rps=3: rps is the axis's own; expected another key"),
         ("slo_attainment", "slo_attainmnt", "metric: slo_attainmnt: no column of a sweep's table; did you mean"),
         ("slo_attainment", "worst_class", "metric: worst_class: holds no numbers"),
     ],

@@ -39,6 +39,7 @@ MISTAKES = {
     "[99, 98, 90] ": ("[null, null, null]", "values.Batches: .* is not a list of 3 numbers"),
     "[99, 98, 90]  ": ("[99, true, 90]", "values.Batches: .* is not a list of 3 numbers"),
     "why: {Batches": ("why: {Batch", "figures.tiny_attainment.why.Batch: no line with published values; did you"),
+    "tiny_attainment:": ("../tiny:", "figures: ../tiny: names a file; expected letters, digits"),
     "gap: percent": ("gap: percent\n    speedup_over: One by one", "One by one: has a speedup over itself of 1"),
     "gap: percent ": ("gap: percent\n    speedup_over: Batch", "speedup_over: 'Batch' is unknown; did you mean"),
     "gap: points": ("gap: point", "gap: 'point' is unknown; did you mean 'points'"),
@@ -188,6 +189,7 @@ CLAIMS = """\
       - {says: "Ahead at first", above: {of: Batches, over: One by one, at: [1]}}
       - {says: "Behind at last", crossing: {of: Batches, over: One by one, paper: 3}}
       - {says: "Half", why: "It waits.", value: {of: One by one, at: [2], paper: 50}}
+      - {says: "Never ahead", crossing: {of: One by one, over: Batches, paper: 1}}
       - {says: "Never faster", crossing: {of: One by one, over: Batches, better: less, paper: 1}}
 """
 
@@ -220,6 +222,8 @@ def test_claims_by_hand(tmp_path: Path) -> None:
     assert found["Half"].verdict == "not reproduced"
     # The lesser attainment is the better one here: until 4 requests/s One by one has it.
     assert found["Never faster"].said.startswith(f"{crossing:.3g}")
+    # It is ahead at 4 requests/s, where the ratio ends above 1.
+    assert found["Never ahead"].said == "none up to 4"
     text = page([one], tmp_path)
     assert "| Half | 50 | 40 ± 0 | -20.0 % | not reproduced | It waits. |" in text
     assert text.index("| Half |") < text.index("| Always ahead |") < text.index("| Fewer violations |")
@@ -232,12 +236,42 @@ def test_a_claim_without_its_lines_or_points_is_refused(tmp_path: Path) -> None:
         ("above: {of: Batches, over: One by one}}", "below: {of: Batches}}", r"claims\[3\]: has 0 of ratio, above"),
         ("paper: 2.4", "papers: 2.4", "ratio.papers: unknown key; did you mean 'paper'"),
         ("shortfall: true", "shortfall: true, better: less", "ratio.better: stands beside shortfall"),
+        (
+            "crossing: {of: Batches, over: One by one",
+            "crossing: {of: Batches",
+            "crossing.over: missing key; expected a l",
+        ),
         ("pick: most", "pick: best", "ratio.pick: 'best' is unknown"),
     ):
         assert old in CLAIMS
         text = TINY.replace("    values: {Batches", CLAIMS.replace(old, new) + "    values: {Batches")
         with pytest.raises(SpecsimError, match=said):
             read_experiment(tiny(tmp_path, text))
+
+
+def test_a_ratio_that_is_no_number_is_not_called_one(tmp_path: Path) -> None:
+    text = TINY.replace("    values: {Batches", CLAIMS + "    values: {Batches")
+    experiment = read_experiment(tiny(tmp_path, text))
+    one = compared(experiment, experiment.figures[0], by_hand(), quick=False)
+    of_all = one.chosen["line"] == "Batches"
+    best = findings(one, one.chosen.assign(ours=one.chosen["ours"].mask(of_all, 100.0)))
+    told = {each.claim.says: (each.said, each.verdict) for each in best}
+    assert told["Fewer violations"] == ("no violation", "direction only")
+    none = findings(one, one.chosen.assign(ours=0.0))
+    told = {each.claim.says: (each.said, each.verdict) for each in none}
+    assert told["Best by far"] == ("no number", "not reproduced")
+    behind = findings(one, one.chosen.assign(ours=one.chosen["ours"].mask(of_all, 1.0)))
+    told = {each.claim.says: (each.said, each.verdict) for each in behind}
+    assert told["Behind at last"] == ("below from the first on", "not reproduced")
+
+
+def test_a_variant_has_a_name_of_its_own(tmp_path: Path) -> None:
+    for name in ("''", "' '"):
+        with pytest.raises(SpecsimError, match=r"ranges\[0\].variants.* stands for another variant"):
+            read_experiment(tiny(tmp_path, NAMED.replace('"8 at once"', name)))
+    twice = NAMED.replace("figures:\n", "  - {choice: Again, variants: {8 at once: [rps=1]}}\nfigures:\n")
+    with pytest.raises(SpecsimError, match=r"ranges\[1\].variants.8 at once: stands for another variant"):
+        read_experiment(tiny(tmp_path, twice))
 
 
 NAMED = """\

@@ -41,6 +41,22 @@ def test_the_winner_its_lead_and_what_the_seeds_decide():
     assert found["decided"].tolist() == [True, False]
 
 
+def test_less_of_a_measure_in_seconds_wins():
+    seconds = table(CLEAR).rename(columns={"share": "mean_e2el_s"})
+    found = winners(seconds, "mean_e2el_s", ["rps"]).iloc[0]
+    assert (found["winner"], found["second"], found["decided"]) == ("c", "b", True)
+    assert found["lead"] == pytest.approx((0.4 + 0.3 + 0.36) / 3)
+    assert winners(seconds, "mean_e2el_s", ["rps"], better="more")["winner"].tolist() == ["a"]
+    with pytest.raises(SpecsimError, match="better='most': expected more, less or None"):
+        winners(seconds, "mean_e2el_s", ["rps"], better="most")
+
+
+def test_a_sweep_of_schedulers_alone_has_one_winner():
+    found = winners(table(CLEAR), "share", [])
+    assert found["winner"].tolist() == ["a"]
+    assert "rps" not in found
+
+
 def test_one_seed_decides_nothing():
     found = winners(table({key: values[:1] for key, values in CLEAR.items()}), "share", ["rps"])
     assert found["winner"].tolist() == ["a"]
