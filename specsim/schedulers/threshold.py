@@ -7,6 +7,8 @@ Deviations:
   has the others.
 - The token below the threshold is verified too, as in transformers.
 - `num_speculative_tokens` is the 8 of SpecServe's section 7.4. transformers' default is 20, its threshold 0.4.
+- `BatchThreshold` is the baseline that SpecServe's authors released (AdaSpec's "dynamic-spec"): the mean over the batch
+  of a pass's confidences, below 0.6, stops all chains after that pass.
 - When memory is short, all chains are shortened until they fit.
 """
 
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from specsim.replica.passes import NOBODY
 from specsim.replica.protocols import View
 from specsim.replica.request import Ints
 from specsim.replica.trees import Forest
@@ -45,6 +48,16 @@ class Threshold(Speculation):
     def _sure(self, forest: Forest, leaves: Ints) -> Ints:
         # A root is a token of the target, so the first token is drafted whatever the threshold.
         return leaves[(leaves < forest.rows) | (forest.probability[leaves] >= self.threshold)]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchThreshold(Threshold):
+    """A speculation part: chains of one length, which end with a pass whose mean confidence is below `threshold`."""
+
+    def _sure(self, forest: Forest, leaves: Ints) -> Ints:
+        depth = forest.depth[-1]
+        sure = depth == 0 or forest.probability[forest.depth == depth].mean() >= self.threshold
+        return leaves if sure else NOBODY
 
 
 def fitting_chain(view: View, rows: Rows, longest: int) -> tuple[int, ...]:

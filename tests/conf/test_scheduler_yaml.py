@@ -154,7 +154,7 @@ def test_the_knobs_that_are_swept_stand_at_the_top(key: str) -> None:
             assert key not in node or repeats(node[key]) == bool(above), (name, above)
 
 
-NULLED: dict[str, Any] = {"slo_below": 1.5}
+NULLED: dict[str, Any] = {"slo_below": 1.5, "limit_s": 0.04}
 """What a parameter whose YAML says null can be as well."""
 
 

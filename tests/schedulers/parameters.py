@@ -114,6 +114,8 @@ TREES = {
     "tile": Change(8, FOUR | {"fill_stop_below": 1.0}),
 }
 LONGEST = {"num_speculative_tokens": Change(1, FOUR, "cheap")}
+AT_ONCE = {"decision_steps": 1, "retry_steps": 1}
+"""A decision in each step: small runs end before the shipped hold."""
 FEEDBACK = {"prefill_threshold": Change(1.0, {}, "hopeless")}
 AVERAGED = {"window": Change(1, {}, "cheap"), "first_acceptance": Change(0.01, {}, "cheap")}
 OWNERS: dict[str, dict[str, Change]] = {
@@ -146,7 +148,14 @@ OWNERS: dict[str, dict[str, Change]] = {
         "first_confidence": Change(0.05, {}, "cheap"),
     },
     "FixedTrees": {"expansion": Change([2, 2])},
+    "ReleasedSpecServe": {
+        "num_speculative_tokens": Change(1, {}, "cheap"),
+        "verifier": Change(False, {}, "sure"),
+        "first_confidence": Change(0.05, {}, "cheap"),
+        "limit_s": Change(0.02, {}, "cheap"),
+    },
     "Threshold": {"threshold": Change(0.8), "num_speculative_tokens": Change(2)},
+    "BatchThreshold": {"threshold": Change(0.8), "num_speculative_tokens": Change(2)},
     "ByBatchSize": {
         "num_speculative_tokens": Change(2),
         "num_speculative_tokens_per_batch_size": Change([[1, 2, 5], [3, 64, 1]]),
@@ -155,11 +164,21 @@ OWNERS: dict[str, dict[str, Change]] = {
     "SmartSpec": FEEDBACK,
     "Foreseeing": FEEDBACK,
     "GoodputChains": LONGEST | AVERAGED | {"acceptance": Change("per_request", FOUR, "cheap")},
+    "ReleasedLengths": {
+        "num_speculative_tokens": Change(1, AT_ONCE, "cheap"),
+        "first_rate": Change(0.1, AT_ONCE, "cheap"),
+        "weight": Change(0.9, AT_ONCE, "cheap"),
+        "counted": Change("tried", AT_ONCE | FOUR, "cheap"),
+        "decision_steps": Change(2, {}, "cheap"),
+        "plain_factor": Change(9.0, AT_ONCE, "cheap"),
+        "retry_steps": Change(1, {"decision_steps": 2}, "cheap"),
+        "memory_factor": Change(4.0, AT_ONCE | FOUR, "cheap"),
+    },
     "GoodputTrees": {
         **AVERAGED,
         "heads": Change(1, FOUR, "cheap"),
         "width": Change(1, FOUR, "cheap"),
-        "tree_tokens": Change(3, FOUR, "cheap"),
+        "tree_tokens": Change(3, FOUR | {"window": 20}, "cheap"),
         "window": Change(1, {}, "sure"),
     },
     "ConfidentChains": LONGEST | {"threshold": Change(0.9)},

@@ -14,7 +14,7 @@ from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst
 from specsim.schedulers.parts.protocols import Rows
 from specsim.schedulers.sarathi import Chunked
-from specsim.schedulers.threshold import Threshold
+from specsim.schedulers.threshold import BatchThreshold, Threshold
 from tests.examples import examples
 from tests.laws.watch import watched
 from tests.made import Linear, grown, memory, requests, simulations, tape
@@ -105,3 +105,16 @@ def test_where_memory_is_short_chains_are_shortened() -> None:
 def test_senseless_parameters_are_refused(wrong: tuple[float, int]) -> None:
     with pytest.raises(ValueError, match="below 0"):
         Threshold(*wrong)
+
+
+def test_the_mean_of_a_pass_stops_the_whole_batch() -> None:
+    """0.9 and 0.4 have a mean of 0.65; then 0.9 and 0.2 have 0.55, and the pass is verified too."""
+    view = play(BatchThreshold(0.6, 8), ANY, rows=2).view
+    ids, ones = np.arange(2), np.ones(2, dtype=np.int64)
+    growing = BatchThreshold(0.6, 8).grow(view, Rows(ids, ones, 2, ones))
+    work = next(growing)
+    work = growing.send(grown(work.forest, work.leaves, [0.9, 0.4]))
+    assert work.forest.row[work.leaves].tolist() == [0, 1], "also the one below the threshold goes on"
+    with pytest.raises(StopIteration) as end:
+        growing.send(grown(work.forest, work.leaves, [0.9, 0.2]))
+    assert end.value.value.tree_tokens().tolist() == [2, 2]

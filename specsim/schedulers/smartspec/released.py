@@ -1,0 +1,165 @@
+"""SmartSpec as its authors released it: one length for all, decided now and then.
+
+Paper: SmartSpec (Liu et al. 2024); the code is branch `dsd` of LiuXiaoxuanPKU/vllm (commit b427a13, December 2024).
+Idea: every 20th time that the policy is asked, take the length k = 0, 1, ... before goodput first falls. In between the
+last length holds. Plain decoding counts 1.1 times its goodput, so speculation has to win by 10%.
+Differences from the paper's scheduler (chains.py), all of them the release's:
+- One rate for all requests starts at 0.7 and moves by 0.15 of a step's accepted / drafted. It learns nothing without
+  drafts.
+- All decoding requests run; no prefix is chosen, and no feedback ends the reading of prompts.
+- Length 0 switches speculation off. The policy is then asked again when fewer requests run than when it was switched
+  off, or once after 100 steps. Only each 20th question is a decision, so a steady load stays off for 2,000 steps. The
+  length before the first decision is 0.
+- A length whose tokens x 1.1 exceed the cache has no goodput.
+Deviations:
+- vLLM's sampler counts every draft token that agrees, also behind a rejected one, which a scheduler here does not see.
+  `counted: drafted` is the accepted prefix over all drafted tokens; it is below the conditional acceptance (0.51 for
+  0.70 at k = 3). `counted: tried` leaves out the tokens behind a rejected one, and agrees with vLLM's count on average.
+- Pass times are the belief's, where the release fits polynomials to a profile of its own.
+- The release lets a drafter that missed tokens draft on from a cache with gaps. Here it first reads what it lacks. Of
+  prompts that are read while speculation is off, the same.
+- The longest k is the server's setting there; 8 here. A step without memory for the length decodes without drafts.
+- Where not even length 0 meets the memory rule, the release takes the longest, since all cost the same; here length 0.
+- The release's prompt lookup (8 tokens up to batch 32, then a verified length) is left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from specsim.replica.passes import Emitted
+from specsim.replica.protocols import View
+from specsim.replica.request import Floats, Ints
+from specsim.replica.trees import Forest
+from specsim.schedulers.parts.growth import grow_trees, rows_fit
+from specsim.schedulers.parts.parameters import at_least, probability
+from specsim.schedulers.parts.protocols import Growing, Rows, Speculation
+from specsim.schedulers.smartspec.goodput import Batch, goodput
+
+
+@dataclass(slots=True)
+class OffSwitch:
+    """Whether the policy is asked in a step: not while as many requests run as when it chose length 0.
+
+    `retry_steps` : steps after which it is asked once all the same.
+    """
+
+    retry_steps: int
+    _limit: int | None = field(default=None, init=False)
+    _idle: int = field(default=0, init=False)
+
+    def off(self, running: int) -> bool:
+        """Count a step with so many requests; return whether it runs without asking."""
+        if self._limit is None:
+            return False
+        if running < self._limit:
+            self._limit = self._limit if self._idle else None
+            return False
+        self._idle += 1
+        if self._idle < self.retry_steps:
+            return True
+        self._limit, self._idle = None, 0
+        return False
+
+    def turn(self, running: int) -> None:
+        """Switch off for batches of at least so many requests."""
+        self._limit = running
+
+
+@dataclass(slots=True)
+class ReleasedLengths(Speculation):
+    """A speculation part: chains of one length for all, by goodput, as released.
+
+    Parameters
+    ----------
+    num_speculative_tokens : the longest chain.
+    first_rate : the rate before any step. weight : of a step in the rate. counted : what accepted tokens are held
+        against: all that were drafted, or those that were tried.
+    decision_steps : questions from one decision to the next. plain_factor : by which the goodput of length 0 counts.
+    retry_steps : steps without speculation after which the policy is asked again.
+    memory_factor : by which the tokens of a length count when they are held against the cache.
+    """
+
+    num_speculative_tokens: int
+    first_rate: float
+    weight: float
+    counted: Literal["drafted", "tried"]
+    decision_steps: int
+    plain_factor: float
+    retry_steps: int
+    memory_factor: float
+    rate: float = field(init=False)
+    _switch: OffSwitch = field(init=False, repr=False)
+    _asked: int = field(default=0, init=False, repr=False)
+    _length: int = field(default=0, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        at_least(0, num_speculative_tokens=self.num_speculative_tokens, plain_factor=self.plain_factor)
+        at_least(0, memory_factor=self.memory_factor)
+        at_least(1, decision_steps=self.decision_steps, retry_steps=self.retry_steps)
+        probability(first_rate=self.first_rate, weight=self.weight)
+        self.rate = self.first_rate
+        self._switch = OffSwitch(self.retry_steps)
+
+    @property
+    def drafts(self) -> bool:
+        """Whether it drafts: always, unless the longest chain is 0 tokens."""
+        return self.num_speculative_tokens > 0
+
+    def grow(self, view: View, rows: Rows) -> Growing:
+        """Yield a draft pass per token of the length in force and return the chains; none if they do not all fit."""
+        running = len(np.union1d(view.running, rows.requests))
+        depth = 0 if self._switch.off(running) else self._asked_length(view, rows, running)
+        if rows.decoding and not rows_fit(view, rows, depth):
+            depth = 0
+        return grow_trees(view, rows.requests, rows.fed, rows.decoding, depth, width=1)
+
+    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+        """Move the rate by the acceptance of this step, if it drafted."""
+        drafted = forest.tree_tokens()
+        if not drafted.any():
+            return
+        tried = drafted if self.counted == "drafted" else np.minimum(answer.matched + 1, drafted)
+        self.rate += self.weight * (float(answer.matched.sum() / tried.sum()) - self.rate)
+
+    def _asked_length(self, view: View, rows: Rows, running: int) -> int:
+        """Return the length in force when the policy is asked; a step that only reads prompts feeds the drafter."""
+        if not rows.decoding:
+            return 1
+        self._asked += 1
+        if self._asked % self.decision_steps == 0:
+            self._length = self._decided(view, rows)
+        if not self._length:
+            self._switch.turn(running)
+        return self._length
+
+    def _decided(self, view: View, rows: Rows) -> int:
+        """Return the last length before goodput first falls."""
+        best, most = 0, -1.0
+        for k, value in enumerate(self._goodput(view, rows).tolist()):
+            if value <= most:
+                break
+            best, most = k, value
+        return best
+
+    def _goodput(self, view: View, rows: Rows) -> Floats:
+        """Return the tokens per believed second of each length, as they are compared, (longest + 1,)."""
+        n, longest = rows.decoding, min(self.num_speculative_tokens, view.belief.draft.deepest)
+        requests = rows.requests[:n]
+        cached = view.target_cached[requests], view.draft_cached[requests]
+        batch = Batch(requests, rows.chunks[:n], *cached, rows.fed[:n], np.full(n, longest))
+        tokens_per_s = goodput(view.belief, batch, np.full(n, self.rate), longest)[:, -1]
+        tokens_per_s[0] *= self.plain_factor
+        lengths = np.arange(longest + 1)
+        needed = np.array([_held_bytes(view, batch, k) for k in lengths.tolist()])
+        return np.where(self.memory_factor * needed > view.capacity_bytes, 0.0, tokens_per_s)
+
+
+def _held_bytes(view: View, batch: Batch, length: int) -> int:
+    """Return the bytes of cache that the batch holds when each of its requests has drafted `length` tokens."""
+    drafted: Ints = batch.draft_cached + (batch.fed + length if length else 0)
+    growth = view.growth_bytes(batch.requests, batch.target_cached + batch.chunks + length, drafted)
+    return int((view.held_bytes(batch.requests) + growth).sum())
