@@ -37,7 +37,7 @@ from specsim.workload.trace import Floats, Ints, Trace, TraceSource
 
 SEED, DRAWS = 2023, 24
 TWINS = ("azure_code", "azure_conv")
-TOYS = ("mooncake_conversation", "mooncake_synthetic")
+TOYS = ("mooncake_conversation", "mooncake_synthetic", "specserve_code", "specserve_conv", "specserve_mooncake")
 FIGURES = ("adaserve_fig8", "adaserve_fig10", "adaserve_fig11", "adaserve_fig14", "adaserve_fig15")
 TOY_ROWS = 300
 JITTER_GAP = 0.05

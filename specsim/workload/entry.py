@@ -21,6 +21,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "azure_csv": PUBLISHED,
     "mooncake_jsonl": (*PUBLISHED, "tick_s"),
     "adaserve": (*PUBLISHED, "workload", "point", "points", "baselines_s", "mean_output_tokens"),
+    "arrivals_csv": (*PUBLISHED, "prompt_tokens", "output_tokens"),
     "file": ("path", "window", "time_unit", "tick_s"),
     "synthetic": ("process", "rps", "n", "prompt_tokens", "output_tokens"),
 }

@@ -10,6 +10,7 @@ from types import ModuleType
 from specsim.files.checked_mapping import CheckedMapping, shown
 from specsim.kinds.table import Kinds, asked
 from specsim.workload import entry as keys
+from specsim.workload.arrival_window import ArrivalWindow
 from specsim.workload.drawn import DrawnTrace
 from specsim.workload.entry import Entry
 from specsim.workload.published import AdaServeTrace, PublishedTrace, UserFile, noted
@@ -24,6 +25,7 @@ KINDS: Kinds[TraceReader] = Kinds(
         "azure_csv": lambda node, _: PublishedTrace(node),
         "mooncake_jsonl": lambda node, _: PublishedTrace(node),
         "adaserve": lambda node, _: AdaServeTrace(node),
+        "arrivals_csv": lambda node, _: ArrivalWindow(node),
         "file": lambda node, _: UserFile(node),
         "synthetic": lambda node, _: DrawnTrace(node),
     },

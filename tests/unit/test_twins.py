@@ -102,7 +102,7 @@ def test_the_readme_gives_the_checksum_of_every_file_that_ships():
 
 
 def test_toys_are_of_a_few_hundred_requests_and_all_of_it_below_a_megabyte():
-    assert len(TOYS) == 32
+    assert len(TOYS) == 35
     for file in TOYS:
         assert 200 <= len(read_user_file(file, TraceSource("toy", "toy")).trace) <= 500
     assert sum(file.stat().st_size for file in TRACES.glob("**/*.*")) < 1_000_000
