@@ -132,6 +132,9 @@ def _service(table: DataFrame, span: _Span) -> dict[str, Any]:
         "generated_tokens_per_s": _ratio(int(output_tokens.sum()), span.duration_s),
         "longest_pause_s": _plain(np.fmax.reduce(pauses_s, initial=np.nan)),
         "mean_tokens_per_verification": _ratio(int(table["decoded_tokens"].sum()), int(table["verifications"].sum())),
+        "mean_draft_tokens_per_verification": _ratio(
+            int(table["draft_tokens"].sum()), int(table["verifications"].sum())
+        ),
     }
 
 

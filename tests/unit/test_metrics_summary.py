@@ -163,6 +163,7 @@ def test_speculation(metrics):
     assert metrics["spec_decode_acceptance_rate"] == 25.0
     assert metrics["spec_decode_acceptance_length"] == pytest.approx(1 + 2 / 3)
     assert metrics["specsim"]["mean_tokens_per_verification"] == pytest.approx(9 / 7)
+    assert metrics["specsim"]["mean_draft_tokens_per_verification"] == pytest.approx(8 / 7)
 
 
 def test_specsim_block(metrics):
