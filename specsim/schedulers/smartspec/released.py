@@ -8,7 +8,7 @@ Differences from the paper's scheduler (chains.py), all of them the release's:
   drafts.
 - All decoding requests run; no prefix is chosen, and no feedback ends the reading of prompts.
 - Length 0 switches speculation off. The policy is then asked again when fewer requests run than when it was switched
-  off, or once after 100 steps. Only each 20th question is a decision, so a steady load stays off for 2,000 steps. The
+  off, or once after 100 steps. Only each 20th question is a decision, so a load that never falls stays off for 2,000 steps. The
   length before the first decision is 0.
 - A length whose tokens x 1.1 exceed the cache has no goodput.
 Deviations:
@@ -17,7 +17,7 @@ Deviations:
   0.70 at k = 3). `counted: tried` leaves out the tokens behind a rejected one, and agrees with vLLM's count on average.
 - Pass times are the belief's, where the release fits polynomials to a profile of its own.
 - The release lets a drafter that missed tokens draft on from a cache with gaps. Here it first reads what it lacks. Of
-  prompts that are read while speculation is off, the same.
+  prompts that are read while speculation is off, the same. As in the release, that is in no decision.
 - The longest k is the server's setting there; 8 here. A step without memory for the length decodes without drafts.
 - Where not even length 0 meets the memory rule, the release takes the longest, since all cost the same; here length 0.
 - The release's prompt lookup (8 tokens up to batch 32, then a verified length) is left out.
@@ -149,8 +149,8 @@ class ReleasedLengths(Speculation):
         """Return the tokens per believed second of each length, as they are compared, (longest + 1,)."""
         n, longest = rows.decoding, min(self.num_speculative_tokens, view.belief.draft.deepest)
         requests = rows.requests[:n]
-        cached = view.target_cached[requests], view.draft_cached[requests]
-        batch = Batch(requests, rows.chunks[:n], *cached, rows.fed[:n], np.full(n, longest))
+        cached, ones = view.target_cached[requests], np.ones(n, dtype=np.int64)
+        batch = Batch(requests, rows.chunks[:n], cached, cached, ones, np.full(n, longest))
         tokens_per_s = goodput(view.belief, batch, np.full(n, self.rate), longest)[:, -1]
         tokens_per_s[0] *= self.plain_factor
         lengths = np.arange(longest + 1)
@@ -160,6 +160,6 @@ class ReleasedLengths(Speculation):
 
 def _held_bytes(view: View, batch: Batch, length: int) -> int:
     """Return the bytes of cache that the batch holds when each of its requests has drafted `length` tokens."""
-    drafted: Ints = batch.draft_cached + (batch.fed + length if length else 0)
+    drafted: Ints = view.draft_cached[batch.requests] + (view.draft_pending(batch.requests) + length if length else 0)
     growth = view.growth_bytes(batch.requests, batch.target_cached + batch.chunks + length, drafted)
     return int((view.held_bytes(batch.requests) + growth).sum())
