@@ -8,8 +8,8 @@ Differences from the paper's scheduler (chains.py), all of them the release's:
   drafts.
 - All decoding requests run; no prefix is chosen, and no feedback ends the reading of prompts.
 - Length 0 switches speculation off. The policy is then asked again when fewer requests run than when it was switched
-  off, or once after 100 steps. Only each 20th question is a decision, so a load that never falls stays off for 2,000 steps. The
-  length before the first decision is 0.
+  off, or once after 100 steps. Only each 20th question is a decision, so a load that never falls stays off for 2,000
+  steps. The length before the first decision is 0.
 - A length whose tokens x 1.1 exceed the cache has no goodput.
 Deviations:
 - vLLM's sampler counts every draft token that agrees, also behind a rejected one, which a scheduler here does not see.
