@@ -81,7 +81,7 @@ def _say_failures(failures: Sequence[Failure], *, debug: bool) -> int:
 
 def _show(arguments: argparse.Namespace, chosen: Sequence[Configured]) -> int:
     """Print the config.yaml that each point's run would have, or a part of it."""
-    from specsim.results.writer import yaml_text
+    from specsim.results.writer import config_text
     from specsim.runs.execute import stored_config
     from specsim.settings.configured import labels_of
 
@@ -89,16 +89,17 @@ def _show(arguments: argparse.Namespace, chosen: Sequence[Configured]) -> int:
         raise SpecsimError("--package and --resolve change nothing by themselves; expected --cfg job beside them")
     if arguments.cfg != "job":
         raise SpecsimError(f"--cfg {arguments.cfg}: Hydra runs nothing here; expected --cfg job")
+    path = arguments.package.split(".") if arguments.package else []
     for (_, config), label in zip(chosen, labels_of([each.point for each in chosen]), strict=True):
         shown: Any = stored_config(config)
-        for name in arguments.package.split(".") if arguments.package else ():
+        for name in path:
             known = list(map(str, shown)) if isinstance(shown, dict) else []
             if name not in known:
                 raise SpecsimError(f"--package {arguments.package}: no such key{nearest(name, known)}")
             shown = shown[name]
         if arguments.multirun:
             print("---", *(f"# {key}={value}" for key, value in label.items()), sep="\n")
-        print(yaml_text(shown), end="")
+        print(config_text(shown, *path), end="")
     return 0
 
 

@@ -75,7 +75,7 @@ def write_run(
     staging = staging_path(folder if folder.is_dir() else folder.parent)
     try:
         staging.mkdir(parents=True)
-        (staging / CONFIG_FILE).write_text(yaml_text(_ordered(config), sort_keys=False), encoding="utf-8")
+        (staging / CONFIG_FILE).write_text(config_text(config), encoding="utf-8")
         noted = {name: "float64" for name in table.columns if name.startswith(NOTED)}
         _write_parquet(staging / REQUESTS_FILE, table, REQUEST_COLUMNS | noted)
         if passes is not None:
@@ -155,8 +155,13 @@ def _ordered(value: Any, *above: str) -> Any:
     return {key: _ordered(value[key], *above, key) for key in keys}
 
 
+def config_text(value: Any, *above: str) -> str:
+    """Return a run's settings, or those below the keys `above`, as the text of ``config.yaml``."""
+    return yaml_text(_ordered(value, *above), sort_keys=False)
+
+
 def yaml_text(value: Any, *, sort_keys: bool = True) -> str:
-    """Return plain values as the text of ``config.yaml``."""
+    """Return plain values as YAML."""
     import yaml
 
     text: str = yaml.safe_dump(value, sort_keys=sort_keys, allow_unicode=True, default_flow_style=False)

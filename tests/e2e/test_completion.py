@@ -12,12 +12,12 @@ from specsim.settings.groups import names
 
 CASES = [
     ("", ["calibrate", "completion", "list", "plot", "profile", "reproduce", "run", "trace"]),
-    ("reproduce smart", ["smartspec_fig1"]),
+    ("reproduce smartspec_l", ["smartspec_low_rates"]),
     ("ru", ["run"]),
     ("run sch", ["scheduler="]),
     ("run +sch", ["+scheduler="]),
     ("run scheduler=smartspec_l", ["scheduler=smartspec_lookup"]),
-    ("run scheduler=laps", ["scheduler=laps_adaserve", "scheduler=laps_sd"]),
+    ("run scheduler=laps", ["scheduler=laps_adaserve", "scheduler=laps_sd", "scheduler=laps_sd_told"]),
     ("run -m +scheduler=fcfs,conti", ["+scheduler=fcfs,continuous"]),
     ("run rps=2 r", ["replicas=", "requests="]),
     ("run metr", ["metrics."]),
@@ -112,7 +112,7 @@ def test_zsh_and_fish_are_offered_whole_words(here, capsys, shell, line, whole):
 def test_fish_itself(here):
     code = 'specsim completion fish | source; complete -C "specsim run scheduler=laps"'
     done = subprocess.run(["fish", "--no-config", "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["scheduler=laps_adaserve", "scheduler=laps_sd"]
+    assert done.stdout.split() == ["scheduler=laps_adaserve", "scheduler=laps_sd", "scheduler=laps_sd_told"]
 
 
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
