@@ -28,8 +28,8 @@ from tests.unit.hand import Hand, sizes
 NEVER = {"continuous", "sarathi", "fcfs", "fcfs_slo", "stta", "priority", "fastserve", "vtc"}
 """Schedulers without speculation."""
 FEW = {"adaserve_slo_only", "smartspec_artifact"}
-"""The first verifies a node only where an objective asks for it: none at all in this scene. The second drafts only while
-1.1 times its tokens fit the cache, and whoever preempts has no such room."""
+"""The first verifies a node only where an objective asks for it: none at all in this scene. The second drafts only
+while 1.1 times its tokens fit the cache, and whoever preempts has no such room."""
 OFTEN: dict[str, dict[str, Any]] = {"las": {"quantum_s": 0.0}, "laps_sd": {"top_limit_s": 0.08}}
 
 
