@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from matplotlib.lines import Line2D
 
-from specsim.figures.style import GREY, WIDE_IN, colours, new_figure, style
+from specsim.figures.style import GREY, PALETTE, WIDE_IN, colours, new_figure, style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -61,7 +61,7 @@ def _by_number(rows: DataFrame, title: str, x_label: str, y_label: str) -> Figur
         axes.set_ylim(bottom=0)
     for spare in panels[len(lines) :]:
         spare.remove()
-    _legend(figure, title)
+    _legend(figure, title, published=bool(rows["theirs"].notna().any()))
     figure.supxlabel(x_label, fontsize=8)
     figure.supylabel(y_label, fontsize=8)
     return figure
@@ -78,6 +78,9 @@ def _by_name(rows: DataFrame, title: str, x_label: str, y_label: str, names: Seq
         x = mine["x"] + step * (place - (len(lines) - 1) / 2)
         marker = MARKERS[place % len(MARKERS)]
         look: Any = {"marker": marker, "markersize": 4, "linestyle": "none", "color": colour}
+        if place >= len(PALETTE):
+            # Colours and markers begin again: a line of the second round is hollow.
+            look["markerfacecolor"] = "white"
         axes.errorbar(x, mine["ours"], mine["ours_half_width"], elinewidth=1, label=line, **look)
         axes.plot(x, mine["theirs"], color="black", linestyle="none", marker="_", markersize=11, markeredgewidth=1.2)
     if rows["theirs"].notna().any():
@@ -92,12 +95,13 @@ def _by_name(rows: DataFrame, title: str, x_label: str, y_label: str, names: Seq
     return figure
 
 
-def _legend(figure: Figure, title: str) -> None:
-    handles = [
-        Line2D([], [], color="black", linestyle="none", marker="o", markersize=3.5),
-        Line2D([], [], color="black"),
-        Line2D([], [], color="black", alpha=BAND, linewidth=5),
-        Line2D([], [], color=GREY, alpha=0.3, linewidth=0.6),
-    ]
-    labels = ["published", "specsim, mean of the seeds", "its 95% interval", "specsim, the other lines"]
-    figure.legend(handles, labels, title=title, loc="outside upper center", ncols=4)
+def _legend(figure: Figure, title: str, *, published: bool) -> None:
+    handles = {
+        "specsim, mean of the seeds": Line2D([], [], color="black"),
+        "its 95% interval": Line2D([], [], color="black", alpha=BAND, linewidth=5),
+        "specsim, the other lines": Line2D([], [], color=GREY, alpha=0.3, linewidth=0.6),
+    }
+    if published:
+        dots = Line2D([], [], color="black", linestyle="none", marker="o", markersize=3.5)
+        handles = {"published": dots, **handles}
+    figure.legend(list(handles.values()), list(handles), title=title, loc="outside upper center", ncols=4)
