@@ -54,7 +54,9 @@ def _check_quick(chosen: Iterable[Experiment], out: Path) -> None:
 def _stored(known: Iterable[Experiment], out: Path) -> Iterator[Compared]:
     """Yield the figures that have rows in `out`; print a note about rows that no longer stand."""
     from specsim.published.comparison import read_rows
+    from specsim.runs.fingerprint import package_sha256
 
+    older = []
     for each in known:
         for figure in each.figures:
             try:
@@ -63,7 +65,11 @@ def _stored(known: Iterable[Experiment], out: Path) -> Iterator[Compared]:
                 print(f"note: left out: {error}")
                 continue
             if found is not None:
+                older += [figure.name] if found.code != package_sha256() else []
                 yield found
+    if older:
+        said = f"rows of {len(older)} figures, {older[0]} the first, were made by other code than this"
+        print(f"note: {said}; `specsim reproduce` makes them anew")
 
 
 def _publish(stored: Iterable[Compared], out: Path, page: Path) -> None:

@@ -15,6 +15,7 @@ from specsim.published.running import AS_CHOSEN, PLACE, Measured, X
 from specsim.results.seeds import over_seeds
 from specsim.results.staging import in_one_step
 from specsim.results.sweep_table import CLASS, SEED
+from specsim.runs.fingerprint import package_sha256
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -29,16 +30,20 @@ COLUMNS = {
     "ours": "float64",
 }
 """Of a file, in the figure's unit; `theirs` is NaN where nothing was published, `variant` empty as was chosen."""
-EXPERIMENT, QUICK = b"specsim_experiment", b"specsim_quick"
+EXPERIMENT, QUICK, CODE = b"specsim_experiment", b"specsim_quick", b"specsim_code"
 
 
 class Compared(NamedTuple):
-    """A figure with its rows (`COLUMNS`), and whether they are of the short form."""
+    """A figure with its rows (`COLUMNS`), whether they are of the short form, and the checksum of the code that ran.
+
+    The checksum is empty where a file of an older version does not tell it.
+    """
 
     experiment: Experiment
     figure: Figure
     rows: DataFrame
     quick: bool
+    code: str = ""
 
     @property
     def chosen(self) -> DataFrame:
@@ -60,7 +65,9 @@ def compared(experiment: Experiment, figure: Figure, found: Measured, *, quick: 
             ours = figure.scale * _measure(figure, line, variant, found)
             rows = ours.rename("ours").reset_index()
             parts.append(rows.assign(variant=variant, line=name, theirs=rows[PLACE].map(published).astype(float)))
-    return Compared(experiment, figure, DataFrame(concat(parts, ignore_index=True))[list(COLUMNS)], quick)
+    return Compared(
+        experiment, figure, DataFrame(concat(parts, ignore_index=True))[list(COLUMNS)], quick, package_sha256()
+    )
 
 
 def _measure(figure: Figure, line: Line, variant: str, found: Measured) -> Series[float]:
@@ -110,7 +117,7 @@ def write_rows(one: Compared, folder: Path) -> Path:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    told = {EXPERIMENT: _made_of(one.experiment, one.figure), QUICK: json.dumps(one.quick)}
+    told = {EXPERIMENT: _made_of(one.experiment, one.figure), QUICK: json.dumps(one.quick), CODE: one.code}
     schema = pa.schema([pa.field(name, pa.type_for_alias(kind)) for name, kind in COLUMNS.items()], metadata=told)
     arrays = [pa.array(one.rows[name].tolist(), pa.type_for_alias(kind)) for name, kind in COLUMNS.items()]
     path = file_of(folder, one.figure)
@@ -143,7 +150,7 @@ def read_rows(experiment: Experiment, figure: Figure, folder: Path) -> Compared 
     if told[EXPERIMENT].decode() != _made_of(experiment, figure):
         cure = f"`specsim reproduce {experiment.name}` makes it anew"
         raise SpecsimError(f"{path}: {experiment.file} has changed since it was written; {cure}")
-    return Compared(experiment, figure, table.to_pandas(), told[QUICK] == b"true")
+    return Compared(experiment, figure, table.to_pandas(), told[QUICK] == b"true", told.get(CODE, b"").decode())
 
 
 def _made_of(experiment: Experiment, figure: Figure) -> str:
