@@ -214,7 +214,13 @@ OWNERS: dict[str, dict[str, Change]] = {
     "SloLimited": {"order": Change(f"{BATCHING}.closest_to_violation"), "tightest": Change("live")},
     "VirtualCounters": {"input_weight": Change(9.0), "output_weight": Change(9.0)},
 }
+INERT = {("laps_sd_told", f"batching.{key}") for key in ("queues", "top_limit_s", "limit_ratio", "estimate")}
+"""With every time told, queues by time and shortest first within each are one order, however they are cut. Nobody is
+preempted, so what is left of those who wait is the whole."""
 OF_ONE_YAML: dict[tuple[str, str], Change] = {
+    ("laps_sd_told", "batching.lengths.prediction_error"): Change(1.0),
+    ("laps_sd_told", "batching.lengths.prediction_seed"): Change(1, {"prediction_error": 1.0}),
+    ("laps_sd_told", "batching.estimate"): Change("total", {"max_num_seqs": 2}),
     ("smartspec_per_request", "acceptance"): Change("global", FOUR, "cheap"),
     ("specserve_minus", "speculation.verifier"): Change(True, {}, "cheap"),
     ("adaserve_slo_only", "fill"): Change(True, SCARCE),
