@@ -10,7 +10,7 @@ FAST := not slow and not torch
 JOBS := $(shell getconf _NPROCESSORS_ONLN)
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-all coverage lint format docs bench profiles fidelity reproduce twins clean
+.PHONY: help run check test test-all coverage lint format docs bench bench-check profiles fidelity reproduce twins clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -26,7 +26,7 @@ $(VENV)/dev: $(VENV)/core
 	@touch $@
 
 $(VENV)/all: $(VENV)/dev
-	$(INSTALL) --editable ".[dev,docs,notebooks,profiler]"
+	$(INSTALL) --editable ".[dev,docs,fast,notebooks,profiler]"
 	@touch $@
 
 $(VENV)/docs: $(VENV)/dev
@@ -60,8 +60,11 @@ format: $(VENV)/dev  ## let ruff lay the code out
 docs: $(VENV)/docs  ## the site in site/, API reference included; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-bench: $(VENV)/core  ## speed and memory, with the machine they were measured on
-	$(BIN)/python -m tests.bench
+bench: $(VENV)/core  ## speed and memory, with the machine they were measured on; renews results/bench.parquet
+	$(BIN)/python -m tests.bench --million
+
+bench-check: $(VENV)/core  ## the cost of the loops against results/bench.parquet, in yardsticks
+	$(BIN)/python -m tests.bench --check
 
 profiles: $(VENV)/core  ## rebuild conf/profile from the public measurements in $$SPECSIM_DATA
 	$(BIN)/python -m tools.public --data "$(SPECSIM_DATA)" --out conf/profile

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from specsim.api import Run, Sweep, iterations, load_run, load_sweep, simulate, sweep
+    from specsim.api import Found, Run, Sweep, find, iterations, load_run, load_sweep, simulate, sweep
     from specsim.errors import SpecsimError
 
-__all__ = ["Run", "SpecsimError", "Sweep", "iterations", "load_run", "load_sweep", "simulate", "sweep"]
+__all__ = ["Found", "Run", "SpecsimError", "Sweep", "find", "iterations", "load_run", "load_sweep", "simulate", "sweep"]
 
 
 def __getattr__(name: str) -> Any:

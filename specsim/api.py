@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,24 +11,27 @@ from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import expanded
 from specsim.latency.model import Profile
 from specsim.replica.protocols import Scheduler
+from specsim.results.capacity import Asked
 from specsim.results.run_folder import holds_remains
 from specsim.results.store import StoredRun, read_run
 from specsim.results.sweeps import Sweep, load_sweep
 from specsim.runs.execute import execute
+from specsim.runs.find import RATE, SEED, Found, search
 from specsim.runs.handed import handed
 from specsim.runs.iterations import iterations
 from specsim.runs.places import check_place
-from specsim.runs.plan import checked, plan
+from specsim.runs.plan import check_keep, checked, plan
+from specsim.runs.processes import check_jobs
 from specsim.runs.run import Run
 from specsim.runs.sweep import run_all
-from specsim.settings.configured import from_axes, from_values
+from specsim.settings.configured import Configured, from_axes, from_values
 from specsim.workload.slo import SloMix
 from specsim.workload.trace import Trace
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["Run", "Sweep", "iterations", "load_run", "load_sweep", "simulate", "sweep"]
+__all__ = ["Found", "Run", "Sweep", "find", "iterations", "load_run", "load_sweep", "simulate", "sweep"]
 
 HANDED = ("scheduler", "trace", "profile", "slo")
 """Groups that an object may stand for."""
@@ -43,6 +46,7 @@ def simulate(
     acceptance: str | Path | None = None,
     drafter: str | Path | None = None,
     engine: str | Path | None = None,
+    router: str | Path | None = None,
     rps: float | None = None,
     requests: int | None = None,
     slo_scale: float = 1.0,
@@ -60,7 +64,7 @@ def simulate(
     scheduler : a name as `specsim list` shows it, the path of a YAML, a scheduler, or what makes one when called.
     trace : a name, a path, a `Trace`, or a DataFrame with the columns of docs/traces.md.
     profile, slo : a name, a path, a `Profile`, an `SloMix`; None: what goes with the others.
-    acceptance, drafter, engine : a name or a path; None: what goes with the others.
+    acceptance, drafter, engine, router : a name or a path; None: what goes with the others.
     rps, requests : mean rate in requests per second, and row limit; None: the trace's own.
     slo_scale, seed, replicas, passes : as in conf/config.yaml.
     out : run folder to write. progress : draw a progress bar on a terminal or in Jupyter.
@@ -79,7 +83,7 @@ def simulate(
     50
     """
     groups = {"scheduler": scheduler, "trace": trace, "profile": profile, "slo": slo}
-    groups |= {"acceptance": acceptance, "drafter": drafter, "engine": engine}
+    groups |= {"acceptance": acceptance, "drafter": drafter, "engine": engine, "router": router}
     values = {"rps": rps, "requests": requests, "slo_scale": slo_scale, "seed": seed, "replicas": replicas}
     chosen = {group: value for group, value in groups.items() if value is not None}
     return _simulated(chosen, {**values, "passes": passes, **settings}, out, progress=progress)
@@ -93,7 +97,7 @@ def _simulated(
         group, _, below = name.partition("__")
         if below and group in objects.described:
             raise SpecsimError(f"{group}.{below}: {group} is an object; expected the value in it")
-    ((_, config, experiment),) = checked(
+    ((_, config, experiment, _),) = checked(
         [from_values({**groups, **objects.choices, **settings}, objects.described)], objects
     )
     folder = None if out is None else expanded(str(out), "out=")
@@ -121,6 +125,8 @@ def sweep(
     axes: Mapping[str, Iterable[Any]],
     *,
     out: str | Path | None = None,
+    jobs: int = 1,
+    keep: str = "runs",
     progress: bool = True,
     **settings: Any,
 ) -> Sweep:
@@ -133,6 +139,8 @@ def sweep(
     axes : values by key: a list, range, numpy array or pandas Series each. ``__`` in a key stands for a dot.
     out : folder below which each run gets one of its own; runs that are already there are not run again. Without it
         all runs stay in memory, their tables included.
+    jobs : processes that run at once; the results are those of one.
+    keep : ``"runs"``: each run with its requests; ``"summary"``: its metrics alone, many runs to a file.
     progress : draw a progress bar on a terminal or in Jupyter. **settings : as of `simulate`.
 
     Raises
@@ -146,9 +154,64 @@ def sweep(
     >>> [run.config["rps"] for run in runs]
     [2, 4, 2, 4]
     """
-    planned = plan(checked(from_axes(axes, settings)), None if out is None else expanded(str(out), "out="))
-    made = run_all(planned, progress=progress)
+    check_jobs(jobs)
+    check_keep(keep)
+    root = None if out is None else expanded(str(out), "out=")
+    planned = plan(checked(from_axes(axes, settings), jobs=jobs), root, keep=keep)
+    made = run_all(planned, root, progress=progress, jobs=jobs)
     if made.failures:
         said = f"{len(made.failures)} of {len(planned)} runs failed, the first: {made.failures[0].error}"
         warnings.warn(said, stacklevel=2)
     return made
+
+
+def find(
+    axes: Mapping[str, Iterable[Any]],
+    *,
+    target: float = 0.9,
+    of: str = "worst",
+    rates: tuple[float, float] = (0.5, 64.0),
+    within: float = 0.02,
+    out: str | Path | None = None,
+    jobs: int = 1,
+    **settings: Any,
+) -> Found:
+    """Return the highest rate at which a target attainment is kept, for every combination of `axes`.
+
+    Rates double from the first until two in a row miss the target; then the search closes in on the edge. Every
+    combination meets the same requests at each rate.
+
+    Parameters
+    ----------
+    axes : values by key, as of `sweep`; without ``seed`` there are five seeds.
+    target : share of requests that meet their objectives, in (0, 1].
+    of : ``"worst"``: of the worst class; ``"all"``; or a class.
+    rates : lowest and highest, requests/s. within : how close the answer's two rates lie, as a share of the lower.
+    out : folder of the runs' summaries; those that are there are not run again. jobs, **settings : as of `sweep`.
+
+    Raises
+    ------
+    SpecsimError
+        One line for any mistake in what was given.
+
+    Examples
+    --------
+    >>> found = find({"scheduler": ["continuous"]}, rates=(1, 8), within=0.5, trace="poisson", requests=40, seed=0)
+    >>> bool(found.table["keeps_rps"][0] >= 1)
+    True
+    """
+    first, last = rates
+    if not (0 < target <= 1 and 0 < within <= 1 and 0 < first < last < float("inf")):
+        raise SpecsimError(
+            f"find: target={target}, within={within}, rates={rates}: expected shares in (0, 1], and rates that rise"
+        )
+    if RATE in axes or RATE in settings:
+        raise SpecsimError("find: rps is what is looked for; expected rates=(lowest, highest)")
+    check_jobs(jobs)
+    seeds = {} if SEED in axes or SEED in settings else {SEED: range(5)}
+
+    def at(rate: float) -> Sequence[Configured]:
+        return from_axes({**axes, **seeds}, {**settings, RATE: rate})
+
+    root = None if out is None else expanded(str(out), "out=")
+    return search(Asked(target, first, last, within), of, at, root, jobs=jobs)

@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from specsim.commands.calibrate import calibrate_command
+from specsim.commands.find import add_find
 from specsim.commands.reproduce import reproduce_command
 from specsim.commands.run import run_command
+from specsim.commands.sweep import add_sweep
+from specsim.commands.sweep_options import add_sweep_options, jobs
 from specsim.commands.terminal import one_line, written
 from specsim.errors import SpecsimError, nearest
 
@@ -22,9 +25,9 @@ GROUPS = {
     "acceptance": "acceptance",
     "drafters": "drafter",
     "engines": "engine",
+    "routers": "router",
 }
 
-MOST_JOBS = 1024
 SWEEP_OPTIONS = ("x", "line", "against")
 
 RUN_HELP = """\
@@ -32,13 +35,13 @@ settings (key=value; groups also as +scheduler=NAME):
   scheduler=NAME    policy                    trace=NAME       requests to replay
   profile=NAME      models and hardware       slo=NAME         classes and objectives
   acceptance=NAME   how drafts are accepted   drafter=NAME     what proposes tokens
-  engine=NAME       host time, padding
+  engine=NAME       host time, padding      router=NAME      which replica serves
   rps=X             stretch to this mean rate requests=N       only the first N requests
   slo_scale=X       factor on TPOT SLOs       ttft_scale=X     factor on TTFT SLOs
   replicas=N        servers                   seed=S           luck
   passes=true       keep a row per pass       out=DIR          run folder
 A value with a slash or a file suffix is a path: profile=./mine.yaml trace=~/mine.csv
-With -m, values are swept: rps=2,3,4 seed=range(0,5) 'scheduler=glob(smart*)'
+With -m, values are swept: rps=2,3,4 seed=range(0,5) 'scheduler=glob(smart*)'; --jobs N runs N points at once
 Any key of a chosen file can be set: scheduler.verify_tokens=256 slo.classes.chat.ttft_s=0.2
 --cfg job shows all of them; docs/command-line.md has the rest.
 """
@@ -138,12 +141,14 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
         "run", help="simulate", epilog=RUN_HELP, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     run.add_argument("-m", "--multirun", action="store_true", help="sweep: a run for each combination of values")
+    add_sweep_options(run, "with -m: ")
     run.add_argument("-c", "--cfg", metavar="job", help="show the settings of the run, resolved, and run nothing")
     run.add_argument("-p", "--package", metavar="KEY", help="with --cfg: only this part, as in slo.classes")
     run.add_argument("--resolve", action="store_true", help="accepted beside --cfg, which always resolves")
     run.add_argument("--debug", action="store_true", help="show the traceback of an error, your own lines in it")
     run.add_argument("settings", nargs="*", metavar="KEY=VALUE")
     run.set_defaults(command=run_command)
+    add_sweep(commands)
     listing = commands.add_parser("list", help="what can be chosen")
     listing.add_argument("kind", nargs="?", metavar="{" + ",".join(GROUPS) + "}")
     listing.set_defaults(command=_list)
@@ -155,6 +160,7 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     plot.add_argument("--against", metavar="VALUE", help="of a sweep: the line that differences are from (the best)")
     plot.set_defaults(command=_plot)
     _add_calibrate(commands)
+    add_find(commands, jobs, _typed_path)
     _add_reproduce(commands)
     trace = commands.add_parser("trace", help="fetch a public trace")
     verbs = trace.add_subparsers(metavar="VERB", required=True, parser_class=_Parser)
@@ -187,7 +193,7 @@ def _add_reproduce(commands: Any) -> None:
     reproduce = commands.add_parser("reproduce", help="published figures again: theirs against ours")
     reproduce.add_argument("names", nargs="*", metavar="NAME", help="experiments of conf/published, figures (all)")
     reproduce.add_argument("--quick", action="store_true", help="few points, one seed, short runs: no verdicts")
-    reproduce.add_argument("--jobs", type=_jobs, default=1, metavar="N", help="processes that run at once (1)")
+    reproduce.add_argument("--jobs", type=jobs, default=1, metavar="N", help="processes that run at once (1)")
     reproduce.add_argument("--redraw", action="store_true", help="run nothing: figures and page from the stored rows")
     reproduce.add_argument("--out", type=_typed_path, help="folder of the rows (results/published; quick: quick/)")
     reproduce.add_argument("--page", type=_typed_path, help="Markdown file to renew (reproduction.md in that folder)")
@@ -198,12 +204,6 @@ def _typed_path(word: str) -> Path:
     from specsim.files.checked_mapping import expanded
 
     return expanded(word)
-
-
-def _jobs(word: str) -> int:
-    if word.isdecimal() and 1 <= int(word) <= MOST_JOBS:
-        return int(word)
-    raise SpecsimError(f"--jobs {word}: expected a whole number between 1 and {MOST_JOBS}")
 
 
 class _Version(argparse.Action):
@@ -235,11 +235,11 @@ def _list(arguments: argparse.Namespace) -> int:
 
 def _plot(arguments: argparse.Namespace) -> int:
     from specsim.api import load_run, load_sweep
-    from specsim.results.run_folder import run_folders
+    from specsim.results.parts import holds_runs
     from specsim.runs import execute as execution
 
     places = arguments.runs
-    if any(run_folders(place) for place in places):
+    if any(holds_runs(place) for place in places):
         sweep = load_sweep(*places)
         for line in sweep.notes:
             print(f"note: {line}")

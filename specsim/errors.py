@@ -21,6 +21,10 @@ class SchedulerFault(SpecsimError):
     """A scheduler did what no server could run, or failed: one line that names it and the simulated time."""
 
 
+class RouterFault(SpecsimError):
+    """A router failed, or named no replica: one line that names it and the simulated time."""
+
+
 class IllegalPass(SchedulerFault):
     """A scheduler asked for a pass that no server could run."""
 

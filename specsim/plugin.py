@@ -1,7 +1,8 @@
-"""What a scheduler, trace, acceptance or drafter of one's own needs.
+"""What a scheduler, trace, acceptance, drafter or router of one's own needs.
 
 Within one `API_VERSION` these names stay and mean the same. Each page shows its own at work: docs/your-scheduler.md,
-docs/traces.md, docs/acceptance.md, docs/drafters.md. Everything else below `specsim` may move at any time.
+docs/traces.md, docs/acceptance.md, docs/drafters.md, docs/replicas.md. Everything else below `specsim` may move at any
+time.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from specsim.replica.protocols import (
     Wide,
 )
 from specsim.replica.request import Bools, Floats, Ids, Ints
+from specsim.replica.routing import Coming, Planning, Router, Server
 from specsim.replica.trees import Forest
 from specsim.rng import Words, mix, stream_keys, uniforms
 from specsim.schedulers.continuous import decode
@@ -49,6 +51,7 @@ __all__ = [
     "Belief",
     "Bools",
     "Clairvoyant",
+    "Coming",
     "DraftBelief",
     "DraftPass",
     "Drafter",
@@ -68,12 +71,15 @@ __all__ = [
     "Pass",
     "PassShape",
     "PassShapes",
+    "Planning",
     "Pools",
     "Profile",
     "Promise",
     "Roofline",
+    "Router",
     "Rows",
     "Scheduler",
+    "Server",
     "SloClass",
     "SloMix",
     "Speculation",

@@ -20,13 +20,13 @@ STRIDE = word(0x9E3779B97F4A7C15)
 """The odd step between two neighbouring positions of one stream (2^64 / golden ratio)."""
 
 _S30, _S27, _S31, _S11 = (word(n) for n in (30, 27, 31, 11))
-_M1, _M2 = word(0xBF58476D1CE4E5B9), word(0x94D049BB133111EB)
+M1, M2 = word(0xBF58476D1CE4E5B9), word(0x94D049BB133111EB)
 
 
 def mix(words: Words) -> Words:
     """Return the avalanche of each 64-bit word, same shape (finaliser of SplitMix64, Steele et al. 2014)."""
-    z: Words = (words ^ (words >> _S30)) * _M1
-    z = (z ^ (z >> _S27)) * _M2
+    z: Words = (words ^ (words >> _S30)) * M1
+    z = (z ^ (z >> _S27)) * M2
     return z ^ (z >> _S31)
 
 

@@ -12,16 +12,21 @@ import numpy.typing as npt
 import simpy
 
 from specsim.errors import SchedulerFault, SpecsimError
+from specsim.kernels.chosen import Choice, using
+from specsim.replica.arrivals import arrivals
 from specsim.replica.audit import Audit
 from specsim.replica.blame import complaint, own_line
 from specsim.replica.clients import Clients
-from specsim.replica.engine import Replica, arrivals
+from specsim.replica.dispatch import Dispatch
+from specsim.replica.engine import Replica
 from specsim.replica.kv_pool import Memory
 from specsim.replica.ledger import Ledger
 from specsim.replica.noting import noted
 from specsim.replica.passes import TargetPass
 from specsim.replica.protocols import Belief, Clairvoyant, Scheduler
 from specsim.replica.request import LONGEST_S, Floats, Ints, Requests
+from specsim.replica.routing import Router
+from specsim.replica.shedding import Shedding
 from specsim.replica.stall import TOO_LONG, StepTooLong, watchdog
 from specsim.replica.state import Progress
 from specsim.replica.trees import Forest
@@ -30,6 +35,7 @@ from specsim.results.pauses import Pauses
 from specsim.results.recorder import Recorder
 from specsim.results.schema import RunTotals
 from specsim.results.window import Window, counts
+from specsim.routers.round_robin import RoundRobin
 from specsim.world.backend import SimulatedBackend, World
 
 Watcher = Callable[[int], None]
@@ -53,9 +59,14 @@ class Simulation:
     host_bytes_per_s : how fast a replica's cache moves to the host and back, where a scheduler preempts by transfer.
     concurrency : clients that each wait for their answer before they send their next request; None: each request comes
         at its `arrival_s`.
-    replicas : servers; requests are dealt to them round robin.
+    replicas : servers. router : makes a fresh router of requests to them.
+    timeout_s : seconds from its arrival after which a request that has not ended is cancelled; None: clients wait.
+    shedding : which requests a replica refuses at their arrival; None: none that could ever fit.
+    sessions : (N,) what requests of one conversation share; None: each request is a session of its own.
     keep_passes : keep one row per pass.
     window : seconds of arrival of the requests whose inter-token latencies are kept; None keeps all.
+    fast_forward : whether decoding passes that nothing comes between run at once: the same run, sooner.
+    kernel : what computes the inner loops, with equal results; see `specsim.kernels.chosen`.
     step_limit_s : seconds of wall time within which a scheduler must come to its next pass, None for no limit.
     """
 
@@ -72,9 +83,15 @@ class Simulation:
     host_bytes_per_s: float = float("inf")
     concurrency: int | None = None
     replicas: int = 1
+    router: Callable[[], Router] = RoundRobin
+    timeout_s: float | None = None
+    shedding: Shedding | None = None
+    sessions: Ints | None = None
     keep_passes: bool = False
     window: Window | None = None
     step_limit_s: float | None = 60.0
+    fast_forward: bool = True
+    kernel: Choice = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +104,7 @@ class Record:
     longest_pause_s : (N,) seconds between two emissions, NaN where there was one at most.
     moving_s : (N,) seconds in which the request's cache went to the host or came back from there.
     noted : what the scheduler noted of each request, (N,) by name.
+    replica_of : (N,) index of the replica that each request was sent to.
     rejected : why, by request id.
     """
 
@@ -95,6 +113,7 @@ class Record:
     longest_pause_s: Floats
     moving_s: Floats
     noted: Mapping[str, Floats]
+    replica_of: Ints
     rejected: Mapping[int, str]
     totals: RunTotals
     passes: dict[str, npt.NDArray[Any]] | None
@@ -117,7 +136,7 @@ def run(simulation: Simulation, watcher: Watcher | None = None) -> Record:
         return len(replicas), env.now, sum(replica.headway.passes for replica in replicas)
 
     try:
-        with watchdog(alive, simulation.step_limit_s):
+        with using(simulation.kernel), watchdog(alive, simulation.step_limit_s):
             return _run(simulation, env, replicas, watcher)
     except StepTooLong:
         names = {type(replica.scheduler).__name__ for replica in replicas} or {"that is made"}
@@ -137,22 +156,22 @@ def _run(simulation: Simulation, env: simpy.Environment, replicas: list[Replica]
         replicas.append(_replica(env, name, simulation, recorder, audit))
     for replica in replicas:
         env.process(replica.serve())
-    # Round robin.
-    replica_of = np.arange(len(requests)) % len(replicas)
+    sessions = np.arange(len(requests)) if simulation.sessions is None else simulation.sessions
+    dispatch = Dispatch(replicas, simulation.router(), requests, sessions)
     if simulation.concurrency is None:
-        env.process(arrivals(env, requests, replicas, replica_of, simulation.frontend_s))
+        env.process(arrivals(env, dispatch, simulation.frontend_s))
     else:
-        Clients(env, simulation.concurrency, requests, replicas, replica_of, simulation.frontend_s).start()
+        Clients(env, simulation.concurrency, dispatch, simulation.frontend_s).start()
     if watcher is not None:
         recorder.watch = lambda: watcher(sum(each.ledger.finished + len(each.ledger.rejected) for each in replicas))
     env.run()
     if watcher is not None:
         watcher(len(requests))
     ledgers = [replica.ledger for replica in replicas]
-    happened = _over_replicas(ledgers, replica_of)
+    happened = _over_replicas(ledgers, dispatch.replica_of)
     audit.check(happened, [ledger.pool for ledger in ledgers], type(replicas[0].scheduler).__name__)
-    told = noted([replica.scheduler for replica in replicas], replica_of)
-    return _record(simulation, requests, ledgers, happened, recorder, pauses, told)
+    told = noted([replica.scheduler for replica in replicas], dispatch.replica_of)
+    return _record(simulation, dispatch, happened, recorder, pauses, told)
 
 
 def _audit(simulation: Simulation) -> Audit:
@@ -183,7 +202,21 @@ def _replica(env: simpy.Environment, name: int, simulation: Simulation, recorder
         except BaseException as error:
             where = own_line(error.__traceback__, scheduler)
             raise SchedulerFault(f"scheduler {type(scheduler).__name__}: {complaint(error)}{where}") from error
-    return Replica(env, name, ledger, view, scheduler, backend, thinking, recorder, audit, simulation.pipeline_steps)
+    return Replica(
+        env,
+        name,
+        ledger,
+        view,
+        scheduler,
+        backend,
+        thinking,
+        recorder,
+        audit,
+        simulation.pipeline_steps,
+        simulation.fast_forward,
+        simulation.timeout_s,
+        simulation.shedding,
+    )
 
 
 def _over_replicas(ledgers: list[Ledger], replica_of: Ints) -> Progress:
@@ -198,14 +231,14 @@ def _over_replicas(ledgers: list[Ledger], replica_of: Ints) -> Progress:
 
 def _record(
     simulation: Simulation,
-    told: Requests,
-    ledgers: list[Ledger],
+    dispatch: Dispatch,
     happened: Progress,
     recorder: Recorder,
     pauses: Pauses,
     noted_of: Mapping[str, Floats],
 ) -> Record:
-    rejected = {request: why for ledger in ledgers for request, why in ledger.rejected.items()}
+    told, replicas = dispatch.requests, dispatch.replicas
+    rejected = {request: why for each in replicas for request, why in each.ledger.rejected.items()}
     ended_s = happened.finish_s[~np.isnan(happened.finish_s)]
     duration_s = float(ended_s.max() - told.arrival_s[0]) if len(ended_s) else 0.0
     if duration_s > LONGEST_S:
@@ -213,7 +246,17 @@ def _record(
             f"the last request finishes after {duration_s:.3g} s; expected at most {LONGEST_S:.3g} s, up to which a "
             f"clock of float64 holds a microsecond: fewer requests, or a profile with shorter passes"
         )
-    totals = recorder.totals(duration_s, len(ledgers), simulation.window, simulation.concurrency)
+    totals = recorder.totals(duration_s, len(replicas), simulation.window, simulation.concurrency)
     moving_s = happened.moved_bytes / simulation.host_bytes_per_s
     totals = replace(totals, moving_s=fsum(moving_s))
-    return Record(told, happened, pauses.longest_s, moving_s, noted_of, rejected, totals, recorder.passes())
+    return Record(
+        told,
+        happened,
+        pauses.longest_s,
+        moving_s,
+        noted_of,
+        dispatch.replica_of,
+        rejected,
+        totals,
+        recorder.passes(),
+    )

@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+import specsim.files.kept
 from specsim.settings.compose import _composed
 from tests.examples import be_thorough
 
 settings.register_profile("specsim", deadline=None, derandomize=True)
 settings.load_profile("specsim")
+
+specsim.files.kept.MOST_BYTES = 0  # What tests draw at random is not worth keeping.
 
 SEED_BITS = 32
 COMPOSED = pytest.StashKey[int]()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from specsim.replica.request import Floats, Ints
-from specsim.replica.trees import Forest, Layer
+from specsim.replica.trees import Forest
 
 
 def grow(forest: Forest, parent: Ints, token: Ints, probability: Floats, path: Floats, slot: Ints) -> Forest:
     """Return a forest with new nodes, all arrays (new,), behind the old ones; `path` is theirs already."""
-    layer = Layer(forest.row[parent], parent, forest.depth[parent] + 1, token, slot, probability, path)
-    return forest.with_layers((layer,))
+    numbers = np.stack((forest.row[parent], parent, forest.depth[parent] + 1, token, slot))
+    return forest.with_nodes(numbers, np.stack((probability, path)), len(forest))

@@ -156,14 +156,16 @@ def table_of(class_names: tuple[str, ...], rejected: Mapping[int, str] | None = 
     n = len(longest_pause_s)
     given = {name: columns.pop(name) for name in Facts.__dataclass_fields__ if name in columns}
     told = Requests(**vars(empty_rows(Facts, n)) | given, class_names=class_names)
+    replica_of = columns.pop("replica_of", np.zeros(n, dtype=np.int64))
     done = replace(empty_rows(Progress, n), **columns)
-    return request_table(told, done, longest_pause_s, moving_s, noted, rejected or {})
+    return request_table(told, done, longest_pause_s, moving_s, noted, replica_of, rejected or {})
 
 
 def table_of_run(record: Record) -> DataFrame:
     """Return the request table of a run."""
     paused_s, moving_s = record.longest_pause_s, record.moving_s
-    return request_table(record.requests, record.progress, paused_s, moving_s, record.noted, record.rejected)
+    noted, replica_of = record.noted, record.replica_of
+    return request_table(record.requests, record.progress, paused_s, moving_s, noted, replica_of, record.rejected)
 
 
 def no_scheduler() -> Scheduler:

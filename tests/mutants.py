@@ -69,15 +69,15 @@ FAULTS = (
     ),
     Fault(
         "specsim/world/drafting.py",
-        "front.where(front.depth < work.deepest[front.row])",
-        "front.where(front.depth <= work.deepest[front.row])",
+        "grown.numbers[DEPTH] < work.deepest",
+        "grown.numbers[DEPTH] <= work.deepest",
         (LAWS, *of("smartspec_per_request")),
     ),
     Fault(
-        "specsim/simulation.py",
-        "    replica_of = np.arange(len(requests)) % len(replicas)",
-        "    replica_of = np.arange(len(requests)) % 1",
-        (LAWS, *of("continuous")),
+        "specsim/routers/least_tokens.py",
+        "servers[place].outstanding_tokens())",
+        "servers[place].requests)",
+        ("tests/laws/test_routing.py", *of("least_tokens")),
     ),
     Fault(
         "specsim/schedulers/sarathi.py",
@@ -92,9 +92,9 @@ FAULTS = (
         (LAWS, *of("vllm_spec")),
     ),
     Fault(
-        "specsim/world/drafting.py",
-        "        sure = self._tape.likeliest[read.row]",
-        "        sure = np.where(read.rank == 0, 0.9, 0.1)",
+        "specsim/kernels/growth.py",
+        "    odds[PROBABILITY] = text.confidence[rows[0], 0]",
+        "    odds[PROBABILITY] = np.where(rows[1] == 0, 0.9, 0.1)",
         (GOLDEN, *of("specserve")),
     ),
     Fault(
@@ -110,13 +110,13 @@ FAULTS = (
         ("tests/theory/test_queueing.py", "-k", "not littles"),
     ),
     Fault(
-        "specsim/world/tape.py",
+        "specsim/kernels/growth.py",
         "hashed + _WRONG_TURN[tokens]",
         "hashed + _WRONG_TURN[0 * tokens]",
         ("tests/theory/test_acceptance.py",),
     ),
     Fault(
-        "specsim/schedulers/parts/selection.py",
+        "specsim/kernels/selection.py",
         "np.minimum(np.maximum(budget - before, 0), queue)",
         "np.minimum(np.maximum(budget, 0), queue)",
         ("tests/theory/test_selection_optimal.py", GOLDEN),

@@ -23,6 +23,8 @@ ABOVE = {
 LINK = re.compile(r"(\]\()([^)#\s]+)(#[^)\s]*)?(\))")
 SHOWN = {".yaml": "yaml", ".py": "python", ".md": "text", ".csv": "text", ".jsonl": "json"}
 """Suffixes of the files of a linked folder that its page shows, with their languages."""
+COPIED = ".parquet"
+"""The suffix of linked files that the site holds as they are."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -34,6 +36,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         texts[file.src_uri] = _linked(file.content_string, "docs/" + posixpath.dirname(file.src_uri), file.src_uri)
     wanted = {name for text in texts.values() for name in re.findall(r"\]\((?:\.\./)*files/([^)#]+)\.md", text)}
     texts |= {f"files/{name}.md": _shown(ROOT / name) for name in wanted}
+    for name in {name for text in texts.values() for name in re.findall(rf"files/([^)#]+\{COPIED})\)", text)}:
+        files.append(File.generated(config, f"files/{name}", content=(ROOT / name).read_bytes()))
     for page, text in texts.items():
         made = File.generated(config, page, content=text)
         if page.startswith("files/"):
@@ -63,7 +67,9 @@ def _page(path: str) -> str:
     """Return the site's page of a file or folder of the repository."""
     if path in ABOVE:
         return ABOVE[path]
-    return path.removeprefix("docs/") if path.startswith("docs/") else f"files/{path}.md"
+    if path.startswith("docs/"):
+        return path.removeprefix("docs/")
+    return f"files/{path}" if path.endswith(COPIED) else f"files/{path}.md"
 
 
 def _shown(path: Path) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from specsim.errors import SpecsimError, nearest
-from specsim.world.tape import MOST_PROPOSALS
+from specsim.kernels.growth import MOST_PROPOSALS
 
 DRAFTERS = ("separate", "skip", "lookup")
 HEADS = ("medusa", "eagle", "eagle2", "eagle3", "mtp", "hydra", "head", "heads")

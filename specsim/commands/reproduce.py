@@ -43,12 +43,13 @@ def reproduce_command(arguments: argparse.Namespace) -> int:
 
 
 def _check_quick(chosen: Iterable[Experiment], out: Path) -> None:
-    """Refuse to write the short form's rows over those of the whole form."""
-    for each in _stored(chosen, out):
-        if not each.quick:
-            raise SpecsimError(
-                f"--out {out}: holds {each.figure.name} in its whole form; --quick expects another folder"
-            )
+    """Refuse to write the short form's rows over those of the whole form, also where these no longer stand."""
+    from specsim.published.comparison import file_of, is_quick
+
+    for figure in (figure for each in chosen for figure in each.figures):
+        path = file_of(out, figure)
+        if path.is_file() and not is_quick(path):
+            raise SpecsimError(f"--out {out}: holds {figure.name} in its whole form; --quick expects another folder")
 
 
 def _stored(known: Iterable[Experiment], out: Path) -> Iterator[Compared]:
@@ -93,7 +94,7 @@ def _publish(stored: Iterable[Compared], out: Path, page: Path) -> None:
             names=None if axis.numeric else axis.names,
         )
         print(file)
-    pages.write_page(pages.page(there, page.parent), page)
+    pages.write_page(pages.page(there, page.parent, out), page)
     print(page)
 
 

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from specsim.settings.configured import Configured
 
 
+MOST_SHOWN = 1000
+"""Runs of a sweep that the terminal shows."""
+
+
 def run_command(arguments: argparse.Namespace) -> int:
     """Run what the settings name, and return the exit code: 1 if a run of a sweep failed."""
     from specsim.results.table import class_table
@@ -26,12 +30,16 @@ def run_command(arguments: argparse.Namespace) -> int:
     from specsim.runs.places import check_place
     from specsim.settings.configured import from_words
 
+    if arguments.jobs is not None and not arguments.multirun:
+        raise SpecsimError(f"--jobs {arguments.jobs}: one run is one process; expected -m beside it, for a sweep")
+    if arguments.keep is not None and not arguments.multirun:
+        raise SpecsimError(f"--keep {arguments.keep}: one run is kept whole; expected -m beside it, for a sweep")
     chosen = from_words(arguments.settings, sweep=arguments.multirun)
     if arguments.cfg is not None or arguments.package is not None or arguments.resolve:
         return _show(arguments, chosen)
     if arguments.multirun:
-        return _sweep(chosen, debug=arguments.debug)
-    ((_, config, experiment),) = plan.checked(chosen)
+        return run_sweep(chosen, jobs=arguments.jobs or 1, keep=arguments.keep, debug=arguments.debug)
+    ((_, config, experiment, _),) = plan.checked(chosen)
     with _folder(config["out"], config["choices"]) as folder:
         check_place(config, folder)
         run = execute(config, folder, experiment, progress=True)
@@ -41,29 +49,31 @@ def run_command(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _sweep(chosen: Sequence[Configured], *, debug: bool) -> int:
+def run_sweep(chosen: Sequence[Configured], *, jobs: int, keep: str | None, debug: bool) -> int:
     """Run a sweep and print its table; return 1 if a run failed."""
-    from specsim.results.run_folder import is_run
     from specsim.results.table import comparison_table
     from specsim.runs import plan
-    from specsim.runs.sweep import run_all, write_table
+    from specsim.runs.sweep import run_all, standing, write_table
 
-    ready = plan.checked(chosen)
+    ready = plan.checked(chosen, jobs=jobs)
     with _folder(ready[0].config["out"], None) as root:
-        planned = plan.plan(ready, root)
+        planned = plan.plan(ready, root, keep=keep or plan.KEEP[0])
         try:
-            runs = run_all(planned, progress=True)
+            runs = run_all(planned, root, progress=True, jobs=jobs)
         except KeyboardInterrupt:
-            kept = sum(each.folder is not None and is_run(each.folder) for each in planned)
+            kept = len(standing(planned, root))
             said = f"{kept} of {len(planned)} runs are kept; the same command with out={root} goes on"
             raise KeyboardInterrupt(said) from None
     notes = write_table(root)
     _say_notes([run.notes for run in runs])
     for line in (*runs.notes, *notes):
         print(f"note: {line}")
-    failed, made = {each.folder for each in runs.failures}, iter(runs)
-    told = [(each.label, None if each.folder in failed else next(made).metrics) for each in planned]
+    failed, made = {tuple(each.label.items()) for each in runs.failures}, iter(runs)
+    shown = planned[:MOST_SHOWN]
+    told = [(each.label, None if tuple(each.label.items()) in failed else next(made).metrics) for each in shown]
     print(comparison_table(told))
+    if len(planned) > len(shown):
+        print(f"{len(planned) - len(shown)} more runs in {root / 'table.csv'}")
     for line in runs.seeds_said():
         print(line)
     print(root)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from specsim.figures.line_ends import name_ends
-from specsim.figures.style import GREY, PALETTE, WIDE_IN, new_figure, style
+from specsim.figures.style import GREY, MARKERS, PALETTE, WIDE_IN, new_figure, style
 from specsim.results.sweep_table import ALL, CLASS
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 FEWEST = 50
 """The least proposals of a bin that is drawn."""
-MARKERS = "osD^vP"
 PANEL_IN = 2.0
 K, EMITTED = "scheduler.num_speculative_tokens", "mean_tokens_per_verification"
 DASHES = ("-", "--", ":")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from specsim.figures.style import GREY, PALETTE, legend_above, new_figure, style
+from specsim.figures.style import GREY, MARKERS, PALETTE, legend_above, new_figure, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from specsim.replica.request import Floats
 
 BAND = 0.1
-MARKERS = "osD^vP"
 
 
 class Pairs(NamedTuple):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from specsim.errors import SpecsimError
 from specsim.figures.line_ends import name_ends
-from specsim.figures.style import PALETTE, WIDE_IN, new_figure, style
+from specsim.figures.style import MARKERS, PALETTE, WIDE_IN, new_figure, style
 from specsim.figures.sweep_panels import ATTAINMENT, GOODPUT, named, word
 from specsim.results.seeds import over_seeds
 from specsim.results.sweep_axes import SweepAxes
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 PANEL_IN = 2.1
-MARKERS = "osD^vP"
 
 
 def overview(table: DataFrame, axes: SweepAxes) -> Figure:

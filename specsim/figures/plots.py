@@ -53,7 +53,7 @@ def plot_run(run: RunData, folder: str | Path, formats: Sequence[str] = ("png", 
         When a format is not png, pdf or svg, or a file cannot be written.
     """
     where = _path(folder)
-    return _save(run_figures(run), where, formats)
+    return save(run_figures(run), where, formats)
 
 
 def plot_comparison(
@@ -68,7 +68,7 @@ def plot_comparison(
     """
     if not runs:
         raise SpecsimError("nothing to compare: expected at least one run folder")
-    return _save({"comparison": comparison(runs)}, _path(folder), formats)
+    return save({"comparison": comparison(runs)}, _path(folder), formats)
 
 
 def plot_sweep(
@@ -86,7 +86,7 @@ def plot_sweep(
         As in `sweep_figures`, and when a format is not png, pdf or svg, or a file cannot be written.
     """
     where = _path(folder)
-    return _save(sweep_figures(table, axes, against), where, formats)
+    return save(sweep_figures(table, axes, against), where, formats)
 
 
 def sweep_figures(table: DataFrame, axes: SweepAxes, against: Any = None) -> dict[str, Figure]:
@@ -171,7 +171,8 @@ def _path(folder: object) -> Path:
     return Path(folder)
 
 
-def _save(figures: Mapping[str, Figure], folder: Path, formats: Iterable[str]) -> list[Path]:
+def save(figures: Mapping[str, Figure], folder: Path, formats: Iterable[str] = ("png", "pdf")) -> list[Path]:
+    """Save figures by name into a folder and return the files; see `plot_run`."""
     formats = list(formats)
     for name in formats:
         if name not in METADATA:

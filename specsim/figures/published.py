@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from matplotlib.lines import Line2D
 
-from specsim.figures.style import GREY, PALETTE, WIDE_IN, colours, new_figure, style
+from specsim.figures.style import GREY, MARKERS, PALETTE, WIDE_IN, colours, new_figure, style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-MARKERS = "osD^vP"
 COLUMNS = 3
 PANEL_IN, AROUND_IN = 1.45, 0.75
 BAND = 0.25
 NAMED_IN = 3.2
+MOST_SLANTED = 8
+"""Names of points that fit beside each other when they are slanted; more stand upright."""
 SPREAD = 0.7
 """The share of the distance between two names over which their lines are spread."""
 MOST_CHARACTERS = 90
@@ -86,7 +87,10 @@ def _by_name(rows: DataFrame, title: str, x_label: str, y_label: str, names: Seq
     if rows["theirs"].notna().any():
         axes.plot([], [], color="black", linestyle="none", marker="_", markersize=11, label="published")
     axes.set_xticks(range(len(names)), names)
-    axes.tick_params(axis="x", rotation=30 if sum(map(len, names)) > MOST_CHARACTERS else 0)
+    if len(names) > MOST_SLANTED:
+        axes.tick_params(axis="x", rotation=90)
+    elif sum(map(len, names)) > MOST_CHARACTERS:
+        axes.tick_params(axis="x", rotation=30)
     axes.grid(visible=False, axis="x")
     axes.set_ylim(bottom=0)
     axes.set_xlabel(x_label)

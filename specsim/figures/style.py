@@ -22,6 +22,7 @@ GREY = "#555555"
 
 # Okabe and Ito (2008), without black (axes) and yellow (too faint for lines on white).
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
+MARKERS = "osD^vP"
 HATCHES = ("", "//", "..", "xx", "--", "++")
 
 STYLE: Any = {

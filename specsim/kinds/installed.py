@@ -11,6 +11,7 @@ ENTRY_POINTS = {
     "trace": "specsim.traces",
     "acceptance": "specsim.acceptance",
     "drafter": "specsim.drafters",
+    "router": "specsim.routers",
 }
 """Groups of settings that are open, and the group of entry points of each."""
 

@@ -13,6 +13,7 @@ from specsim.latency.model import ModelLatency, Profile
 KEYS = (
     "overhead_s",
     "request_s",
+    "sequence_s",
     "speculation_s",
     "graph_tokens",
     "graph_step",
@@ -34,7 +35,9 @@ class Engine:
     Attributes
     ----------
     overhead_s : host seconds of a pass that do not hide behind its kernels; None: those that the profile states.
-    request_s : further host seconds for each request in a pass; with `expands` for each sequence of a verification.
+    request_s : further host seconds for each request in a pass.
+    sequence_s : further host seconds for each sequence beyond the first that `expands` makes of a request; None: as
+        many as for a request.
     speculation_s : further host seconds of a verification of drafted tokens, however many.
     graph_tokens : sizes, rising, that the batched tokens of a pass are padded to; a larger pass is not padded.
     expands : whether a verification is a batch of sequences, one for each tree node, that read their context again.
@@ -44,6 +47,7 @@ class Engine:
 
     overhead_s: float | None = None
     request_s: float = 0.0
+    sequence_s: float | None = None
     speculation_s: float = 0.0
     graph_tokens: tuple[int, ...] = ()
     expands: bool = False
@@ -61,6 +65,7 @@ class Engine:
             model,
             overhead_s=overhead_s,
             request_s=self.request_s,
+            sequence_s=self.sequence_s,
             graph_tokens=self.graph_tokens,
             expands=self.expands,
         )
@@ -79,6 +84,7 @@ def engine_from_mapping(mapping: Mapping[str, Any], source: str) -> Engine:
     return Engine(
         overhead_s=node.number("overhead_s") if node.given("overhead_s") else None,
         request_s=node.number("request_s"),
+        sequence_s=node.number("sequence_s") if node.given("sequence_s") else None,
         speculation_s=node.number("speculation_s"),
         graph_tokens=_graph_tokens(node),
         expands=node.choice("verification", VERIFICATIONS) == "batch_expansion",

@@ -9,10 +9,12 @@ from typing import Literal, cast
 from specsim.errors import nearest
 from specsim.files.checked_mapping import CheckedMapping, is_number
 
-Kind = Literal["ratio", "above", "crossing", "value"]
+Kind = Literal["ratio", "above", "share", "trend", "crossing", "value"]
 KEYS: Mapping[str, tuple[str, ...]] = {
     "ratio": ("of", "over", "at", "pick", "better", "shortfall", "paper"),
     "above": ("of", "over", "at", "better"),
+    "share": ("of", "over", "at", "better", "paper"),
+    "trend": ("of", "over", "at", "better"),
     "crossing": ("of", "over", "better", "paper"),
     "value": ("of", "at", "pick", "paper"),
 }
@@ -28,7 +30,8 @@ class Claim:
     ----------
     says : the paper's statement, in one line. why : what explains our gap, in one line; empty: nothing is said.
     kind : ``ratio``: `of` over the best of `over`. ``above``: `of` is better than the best of `over` at each point.
-        ``crossing``: the x from which `of` is no longer better. ``value``: `of` itself.
+        ``share``: at how many % of the points it is. ``trend``: `of`, or its lead over the best of `over`, is better at
+        the last point than at the first. ``crossing``: the x from which `of` is not better any more. ``value``: `of`.
     over : lines; none: `than`, a number in the figure's unit, 1 unless it is given: what a speedup is held against.
     at : names of points of the axis. pick : what is taken of the points. better : ``more`` or ``less``.
     shortfall : whether a ratio is that of what is missing to the whole: fewer violations. paper : the published number.
@@ -74,7 +77,9 @@ def _claim(node: CheckedMapping, lines: Sequence[str], points: Sequence[str], *,
         node.refuse(kind, "the axis has names; expected numbers, along which lines can cross")
     at = _names(told, "at", points, "point of the axis") if told.given("at") else tuple(points)
     over, than = _over(told, lines)
-    if kind != "value" and not speedup and not told.given("over"):
+    if kind == "trend" and len(set(at)) < 2:
+        told.refuse("at", "is one point; expected two or more, the first and last of which are compared")
+    if kind not in ("value", "trend") and not speedup and not told.given("over"):
         told.refuse("over", "missing key; expected a line or a number, as only a speedup is held against 1")
     if told.given("better") and told.given("shortfall"):
         told.refuse("better", "stands beside shortfall, of which less is better; expected one of them")

@@ -126,6 +126,18 @@ def write_rows(one: Compared, folder: Path) -> Path:
     return path
 
 
+def is_quick(path: Path) -> bool:
+    """Return whether a figure's file holds the short form; false where it does not tell."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        told = pq.read_schema(path).metadata or {}
+    except (OSError, pa.ArrowInvalid):
+        return False
+    return bool(told.get(QUICK) == b"true")
+
+
 def read_rows(experiment: Experiment, figure: Figure, folder: Path) -> Compared | None:
     """Return a figure's rows as they were written, None where there is no file.
 

@@ -46,11 +46,14 @@ def _there(claim: Claim, rows: DataFrame) -> bool:
 
 
 def _finding(one: Compared, claim: Claim, rows: DataFrame) -> Finding:
-    wide = rows[rows[PLACE].isin(claim.at)].pivot_table("ours", [SEED], ["line", "x"], sort=True)
+    wide: Any = rows[rows[PLACE].isin(claim.at)].pivot_table("ours", [SEED], ["line", "x"], sort=True)
     if claim.kind == "above":
         return _inequality(claim, wide)
+    if claim.kind == "trend":
+        return _trend(claim, wide)
     statistics: dict[str, Callable[[DataFrame], float]] = {
         "ratio": lambda each: _picked(claim, _ratio(claim, each, one.figure.scale)),
+        "share": lambda each: _share(claim, each),
         "crossing": lambda each: _crossing(_ratio(claim, each, one.figure.scale)),
         "value": lambda each: _picked(claim, _means(each[claim.of])),
     }
@@ -86,6 +89,11 @@ def _best(claim: Claim, wide: Any) -> Any:
 
 def _picked(claim: Claim, values: Series[float]) -> float:
     return float({"mean": values.mean, "most": values.max, "least": values.min}[claim.pick]())
+
+
+def _share(claim: Claim, wide: DataFrame) -> float:
+    """Return the % of points at which `of` is better than the best of `over`, by the seeds' means."""
+    return float(100 * (_means(_ahead(claim, wide)) > 0).mean())
 
 
 def _crossing(ratio: Series[float]) -> float:
@@ -135,16 +143,45 @@ def _number(claim: Claim, ours: float, half_width: float, *, largest: float) -> 
     return Finding(claim, told, gap, DIRECTION if same else NOT)
 
 
+def _ahead(claim: Claim, wide: DataFrame) -> DataFrame:
+    """Return by seed (rows) and x (columns) by how much `of` is better than the best of `over`."""
+    ahead: DataFrame = (wide[claim.of] - _best(claim, wide)) * (1 if claim.better == "more" else -1)
+    return ahead
+
+
 def _inequality(claim: Claim, wide: DataFrame) -> Finding:
     """Return at how many points `of` is better by the 95% interval of the paired seeds, and at how many it is worse."""
-    from scipy.stats import t
-
-    ahead = (wide[claim.of] - _best(claim, wide)) * (1 if claim.better == "more" else -1)
-    count = len(ahead)
-    width = ahead.sem() * t.ppf((1 + LEVEL) / 2, count - 1) if count > 1 else ahead.mean() * 0
+    ahead = _ahead(claim, wide)
+    width = _interval(ahead)
     holds, fails = int((ahead.mean() - width > 0).sum()), int((ahead.mean() + width < 0).sum())
     points = len(ahead.columns)
     told = f"holds at {holds} of {points}" + (f", fails at {fails}" if fails else "")
     told += f", undecided at {points - holds - fails}" if points > holds + fails else ""
     verdict = REPRODUCED if holds == points else NOT if fails else UNDECIDED
     return Finding(claim, told, nan, verdict)
+
+
+def _trend(claim: Claim, wide: DataFrame) -> Finding:
+    """Return how `of`, or its lead over the best of `over`, is at the first and last point, and whether that is better.
+
+    The verdict follows the 95% interval of the difference over paired seeds. Without `over` the numbers are those of
+    the line.
+    """
+    of: Any = wide[claim.of]
+    told = of - _best(claim, wide) if claim.over else of
+    first, last = told.iloc[:, 0], told.iloc[:, -1]
+    better = ((last - first) * (1 if claim.better == "more" else -1)).to_frame()
+    mean, width = float(better.mean().iloc[0]), float(_interval(better).iloc[0])
+    verdict = REPRODUCED if mean - width > 0 else NOT if mean + width < 0 else UNDECIDED
+    return Finding(claim, f"from {first.mean():.3g} to {last.mean():.3g}", nan, verdict)
+
+
+def _interval(by_seed: DataFrame) -> Series[float]:
+    """Return the half width of each column's 95% interval over its rows, 0 for one row."""
+    from scipy.stats import t
+
+    count = len(by_seed)
+    if count < 2:
+        return by_seed.mean() * 0
+    half: Series[float] = by_seed.sem() * t.ppf((1 + LEVEL) / 2, count - 1)
+    return half

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pandas import DataFrame, concat
 
-from specsim.published.comparison import Compared, means
+from specsim.published.comparison import Compared, file_of, means
 from specsim.published.figure import GAPS
 from specsim.published.findings import CLOSE, DIRECTION, NOT, REPRODUCED, UNDECIDED, Finding, findings
 from specsim.published.running import PLACE
@@ -26,18 +26,19 @@ QUICK = "\nThis is the quick form: few points, one seed, short runs, perhaps on 
 NOTHING = "None.\n"
 
 
-def page(found: Sequence[Compared], folder: Path) -> str:
-    """Return the page of these figures, as it stands in `folder`: links are relative to it."""
+def page(found: Sequence[Compared], folder: Path, rows: Path) -> str:
+    """Return the page of these figures, whose files lie in `rows`, as it stands in `folder`: links are relative."""
     return TEMPLATE.read_text(encoding="utf-8").format(
         near=NEAR,
         apart=APART,
         close=CLOSE,
         quick=QUICK if any(each.quick for each in found) else "",
+        counts=_table(_count_rows(found)),
         figures=_table(_figure_rows(found)),
         claims=_table(_claim_rows(found)),
         lines=_table(_line_rows(found)),
         ranges=_table(_range_rows(found)),
-        points="".join(_section(each, folder) for each in found),
+        points="".join(_sections(found, folder, rows)),
     )
 
 
@@ -51,6 +52,16 @@ def write_page(text: str, file: Path) -> None:
     """
     with in_one_step(file) as partial:
         partial.write_text(text, encoding="utf-8")
+
+
+def _count_rows(found: Sequence[Compared]) -> Iterator[Sequence[str]]:
+    """Yield for each paper how many of its claims have each verdict."""
+    verdicts = tuple(reversed(WORST_FIRST))
+    yield ("paper", "claims", *verdicts)
+    told = [(each.experiment.paper, one.verdict) for each in found if not each.quick for one in _findings(each)]
+    for paper in dict.fromkeys(paper for paper, _ in told):
+        counts = [told.count((paper, verdict)) for verdict in verdicts]
+        yield (paper, str(sum(counts)), *map(str, counts))
 
 
 def _figure_rows(found: Sequence[Compared]) -> Iterator[Sequence[str]]:
@@ -70,12 +81,16 @@ def _figure_rows(found: Sequence[Compared]) -> Iterator[Sequence[str]]:
 
 def _claim_rows(found: Sequence[Compared]) -> Iterator[Sequence[str]]:
     yield ("figure", "the paper says", "paper", "ours", "gap", "verdict", "why")
-    told = [(each, one) for each in found for one in findings(each, each.chosen)]
+    told = [(each, one) for each in found for one in _findings(each)]
     for each, one in sorted(told, key=lambda pair: _rank(pair[1])):
         paper = "-" if one.claim.paper is None else f"{one.claim.paper:g}"
         gap = "-" if isnan(one.gap) else f"{one.gap:+.1f} %"
         verdict = NO_VERDICT if each.quick else one.verdict
         yield (_link(each), one.claim.says, paper, one.said, gap, verdict, one.claim.why)
+
+
+def _findings(each: Compared) -> list[Finding]:
+    return findings(each, each.chosen)
 
 
 def _rank(one: Finding) -> tuple[int, float]:
@@ -136,21 +151,49 @@ def _claims(each: Compared, rows: DataFrame) -> str:
     return "; ".join(one.said for one in findings(each, rows)) or "-"
 
 
-def _section(each: Compared, folder: Path) -> str:
-    figure, experiment = each.figure, each.experiment
-    seeds = "1 seed" if each.quick else f"{len(experiment.seeds)} seeds"
-    link = Path(os.path.relpath(experiment.file, folder)).as_posix()
+def _sections(found: Sequence[Compared], folder: Path, rows: Path) -> Iterator[str]:
+    """Yield a section for each experiment, and below it one for each of its figures."""
+    for file in dict.fromkeys(each.experiment.file for each in found):
+        those = [each for each in found if each.experiment.file == file]
+        yield _head(those[0], folder)
+        yield from (_section(each, folder, rows) for each in those)
+
+
+def _head(one: Compared, folder: Path) -> str:
+    """Return what an experiment's figures have in common."""
+    experiment = one.experiment
+    seeds = "1 seed" if one.quick else f"{len(experiment.seeds)} seeds"
+    link = _to(experiment.file, folder)
     lines = [
-        f"\n### {figure.name}\n",
-        f"{figure.title}. Claim: {figure.claim}.\n",
+        f"\n### Experiment {experiment.name}\n",
+        f"[{experiment.file.name}]({link}), {seeds}; `specsim reproduce {experiment.name}` runs it. "
+        f"Source of the published values: {experiment.source}.\n",
+        *(f"- {choice}" for choice in experiment.choices),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _section(each: Compared, folder: Path, rows: Path) -> str:
+    figure, experiment = each.figure, each.experiment
+    files = (
+        f"[{experiment.file.name}]({_to(experiment.file, folder)}), "
+        f"[{figure.name}.parquet]({_to(file_of(rows, figure), folder)})"
+    )
+    lines = [
+        f"\n#### {figure.name}\n",
+        f"{figure.title}. Claim: {figure.claim}. Behind it: {files}.\n",
         f"![Published points and our lines: {figure.label}]({FIGURES}/{figure.name}.png)\n",
-        *(f"- {note}" for note in (*experiment.choices, *figure.notes)),
-        f"- Experiment: [{experiment.file.name}]({link}), {seeds}; rows: `{figure.name}.parquet`.",
-        f"- Source of the published values: {experiment.source}.\n",
+        *(f"- {note}" for note in figure.notes),
+        *([""] if figure.notes else []),
         f"Each cell holds {'theirs / ours' if figure.values else 'ours'} in {figure.unit}, "
         f"by {experiment.axis.label[:1].lower()}{experiment.axis.label[1:]}.\n",
     ]
     return "\n".join(lines) + "\n" + _table(_point_rows(each))
+
+
+def _to(file: Path, folder: Path) -> str:
+    """Return the link to a file from a page in `folder`."""
+    return Path(os.path.relpath(file, folder)).as_posix()
 
 
 def _point_rows(each: Compared) -> Iterator[Sequence[str]]:

@@ -33,6 +33,7 @@ class Audit:
         self._first_s = np.full(len(prompt_tokens), np.nan)
         self._finish_s = self._first_s.copy()
         self._accepted_tokens = 0
+        self._cut = np.zeros(len(prompt_tokens), dtype=np.bool_)
         self._world, self._checksum = world, _checksum(world)
 
     def see(self, work: TargetPass, shape: PassShape, answer: Emitted, end_s: float) -> None:
@@ -46,6 +47,14 @@ class Audit:
             self._accepted_tokens += int(np.add.reduce(answer.accepted))
         if np.count_nonzero(answer.finished):
             self._finish_s[ids[answer.finished]] = end_s
+
+    def see_again(self, work: TargetPass, times: int) -> None:
+        """Note so many target passes that fed one token of each row, and ended nobody."""
+        self._fed_tokens[work.requests] += times
+
+    def cut(self, request: int) -> None:
+        """Note that the engine gave a request up or refused it: it emits and reads no more than is due."""
+        self._cut[request] = True
 
     def check(self, found: Progress, pools: Sequence[KvPool], scheduler: str) -> None:
         """Hold the account against what the ledgers of all replicas say at the end, (N,) each, and their pools.
@@ -65,15 +74,19 @@ class Audit:
             raise SchedulerFault(f"scheduler {scheduler}: {what}; expected it to write to nothing but its own")
 
     def _first_lie(self, found: Progress) -> str | None:
+        cut = self._cut
+        output_tokens = np.where(cut, np.minimum(found.emitted_tokens, self._output_tokens), self._output_tokens)
+        fed_tokens = np.minimum(self._fed_tokens, self._due_tokens)
+        finish_s = np.where(cut, np.nan, self._finish_s)
         columns: tuple[tuple[str, Any, Any], ...] = (
-            ("request {} emitted {} tokens where {} are due", found.emitted_tokens, self._output_tokens),
+            ("request {} emitted {} tokens where {} are due", found.emitted_tokens, output_tokens),
             (
                 "the target read {1} tokens of request {0} where {2} are due",
-                np.minimum(self._fed_tokens, self._due_tokens),
-                self._due_tokens,
+                fed_tokens,
+                np.where(cut, fed_tokens, self._due_tokens),
             ),
             ("request {} has its first token at {:g} s; its pass ended at {:g} s", found.first_token_s, self._first_s),
-            ("request {} finishes at {:g} s; its last pass ended at {:g} s", found.finish_s, self._finish_s),
+            ("request {} finishes at {:g} s; its last pass ended at {:g} s", found.finish_s, finish_s),
         )
         for text, said, seen in columns:
             wrong = ~((said == seen) | (np.isnan(said) & np.isnan(seen)))

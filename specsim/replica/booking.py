@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+import numpy as np
+
 from specsim.pass_shape import PassShape
 from specsim.replica.emissions import Gaps
 from specsim.replica.passes import Drafted, DraftPass, Emitted, TargetPass
+from specsim.replica.request import Floats
 
 
 class Verification(NamedTuple):
@@ -31,6 +34,27 @@ class Verification(NamedTuple):
     gaps: Gaps
 
 
+class Repeated(NamedTuple):
+    """Passes of rows that decode one token each, one behind the other.
+
+    Attributes
+    ----------
+    starts_s : (passes + 1,) of each, and the end of the last. seconds : (passes,) of each.
+    shape : of the first; the context of each later one is longer by a token a row.
+    gaps : of the first, since each row's previous emission; behind it, those since the pass before.
+    """
+
+    starts_s: Floats
+    seconds: Floats
+    shape: PassShape
+    gaps: Gaps
+
+
+def in_turn(total: float, seconds: Floats) -> float:
+    """Return the total to which seconds (n,) are added one after the other, to the last bit."""
+    return float(np.add.accumulate(np.concatenate(([total], seconds)))[-1])
+
+
 class Booking(Protocol):
     """Hears of each pass of each replica, by its index, when it has ended."""
 
@@ -40,4 +64,8 @@ class Booking(Protocol):
 
     def verify(self, replica: int, verified: Verification) -> None:
         """Note a verification."""
+        ...
+
+    def repeated(self, replica: int, repeated: Repeated) -> None:
+        """Note passes of decoding rows."""
         ...

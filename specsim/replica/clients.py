@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from typing import Any
 
 import simpy
 
-from specsim.replica.engine import Replica
-from specsim.replica.request import Ints, Requests
+from specsim.replica.dispatch import Dispatch
 
 
 class Clients:
@@ -17,25 +16,16 @@ class Clients:
     Parameters
     ----------
     env : simpy environment. count : of clients.
-    requests : of the run; `arrival_s` is written down as they are sent.
-    replicas, replica_of : servers, and the index (N,) of each request's.
+    dispatch : takes the requests of the run; their `arrival_s` is written down as they are sent.
     frontend_s : seconds from sending a request to its place in the engine's queue.
     """
 
-    def __init__(
-        self,
-        env: simpy.Environment,
-        count: int,
-        requests: Requests,
-        replicas: Sequence[Replica],
-        replica_of: Ints,
-        frontend_s: float,
-    ) -> None:
+    def __init__(self, env: simpy.Environment, count: int, dispatch: Dispatch, frontend_s: float) -> None:
         self._env, self._count, self._frontend_s = env, count, frontend_s
-        self._requests, self._replicas, self._replica_of = requests, replicas, replica_of
+        self._dispatch, self._requests = dispatch, dispatch.requests
         self._free = self._sent = self._delivered = 0
         self._sending = False
-        for replica in replicas:
+        for replica in dispatch.replicas:
             replica.answered = self.send
 
     def start(self) -> None:
@@ -63,7 +53,6 @@ class Clients:
 
     def _deliver(self, request: int) -> None:
         self._delivered += 1
-        self._replicas[self._replica_of[request]].arrive(request, self._requests)
+        self._dispatch.deliver(request)
         if self._delivered == len(self._requests):
-            for replica in self._replicas:
-                replica.close()
+            self._dispatch.close()

@@ -28,6 +28,10 @@ class Elsewhere:
         """Note that others hold the beginning of a request's prompt."""
         self._moves[request] = False
 
+    def forget(self, request: int) -> None:
+        """Drop what a request has elsewhere, if anything."""
+        self._moves.pop(request, None)
+
     def taken(self, ids: Ids) -> tuple[Ids, Bools]:
         """Return those of `ids` (n,) whose cache was elsewhere, (m,), and whether it moves; they are forgotten."""
         back = ids[np.isin(ids, np.fromiter(self._moves, dtype=np.int64, count=len(self._moves)))]

@@ -49,6 +49,17 @@ class Emissions:
         progress.last_token_s[emitting] = now_s
         return gaps
 
+    def repeat(self, ids: Ids, starts_s: Floats) -> Gaps:
+        """Note emissions of all at each of `starts_s[1:]`, decoding from `starts_s[0]` on; return the first's gaps."""
+        self.decode(ids, float(starts_s[0]))
+        gaps = Gaps(ids, starts_s[1] - self._progress.last_token_s[ids])
+        self._progress.last_token_s[ids] = starts_s[-1]
+        return gaps
+
+    def forget(self, request: int) -> None:
+        """Note that a request emits nothing any more."""
+        self._undecoded.discard(request)
+
     def finish(self, ids: Ids, now_s: float) -> None:
         """Note that requests have emitted their last token."""
         self._undecoded.difference_update(ids.tolist())

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from math import inf, nextafter
+from collections.abc import Callable, Generator
 from typing import Any
 
 import numpy as np
 import simpy
-from simpy.events import URGENT
 
 from specsim.errors import SpecsimError
 from specsim.pass_shape import PassShape
 from specsim.replica.audit import Audit
 from specsim.replica.booking import Booking, Verification
 from specsim.replica.conversation import Conversation
+from specsim.replica.delays import delays
+from specsim.replica.fast_forward import FastForward
 from specsim.replica.ledger import Ledger
 from specsim.replica.lobby import Lobby
 from specsim.replica.passes import DraftPass, Emitted, Pass, TargetPass
-from specsim.replica.protocols import Backend, Scheduler
-from specsim.replica.request import Ints, Requests
+from specsim.replica.patience import TIMEOUT, Patience
+from specsim.replica.protocols import Backend, Repeating, Scheduler
+from specsim.replica.request import Requests
+from specsim.replica.shedding import Shedding
 from specsim.replica.stall import Headway, Stalled
 from specsim.replica.trees import Forest
 from specsim.replica.view import LedgerView
@@ -38,8 +40,12 @@ class Replica:
     ledger, view, scheduler, backend : its state, the scheduler's face of it, the policy and the hardware.
     thinking : what the scheduler's own work costs. booking : told of every pass. audit : of all replicas.
     pipeline_steps : how many steps are decided ahead; see `specsim.replica.lobby.Lobby`.
+    fast_forward : whether passes that nothing comes between run at once, where the backend can tell them.
+    timeout_s : seconds from its arrival after which a request that has not ended is cancelled, between two steps.
+    shedding : which requests are refused at their arrival.
 
     `answered` is called with the number of requests that have just ended, where clients wait for them.
+    `next_arrival_s` is when the next request arrives at any replica; None where nobody knows.
     """
 
     def __init__(
@@ -54,6 +60,9 @@ class Replica:
         booking: Booking,
         audit: Audit,
         pipeline_steps: int = 0,
+        fast_forward: bool = True,
+        timeout_s: float | None = None,
+        shedding: Shedding | None = None,
     ) -> None:
         self.env, self.name = env, name
         self.ledger, self.view = ledger, view
@@ -61,12 +70,22 @@ class Replica:
         self._thinking, self._booking = thinking, booking
         self._audit, self.headway = audit, Headway(ledger.progress)
         self._lobby = Lobby(pipeline_steps) if pipeline_steps else None
+        self._patience = None if timeout_s is None else Patience(timeout_s, ledger)
+        self._shedding = shedding
+        self._fast: FastForward | None = None
+        if fast_forward and isinstance(backend, Repeating):
+            self._fast = FastForward(env, name, ledger, view, backend, booking, audit, self._next_event_s)
         self.answered: Callable[[int], None] | None = None
+        self.next_arrival_s: float | None = None
         self._bell = env.event()
         self._closed = False
 
     def arrive(self, request: int, told: Requests) -> None:
-        """Enter a request that arrives now and wake the replica if it sleeps."""
+        """Enter a request that arrives now, unless it is shed, and wake the replica if it sleeps."""
+        if self._shedding is not None and self._sheds(self._shedding, request, told):
+            return
+        if self._patience is not None:
+            self._patience.begin(request, float(told.arrival_s[request]))
         if self._lobby is None:
             self._enter(request, told)
         else:
@@ -78,9 +97,30 @@ class Replica:
         if self.answered is not None and request in self.ledger.rejected:
             self.answered(1)
 
+    def _sheds(self, shedding: Shedding, request: int, told: Requests) -> bool:
+        unseen = self._lobby.requests if self._lobby is not None else ()
+        reason = shedding.reason(request, told, self.ledger, unseen, self.view.belief, self.env.now)
+        if reason is not None:
+            self._audit.cut(request)
+            self.ledger.refuse(request, told, reason)
+        return reason is not None
+
+    def _cancel(self) -> None:
+        """Cancel who has waited too long."""
+        for request in self._patience.over(self.env.now) if self._patience is not None else ():
+            self.headway.shrunk()
+            self._audit.cut(request)
+            if self.ledger.cancel(request, TIMEOUT) and self.answered is not None:
+                self.answered(1)
+
     def queued(self, at_s: float) -> int:
         """Return how many of the requests that wait had arrived by `at_s`."""
         return self.ledger.queued(at_s) + (len(self._lobby) if self._lobby is not None else 0)
+
+    def _next_event_s(self) -> float:
+        """Return when at the earliest anything may happen that is not this replica's own doing."""
+        event_s = self.env.peek() if self.next_arrival_s is None else self.next_arrival_s
+        return event_s if self._patience is None else min(event_s, self._patience.next_s())
 
     def close(self) -> None:
         """Say that no request will arrive any more."""
@@ -104,20 +144,27 @@ class Replica:
         while self.ledger.roster.live or self._lobby or not self._closed:
             if self._lobby is not None:
                 self._let_in(self._lobby)
+            self._cancel()
             ran = False
             if self.ledger.roster.live:
                 ran = yield from self._turn()
             if not ran:
-                if self._lobby:
-                    self._lobby.idle()
-                    continue
-                if self.ledger.roster.live and self._closed:
-                    raise self._stalled(
-                        f"runs nothing although {self.ledger.roster.live} requests wait and none will arrive"
-                    )
-                if not self._closed:
-                    self._bell = self.env.event()
-                    yield self._bell
+                yield from self._rest()
+        self._cancel()
+
+    def _rest(self) -> Generator[simpy.Event, Any, None]:
+        """Wait until a request arrives, its client gives up, or the news is that none will come."""
+        live = self.ledger.roster.live
+        if self._lobby:
+            self._lobby.idle()
+        elif live and self._patience is not None:
+            self._bell = self.env.event()
+            yield self._bell | self.env.timeout(self._patience.next_s() - self.env.now)
+        elif live and self._closed:
+            raise self._stalled(f"runs nothing although {live} requests wait and none will arrive")
+        elif not self._closed:
+            self._bell = self.env.event()
+            yield self._bell
 
     def _let_in(self, lobby: Lobby) -> None:
         """Enter the requests that the next decision sees."""
@@ -167,8 +214,11 @@ class Replica:
 
     def _verify(self, work: TargetPass, basis: Forest | Emitted | None) -> Generator[simpy.Event, Any, Emitted]:
         """Run a verification that was decided on `basis`, let its time go by and book it."""
-        env, view, ledger, start_s = self.env, self.view, self.ledger, self.env.now
+        env, view, ledger = self.env, self.view, self.ledger
         shape = ledger.reserve(work)
+        if work.repeat and self._fast is not None and not self._lobby:
+            shape = yield from self._skip(self._fast, work, shape)
+        start_s = env.now
         answer, forward_s = self.backend.verify(work, shape)
         thinking_s, seconds = self._thinking(work, basis), forward_s + self._moving_s(work, shape)
         yield env.timeout(thinking_s + seconds)
@@ -181,6 +231,17 @@ class Replica:
         if self.answered is not None and (ended := int(np.count_nonzero(answer.finished))):
             self.answered(ended)
         return answer
+
+    def _skip(self, fast: FastForward, work: TargetPass, shape: PassShape) -> Generator[simpy.Event, Any, PassShape]:
+        """Run at once what can be run so of the passes like this one; return the shape of the pass behind them."""
+        starts_s = yield from fast.run(work, shape)
+        if not len(starts_s):
+            return shape
+        passes = len(starts_s) - 1
+        self.headway.passes += passes
+        if self._lobby is not None:
+            self._lobby.started(starts_s[1:].tolist())
+        return PassShape.decode(shape.context_tokens + passes * shape.requests, shape.requests)
 
     def _moving_s(self, work: Pass, shape: PassShape) -> float:
         """Return the seconds in which caches leave for the host or come back before a pass."""
@@ -196,46 +257,3 @@ class Replica:
             f"scheduler {type(self.scheduler).__name__} at {self.env.now:g} s: {what}: "
             f"{len(roster.waiting)} without cache, {len(roster.running)} with; {pool.room()}{often}"
         )
-
-
-def delays(start_s: float, seconds: Sequence[float]) -> Sequence[float]:
-    """Return delays from `start_s` that end where these `seconds` end when they are waited for one by one.
-
-    One delay wherever floats allow it. Where the clock is about as fine as the delay, sums may fall between two
-    numbers and round to the even one: no single delay ends at an odd one.
-    """
-    if len(seconds) == 1:
-        return seconds
-    end_s = start_s
-    for each in seconds:
-        end_s += each
-    delay_s = end_s - start_s
-    for near_s in (delay_s, nextafter(delay_s, 0.0), nextafter(delay_s, inf)):
-        if start_s + near_s == end_s:
-            return (near_s,)
-    return seconds
-
-
-class Arrival(simpy.Event):
-    """The moment at which requests arrive, or one rounding before it: first of all that happens then."""
-
-    def __init__(self, env: simpy.Environment, arrival_s: float) -> None:
-        super().__init__(env)
-        self._ok, self._value = True, None
-        delay_s = arrival_s - env.now
-        if env.now + delay_s > arrival_s:
-            delay_s = nextafter(delay_s, 0.0)
-        env.schedule(self, URGENT, delay_s)
-
-
-def arrivals(
-    env: simpy.Environment, requests: Requests, replicas: list[Replica], replica_of: Ints, frontend_s: float = 0.0
-) -> Generator[simpy.Event, Any, None]:
-    """Deliver each request `frontend_s` after its arrival to its replica, `replica_of` (N,) (a simpy process)."""
-    at_s = (requests.arrival_s + frontend_s).tolist()
-    for request, (arrival_s, replica) in enumerate(zip(at_s, replica_of.tolist(), strict=True)):
-        while arrival_s > env.now:
-            yield Arrival(env, arrival_s)
-        replicas[replica].arrive(request, requests)
-    for replica in replicas:
-        replica.close()

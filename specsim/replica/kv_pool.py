@@ -7,9 +7,11 @@ from typing import TypeVar
 
 import numpy as np
 
+from specsim.kernels.chosen import chosen as kernels
 from specsim.replica.request import Ids, Ints
 
 TARGET, DRAFT = 0, 1
+_ENDLESS = 1 << 62
 Tokens = TypeVar("Tokens", int, Ints)
 
 
@@ -38,7 +40,16 @@ class KvPool:
     `overdrawn` says whether more was ever freed than was held: somebody else has written to `used_bytes`.
     """
 
-    __slots__ = ("_block_bytes", "_block_tokens", "_blocks", "_round_up", "memory", "overdrawn", "used_bytes")
+    __slots__ = (
+        "_block_bytes",
+        "_block_tokens",
+        "_blocks",
+        "_of_model",
+        "_round_up",
+        "memory",
+        "overdrawn",
+        "used_bytes",
+    )
 
     def __init__(self, memory: Memory, requests: int) -> None:
         self.memory = memory
@@ -49,6 +60,7 @@ class KvPool:
             memory.block_tokens * memory.draft_token_bytes,
         )
         self._blocks = np.zeros((2, requests), dtype=np.int64)
+        self._of_model = tuple(self._blocks)
         # 0-d arrays: numpy adds one to a short array in about half the time of a Python integer.
         self._block_tokens = np.array(memory.block_tokens, dtype=np.int64)
         self._round_up = np.array(memory.block_tokens - 1, dtype=np.int64)
@@ -76,6 +88,10 @@ class KvPool:
         target_bytes = (target_cached + slack) * self.memory.target_token_bytes
         return target_bytes + (draft_cached + slack) * self.memory.draft_token_bytes <= self.free_bytes
 
+    def surely_more(self, requests: int) -> int:
+        """Return how many more tokens in the target's cache of each request surely fit; see `surely_fits`."""
+        return self.free_bytes // self.memory.target_token_bytes // requests - (self.memory.block_tokens - 1)
+
     def held_bytes(self, ids: Ids) -> Ints:
         """Return the bytes that each request holds, (n,)."""
         target, draft = self._blocks[:, ids]
@@ -90,16 +106,12 @@ class KvPool:
         OutOfMemory
             When the pool has too few; nothing is changed then.
         """
-        blocks = (tokens + self._round_up) // self._block_tokens
-        held = self._blocks[model]
-        before = held[ids]
-        if blocks.tobytes() == before.tobytes():
-            return  # Few passes fill a block: this is the quicker half.
-        used = self.used_bytes + int(np.add.reduce(blocks - before)) * self._block_bytes[model]
-        if used > self.memory.capacity_bytes:
-            raise OutOfMemory(f"{_gib(used - self.used_bytes)} more cache wanted, {self.room()}")
-        held[ids] = blocks
-        self.used_bytes = used
+        size = self._block_bytes[model]
+        most = max((self.memory.capacity_bytes - self.used_bytes) // size, 0) if size else _ENDLESS
+        more = kernels().hold(self._of_model[model], ids, tokens, self.memory.block_tokens, most)
+        if more > most:
+            raise OutOfMemory(f"{_gib(more * size)} more cache wanted, {self.room()}")
+        self.used_bytes += more * size
 
     def release(self, ids: Ids) -> None:
         """Free everything that these requests hold."""

@@ -12,7 +12,7 @@ from specsim.replica.emissions import Emissions, Gaps
 from specsim.replica.kv_pool import DRAFT, TARGET, KvPool, Memory, OutOfMemory
 from specsim.replica.legality import drafted_leaves, first_wrong
 from specsim.replica.passes import NOBODY, Drafted, DraftPass, Emitted, TargetPass
-from specsim.replica.request import Facts, Ids, Ints, Requests
+from specsim.replica.request import Facts, Floats, Ids, Ints, Requests
 from specsim.replica.roster import Roster
 from specsim.replica.state import Progress, empty_rows
 from specsim.replica.trees import Forest
@@ -48,8 +48,7 @@ class Ledger:
 
     def arrive(self, request: int, told: Requests) -> None:
         """Enter a request, or reject it when its prompt and `max_tokens` can never fit the pool of this replica."""
-        for name in Facts.__dataclass_fields__:
-            getattr(self.facts, name)[request] = getattr(told, name)[request]
+        self._tell(request, told)
         most = int(told.prompt_tokens[request] + told.max_tokens[request])
         wanted = self.pool.memory.bytes_of(most, most)
         if wanted > self.pool.memory.capacity_bytes:
@@ -61,6 +60,33 @@ class Ledger:
             self.progress.draft_cached[request] = there * self._feeds
             self.elsewhere.with_others(request)
         self._follow(np.array([request]))
+
+    def refuse(self, request: int, told: Requests, reason: str) -> None:
+        """Note that a request arrived and was not let in."""
+        self._tell(request, told)
+        self.rejected[request] = reason
+
+    def cancel(self, request: int, reason: str) -> bool:
+        """Free what a request holds that was given up, between two steps; return whether it had not ended by itself.
+
+        One that ended in the last step, too late, has not finished either.
+        """
+        live = bool(self.roster.here(np.array([request]))[0])
+        if live:
+            self.roster.strike(request)
+            self._free(np.array([request]))
+            self.elsewhere.forget(request)
+            self._emissions.forget(request)
+            self.progress.target_cached[request] = self.progress.draft_cached[request] = 0
+        else:
+            self.progress.finish_s[request] = np.nan
+            self.finished -= 1
+        self.rejected[request] = reason
+        return live
+
+    def _tell(self, request: int, told: Requests) -> None:
+        for name in Facts.__dataclass_fields__:
+            getattr(self.facts, name)[request] = getattr(told, name)[request]
 
     def known(self, ids: Ids) -> Ints:
         """Return the tokens of each request that exist: its prompt and what was emitted, (n,)."""
@@ -233,6 +259,26 @@ class Ledger:
         if np.count_nonzero(answer.finished):
             self._finish(ids[answer.finished], now_s)
         return gaps
+
+    def repeats(self, work: TargetPass, shape: PassShape) -> int:
+        """Return how often the reserved pass can surely run before another; 0 unless each row decodes one token."""
+        if shape.prefill_tokens or shape.batched_tokens != shape.requests or shape.moved_bytes or len(work.evict):
+            return 0
+        if self.elsewhere or self._drafts.rows:
+            return 0
+        ids = work.requests
+        if np.count_nonzero(self.known(ids) - self.progress.target_cached[ids] == 1) < len(ids):
+            return 0
+        return self.pool.surely_more(len(ids))
+
+    def commit_repeated(self, work: TargetPass, times: int, starts_s: Floats) -> Gaps:
+        """Book the reserved pass so many times, and reserve it again; `starts_s` as in `Emissions.repeat`."""
+        ids, progress = work.requests, self.progress
+        for column in ("target_cached", "emitted_tokens", "verifications", "decoded_tokens"):
+            getattr(progress, column)[ids] += times
+        self.pool.hold(TARGET, ids, progress.target_cached[ids] + 1)
+        self._follow(ids)
+        return self._emissions.repeat(ids, starts_s)
 
     def end_step(self) -> None:
         """Drop what was drafted in this step and never verified."""

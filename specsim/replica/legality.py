@@ -39,7 +39,9 @@ def owned(work: Pass) -> Pass:
     if type(transfer) is not bool:
         raise IllegalPass(f"{type(work).__name__}.transfer is {_kind(transfer)}; expected True or False")
     if isinstance(work, TargetPass):
-        return TargetPass(requests.copy(), chunks.copy(), forest, evict, transfer)
+        if type(work.repeat) is not bool:
+            raise IllegalPass(f"TargetPass.repeat is {_kind(work.repeat)}; expected True or False")
+        return TargetPass(requests.copy(), chunks.copy(), forest, evict, transfer, work.repeat)
     _check_growth(work)
     fed = chunks.copy() if len(chunks) else NOBODY
     return DraftPass(requests.copy(), fed, *work[2:])

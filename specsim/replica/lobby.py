@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from specsim.replica.request import Requests
 
@@ -24,6 +24,11 @@ class Lobby:
     def __len__(self) -> int:
         return len(self._waiting)
 
+    @property
+    def requests(self) -> list[int]:
+        """Who waits, in order of arrival."""
+        return [request for _, request, _ in self._waiting]
+
     def enter(self, request: int, told: Requests, now_s: float) -> None:
         """Take a request that arrives now."""
         self._waiting.append((now_s, request, told))
@@ -35,6 +40,10 @@ class Lobby:
         while self._waiting and self._waiting[0][0] <= decided_s:
             _, request, told = self._waiting.popleft()
             yield request, told
+
+    def started(self, starts_s: Sequence[float]) -> None:
+        """Hear when steps started that nobody waited for."""
+        self._starts.extend(starts_s)
 
     def idle(self) -> None:
         """Hear that the engine runs nothing: its next decision sees everybody."""

@@ -62,6 +62,8 @@ class TargetPass(NamedTuple):
     evict : (m,) requests that lose their cache before the pass: preemption by recompute. In a step that drafts, the
         first draft pass evicts, so that what it frees holds the trees.
     transfer : their caches go to the host instead, and come back with the next pass that names them; both take time.
+    repeat : whether the next steps would be this pass again, as long as each row emits one token, nobody arrives or
+        ends and more cache surely fits. The engine may then run several; the answer is the last one's.
     """
 
     requests: Ids
@@ -69,6 +71,7 @@ class TargetPass(NamedTuple):
     forest: Forest
     evict: Ids = NOBODY
     transfer: bool = False
+    repeat: bool = False
 
 
 Pass = DraftPass | TargetPass

@@ -211,3 +211,15 @@ class Backend(Protocol):
     def verify(self, work: TargetPass, shape: PassShape) -> tuple[Emitted, float]:
         """Return what each row emitted and the seconds of the pass."""
         ...
+
+
+@runtime_checkable
+class Repeating(Protocol):
+    """A backend that can tell several passes at once; one that runs real models has to run each."""
+
+    def repeated(self, work: TargetPass, shape: PassShape, most: int) -> Floats:
+        """Return the seconds of passes of these decoding rows, one behind the other, (n,): the first has this shape.
+
+        `n` is at most `most`, and none of them ends a request.
+        """
+        ...

@@ -6,7 +6,7 @@ import numpy as np
 from sortedcontainers import SortedList
 
 from specsim.errors import IllegalPass
-from specsim.replica.request import Ids
+from specsim.replica.request import Bools, Ids
 
 
 class Roster:
@@ -58,6 +58,14 @@ class Roster:
         self._leave(ids)
         self._here[ids] = False
 
+    def strike(self, request: int) -> None:
+        """Strike somebody off for good who waits or runs."""
+        if self._admitted[request]:
+            self._leave(np.array([request]))
+        else:
+            self.waiting.remove(request)
+        self._here[request] = False
+
     def evict(self, ids: Ids, running: Ids) -> None:
         """Send residents that are not `running` back to the waiting.
 
@@ -87,6 +95,11 @@ class Roster:
         doubled = self._seat[ids] != seats
         if np.count_nonzero(doubled):
             raise IllegalPass(f"a pass names request {ids[doubled][0]} twice")
+
+    def here(self, ids: Ids) -> Bools:
+        """Return which of `ids` (n,) have arrived and not ended."""
+        here: Bools = self._here[ids]
+        return here
 
     def absent(self, ids: Ids) -> Ids:
         """Return those of `ids` (n,) that have not arrived, have finished or were rejected."""

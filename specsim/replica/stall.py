@@ -43,6 +43,10 @@ class Headway:
         self._look_at = LOOK_EVERY
         self._emitted = self._most_cached = 0
 
+    def shrunk(self) -> None:
+        """Hear that cache was freed of a request that is gone for good."""
+        self._most_cached = 0
+
     def lost(self) -> bool:
         """Return whether `PASSES` or more have brought nothing by now, looked at now and then."""
         return self.passes >= self._look_at and self._look()

@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 
+from specsim.kernels.growth import DEPTH, PARENT, ROW
 from specsim.replica.request import Bools, Floats, Ids, Ints
 
-_ROW, _PARENT, _DEPTH, _TOKEN, _SLOT = range(5)
-_PROBABILITY, _PATH = range(2)
 ROOTS: Ids = np.zeros(0, dtype=np.int64)
 """The origin of forests that hold only roots: such a forest may be used for any requests."""
 ROOTS.flags.writeable = False
-
-
-class Layer(NamedTuple):
-    """Nodes that one draft pass brings, (new,) each; the columns of a `Forest`, whose parents stand before them."""
-
-    row: Ints
-    parent: Ints
-    depth: Ints
-    token: Ints
-    slot: Ints
-    probability: Floats
-    path: Floats
 
 
 class Forest:
     """One token tree per row of a batch; nodes 0..rows-1 are the roots, and a parent stands before its children.
 
     A root is the last token that the target has not seen yet (AdaServe, section 4.3). Forests never change:
-    `with_layers` and `subset` return new ones, and what says which nodes there are is read-only.
+    `with_nodes` and `subset` return new ones, and what says which nodes there are is read-only.
 
     Attributes
     ----------
@@ -43,17 +28,17 @@ class Forest:
     probability, path_probability : (nodes,) float64, the drafter's confidence in the token given its path, and the
         product of confidences along the path (AdaServe Eq. 7); 1 at roots.
     origin : the rows that a draft pass of this step answered it for, the ledger's own mark; `ROOTS` where nothing is
-        drafted, None for nodes that no draft pass has answered. `subset` and `with_path` keep it, `with_layers` drops
+        drafted, None for nodes that no draft pass has answered. `subset` and `with_path` keep it, `with_nodes` drops
         it.
     fresh : no node from this one on has children.
     """
 
     __slots__ = (
-        "_numbers",
         "_odds",
         "depth",
         "draft_nodes",
         "fresh",
+        "numbers",
         "origin",
         "parent",
         "path_probability",
@@ -66,7 +51,7 @@ class Forest:
 
     rows: int
     draft_nodes: int
-    _numbers: Ints
+    numbers: Ints
     _odds: Floats
     row: Ints
     parent: Ints
@@ -79,7 +64,7 @@ class Forest:
     fresh: int
 
     def __init__(self, rows: int, numbers: Ints, odds: Floats) -> None:
-        _fill(self, rows, numbers, odds, None, 0)
+        _fill(self, rows, np.ascontiguousarray(numbers), odds, None, 0)
 
     def __setattr__(self, name: str, value: object) -> None:
         """Refuse: what a forest says is what was drafted."""
@@ -90,8 +75,8 @@ class Forest:
     def roots(rows: int) -> Forest:
         """Return a forest of `rows` trees that hold nothing but their roots."""
         numbers = np.full((5, rows), -1, dtype=np.int64)
-        numbers[_ROW] = np.arange(rows)
-        numbers[_DEPTH] = 0
+        numbers[ROW] = np.arange(rows)
+        numbers[DEPTH] = 0
         odds = np.ones((2, rows))
         odds.setflags(write=False)
         return _fill(_NEW(Forest), rows, numbers, odds, ROOTS, 0)
@@ -105,24 +90,19 @@ class Forest:
             return np.zeros(self.rows, dtype=np.int64)
         return np.bincount(self.row[self.rows :], minlength=self.rows)
 
-    def with_layers(self, layers: Sequence[Layer]) -> Forest:
-        """Return this forest with the nodes of at least one layer behind the old ones, in order."""
-        old = len(self.row)
-        nodes = old + sum(len(layer.row) for layer in layers)
-        numbers, odds = np.empty((5, nodes), dtype=np.int64), np.empty((2, nodes))
-        numbers[:, :old], odds[:, :old] = self._numbers, self._odds
-        first = last = old
-        for layer in layers:
-            first, last = last, last + len(layer.row)
-            new, likely = numbers[:, first:last], odds[:, first:last]
-            new[_ROW], new[_PARENT], new[_DEPTH], new[_TOKEN], new[_SLOT] = layer[:5]
-            likely[_PROBABILITY], likely[_PATH] = layer[5:]
-        return _fill(_NEW(Forest), self.rows, numbers, odds, None, first)
+    def with_nodes(self, numbers: Ints, odds: Floats, fresh: int) -> Forest:
+        """Return this forest with new nodes behind the old ones, of which no node from `fresh` on has children.
+
+        `numbers` (5, new) holds their row, parent, depth, token and slot, `odds` (2, new) their probability and that
+        of their path.
+        """
+        numbers = np.concatenate((self.numbers, numbers), axis=1)
+        return _fill(_NEW(Forest), self.rows, numbers, np.concatenate((self._odds, odds), axis=1), None, fresh)
 
     def with_path(self, path: Floats) -> Forest:
         """Return the same trees with other path probabilities (nodes,)."""
         odds = np.stack((self.probability, path))
-        return _fill(_NEW(Forest), self.rows, self._numbers, odds, self.origin, self.fresh)
+        return _fill(_NEW(Forest), self.rows, self.numbers, odds, self.origin, self.fresh)
 
     def subset(self, keep: Bools) -> Forest:
         """Return the forest of the roots and of the drafted nodes that `keep` (nodes,) marks.
@@ -137,13 +117,13 @@ class Forest:
         keep = keep.copy()
         keep[: self.rows] = True
         kept = keep.nonzero()[0]
-        numbers = self._numbers.take(kept, axis=1)
-        parents = numbers[_PARENT, self.rows :]
+        numbers = self.numbers.take(kept, axis=1)
+        parents = numbers[PARENT, self.rows :]
         if np.count_nonzero(keep[parents]) < len(parents):
             raise ValueError("a kept node's parent is not kept: the choice is not a tree")
         renamed = np.empty_like(self.row)
         renamed[kept] = np.arange(len(kept))
-        numbers[_PARENT, self.rows :] = renamed[parents]
+        numbers[PARENT, self.rows :] = renamed[parents]
         return _fill(_NEW(Forest), self.rows, numbers, self._odds.take(kept, axis=1), self.origin, len(kept))
 
 
@@ -156,7 +136,7 @@ def _fill(forest: Forest, rows: int, numbers: Ints, odds: Floats, origin: Ids | 
     _PUT(forest, "draft_nodes", numbers.shape[1] - rows)
     _PUT(forest, "origin", origin)
     _PUT(forest, "fresh", fresh)
-    _PUT(forest, "_numbers", numbers)
+    _PUT(forest, "numbers", numbers)
     _PUT(forest, "_odds", odds)
     row, parent, depth, token, slot = numbers
     _PUT(forest, "row", row)
@@ -173,35 +153,3 @@ def _fill(forest: Forest, rows: int, numbers: Ints, odds: Floats, origin: Ids | 
 def give(forest: Forest, rows: Ids) -> None:
     """Mark a forest as what a draft pass has answered for these rows; for the ledger alone."""
     _PUT(forest, "origin", rows)
-
-
-def likeliest(row: Ints, score: Floats, count: int) -> Ints:
-    """Return the flat indices into `score` of each row's `count` highest, ties to the earlier entry, rows in order.
-
-    Parameters
-    ----------
-    row : (leaves,) non-decreasing row of each leaf.
-    score : (leaves, width) of what stands behind each leaf.
-    """
-    leaves, width = score.shape
-    rows = int(row[-1]) + 1
-    per_row, rest = divmod(leaves, rows)
-    if rest or np.count_nonzero(row != _even_rows(rows, per_row)):
-        return _likeliest_of_ragged(np.repeat(row, width), score.ravel(), count)
-    if per_row * width <= count:
-        return np.arange(leaves * width)
-    best = np.argsort(-score.reshape(rows, per_row * width), axis=1, kind="stable")[:, :count]
-    best += np.arange(0, leaves * width, per_row * width)[:, None]
-    return best.ravel()
-
-
-@lru_cache(maxsize=1024)
-def _even_rows(rows: int, per_row: int) -> Ints:
-    return np.repeat(np.arange(rows), per_row)
-
-
-def _likeliest_of_ragged(row: Ints, score: Floats, count: int) -> Ints:
-    order = np.lexsort((-score, row))
-    sorted_rows = row[order]
-    rank = np.arange(len(row)) - np.searchsorted(sorted_rows, sorted_rows, side="left")
-    return order[rank < count]

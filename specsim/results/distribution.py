@@ -60,6 +60,20 @@ class Distribution:
         if len(self._kept) > self._most_exact:
             self._begin_sketch()
 
+    def merge(self, other: Distribution) -> None:
+        """Add the numbers of another one, which may no longer be used."""
+        if not self._kept and self._sketch is None:
+            self._kept, self._sketch = other._kept, other._sketch
+            self._count, self._mean, self._squares = other._count, other._mean, other._squares
+        elif other._sketch is None:
+            self.add(np.array(other._kept, dtype=np.float64))
+        else:
+            if self._sketch is None:
+                self._begin_sketch()
+            assert self._sketch is not None
+            self._sketch.merge(other._sketch)
+            self._weigh(other._count, other._mean, other._squares)
+
     @property
     def result(self) -> Floats | Sketched:
         """The numbers in the order in which they were added; of more than `most_exact` their statistics."""
@@ -84,9 +98,11 @@ class Distribution:
         assert self._sketch is not None
         for number, times in zip(*(each.tolist() for each in np.unique(numbers, return_counts=True)), strict=True):
             self._sketch.add(number, times)
-        added = len(numbers)
-        mean = float(np.mean(numbers))
+        self._weigh(len(numbers), float(np.mean(numbers)), float(np.var(numbers)) * len(numbers))
+
+    def _weigh(self, added: int, mean: float, squares: float) -> None:
+        """Add so many numbers of this mean, and this sum of squared deviations from it, to the moments."""
         count, apart = self._count + added, mean - self._mean
-        self._squares += float(np.var(numbers)) * added + apart * apart * self._count * added / count
+        self._squares += squares + apart * apart * self._count * added / count
         self._mean += apart * added / count
         self._count = count

@@ -21,7 +21,7 @@ class Failure:
     Attributes
     ----------
     config : the resolved configuration. label : the settings that differ in its sweep. error : one line.
-    folder : where it is stored; None: only in memory.
+    folder : where it is stored; None: in memory, or among the summaries of its sweep, where it has a `name`.
     traceback : Python's traceback; empty if the failure was read from a folder.
     """
 
@@ -30,6 +30,7 @@ class Failure:
     error: str
     folder: Path | None = None
     traceback: str = field(default="", repr=False)
+    name: str = ""
 
 
 def write_failure(failure: Failure, seen: Stamp | None) -> None:

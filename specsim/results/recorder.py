@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from specsim.pass_shape import PassShape
-from specsim.replica.booking import Verification
+from specsim.replica.booking import Repeated, Verification, in_turn
 from specsim.replica.passes import Drafted, DraftPass
 from specsim.replica.protocols import Belief
+from specsim.replica.request import Ints
 from specsim.results.pauses import Pauses
 from specsim.results.schema import DRAFT_PASS, PASS_COLUMNS, VERIFY_PASS, RunTotals
 from specsim.results.window import Window
@@ -90,7 +91,7 @@ class Recorder:
         self.iterations += 1
         if self.watch is not None and self.iterations % WATCHED_EVERY == 0:
             self.watch()
-        self._pauses.add(gaps.requests, gaps.seconds)
+        self._pauses.add(replica, gaps.requests, gaps.seconds)
         if self._passes is not None:
             self._keep(
                 shape,
@@ -104,6 +105,35 @@ class Recorder:
                 emitted_tokens=int(answer.tokens.sum()),
                 queued=self._queued(replica, start_s + (thinking_s + seconds)),
             )
+
+    def repeated(self, replica: int, repeated: Repeated) -> None:
+        """Record passes of decoding rows; see `specsim.replica.booking.Booking`."""
+        starts_s, seconds, shape, gaps = repeated
+        model_s, looked = self._busy[replica].model_s, self.iterations // WATCHED_EVERY
+        model_s[VERIFY_PASS] = in_turn(model_s[VERIFY_PASS], seconds)
+        context = int(shape.context_tokens) + shape.requests * np.arange(len(seconds))
+        self._out_of_range += self._outside(shape, context)
+        self.iterations += len(seconds)
+        if self.watch is not None and self.iterations // WATCHED_EVERY > looked:
+            self.watch()
+        self._pauses.add(replica, gaps.requests, gaps.seconds)
+        self._pauses.repeat(replica, gaps.requests, np.diff(starts_s[1:]))
+        if self._passes is not None:
+            rows: dict[str, Any] = dict.fromkeys(PASS_COLUMNS, 0)
+            rows |= {"start_s": starts_s[:-1], "seconds": seconds, "kind": VERIFY_PASS, "replica": replica}
+            rows |= dict.fromkeys(("requests", "batched_tokens", "emitted_tokens"), shape.requests)
+            rows |= {"context_tokens": context, "queued": self._queued(replica, float(starts_s[-1]))}
+            for name, column in self._passes.items():
+                column.frombytes(np.full(len(seconds), rows[name], dtype=PASS_COLUMNS[name]).tobytes())
+
+    def _outside(self, shape: PassShape, context_tokens: Ints) -> int:
+        """Return how many passes like this one, of rising context (passes,), lie outside the target's range."""
+        shapes = (shape._replace(context_tokens=each) for each in context_tokens.tolist())
+        if not self._models[VERIFY_PASS].extrapolates(shape):
+            last = shape._replace(context_tokens=int(context_tokens[-1]))
+            if not self._models[VERIFY_PASS].extrapolates(last):
+                return 0  # A range has no holes.
+        return sum(self._models[VERIFY_PASS].extrapolates(each) for each in shapes)
 
     def _spend(self, replica: int, kind: int, shape: PassShape, seconds: float) -> None:
         busy = self._busy[replica]
@@ -139,6 +169,7 @@ class Recorder:
             out_of_range_passes=self._out_of_range,
             itl_window=window,
             clients=clients,
+            replicas=replicas,
         )
 
     def passes(self) -> dict[str, npt.NDArray[Any]] | None:

@@ -24,6 +24,7 @@ def request_table(
     longest_pause_s: Floats,
     moving_s: Floats,
     noted: Mapping[str, Floats],
+    replica_of: Ints,
     rejected: Mapping[int, str],
 ) -> DataFrame:
     """Return the columns of `REQUEST_COLUMNS` and those that the scheduler noted, one row per arrived request.
@@ -34,7 +35,8 @@ def request_table(
     Parameters
     ----------
     requests, progress : facts known at arrival, and progress, (N,) each.
-    longest_pause_s, moving_s : (N,) seconds. noted : (N,) by name. rejected : reason by request id.
+    longest_pause_s, moving_s : (N,) seconds. noted : (N,) by name. replica_of : (N,) indices.
+    rejected : reason by request id.
     """
     import pandas as pd
 
@@ -53,6 +55,7 @@ def request_table(
         "output_tokens": progress.emitted_tokens,
         "longest_pause_s": longest_pause_s,
         "moving_s": moving_s,
+        "replica": replica_of,
         "ttft_s": ttft_s,
         "tpot_s": tpot_s,
         "decode_tpot_s": decode_tpot_s,

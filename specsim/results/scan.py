@@ -118,12 +118,13 @@ def _twice(one: tuple[str, str], other: tuple[str, str]) -> str:
 
 
 def _names(runs: Sequence[AnyRun | Failure | Path]) -> list[str]:
-    """Return a name for each run: its folder's name, or path if two share it; without a folder its number."""
+    """Return a name for each run: its folder's, or its path if two share it; else a summary's, or a number."""
     folders = [run if isinstance(run, Path) else run.folder for run in runs]
-    short = [str(place) if folder is None else folder.name for place, folder in enumerate(folders)]
+    named = [getattr(run, "name", "") or str(place) for place, run in enumerate(runs)]
+    short = [name if folder is None else folder.name for name, folder in zip(named, folders, strict=True)]
     if len(set(short)) == len(short):
         return short
-    return [str(place if folder is None else folder) for place, folder in enumerate(folders)]
+    return [name if folder is None else str(folder) for name, folder in zip(named, folders, strict=True)]
 
 
 def _read_by(provenance: Mapping[str, Any]) -> dict[str, Value]:

@@ -38,6 +38,7 @@ REQUEST_COLUMNS: dict[str, str] = {
     "tpot_ok": "bool",
     "decode_tpot_ok": "bool",
     "moving_s": "float64",
+    "replica": "int64",
 }
 """Columns of ``requests.parquet``, which has a row for each arrived request in the order of ids.
 
@@ -45,7 +46,7 @@ Times are seconds on the simulated clock; NaN if the event did not happen (rejec
 seconds, NaN for none. ``draft_tokens`` counts the nodes that the target verified, ``verifications`` the decoding target
 passes, ``speculations`` those with a draft token. ``longest_pause_s`` is the longest time between two emissions, NaN
 with fewer than two. ``rejected_reason`` is ``""`` for a request that was not rejected. ``moving_s`` is the time
-in which the cache moved to the host and back.
+in which the cache moved to the host and back. ``replica`` is the index of the replica that the request was sent to.
 """
 
 NOTED = "noted."
@@ -92,3 +93,4 @@ class RunTotals:
     itl_window: Window | None = None
     clients: int | None = None
     moving_s: float = 0.0
+    replicas: int = 1

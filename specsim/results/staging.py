@@ -64,7 +64,7 @@ def remove(path: Path) -> None:
 def is_gone(name: str) -> bool:
     """Return whether a staging path belongs to a process of this host that has ended."""
     told = _NAME.fullmatch(name)
-    return told is not None and told["host"] == _host() and not _is_alive(int(told["pid"]))
+    return told is not None and told["host"] == _host() and not is_alive(int(told["pid"]))
 
 
 def _folders(root: Path) -> list[Path]:
@@ -82,7 +82,8 @@ def _is_stale(path: Path, now_s: float) -> bool:
     return is_gone(path.name)
 
 
-def _is_alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
+    """Return whether a process of this host has not ended, or may not have."""
     if os.name == "nt":
         # On Windows signal 0 is Ctrl-C, so only the age can tell.
         return True

@@ -58,6 +58,7 @@ def summarise(table: DataFrame, totals: RunTotals, window: Window | None = None)
         "rejected": _count_reasons(table),
         **_service(table, span),
         **_worst(classes),
+        "requests_by_replica": np.bincount(table["replica"], minlength=totals.replicas).tolist(),
         "load": load_block,
         "p99_ttft_s": _percentile(done["ttft_s"].to_numpy(), 99),
         "p99_e2el_s": _percentile(done["e2el_s"].to_numpy(), 99),

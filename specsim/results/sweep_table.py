@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 RUN, CLASS, POINT, VARIES, SEED = "run", "slo_class", "point", "varies_with_seed", "seed"
 ALL = "all"
-GROUPS = ("scheduler", "trace", "slo", "acceptance", "profile", "drafter", "engine")
+GROUPS = ("scheduler", "trace", "slo", "acceptance", "profile", "drafter", "engine", "router")
 ALWAYS = (*GROUPS, "rps", "slo_scale", "ttft_scale", "requests", SEED, "replicas")
 """Settings that are columns even if they do not differ."""
 HEADLINE = (
@@ -36,7 +36,7 @@ CODE = "code"
 """The column with the checksum of specsim's code."""
 ERROR = "error"
 """The column with the error line of a failed run; missing for other runs."""
-NOT_MEASURED = ("schema_version", "window", "classes", "acceptance")
+NOT_MEASURED = ("schema_version", "window", "classes", "acceptance", "router")
 
 
 class SweptRun(NamedTuple):

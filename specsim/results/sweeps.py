@@ -12,9 +12,11 @@ import numpy as np
 from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import expanded, shown
 from specsim.results.failure import Failure, read_failure
+from specsim.results.parts import holds_runs, read_parts
 from specsim.results.run_folder import has_failed, holds_remains, run_folders
 from specsim.results.scan import AnyRun, scan
 from specsim.results.store import read_run
+from specsim.results.summaries import Summary
 from specsim.results.sweep_axes import SweepAxes, axes_of, beside, check_setting, line_named
 from specsim.results.sweep_table import CLASS, CODE, READ, RUN, SEED, differing, keys_of, values_of, without_failures
 
@@ -261,19 +263,36 @@ def load_sweep(*folders: str | Path) -> Sweep:
     """
     if not folders:
         raise SpecsimError("load_sweep(): expected the folder of a sweep, or several")
-    places = [place for folder in folders for place in _inside(expanded(str(folder)))]
-    failures, notes = [], []
+    roots = [expanded(str(folder)) for folder in folders]
+    places = [place for root in roots for place in run_folders(root)]
+    summaries, failures, notes = _summaries(roots, places)
     for place in [each for each in places if has_failed(each) and not holds_remains(each)]:
         places.remove(place)
         try:
             failures.append(read_failure(place))
         except SpecsimError as error:
             notes.append(f"left out: {error}")
-    found = scan(places, failures)
+    found = scan([*places, *summaries], failures)
     notes += found.notes
     if not found.runs and not failures:
         raise SpecsimError(notes[0])
     return Sweep(found.runs, [*notes, *_mixed(found.table)], found.table, failures)
+
+
+def _summaries(roots: Sequence[Path], places: Sequence[Path]) -> tuple[list[Summary], list[Failure], list[str]]:
+    """Return the summaries and failures in the parts of `roots`, without those of runs in folders, and notes."""
+    runs: list[Summary] = []
+    failures: list[Failure] = []
+    notes: list[str] = []
+    in_folders = {place.name.rpartition("-")[2] for place in places}
+    for root in roots:
+        found = read_parts(root)
+        if not holds_runs(root):
+            raise SpecsimError(f"{str(root)!r} holds no run folders; expected what `specsim run -m ... out=DIR` wrote")
+        runs += [each for key, each in found.runs.items() if key not in in_folders]
+        failures += [each for key, each in found.failures.items() if key not in in_folders]
+        notes += found.notes
+    return runs, failures, notes
 
 
 def _mixed(table: DataFrame) -> list[str]:
@@ -281,11 +300,3 @@ def _mixed(table: DataFrame) -> list[str]:
     keys = [key for key in differing(without_failures(table)) if key == CODE or READ in key]
     what = {key: "made by different code of specsim" if key == CODE else "made from different files" for key in keys}
     return [f"the runs were {what[key]}: the column {key} tells which" for key in keys if not key.endswith("origin")]
-
-
-def _inside(folder: Path) -> list[Path]:
-    places = run_folders(folder)
-    if not places:
-        read = f"{str(folder)!r} holds no run folders"
-        raise SpecsimError(f"{read}; expected what `specsim run -m ... out=DIR` wrote")
-    return places

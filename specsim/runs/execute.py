@@ -18,6 +18,14 @@ from specsim.runs.provenance import provenance_of
 from specsim.runs.run import Run
 from specsim.settings.identity import NOT_OF_THE_RUN
 
+REASONS = {
+    "kv_capacity": "rejected: prompt and max_tokens exceed the cache of both models on one replica",
+    "timeout": "cancelled: their clients gave up (timeout_s); the backlog that tells overload leaves them out",
+    "shed_waiting": "refused: too many waited (shed.waiting); the backlog that tells overload leaves them out",
+    "shed_ttft": "refused: their TTFT objective was lost (shed.ttft); the backlog that tells overload leaves them out",
+}
+"""Why a request is in ``rejected_reason``, as a note of a run says it."""
+
 if TYPE_CHECKING:
     from specsim.results.schema import RunTotals
 
@@ -55,9 +63,18 @@ def execute(
         record = run_simulation(experiment.simulation, watch)
     loop_s = time.perf_counter() - clock
     table = request_table(
-        record.requests, record.progress, record.longest_pause_s, record.moving_s, record.noted, record.rejected
+        record.requests,
+        record.progress,
+        record.longest_pause_s,
+        record.moving_s,
+        record.noted,
+        record.replica_of,
+        record.rejected,
     )
     metrics = summarise(table, record.totals, experiment.simulation.window)
+    # With one replica nobody is asked.
+    router = config["choices"]["router"] if config["replicas"] > 1 else None
+    metrics["specsim"]["router"] = router
     requests, tape = experiment.simulation.requests, experiment.simulation.world.tape
     metrics["specsim"]["acceptance"] = calibration(tape, requests.slo_class, requests.class_names)
     block = metrics["specsim"]
@@ -65,6 +82,7 @@ def execute(
     notes = experiment.notes + drafting + _out_of_range(record.totals) + _rejected(metrics)
     notes += load_notes(block["load"], block["arrived"])
     provenance = provenance_of(experiment, notes, started, loop_s, record.totals.iterations)
+    provenance["router"] = router
     provenance["varies_with_seed"] = list(experiment.varies)
     if folder is not None:
         written = {"metrics": metrics, "config": config, "provenance": provenance}
@@ -98,7 +116,5 @@ def _out_of_range(totals: RunTotals) -> tuple[str, ...]:
 
 
 def _rejected(metrics: Mapping[str, Any]) -> tuple[str, ...]:
-    count = sum(metrics["specsim"]["rejected"].values())
-    if not count:
-        return ()
-    return (f"{count} requests rejected: prompt and max_tokens exceed the cache of both models on one replica",)
+    """Return a line for each reason; whoever is rejected for any is missing from the backlog that is judged."""
+    return tuple(f"{count} requests {REASONS[reason]}" for reason, count in metrics["specsim"]["rejected"].items())

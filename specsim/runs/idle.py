@@ -10,7 +10,7 @@ from specsim.files.yaml_file import read_yaml
 from specsim.kinds.installed import ENTRY_POINTS
 from specsim.kinds.plugins import unused_plugins
 from specsim.settings.configured import Configured
-from specsim.settings.groups import file_of
+from specsim.settings.groups import default_of, file_of
 
 LABELS = {
     "scheduler": {"description", "family", "suggests"},
@@ -19,6 +19,7 @@ LABELS = {
     "acceptance": {"description", "pair"},
     "drafter": {"description", "suggests"},
     "engine": {"description", "source"},
+    "router": {"description"},
     "profile": {"name", "description", "hardware", "checks", "provenance", "assumptions", "suggests"},
 }
 """Keys of a file that say what it is, and that no run reads."""
@@ -51,6 +52,8 @@ def _reason(key: str, config: Mapping[str, Any]) -> str | None:
     group, _, below = key.partition(".")
     if below and below.partition(".")[0] in LABELS.get(group, ()):
         return f"{below.partition('.')[0]} says what {group}={config['choices'][group]} is, and no run reads it"
+    if group == "router" and config["replicas"] == 1 and (below or config["choices"]["router"] != default_of("router")):
+        return "replicas=1 leaves a router no choice"
     if group == "profile" and below:
         return _of_profile(below, config)
     if key in ("engine.graph_step", "engine.graph_most") and config["engine"]["graph_tokens"] is None:
@@ -107,5 +110,4 @@ def _of_plugins(config: Mapping[str, Any]) -> str | None:
     if not unused:
         return None
     chosen = [f"{group}={config['choices'][group]}" for group in ENTRY_POINTS if "_target_" in config[group]]
-    where = f"no _target_ of {', '.join(chosen)}" if chosen else "the scheduler is an object: nothing"
-    return f"{where} names anything in {unused[0]}"
+    return f"no _target_ of {', '.join(chosen)} names anything in {unused[0]}"

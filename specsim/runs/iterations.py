@@ -39,9 +39,11 @@ def iterations(run: Run | StoredRun, numbers: Iterable[int]) -> list[Iteration]:
     for group, values in config.items():
         if isinstance(values, dict) and "object" in values:
             raise SpecsimError(f"iterations: {group} was given as an object; expected a run by names, to make it again")
-    made = prepare({"step_limit_s": None, **config}).simulation
+    made = prepare({"step_limit_s": None, "kernel": "auto", **config}).simulation
     kept = Kept(wanted, made.requests.class_names)
-    record = run_simulation(replace(made, scheduler=lambda: Watched(made.scheduler(), kept), keep_passes=False))
+    record = run_simulation(
+        replace(made, scheduler=lambda: Watched(made.scheduler(), kept), keep_passes=False, fast_forward=False)
+    )
     if not np.array_equal(record.progress.finish_s, run.requests["finish_s"], equal_nan=True):
         raise SpecsimError(
             "iterations: the run comes out differently: specsim, a plug-in, the trace or the recording has changed; "

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from specsim.errors import SpecsimError
+from specsim.errors import SpecsimError, represented
 from specsim.results.checksums import damage
+from specsim.results.parts import PARTS
 from specsim.results.run_folder import readable_name, run_folders
 from specsim.runs.handed import NOTHING, Handed
 from specsim.runs.idle import check_idle
 from specsim.runs.places import check_same_run, check_writable, settings_in, told_by_name
 from specsim.runs.prepare import Experiment, prepare
+from specsim.runs.processes import check_jobs, in_processes
+from specsim.runs.provenance import sources_of
 from specsim.settings.configured import Configured, labels_of
 from specsim.settings.identity import identity, settings_of
 from specsim.settings.points import Point
 
 Config = Mapping[str, Any]
+KEEP = ("runs", "summary")
+"""What a sweep keeps of each run: a folder with its requests, or its metrics alone."""
 KEPT_BYTES = 1 << 28
 """What the prepared points of a sweep may hold together; those beyond are prepared again before they run."""
-REQUEST_BYTES = 200
+EXPERIMENT_BYTES, REQUEST_BYTES = 16_000, 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,27 +40,51 @@ class PlannedRun:
     config : resolved and checked. label : the settings, as typed, in which the points of the sweep differ.
     folder : where the run is stored or will be, None where it stays in memory.
     experiment : as it was prepared to check the point, None where that would hold too much memory.
+    key : identity of its settings. sources : the code and the files that it would be made from.
+    summary : whether only the run's summary is kept, unless it has a folder already.
     """
 
     config: Config
     label: Mapping[str, str]
     folder: Path | None
     experiment: Experiment | None
+    key: str
+    sources: Mapping[str, Any]
+    summary: bool = False
+
+    @property
+    def name(self) -> str:
+        """What the run's folder is called, or would be."""
+        return f"{readable_name(self.label)}-{self.key}"
 
 
 class Checked(NamedTuple):
-    """A point, its configuration, and what was prepared of it: None beyond `KEPT_BYTES`."""
+    """A point, its configuration, what was prepared of it (None beyond `KEPT_BYTES`), and what it is made from."""
 
     point: Point
     config: dict[str, Any]
     experiment: Experiment | None
+    sources: Mapping[str, Any]
 
 
-def plan(points: Sequence[Checked], root: Path | None) -> list[PlannedRun]:
+def check_keep(keep: object) -> str:
+    """Return what a sweep keeps of a run.
+
+    Raises
+    ------
+    SpecsimError
+        When it is none of `KEEP`.
+    """
+    if not isinstance(keep, str) or keep not in KEEP:
+        raise SpecsimError(f"keep={represented(keep)}: expected {' or '.join(KEEP)}")
+    return keep
+
+
+def plan(points: Sequence[Checked], root: Path | None, *, keep: str = KEEP[0]) -> list[PlannedRun]:
     """Return the runs of a sweep, from its `checked` points.
 
     A run that lies below `root` already keeps its folder, whatever its name. A new one is named by its label and by
-    the hash of its settings, so that no other run takes its place.
+    the hash of its settings, so that no other run takes its place; it has no folder if only its summary is kept.
 
     Raises
     ------
@@ -62,41 +92,74 @@ def plan(points: Sequence[Checked], root: Path | None) -> list[PlannedRun]:
         When two points are one configuration, or a folder cannot be written or holds another run.
     """
     labels = labels_of([each.point for each in points])
-    ready, prepared = [each.config for each in points], [each.experiment for each in points]
-    keys = [identity(settings_of(config)) for config in ready]
+    keys = [identity(settings_of(each.config)) for each in points]
     _check_distinct(keys, labels)
+    summary = keep == "summary"
+    stored = {} if root is None else _stored(root)
+    planned = [
+        PlannedRun(each.config, label, stored.get(key), each.experiment, key, each.sources, summary)
+        for each, label, key in zip(points, labels, keys, strict=True)
+    ]
     if root is None:
-        return [PlannedRun(*each) for each in zip(ready, labels, [None] * len(ready), prepared, strict=True)]
-    stored = _stored(root)
-    places = [stored.get(key, root / f"{readable_name(named)}-{key}") for key, named in zip(keys, labels, strict=True)]
-    new = [(config, place) for key, config, place in zip(keys, ready, places, strict=True) if key not in stored]
+        return planned
+    if summary:
+        check_writable([root / PARTS])
+        return planned
+    planned = [replace(each, folder=each.folder or root / each.name) for each in planned]
+    new = [(each.config, each.folder) for each in planned if each.key not in stored and each.folder is not None]
     for config, place in new:
         check_same_run(place, config)
     check_writable({place for _, place in new})
-    return [PlannedRun(*each) for each in zip(ready, labels, places, prepared, strict=True)]
+    return planned
 
 
-def checked(chosen: Sequence[Configured], handed: Handed = NOTHING) -> list[Checked]:
+def checked(chosen: Sequence[Configured], handed: Handed = NOTHING, *, jobs: int = 1) -> list[Checked]:
     """Prepare every point before any of them runs, with the objects that were `handed` in.
+
+    With several `jobs` the points are checked in as many processes, and nothing that was prepared is kept.
 
     Raises
     ------
     SpecsimError
         One line for the first point that is wrong.
     """
+    if check_jobs(jobs) > 1:
+        return _checked_in_processes(chosen, jobs)
     points, held_bytes = [], 0
     for point, config in chosen:
         experiment = prepare(config, handed)
         held_bytes += _bytes_of(experiment)
-        points.append(Checked(point, config, experiment if held_bytes <= KEPT_BYTES else None))
+        kept = experiment if held_bytes <= KEPT_BYTES else None
+        points.append(Checked(point, config, kept, sources_of(experiment)))
     check_idle(chosen)
     return points
 
 
+def _checked_in_processes(chosen: Sequence[Configured], jobs: int) -> list[Checked]:
+    # What is wrong with every point is found without a process.
+    prepare(chosen[0].config)
+    found = dict(in_processes(_sources, [each.config for each in chosen], jobs))
+    points, alike = [], dict[str, Mapping[str, Any]]()
+    for index, (point, config) in enumerate(chosen):
+        sources = found[index] or sources_of(prepare(config))
+        points.append(Checked(point, config, None, alike.setdefault(json.dumps(sources, sort_keys=True), sources)))
+    check_idle(chosen)
+    return points
+
+
+def _sources(config: Config) -> Mapping[str, Any] | None:
+    """Return what a point would be made from, None where it is wrong."""
+    try:
+        return sources_of(prepare(config))
+    except SpecsimError:
+        return None
+
+
 def _bytes_of(experiment: Experiment) -> int:
-    """Return what an experiment holds for itself, roughly; the runs of a sweep share a tape's rows."""
-    simulation = experiment.simulation
-    return REQUEST_BYTES * len(simulation.requests) + int(simulation.world.tape.likeliest.nbytes)
+    """Return what an experiment holds for itself, roughly; the runs of a sweep share a tape that nobody writes."""
+    requests, tape = experiment.simulation.requests, experiment.simulation.world.tape
+    own = int(tape.likeliest.nbytes) if tape.confidence.flags.writeable else 0
+    return EXPERIMENT_BYTES + REQUEST_BYTES * len(requests) + own
 
 
 def _stored(root: Path) -> dict[str, Path]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast, get_args
 
 from specsim.errors import SpecsimError, represented
 from specsim.files.checked_mapping import CheckedMapping, is_number
+from specsim.kernels.chosen import Choice, check_kernel
 from specsim.kinds.installed import ENTRY_POINTS
 from specsim.kinds.plugins import OURS, below, load_plugins, plugin_modules
 from specsim.kinds.table import asked
@@ -16,7 +17,9 @@ from specsim.latency.peaks import peak_notes
 from specsim.latency.profile import Profile
 from specsim.replica.protocols import Scheduler, Wide
 from specsim.replica.request import Ints
+from specsim.replica.routing import Router
 from specsim.results.window import Window
+from specsim.routers.loading import router_factory
 from specsim.runs.chosen import brought, folder, source, suggestion_note
 from specsim.runs.counting import concurrency, counted
 from specsim.runs.fingerprint import package_sha256, plugins_sha256
@@ -24,6 +27,7 @@ from specsim.runs.foreign_tape import guarded
 from specsim.runs.handed import NOTHING, Handed
 from specsim.runs.hardware import Hardware, hardware
 from specsim.runs.matching import budget_note, check_budget, fitness_note, pair_note
+from specsim.runs.overload import shedding, timeout
 from specsim.schedulers.loading import SchedulerFactory, scheduler_factory
 from specsim.simulation import Simulation
 from specsim.workload.load import TraceRecipe, trace_recipe
@@ -121,7 +125,9 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
         budget_note(config["scheduler"], runs_on.truth, source("profile", config)),
     )
     return Experiment(
-        simulation=_simulation(node, load, World(load.promised.output_tokens, tape), runs_on, factory),
+        simulation=_simulation(
+            node, load, World(load.promised.output_tokens, tape), runs_on, factory, _router(node, config, plugins, load)
+        ),
         profile=runs_on.truth,
         recording_sha256=model.sha256,
         code_sha256=package_sha256(),
@@ -209,8 +215,18 @@ def _check_width(scheduler: Scheduler, tape: Tape, config: Mapping[str, Any]) ->
         )
 
 
+def _router(node: CheckedMapping, config: Mapping[str, Any], plugins: Plugins, load: _Load) -> Callable[[], Router]:
+    classes = load.promised.requests.class_names
+    return router_factory(config["router"], source("router", config), plugins, classes, node.whole("replicas"))
+
+
 def _simulation(
-    node: CheckedMapping, load: _Load, world: World, runs_on: Hardware, factory: SchedulerFactory
+    node: CheckedMapping,
+    load: _Load,
+    world: World,
+    runs_on: Hardware,
+    factory: SchedulerFactory,
+    router: Callable[[], Router],
 ) -> Simulation:
     return Simulation(
         requests=load.promised.requests,
@@ -226,10 +242,21 @@ def _simulation(
         host_bytes_per_s=node.number("host_bytes_per_s", least=SMALLEST, most=LARGEST) * runs_on.truth.gpus,
         concurrency=load.clients,
         replicas=node.whole("replicas"),
+        router=router,
+        timeout_s=timeout(node),
+        shedding=shedding(node, load.promised.requests),
+        sessions=load.trace.row,
         keep_passes=node.flag("passes"),
         window=load.window,
+        kernel=_kernel(node),
         step_limit_s=node.number("step_limit_s", least=1e-3, most=1e7) if node.given("step_limit_s") else None,
     )
+
+
+def _kernel(node: CheckedMapping) -> Choice:
+    choice = cast(Choice, node.choice("kernel", get_args(Choice)))
+    check_kernel(choice)
+    return choice
 
 
 def _nothing_or_more(node: CheckedMapping, name: str) -> float:

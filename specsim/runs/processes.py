@@ -3,19 +3,40 @@
 from __future__ import annotations
 
 import os
+import platform
+import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import cache
 from typing import TypeVar
 
+from specsim.errors import SpecsimError, represented
+from specsim.results.staging import is_alive
+
 Given = TypeVar("Given")
 Found = TypeVar("Found")
+MOST_JOBS = 1024
 LOOK_S = 0.5
 """How often a process looks whether the one that asked is still there."""
 
 
-def in_processes(work: Callable[[Given], Found], each: Sequence[Given], jobs: int) -> Iterator[tuple[int, Found]]:
+def check_jobs(jobs: object) -> int:
+    """Return a number of processes.
+
+    Raises
+    ------
+    SpecsimError
+        When it is no whole number from 1 to `MOST_JOBS`.
+    """
+    if type(jobs) is not int or not 1 <= jobs <= MOST_JOBS:
+        raise SpecsimError(f"jobs={represented(jobs)}: expected a whole number between 1 and {MOST_JOBS}")
+    return jobs
+
+
+def in_processes(
+    work: Callable[[Given], Found], each: Sequence[Given], jobs: int
+) -> Generator[tuple[int, Found], None, None]:
     """Yield the place and what came of each of the given, as they end, worked on in `jobs` processes.
 
     `work` and what it takes and returns are pickled. With one job, or one piece of work, no process is started.
@@ -25,20 +46,24 @@ def in_processes(work: Callable[[Given], Found], each: Sequence[Given], jobs: in
         return
     from joblib import Parallel, delayed
 
-    asked = os.getpid()
+    asked = platform.node(), os.getpid()
     yield from Parallel(n_jobs=jobs, return_as="generator_unordered", max_nbytes=None)(
         delayed(_placed)(work, index, one, asked) for index, one in enumerate(each)
     )
 
 
-def _placed(work: Callable[[Given], Found], index: int, one: Given, asked: int) -> tuple[int, Found]:
-    _end_with(asked)
+def _placed(work: Callable[[Given], Found], index: int, one: Given, asked: tuple[str, int]) -> tuple[int, Found]:
+    _end_with(*asked)
     return index, work(one)
 
 
 @cache
-def _end_with(asked: int) -> None:
-    """End this process soon after the one that asked has ended: joblib's would go on with what is queued, and wait."""
+def _end_with(host: str, asked: int) -> None:
+    """End this process soon after the one that asked has ended: joblib's would go on with what is queued, and wait.
+
+    The one that asked may have ended before this process had read its first piece of work.
+    Ctrl-C reaches every process of a terminal; the one that asked hears it and ends the others.
+    """
 
     def look() -> None:
         while os.getppid() == asked:
@@ -46,4 +71,7 @@ def _end_with(asked: int) -> None:
         os._exit(1)
 
     if os.getppid() == asked:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         threading.Thread(target=look, daemon=True).start()
+    elif host == platform.node() and not is_alive(asked):
+        os._exit(1)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
 from datetime import datetime
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
+from specsim.kernels.chosen import described
 from specsim.runs.prepare import Experiment
 from specsim.workload.trace import TraceSource
 
@@ -36,7 +39,8 @@ def provenance_of(
             "system": platform.system(),
             "python": platform.python_version(),
         },
-        "versions": {name: version(name) for name in PACKAGES},
+        "versions": dict(_versions()),
+        "kernel": described(experiment.simulation.kernel),
         **sources_of(experiment),
         "profile": {
             "name": experiment.profile.name,
@@ -46,6 +50,11 @@ def provenance_of(
         "objects": {group: dict(said) for group, said in experiment.objects.items()},
         "notes": list(notes),
     }
+
+
+@cache
+def _versions() -> Mapping[str, str]:
+    return {name: version(name) for name in PACKAGES}
 
 
 def _trace_facts(source: TraceSource) -> dict[str, Any]:

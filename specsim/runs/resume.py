@@ -15,7 +15,7 @@ from specsim.runs.provenance import PACKAGES, sources_of
 
 def why_again(folder: Path, experiment: Experiment) -> str | None:
     """Return why the run in `folder` is not what `experiment` would give now, None where it is."""
-    return damage(folder) or _changed(StoredRun(folder, {}).provenance, sources_of(experiment))
+    return damage(folder) or changed(StoredRun(folder, {}).provenance, sources_of(experiment))
 
 
 def made_again(reasons: Iterable[str]) -> tuple[str, ...]:
@@ -25,7 +25,7 @@ def made_again(reasons: Iterable[str]) -> tuple[str, ...]:
     )
 
 
-def _changed(stored: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+def changed(stored: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
     """Return what makes the numbers of a run and has changed since it was made; None where nothing has."""
     before, after = stored.get("plugins", {}), now["plugins"]
     for name in sorted({*before, *after}):

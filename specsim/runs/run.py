@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specsim.errors import SpecsimError
+from specsim.results.summaries import BY_THE_CLOCK, Summary, compact
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -36,6 +37,11 @@ class Run:
     def slo_attainment(self) -> float:
         """Share of all arrived requests that met their objectives."""
         return float(self.metrics["specsim"]["slo_attainment"])
+
+    def summary(self, key: str, name: str) -> Summary:
+        """Return the run without its requests; `key` is the identity of its settings."""
+        provenance = {each: value for each, value in self.provenance.items() if each not in BY_THE_CLOCK}
+        return Summary(key, name, compact(self.config), compact(self.metrics), compact(provenance))
 
     def plot(self, folder: str | Path | None = None) -> list[Path]:
         """Draw the run's figures into `folder`, by default ``figures`` in its own, and return their paths.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -12,8 +14,11 @@ from typing import NamedTuple
 from specsim.errors import SpecsimError
 from specsim.replica.blame import complaint
 from specsim.results.failure import Failure, write_failure
-from specsim.results.run_folder import Stamp, holds_remains, is_run, stamp_of
+from specsim.results.parts import read_parts
+from specsim.results.run_folder import METRICS_FILE, Stamp, holds_remains, is_run, stamp_of
 from specsim.results.staging import in_one_step, remove_stale
+from specsim.results.summaries import Summary
+from specsim.results.sweep_status import write_planned
 from specsim.results.sweeps import Sweep, load_sweep
 from specsim.results.writer import Taken, Unwritable
 from specsim.runs.execute import execute, stored_config
@@ -21,43 +26,70 @@ from specsim.runs.places import check_same_run
 from specsim.runs.plan import PlannedRun
 from specsim.runs.prepare import prepare
 from specsim.runs.processes import in_processes
-from specsim.runs.progress import bar
 from specsim.runs.resume import made_again, why_again
 from specsim.runs.run import Run
+from specsim.runs.shelf import Shelf
+from specsim.runs.tally import Worst, tallied, worst_of
 
 
-def run_all(planned: Sequence[PlannedRun], *, progress: bool = False, jobs: int = 1) -> Sweep:
+def run_all(planned: Sequence[PlannedRun], root: Path | None = None, *, progress: bool = False, jobs: int = 1) -> Sweep:
     """Execute runs in `jobs` processes; those whose folder holds them already are not run again.
 
     A stored run is made anew where it is damaged, or where the code or a file behind it is another one by now; a note
     says so. A run that fails is among the `failures`, and the rest runs. The order is that of `planned`.
+
+    Parameters
+    ----------
+    root : folder of the summaries, where only summaries are kept; None: they stay in memory.
 
     Raises
     ------
     Unwritable
         When a run cannot be stored: none of the rest could.
     """
-    for root in {each.folder.parent for each in planned if each.folder is not None}:
-        remove_stale(root, time.time())
+    for folder in {each.folder.parent for each in planned if each.folder is not None} | ({root} if root else set()):
+        remove_stale(folder, time.time())
+    shelf = Shelf(root, planned)
+    if root is not None:
+        write_planned(root, [each.key for each in planned])
+    made: dict[int, Made] = {index: Made(run, worst_of(run.metrics)) for index, run in shelf.standing.items()}
+    left = [index for index in range(len(planned)) if index not in made]
     # Another process prepares its points itself: what was prepared would have to be sent.
-    ready = planned if jobs == 1 else [replace(each, experiment=None) for each in planned]
-    made: dict[int, Made] = {}
-    with bar(len(planned), "run", progress) as watch:
-        for index, each in in_processes(_made, ready, jobs):
-            made[index] = each
-            if watch is not None:
-                watch(len(made))
-    ended = [made[index] for index in range(len(planned))]
-    runs = [each.run for each in ended if not isinstance(each.run, Failure)]
-    failures = [each.run for each in ended if isinstance(each.run, Failure)]
-    return Sweep(runs, made_again([each.again for each in ended if each.again]), failures=failures)
+    ready = [planned[index] if jobs == 1 else replace(planned[index], experiment=None) for index in left]
+    with tallied(len(planned), progress) as tally, shelf, closing(in_processes(_made, ready, jobs)) as ended:
+        for each in made.values():
+            tally.add(each.worst, stood=True)
+        for place, each in ended:
+            made[left[place]] = each
+            shelf.put(each.run)
+            tally.add(each.worst, stood=each.stood)
+    shelf.merge()
+    inorder = [made[index] for index in range(len(planned))]
+    runs = [each.run for each in inorder if not isinstance(each.run, Failure)]
+    failures = [each.run for each in inorder if isinstance(each.run, Failure)]
+    again = [*shelf.again, *(each.again for each in inorder if each.again)]
+    return Sweep(runs, [*shelf.notes, *made_again(again)], failures=failures)
+
+
+def standing(planned: Sequence[PlannedRun], root: Path) -> list[PlannedRun]:
+    """Return the runs of a sweep that are stored below `root`, in folders or as summaries."""
+    kept = read_parts(root).runs
+    return [each for each in planned if (each.key in kept if each.folder is None else is_run(each.folder))]
 
 
 class Made(NamedTuple):
-    """What came of a point: its run, or where it is stored, or its failure; and why it was made `again`, if it was."""
+    """What came of a point.
 
-    run: Run | Path | Failure
+    Attributes
+    ----------
+    run : its run or summary, or where it is stored, or its failure. worst : its worst class, None where it failed.
+    again : why it was made again, if it was. stood : whether its folder held it already.
+    """
+
+    run: Run | Summary | Path | Failure
+    worst: Worst | None
     again: str = ""
+    stood: bool = False
 
 
 def _made(planned: PlannedRun) -> Made:
@@ -68,7 +100,7 @@ def _made(planned: PlannedRun) -> Made:
     except Unwritable:
         raise
     except Exception as error:
-        return Made(_failed(planned, error, seen))
+        return Made(_failed(planned, error, seen), None)
 
 
 def write_table(root: Path) -> tuple[str, ...]:
@@ -88,20 +120,27 @@ def _executed(planned: PlannedRun) -> Made:
     """Return the run, where it has a folder as that: nothing of it stays in memory."""
     config, folder = planned.config, planned.folder
     if folder is None:
-        return Made(execute(config, None, planned.experiment))
+        run = execute(config, None, planned.experiment)
+        kept = run.summary(planned.key, planned.name) if planned.summary else run
+        return Made(kept, worst_of(run.metrics))
     stored = check_same_run(folder, config) and holds_remains(folder)
     experiment = planned.experiment or prepare(config)
     reason = why_again(folder, experiment) if stored else ""
     if reason is None:
-        return Made(folder)
+        return _standing(folder)
     try:
-        execute(config, folder, experiment)
+        run = execute(config, folder, experiment)
     except Taken:
         # Another process has made the same run meanwhile.
         if not is_run(folder) or why_again(folder, prepare(config)) is not None:
             raise
-        return Made(folder)
-    return Made(folder, reason)
+        return _standing(folder)
+    return Made(folder, worst_of(run.metrics), reason)
+
+
+def _standing(folder: Path) -> Made:
+    """Return a run that its folder holds, undamaged."""
+    return Made(folder, worst_of(json.loads((folder / METRICS_FILE).read_bytes())), stood=True)
 
 
 def _failed(planned: PlannedRun, error: Exception, seen: Stamp | None) -> Failure:
@@ -113,6 +152,7 @@ def _failed(planned: PlannedRun, error: Exception, seen: Stamp | None) -> Failur
     else:
         line = f"specsim failed: {complaint(error)}"
     told = "".join(traceback.format_exception(error))
-    failure = Failure(stored_config(planned.config), dict(planned.label), line, planned.folder, told)
+    name = planned.name if planned.summary and planned.folder is None else ""
+    failure = Failure(stored_config(planned.config), dict(planned.label), line, planned.folder, told, name)
     write_failure(failure, seen)
     return failure

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from specsim.kernels.growth import MOST_PROPOSALS
 from specsim.replica.passes import DraftPass, Emitted, TargetPass
 from specsim.replica.protocols import Clairvoyant, Foresight, Scheduler, Step, View
 from specsim.replica.request import Bools, Floats, Ints
@@ -16,7 +17,6 @@ from specsim.results.iteration import Iteration
 from specsim.schedulers.adaserve import SloTrees
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.parts.protocols import Growing, Rows, Speculation
-from specsim.world.tape import MOST_PROPOSALS
 
 if TYPE_CHECKING:
     from pandas import DataFrame

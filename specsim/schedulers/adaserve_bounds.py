@@ -16,9 +16,10 @@ from typing import Literal
 
 import numpy as np
 
+from specsim.kernels.growth import likeliest
 from specsim.replica.protocols import Foresight, View
 from specsim.replica.request import Bools, Floats
-from specsim.replica.trees import Forest, likeliest
+from specsim.replica.trees import Forest
 from specsim.schedulers.adaserve import CandidateTrees, SloTrees
 from specsim.schedulers.parts.protocols import Rows
 

@@ -61,7 +61,10 @@ class Continuous(PrefillFirst):
     def step(self, view: View) -> Step:
         """Yield one pass: a prefill if possible, else one token for every running request."""
         prompts = self.prompts(view, drafting=False)
-        yield TargetPass(*prompts, Forest.roots(len(prompts.requests))) if len(prompts.requests) else decode(view)
+        if len(prompts.requests):
+            yield TargetPass(*prompts, Forest.roots(len(prompts.requests)))
+        else:
+            yield decode(view)._replace(repeat=True)
 
 
 def decode(view: View) -> TargetPass:

@@ -53,5 +53,6 @@ class Fcfs(StaticBatches):
 
     def step(self, view: View) -> Step:
         """Decode the batch; when it is empty, prefill the next."""
+        decoding = bool(len(view.running))
         rows = self.rows(view, drafting=False)
-        yield TargetPass(rows.requests, rows.chunks, Forest.roots(len(rows.requests)))
+        yield TargetPass(rows.requests, rows.chunks, Forest.roots(len(rows.requests)), repeat=decoding)

@@ -46,7 +46,8 @@ class Sarathi:
         (requests, tokens), evicted = mixed(
             view, decodes, self.token_budget, Admission(self.max_num_seqs, self.watermark)
         )
-        yield TargetPass(requests, tokens, Forest.roots(len(requests)), evicted)
+        same = len(requests) == len(decodes) and bool(decodes.all())
+        yield TargetPass(requests, tokens, Forest.roots(len(requests)), evicted, repeat=same)
 
 
 @dataclass(frozen=True, slots=True)

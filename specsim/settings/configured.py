@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from specsim.settings.compose import compose
 from specsim.settings.from_python import axes_of, point_of
 from specsim.settings.points import Point, points, product
+from specsim.settings.sweep_file import points_of
 
 Described = Mapping[str, Mapping[str, Any]]
 """By group, what stands in a configuration for an object that Python handed in."""
@@ -52,6 +54,17 @@ def from_axes(axes: Mapping[str, Iterable[Any]], settings: Mapping[str, Any]) ->
         One line for the first key or value that is wrong.
     """
     return _configured(product(axes_of(axes, settings)))
+
+
+def from_file(file: Path, words: Sequence[str]) -> list[Configured]:
+    """Return the points of a sweep's YAML file, each with the settings of `words`.
+
+    Raises
+    ------
+    SpecsimError
+        One line for the first key or value that is wrong.
+    """
+    return _configured(points_of(file, words))
 
 
 def labels_of(chosen: Sequence[Point]) -> list[dict[str, str]]:

@@ -9,8 +9,8 @@ from typing import Any
 
 Value = str | int | float | bool
 HASH_CHARACTERS = 12
-NOT_OF_THE_RUN = ("out", "followed", "step_limit_s")
-"""Keys that change no number: where a run is kept, what was suggested, and how long a step may take by the clock."""
+NOT_OF_THE_RUN = ("out", "followed", "step_limit_s", "kernel")
+"""Keys that change no number: where a run is kept, what was suggested, how long a step may take, what computes it."""
 
 
 def settings_of(config: Mapping[str, Any]) -> dict[str, Value]:

@@ -15,16 +15,20 @@ FLAGS = {
     ("--experimental-rerun",): "the same settings give the same bytes; they stand in config.yaml of the run folder",
     ("--shell-completion", "-sc"): 'expected `eval "$(specsim completion bash)"`, or zsh or fish',
 }
-CUT_SWEEP = "points run one after the other; with out=DIR, a sweep that was cut goes on where it stopped"
+LAUNCHER = "expected --jobs N beside -m; with out=DIR, a sweep that was cut goes on where it stopped"
 KEYS = {
     "hydra.run": "expected out=DIR",
     "hydra.sweep": "expected out=DIR; each point has a folder below it",
     "hydra.sweeper": "expected -m with commas, range(), choice() or glob()",
-    "hydra.launcher": CUT_SWEEP,
+    "hydra.launcher": LAUNCHER,
     "hydra.searchpath": OWN_FILES,
 }
-GUESSED = dict.fromkeys(("scheduler.k", "scheduler.draft_tokens"), "scheduler.num_speculative_tokens")
-"""Keys that one may try, and the key that means it."""
+GUESSED = {
+    "scheduler.k": "scheduler.num_speculative_tokens",
+    "scheduler.draft_tokens": "scheduler.num_speculative_tokens",
+    "jobs": "--jobs N beside -m",
+}
+"""Keys that one may try, and what means it."""
 OTHER_KEYS = "Hydra composes the settings and runs nothing here; its own settings change nothing"
 
 

@@ -14,7 +14,7 @@ from specsim.settings.instead import refuse_key
 from specsim.settings.python_value import PythonValue
 from specsim.settings.values import several, several_names, unquoted
 
-GROUPS = ("scheduler", "trace", "slo", "acceptance", "profile", "drafter", "engine")
+GROUPS = ("scheduler", "trace", "slo", "acceptance", "profile", "drafter", "engine", "router")
 TEXTS = ("belief", "out")
 """Keys whose values are names or paths and never pass through Hydra's grammar, as those of the groups."""
 

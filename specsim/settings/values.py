@@ -87,6 +87,29 @@ def several_names(setting: str, text: str, names: Callable[[], Sequence[str]], *
     return found
 
 
+def interval_of(setting: str, text: str) -> tuple[float, float, bool] | None:
+    """Return the bounds of ``interval(low,high)`` and whether it is tagged ``log``; None for any other text.
+
+    The bounds are whole numbers, both included, in ``int(interval(low,high))``.
+
+    Raises
+    ------
+    SpecsimError
+        One line that names the `setting`, where an interval is empty, or a tagged one is not above 0.
+    """
+    from hydra.core.override_parser.types import IntervalSweep
+
+    override = _parsed(setting, text)
+    found = override.value() if override.is_sweep_override() else None
+    if not isinstance(found, IntervalSweep):
+        return None
+    low, high, even = found.start, found.end, "log" in found.tags
+    if low is None or high is None or not low < high or (even and low <= 0):
+        above = " above 0" if even else ""
+        raise SpecsimError(f"{setting}: expected two numbers{above}, the smaller first")
+    return low, high, even
+
+
 def is_quoted(text: str) -> bool:
     """Return whether one pair of quotes is around the whole text."""
     return len(text) > 1 and text[0] == text[-1] and text[0] in "'\""

@@ -22,6 +22,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "mooncake_jsonl": (*PUBLISHED, "tick_s"),
     "adaserve": (*PUBLISHED, "workload", "point", "points", "baselines_s", "mean_output_tokens"),
     "arrivals_csv": (*PUBLISHED, "prompt_tokens", "output_tokens"),
+    "azure_classes": (*PUBLISHED, "classes"),
     "file": ("path", "window", "time_unit", "tick_s"),
     "synthetic": ("process", "rps", "n", "prompt_tokens", "output_tokens"),
 }

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from specsim.errors import SpecsimError
+from specsim.files.kept import user_cache
 from specsim.workload.damage import content, sha256
 from specsim.workload.entry import Entry, Published
 from specsim.workload.load import trace_recipe
-from specsim.workload.locate import user_cache
 from specsim.workload.published import PublishedTrace
 
 TIMEOUT_S = 30.0

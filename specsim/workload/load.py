@@ -11,6 +11,7 @@ from specsim.files.checked_mapping import CheckedMapping, shown
 from specsim.kinds.table import Kinds, asked
 from specsim.workload import entry as keys
 from specsim.workload.arrival_window import ArrivalWindow
+from specsim.workload.classed_arrivals import ClassedArrivals
 from specsim.workload.drawn import DrawnTrace
 from specsim.workload.entry import Entry
 from specsim.workload.published import AdaServeTrace, PublishedTrace, UserFile, noted
@@ -26,6 +27,7 @@ KINDS: Kinds[TraceReader] = Kinds(
         "mooncake_jsonl": lambda node, _: PublishedTrace(node),
         "adaserve": lambda node, _: AdaServeTrace(node),
         "arrivals_csv": lambda node, _: ArrivalWindow(node),
+        "azure_classes": lambda node, _: ClassedArrivals(node),
         "file": lambda node, _: UserFile(node),
         "synthetic": lambda node, _: DrawnTrace(node),
     },

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import expanded
+from specsim.files.kept import user_cache
 from specsim.workload.damage import content, sha256
 
 DATA_VARIABLE = "SPECSIM_DATA"
@@ -24,12 +25,6 @@ class Found(NamedTuple):
 def data_folders() -> tuple[Path, ...]:
     """Return the folders of $SPECSIM_DATA, colon separated, in order."""
     return tuple(expanded(part, f"{DATA_VARIABLE}=") for part in os.environ.get(DATA_VARIABLE, "").split(":") if part)
-
-
-def user_cache() -> Path:
-    """Return the folder of downloaded files: $XDG_CACHE_HOME/specsim or ~/.cache/specsim."""
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "specsim"
 
 
 def locate(name: str, checksum: str) -> Found:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from specsim.errors import SpecsimError
+from specsim.files.kept import Arrays, kept
 from specsim.workload import adaserve, columns
 from specsim.workload.arrivals import Clock, Unit, guessed_unit, read_clock, spread
 from specsim.workload.damage import shown
@@ -54,11 +55,20 @@ def read_user_file(
 
 @lru_cache(maxsize=4)
 def _read_once(file: Path, source: TraceSource, time_unit: Unit | None, tick_s: float | None) -> Reading:
-    """Return the trace of a file; cached by the checksum in `source`, since a sweep reads the same few files."""
-    reading = read_table(open_table(file, KNOWN), source, time_unit=time_unit, tick_s=tick_s)
-    for column in reading.trace.columns().values():
+    """Return the trace of a file; kept by the checksum in `source`, since a sweep reads the same few files."""
+
+    def read() -> Arrays:
+        trace, said = read_table(open_table(file, KNOWN), source, time_unit=time_unit, tick_s=tick_s)
+        words = {"said": said, "note": trace.source.note or "", "slo_names": trace.slo_names}
+        return trace.columns() | {name: np.array(each, dtype=np.str_) for name, each in words.items()}
+
+    code = sorted(Path(__file__).parent.glob("*.py"))
+    found = dict(kept("trace", (str(file), source, time_unit, tick_s), code, read))
+    said, note, names = (found.pop(name).tolist() for name in ("said", "note", "slo_names"))
+    for column in found.values():
         column.flags.writeable = False
-    return reading
+    trace = Trace(**found, slo_names=tuple(names), source=replace(source, note=note or None))
+    return Reading(trace, said)
 
 
 def read_table(

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specsim.pass_shape import PassShape
+from specsim.kernels.chosen import chosen as kernels
+from specsim.kernels.growth import OFF_PATH
+from specsim.pass_shape import PassShape, PassShapes
 from specsim.replica.passes import Drafted, DraftPass, Emitted, Pass, TargetPass
 from specsim.replica.protocols import Belief, View
 from specsim.replica.request import Bools, Floats, Ids, Ints
 from specsim.replica.trees import Forest
 from specsim.rng import mix
-from specsim.world.drafting import OFF_PATH, SimulatedDrafter
+from specsim.world.drafting import SimulatedDrafter
 from specsim.world.tape import Tape
 
 
@@ -59,16 +61,21 @@ class SimulatedBackend:
         ids, forest = work.requests, work.forest
         emitted = self._view.emitted_tokens[ids]
         complete = work.chunks == self._view.pending(ids)
-        matched = np.zeros(len(ids), dtype=np.int64)
         if forest.draft_nodes:
-            nodes = slice(forest.rows, None)
-            right = forest.rows + self._proposals.right(forest.slot[nodes], forest.token[nodes]).nonzero()[0]
-            # A parent precedes its children, so each row ends with the depth of its deepest right node.
-            matched[forest.row.take(right)] = forest.depth.take(right)
+            matched = kernels().walk(forest.numbers, forest.rows, self._proposals.rows[1])
+        else:
+            matched = np.zeros(len(ids), dtype=np.int64)
         self._drafter.verified()
         left = self._world.output_tokens[ids] - emitted
         tokens = np.where(complete, np.minimum(matched + 1, left), 0)
         return Emitted(tokens, np.minimum(matched, tokens), matched, tokens == left), seconds
+
+    def repeated(self, work: TargetPass, shape: PassShape, most: int) -> Floats:
+        """Return the seconds of passes of decoding rows, (n,); see `specsim.replica.protocols.Repeating`."""
+        ids, rows = work.requests, shape.requests
+        most = min(most, int((self._world.output_tokens[ids] - self._view.emitted_tokens[ids]).min()) - 1)
+        context = shape.context_tokens + rows * np.arange(most)
+        return self._truth.target.seconds_array(PassShapes.decode(context, rows))
 
     def output_tokens(self, ids: Ids) -> Ints:
         """Return how many tokens each request will emit in all, (n,); see `specsim.replica.protocols.Foresight`."""

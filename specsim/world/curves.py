@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
 from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import CheckedMapping
+from specsim.files.kept import kept
+from specsim.kernels.growth import MOST_PROPOSALS
 from specsim.replica.request import Floats, Ints
 from specsim.rng import stream_keys
 from specsim.world.acceptance_model import Evidence
 from specsim.world.stretches import STRETCHES, Stretches
-from specsim.world.tape import MOST_PROPOSALS, Pools, Tape
+from specsim.world.tape import Pools, Tape
 
 POOL_ROWS, RARE_POOL_ROWS = 1 << 13, 1 << 18
 """Rows of a pool, and of a pool in which acceptance or rejection is rarer than `RARE`."""
@@ -135,8 +138,14 @@ def draw_tape(acceptance: Acceptance, category: Sequence[str], slo_class: Ints, 
 @lru_cache(maxsize=4)
 def _joined(curves: tuple[Curve, ...], width: int, levels: int, kinds: int, size: int) -> tuple[Floats, Ints]:
     """Return the pools of several curves, one after the other; cached, so that the runs of a sweep share them."""
-    pools = [_pools(curve, width, levels, kinds, size) for curve in curves]
-    confidence, rank = (np.concatenate(each) for each in zip(*pools, strict=True))
+
+    def drawn() -> dict[str, Any]:
+        pools = [_pools(curve, width, levels, kinds, size) for curve in curves]
+        confidence, rank = (np.concatenate(each) for each in zip(*pools, strict=True))
+        return {"confidence": confidence, "rank": rank}
+
+    found = kept("pools", (curves, width, levels, kinds, size), (Path(__file__),), drawn)
+    confidence, rank = found["confidence"], found["rank"]
     confidence.flags.writeable = rank.flags.writeable = False
     return confidence, rank
 

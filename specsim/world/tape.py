@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Protocol
+from weakref import ref
 
 import numpy as np
 
+from specsim.kernels.growth import Pooled, Text
 from specsim.replica.request import Bools, Floats, Ints
 from specsim.rng import STRIDE, Words, word
-
-MOST_PROPOSALS = 64
-_WRONG_TURN = STRIDE * (2 * np.arange(MOST_PROPOSALS, dtype=np.uint64) + np.uint64(3))
 
 
 class Layout(Protocol):
@@ -44,6 +43,12 @@ class Pools:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_mask", word(self.pool_rows - 1))
 
+    def text(self, tape: Tape, requests: Ints) -> Text:
+        """Return the texts of these requests, (m,), as kernels read them."""
+        start = self.start[requests]
+        off_start = start if self.off_start is self.start else self.off_start[requests]
+        return Pooled(tape.confidence, tape.rank, tape.silent, start, off_start, self.pool_rows - 1)
+
     def rows(self, requests: Ints, keys: Words, hashed: Words, on: Bools) -> Ints:
         """Return the row that each key's hash picks from the pool, (n,)."""
         starts = self.start[requests]
@@ -55,6 +60,37 @@ class Pools:
     def text_rows(self, requests: Ints) -> Ints:
         """Return the rows of the pools on the target's path, each once."""
         return (np.unique(self.start[requests])[:, None] + np.arange(self.pool_rows)).ravel()
+
+
+_COLUMNS: dict[int, tuple[ref[Floats], tuple[Floats, bool]]] = {}
+
+
+def _first_column(confidence: Floats) -> tuple[Floats, bool]:
+    """Return the first column, and whether it holds a zero; the tapes of a pool that nobody writes share it."""
+    key = id(confidence)
+    pool, found = _COLUMNS.get(key, (None, None))
+    if pool is not None and found is not None and pool() is confidence:
+        return found
+    column = np.ascontiguousarray(confidence[:, 0])
+    made = column, bool((column == 0).any())
+    if not confidence.flags.writeable:
+        _COLUMNS[key] = ref(confidence, lambda _: _COLUMNS.pop(key, None)), made
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """The texts of requests (m,) of a tape whose layout is asked for each row; see `specsim.kernels.growth.Text`."""
+
+    confidence: Floats
+    rank: Ints
+    silent: bool
+    layout: Layout
+    requests: Ints
+
+    def at(self, member: Ints, keys: Words, hashed: Words, on: Bools) -> Ints:
+        """Return the row of each key, (n,)."""
+        return self.layout.rows(self.requests[member], keys, hashed, on)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +122,11 @@ class Tape:
     likeliest: Floats = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "likeliest", np.ascontiguousarray(self.confidence[:, 0]))
-        object.__setattr__(self, "silent", bool((self.likeliest == 0).any()))
+        object.__setattr__(self, "confidence", np.ascontiguousarray(self.confidence))
+        object.__setattr__(self, "rank", np.ascontiguousarray(self.rank))
+        likeliest, silent = _first_column(self.confidence)
+        object.__setattr__(self, "likeliest", likeliest)
+        object.__setattr__(self, "silent", silent)
 
     @property
     def truth(self) -> Floats:
@@ -104,12 +143,11 @@ class Tape:
         """Return the keys of output positions on the target's path, (n,); positions continue past the output's end."""
         return self.keys[requests] + STRIDE * positions.astype(np.uint64)
 
-    def next_keys(self, keys: Words, hashed: Words, right: Bools, tokens: Ints) -> Words:
-        """Return the keys one token further: moved by a stride if the token is right, else a hash of (key, rank).
-
-        All arguments (n,); `hashed` is ``mix(keys)``, `tokens` are ranks.
-        """
-        return np.where(right, keys + STRIDE, hashed + _WRONG_TURN[tokens])
+    def text(self, requests: Ints) -> Text:
+        """Return the texts of these requests, (m,), as kernels read them."""
+        if isinstance(self.layout, Pools):
+            return self.layout.text(self, requests)
+        return Laid(self.confidence, self.rank, self.silent, self.layout, requests)
 
     def rows(self, requests: Ints, keys: Words, hashed: Words, on: Bools) -> Ints:
         """Return the row of each key, (n,); see `Layout`."""

@@ -123,8 +123,9 @@ HYDRA = [
     ("scheduler.draft_tokens=3", "scheduler.draft_tokens", "expected scheduler.num_speculative_tokens"),
     ("hydra.sweep.dir=x", "hydra.sweep.dir", "out=DIR"),
     ("hydra.sweep.subdir=x", "hydra.sweep.subdir", "out=DIR"),
-    ("hydra/launcher=joblib", "hydra/launcher", "one after the other"),
-    ("hydra.launcher.n_jobs=2", "hydra.launcher", "one after the other"),
+    ("hydra/launcher=joblib", "hydra/launcher", "expected --jobs N"),
+    ("hydra.launcher.n_jobs=2", "hydra.launcher", "expected --jobs N"),
+    ("jobs=2", "jobs", "expected --jobs N"),
     ("hydra/sweeper=optuna", "hydra/sweeper", "range()"),
     ("hydra.sweeper.n_trials=9", "hydra.sweeper", "range()"),
     ("hydra.searchpath=[x]", "hydra.searchpath", "./mine.yaml"),
@@ -154,7 +155,11 @@ HYDRA = [
     ("--rps 2", "--rps", "expected rps=VALUE"),
     ("-rps 2", "-rps", "expected rps=VALUE"),
     ("--scheduler fcfs", "--scheduler", "expected scheduler=VALUE"),
-    ("--jobs 3", "--jobs", "unrecognized"),
+    ("--jobs 0", "--jobs 0", "between 1 and 1024"),
+    ("--jobs -1", "--jobs -1", "between 1 and 1024"),
+    ("--jobs two", "--jobs two", "between 1 and 1024"),
+    ("--jobs 2.0", "--jobs 2.0", "between 1 and 1024"),
+    ("--jobs", "--jobs", "expected one argument"),
     ("-x", "-x"),
 ]
 
@@ -431,7 +436,7 @@ def test_without_the_real_file_twin_false_is_refused(refused):
 @pytest.mark.parametrize(
     ("command", "named"),
     [
-        ("", "expected one of run, list"),
+        ("", "expected one of run, sweep, list"),
         ("rn", "'run'"),
         ("help", "unknown command"),
         ("-x", "-x"),

@@ -18,6 +18,7 @@ ORIGINALS = {
     "profile": "llama8b_1b_h100",
     "drafter": "lookup",
     "engine": "vllm_0_12",
+    "router": "dedicated",
 }
 ROWS = "arrival_s,prompt_tokens,output_tokens\n0,10,3\n0.5,20,4\n2.0,30,5\n"
 
@@ -57,6 +58,7 @@ def test_choices_are_kept_as_typed_and_the_rest_by_default(made):
         "profile": "llama70b_1b_4xh100",
         "drafter": "separate",
         "engine": "vllm_0_15",
+        "router": "round_robin",
     }
 
 

@@ -46,6 +46,8 @@ def test_every_file_composes_and_prepares_a_run(group, name):
         point["trace"] = "adaserve_fig8"
     if group == "acceptance" and name.startswith("smollm2_lookup"):
         point["scheduler"] = "smartspec_lookup"  # A lookup makes one proposal a position, the default wants trees.
+    if group == "router":
+        point["replicas"] = "3"
     experiment = prepare(compose(point))
     assert len(experiment.simulation.requests) == 3
     assert callable(experiment.simulation.scheduler().step)
@@ -115,6 +117,7 @@ def test_the_defaults_of_a_run_exist():
         ("acceptance",) * 2,
         ("drafters", "drafter"),
         ("engines", "engine"),
+        ("routers", "router"),
     ],
 )
 def test_list_prints_a_line_for_each_name(capsys, kind, group):
@@ -125,7 +128,7 @@ def test_list_prints_a_line_for_each_name(capsys, kind, group):
         assert line.endswith(said)
 
 
-def test_list_without_a_kind_prints_all_seven(capsys):
+def test_list_without_a_kind_prints_all_eight(capsys):
     assert main(["list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if not line.startswith(" ")] == [
@@ -136,5 +139,6 @@ def test_list_without_a_kind_prints_all_seven(capsys):
         "acceptance:",
         "drafters:",
         "engines:",
+        "routers:",
     ]
     assert sum(line.startswith("  ") for line in lines) == len(CASES)

@@ -54,7 +54,12 @@ IDLE = [
     ("trace.rps=3 rps=2", "trace.rps=3: changes nothing: rps=2 goes before it"),
     ("trace.rps=3", None),
     ("trace.n=9", "trace.n=9: changes nothing: requests=3 goes before it"),
-    ("plugins=numpy", "plugins=numpy: changes nothing: no _target_ of scheduler=adaserve names anything in numpy"),
+    ("router=slack", "router=slack: changes nothing: replicas=1 leaves a router no choice"),
+    ("router=slack replicas=2", None),
+    ("router=round_robin", None),
+    ("router=dedicated router.pools={coding:1} replicas=1", "replicas=1 leaves a router no choice"),
+    ("router=affinity router.description=mine replicas=2", "description says what router=affinity is"),
+    ("plugins=numpy", "plugins=numpy: changes nothing: no _target_ of scheduler=adaserve, router=round_robin names"),
     ("plugins=[json,numpy]", "names anything in json"),
 ]
 
@@ -103,6 +108,7 @@ def test_a_measured_launch_counts_without_graphs_and_goes_before_the_assumed_one
 
 def test_what_matters_to_one_run_of_a_sweep_may_be_set_for_all() -> None:
     checked("drafter.graphs=true,false", "drafter.launch_s=1e-3", sweep=True)
+    checked("replicas=1,2", "router=slack", sweep=True)
     checked("profile.form=roofline,linear", "profile.target.forms.linear.alpha_s=1e-9", sweep=True)
     with pytest.raises(SpecsimError, match=r"profile\.gpus=64"):
         checked("scheduler=continuous,adaserve", "profile.gpus=64", sweep=True)

@@ -11,7 +11,7 @@ from specsim.commands.completion import SHELLS
 from specsim.settings.groups import names
 
 CASES = [
-    ("", ["calibrate", "completion", "list", "plot", "profile", "reproduce", "run", "trace"]),
+    ("", ["calibrate", "completion", "find", "list", "plot", "profile", "reproduce", "run", "sweep", "trace"]),
     ("reproduce smartspec_l", ["smartspec_low_rates"]),
     ("ru", ["run"]),
     ("run sch", ["scheduler="]),
@@ -19,7 +19,7 @@ CASES = [
     ("run scheduler=smartspec_l", ["scheduler=smartspec_lookup"]),
     ("run scheduler=laps", ["scheduler=laps_adaserve", "scheduler=laps_sd", "scheduler=laps_sd_told"]),
     ("run -m +scheduler=fcfs,conti", ["+scheduler=fcfs,continuous"]),
-    ("run rps=2 r", ["replicas=", "requests="]),
+    ("run rps=2 r", ["replicas=", "requests=", "router="]),
     ("run metr", ["metrics."]),
     ("run metrics.", ["metrics.window="]),
     ("run scheduler=continuous scheduler.max", ["scheduler.max_num_seqs="]),

@@ -98,6 +98,8 @@ def test_a_link_to_no_file_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     from tools import pages
 
     assert pages._linked("[a](../conf/config.yaml)", "docs", "x.md") == "[a](files/conf/config.yaml.md)"
+    kept = pages._linked("[a](../results/published/adaserve_fig15.parquet)", "docs", "x.md")
+    assert kept == "[a](files/results/published/adaserve_fig15.parquet)"
     assert pages._linked("[a](docs/slo.md#what-is-checked)", "", "index.md") == "[a](slo.md#what-is-checked)"
     with pytest.raises(exceptions.PluginError, match=r"\.\./conf/confg\.yaml leads to no file"):
         pages._linked("[a](../conf/confg.yaml)", "docs", "x.md")

@@ -37,6 +37,14 @@ def test_the_quick_form_is_not_written_over_the_whole_one(tmp_path: Path, capsys
     assert main(["reproduce", str(file), "--quick", "--out", str(out)]) == 2
     assert f"--out {out}: holds tiny_attainment in its whole form; --quick expects" in capsys.readouterr().err
     assert (out / "tiny_attainment.parquet").read_bytes() == whole
+    # Nor where the whole form no longer stands, or cannot be read.
+    tiny(tmp_path, TINY.replace("[99, 98, 90]", "[99, 98, 91]"))
+    assert main(["reproduce", str(file), "--quick", "--out", str(out)]) == 2
+    assert "holds tiny_attainment in its whole form" in capsys.readouterr().err
+    assert (out / "tiny_attainment.parquet").read_bytes() == whole
+    (out / "tiny_attainment.parquet").write_bytes(whole[:100])
+    assert main(["reproduce", str(file), "--quick", "--out", str(out)]) == 2
+    assert (out / "tiny_attainment.parquet").read_bytes() == whole[:100]
 
 
 def test_what_was_run_before_an_interruption_is_not_run_again(

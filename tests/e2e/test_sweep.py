@@ -9,6 +9,7 @@ import pytest
 from specsim import load_run, load_sweep, simulation
 from specsim.cli import main
 from specsim.errors import SpecsimError
+from specsim.results.sweep_status import PLANNED_FILE, sweep_status
 from specsim.runs.plan import checked, plan
 from specsim.settings.configured import from_words
 
@@ -86,7 +87,7 @@ def test_what_was_finished_before_a_break_is_kept(tmp_path, monkeypatch, capsys)
     command = ["run", "-m", "rps=2,4", "scheduler=fcfs", *WORDS, f"out={tmp_path}"]
     assert main(command) == 130
     assert len(capsys.readouterr().err.splitlines()) == 1
-    assert [path.name.rpartition("-")[0] for path in tmp_path.iterdir()] == ["rps=2"]
+    assert [path.name.rpartition("-")[0] for path in tmp_path.iterdir() if path.is_dir()] == ["rps=2"]
     kept = contents(tmp_path)
     assert main(command) == 0
     assert len(started) == 3
@@ -122,7 +123,8 @@ def test_what_is_added_to_a_sweep_runs_and_what_is_there_is_neither_run_nor_coun
     command = ["run", "-m", "scheduler=fcfs", *WORDS, f"out={tmp_path}"]
     assert main([*command, "rps=2,4", "seed=0,1"]) == 0
     before = contents(tmp_path)
-    before.pop(Path("table.csv"))
+    for rewritten in ("table.csv", PLANNED_FILE):
+        before.pop(Path(rewritten))
     assert main([*command, *ADDED[added]]) == 0
     points = 1
     for word in ADDED[added]:
@@ -137,7 +139,8 @@ def test_a_run_made_alone_an_older_name_and_a_moved_folder_are_found_by_their_se
     (tmp_path / "sweep").rename(tmp_path / "moved")
     assert main(["run", "-m", "rps=2,4", "scheduler=fcfs", *WORDS, f"out={tmp_path / 'moved'}"]) == 0
     assert len(started) == 2
-    assert sorted(path.name for path in (tmp_path / "moved").iterdir()) == ["mine", "rps=4", "table.csv"]
+    assert sorted(path.name for path in (tmp_path / "moved").iterdir()) == [PLANNED_FILE, "mine", "rps=4", "table.csv"]
+    assert sweep_status(tmp_path / "moved", 0).done == 2
 
 
 def test_a_folder_of_the_name_with_another_run_is_refused_before_any_run(tmp_path, capsys, started):

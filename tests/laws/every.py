@@ -13,6 +13,9 @@ from specsim.replica.passes import DraftPass, Emitted, Pass, TargetPass
 from specsim.replica.request import Ids
 from specsim.replica.view import LedgerView
 from specsim.results.schema import DRAFT_PASS
+from specsim.routers.least_tokens import LeastTokens
+from specsim.routers.round_robin import RoundRobin
+from specsim.routers.slack import Slack
 from specsim.simulation import Record, Simulation, run
 from tests.laws.subjects import factories
 from tests.laws.watch import Watched, watched
@@ -33,7 +36,9 @@ Law = Callable[[Witnessed], None]
 
 def drawn(name: str, data: st.DataObject, most_requests: int = 24) -> Simulation:
     factory = data.draw(factories(name), label="scheduler")
-    return replace(data.draw(simulations(most_requests), label="simulation"), scheduler=factory)
+    simulated = data.draw(simulations(most_requests), label="simulation")
+    router = data.draw(st.sampled_from((RoundRobin, LeastTokens, Slack)), label="router")
+    return replace(simulated, scheduler=factory, router=router)
 
 
 def witnessed(simulation: Simulation) -> Witnessed:
@@ -191,12 +196,17 @@ def drafting_at_once(ran: Witnessed) -> None:
     assert_same_record(ran.seen.record, run(apart))
 
 
+def running_ahead(ran: Witnessed) -> None:
+    """Passes that nothing comes between are booked at once as they are one by one."""
+    assert_same_record(ran.seen.record, run(replace(ran.simulation, fast_forward=True)))
+
+
 def work_conservation(ran: Witnessed) -> None:
     """A replica pauses only while none of its requests lives."""
     record, replicas = ran.seen.record, ran.simulation.replicas
     told, progress = record.requests, record.progress
     for replica, passes in enumerate(_by_replica(record, replicas)):
-        ended = ~np.isnan(progress.finish_s) & (np.arange(len(told)) % replicas == replica)
+        ended = ~np.isnan(progress.finish_s) & (record.replica_of == replica)
         arrival_s, finish_s = told.arrival_s[ended], progress.finish_s[ended]
         if not len(arrival_s):
             assert not len(passes["start_s"])
@@ -216,6 +226,7 @@ LAWS: tuple[Law, ...] = (
     memory_is_kept,
     determinism,
     drafting_at_once,
+    running_ahead,
     work_conservation,
 )
 
@@ -227,6 +238,7 @@ def assert_same_record(one: Record, other: Record) -> None:
             assert_identical(getattr(mine, field.name), getattr(theirs, field.name), field.name)
     assert_identical(one.longest_pause_s, other.longest_pause_s, "longest_pause_s")
     assert_identical(one.rejected, other.rejected, "rejected")
+    assert_identical(one.replica_of, other.replica_of, "replica_of")
     assert (one.passes is None) == (other.passes is None)
     for column in one.passes or {}:
         assert one.passes is not None

@@ -9,12 +9,15 @@ import pytest
 import simpy
 
 from specsim.pass_shape import PassShape
+from specsim.replica.arrivals import arrivals
 from specsim.replica.audit import Audit
-from specsim.replica.engine import Replica, arrivals
+from specsim.replica.dispatch import Dispatch
+from specsim.replica.engine import Replica
 from specsim.replica.ledger import Ledger
 from specsim.replica.passes import DraftPass, Emitted, TargetPass
 from specsim.replica.request import Floats, Ids, Ints
 from specsim.replica.view import LedgerView
+from specsim.routers.round_robin import RoundRobin
 from specsim.schedulers.composed import Foreseeing
 from specsim.schedulers.laps_sd import LapsQueues, ShortestPredicted
 from specsim.schedulers.parts.queues import Seats, limits_below
@@ -80,7 +83,7 @@ def latencies_ms(scheduler: Foreseeing) -> Floats:
     audit = Audit(told.prompt_tokens, OUTPUTS, None)
     replica = Replica(env, 0, ledger, view, scheduler, backend, lambda work, basis: 0.0, Unbooked(), audit)
     env.process(replica.serve())
-    env.process(arrivals(env, told, [replica], np.zeros(3, dtype=np.int64)))
+    env.process(arrivals(env, Dispatch([replica], RoundRobin(), told, np.arange(3))))
     env.run()
     return 1e3 * ledger.progress.finish_s
 

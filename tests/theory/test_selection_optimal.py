@@ -9,8 +9,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specsim.kernels.selection import nodes_for_slo
 from specsim.replica.trees import Forest
-from specsim.schedulers.parts.selection import neediest_first, nodes_for_slo, select
+from specsim.schedulers.parts.selection import neediest_first, select
 from tests.made import grown
 
 NODES = 6

@@ -70,6 +70,26 @@ def test_the_same_numbers_leave_the_same_sketch() -> None:
     assert filled(numbers, [5_000] * 4, 100).result == filled(numbers, [5_000] * 4, 100).result
 
 
+@given(st.sampled_from(KINDS), st.lists(st.integers(1, 300), min_size=2, max_size=5), st.integers(0, 400))
+def test_those_of_several_are_those_of_one(kind: str, sizes: list[int], most_exact: int) -> None:
+    numbers = drawn(kind, sum(sizes), 0)
+    whole = Distribution(most_exact)
+    for each in np.split(numbers, np.cumsum(sizes)[:-1]):
+        part = Distribution(most_exact)
+        part.add(each)
+        whole.merge(part)
+    found = whole.result
+    if isinstance(found, Sketched):
+        assert len(numbers) > most_exact
+        once = filled(numbers, sizes, 0).result
+        assert isinstance(once, Sketched)
+        assert (found.count, found.median, found.p99) == (once.count, once.median, once.p99)
+        assert found.mean == pytest.approx(np.mean(numbers), rel=1e-12)
+        assert found.std == pytest.approx(np.std(numbers), rel=1e-12, abs=1e-12 * np.mean(numbers))
+    else:
+        assert found.tobytes() == numbers.tobytes()
+
+
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_numbers() -> None:
     luck = np.random.default_rng(0)

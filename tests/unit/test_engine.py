@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from specsim.errors import IllegalPass, SpecsimError
-from specsim.replica.engine import delays
+from specsim.replica.delays import delays
 from specsim.replica.passes import DraftPass, TargetPass
 from specsim.replica.protocols import Step, View
 from specsim.replica.request import Ids

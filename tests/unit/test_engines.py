@@ -17,9 +17,13 @@ from specsim.latency.drafter import Heads, LayersSkipped, Lookup, Separate, equi
 from specsim.latency.engine import Engine, engine_from_mapping
 from specsim.latency.profile import _FORMS, load_profile
 from specsim.pass_shape import PassShape, PassShapes
+from specsim.replica.passes import Drafted, DraftPass
+from specsim.replica.trees import Forest
 from specsim.runs.prepare import prepare
 from specsim.settings.compose import compose
 from specsim.settings.groups import FORMS, names
+from specsim.world.drafting import SimulatedDrafter
+from tests.made import ledger_and_view, requests, tape
 
 PROFILE = load_profile("llama8b_1b_h100")
 SHAPE = PassShape.of(np.array([100, 250]), np.array([1, 1]), np.array([3, 4]))
@@ -27,6 +31,7 @@ SHAPES = PassShapes.each(np.array([100, 250, 9]), np.array([1, 1, 600]), np.arra
 PLAIN = {
     "overhead_s": None,
     "request_s": 0.0,
+    "sequence_s": None,
     "speculation_s": 0.0,
     "graph_tokens": None,
     "graph_step": 8,
@@ -85,6 +90,18 @@ def test_each_sequence_of_an_expanded_verification_takes_host_time() -> None:
     assert arrays == pytest.approx(1e-3 * np.asarray(SHAPES.logit_tokens))
 
 
+def test_a_further_sequence_of_a_request_may_take_other_host_time_than_the_request() -> None:
+    bare = Engine(expands=True).running(PROFILE)
+    engine = Engine(expands=True, request_s=1e-3, sequence_s=2e-4).running(PROFILE)
+    wanted = bare.target.seconds(SHAPE) + 2 * 1e-3 + 7 * 2e-4
+    assert engine.target.seconds(SHAPE) == pytest.approx(wanted), "two roots and seven nodes"
+    arrays = engine.target.seconds_array(SHAPES) - bare.target.seconds_array(SHAPES)
+    further = np.asarray(SHAPES.logit_tokens) - np.asarray(SHAPES.requests)
+    assert arrays == pytest.approx(1e-3 * np.asarray(SHAPES.requests) + 2e-4 * further)
+    at_once = Engine(request_s=1e-3, sequence_s=2e-4).running(PROFILE)
+    assert at_once.target.seconds(SHAPE) == pytest.approx(PROFILE.target.seconds(SHAPE) + 2 * 1e-3)
+
+
 def test_a_verification_of_drafts_takes_host_time_that_no_other_pass_takes() -> None:
     engine = Engine(speculation_s=2e-3).running(PROFILE)
     plain = PassShape.of(np.array([100, 250]), np.array([1, 1]))
@@ -96,11 +113,12 @@ def test_a_verification_of_drafts_takes_host_time_that_no_other_pass_takes() -> 
     assert added == pytest.approx(2e-3 * drafted)
 
 
-def test_batch_expansion_drafts_a_request_twice_whose_tokens_were_all_accepted() -> None:
+@pytest.mark.parametrize("scheduler", ["vllm_spec", "threshold_mean"])
+def test_batch_expansion_drafts_a_request_twice_whose_tokens_were_all_accepted(scheduler: str) -> None:
     settings = {"engine__request_s": 1.0, "engine__speculation_s": 0.0, "trace__output_tokens__distribution": "fixed"}
     settings |= {f"trace__output_tokens__{key}": value for key, value in FIXED.items()}
     run = simulate(
-        "vllm_spec",
+        scheduler,
         "poisson",
         requests=1,
         profile="vicuna7b_160m_a100",
@@ -111,9 +129,42 @@ def test_batch_expansion_drafts_a_request_twice_whose_tokens_were_all_accepted()
         passes=True,
         **settings,
     )
-    passes = run.passes
-    host = np.floor(passes[passes.prefill_tokens == 0].seconds).astype(int).tolist()
+    assert run.passes is not None
+    passes = run.passes[run.passes.prefill_tokens == 0]
+    host = np.floor(passes.seconds).astype(int).tolist()
     assert host[:6] == [1, 1, 3, 2, 2, 3], "two drafts and a verification of three sequences, step by step"
+    assert passes.batched_tokens.tolist()[:6] == [1, 1, 3, 2, 2, 3]
+
+
+@pytest.mark.parametrize(("missing", "sequences"), [(1, 1), (2, 2), (3, 1), (20, 1)])
+def test_a_drafter_that_fell_behind_is_no_bonus_token(missing: int, sequences: int) -> None:
+    _, view = ledger_and_view(requests([0.0], [30], [9]))
+    drafter = SimulatedDrafter(tape(1), Engine(expands=True, request_s=1.0).running(PROFILE).draft, view)
+    row, root, chunks = np.array([0]), np.array([0]), np.array([missing])
+    work = DraftPass(row, chunks, Forest.roots(1), root, width=1, depth=2)
+    levels = drafter.draft(work, PassShape.of(np.array([30 - missing]), chunks)).levels
+    assert [level.shape.logit_tokens for level in levels] == [sequences] * 2
+    assert [level.shape.requests for level in levels] == [1, 1]
+    assert [int(level.seconds) for level in levels] == [sequences] * 2
+
+
+@pytest.mark.parametrize("scheduler", ["vllm_spec", "smartspec", "specserve_artifact", "threshold_mean"])
+def test_a_draft_pass_takes_what_its_shape_costs(scheduler: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    passes: list[tuple[float, float, bool]] = []
+    draft = SimulatedDrafter.draft
+
+    def kept(self: SimulatedDrafter, work: DraftPass, shape: PassShape) -> Drafted:
+        drafted = draft(self, work, shape)
+        for level in drafted.levels:
+            doubled = level.shape.logit_tokens > level.shape.requests
+            passes.append((level.seconds, self._model.seconds(level.shape), doubled))
+        return drafted
+
+    monkeypatch.setattr(SimulatedDrafter, "draft", kept)
+    given: dict[str, Any] = {"profile": "vicuna7b_160m_a100", "engine": "vllm_0_6", "acceptance": "bernoulli"}
+    simulate(scheduler, "poisson", requests=20, rps=8, acceptance__alpha=0.7, **given)
+    assert any(doubled for _, _, doubled in passes), "some requests were drafted twice"
+    assert all(seconds == costs for seconds, costs, _ in passes)
 
 
 @pytest.mark.parametrize("drafter", [Separate(True, 0.0), LayersSkipped(32, 16), Heads(False, 5, 0.1, 0.1, 0.1)])
@@ -142,6 +193,7 @@ def test_sizes_are_those_named_then_multiples() -> None:
         ({"overhead_s": -1.0}, "overhead_s"),
         ({"request_s": None}, "request_s"),
         ({"request_s": "x"}, "request_s"),
+        ({"sequence_s": -1.0}, "sequence_s"),
         ({"graph_tokens": [4, 2]}, "sizes that rise"),
         ({"graph_tokens": [0, 2]}, "graph_tokens"),
         ({"graph_tokens": [1, 2, 600]}, "graph_most"),

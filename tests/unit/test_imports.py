@@ -71,11 +71,13 @@ def below(prefix):
 
 CORE = ["specsim.replica.request", "specsim.replica.trees", "specsim.replica.passes", "specsim.replica.protocols"]
 SHAPE = "specsim.pass_shape"
+KERNEL_SHAPES = "specsim.kernels.growth"
+"""Says which column of a forest is which."""
 
 
 @pytest.mark.parametrize("place", range(len(CORE)))
 def test_the_core_is_a_line(place):
-    assert ours(CORE[place], late=True) <= {SHAPE, *CORE[:place]}
+    assert ours(CORE[place], late=True) <= {SHAPE, KERNEL_SHAPES, *CORE[:place]}
 
 
 def test_the_core_arrows_are_all_there():
@@ -106,7 +108,7 @@ def test_the_ledger_rests_on_the_core_and_the_memory():
         "specsim.errors",
     }
     assert ours("specsim.replica.roster", late=True) <= {"specsim.errors", "specsim.replica.request"}
-    assert ours("specsim.replica.kv_pool", late=True) <= {"specsim.replica.request"}
+    assert ours("specsim.replica.kv_pool", late=True) <= {"specsim.kernels.chosen", "specsim.replica.request"}
 
 
 ROOMS = {
@@ -115,25 +117,29 @@ ROOMS = {
     "rng": set(),
     "pass_shape": set(),
     "files": {"errors"},
-    "replica": {"pass_shape", "errors"},
+    "replica": {"kernels", "pass_shape", "errors"},
+    "kernels": {"rng", "files", "errors"},
     "kinds": {"replica", "files", "errors"},
-    "schedulers": {"kinds", "replica", "pass_shape", "rng", "errors"},
+    "schedulers": {"kinds", "kernels", "replica", "pass_shape", "rng", "errors"},
+    "routers": {"kinds", "replica", "rng", "errors"},
     "latency": {"kinds", "pass_shape", "files"},
     "workload": {"kinds", "replica", "files", "rng", "errors"},
     "calibration": {"latency", "workload", "pass_shape", "errors"},
-    "world": {"kinds", "replica", "pass_shape", "files", "rng", "errors"},
+    "world": {"kinds", "kernels", "replica", "pass_shape", "files", "rng", "errors"},
     "settings": {"kinds", "files", "errors"},
     "results": {"replica", "pass_shape", "workload", "settings", "files", "errors"},
     "figures": {"results", "replica", "files", "errors"},
     "plugin": {"latency", "pass_shape", "replica", "rng", "schedulers", "workload", "world"},
-    "simulation": {"results", "world", "replica", "errors"},
+    "simulation": {"results", "routers", "world", "kernels", "replica", "errors"},
     "runs": {
         "figures",
         "results",
         "simulation",
         "settings",
         "schedulers",
+        "routers",
         "kinds",
+        "kernels",
         "world",
         "latency",
         "workload",
@@ -194,6 +200,11 @@ def test_schedulers_know_the_protocols_and_nothing_behind_them(module):
     assert not {name.split(".")[0] for name in imports(module, late=True)} & {"simpy", "scipy", "pandas"}
 
 
+@pytest.mark.parametrize("module", below("specsim.routers"))
+def test_routers_know_their_seam_alone(module):
+    assert {each for each in ours(module, late=True) if room_of(each) == "replica"} <= {"specsim.replica.routing"}
+
+
 @pytest.mark.parametrize("module", [*below("specsim.world"), *below("specsim.latency"), *below("specsim.workload")])
 def test_the_world_its_times_and_its_load_know_the_core_alone(module):
     assert {each for each in ours(module, late=True) if room_of(each) == "replica"} <= set(CORE)
@@ -216,8 +227,10 @@ def test_reading_knows_nothing_but_the_errors_and_is_how_every_room_reads():
 
 def test_only_who_serves_and_who_sends_know_the_clock():
     assert {name for name in MODULES if "simpy" in imports(name, late=True)} == {
+        "specsim.replica.arrivals",
         "specsim.replica.clients",
         "specsim.replica.engine",
+        "specsim.replica.fast_forward",
         "specsim.simulation",
     }
 
@@ -259,7 +272,15 @@ CLOCK_READS = {"now", "utcnow", "today", "perf_counter", "monotonic", "process_t
 
 def test_clocks_and_global_luck_stand_nowhere_in_the_simulation():
     """Only the engine advances time; wall-clock reads belong to the execution and the command line."""
-    may_read = {"specsim.runs.execute", "specsim.runs.sweep", "specsim.runs.processes", "specsim.commands.run"}
+    may_read = {
+        "specsim.commands.run",
+        "specsim.commands.sweep",
+        "specsim.runs.execute",
+        "specsim.runs.processes",
+        "specsim.runs.shelf",
+        "specsim.runs.sweep",
+        "specsim.runs.tally",
+    }
     for module in set(MODULES) - may_read:
         assert not {"time", "random"} & imports(module, late=True), module
         calls = [node.func for node in ast.walk(ast.parse(MODULES[module].read_text())) if isinstance(node, ast.Call)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -9,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from specsim import sweep
+from specsim.cli import main
+from specsim.errors import SpecsimError
 from specsim.results.sweeps import Sweep
 from specsim.runs.plan import checked, plan
 from specsim.runs.sweep import run_all
@@ -106,6 +111,79 @@ def test_processes_end_with_the_one_that_asked(tmp_path: Path) -> None:
     while alive := [each.name for each in (tmp_path / "pids").iterdir() if Path("/proc", each.name).exists()]:
         assert time.monotonic() < until, alive
         time.sleep(0.1)
+
+
+@pytest.mark.parametrize("jobs", [0, -1, 2.0, "two", None, True, 10**6])
+def test_a_number_of_processes_is_a_whole_number(jobs: object) -> None:
+    with pytest.raises(SpecsimError, match=r"^jobs=.* expected a whole number between 1 and 1024$"):
+        sweep({"seed": [0, 1]}, trace="poisson", requests=4, jobs=jobs)  # type: ignore[arg-type]
+
+
+def test_one_run_takes_no_number_of_processes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "trace=poisson", "requests=4", "--jobs", "3"]) == 2
+    assert capsys.readouterr().err == "specsim: --jobs 3: one run is one process; expected -m beside it, for a sweep\n"
+
+
+def test_every_byte_of_a_sweep_in_two_processes_is_that_of_one(tmp_path: Path) -> None:
+    words = ["run", "-m", "scheduler=continuous,vllm_spec", "rps=1,2", "seed=0,1,2", "trace=poisson", "requests=20"]
+    found = {}
+    for jobs in ("1", "2"):
+        assert main([*words, "--jobs", jobs, f"out={tmp_path / jobs}"]) == 0
+        files = (path for path in (tmp_path / jobs).rglob("*") if path.is_file())
+        found[jobs] = {str(path.relative_to(tmp_path / jobs)): path for path in files}
+    assert sorted(found["1"]) == sorted(found["2"])
+    assert len(found["1"]) > 12
+    for name, path in found["1"].items():
+        if path.name != "provenance.json":
+            assert path.read_bytes() == found["2"][name].read_bytes(), name
+
+
+def test_the_first_wrong_point_is_told_before_any_runs(tmp_path: Path) -> None:
+    told = []
+    for jobs in (1, 2):
+        with pytest.raises(SpecsimError) as wrong:
+            sweep({"rps": [3, -1, 2, -2]}, trace="poisson", requests=4, jobs=jobs, out=tmp_path)
+        told.append(str(wrong.value))
+    assert told[0] == told[1]
+    assert "-1" in told[0]
+    assert not list(tmp_path.iterdir())
+
+
+INTERRUPTED = """
+import signal
+import sys
+from specsim.cli import main
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # Tests in the background are started deaf to it.
+    sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a terminal's Ctrl-C is a signal to a group of processes")
+def test_ctrl_c_ends_every_process_and_keeps_what_has_ended(tmp_path: Path) -> None:
+    (tmp_path / "begun.py").write_text(INTERRUPTED)
+    words = ["run", "-m", "seed=range(0,400)", "trace=poisson", "requests=30", "scheduler=continuous", "--jobs", "2"]
+    root = tmp_path / "all"
+    with subprocess.Popen(
+        [sys.executable, tmp_path / "begun.py", *words, f"out={root}"],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as one:
+        while not list(root.glob("*/metrics.json")):
+            assert one.poll() is None
+            time.sleep(0.05)
+        os.killpg(one.pid, signal.SIGINT)
+        out, err = one.communicate(timeout=120)
+    assert one.returncode == 130
+    assert out == ""
+    (line,) = err.splitlines()
+    assert "runs are kept; the same command with out=" in line
+    kept = len(list(root.glob("*/metrics.json")))
+    assert 0 < kept < 400
+    assert f" {kept} of 400 " in line
 
 
 def test_points_of_different_keys_are_named_by_those_they_have() -> None:

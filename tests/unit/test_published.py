@@ -151,7 +151,7 @@ def test_a_speedup_is_that_of_each_seed_and_what_is_not_published_has_no_gap(tmp
     assert gap.theirs == pytest.approx(0.75)
     assert gap.ours == pytest.approx((1 / 1.1 + 4 / 15) / 2)
     assert gap.mean_gap == pytest.approx((100 * (1 - 1 / 1.1) + 100 * (0.5 - 4 / 15) / 0.5) / 2)
-    assert "| One by one | 1.00 / 0.91 | - / 0.50 | 0.50 / 0.27 |" in page([one], tmp_path)
+    assert "| One by one | 1.00 / 0.91 | - / 0.50 | 0.50 / 0.27 |" in page([one], tmp_path, tmp_path)
     assert read_rows(experiment, one.figure, write_rows(one, tmp_path).parent) is not None
 
 
@@ -191,6 +191,12 @@ CLAIMS = """\
       - {says: "Half", why: "It waits.", value: {of: One by one, at: [2], paper: 50}}
       - {says: "Never ahead", crossing: {of: One by one, over: Batches, paper: 1}}
       - {says: "Never faster", crossing: {of: One by one, over: Batches, better: less, paper: 1}}
+      - {says: "Ahead in half", share: {of: Batches, over: One by one, at: [2, 4], paper: 40}}
+      - {says: "Behind in half", share: {of: Batches, over: One by one, at: [2, 4], better: less, paper: 50}}
+      - {says: "Falls", trend: {of: One by one, at: [1, 2], better: less}}
+      - {says: "Falls by chance", trend: {of: Batches, better: less}}
+      - {says: "Rises", trend: {of: One by one, at: [1, 2]}}
+      - {says: "The lead grows", trend: {of: Batches, over: One by one, at: [1, 2]}}
 """
 
 
@@ -224,7 +230,16 @@ def test_claims_by_hand(tmp_path: Path) -> None:
     assert found["Never faster"].said.startswith(f"{crossing:.3g}")
     # It is ahead at 4 requests/s, where the ratio ends above 1.
     assert found["Never ahead"].said == "none up to 4"
-    text = page([one], tmp_path)
+    # Ahead at 2 requests/s, behind at 4.
+    assert found["Ahead in half"].gap == pytest.approx(25)
+    assert (found["Behind in half"].said.split(" ")[0], found["Behind in half"].verdict) == ("50", "reproduced")
+    # 90 to 40 in both seeds; 99 to 70 and to 80, whose interval of 24 +- 63.5 holds 0; a lead of 9 to one of 55 and 57.
+    assert (found["Falls"].said, found["Falls"].verdict) == ("from 90 to 40", "reproduced")
+    assert (found["Falls by chance"].said, found["Falls by chance"].verdict) == ("from 99 to 75", "undecided")
+    assert found["Rises"].verdict == "not reproduced"
+    assert (found["The lead grows"].said, found["The lead grows"].verdict) == ("from 9 to 56", "reproduced")
+    text = page([one], tmp_path, tmp_path)
+    assert "| A paper | 15 | 5 | 1 | 3 | 6 |" in text
     assert "| Half | 50 | 40 ± 0 | -20.0 % | not reproduced | It waits. |" in text
     assert text.index("| Half |") < text.index("| Always ahead |") < text.index("| Fewer violations |")
 
@@ -242,6 +257,7 @@ def test_a_claim_without_its_lines_or_points_is_refused(tmp_path: Path) -> None:
             "crossing.over: missing key; expected a l",
         ),
         ("pick: most", "pick: best", "ratio.pick: 'best' is unknown"),
+        ("trend: {of: One by one, at: [1, 2], b", "trend: {of: One by one, at: [2], b", "trend.at: is one point; exp"),
     ):
         assert old in CLAIMS
         text = TINY.replace("    values: {Batches", CLAIMS.replace(old, new) + "    values: {Batches")
@@ -321,7 +337,7 @@ def test_an_experiment_of_named_points_lines_and_ranges_runs(tmp_path: Path) -> 
     assert set(varied["point"]) == {"many"}
     base = one.chosen.query("line == 'Batches, first token' and point == 'many' and seed == 0")
     assert varied["ours"].iloc[0] < base["ours"].iloc[0]
-    text = page([read_rows(experiment, one.figure, write_rows(one, tmp_path).parent) or one], tmp_path)
+    text = page([read_rows(experiment, one.figure, write_rows(one, tmp_path).parent) or one], tmp_path, tmp_path)
     assert "| line | few | many |" in text
     rows = [line for line in text.splitlines() if "| How many at once |" in line]
     assert ["as chosen" in rows[0], "8 at once" in rows[1], len(rows)] == [True, True, 2]
@@ -374,7 +390,7 @@ def test_rows_are_read_as_they_were_written_until_the_experiment_changes(tmp_pat
 
 def test_the_page_has_the_largest_gaps_first_and_a_verdict_only_of_the_whole_form(tmp_path: Path) -> None:
     both = figures_by_hand(tmp_path)
-    text = page(both, tmp_path)
+    text = page(both, tmp_path, tmp_path)
     figures = [line for line in text.splitlines() if line.startswith("| [A paper, Fig.") and "pairs" in line]
     assert [line.split(" | ")[-3:] for line in figures] == [
         ["14.5 points", "2 of 3 pairs", "not reproduced |"],
@@ -384,10 +400,15 @@ def test_the_page_has_the_largest_gaps_first_and_a_verdict_only_of_the_whole_for
         "| Batches | 95.7 % | 90.0 ± 25.4 % | -5.7 points | 5.7 points | -15.0 at 4 | far | Its prompts are short. |"
         in text
     )
-    assert "[tiny.yaml](tiny.yaml), 2 seeds" in text
+    assert "[tiny.yaml](tiny.yaml), 2 seeds; `specsim reproduce tiny` runs it." in text
+    assert text.count("- The paper names no lengths") == 1
+    for name in ("tiny_attainment", "tiny_latency"):
+        assert f"](#{name})" in text
+        section = text[text.index(f"#### {name}") :]
+        assert f"Behind it: [tiny.yaml](tiny.yaml), [{name}.parquet]({name}.parquet)." in section
     assert "- Its prompts were longer." in text
     assert "- The paper names no lengths: those of trace=poisson." in text
-    quick = page([each._replace(quick=True) for each in both], tmp_path)
+    quick = page([each._replace(quick=True) for each in both], tmp_path, tmp_path)
     assert "none (quick)" in quick
     assert not [line for line in quick.splitlines() if line.startswith("| [") and "reproduced" in line]
 
@@ -399,7 +420,7 @@ def test_the_committed_page_is_what_the_committed_files_say() -> None:
     assert len(there) == len(read)
     assert not any(each.quick for each in there)
     docs = ROOT / "docs"
-    assert (docs / "reproduction.md").read_text(encoding="utf-8") == page(there, docs)
+    assert (docs / "reproduction.md").read_text(encoding="utf-8") == page(there, docs, ROOT / OUT)
     assert all((docs / "figures" / f"{each.figure.name}.png").is_file() for each in there)
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from specsim.kernels.selection import nodes_for_slo, within_budget
 from specsim.replica.trees import Forest
-from specsim.schedulers.parts.selection import nodes_for_slo, select, within_budget
+from specsim.schedulers.parts.selection import select
 from tests.made import grown
 
 PATHS = np.array([[0.7, 0.4, 0.2, 0.0], [0.5, 0.5, 0.5, 0.5]])

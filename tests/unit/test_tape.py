@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from specsim.errors import SpecsimError
+from specsim.kernels.growth import next_keys
 from specsim.pass_shape import PassShape
 from specsim.replica.passes import NOBODY, DraftPass
 from specsim.replica.trees import Forest
@@ -53,13 +54,13 @@ def test_a_tree_reads_the_path_while_it_is_right_and_the_other_pool_once_it_is_w
 def test_a_stride_is_a_position() -> None:
     text, ids = tape(5), np.arange(5)
     here, there = text.on_path(ids, np.full(5, 7)), text.on_path(ids, np.full(5, 8))
-    assert np.array_equal(text.next_keys(here, mix(here), np.ones(5, dtype=bool), np.zeros(5, dtype=int)), there)
+    assert np.array_equal(next_keys(here, mix(here), np.ones(5, dtype=bool), np.zeros(5, dtype=int)), there)
 
 
 def test_each_wrong_rank_leads_elsewhere() -> None:
     text = tape(1)
     key = text.on_path(np.zeros(64, dtype=int), np.full(64, 7))
-    wrong = text.next_keys(key, mix(key), np.zeros(64, dtype=bool), np.arange(64))
+    wrong = next_keys(key, mix(key), np.zeros(64, dtype=bool), np.arange(64))
     assert len(set(wrong.tolist())) == 64
     on = {int(text.on_path(np.array([0]), np.array([each]))[0]) for each in range(1_000)}
     assert not on & set(wrong.tolist())

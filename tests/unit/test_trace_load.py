@@ -41,7 +41,7 @@ def azure_rows(n=3):
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_what_ships_stands_in_and_says_so(name):
     trace = load_trace(entry(name), seed=1)
-    kind = "twin" if name.startswith("azure") else "toy"
+    kind = "twin" if entry(name)["file"].startswith("Azure") else "toy"
     assert trace.source.origin == kind
     assert trace.source.note.startswith(f"{name}: using the shipped {kind} of {len(trace)} requests: ")
     assert "$SPECSIM_DATA" in trace.source.note

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from specsim.kernels.chosen import chosen as kernels
+from specsim.kernels.selection import Bounds
 from specsim.replica.request import Bools, Floats, Ints
 from specsim.replica.trees import Forest
 
@@ -71,49 +73,9 @@ def select(
     budget : B, the most nodes, roots included, at least n.
     fill : whether the second selection runs. stop : where both end although budget is left.
     """
-    rows = len(need)
-    chosen = np.zeros(len(forest), dtype=np.bool_)
-    chosen[: forest.rows] = True
-    if not forest.draft_nodes:
-        return chosen
-    row, path = forest.row[forest.rows :], forest.path_probability[forest.rows :]
-    likeliest = np.argsort(-path, kind="stable")
-    by_row = likeliest[np.argsort(row[likeliest].astype(np.uint16), kind="stable")]
-    sizes = np.bincount(row, minlength=rows)
-    columns = np.arange(int(sizes.max()))
-    filled = columns < sizes[:, None]
-    ranked = np.zeros(filled.shape)
-    ranked[filled] = path[by_row]
-    likely = sizes if not stop.slo_below else (ranked >= stop.slo_below).sum(axis=1)
-    wanted = nodes_for_slo(ranked, need, np.minimum(likely, most_nodes))
-    taken = within_budget(wanted, order, budget - rows)
-    chosen[forest.rows + by_row[(columns < taken[:, None])[filled]]] = True
-    if not fill:
-        return chosen
-    left = budget - rows - int(taken.sum())
-    rest = likeliest[~chosen[forest.rows + likeliest]]
-    if stop.fill_below:
-        spent = rows + int(taken.sum()) + int(np.count_nonzero(path[rest] >= stop.fill_below))
-        left = min(left, -(-spent // stop.tile) * stop.tile - rows - int(taken.sum()))
-    chosen[forest.rows + rest[:left]] = True
+    chosen = np.ones(len(forest), dtype=np.bool_)
+    if forest.draft_nodes:
+        drafted = slice(forest.rows, None)
+        bounds = Bounds(most_nodes, budget, fill, *stop)
+        chosen[drafted] = kernels().select(forest.row[drafted], forest.path_probability[drafted], need, order, bounds)
     return chosen
-
-
-def nodes_for_slo(path: Floats, need: Floats, most: Ints) -> Ints:
-    """Return how many of its likeliest nodes each row takes to reach `need`, (rows,), at most `most` (rows,).
-
-    `path` (rows, m) holds path probabilities in descending order, padded with zeros.
-    """
-    reached = 1.0 + np.cumsum(path, axis=1)
-    count = (need > 1.0) + (reached < need[:, None]).sum(axis=1)
-    wanted: Ints = np.minimum(count, most)
-    return wanted
-
-
-def within_budget(wanted: Ints, order: Ints, budget: int) -> Ints:
-    """Return the nodes of each row, (rows,), when rows take what they want in `order` until the budget is spent."""
-    queue = wanted[order]
-    before = np.cumsum(queue) - queue
-    taken = np.zeros_like(wanted)
-    taken[order] = np.minimum(np.maximum(budget - before, 0), queue)
-    return taken

@@ -1,0 +1,135 @@
+"""`specsim find`: the highest rate at which a target attainment is kept."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from specsim.commands.terminal import one_line
+from specsim.errors import SpecsimError
+
+if TYPE_CHECKING:
+    from specsim.runs.find import Found
+    from specsim.settings.configured import Configured
+
+FIND_HELP = """\
+Settings are those of `specsim run`; several values of one make a line each: scheduler=adaserve,continuous
+Rates double until two in a row miss the target, then the search closes in. Every line meets the same requests.
+Without seed=, five seeds. A search that was stopped goes on where it was. docs/sweeps.md has an example.
+"""
+SEEDS = "seed=range(0,5)"
+OUT = Path("results/find")
+TABLE, FIGURE = "find.csv", "find"
+
+
+def add_find(commands: Any, jobs: Callable[[str], int], path: Callable[[str], Path]) -> None:
+    """Add the command to those of `specsim`; `jobs` and `path` read such words."""
+    find: argparse.ArgumentParser = commands.add_parser(
+        "find",
+        help="the highest rate that keeps an attainment",
+        epilog=FIND_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    find.add_argument("settings", nargs="*", metavar="KEY=VALUE")
+    find.add_argument("--target", default="90%", metavar="SHARE", help="of requests that meet their objectives (90%%)")
+    find.add_argument("--of", default="worst", metavar="WHOM", help="worst: the worst class; all; or a class (worst)")
+    find.add_argument("--rates", default="0.5..64", metavar="LOW..HIGH", help="to look in, in requests/s (0.5..64)")
+    find.add_argument("--within", default="2%", metavar="SHARE", help="how close the answer's two rates lie (2%%)")
+    find.add_argument("--jobs", type=jobs, default=1, metavar="N", help="processes that run at once (1)")
+    find.add_argument("--out", type=path, default=OUT, metavar="DIR", help="of runs, table and figure (results/find)")
+    find.set_defaults(command=find_command)
+
+
+def find_command(arguments: argparse.Namespace) -> int:
+    """Search, print a table, write it and a figure into the folder; return 1 if a run failed."""
+    from specsim.results.capacity import Asked
+    from specsim.results.staging import in_one_step
+    from specsim.runs.find import search
+    from specsim.settings.configured import from_words
+
+    asked = Asked(_share("--target", arguments.target), *_rates(arguments.rates), _share("--within", arguments.within))
+    words, root = list(arguments.settings), arguments.out
+    keys = {word.lstrip("+").partition("=")[0] for word in words}
+    for key, instead in (("rps", "--rates LOW..HIGH"), ("out", "--out DIR")):
+        if key in keys:
+            raise SpecsimError(f"{key}: find chooses it; expected {instead}")
+    words += [] if "seed" in keys else [SEEDS]
+
+    def at(rate: float) -> Sequence[Configured]:
+        return from_words([*words, f"rps={rate!r}"], sweep=True)
+
+    try:
+        found = search(asked, arguments.of, at, root, jobs=arguments.jobs, say=_say)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"the runs that ended are kept; the same command with --out {root} goes on") from None
+    with in_one_step(root / TABLE) as partial:
+        found.table.to_csv(partial, index=False)
+    print("\n".join(_shown(found)))
+    for note in found.notes():
+        print(f"note: {note}")
+    print(root / TABLE)
+    for file in _drawn(found, root):
+        print(file)
+    for line in found.lines:
+        for error in line.errors:
+            _say(f"specsim: {line.name} failed at {one_line(error)}")
+    return 1 if found.sweep.failures else 0
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _share(flag: str, word: str) -> float:
+    """Return a share that is written as one, or in %."""
+    number, percent = word.removesuffix("%"), word.endswith("%")
+    try:
+        share = float(number) / (100 if percent else 1)
+    except ValueError:
+        share = float("nan")
+    if not 0 < share <= 1:
+        raise SpecsimError(f"{flag} {word}: expected a share above 0 up to 1, or a percentage such as 90%")
+    return share
+
+
+def _rates(word: str) -> tuple[float, float]:
+    """Return the lowest and the highest rate."""
+    low, dots, high = word.partition("..")
+    try:
+        first, last = float(low), float(high)
+    except ValueError:
+        first, last = float("nan"), float("nan")
+    if not dots or not 0 < first < last < float("inf"):
+        raise SpecsimError(f"--rates {word}: expected LOW..HIGH in requests/s, such as 0.5..64")
+    return first, last
+
+
+def _shown(found: Found) -> Iterator[str]:
+    """Yield the lines of the table."""
+    wide = max(9, *(len(line.name) for line in found.lines))
+    yield f"highest rate at which {100 * found.asked.target:g}% of {found.whose} attain, requests/s"
+    yield f"{'':{wide}}{'keeps':>9}{'misses':>9}{'seeds':>9}{'95% ±':>9}{'per GPU':>9}"
+    yield "-" * (wide + 45)
+    for line in found.lines:
+        each = found.capacity(line)
+        per_gpu = None if each.keeps is None else each.keeps / line.gpus
+        cells = (each.keeps, each.misses, each.mean, each.half_width, per_gpu)
+        yield f"{line.name:{wide}}" + "".join(f"{_number(cell):>9}" for cell in cells)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None or not isfinite(value) else f"{value:.4g}"
+
+
+def _drawn(found: Found, root: Path) -> list[Path]:
+    from specsim.figures.plots import save
+
+    try:
+        return save({FIGURE: found.figure()}, root)
+    except SpecsimError as error:
+        _say(f"note: no figure: {error}")
+        return []

@@ -1,0 +1,88 @@
+"""`specsim sweep`: a sweep from a YAML file, and how far one is."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from specsim.commands.run import run_sweep
+from specsim.commands.sweep_options import add_sweep_options
+from specsim.commands.terminal import one_line
+from specsim.errors import SpecsimError
+
+if TYPE_CHECKING:
+    from specsim.results.sweep_status import SweepStatus
+
+STATUS = "status"
+MOST_ERRORS = 5
+HELP = """\
+A file has any of these sections; each value is a list, or a text as with -m:
+  run:    {trace: poisson, requests: 200}          settings of every point
+  grid:   {scheduler: [fcfs, adaserve], rps: "range(1,5)"}   every combination
+  zip:    {profile: [A, B], replicas: [1, 2]}      values side by side
+  random: {points: 20, seed: 0, draw: {rps: "interval(1,8)"}}
+  seeds:  5                                        0 to 4, or a list
+specsim sweep status DIR tells how far the sweep with out=DIR is. docs/sweeps.md has the rest.
+"""
+
+
+def add_sweep(commands: Any) -> None:
+    """Add the command to the parser's others."""
+    sweep = commands.add_parser(
+        "sweep",
+        help="a sweep from a YAML file; how far one is",
+        epilog=HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    sweep.add_argument("file", metavar="FILE.yaml | status", help="points, or the word status before a folder")
+    sweep.add_argument("settings", nargs="*", metavar="KEY=VALUE | FOLDER", help="of every point, as out=DIR")
+    add_sweep_options(sweep)
+    sweep.add_argument("--debug", action="store_true", help="show the traceback of an error, your own lines in it")
+    sweep.set_defaults(command=sweep_command)
+
+
+def sweep_command(arguments: argparse.Namespace) -> int:
+    """Run the points of a file, or tell how far a folder's sweep is; return 1 if a run failed."""
+    from specsim.files.checked_mapping import expanded
+    from specsim.settings.configured import from_file
+
+    if arguments.file == STATUS:
+        _status(arguments.settings)
+        return 0
+    chosen = from_file(expanded(arguments.file), arguments.settings)
+    return run_sweep(chosen, jobs=arguments.jobs or 1, keep=arguments.keep, debug=arguments.debug)
+
+
+def _status(words: Sequence[str]) -> None:
+    from specsim.files.checked_mapping import expanded
+    from specsim.results.sweep_status import sweep_status
+
+    if len(words) != 1:
+        raise SpecsimError(f"sweep status {' '.join(words)}: expected the folder of one sweep")
+    root = expanded(words[0])
+    if not root.is_dir():
+        raise SpecsimError(f"sweep status: no folder {str(root)!r}")
+    _say(root, sweep_status(root, time.time()))
+
+
+def _say(root: Path, found: SweepStatus) -> None:
+    of = "" if found.total is None else f" of {found.total}"
+    left = "; an older version ran it: its points are not known" if found.total is None else f", {found.left} left"
+    print(f"{root}: {found.done}{of} runs done, {found.failed} failed{left}")
+    if found.left and found.made and found.spent_s > 0:
+        from tqdm import tqdm
+
+        per_s = found.made / found.spent_s
+        print(f"{per_s:.3g} runs/s: {tqdm.format_interval(found.left / per_s)} left if it runs")
+    if found.left and found.idle_s is not None:
+        print(f"the last run was stored {found.idle_s:.0f} s ago")
+    if found.worst is not None:
+        name, attainment = found.worst
+        print(f"worst class {name} {100 * attainment:.1f}%")
+    for name, error in list(found.errors.items())[:MOST_ERRORS]:
+        print(one_line(f"failed: {name}: {error}"))
+    if len(found.errors) > MOST_ERRORS:
+        print(f"failed: {len(found.errors) - MOST_ERRORS} more")

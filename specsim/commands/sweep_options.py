@@ -1,0 +1,41 @@
+"""Options of every command that runs a sweep."""
+
+from __future__ import annotations
+
+import argparse
+
+from specsim.errors import SpecsimError
+
+
+def add_sweep_options(parser: argparse.ArgumentParser, when: str = "") -> None:
+    """Add the options to a command's parser; `when` says beside what they have an effect."""
+    parser.add_argument("--jobs", type=jobs, metavar="N", help=f"{when}processes that run at once (1)")
+    parser.add_argument("--keep", type=keep, metavar="WHAT", help=f"{when}runs: a folder each; summary: rows (runs)")
+
+
+def jobs(word: str) -> int:
+    """Return a number of processes.
+
+    Raises
+    ------
+    SpecsimError
+        When the word is none.
+    """
+    from specsim.runs.processes import MOST_JOBS
+
+    if word.isdecimal() and 1 <= int(word) <= MOST_JOBS:
+        return int(word)
+    raise SpecsimError(f"--jobs {word}: expected a whole number between 1 and {MOST_JOBS}")
+
+
+def keep(word: str) -> str:
+    """Return what a sweep keeps of a run.
+
+    Raises
+    ------
+    SpecsimError
+        When the word is none of the kinds.
+    """
+    if word in ("runs", "summary"):
+        return word
+    raise SpecsimError(f"--keep {word}: expected runs or summary")

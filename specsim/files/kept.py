@@ -1,0 +1,74 @@
+"""Arrays that are costly to make and always come out the same, kept in the user's cache from process to process."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+MOST_BYTES = 1 << 28
+"""Of all files together; 0 keeps none."""
+Arrays = Mapping[str, np.ndarray[Any, Any]]
+
+
+def user_cache() -> Path:
+    """Return the folder of what can be downloaded or made again: $XDG_CACHE_HOME/specsim or ~/.cache/specsim."""
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "specsim"
+
+
+def kept(name: str, of: object, made_by: Sequence[Path], make: Callable[[], Arrays]) -> Arrays:
+    """Return the arrays that `make` makes of `of`: from the cache, if they were made before.
+
+    Parameters
+    ----------
+    name : what they are, a word.
+    of : all that they depend on; its ``repr`` tells it from others.
+    made_by : the source files of `make`. Arrays that another text of these has made are not used, nor those of
+        another numpy or scipy.
+
+    A file that is damaged or cannot be written costs time only: the arrays are made anew. The oldest files go where all
+    together are larger than `MOST_BYTES`.
+    """
+    if not MOST_BYTES:
+        return make()
+    stamp = f"{of!r} {np.__version__} {_scipy()}".encode() + b"".join(each.read_bytes() for each in made_by)
+    file = user_cache() / "made" / f"{name}-{sha256(stamp).hexdigest()[:32]}.npz"
+    with suppress(OSError, ValueError, KeyError, EOFError, BadZipFile, zlib.error), file.open("rb") as stream:
+        stored = np.load(stream)
+        return {each: stored[each] for each in stored.files}
+    arrays = make()
+    with suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        partial = file.with_name(f".{file.stem}-{os.getpid()}.npz")
+        try:
+            np.savez(partial, **dict(arrays))  # type: ignore[arg-type]
+            partial.replace(file)
+        finally:
+            partial.unlink(missing_ok=True)
+        _trim(file.parent)
+    return arrays
+
+
+def _trim(folder: Path) -> None:
+    """Remove the oldest files of a folder that holds too much."""
+    files = sorted(((each.stat(), each) for each in folder.iterdir()), key=lambda each: -each[0].st_mtime_ns)
+    held = 0
+    for found, file in files:
+        held += found.st_size
+        if held > MOST_BYTES:
+            file.unlink(missing_ok=True)
+
+
+def _scipy() -> str:
+    """Return the version of scipy, which takes long to import."""
+    from importlib.metadata import version
+
+    return version("scipy")

@@ -1,0 +1,109 @@
+"""Requests on their way to the replicas: a router says where each goes, and there it stays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf, isnan
+
+import numpy as np
+
+from specsim.errors import RouterFault, represented
+from specsim.replica.blame import complaint, own_line
+from specsim.replica.engine import Replica
+from specsim.replica.outstanding import Outstanding, Sent
+from specsim.replica.request import Ints, Requests
+from specsim.replica.routing import Coming, Planning, Router
+
+
+class Dispatch:
+    """Sends each request of a run to a replica when it reaches the queue of the engines.
+
+    Parameters
+    ----------
+    replicas : servers. router : asked only where there are several.
+    requests : of the run. sessions : (N,) what requests of one conversation share.
+
+    Attributes
+    ----------
+    replica_of : (N,) index of each request's replica, -1 until it is sent.
+    """
+
+    def __init__(self, replicas: Sequence[Replica], router: Router, requests: Requests, sessions: Ints) -> None:
+        self.replicas, self.requests = replicas, requests
+        self.replica_of: Ints = np.full(len(requests), -1, dtype=np.int64)
+        self._router, self._sessions = router, sessions
+        n = len(requests)
+        self._told = Sent(np.full(n, inf), np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64))
+        self._servers = [Outstanding(each.ledger, self._told) for each in replicas]
+        if isinstance(router, Planning) and len(replicas) > 1:
+            router.plan(requests.class_names, len(replicas))
+
+    def deliver(self, request: int) -> None:
+        """Let a request arrive at the replica that the router chooses.
+
+        Raises
+        ------
+        RouterFault
+            When the router fails, or names no replica: one line with its name and the simulated time.
+        """
+        place = self._routed(request) if len(self.replicas) > 1 else 0
+        self.replica_of[request] = place
+        self.replicas[place].arrive(request, self.requests)
+
+    def expect(self, arrival_s: float) -> None:
+        """Tell every replica when the next request arrives at any of them."""
+        for replica in self.replicas:
+            replica.next_arrival_s = arrival_s
+
+    def close(self) -> None:
+        """Say that no request will arrive any more."""
+        for replica in self.replicas:
+            replica.close()
+
+    def _coming(self, request: int) -> Coming:
+        told = self.requests
+        ttft_slo_s, tpot_slo_s = float(told.ttft_slo_s[request]), float(told.tpot_slo_s[request])
+        max_tokens = int(told.max_tokens[request])
+        return Coming(
+            session=int(self._sessions[request]),
+            slo_class=told.class_names[told.slo_class[request]],
+            prompt_tokens=int(told.prompt_tokens[request]),
+            max_tokens=max_tokens,
+            cached_tokens=int(told.cached_tokens[request]),
+            ttft_slo_s=ttft_slo_s,
+            tpot_slo_s=tpot_slo_s,
+            due_s=float(told.arrival_s[request]) + due_after_s(ttft_slo_s, tpot_slo_s, max_tokens),
+        )
+
+    def _routed(self, request: int) -> int:
+        """Return the place of the replica that the router chooses, and note there that the request is sent."""
+        coming = self._coming(request)
+        place = self._asked(coming)
+        self._told.due_s[request] = coming.due_s
+        self._told.most_tokens[request] = coming.prompt_tokens + coming.max_tokens
+        self._told.cached_tokens[request] = coming.cached_tokens
+        self._servers[place].send(request)
+        return place
+
+    def _asked(self, coming: Coming) -> int:
+        router, count = self._router, len(self._servers)
+        where = f"router {type(router).__name__} at {self.replicas[0].env.now:g} s: "
+        try:
+            place = router.route(coming, self._servers)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise RouterFault(f"{where}{complaint(error)}{own_line(error.__traceback__, router)}") from error
+        if not isinstance(place, int | np.integer) or isinstance(place, bool) or not 0 <= place < count:
+            raise RouterFault(f"{where}route returned {represented(place)}; expected a replica, 0 to {count - 1}")
+        return int(place)
+
+
+def due_after_s(ttft_slo_s: float, tpot_slo_s: float, max_tokens: int) -> float:
+    """Return the seconds after its arrival in which a request is due: TTFT + TPOT x (max_tokens - 1).
+
+    An objective that it does not have (NaN) adds nothing; a request with none is never due.
+    """
+    if isnan(ttft_slo_s) and isnan(tpot_slo_s):
+        return inf
+    return (0.0 if isnan(ttft_slo_s) else ttft_slo_s) + (0.0 if isnan(tpot_slo_s) else tpot_slo_s * (max_tokens - 1))

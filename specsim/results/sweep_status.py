@@ -1,0 +1,138 @@
+"""How far the last sweep in a folder is, from what lies there: any process may ask while it runs, or after a kill."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from specsim.errors import SpecsimError
+from specsim.results.failure import read_failure
+from specsim.results.parts import PARTS, holds_runs, read_parts
+from specsim.results.run_folder import METRICS_FILE, has_failed, is_run, run_folders
+from specsim.results.staging import in_one_step
+from specsim.results.store import read_config
+from specsim.settings.identity import identity, settings_of
+
+PLANNED_FILE = ".sweep.json"
+"""Holds the keys of the last sweep's points; its time is when that sweep began."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepStatus:
+    """How far a sweep is.
+
+    Attributes
+    ----------
+    total : points of the last sweep; None if an older version ran it. done, failed : of these, or of all in the folder.
+    made, spent_s : runs that were stored since the sweep began, and seconds from then to the last of them.
+    idle_s : seconds since that one. worst : the worst class of all runs and its attainment.
+    errors : by name, the error lines of runs that failed.
+    """
+
+    total: int | None
+    done: int
+    failed: int
+    made: int
+    spent_s: float
+    idle_s: float | None
+    worst: tuple[str, float] | None
+    errors: dict[str, str]
+
+    @property
+    def left(self) -> int:
+        """Points that are neither done nor failed."""
+        return 0 if self.total is None else self.total - self.done - self.failed
+
+
+def write_planned(root: Path, keys: Iterable[str]) -> None:
+    """Note which points a sweep has, as it begins.
+
+    Raises
+    ------
+    SpecsimError
+        When it cannot be written.
+    """
+    with in_one_step(root / PLANNED_FILE) as partial:
+        partial.write_text(json.dumps(list(keys)) + "\n", encoding="utf-8")
+
+
+def sweep_status(root: Path, now_s: float) -> SweepStatus:
+    """Return how far the last sweep in a folder is at `now_s`.
+
+    Raises
+    ------
+    SpecsimError
+        When the folder holds no sweep, or its note is damaged.
+    """
+    keys, began_s = _planned(root)
+    if keys is None and not holds_runs(root):
+        raise SpecsimError(f"{str(root)!r} holds no sweep; expected the out= of `specsim run -m` or `specsim sweep`")
+    known = set(keys or ())
+    parts, folders = read_parts(root), {_key_of(each, known): each for each in run_folders(root)}
+    runs = {key: each for key, each in folders.items() if is_run(each)}
+    failures = {key: each for key, each in folders.items() if key not in runs and has_failed(each)}
+    asked = {*parts.runs, *parts.failures, *runs, *failures} if keys is None else set(keys)
+    classes = [_worst(json.loads((runs[key] / METRICS_FILE).read_bytes())) for key in asked & set(runs)]
+    classes += [_worst(parts.runs[key].metrics) for key in (asked & set(parts.runs)) - set(runs)]
+    done = asked & {*runs, *parts.runs}
+    errors = {each.name: each.error for key, each in parts.failures.items() if key in asked - done}
+    errors |= {each.name: read_failure(each).error for key, each in failures.items() if key in asked - done}
+    stored = [(_time_of(runs[key] / METRICS_FILE), 1) for key in asked & set(runs)]
+    stored += [(_time_of(each), _rows(each)) for each in (root / PARTS).glob("*.parquet")]
+    since = [(at_s, count) for at_s, count in stored if at_s >= began_s]
+    last_s = max((at_s for at_s, _ in stored), default=None)
+    return SweepStatus(
+        total=None if keys is None else len(asked),
+        done=len(done),
+        failed=len(errors),
+        made=sum(count for _, count in since),
+        spent_s=max((at_s for at_s, _ in since), default=began_s) - began_s,
+        idle_s=None if last_s is None else max(0.0, now_s - last_s),
+        worst=min(classes, key=lambda each: each[1], default=None),
+        errors=errors,
+    )
+
+
+def _planned(root: Path) -> tuple[list[str] | None, float]:
+    file = root / PLANNED_FILE
+    try:
+        return [str(key) for key in json.loads(file.read_bytes())], file.stat().st_mtime
+    except (FileNotFoundError, NotADirectoryError):
+        return None, 0.0
+    except (OSError, ValueError, TypeError):
+        raise SpecsimError(f"{str(file)!r} is damaged; the next sweep in the folder writes it anew") from None
+
+
+def _key_of(folder: Path, known: set[str]) -> str:
+    """Return the identity of a run's settings: its name ends with it, unless it was made alone or renamed."""
+    told = folder.name.rpartition("-")[2]
+    if told in known:
+        return told
+    with suppress(SpecsimError, KeyError, TypeError, AttributeError):
+        return identity(settings_of(read_config(folder)))
+    return told
+
+
+def _worst(metrics: dict[str, dict[str, str]]) -> tuple[str, float]:
+    block = metrics["specsim"]
+    return block["worst_class"], float(block["worst_class_attainment"])
+
+
+def _time_of(file: Path) -> float:
+    try:
+        return file.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
+def _rows(part: Path) -> int:
+    import pyarrow.parquet as pq
+
+    try:
+        rows: int = pq.read_metadata(part).num_rows
+    except (FileNotFoundError, ValueError, OSError):
+        return 0
+    return rows

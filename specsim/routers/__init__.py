@@ -1,0 +1,1 @@
+"""Policies that say which replica serves a request, one a file."""

@@ -1,0 +1,80 @@
+"""Pools of servers, one for each SLO class: SepPipe (AdaServe v1, arXiv 2501.12162v1, section 6.3).
+
+SepPipe serves each category by a pipeline of its own: "we dedicate one node to each request category".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import NamedTuple
+
+from specsim.errors import nearest
+from specsim.replica.routing import Coming, Planning, Router, Server
+
+
+class _Pool(NamedTuple):
+    """Servers of one class, from `first` up to `end`, and the router among them."""
+
+    first: int
+    end: int
+    router: Router
+
+
+class Dedicated:
+    """Send a request to the pool of its class.
+
+    Parameters
+    ----------
+    within : router within a pool; each pool has its own.
+    pools : servers by class, in any order; None: as many for each class.
+    """
+
+    def __init__(self, within: Router, pools: Mapping[str, int] | None) -> None:
+        if pools is not None and not isinstance(pools, Mapping):
+            raise ValueError(f"pools: {pools!r} is no mapping; expected servers by class, or null")
+        for name, count in (pools or {}).items():
+            if type(count) is not int or count < 1:
+                raise ValueError(f"pools: {name}: {count!r} is not a whole number of servers above 0")
+        self._within, self._counts = within, pools
+        self._pools: dict[str, _Pool] = {}
+
+    def plan(self, classes: Sequence[str], servers: int) -> None:
+        """Share the servers out in the order of the classes.
+
+        Raises
+        ------
+        ValueError
+            When a pool is of no class, a class has no pool, or the pools do not use the servers up.
+        """
+        first, counts = 0, self._counts_of(classes, servers)
+        for name in classes:
+            pool = _Pool(first, first + counts[name], deepcopy(self._within))
+            if isinstance(pool.router, Planning):
+                pool.router.plan(classes, counts[name])
+            self._pools[name], first = pool, pool.end
+
+    def route(self, coming: Coming, servers: Sequence[Server]) -> int:
+        """Return a place in the pool of the request's class."""
+        first, end, router = self._pools[coming.slo_class]
+        return first + router.route(coming, servers[first:end])
+
+    def _counts_of(self, classes: Sequence[str], servers: int) -> Mapping[str, int]:
+        if self._counts is None:
+            each, rest = divmod(servers, len(classes))
+            if rest or not each:
+                raise ValueError(
+                    f"replicas={servers} cannot be shared evenly among {len(classes)} classes "
+                    f"({', '.join(classes)}); expected a multiple, or router.pools"
+                )
+            return dict.fromkeys(classes, each)
+        for name in self._counts:
+            if name not in classes:
+                raise ValueError(f"pools: unknown class {name!r}{nearest(name, classes)}")
+        for name in classes:
+            if name not in self._counts:
+                raise ValueError(f"pools: class {name!r} has no pool; expected one for each class")
+        total = sum(self._counts.values())
+        if total != servers:
+            raise ValueError(f"pools: {total} servers in all; expected replicas={servers}")
+        return self._counts

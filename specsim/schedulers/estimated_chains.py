@@ -1,0 +1,62 @@
+"""Chains of a fixed length that note how many tokens were expected of a verification, and how many came.
+
+Paper: SpecServe (arXiv 2025), Eq. 7 to 9 and Fig. 8.
+Idea: the sum of path probabilities, the bonus token's 1 included, is what confidences promise of a verification.
+Deviations: tokens that would come behind the output's end are counted on both sides, as the paper's model has no end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from specsim.replica.passes import Emitted
+from specsim.replica.protocols import View
+from specsim.replica.request import Floats
+from specsim.replica.trees import Forest
+from specsim.schedulers.parts.protocols import Growing, Rows, Speculation
+from specsim.schedulers.vllm_spec import FixedChains
+
+
+@dataclass(slots=True)
+class EstimatedChains(Speculation):
+    """A speculation part: `FixedChains`, with what was estimated and found of each request's verifications."""
+
+    num_speculative_tokens: int
+    chains: FixedChains = field(init=False, repr=False)
+    _sums: Floats = field(init=False, repr=False, default_factory=lambda: np.zeros((3, 0)))
+
+    def __post_init__(self) -> None:
+        self.chains = FixedChains(self.num_speculative_tokens)
+
+    @property
+    def drafts(self) -> bool:
+        """Whether it drafts; see `FixedChains.drafts`."""
+        return self.chains.drafts
+
+    def grow(self, view: View, rows: Rows) -> Growing:
+        """Yield a draft pass per token and return the chains; none if they do not all fit."""
+        return self.chains.grow(view, rows)
+
+    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+        """Add a verification to the sums of its decoding rows."""
+        count = rows.decoding
+        ids = rows.requests[:count]
+        if not count:
+            return
+        missing = int(ids.max()) + 1 - self._sums.shape[1]
+        if missing > 0:
+            self._sums = np.pad(self._sums, ((0, 0), (0, missing)))
+        estimated = np.bincount(forest.row, weights=forest.path_probability, minlength=forest.rows)[:count]
+        self._sums[:, ids] += np.array((np.ones(count), estimated, answer.matched[:count] + 1))
+
+    def noted(self, requests: int) -> Mapping[str, Floats]:
+        """Return the means over a request's verifications, (requests,), NaN without any; see `Noting`."""
+        sums = np.pad(self._sums, ((0, 0), (0, requests - self._sums.shape[1])))
+        verifications = np.where(sums[0] > 0, sums[0], np.nan)
+        return {
+            "estimated_tokens_per_verification": sums[1] / verifications,
+            "matched_tokens_per_verification": sums[2] / verifications,
+        }

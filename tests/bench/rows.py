@@ -1,0 +1,108 @@
+"""Rows of the benchmark: printed as they are measured, kept as Parquet, and compared with those kept before."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from specsim.errors import SpecsimError
+from specsim.results.staging import in_one_step
+
+STORED = Path("results/bench.parquet")
+SLOWER = 1.25
+"""A cost that is so many times what it was has grown."""
+PACKAGES = ("specsim", "numpy", "numba", "simpy", "pandas", "pyarrow")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One figure.
+
+    Attributes
+    ----------
+    group, name : what was measured. iterations : of the run, 0 where it has none.
+    us : microseconds of processor time of an iteration; of a whole process those of all of it.
+    yardstick_us : of the yardstick beside it. cost : `us` in yardsticks.
+    per_s : iterations per second of processor time. seconds : of a whole process, by the clock.
+    peak_mb : of a whole process. target : as it is asked for, in words.
+    """
+
+    group: str
+    name: str
+    iterations: int
+    us: float
+    yardstick_us: float
+    seconds: float | None = None
+    peak_mb: float | None = None
+    target: str = ""
+
+    @property
+    def cost(self) -> float:
+        """The figure in yardsticks."""
+        return self.us / self.yardstick_us
+
+    @property
+    def per_s(self) -> float:
+        """Iterations per second of processor time."""
+        return 1e6 / self.us
+
+    def line(self) -> str:
+        """Return the row as the terminal shows it."""
+        if self.seconds is not None:
+            told = f"{self.seconds:>10.2f} s {self.us / 1e6:>8.2f} CPU s {self.peak_mb:>6.0f} MB"
+        else:
+            told = f"{self.iterations:>10,} it {self.per_s:>10,.0f} it/s {self.us:>7.1f} us"
+        return f"{self.name:54}{told}  {self.cost:>9.1f} y  {self.target}"
+
+
+def machine() -> str:
+    """Return the machine and the versions that the figures are of."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.is_file() else []
+    cpu = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown CPU")
+    versions = ", ".join(f"{name} {_version(name)}" for name in PACKAGES)
+    return f"{platform.platform()}, {cpu}, {os.cpu_count()} cores, Python {platform.python_version()}; {versions}"
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not there"
+
+
+def store(rows: Sequence[Row], file: Path = STORED) -> None:
+    """Write the rows, with the machine, in one step."""
+    from pandas import DataFrame
+
+    table = DataFrame([asdict(row) | {"cost": row.cost, "machine": machine()} for row in rows])
+    with in_one_step(file) as partial:
+        table.to_parquet(partial, index=False)
+
+
+def grown(rows: Sequence[Row], file: Path = STORED) -> list[str]:
+    """Return a line for each cost that has grown by more than `SLOWER` since the stored rows.
+
+    Raises
+    ------
+    SpecsimError
+        When no row is stored, or none of the same name.
+    """
+    from pandas import read_parquet
+
+    if not file.is_file():
+        raise SpecsimError(f"{file}: missing; expected the rows that `make bench` writes")
+    table = read_parquet(file)
+    before = dict(zip(zip(table["group"], table["name"], strict=True), table["cost"], strict=True))
+    both = [row for row in rows if (row.group, row.name) in before]
+    if not both:
+        raise SpecsimError(f"{file}: none of its rows was measured; expected rows of `make bench`")
+    return [
+        f"{row.name}: {row.cost:.1f} yardsticks, {row.cost / before[row.group, row.name]:.2f} times the stored figure"
+        for row in both
+        if row.cost > SLOWER * before[row.group, row.name]
+    ]

@@ -1,0 +1,101 @@
+"""A sweep as a YAML file: its points, and every mistake in one as a line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from specsim.errors import SpecsimError
+from specsim.settings.configured import from_file, from_words
+from specsim.settings.sweep_file import points_of
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "sweep.yaml"
+    file.write_text(text)
+    return file
+
+
+def texts(folder: Path, text: str, *words: str) -> list[dict[str, str]]:
+    return [
+        {key: str(value) for key, value in point.items()} for point in points_of(written(folder, text), list(words))
+    ]
+
+
+def test_a_grid_is_the_words_of_a_multirun(tmp_path: Path) -> None:
+    file = "run: {trace: poisson, requests: 9}\ngrid: {scheduler: [fcfs, continuous], rps: 'range(1,3)'}\nseeds: 2\n"
+    words = ["trace=poisson", "requests=9", "scheduler=fcfs,continuous", "rps=range(1,3)", "seed=0,1"]
+    found, typed = from_file(written(tmp_path, file), []), from_words(words, sweep=True)
+    assert [config for _, config in found] == [config for _, config in typed]
+    assert len(found) == 8
+
+
+def test_zipped_values_stand_side_by_side(tmp_path: Path) -> None:
+    found = texts(tmp_path, "zip: {rps: [1, 2], replicas: [2, 4]}\ngrid: {seed: '3,5'}\n")
+    assert [tuple(point.values()) for point in found] == [
+        ("3", "1", "2"),
+        ("3", "2", "4"),
+        ("5", "1", "2"),
+        ("5", "2", "4"),
+    ]
+
+
+def test_drawn_points_stay_when_more_are_drawn_and_lie_in_their_bounds(tmp_path: Path) -> None:
+    text = "random: {{points: {}, seed: {}, draw: {{rps: 'interval(1,8)', replicas: 'int(interval(1,3))', {}}}}}\n"
+    more = "slo_scale: 'tag(log, interval(0.01,1))', requests: [5, 7]"
+    few, many = (texts(tmp_path, text.format(count, 0, more)) for count in (5, 200))
+    assert many[:5] == few
+    assert texts(tmp_path, text.format(5, 1, more)) != few
+    assert {point["replicas"] for point in many} == {"1", "2", "3"}
+    assert {point["requests"] for point in many} == {"5", "7"}
+    rates = [float(point["rps"]) for point in many]
+    assert 1 <= min(rates) < 1.5 < 7.5 < max(rates) <= 8
+    scales = sorted(float(point["slo_scale"]) for point in many)
+    assert scales[0] >= 0.01
+    assert 0.05 < scales[100] < 0.2
+    # A key's values do not depend on which other keys are drawn.
+    alone = texts(tmp_path, "random: {points: 200, draw: {rps: 'interval(1,8)'}}\n")
+    assert [point["rps"] for point in alone] == [point["rps"] for point in many]
+
+
+def test_points_that_were_drawn_are_not_drawn_again(tmp_path: Path) -> None:
+    found = texts(tmp_path, "random: {points: 4, draw: {replicas: [1, 2], seed: '0,1'}}\n")
+    assert len({tuple(point.values()) for point in found}) == 4
+
+
+def test_words_stand_in_the_place_of_the_files(tmp_path: Path) -> None:
+    (point,) = texts(tmp_path, "run: {requests: 9, rps: 2}\n", "requests=3", f"out={tmp_path}")
+    assert point == {"requests": "3", "rps": "2", "out": str(tmp_path)}
+
+
+WRONG = {
+    "grids: {rps: [1]}": "grids: unknown key; did you mean 'grid'?",
+    "grid: [1]": "grid: [1] is not a mapping of settings by key",
+    "grid: {rps: 1}": "grid.rps: 1 is not a list of values, or a text such as range(1,5)",
+    "grid: {rps: []}": "grid.rps: expected at least one value",
+    "grid: {rpx: [1]}": "grid.rpx: rpx: unknown key; did you mean 'rps'?",
+    "grid: {rps: 'range(1'}": "grid.rps: rps=range(1: ",
+    "grid: {rps: [1], seed: [1]}\nseeds: 2": "seeds: seed stands in grid, too; expected it once",
+    "run: {rps: 1}\ngrid: {rps: [1, 2]}": "grid: rps stands in run, too; expected it once",
+    "zip: {rps: [1, 2], replicas: [1]}": "zip: rps has 2, replicas has 1; expected as many values of each key",
+    "seeds: 0": "seeds: 0 is not how many, or a list of whole numbers",
+    "seeds: [a]": "seeds: ['a'] is not a list of whole numbers",
+    "random: {points: 3}": "random.draw: missing key",
+    "random: {draw: {rps: 'interval(1,2)'}}": "random.points: missing key",
+    "random: {points: 0, draw: {rps: 'interval(1,2)'}}": "random.points: 0 is not a whole number",
+    "random: {points: 3, draw: {rps: 'interval(2,1)'}}": "random.draw.rps: rps=interval(2,1): expected two numbers",
+    "random: {points: 3, draw: {rps: 'tag(log, interval(0,1))'}}": "expected two numbers above 0, the smaller first",
+    "random: {points: 3, draw: {replicas: [1, 2]}}": "random.points: 3 is more than the 2 different points",
+    "random: {points: 3, draw: {rps: 1}}": "random.draw.rps: 1 is not a list of values",
+    "grid: {seed: 'range(0,10000)', requests: 'range(1,10000)'}": "grid: spans 99,990,000 points; expected at most",
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_a_mistake_is_a_line_that_names_file_and_key(tmp_path: Path, text: str) -> None:
+    file = written(tmp_path, text)
+    with pytest.raises(SpecsimError) as wrong:
+        points_of(file)
+    assert str(wrong.value).startswith(f"{file}: ")
+    assert WRONG[text] in str(wrong.value)

@@ -1,0 +1,220 @@
+"""`--keep summary`: a sweep whose runs are rows of a few files, equal to the sweep whose runs have folders."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from specsim import SpecsimError, load_sweep, sweep
+from specsim.cli import main
+from specsim.results import parts
+from specsim.results.parts import PARTS, read_parts
+from specsim.results.sweep_status import PLANNED_FILE
+
+WORDS = ["run", "-m", "scheduler=continuous,vllm_spec", "rps=1,2", "seed=0,1", "trace=poisson", "requests=12"]
+SUMMARY = ["--keep", "summary"]
+PLUGIN = """
+from specsim.schedulers.fcfs import Fcfs
+
+class Sometimes(Fcfs):
+    def step(self, view):
+        if {condition}:
+            raise RuntimeError("at last")
+        return Fcfs.step(self, view)
+"""
+SCHEDULER = """
+description: "fails where objectives are loose"
+_target_: sometimes.Sometimes
+max_num_seqs: 8
+"""
+
+
+def files(root: Path) -> dict[str, bytes]:
+    found = (path for path in root.rglob("*") if path.is_file())
+    return {str(path.relative_to(root)): path.read_bytes() for path in found}
+
+
+def made(root: Path, *more: str) -> dict[str, bytes]:
+    assert main([*WORDS, *SUMMARY, *more, f"out={root}"]) == 0
+    return files(root)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("summaries") / "whole"
+    made(root)
+    return root
+
+
+def test_the_table_is_that_of_runs_in_folders(whole: Path, tmp_path: Path) -> None:
+    assert main([*WORDS, f"out={tmp_path}"]) == 0
+    assert (whole / "table.csv").read_bytes() == (tmp_path / "table.csv").read_bytes()
+    assert [path.suffix for path in (whole / PARTS).iterdir()] == [".parquet"]
+    assert sorted(path.name for path in whole.iterdir()) == [PLANNED_FILE, PARTS, "table.csv"]
+
+
+def test_two_processes_and_smaller_parts_end_in_the_same_bytes(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("specsim.runs.shelf.PART_S", 0.0)
+    assert made(tmp_path / "two", "--jobs", "2") == files(whole)
+    monkeypatch.setattr(parts, "ROWS", 3)
+    assert len(made(tmp_path / "three")) == 3 + 2
+
+
+def test_what_stands_is_not_run_again_and_what_is_new_is(whole: Path, tmp_path: Path, started: list[object]) -> None:
+    root = tmp_path / "all"
+    assert main([*WORDS[:3], "rps=1", *WORDS[4:], *SUMMARY, f"out={root}"]) == 0
+    assert len(started) == 4
+    wider = made(root)
+    assert len(started) == 8
+    assert made(root, "--jobs", "2") == wider
+    assert len(started) == 8
+    tables = [load_sweep(each).table.set_index(["scheduler", "rps", "seed", "slo_class"]) for each in (root, whole)]
+    one, other = (each.sort_index().drop(columns="run") for each in tables)
+    pd.testing.assert_frame_equal(one, other)
+
+
+def test_a_run_is_what_it_was_but_for_its_requests(whole: Path) -> None:
+    axes = {"scheduler": ["continuous", "vllm_spec"], "rps": [1, 2], "seed": [0, 1]}
+    in_memory = sweep(axes, trace="poisson", requests=12, progress=False)
+    kept = sweep(axes, trace="poisson", requests=12, progress=False, keep="summary")
+    stored = load_sweep(whole)
+    pd.testing.assert_frame_equal(in_memory.table.drop(columns="run"), kept.table.drop(columns="run"))
+    assert sorted(kept.table["run"]) == sorted(stored.table["run"])
+    for one, other in zip(in_memory, kept, strict=True):
+        assert (one.metrics, one.config, one.notes) == (other.metrics, other.config, other.notes)
+        assert (one.slo_attainment, one._repr_html_()) == (other.slo_attainment, other._repr_html_())
+        assert one.folder is other.folder is None
+        for asked in ("requests", "passes"):
+            with pytest.raises(SpecsimError, match=rf"the sweep kept no {asked}; .*keep='runs'"):
+                getattr(other, asked)
+        with pytest.raises(SpecsimError, match="the sweep kept no requests to draw"):
+            other.plot()
+    assert len(stored.select(scheduler="vllm_spec")) == 4
+
+
+def test_a_run_that_has_a_folder_is_not_made_again(whole: Path, tmp_path: Path, started: list[object]) -> None:
+    assert main([*WORDS, f"out={tmp_path}"]) == 0
+    assert made(tmp_path)["table.csv"] == (whole / "table.csv").read_bytes()
+    assert len(started) == 8
+    assert not (tmp_path / PARTS).exists()
+
+
+def test_a_folder_goes_before_the_summary_of_the_same_run(tmp_path: Path) -> None:
+    before = made(tmp_path)
+    assert main([*WORDS, f"out={tmp_path}"]) == 0
+    after = files(tmp_path)
+    assert after["table.csv"] == before["table.csv"]
+    assert len(list(tmp_path.glob("*/metrics.json"))) == 8
+
+
+def test_a_damaged_part_is_named_and_its_runs_are_made_again(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], started: list[object]
+) -> None:
+    made(tmp_path)
+    (part,) = (tmp_path / PARTS).iterdir()
+    part.write_bytes(part.read_bytes()[:-1] + b"x")
+    assert load_sweep_fails(tmp_path) == f"left out: {str(part)!r} is damaged"
+    capsys.readouterr()
+    assert made(tmp_path) == files(whole)
+    assert f"note: left out: {str(part)!r} is damaged" in capsys.readouterr().out
+    assert len(started) == 16
+
+
+def load_sweep_fails(root: Path) -> str:
+    with pytest.raises(SpecsimError) as wrong:
+        load_sweep(root)
+    return str(wrong.value)
+
+
+def test_a_failed_point_is_a_row_with_its_error_and_is_tried_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "sometimes.py").write_text(PLUGIN.format(condition="view.tpot_slo_s[0] > 1"))
+    (tmp_path / "sometimes.yaml").write_text(SCHEDULER)
+    own = [f"scheduler={tmp_path}/sometimes.yaml", f"plugins=[{tmp_path}/sometimes.py]", "slo_scale=1,1000,2"]
+    words = ["run", "-m", *own, *WORDS[5:], *SUMMARY]
+    for jobs in ("1", "2"):
+        root = tmp_path / jobs
+        assert main([*words, "--jobs", jobs, f"out={root}"]) == 1
+        rows = pd.read_csv(root / "table.csv")
+        (failed,) = rows[rows["error"].notna()].itertuples()
+        assert failed.slo_scale == 1000
+        assert "RuntimeError: at last" in failed.error
+        assert len(load_sweep(root)) == 2
+        assert "slo_scale=1000 failed: " in capsys.readouterr().err
+    assert files(tmp_path / "1") == files(tmp_path / "2")
+    (tmp_path / "sometimes.py").write_text(PLUGIN.format(condition="False"))
+    assert main([*words, f"out={root}"]) == 0
+    assert "2 runs made again: plug-in sometimes has changed" in capsys.readouterr().out
+    assert not read_parts(root).failures
+    assert len(load_sweep(root)) == 3
+
+
+def test_a_wrong_word_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*WORDS, "--keep", "all"]) == 2
+    assert capsys.readouterr().err == "specsim: --keep all: expected runs or summary\n"
+    assert main(["run", *WORDS[5:], *SUMMARY]) == 2
+    assert "--keep summary: one run is kept whole; expected -m" in capsys.readouterr().err
+    with pytest.raises(SpecsimError, match=r"^keep='all': expected runs or summary$"):
+        sweep({"seed": [0, 1]}, trace="poisson", keep="all")
+
+
+def wait_for_the_end_of_all(group: int) -> None:
+    """Wait until no process of a group is left: those that a killed sweep had started end by themselves."""
+    latest_s = time.monotonic() + 60.0
+    while time.monotonic() < latest_s:
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"processes of group {group} outlived the one that started them by 60 s")
+
+
+MOMENTS = 10
+POINTS = ["scheduler=continuous,vllm_spec", "rps=1,2", "seed=range(0,8)", "trace=poisson", "requests=20"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("keep", ["runs", "summary"])
+def test_a_sweep_in_two_processes_killed_at_ten_moments_ends_in_the_bytes_of_one_that_was_not(
+    tmp_path: Path, keep: str
+) -> None:
+    seed = int.from_bytes(os.urandom(4))
+    print(f"moments are drawn from seed {seed}")
+    luck = random.Random(seed)
+    words = ["run", "-m", *POINTS, "--jobs", "2", "--keep", keep]
+    began_s = time.monotonic()
+    assert main([*words, f"out={tmp_path / 'whole'}"]) == 0
+    whole_s = time.monotonic() - began_s
+    expected = {name: text for name, text in files(tmp_path / "whole").items() if "provenance" not in name}
+    killed = 0
+    for moment in range(MOMENTS):
+        root = tmp_path / f"killed{moment}"
+        with subprocess.Popen(
+            [sys.executable, "-m", "specsim", *words, f"out={root}"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        ) as process:
+            time.sleep(luck.uniform(0.3, 1.3) * whole_s)
+            process.kill()
+        killed += process.returncode == -signal.SIGKILL
+        wait_for_the_end_of_all(process.pid)
+        stood = set(read_parts(root).runs) | {path.parent.name for path in root.glob("*/metrics.json")}
+        assert main([*words, f"out={root}"]) == 0
+        found = {name: text for name, text in files(root).items() if "provenance" not in name}
+        assert found.keys() == expected.keys(), f"{len(stood)} runs stood"
+        differing = [name for name in expected if found[name] != expected[name]]
+        assert not differing, f"{len(stood)} runs stood"
+    assert killed > MOMENTS / 3

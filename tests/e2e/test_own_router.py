@@ -1,0 +1,123 @@
+"""docs/replicas.md: its commands run, and a router of one's own runs by path and installed, or fails in one line."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from specsim import SpecsimError, load_run, simulate
+from specsim.cli import main
+
+PAGE = (Path(__file__).parents[2] / "docs" / "replicas.md").read_text(encoding="utf-8")
+OWN = {"router": "./most_room.yaml", "plugins": ["./most_room.py"], "replicas": 2, "requests": 20}
+
+
+def blocks(kind: str) -> list[str]:
+    return re.findall(rf"^```{kind}\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+
+
+@pytest.fixture
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "most_room.py").write_text(blocks("python")[0])
+    (tmp_path / "most_room.yaml").write_text(blocks("yaml")[0])
+    return tmp_path
+
+
+def test_the_commands_of_the_page_run(written: Path) -> None:
+    commands = re.findall(r"^\$ specsim (.*)$", "".join(blocks("console")), re.MULTILINE)
+    assert len(commands) == 4
+    for place, command in enumerate(commands):
+        assert main([*shlex.split(command), f"out=run{place}"]) == 0
+    first, pools = load_run("run0"), load_run("run2")
+    assert first.metrics["specsim"]["router"] == first.provenance["router"] == "least_tokens"
+    assert sum(first.metrics["specsim"]["requests_by_replica"]) == 60
+    served = pools.requests.groupby("slo_class")["replica"].agg(set).to_dict()
+    assert served["coding"] == {0, 1}
+    assert served["chat"] | served["summarization"] <= {2, 3}
+
+
+def test_it_is_told_which_module_routed(written: Path) -> None:
+    run = simulate("continuous", "poisson", **OWN)
+    assert set(run.provenance["plugins"]) == {"most_room"}
+    assert run.provenance["router"] == "./most_room.yaml"
+    assert set(run.requests["replica"]) == {0, 1}
+
+
+def test_with_one_replica_nobody_routes() -> None:
+    run = simulate("continuous", "poisson", requests=5)
+    assert run.provenance["router"] is None
+    assert run.metrics["specsim"]["router"] is None
+    assert run.metrics["specsim"]["requests_by_replica"] == [5]
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "said"),
+    [
+        ("most_room.yaml", "token_bytes: 131072", "token_byte: 1", "unknown key 'token_byte'; did you mean"),
+        ("most_room.yaml", "most_room.MostRoom", "os.system", "'os.system' is not allowed"),
+        ("most_room.py", "def route(", "def routes(", "has no route(coming, servers) method"),
+        (
+            "most_room.py",
+            "left.index(max(left))",
+            "len(left)",
+            "MostRoom at 0.0052 s: route returned 2; expected",
+        ),
+        ("most_room.py", "each.free_bytes", "each.free", "'free'; did you mean 'free_bytes'? (most_room.py:12)"),
+    ],
+)
+def test_a_mistake_is_one_line(written: Path, file: str, old: str, new: str, said: str) -> None:
+    text = (written / file).read_text()
+    assert old in text
+    (written / file).write_text(text.replace(old, new))
+    with pytest.raises(SpecsimError) as raised:
+        simulate("continuous", "poisson", **OWN)
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"replicas": 4}, "replicas=4 cannot be shared evenly among 3 classes (coding, chat, summarization)"),
+        ({"replicas": 2}, "replicas=2 cannot be shared evenly"),
+        ({"replicas": 3, "router__pools": {"codng": 2, "chat": 1}}, "unknown class 'codng'; did you mean 'coding'?"),
+        ({"replicas": 3, "router__pools": {"coding": 2, "chat": 1}}, "class 'summarization' has no pool"),
+        (
+            {"replicas": 3, "router__pools": {"coding": 2, "chat": 1, "summarization": 1}},
+            "pools: 4 servers in all; expected replicas=3",
+        ),
+        ({"replicas": 3, "router__pools": {"coding": 1.5}}, "pools: coding: 1.5 is not a whole number of servers"),
+        ({"replicas": 3, "router__pools": 3}, "pools: 3 is no mapping"),
+        ({"replicas": 3, "router__within": {"_target_": "specsim.routers.slack.Slck"}}, "did you mean 'Slack'?"),
+    ],
+    ids=str,
+)
+def test_pools_that_cannot_be_are_refused(settings: dict[str, object], said: str) -> None:
+    with pytest.raises(SpecsimError) as raised:
+        simulate("continuous", "poisson", router="dedicated", requests=5, **settings)  # type: ignore[arg-type]
+    assert str(raised.value).startswith("router=dedicated: ")
+    assert said in str(raised.value)
+
+
+def test_as_an_installed_package(written: Path) -> None:
+    info = written / "mine-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[specsim.routers]\nmost_room = most_room:MostRoom\n")
+    path = os.pathsep.join([str(written), *filter(None, sys.path)])
+    words = ["run", "router=most_room", "router.token_bytes=1", "replicas=2", "trace=poisson", "requests=5", "out=run"]
+    done = subprocess.run(
+        [sys.executable, "-m", "specsim", *words],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert load_run("run").provenance["router"] == "most_room"

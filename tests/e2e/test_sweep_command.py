@@ -1,0 +1,138 @@
+"""`specsim sweep FILE.yaml` and `specsim sweep status DIR`, and the line that a sweep shows while it runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from specsim import load_sweep
+from specsim.cli import main
+from specsim.results.failure import Failure
+from specsim.results.parts import PARTS, merge_parts, read_parts, write_part
+from specsim.results.sweep_status import sweep_status
+from specsim.runs.tally import Tally, Worst
+
+FILE = """
+run: {trace: poisson, requests: 8, profile: llama8b_1b_h100}
+grid: {scheduler: [fcfs, continuous], rps: "2,4"}
+seeds: 2
+"""
+WORDS = ["trace=poisson", "requests=8", "profile=llama8b_1b_h100", "scheduler=fcfs,continuous", "rps=2,4", "seed=0,1"]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / "sweep.yaml").write_text(FILE)
+    return tmp_path / "sweep.yaml"
+
+
+def test_a_file_makes_the_runs_of_its_words(file: Path, tmp_path: Path) -> None:
+    for keep in ("runs", "summary"):
+        one, other = tmp_path / f"file-{keep}", tmp_path / f"words-{keep}"
+        assert main(["sweep", str(file), f"out={one}", "--keep", keep]) == 0
+        assert main(["run", "-m", *WORDS, f"out={other}", "--keep", keep, "--jobs", "2"]) == 0
+        assert (one / "table.csv").read_bytes() == (other / "table.csv").read_bytes()
+    assert len(load_sweep(one)) == 8
+
+
+def told(root: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    capsys.readouterr()
+    assert main(["sweep", "status", str(root)]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize("keep", ["runs", "summary"])
+def test_the_status_counts_what_is_done_and_what_is_left(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], keep: str
+) -> None:
+    root = tmp_path / "all"
+    assert main(["sweep", str(file), f"out={root}", "--keep", keep]) == 0
+    first, worst = told(root, capsys)
+    assert first == f"{root}: 8 of 8 runs done, 0 failed, 0 left"
+    lowest = min(run.metrics["specsim"]["worst_class_attainment"] for run in load_sweep(root))
+    assert re.fullmatch(rf"worst class \w+ {100 * lowest:.1f}%", worst)
+    if keep == "runs":
+        (next(root.glob("*/metrics.json"))).unlink()
+    else:
+        merge_parts(root, without=[next(iter(read_parts(root).runs))])
+    first, rate, stored, _ = told(root, capsys)
+    assert first == f"{root}: 7 of 8 runs done, 0 failed, 1 left"
+    assert re.fullmatch(r"[\d.]+ runs/s: \d\d:\d\d left if it runs", rate)
+    assert re.fullmatch(r"the last run was stored \d+ s ago", stored)
+
+
+def test_the_rate_counts_what_was_stored_since_the_sweep_began(file: Path, tmp_path: Path) -> None:
+    root = tmp_path / "all"
+    assert main(["sweep", str(file), f"out={root}"]) == 0
+    began_s = time.time()
+    os.utime(root / ".sweep.json", (began_s, began_s))
+    for place, each in enumerate(sorted(root.glob("*/metrics.json"))):
+        at_s = began_s + (10 * place if place < 5 else -100)
+        os.utime(each, (at_s, at_s))
+    found = sweep_status(root, began_s + 43)
+    assert (found.made, round(found.spent_s), round(found.idle_s or 0), found.left) == (5, 40, 3, 0)
+
+
+def test_the_status_names_runs_that_failed(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = tmp_path / "all"
+    assert main(["sweep", str(file), f"out={root}", "--keep", "summary"]) == 0
+    key, run = next(iter(read_parts(root).runs.items()))
+    merge_parts(root, without=[key])
+    write_part(root, [Failure(run.config, {"rps": "2"}, "at last", name=run.name)])
+    lines = told(root, capsys)
+    assert lines[0] == f"{root}: 7 of 8 runs done, 1 failed, 0 left"
+    assert lines[-1] == f"failed: {run.name}: at last"
+    assert len(list((root / PARTS).iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["status"], "sweep status : expected the folder of one sweep"),
+        (["status", "here", "there"], "sweep status here there: expected the folder of one sweep"),
+        (["status", "nowhere"], "sweep status: no folder 'nowhere'"),
+        (["status", "."], "'.' holds no sweep; expected the out= of"),
+        (["nowhere.yaml"], "no such YAML file of a sweep"),
+        (["sweep.yaml", "rps=1,2"], "rps=1,2 holds 2 values"),
+        (["sweep.yaml", "--jobs", "0"], "--jobs 0: expected a whole number between 1 and 1024"),
+        (["sweep.yaml", "--keep", "none"], "--keep none: expected runs or summary"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    file: Path, words: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (file.parent / "empty").mkdir()
+    monkeypatch.chdir(file.parent if words != ["status", "."] else file.parent / "empty")
+    assert main(["sweep", *words]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
+
+
+def test_a_plain_line_tells_done_failed_rate_time_left_and_the_worst_class(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = [100.0]
+    monkeypatch.setattr("specsim.runs.tally.time.monotonic", lambda: now_s[0])
+    tally = Tally(20, None, speaks=True)
+    tally.add(Worst(0.5, "chat"), stood=True)
+    for worst in (Worst(0.9, "coding"), None, Worst(0.417, "coding")):
+        now_s[0] += 4.0
+        tally.add(worst)
+    assert capsys.readouterr().err == (
+        "4 of 20 runs done, 1 failed, 0.25 runs/s, 01:04 left, worst class coding 41.7%\n"
+    )
+    Tally(20, None, speaks=False).add(None)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_terminal_shows_one_live_line(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[str] = []
+    monkeypatch.setattr("specsim.runs.tally.is_watched", lambda: True)
+    monkeypatch.setattr("tqdm.asyncio.tqdm_asyncio.set_postfix_str", lambda self, text, refresh: drawn.append(text))
+    assert main(["sweep", str(file), f"out={tmp_path / 'all'}"]) == 0
+    assert len(drawn) == 8
+    assert all(re.fullmatch(r"0 failed, worst \w+ \d+\.\d%", line) for line in drawn)

@@ -1,0 +1,148 @@
+"""Where each request ends when clients give up and replicas refuse, for every scheduler."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from specsim.replica.shedding import Shedding
+from specsim.routers.least_tokens import LeastTokens
+from specsim.simulation import Record, Simulation, run
+from tests.examples import examples
+from tests.laws.every import assert_same_record, drawn
+from tests.laws.subjects import NAMES, factory_of
+from tests.laws.watch import watched
+from tests.made import hardware, requests, simulation
+
+TIMEOUTS_S = st.sampled_from((0.004, 0.03, 0.11, 0.5, 3.0))
+SHEDDINGS = st.sampled_from((None, None, Shedding(1), Shedding(3), Shedding(None, True), Shedding(5, True)))
+REASONS = {"kv_capacity", "timeout", "shed_waiting", "shed_ttft"}
+law = settings(
+    max_examples=examples(6, 40), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+
+
+def check_ends(simulated: Simulation, record: Record) -> None:
+    """Every request completes in time with its whole output, or has one reason; none both."""
+    progress, arrival_s = record.progress, record.requests.arrival_s
+    completed = ~np.isnan(progress.finish_s)
+    reasons = np.array([record.rejected.get(each, "") for each in range(len(arrival_s))])
+    assert np.array_equal(completed, reasons == "")
+    assert set(record.rejected.values()) <= REASONS
+    wanted = simulated.world.output_tokens
+    assert np.array_equal(progress.emitted_tokens[completed], wanted[completed])
+    assert (progress.emitted_tokens <= wanted).all()
+    untouched = np.isin(reasons, ("kv_capacity", "shed_waiting", "shed_ttft"))
+    assert not progress.emitted_tokens[untouched].any()
+    if simulated.timeout_s is None:
+        assert "timeout" not in reasons
+    else:
+        in_time = progress.finish_s[completed] <= arrival_s[completed] + simulated.timeout_s
+        assert in_time.all()
+        begun = (reasons == "timeout") & ~np.isnan(progress.first_token_s)
+        ended = progress.emitted_tokens == wanted
+        assert (progress.last_token_s[begun & ended] > (arrival_s + simulated.timeout_s)[begun & ended]).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+@law
+@given(data=st.data())
+def test_every_request_ends_once(name: str, data: st.DataObject) -> None:
+    simulated = replace(
+        drawn(name, data),
+        timeout_s=data.draw(TIMEOUTS_S, label="timeout_s"),
+        shedding=data.draw(SHEDDINGS, label="shedding"),
+        pipeline_steps=data.draw(st.sampled_from((0, 0, 1)), label="pipeline_steps"),
+    )
+    seen = watched(simulated)
+    check_ends(simulated, seen.record)
+    for view in seen.views:
+        assert view.free_bytes == view.capacity_bytes
+        assert not view._ledger.roster.live
+    assert sum(view._ledger.finished + len(view._ledger.rejected) for view in seen.views) == len(simulated.requests)
+    assert_same_record(seen.record, run(simulated))
+
+
+def crowd(name: str, **more: Any) -> Simulation:
+    """Return a burst of 30 requests that one server serves in about 3 s, and stragglers."""
+    at = [*(0.01 * each for each in range(30)), 20.0, 20.5]
+    told = requests(at, [20 + each % 7 for each in range(32)], [30] * 32, [each % 3 for each in range(32)])
+    return replace(simulation(told, [10 + each % 20 for each in range(32)], factory_of(name)), **more)
+
+
+@pytest.mark.parametrize("name", ["continuous", "sarathi", "fcfs", "vllm_spec", "adaserve"])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"timeout_s": 0.3},
+        {"timeout_s": 0.2, "replicas": 3, "router": LeastTokens},
+        {"timeout_s": 0.3, "concurrency": 9},
+        {"timeout_s": 0.25, "pipeline_steps": 2, "frontend_s": 0.013},
+        {"timeout_s": 0.01, "frontend_s": 0.013},
+        {"shedding": Shedding(4, True), "timeout_s": 0.4, "pipeline_steps": 1},
+    ],
+    ids=str,
+)
+def test_passes_that_run_at_once_stop_where_a_client_gives_up(name: str, more: dict[str, Any]) -> None:
+    found = run(crowd(name, **more))
+    assert found.rejected
+    check_ends(crowd(name, **more), found)
+    assert_same_record(found, run(crowd(name, fast_forward=False, **more)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_patience_beyond_every_latency_changes_nothing(name: str) -> None:
+    assert_same_record(run(crowd(name)), run(crowd(name, timeout_s=1e6, shedding=Shedding(1000))))
+
+
+def test_a_client_gives_up_on_a_server_that_rests() -> None:
+    """The scheduler serves nobody: with time-outs that is no stall, and the run ends."""
+
+    class Idle:
+        def step(self, view):
+            yield from ()
+
+    told = requests([0.0, 5.0], [4, 4], [9, 9])
+    assert run(simulation(told, [9, 9], Idle, timeout_s=2.0)).rejected == {0: "timeout", 1: "timeout"}
+
+
+def test_what_comes_too_late_has_not_come() -> None:
+    """Each pass takes 0.1 s: the third token comes at 0.3 s."""
+    told = requests([0.0], [1], [3])
+    plain = simulation(told, [3], factory_of("continuous"), truth=hardware(0.0, 0.0, 0.1))
+    just = run(plain).progress.finish_s[0]
+    assert run(replace(plain, timeout_s=float(just))).rejected == {}
+    late = run(replace(plain, timeout_s=float(np.nextafter(just, 0))))
+    assert late.rejected == {0: "timeout"}
+    assert np.isnan(late.progress.finish_s[0])
+    assert late.progress.emitted_tokens[0] == 3
+
+
+def test_a_full_queue_refuses() -> None:
+    """One seat: the second request waits, the third meets it."""
+    told = requests([0.0, 0.15, 0.16], [1] * 3, [5] * 3)
+    one = factory_of("continuous", max_num_seqs=1)
+    plain = simulation(told, [5] * 3, one, truth=hardware(0.0, 0.0, 0.1))
+    assert run(replace(plain, shedding=Shedding(1))).rejected == {2: "shed_waiting"}
+    assert run(replace(plain, shedding=Shedding(2))).rejected == {}
+
+
+def test_an_objective_that_is_lost_is_refused() -> None:
+    """At 1 ms a token 990 ahead and 9 of its own take less than 1 s, 2 more do not; without an objective all may."""
+    told = requests([0.0, 0.0, 0.0, 0.0], [990, 9, 2, 2], [2] * 4, [1, 1, 1, 2])
+    plain = simulation(told, [2] * 4, factory_of("continuous"), truth=hardware(0.0, 1e-3, 0.0))
+    assert run(replace(plain, shedding=Shedding(None, True))).rejected == {2: "shed_ttft"}
+
+
+def test_a_client_of_a_closed_loop_goes_on_when_it_gives_up() -> None:
+    told = requests([0.0] * 6, [1] * 6, [50] * 6)
+    plain = simulation(told, [50] * 6, factory_of("continuous"), truth=hardware(0.0, 0.0, 0.1))
+    record = run(replace(plain, concurrency=1, timeout_s=1.0))
+    assert record.rejected == dict.fromkeys(range(6), "timeout")
+    assert record.requests.arrival_s == pytest.approx(np.arange(6), abs=0.11 * 6)
+    assert (np.diff(record.requests.arrival_s) >= 1.0).all()

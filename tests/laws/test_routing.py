@@ -1,0 +1,261 @@
+"""Laws of every router: who serves a request, what a router may look at, and what it must not change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import inf
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from specsim.errors import RouterFault
+from specsim.replica.outstanding import Outstanding
+from specsim.replica.routing import Coming, Planning, Router, Server
+from specsim.routers.affinity import Affinity
+from specsim.routers.dedicated import Dedicated
+from specsim.routers.least_tokens import LeastTokens
+from specsim.routers.round_robin import RoundRobin
+from specsim.routers.slack import Slack
+from specsim.simulation import Record, Simulation, run
+from tests.examples import examples
+from tests.laws.every import assert_same_record
+from tests.laws.subjects import factory_of
+from tests.laws.watch import watched
+from tests.made import CLASSES, requests, simulation, simulations
+
+
+def pools() -> Router:
+    return Dedicated(LeastTokens(), {"urgent": 1, "chat": 2, "batch": 1})
+
+
+ROUTERS: dict[str, Callable[[], Router]] = {
+    "round_robin": RoundRobin,
+    "least_tokens": LeastTokens,
+    "slack": Slack,
+    "affinity": Affinity,
+    "dedicated": pools,
+}
+every_router = pytest.mark.parametrize("name", ROUTERS)
+law = settings(
+    max_examples=examples(8, 60), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+
+
+class Decision(NamedTuple):
+    """What a router was told, what each server said it owed, due by the request's deadline and in all, and its word."""
+
+    coming: Coming
+    due: list[int]
+    owed: list[int]
+    place: int
+
+
+class Overheard:
+    """A router that passes on what another one says, and keeps it in `said`."""
+
+    def __init__(self, inner: Router, said: list[Decision]) -> None:
+        self.inner, self._said = inner, said
+
+    def plan(self, classes: Sequence[str], servers: int) -> None:
+        if isinstance(self.inner, Planning):
+            self.inner.plan(classes, servers)
+
+    def route(self, coming: Coming, servers: Sequence[Server]) -> int:
+        for server in servers:
+            assert isinstance(server, Outstanding)
+            check_face(server)
+        due = [each.outstanding_tokens(coming.due_s) for each in servers]
+        owed = [each.outstanding_tokens() for each in servers]
+        place = self.inner.route(coming, servers)
+        self._said.append(Decision(coming, due, owed, place))
+        return place
+
+
+def check_face(server: Outstanding) -> None:
+    """Count again, request by request, what a server is owed."""
+    ledger, told = server._ledger, server._ledger.facts
+    owed = due = live = 0
+    deadline_s = np.nanmax([*ledger.facts.arrival_s, 0.0]) + 1.037
+    for request in range(len(told.arrival_s)):
+        entered = ledger.facts.prompt_tokens[request] > 0
+        ended = not np.isnan(ledger.progress.finish_s[request]) or request in ledger.rejected
+        if not entered or ended:
+            continue
+        text = int(told.prompt_tokens[request]) + int(ledger.progress.emitted_tokens[request])
+        to_read = text - int(ledger.progress.target_cached[request])
+        tokens = to_read + int(told.max_tokens[request] - ledger.progress.emitted_tokens[request])
+        owed, live = owed + tokens, live + 1
+        ttft_s, tpot_s = np.nan_to_num([told.ttft_slo_s[request], told.tpot_slo_s[request]])
+        if not np.isnan([told.ttft_slo_s[request], told.tpot_slo_s[request]]).all():
+            late_s = told.arrival_s[request] + ttft_s + tpot_s * (told.max_tokens[request] - 1)
+            due += tokens if late_s <= deadline_s else 0
+    assert server.requests == live
+    assert server.running <= live
+    assert server.outstanding_tokens() == owed
+    assert server.outstanding_tokens(deadline_s) == due
+
+
+def heard(simulated: Simulation, name: str) -> tuple[Record, list[Decision]]:
+    said: list[Decision] = []
+    record = run(replace(simulated, router=lambda: Overheard(ROUTERS[name](), said)))
+    return record, said
+
+
+def several(simulated: Simulation) -> Simulation:
+    return replace(simulated, replicas=4, scheduler=factory_of("continuous"))
+
+
+@every_router
+@law
+@given(simulated=simulations(30))
+def test_a_request_goes_to_one_replica_and_stays(name: str, simulated: Simulation) -> None:
+    seen = watched(replace(several(simulated), router=ROUTERS[name]))
+    replica_of = seen.record.replica_of
+    assert ((replica_of >= 0) & (replica_of < 4)).all()
+    for replica, steps in enumerate(seen.heard):
+        named = {request for step in steps for request in step.work.requests.tolist()}
+        assert (replica_of[list(named)] == replica).all()
+    for replica, view in enumerate(seen.views):
+        arrived = np.flatnonzero(view.prompt_tokens > 0)
+        assert np.array_equal(arrived, np.flatnonzero(replica_of == replica))
+
+
+@every_router
+@law
+@given(simulated=simulations(30))
+def test_a_router_sees_what_each_replica_owes_and_says_the_same_again(name: str, simulated: Simulation) -> None:
+    record, said = heard(several(simulated), name)
+    assert [each.place for each in said] == record.replica_of.tolist()
+    again, same = heard(several(simulated), name)
+    assert said == same or any(np.isnan([each.coming.ttft_slo_s, each.coming.tpot_slo_s]).any() for each in said)
+    assert np.array_equal(record.replica_of, again.replica_of)
+
+
+@law
+@given(simulated=simulations(30))
+def test_least_tokens_never_chooses_a_replica_with_more(simulated: Simulation) -> None:
+    for each in heard(several(simulated), "least_tokens")[1]:
+        assert each.owed[each.place] == min(each.owed)
+        assert each.place == each.owed.index(min(each.owed))
+
+
+@law
+@given(simulated=simulations(30))
+def test_slack_never_chooses_a_replica_with_more_that_is_as_urgent(simulated: Simulation) -> None:
+    for each in heard(several(simulated), "slack")[1]:
+        assert (each.due[each.place], each.owed[each.place]) == min(zip(each.due, each.owed, strict=True))
+        if each.coming.due_s == inf:
+            assert each.due == each.owed
+
+
+@law
+@given(simulated=simulations(30), replicas=st.integers(2, 5))
+def test_round_robin_deals_requests_in_turn(simulated: Simulation, replicas: int) -> None:
+    plain = replace(simulated, replicas=replicas, scheduler=factory_of("continuous"))
+    assert np.array_equal(run(plain).replica_of, np.arange(len(plain.requests)) % replicas)
+
+
+@law
+@given(simulated=simulations(30))
+def test_dedicated_pools_never_mix(simulated: Simulation) -> None:
+    record = run(replace(several(simulated), router=pools))
+    classes = np.array(CLASSES)[record.requests.slo_class]
+    for name, pool in {"urgent": {0}, "chat": {1, 2}, "batch": {3}}.items():
+        assert set(record.replica_of[classes == name].tolist()) <= pool
+
+
+@law
+@given(simulated=simulations(30), data=st.data())
+def test_a_session_stays_on_its_replica(simulated: Simulation, data: st.DataObject) -> None:
+    count = len(simulated.requests)
+    sessions = np.array(data.draw(st.lists(st.integers(0, 4), min_size=count, max_size=count)), dtype=np.int64)
+    record = run(replace(several(simulated), router=Affinity, sessions=sessions))
+    for session in set(sessions.tolist()):
+        assert len(set(record.replica_of[sessions == session].tolist())) == 1
+
+
+def test_sessions_spread_over_the_replicas() -> None:
+    told = requests([0.0] * 400, [1] * 400, [1] * 400)
+    found = run(simulation(told, [1] * 400, factory_of("continuous"), replicas=4, router=Affinity)).replica_of
+    counts = np.bincount(found, minlength=4)
+    assert np.abs(counts - 100).max() < 4 * np.sqrt(400 * 0.25 * 0.75)
+
+
+@every_router
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"pipeline_steps": 1, "frontend_s": 0.013}, {"concurrency": 9}, {"concurrency": 9, "frontend_s": 0.02}],
+    ids=str,
+)
+def test_passes_that_run_at_once_hide_nothing_from_a_router(name: str, more: dict[str, Any]) -> None:
+    luck = np.random.default_rng(5)
+    count = 60
+    at = np.sort(luck.choice([0.0, 1.0, 1.5, 40.0], count) + luck.uniform(0, 0.4, count))
+    outputs, kinds = luck.integers(1, 90, count).tolist(), luck.integers(0, 3, count).tolist()
+    told = requests(at.tolist(), luck.integers(1, 60, count).tolist(), outputs, kinds)
+    plain = replace(several(simulation(told, outputs)), router=ROUTERS[name], **more)
+    assert_same_record(run(plain), run(replace(plain, fast_forward=False)))
+
+
+@every_router
+@law
+@given(simulated=simulations(30))
+def test_outputs_and_acceptance_do_not_depend_on_the_router(name: str, simulated: Simulation) -> None:
+    """With memory for all, a chain of one token a step is accepted where the text says so."""
+    roomy = replace(simulated.memory, capacity_bytes=1000 * simulated.memory.capacity_bytes)
+    chains = factory_of("vllm_spec", num_speculative_tokens=1)
+    plain = replace(simulated, replicas=4, scheduler=chains, memory=roomy)
+    dealt, routed = run(plain), run(replace(plain, router=ROUTERS[name]))
+    assert not dealt.rejected
+    for column in ("emitted_tokens", "decoded_tokens", "draft_tokens", "accepted_tokens", "verifications"):
+        assert np.array_equal(getattr(dealt.progress, column), getattr(routed.progress, column))
+
+
+@every_router
+def test_a_router_knows_no_output(name: str) -> None:
+    """Requests that come at once are sent alike, whatever their outputs will be."""
+    told = requests([0.0] * 12, [9] * 12, [40] * 12, [0, 1, 2] * 4)
+    sent = [
+        run(simulation(told, outputs, factory_of("continuous"), replicas=4, router=ROUTERS[name])).replica_of
+        for outputs in ([40] * 12, [1] * 12, list(range(1, 13)))
+    ]
+    assert np.array_equal(sent[0], sent[1])
+    assert np.array_equal(sent[0], sent[2])
+
+
+def test_slack_looks_past_work_that_can_wait() -> None:
+    """Replica 0 has much to do that is due late, replica 1 little that is due soon."""
+    told = requests([0.0, 0.0, 0.001], [500, 20, 5], [90, 50, 60], [1, 0, 0])
+    plain = simulation(told, [90, 50, 60], factory_of("continuous"), replicas=2)
+    assert run(replace(plain, router=LeastTokens)).replica_of.tolist() == [0, 1, 1]
+    assert run(replace(plain, router=Slack)).replica_of.tolist() == [0, 1, 0]
+
+
+class Says:
+    """A router that always says the same."""
+
+    def __init__(self, word: Any) -> None:
+        self._word = word
+
+    def route(self, coming: Coming, servers: Sequence[Server]) -> Any:
+        return self._word() if callable(self._word) else self._word
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        (2, "router Says at 0 s: route returned 2; expected a replica, 0 to 1"),
+        (-1, "route returned -1"),
+        (True, "route returned True"),
+        (None, "route returned None"),
+        ({}.popitem, "router Says at 0 s: KeyError"),
+    ],
+)
+def test_a_router_that_fails_is_named(word: Any, said: str) -> None:
+    told = requests([0.0], [4], [4])
+    with pytest.raises(RouterFault, match=said):
+        run(simulation(told, [4], factory_of("continuous"), replicas=2, router=lambda: Says(word)))

@@ -1,0 +1,42 @@
+"""The benchmark cannot rot: its runs can be prepared, its rows are kept and compared."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from specsim.errors import SpecsimError
+from tests.bench import growth, loops
+from tests.bench.rows import Row, grown, store
+
+ROW = Row("loop", "continuous", 100, 50.0, 2.5, target="25,000 it/s")
+
+
+@pytest.mark.slow
+def test_every_loop_can_be_prepared(tmp_path: Path) -> None:
+    for each in (*loops.main_loops(tmp_path), *growth.loops(tmp_path)):
+        assert len(replace(loops.prepared(each.words), **each.fields).requests) > 0
+
+
+def test_a_loop_is_timed_beside_a_yardstick() -> None:
+    row = loops.timed(loops.Loop("some", ("scheduler=continuous", *loops.batch(2, 20))), "loop", repeats=1)
+    assert row.iterations > 20
+    assert row.cost == row.us / row.yardstick_us > 0
+
+
+def test_a_cost_that_has_grown_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "bench.parquet"
+    store([ROW, replace(ROW, name="other")], file)
+    assert grown([replace(ROW, us=60.0), replace(ROW, name="new", us=1e9)], file) == []
+    said = grown([replace(ROW, us=100.0), replace(ROW, name="other", us=100.0, yardstick_us=5.0)], file)
+    assert said == ["continuous: 40.0 yardsticks, 2.00 times the stored figure"]
+
+
+def test_without_stored_rows_there_is_nothing_to_compare(tmp_path: Path) -> None:
+    with pytest.raises(SpecsimError, match="missing; expected the rows that `make bench` writes"):
+        grown([ROW], tmp_path / "bench.parquet")
+    store([replace(ROW, name="other")], tmp_path / "bench.parquet")
+    with pytest.raises(SpecsimError, match="none of its rows was measured"):
+        grown([ROW], tmp_path / "bench.parquet")

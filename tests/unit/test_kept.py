@@ -1,0 +1,115 @@
+"""Arrays kept from process to process: made once, never of other code, and never a reason to fail."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import specsim.files.kept
+from specsim.files.kept import Arrays, kept
+from specsim.workload import user_file
+from specsim.workload.trace import TraceSource
+from specsim.workload.user_file import read_user_file
+
+
+class Maker:
+    """Makes the same arrays and counts how often."""
+
+    def __init__(self) -> None:
+        self.made = 0
+
+    def __call__(self) -> Arrays:
+        self.made += 1
+        return {"numbers": np.arange(5) / 3, "words": np.array(["a", "b"])}
+
+
+@pytest.fixture
+def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(specsim.files.kept, "MOST_BYTES", 1 << 20)
+    file = tmp_path / "code.py"
+    file.write_text("one")
+    return file
+
+
+def stored(tmp_path: Path) -> list[Path]:
+    return sorted((tmp_path / "cache" / "specsim" / "made").iterdir())
+
+
+def test_they_are_made_once(code: Path, tmp_path: Path) -> None:
+    make = Maker()
+    first, again = (kept("test", ("key", 1), [code], make) for _ in range(2))
+    assert make.made == 1
+    assert sorted(first) == sorted(again)
+    assert all(first[name].dtype == again[name].dtype for name in first)
+    assert all(first[name].tolist() == again[name].tolist() for name in first)
+    assert len(stored(tmp_path)) == 1
+
+
+def test_another_key_another_name_or_other_code_makes_others(code: Path) -> None:
+    make = Maker()
+    kept("test", "key", [code], make)
+    kept("test", "another", [code], make)
+    kept("name", "key", [code], make)
+    code.write_text("two")
+    kept("test", "key", [code], make)
+    assert make.made == 4
+
+
+def test_a_damaged_file_is_made_anew(code: Path, tmp_path: Path) -> None:
+    make = Maker()
+    kept("test", "key", [code], make)
+    (file,) = stored(tmp_path)
+    whole = file.read_bytes()
+    for damaged in (b"", whole[:50], whole[: len(whole) // 2], whole.replace(np.float64(1 / 3).tobytes(), b"x" * 8)):
+        assert damaged != whole
+        file.write_bytes(damaged)
+        assert kept("test", "key", [code], make)["numbers"].tolist() == (np.arange(5) / 3).tolist()
+        assert file.read_bytes() == whole
+    assert make.made == 5
+
+
+def test_a_folder_that_cannot_be_made_costs_only_time(code: Path, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file")
+    make = Maker()
+    for _ in range(2):
+        assert len(kept("test", "key", [code], make)) == 2
+    assert make.made == 2
+
+
+def test_the_oldest_go(code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make = Maker()
+    for age, key in enumerate("cba"):
+        kept("test", key, [code], make)
+        os.utime(max(stored(tmp_path), key=lambda file: file.stat().st_mtime_ns), (1_000 - age, 1_000 - age))
+    monkeypatch.setattr(specsim.files.kept, "MOST_BYTES", 2 * stored(tmp_path)[0].stat().st_size + 10)
+    kept("test", "d", [code], make)
+    assert len(stored(tmp_path)) == 2
+    before = make.made
+    kept("test", "d", [code], make)
+    kept("test", "c", [code], make)
+    assert make.made == before
+
+
+def test_a_trace_is_read_once_and_comes_back_whole(code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "trace.csv"
+    file.write_text("arrival_s,prompt_tokens,output_tokens,slo_class\n0,5,6,a\n2,7,8,b\n1,9,9,a\n")
+    source = TraceSource("mine", "file", str(file), sha256="ab")
+    monkeypatch.setattr(specsim.files.kept, "MOST_BYTES", 0)
+    user_file._read_once.cache_clear()
+    plain = read_user_file(file, source)
+    monkeypatch.setattr(specsim.files.kept, "MOST_BYTES", 1 << 20)
+    for _ in range(2):
+        user_file._read_once.cache_clear()
+        found = read_user_file(file, source)
+        assert found.said == plain.said
+        assert found.trace.source == plain.trace.source
+        assert found.trace.slo_names == plain.trace.slo_names == ("a", "b")
+        assert found.trace.columns().keys() == plain.trace.columns().keys()
+        for name, column in plain.trace.columns().items():
+            assert np.array_equal(found.trace.columns()[name], column)
+        monkeypatch.setattr(user_file, "open_table", None)
+    user_file._read_once.cache_clear()

@@ -1,0 +1,186 @@
+"""Each kernel in numba equals its twin in numpy to the last bit, and compiling it surprises nobody."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from specsim.kernels.acceptance import numpy_walk
+from specsim.kernels.blocks import numpy_hold
+from specsim.kernels.growth import ALL, Front, Growth, Pooled, numpy_grow
+from specsim.kernels.selection import Bounds, numpy_select
+from tests.examples import examples
+
+pytest.importorskip("numba", reason="needs specsim[fast]")
+
+CHANCES = (0.0, 0.1, 0.3, 0.3, 0.5, 0.9, 1.0)
+"""Few, so that ties are frequent."""
+many = settings(max_examples=examples(200, 2_000), deadline=None, derandomize=True)
+
+
+def assert_equal(one: Sequence[Any], other: Sequence[Any]) -> None:
+    for mine, theirs in zip(one, other, strict=True):
+        assert np.asarray(mine).dtype == np.asarray(theirs).dtype
+        assert np.asarray(mine).tobytes() == np.asarray(theirs).tobytes()
+        assert np.shape(mine) == np.shape(theirs)
+
+
+@st.composite
+def fronts(draw: st.DrawFn) -> tuple[Pooled, Front, Growth]:
+    luck = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    width, trees = draw(st.integers(1, 5)), draw(st.integers(1, 8))
+    confidence = np.sort(luck.choice(CHANCES[draw(st.integers(0, 1)) :], (64, width)))[:, ::-1].copy()
+    if draw(st.booleans()):
+        row = np.repeat(np.arange(trees), draw(st.integers(1, 3)))
+    else:
+        row = np.sort(luck.integers(0, trees, draw(st.integers(1, 16))))
+    leaves = len(row)
+    start = luck.integers(0, 4, leaves) * 16
+    off_start = start if draw(st.booleans()) else luck.integers(0, 4, leaves) * 16
+    rank = luck.integers(0, width + 1, 64)
+    text = Pooled(confidence, rank, bool((confidence[:, 0] == 0).any()), start, off_start, 15)
+    keys = luck.integers(0, 2**64, leaves, dtype=np.uint64, endpoint=False)
+    front = Front(
+        50 + np.arange(leaves), row, luck.integers(0, 3, leaves), luck.random(leaves), keys, luck.random(leaves) < 0.7
+    )
+    limit = luck.integers(0, 7, trees) if draw(st.booleans()) else np.full(trees, 1 << 20)
+    beam = draw(st.sampled_from((ALL, 1, 2, 3, 4)))
+    most = draw(st.sampled_from((40, 1 << 21)))
+    return text, front, Growth(limit, draw(st.integers(1, 5)), draw(st.integers(1, width)), beam, 50 + leaves, most)
+
+
+@many
+@given(fronts())
+def test_trees_grow_the_same(drawn: tuple[Pooled, Front, Growth]) -> None:
+    from specsim.kernels.compiled import numba_grow
+
+    assert_equal(numpy_grow(*drawn), numba_grow(*drawn))
+
+
+def test_more_proposals_than_allowed_are_refused_with_their_number() -> None:
+    from specsim.kernels.compiled import numba_grow
+
+    text = Pooled(np.full((4, 3), 0.3), np.zeros(4, dtype=np.int64), False, *(np.zeros(2, dtype=np.int64),) * 2, 3)
+    front = Front(
+        *(np.arange(2),) * 2, np.zeros(2, dtype=np.int64), np.ones(2), np.zeros(2, dtype=np.uint64), np.ones(2, bool)
+    )
+    growth = Growth(np.full(2, 9), 4, 3, ALL, 2, 17)
+    assert [grow(text, front, growth).refused for grow in (numpy_grow, numba_grow)] == [18, 18]
+
+
+@many
+@given(st.data())
+def test_the_same_nodes_are_selected(data: st.DataObject) -> None:
+    from specsim.kernels.compiled import numba_select
+
+    luck = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    rows, nodes = data.draw(st.integers(1, 8)), data.draw(st.integers(1, 60))
+    row, path = (
+        luck.integers(0, rows, nodes),
+        luck.choice(CHANCES if data.draw(st.booleans()) else luck.random(9), nodes),
+    )
+    need = luck.choice([-np.inf, 0.0, 1.0, 1.5, 2.0, 3.0, 5.0, np.inf], rows)
+    below = st.sampled_from((0.0, 0.3, 0.5))
+    bounds = Bounds(
+        data.draw(st.integers(0, 10)),
+        data.draw(st.integers(rows, rows + nodes + 4)),
+        data.draw(st.booleans()),
+        data.draw(below),
+        data.draw(below),
+        data.draw(st.sampled_from((1, 4, 8))),
+    )
+    asked = (row, path, need, luck.permutation(rows), bounds)
+    assert numpy_select(*asked).tobytes() == numba_select(*asked).tobytes()
+
+
+def test_an_order_of_any_layout_is_taken() -> None:
+    """A scheduler of one's own may turn an array round, or count in other integers."""
+    from specsim.kernels.compiled import numba_select
+
+    asked = np.arange(6) % 3, np.linspace(0.9, 0.1, 6), np.array([1.5, 2, 9], dtype=np.float32)[::-1]
+    bounds = Bounds(3, 6, True, 0, 0, 1)
+    for order in (np.arange(3)[::-1], np.array([2, 0, 1], dtype=np.int32)):
+        assert numpy_select(*asked, order, bounds).tolist() == numba_select(*asked, order, bounds).tolist()
+
+
+@many
+@given(fronts(), st.integers(0, 2**32 - 1))
+def test_the_target_walks_the_same_way(drawn: tuple[Pooled, Front, Growth], seed: int) -> None:
+    from specsim.kernels.compiled import numba_walk
+
+    text, front, growth = drawn
+    grown = numpy_grow(text, front, growth._replace(most=1 << 21))
+    rows = len(growth.limit)
+    numbers = np.concatenate((np.zeros((5, rows), dtype=np.int64), grown.numbers), axis=1)
+    rank = np.random.default_rng(seed).integers(-1, growth.width + 1, grown.rows.shape[1])
+    assert_equal([numpy_walk(numbers, rows, rank)], [numba_walk(numbers, rows, rank)])
+
+
+@many
+@given(st.data())
+def test_the_same_blocks_are_held(data: st.DataObject) -> None:
+    from specsim.kernels.compiled import numba_hold
+
+    luck = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    held = luck.integers(0, 6, 12)
+    ids = luck.permutation(12)[: data.draw(st.integers(1, 12))]
+    block_tokens, most = data.draw(st.sampled_from((1, 3, 16))), data.draw(st.integers(-5, 20))
+    tokens = held[ids] * block_tokens if data.draw(st.booleans()) else luck.integers(0, 90, len(ids))
+    after = [held.copy(), held.copy()]
+    more = [
+        hold(each, ids, tokens, block_tokens, most) for hold, each in zip((numpy_hold, numba_hold), after, strict=True)
+    ]
+    assert more[0] == more[1] == (-(-tokens // block_tokens) - held[ids]).sum()
+    assert_equal(after[:1], after[1:])
+    assert (after[0] != held).any() <= (more[0] <= most)
+
+
+COMPILE = "import specsim.kernels.compiled"
+
+
+def compiling(cache: Path, code: str = COMPILE, **environ: str) -> str:
+    """Return what a fresh process says on stderr."""
+    clean = {key: value for key, value in os.environ.items() if key != "NUMBA_CACHE_DIR"}
+    told = subprocess.run(
+        (sys.executable, "-c", code),
+        env=clean | {"XDG_CACHE_HOME": str(cache)} | environ,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return told.stderr
+
+
+@pytest.mark.slow
+def test_compiling_is_told_once_and_kept_in_the_users_cache(tmp_path: Path) -> None:
+    first = compiling(tmp_path)
+    assert first.startswith("specsim: compiling its kernels, once for this machine ... ")
+    assert first.endswith(" s\n")
+    assert first.count("\n") == 1
+    assert list((tmp_path / "specsim" / "numba").rglob("*.nbi"))
+    assert compiling(tmp_path) == ""
+
+
+@pytest.mark.slow
+def test_a_folder_of_ones_own_is_respected(tmp_path: Path) -> None:
+    compiling(tmp_path / "not", NUMBA_CACHE_DIR=str(tmp_path / "own"))
+    assert list((tmp_path / "own").rglob("*.nbi"))
+    assert not (tmp_path / "not").exists()
+
+
+@pytest.mark.slow
+def test_where_nothing_can_be_written_it_is_compiled_anew(tmp_path: Path) -> None:
+    """A file stands where the cache would be: not even root can write there."""
+    (tmp_path / "file").touch()
+    for _ in range(2):
+        assert "compiling" in compiling(tmp_path / "file")
+    assert (tmp_path / "file").read_bytes() == b""
