@@ -62,9 +62,9 @@ FAULTS = (
     Fault(LEDGER, "[ids] += self._trees > 0", "[ids] += self._trees >= 0", (LAWS, *of("specserve"))),
     Fault(LEDGER, "self.progress.preemptions[ids] += 1", "self.progress.preemptions[ids] = 1", (LAWS, *of("las"))),
     Fault(
-        LEDGER,
-        "        self._draft_nodes[ids] = self._draft_depth[ids] = 0\n        self.pool.hold(DRAFT",
-        "        self._draft_depth[ids] = 0\n        self.pool.hold(DRAFT",
+        "specsim/replica/draft_cache.py",
+        "self._nodes[ids] = self._depth[ids] = 0",
+        "self._depth[ids] = 0",
         (LAWS, *of("vllm_spec")),
     ),
     Fault(

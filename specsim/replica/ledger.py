@@ -6,15 +6,16 @@ import numpy as np
 
 from specsim.errors import IllegalPass
 from specsim.pass_shape import PassShape
+from specsim.replica.draft_cache import DraftCache
 from specsim.replica.drafts import Drafts
 from specsim.replica.elsewhere import Elsewhere
 from specsim.replica.emissions import Emissions, Gaps
 from specsim.replica.kv_pool import DRAFT, TARGET, KvPool, Memory, OutOfMemory
-from specsim.replica.legality import drafted_leaves, first_wrong
+from specsim.replica.legality import first_wrong
 from specsim.replica.passes import NOBODY, Drafted, DraftPass, Emitted, TargetPass
 from specsim.replica.request import Facts, Floats, Ids, Ints, Requests
 from specsim.replica.roster import Roster
-from specsim.replica.state import Progress, empty_rows
+from specsim.replica.state import Progress, empty_rows, known_tokens
 from specsim.replica.trees import Forest
 
 
@@ -26,8 +27,7 @@ class Ledger:
     Parameters
     ----------
     size : number of request ids, N. memory : the replica's key-value pool.
-    draft_cached : whether the drafter keeps a cache of its own. For one that does not (a lookup, heads that read
-        the target's last state), only the root of each decoding request is pending.
+    draft_cached : whether the drafter keeps a cache of its own; see `DraftCache`.
     """
 
     def __init__(self, size: int, memory: Memory, draft_cached: bool = True) -> None:
@@ -40,11 +40,9 @@ class Ledger:
         self.finished = 0
         self.elsewhere = Elsewhere()
         self._drafts = Drafts()
-        self._ids = self._extended = self._trees = NOBODY
+        self._ids = self._trees = NOBODY
         self._emissions = Emissions(self.progress)
-        self._draft_nodes = np.zeros(n, dtype=np.int64)
-        self._draft_depth = np.zeros(n, dtype=np.int64)
-        self._feeds = draft_cached
+        self._draft_cache = DraftCache(self.facts, self.progress, self.pool, draft_cached)
 
     def arrive(self, request: int, told: Requests) -> None:
         """Enter a request, or reject it when its prompt and `max_tokens` can never fit the pool of this replica."""
@@ -57,9 +55,9 @@ class Ledger:
         self.roster.enter(request)
         if there := int(told.cached_tokens[request]):
             self.progress.target_cached[request] = there
-            self.progress.draft_cached[request] = there * self._feeds
+            self._draft_cache.share(request, there)
             self.elsewhere.with_others(request)
-        self._follow(np.array([request]))
+        self._draft_cache.follow(np.array([request]))
 
     def refuse(self, request: int, told: Requests, reason: str) -> None:
         """Note that a request arrived and was not let in."""
@@ -90,7 +88,7 @@ class Ledger:
 
     def known(self, ids: Ids) -> Ints:
         """Return the tokens of each request that exist: its prompt and what was emitted, (n,)."""
-        return self.facts.prompt_tokens[ids] + self.progress.emitted_tokens[ids]
+        return known_tokens(self.facts, self.progress, ids)
 
     def queued(self, at_s: float) -> int:
         """Return how many of the waiting requests had arrived by `at_s`."""
@@ -122,28 +120,27 @@ class Ledger:
             self._check_rows(requests)
             ids = self._drafts.open(key, requests)
         self._drafts.check(work.forest, ids)
-        self._ids, self._extended = ids, NOBODY
+        self._ids = ids
         try:
             moved = 0
             if len(work.evict):
                 moved = self._evict(work.evict, ids, work.transfer)
             if self.elsewhere:
                 moved += self._bring_back(ids, isinstance(work, DraftPass))
-            shape = self._check_draft(work, ids) if isinstance(work, DraftPass) else self._check_verify(work, ids)
+            if isinstance(work, DraftPass):
+                shape = self._draft_cache.reserve(work, ids)
+            else:
+                shape = self._reserve_target(work, ids)
         except OutOfMemory as error:
             raise IllegalPass(str(error)) from None
         return shape._replace(moved_bytes=moved) if moved else shape
 
     def deepen(self, work: DraftPass, drafted: Drafted) -> None:
         """Take the slots of what the passes behind the first have extended; see `reserve`."""
-        ids, forest, extended = self._ids, drafted.forest, drafted.extended
-        held = self._draft_nodes[ids] + np.bincount(forest.row[extended], minlength=len(ids))
-        cached = self.progress.draft_cached[ids]
         try:
-            self.pool.hold(DRAFT, ids, (cached + work.chunks if len(work.chunks) else cached) + held)
+            self._draft_cache.deepen(work, self._ids, drafted)
         except OutOfMemory as error:
             raise IllegalPass(str(error)) from None
-        self._note_drafted(ids, held, forest, extended)
 
     def _check_rows(self, ids: Ids) -> None:
         """Refuse a request that is named twice or is not on this replica."""
@@ -154,7 +151,7 @@ class Ledger:
                 why = f"was rejected ({self.rejected[request]})"
             raise IllegalPass(f"a pass names request {request}, which {why}")
 
-    def _check_verify(self, work: TargetPass, ids: Ids) -> PassShape:
+    def _reserve_target(self, work: TargetPass, ids: Ids) -> PassShape:
         chunks, forest = work.chunks, work.forest
         cached, emitted = self.progress.target_cached[ids], self.progress.emitted_tokens[ids]
         pending = self.facts.prompt_tokens[ids] + emitted - cached
@@ -178,48 +175,6 @@ class Ledger:
         prefill_tokens = int(np.add.reduce(chunks)) - int(decoding)
         return PassShape.of(cached, chunks, 0 if tree is None else tree, prefill_tokens)
 
-    def _check_draft(self, work: DraftPass, ids: Ids) -> PassShape:
-        forest, leaves = work.forest, work.leaves
-        cached = self.progress.draft_cached[ids]
-        inner = drafted_leaves(work)
-        nodes = np.bincount(forest.row[inner], minlength=len(ids))
-        held = self._draft_nodes[ids] + nodes
-        if not len(work.chunks) and len(inner) == len(leaves):
-            # Whoever has drafted nodes has caught up: there is nothing to feed and nothing to look at.
-            self.pool.hold(DRAFT, ids, cached + held)
-            shape = PassShape.of_nodes(cached, nodes)
-        else:
-            chunks = work.chunks if len(work.chunks) else np.zeros_like(ids)
-            self._check_fed(work, cached, chunks)
-            self.pool.hold(DRAFT, ids, cached + chunks + held)
-            prompts = cached < self.facts.prompt_tokens[ids]
-            shape = PassShape.of(cached, chunks, nodes, int(np.dot(chunks, prompts)))
-        if not shape.batched_tokens:
-            raise IllegalPass("a draft pass without tokens: nobody's chunk holds any, and no drafted node is extended")
-        self._note_drafted(ids, held, forest, leaves)
-        self._extended = ids[forest.row[leaves]]
-        return shape
-
-    def _note_drafted(self, ids: Ids, held: Ints, forest: Forest, leaves: Ints) -> None:
-        """Note that each row holds so many drafted nodes (n,), and how deep the `leaves` lie that were extended."""
-        self._draft_nodes[ids] = held
-        if len(leaves):
-            np.maximum.at(self._draft_depth, ids[forest.row[leaves]], forest.depth[leaves])
-
-    def _check_fed(self, work: DraftPass, cached: Ints, chunks: Ints) -> None:
-        """Refuse chunks (n,) longer than what is lacking; whoever is extended must have caught up by then."""
-        pending = self.known(work.requests) - cached
-        wrong = (chunks < 0) | (chunks > pending)
-        if np.count_nonzero(wrong):
-            said = first_wrong(wrong, "request {} is given {} of {}", work.requests, chunks, pending)
-            raise IllegalPass(f"a draft chunk must hold no more tokens than the drafter's cache lacks: {said}")
-        extended = work.forest.row[work.leaves]
-        wrong = (pending > chunks)[extended]
-        if np.count_nonzero(wrong):
-            columns = (each[extended] for each in (work.requests, chunks, pending))
-            said = first_wrong(wrong, "request {} is given {} of {} tokens", *columns)
-            raise IllegalPass(f"a leaf can only be extended where the drafter's cache has caught up: {said}")
-
     def commit_draft(self, work: DraftPass, grown: Forest, start_s: float) -> None:
         """Book a draft pass that started at `start_s`: its chunks are cached, its leaves hold slots until the end.
 
@@ -229,7 +184,7 @@ class Ledger:
         if len(work.chunks):
             self.progress.draft_cached[ids] += work.chunks
             self.roster.admit(ids)
-            self._emissions.decode(self._extended, start_s)
+            self._emissions.decode(self._draft_cache.extended, start_s)
         self._drafts.grown(ids, work, grown)
 
     def commit_verify(self, work: TargetPass, answer: Emitted, start_s: float, now_s: float) -> Gaps:
@@ -250,11 +205,12 @@ class Ledger:
             progress.accepted_tokens[ids] += answer.accepted
         progress.verifications[ids] += decoding
         progress.decoded_tokens[ids] += decoding * answer.tokens
-        self._keep_drafted(ids, answer.matched)
+        if self._drafts.rows:
+            self._draft_cache.keep(ids, answer.matched)
         progress.emitted_tokens[ids] = before + answer.tokens
         self.pool.hold(TARGET, ids, progress.target_cached[ids])
         gaps = self._emissions.emit(ids, decoding, answer, now_s)
-        self._follow(ids)
+        self._draft_cache.follow(ids)
         self._drafts.verified(ids)
         if np.count_nonzero(answer.finished):
             self._finish(ids[answer.finished], now_s)
@@ -277,35 +233,15 @@ class Ledger:
         for column in ("target_cached", "emitted_tokens", "verifications", "decoded_tokens"):
             getattr(progress, column)[ids] += times
         self.pool.hold(TARGET, ids, progress.target_cached[ids] + 1)
-        self._follow(ids)
+        self._draft_cache.follow(ids)
         return self._emissions.repeat(ids, starts_s)
 
     def end_step(self) -> None:
         """Drop what was drafted in this step and never verified."""
         for ids in self._drafts.rows:
-            left = ids[self._draft_nodes[ids] > 0]
-            if len(left):
-                self._keep_drafted(left, np.zeros_like(left))
-            self._follow(ids)
+            self._draft_cache.drop(ids)
+            self._draft_cache.follow(ids)
         self._drafts.end()
-
-    def _keep_drafted(self, ids: Ids, matched: Ints) -> None:
-        """Keep of the drafter's cache what lies on the accepted path; `matched` (n,) draft tokens were right."""
-        if not self._drafts.rows:
-            return
-        progress = self.progress
-        if self._feeds:
-            in_step = progress.draft_cached[ids] == self.known(ids)
-            progress.draft_cached[ids] += np.where(in_step, np.minimum(matched, self._draft_depth[ids]), 0)
-        self._draft_nodes[ids] = self._draft_depth[ids] = 0
-        self.pool.hold(DRAFT, ids, progress.draft_cached[ids])
-
-    def _follow(self, ids: Ids) -> None:
-        """Move a drafter without a cache to where the target is: behind all but the root of a decoding request."""
-        if not self._feeds:
-            known = self.known(ids)
-            decoding = (known - self.progress.target_cached[ids] == 1) & (self.progress.emitted_tokens[ids] > 0)
-            self.progress.draft_cached[ids] = known - decoding
 
     def _finish(self, ids: Ids, now_s: float) -> None:
         self.roster.end(ids)
@@ -325,12 +261,12 @@ class Ledger:
             self.elsewhere.to_host(ids)
         else:
             self.progress.target_cached[ids] = self.progress.draft_cached[ids] = 0
-            self._follow(ids)
+            self._draft_cache.follow(ids)
         return moved
 
     def _free(self, ids: Ids) -> None:
         self.pool.release(ids)
-        self._draft_nodes[ids] = self._draft_depth[ids] = 0
+        self._draft_cache.forget(ids)
 
     def _bring_back(self, ids: Ids, drafting: bool) -> int:
         """Take slots for the caches that the rows of a pass have elsewhere; return the bytes that move.
@@ -340,7 +276,7 @@ class Ledger:
         back, moves = self.elsewhere.taken(ids)
         if not drafting:
             self.progress.draft_cached[back[~moves]] = 0
-            self._follow(back)
+            self._draft_cache.follow(back)
         self.pool.hold(TARGET, back, self.progress.target_cached[back])
         self.pool.hold(DRAFT, back, self.progress.draft_cached[back])
         return self._move(back[moves])

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from specsim.replica.request import Facts, Floats, Ints, Observed
+from specsim.replica.request import Facts, Floats, Ids, Ints, Observed
 
 _Rows = TypeVar("_Rows", Facts, "Progress")
 
@@ -44,3 +44,8 @@ def empty_rows(kind: type[_Rows], n: int) -> _Rows:
         for name in kind.__dataclass_fields__
     }
     return kind(**rows)
+
+
+def known_tokens(facts: Facts, progress: Progress, ids: Ids) -> Ints:
+    """Return the tokens of each request that exist: its prompt and what was emitted, (n,)."""
+    return facts.prompt_tokens[ids] + progress.emitted_tokens[ids]

@@ -98,11 +98,13 @@ def test_the_ledger_rests_on_the_core_and_the_memory():
     }
     assert ours("specsim.replica.ledger", late=True) <= {
         *rests_on,
+        "specsim.replica.draft_cache",
         "specsim.replica.drafts",
         "specsim.replica.elsewhere",
         "specsim.replica.emissions",
         "specsim.replica.legality",
     }
+    assert ours("specsim.replica.draft_cache", late=True) <= {*rests_on, "specsim.replica.legality"}
     assert ours("specsim.replica.drafts", late=True) | ours("specsim.replica.legality", late=True) <= {
         *CORE,
         "specsim.errors",
