@@ -24,7 +24,7 @@ from specsim.replica.ledger import Ledger
 from specsim.replica.noting import noted
 from specsim.replica.passes import TargetPass
 from specsim.replica.protocols import Belief, Clairvoyant, Scheduler
-from specsim.replica.request import LONGEST_S, Floats, Ints, Requests
+from specsim.replica.request import LONGEST_S, Floats, Ints, Prefixes, Requests
 from specsim.replica.routing import Router
 from specsim.replica.shedding import Shedding
 from specsim.replica.stall import TOO_LONG, StepTooLong, watchdog
@@ -63,6 +63,7 @@ class Simulation:
     timeout_s : seconds from its arrival after which a request that has not ended is cancelled; None: clients wait.
     shedding : which requests a replica refuses at their arrival; None: none that could ever fit.
     sessions : (N,) what requests of one conversation share; None: each request is a session of its own.
+    prefixes : of all prompts, where their blocks are kept for others; None: no block is.
     keep_passes : keep one row per pass.
     window : seconds of arrival of the requests whose inter-token latencies are kept; None keeps all.
     fast_forward : whether decoding passes that nothing comes between run at once: the same run, sooner.
@@ -87,6 +88,7 @@ class Simulation:
     timeout_s: float | None = None
     shedding: Shedding | None = None
     sessions: Ints | None = None
+    prefixes: Prefixes | None = None
     keep_passes: bool = False
     window: Window | None = None
     step_limit_s: float | None = 60.0
@@ -169,6 +171,9 @@ def _run(simulation: Simulation, env: simpy.Environment, replicas: list[Replica]
         watcher(len(requests))
     ledgers = [replica.ledger for replica in replicas]
     happened = _over_replicas(ledgers, dispatch.replica_of)
+    found = [ledger.caches.prefix for ledger in ledgers if ledger.caches.prefix is not None]
+    for each in found:
+        audit.spare(each.hit_tokens)
     audit.check(happened, [ledger.pool for ledger in ledgers], type(replicas[0].scheduler).__name__)
     told = noted([replica.scheduler for replica in replicas], dispatch.replica_of)
     return _record(simulation, dispatch, happened, recorder, pauses, told)
@@ -184,7 +189,8 @@ def _audit(simulation: Simulation) -> Audit:
 
 
 def _replica(env: simpy.Environment, name: int, simulation: Simulation, recorder: Recorder, audit: Audit) -> Replica:
-    ledger = Ledger(len(simulation.requests), simulation.memory, simulation.truth.draft.cached)
+    size, cached = len(simulation.requests), simulation.truth.draft.cached
+    ledger = Ledger(size, simulation.memory, cached, simulation.prefixes)
     view = LedgerView(ledger, simulation.belief)
     backend = SimulatedBackend(simulation.world, simulation.truth, view, simulation.host_bytes_per_s)
 
@@ -248,7 +254,13 @@ def _record(
         )
     totals = recorder.totals(duration_s, len(replicas), simulation.window, simulation.concurrency)
     moving_s = happened.moved_bytes / simulation.host_bytes_per_s
-    totals = replace(totals, moving_s=fsum(moving_s))
+    shared = [each.ledger.caches.prefix for each in replicas]
+    totals = replace(
+        totals,
+        moving_s=fsum(moving_s),
+        prefix_queries=sum(each.queries for each in shared if each is not None),
+        prefix_hits=sum(each.hits for each in shared if each is not None),
+    )
     return Record(
         told,
         happened,

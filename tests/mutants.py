@@ -60,7 +60,12 @@ FAULTS = (
     ),
     Fault(LEDGER, "progress.verifications[ids] += decoding", "progress.verifications[ids] += 1", (LAWS, *of("fcfs"))),
     Fault(LEDGER, "[ids] += self._trees > 0", "[ids] += self._trees >= 0", (LAWS, *of("specserve"))),
-    Fault(LEDGER, "self.progress.preemptions[ids] += 1", "self.progress.preemptions[ids] = 1", (LAWS, *of("las"))),
+    Fault(
+        "specsim/replica/caches.py",
+        "self._progress.preemptions[ids] += 1",
+        "self._progress.preemptions[ids] = 1",
+        (LAWS, *of("las")),
+    ),
     Fault(
         "specsim/replica/draft_cache.py",
         "self._nodes[ids] = self._depth[ids] = 0",

@@ -56,6 +56,10 @@ class Audit:
         """Note that the engine gave a request up or refused it: it emits and reads no more than is due."""
         self._cut[request] = True
 
+    def spare(self, tokens: Ints) -> None:
+        """Note that so many tokens of each prompt, (N,), were cached when the request began: they are not due."""
+        self._due_tokens = np.maximum(self._due_tokens - tokens, 0)
+
     def check(self, found: Progress, pools: Sequence[KvPool], scheduler: str) -> None:
         """Hold the account against what the ledgers of all replicas say at the end, (N,) each, and their pools.
 

@@ -17,7 +17,7 @@ from specsim.replica.trees import Forest
 class DraftCache:
     """The drafter's half of a ledger: `progress.draft_cached`, and the blocks of the drafter in the pool.
 
-    `extended` are the requests whose leaves the last reserved pass extends.
+    `extended` are the requests whose leaves the last reserved pass extends; `feeds` is as given.
 
     Parameters
     ----------
@@ -26,17 +26,21 @@ class DraftCache:
         only the root of each decoding request is pending.
     """
 
-    __slots__ = ("_depth", "_facts", "_feeds", "_nodes", "_pool", "_progress", "extended")
+    __slots__ = ("_depth", "_facts", "_nodes", "_pool", "_progress", "extended", "feeds")
 
     def __init__(self, facts: Facts, progress: Progress, pool: KvPool, feeds: bool) -> None:
-        self._facts, self._progress, self._pool, self._feeds = facts, progress, pool, feeds
+        self._facts, self._progress, self._pool, self.feeds = facts, progress, pool, feeds
         self._nodes = np.zeros_like(progress.draft_cached)
         self._depth = np.zeros_like(progress.draft_cached)
         self.extended = NOBODY
 
     def share(self, request: int, tokens: int) -> None:
         """Note that so many of a request's first tokens are cached before it begins."""
-        self._progress.draft_cached[request] = tokens * self._feeds
+        self._progress.draft_cached[request] = tokens * self.feeds
+
+    def fed(self, ids: Ids) -> Ints:
+        """Return the tokens that the drafter's own cache holds of each request, (n,)."""
+        return self._progress.draft_cached[ids] * self.feeds
 
     def reserve(self, work: DraftPass, ids: Ids) -> PassShape:
         """Take the slots of a draft pass of these rows, or of the first of several, and return its shape.
@@ -106,7 +110,7 @@ class DraftCache:
     def keep(self, ids: Ids, matched: Ints) -> None:
         """Keep what lies on the accepted path of these rows; `matched` (n,) draft tokens were right."""
         progress = self._progress
-        if self._feeds:
+        if self.feeds:
             in_step = progress.draft_cached[ids] == known_tokens(self._facts, progress, ids)
             progress.draft_cached[ids] += np.where(in_step, np.minimum(matched, self._depth[ids]), 0)
         self.forget(ids)
@@ -124,7 +128,7 @@ class DraftCache:
 
     def follow(self, ids: Ids) -> None:
         """Move a drafter without a cache to where the target is: behind all but the root of a decoding request."""
-        if not self._feeds:
+        if not self.feeds:
             progress = self._progress
             known = known_tokens(self._facts, progress, ids)
             decoding = (known - progress.target_cached[ids] == 1) & (progress.emitted_tokens[ids] > 0)

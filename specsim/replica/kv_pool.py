@@ -46,6 +46,8 @@ class KvPool:
         "_blocks",
         "_of_model",
         "_round_up",
+        "_shared",
+        "_sharing",
         "memory",
         "overdrawn",
         "used_bytes",
@@ -61,6 +63,8 @@ class KvPool:
         )
         self._blocks = np.zeros((2, requests), dtype=np.int64)
         self._of_model = tuple(self._blocks)
+        self._shared = np.zeros((2, requests), dtype=np.int64)
+        self._sharing = False
         # 0-d arrays: numpy adds one to a short array in about half the time of a Python integer.
         self._block_tokens = np.array(memory.block_tokens, dtype=np.int64)
         self._round_up = np.array(memory.block_tokens - 1, dtype=np.int64)
@@ -77,6 +81,9 @@ class KvPool:
     def growth_bytes(self, ids: Ids, target_cached: Ints, draft_cached: Ints) -> Ints:
         """Return the further bytes that each request needs to hold so many tokens of each model, (n,)."""
         block, up = self._block_tokens, self._round_up
+        if self._sharing:
+            shared = self._shared[:, ids]
+            target_cached, draft_cached = target_cached - shared[TARGET], draft_cached - shared[DRAFT]
         target = np.maximum((target_cached + up) // block - self._blocks[TARGET, ids], 0)
         draft = np.maximum((draft_cached + up) // block - self._blocks[DRAFT, ids], 0)
         growth: Ints = target * self._block_bytes[TARGET] + draft * self._block_bytes[DRAFT]
@@ -93,13 +100,13 @@ class KvPool:
         return self.free_bytes // self.memory.target_token_bytes // requests - (self.memory.block_tokens - 1)
 
     def held_bytes(self, ids: Ids) -> Ints:
-        """Return the bytes that each request holds, (n,)."""
+        """Return the bytes that each request holds alone, (n,)."""
         target, draft = self._blocks[:, ids]
         held: Ints = target * self._block_bytes[TARGET] + draft * self._block_bytes[DRAFT]
         return held
 
     def hold(self, model: int, ids: Ids, tokens: Ints) -> None:
-        """Make each request hold exactly the blocks of `tokens` (n,) cached tokens of one model.
+        """Make each request hold exactly the blocks of `tokens` (n,) cached tokens of a model that are not lent to it.
 
         Raises
         ------
@@ -107,11 +114,47 @@ class KvPool:
             When the pool has too few; nothing is changed then.
         """
         size = self._block_bytes[model]
+        if self._sharing:
+            tokens = tokens - self._shared[model][ids]
         most = max((self.memory.capacity_bytes - self.used_bytes) // size, 0) if size else _ENDLESS
         more = kernels().hold(self._of_model[model], ids, tokens, self.memory.block_tokens, most)
         if more > most:
             raise OutOfMemory(f"{_gib(more * size)} more cache wanted, {self.room()}")
         self.used_bytes += more * size
+
+    def bytes_of(self, model: int, tokens: int) -> int:
+        """Return the bytes of so many tokens of one model, whole blocks."""
+        return tokens // self.memory.block_tokens * self._block_bytes[model]
+
+    def occupy(self, model: int, tokens: int) -> None:
+        """Take the blocks of so many tokens of one model, which belong to no request; fewer than 0 are given back.
+
+        Raises
+        ------
+        OutOfMemory
+            When the pool has too few.
+        """
+        more = self.bytes_of(model, tokens)
+        if more > self.free_bytes:
+            raise OutOfMemory(f"{_gib(more)} more cache wanted, {self.room()}")
+        self.used_bytes += more
+
+    def lent_bytes(self, ids: Ids) -> Ints:
+        """Return the bytes of the blocks that are lent to each request, (n,)."""
+        target, draft = self._shared[:, ids] // self.memory.block_tokens
+        lent: Ints = target * self._block_bytes[TARGET] + draft * self._block_bytes[DRAFT]
+        return lent
+
+    def lend(self, model: int, request: int, tokens: int) -> None:
+        """Note that the blocks of a request's first `tokens` of one model are not its own."""
+        self._shared[model, request] = tokens
+        self._sharing = True
+
+    def hand_over(self, model: int, request: int, tokens: int) -> None:
+        """Free a request's own blocks of so many tokens of one model, and lend it as many more."""
+        self._blocks[model, request] -= tokens // self.memory.block_tokens
+        self.used_bytes -= self.bytes_of(model, tokens)
+        self.lend(model, request, int(self._shared[model, request]) + tokens)
 
     def release(self, ids: Ids) -> None:
         """Free everything that these requests hold."""

@@ -6,14 +6,14 @@ import numpy as np
 
 from specsim.errors import IllegalPass
 from specsim.pass_shape import PassShape
+from specsim.replica.caches import Caches
 from specsim.replica.draft_cache import DraftCache
 from specsim.replica.drafts import Drafts
-from specsim.replica.elsewhere import Elsewhere
 from specsim.replica.emissions import Emissions, Gaps
 from specsim.replica.kv_pool import DRAFT, TARGET, KvPool, Memory, OutOfMemory
 from specsim.replica.legality import first_wrong
 from specsim.replica.passes import NOBODY, Drafted, DraftPass, Emitted, TargetPass
-from specsim.replica.request import Facts, Floats, Ids, Ints, Requests
+from specsim.replica.request import Facts, Floats, Ids, Ints, Prefixes, Requests
 from specsim.replica.roster import Roster
 from specsim.replica.state import Progress, empty_rows, known_tokens
 from specsim.replica.trees import Forest
@@ -22,15 +22,16 @@ from specsim.replica.trees import Forest
 class Ledger:
     """State of one replica; `reserve` a pass, let it run, then `commit` it.
 
-    `roster` is who is there, without and with slots; `elsewhere` says whose cache lies outside the pool.
+    `roster` is who is there, without and with slots; `caches` are those of either model, in the pool and elsewhere.
 
     Parameters
     ----------
     size : number of request ids, N. memory : the replica's key-value pool.
     draft_cached : whether the drafter keeps a cache of its own; see `DraftCache`.
+    prefixes : of all prompts, where their blocks are kept for others; see `PrefixCache`.
     """
 
-    def __init__(self, size: int, memory: Memory, draft_cached: bool = True) -> None:
+    def __init__(self, size: int, memory: Memory, draft_cached: bool = True, prefixes: Prefixes | None = None) -> None:
         n = size
         self.facts = empty_rows(Facts, n)
         self.progress = empty_rows(Progress, n)
@@ -38,11 +39,11 @@ class Ledger:
         self.roster = Roster(n)
         self.rejected: dict[int, str] = {}
         self.finished = 0
-        self.elsewhere = Elsewhere()
         self._drafts = Drafts()
         self._ids = self._trees = NOBODY
         self._emissions = Emissions(self.progress)
         self._draft_cache = DraftCache(self.facts, self.progress, self.pool, draft_cached)
+        self.caches = Caches(self.facts, self.progress, self.pool, self._draft_cache, prefixes)
 
     def arrive(self, request: int, told: Requests) -> None:
         """Enter a request, or reject it when its prompt and `max_tokens` can never fit the pool of this replica."""
@@ -53,11 +54,7 @@ class Ledger:
             self.rejected[request] = "kv_capacity"
             return
         self.roster.enter(request)
-        if there := int(told.cached_tokens[request]):
-            self.progress.target_cached[request] = there
-            self._draft_cache.share(request, there)
-            self.elsewhere.with_others(request)
-        self._draft_cache.follow(np.array([request]))
+        self.caches.enter(request, int(told.cached_tokens[request]))
 
     def refuse(self, request: int, told: Requests, reason: str) -> None:
         """Note that a request arrived and was not let in."""
@@ -72,10 +69,8 @@ class Ledger:
         live = bool(self.roster.here(np.array([request]))[0])
         if live:
             self.roster.strike(request)
-            self._free(np.array([request]))
-            self.elsewhere.forget(request)
+            self.caches.drop(np.array([request]))
             self._emissions.forget(request)
-            self.progress.target_cached[request] = self.progress.draft_cached[request] = 0
         else:
             self.progress.finish_s[request] = np.nan
             self.finished -= 1
@@ -124,9 +119,10 @@ class Ledger:
         try:
             moved = 0
             if len(work.evict):
-                moved = self._evict(work.evict, ids, work.transfer)
-            if self.elsewhere:
-                moved += self._bring_back(ids, isinstance(work, DraftPass))
+                self.roster.evict(work.evict, ids)
+                self._drafts.close(work.evict)
+                moved = self.caches.evict(work.evict, work.transfer)
+            moved += self.caches.bring_back(ids, isinstance(work, DraftPass))
             if isinstance(work, DraftPass):
                 shape = self._draft_cache.reserve(work, ids)
             else:
@@ -185,6 +181,7 @@ class Ledger:
             self.progress.draft_cached[ids] += work.chunks
             self.roster.admit(ids)
             self._emissions.decode(self._draft_cache.extended, start_s)
+            self.caches.publish(DRAFT, ids)
         self._drafts.grown(ids, work, grown)
 
     def commit_verify(self, work: TargetPass, answer: Emitted, start_s: float, now_s: float) -> Gaps:
@@ -198,6 +195,7 @@ class Ledger:
         decoding = (before > 0) & (answer.tokens > 0)
         progress.target_cached[ids] += work.chunks + answer.matched
         self.roster.admit(ids)
+        self.caches.publish(TARGET, ids)
         if work.forest.draft_nodes:
             assert not np.count_nonzero(answer.matched > self._trees), "a backend accepts more than a tree holds"
             progress.draft_tokens[ids] += self._trees
@@ -220,7 +218,7 @@ class Ledger:
         """Return how often the reserved pass can surely run before another; 0 unless each row decodes one token."""
         if shape.prefill_tokens or shape.batched_tokens != shape.requests or shape.moved_bytes or len(work.evict):
             return 0
-        if self.elsewhere or self._drafts.rows:
+        if self.caches.elsewhere or self._drafts.rows:
             return 0
         ids = work.requests
         if np.count_nonzero(self.known(ids) - self.progress.target_cached[ids] == 1) < len(ids):
@@ -242,47 +240,10 @@ class Ledger:
             self._draft_cache.drop(ids)
             self._draft_cache.follow(ids)
         self._drafts.end()
+        self.caches.settle()
 
     def _finish(self, ids: Ids, now_s: float) -> None:
         self.roster.end(ids)
-        self._free(ids)
+        self.caches.drop(ids)
         self._emissions.finish(ids, now_s)
-        self.progress.target_cached[ids] = self.progress.draft_cached[ids] = 0
         self.finished += len(ids)
-
-    def _evict(self, ids: Ids, running: Ids, transfer: bool) -> int:
-        """Take the cache of requests that hold some; return the bytes that go to the host, 0 where they are dropped."""
-        self.roster.evict(ids, running)
-        moved = self._move(ids) if transfer else 0
-        self._free(ids)
-        self._drafts.close(ids)
-        self.progress.preemptions[ids] += 1
-        if transfer:
-            self.elsewhere.to_host(ids)
-        else:
-            self.progress.target_cached[ids] = self.progress.draft_cached[ids] = 0
-            self._draft_cache.follow(ids)
-        return moved
-
-    def _free(self, ids: Ids) -> None:
-        self.pool.release(ids)
-        self._draft_cache.forget(ids)
-
-    def _bring_back(self, ids: Ids, drafting: bool) -> int:
-        """Take slots for the caches that the rows of a pass have elsewhere; return the bytes that move.
-
-        A drafter that does not read a prompt takes nothing of its beginning either.
-        """
-        back, moves = self.elsewhere.taken(ids)
-        if not drafting:
-            self.progress.draft_cached[back[~moves]] = 0
-            self._draft_cache.follow(back)
-        self.pool.hold(TARGET, back, self.progress.target_cached[back])
-        self.pool.hold(DRAFT, back, self.progress.draft_cached[back])
-        return self._move(back[moves])
-
-    def _move(self, ids: Ids) -> int:
-        """Note that the whole cache of each request moves; return the bytes of all."""
-        held = self.pool.held_bytes(ids)
-        self.progress.moved_bytes[ids] += held
-        return int(held.sum())

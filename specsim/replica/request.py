@@ -72,3 +72,24 @@ class Requests(Facts):
 
     def __len__(self) -> int:
         return len(self.arrival_s)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prefixes:
+    """Hashes of the prompts' blocks: two prompts begin alike as far as their hashes are equal.
+
+    Attributes
+    ----------
+    hashes : (M,) of all prompts, one behind the other. A hash stands for a block and all blocks before it.
+    first, count : (N,) place of each prompt's first hash, and how many it has. The last may stand for part of a block.
+    block_tokens : tokens of a block.
+    """
+
+    hashes: Ints
+    first: Ints
+    count: Ints
+    block_tokens: int
+
+    def taken(self, rows: slice | Ints) -> Prefixes:
+        """Return the hashes of the prompts at indices `rows`."""
+        return Prefixes(self.hashes, self.first[rows], self.count[rows], self.block_tokens)

@@ -78,7 +78,8 @@ class RunTotals:
     ``itl_s`` holds one inter-token latency per emission after a request's first, as vLLM counts, in any order; of too
     many to keep it holds statistics. ``itl_window`` is the window of the requests that they are of; None: all.
     ``clients`` is the number of clients that waited for their answers; None: requests came by themselves. ``moving_s``
-    is part of the seconds of the passes behind which caches moved.
+    is part of the seconds of the passes behind which caches moved. ``prefix_queries`` are the prompt tokens that were
+    looked up in the prefix cache, ``prefix_hits`` those that were found.
     """
 
     iterations: int
@@ -94,3 +95,5 @@ class RunTotals:
     clients: int | None = None
     moving_s: float = 0.0
     replicas: int = 1
+    prefix_queries: int = 0
+    prefix_hits: int = 0

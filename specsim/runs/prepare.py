@@ -28,6 +28,7 @@ from specsim.runs.handed import NOTHING, Handed
 from specsim.runs.hardware import Hardware, hardware
 from specsim.runs.matching import budget_note, check_budget, fitness_note, pair_note
 from specsim.runs.overload import shedding, timeout
+from specsim.runs.prefix_caching import prefixes
 from specsim.schedulers.loading import SchedulerFactory, scheduler_factory
 from specsim.simulation import Simulation
 from specsim.workload.load import TraceRecipe, trace_recipe
@@ -246,6 +247,7 @@ def _simulation(
         timeout_s=timeout(node),
         shedding=shedding(node, load.promised.requests),
         sessions=load.trace.row,
+        prefixes=prefixes(node, load.trace),
         keep_passes=node.flag("passes"),
         window=load.window,
         kernel=_kernel(node),

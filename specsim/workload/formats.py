@@ -49,7 +49,11 @@ AZURE = Format("Azure", "TIMESTAMP", "ContextTokens", "GeneratedTokens", "s")
 BURSTGPT = Format("BurstGPT", "Timestamp", "Request tokens", "Response tokens", "s")
 # Mooncake's FAST25 release (milliseconds), Alibaba's Bailian traces (seconds), and vLLM's dataset timed_trace, which
 # reads both with --timed-trace-sec-multiplier, 1 by default.
-TIMED = Format("Mooncake / vLLM timed trace", "timestamp", "input_length", "output_length", None)
+HASHES = "hash_ids"
+TIMED = Format(
+    *("Mooncake / vLLM timed trace", "timestamp", "input_length", "output_length", None),
+    optional=(*OPTIONAL, HASHES),
+)
 # The artifact of AdaServe (EuroSys '26), exps/fig*/emission_*.json.
 ADASERVE = Format(
     *("AdaServe", "emission_time_ms", "input_length", "output_length", "ms"),

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.errors import SpecsimError
-from specsim.replica.request import LONGEST_S
+from specsim.replica.request import LONGEST_S, Prefixes
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -45,6 +45,7 @@ class Trace:
     tpot_slo_ratio : (N,) float64 multiples of the baseline latency, NaN where none or seconds are, or None
     ttft_slo_s : (N,) float64 seconds, NaN where none is given, or None
     cached_tokens : (N,) int64, of the prompt's beginning that is cached at arrival, 0 to ``prompt_tokens``, or None
+    prefixes : hashes of the prompts' blocks, of N prompts, or None
     """
 
     arrival_s: Floats
@@ -58,6 +59,7 @@ class Trace:
     tpot_slo_ratio: Floats | None = None
     ttft_slo_s: Floats | None = None
     cached_tokens: Ints | None = None
+    prefixes: Prefixes | None = None
 
     def __post_init__(self) -> None:
         count = len(self.arrival_s)
@@ -135,7 +137,8 @@ class Trace:
 
         They are numbered anew, so that a request drawn twice has two different texts.
         """
-        return self._taken(rows, arrival_s - arrival_s[0], np.arange(len(rows), dtype=np.int64))
+        taken = self._taken(rows, arrival_s - arrival_s[0], np.arange(len(rows), dtype=np.int64))
+        return replace(taken, prefixes=None)
 
     @property
     def _called(self) -> str:
@@ -163,6 +166,7 @@ class Trace:
             prompt_tokens=self.prompt_tokens[rows],
             output_tokens=self.output_tokens[rows],
             row=row,
+            prefixes=None if self.prefixes is None else self.prefixes.taken(rows),
             **optional,  # type: ignore[arg-type]
         )
 

@@ -12,16 +12,19 @@ import numpy as np
 
 from specsim.errors import SpecsimError
 from specsim.files.kept import Arrays, kept
+from specsim.replica.request import Prefixes
 from specsim.workload import adaserve, columns
 from specsim.workload.arrivals import Clock, Unit, guessed_unit, read_clock, spread
 from specsim.workload.damage import shown
-from specsim.workload.formats import ADASERVE, AZURE, KNOWN, OBJECTIVES, VLLM, Format, choose, unread
+from specsim.workload.formats import ADASERVE, AZURE, HASHES, KNOWN, OBJECTIVES, VLLM, Format, choose, unread
+from specsim.workload.hashes import prefixes
 from specsim.workload.pace import check_pace, pace, ticks
 from specsim.workload.sniff import open_table
 from specsim.workload.table import Cells, Rows, Table
 from specsim.workload.trace import Ints, Trace, TraceSource
 
 TOLD = 8
+HASHED = ("hashes", "first", "count")
 INDEX = ("", "Unnamed: 0", "__index_level_0__")
 """Names that pandas gives an index that it writes."""
 
@@ -60,15 +63,26 @@ def _read_once(file: Path, source: TraceSource, time_unit: Unit | None, tick_s: 
     def read() -> Arrays:
         trace, said = read_table(open_table(file, KNOWN), source, time_unit=time_unit, tick_s=tick_s)
         words = {"said": said, "note": trace.source.note or "", "slo_names": trace.slo_names}
-        return trace.columns() | {name: np.array(each, dtype=np.str_) for name, each in words.items()}
+        texts = {name: np.array(each, dtype=np.str_) for name, each in words.items()}
+        return {**trace.columns(), **texts, **_hashes(trace.prefixes)}
 
     code = sorted(Path(__file__).parent.glob("*.py"))
     found = dict(kept("trace", (str(file), source, time_unit, tick_s), code, read))
     said, note, names = (found.pop(name).tolist() for name in ("said", "note", "slo_names"))
     for column in found.values():
         column.flags.writeable = False
-    trace = Trace(**found, slo_names=tuple(names), source=replace(source, note=note or None))
+    told = None
+    if HASHED[0] in found:
+        hashes, first, count = (found.pop(name) for name in HASHED)
+        told = Prefixes(hashes, first, count, int(found.pop("block_tokens")))
+    trace = Trace(**found, slo_names=tuple(names), source=replace(source, note=note or None), prefixes=told)
     return Reading(trace, said)
+
+
+def _hashes(prefixes: Prefixes | None) -> Arrays:
+    if prefixes is None:
+        return {}
+    return {name: getattr(prefixes, name) for name in HASHED} | {"block_tokens": np.array(prefixes.block_tokens)}
 
 
 def read_table(
@@ -87,6 +101,7 @@ def read_table(
     if "cached_tokens" in cells and "cached_tokens" in form.optional:
         optional["cached_tokens"] = _cached(cells["cached_tokens"], prompt, rows)
     rows.damage.check()
+    found = prefixes(cells[HASHES], prompt, rows) if HASHES in cells and HASHES in form.optional else None
     if "cached_tokens" in optional:
         share = optional["cached_tokens"].sum() / prompt.sum()
         rows.note(f"cached_tokens: {100 * share:.3g}% of the prompts' tokens are cached at arrival")
@@ -96,6 +111,8 @@ def read_table(
         prompt, note = adaserve.prompt_tokens(cells.get("prompt"), prompt, optional["slo_class"])
         source = replace(source, note=note)
     trace = columns.trace(clock.since_s, prompt, output, served, source, optional)
+    if found is not None:
+        trace = replace(trace, prefixes=found.taken(np.searchsorted(served, trace.row)))
     _note_order(clock, trace, tick_s, rows)
     return Reading(_spread(trace, tick_s), _said(table, form, trace, rows))
 

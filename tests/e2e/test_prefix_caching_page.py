@@ -1,0 +1,92 @@
+"""docs/prefix-caching.md: its commands run, a prompt finds what another has read, and what cannot be is refused."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specsim import SpecsimError, load_run, simulate
+from specsim.cli import main
+from specsim.workload.trace import TraceSource
+from specsim.workload.user_file import read_user_file
+
+PAGE = (Path(__file__).parents[2] / "docs" / "prefix-caching.md").read_text(encoding="utf-8")
+
+
+def made(folder: Path) -> Path:
+    """Write the page's trace there."""
+    (writes,) = re.findall(r"^\$ (printf .*)$", PAGE, re.MULTILINE)
+    subprocess.run(["sh", "-c", writes], cwd=folder, check=True)
+    return folder / "alike.jsonl"
+
+
+def test_the_second_prompt_of_the_page_finds_two_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    command = re.findall(r"^\$ specsim (.*)$", PAGE, re.MULTILINE)[0]
+    for word in ("true", "false"):
+        words = shlex.split(command.replace("prefix_caching=true", f"prefix_caching={word}"))
+        assert main([*words, f"out=run-{word}"]) == 0
+    shared, plain = load_run("run-true"), load_run("run-false")
+    block = shared.metrics["specsim"]
+    assert (block["prefix_cache_queries"], block["prefix_cache_hits"]) == (4500, 1024)
+    assert block["prefix_cache_hit_rate"] == pytest.approx(1024 / 4500)
+    assert plain.metrics["specsim"]["prefix_cache_hit_rate"] is None
+    sooner = (shared.requests["ttft_s"] < plain.requests["ttft_s"]).tolist()
+    assert sooner == [False, True, True], "the third waits for the second"
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"trace": "poisson", "rps": 2}, "prefix_caching=true: trace 'poisson' has no hash_ids"),
+        ({"block_tokens": 48}, "hash_ids of 512 tokens are no whole blocks of block_tokens=48"),
+        ({"prefix_caching": "yes"}, "prefix_caching: 'yes'"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_refused(settings: dict[str, Any], said: str, tmp_path: Path) -> None:
+    given = {"scheduler": "continuous", "trace": made(tmp_path), "prefix_caching": True}
+    with pytest.raises(SpecsimError) as raised:
+        simulate(**{**given, **settings})
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("hashes", "said"),
+    [
+        ('["a", "b", "c"]', "hash_ids is not read: entry 1 is no list of whole numbers"),
+        ("7", "hash_ids is not read: entry 1 is no list of whole numbers"),
+        ("[1, 2]", "hash_ids is not read: no sizes of a block fit the lengths of all prompts"),
+    ],
+)
+def test_other_hashes_are_not_read_and_a_note_says_so(tmp_path: Path, hashes: str, said: str) -> None:
+    file = tmp_path / "odd.jsonl"
+    rows = [(0, 1500, hashes), (9000, 1500, "[1, 2, 3]")]
+    file.write_text(
+        "\n".join(
+            f'{{"timestamp": {at}, "input_length": {tokens}, "output_length": 2, "hash_ids": {each}}}'
+            for at, tokens, each in rows
+        )
+    )
+    trace, told = read_user_file(file, TraceSource("odd", "file"))
+    assert said in told
+    assert trace.prefixes is None
+
+
+def test_a_part_of_a_trace_keeps_its_hashes(tmp_path: Path) -> None:
+    trace = read_user_file(made(tmp_path), TraceSource("alike", "file")).trace
+    assert trace.prefixes is not None
+    part = trace.window(5.0).prefixes
+    assert part is not None
+    first, count = part.first.tolist(), part.count.tolist()
+    assert [part.hashes[at : at + size].tolist() for at, size in zip(first, count, strict=True)] == [
+        [1, 2, 4],
+        [5, 6, 7],
+    ]

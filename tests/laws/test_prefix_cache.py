@@ -1,0 +1,124 @@
+"""Laws of the prefix cache, for every scheduler: what is shared, what it takes of the pool, what it must not change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from specsim.replica.kv_pool import DRAFT, TARGET
+from specsim.replica.passes import Pass
+from specsim.replica.prefix_cache import PrefixCache
+from specsim.replica.request import Ids, Prefixes, Requests
+from specsim.replica.view import LedgerView
+from specsim.simulation import Simulation, run
+from tests.examples import examples
+from tests.laws.subjects import NAMES, factory_of
+from tests.laws.watch import watched
+from tests.made import memory, requests, simulation, simulations
+
+law = settings(
+    max_examples=examples(2, 30), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+
+
+def hashed(told: Requests, families: list[int], block_tokens: int) -> Prefixes:
+    """Return hashes by which two prompts of one family begin alike as far as the shorter one goes."""
+    rows = [
+        [1000 * family + place for place in range(-(-tokens // block_tokens))]
+        for family, tokens in zip(families, told.prompt_tokens.tolist(), strict=True)
+    ]
+    count = np.array([len(each) for each in rows])
+    return Prefixes(np.concatenate([np.array(each) for each in rows]), np.cumsum(count) - count, count, block_tokens)
+
+
+@st.composite
+def sharing(draw: st.DrawFn) -> Simulation:
+    """Draw a simulation whose prompts begin alike in up to three families, without a scheduler."""
+    drawn = draw(simulations(20))
+    size = len(drawn.requests)
+    families = draw(st.lists(st.integers(1, 3), min_size=size, max_size=size))
+    blocks = draw(st.sampled_from((1, 2)))
+    prefixes = hashed(drawn.requests, families, blocks * drawn.memory.block_tokens)
+    return replace(drawn, prefixes=prefixes)
+
+
+def recount(cache: PrefixCache, view: LedgerView) -> None:
+    """Count the pool again from what each request holds and shares, and the blocks that nobody uses."""
+    pool, everyone = view._ledger.pool, np.arange(len(cache.hit_tokens))
+    used = {
+        (model, each)
+        for model in (TARGET, DRAFT)
+        for request in everyone.tolist()
+        for each in cache._hashes(request, int(cache._used[model, request]))
+    }
+    shared = sum(pool.bytes_of(model, cache._tokens) for model, _ in used)
+    assert pool.used_bytes == shared + int(pool.held_bytes(everyone).sum())
+    assert {key for key, users in cache._users.items() if users} == used
+    assert cache._idle.keys() == cache._users.keys() - used
+    assert cache._idle_bytes == sum(pool.bytes_of(model, cache._tokens) for model, _ in cache._idle)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@law
+@given(drawn=sharing())
+def test_every_scheduler_emits_the_same_and_the_pool_is_kept(name: str, drawn: Simulation) -> None:
+    simulated = replace(drawn, scheduler=factory_of(name))
+
+    def inspect(view: LedgerView, work: Pass, deeper: Ids) -> None:
+        cache = view._ledger.caches.prefix
+        assert cache is not None
+        recount(cache, view)
+
+    seen = watched(simulated, inspect=inspect)
+    plain = run(replace(simulated, prefixes=None))
+    assert np.array_equal(seen.record.progress.emitted_tokens, plain.progress.emitted_tokens)
+    for view in seen.views:
+        cache = view._ledger.caches.prefix
+        assert cache is not None
+        assert view._ledger.pool.used_bytes == 0
+        assert cache._idle_bytes <= view.capacity_bytes
+        assert not cache._waiting
+        assert not cache._watched
+        assert 0 <= cache.hits <= cache.queries
+        assert (cache.hit_tokens % cache._tokens == 0).all()
+
+
+@law
+@given(drawn=sharing())
+def test_with_room_for_all_a_prompt_finds_what_has_been_read_before_it_begins(drawn: Simulation) -> None:
+    assert drawn.prefixes is not None
+    roomy = memory(drawn.requests, 1e4, drawn.memory.block_tokens)
+    simulated = replace(drawn, replicas=1, memory=roomy, scheduler=factory_of("continuous"))
+    seen = watched(simulated)
+    prefixes, begun, read, found = drawn.prefixes, set[int](), set[int](), {}
+    for step in seen.heard[0]:
+        for request in step.work.requests.tolist():
+            if request in begun:
+                continue
+            begun.add(request)
+            first, prompt = prefixes.first[request], int(drawn.requests.prompt_tokens[request])
+            hashes = prefixes.hashes[first : first + (prompt - 1) // prefixes.block_tokens].tolist()
+            there = [each in read for each in hashes]
+            found[request] = (there.index(False) if False in there else len(there)) * prefixes.block_tokens
+        for request in step.work.requests.tolist():
+            first, prompt = prefixes.first[request], int(drawn.requests.prompt_tokens[request])
+            read |= set(prefixes.hashes[first : first + prompt // prefixes.block_tokens].tolist())
+    cache = seen.views[0]._ledger.caches.prefix
+    assert cache is not None
+    assert {request: int(cache.hit_tokens[request]) for request in found} == found
+
+
+def test_the_end_of_the_prompt_used_longest_ago_goes_first() -> None:
+    """Room for five blocks: what the third prompt needs is taken from the end of the first."""
+    told = requests([0.0, 100.0, 200.0, 300.0], [12, 8, 4, 12], [1] * 4)
+    prefixes = Prefixes(np.array([1, 2, 3, 11, 12, 21, 1, 2, 3]), np.array([0, 3, 5, 6]), np.array([3, 2, 1, 3]), 4)
+    pool = replace(memory(told, 1.0, draft_bytes=0), capacity_bytes=5 * 4 * 3)
+    record = run(simulation(told, [1] * 4, factory_of("continuous"), pool=pool, prefixes=prefixes))
+    assert record.passes is not None
+    assert record.passes["prefill_tokens"].tolist() == [12, 8, 4, 4]
+    assert record.passes["context_tokens"].tolist() == [0, 0, 0, 8]
+    assert (record.totals.prefix_queries, record.totals.prefix_hits) == (36, 8)
