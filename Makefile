@@ -26,7 +26,7 @@ $(VENV)/dev: $(VENV)/core
 	@touch $@
 
 $(VENV)/all: $(VENV)/dev
-	$(INSTALL) --editable ".[dev,docs,fast,notebooks,profiler]"
+	$(INSTALL) --editable ".[dask,dev,docs,fast,notebooks,profiler,slurm]"
 	@touch $@
 
 $(VENV)/docs: $(VENV)/dev

@@ -16,6 +16,7 @@ from specsim.results.run_folder import holds_remains
 from specsim.results.store import StoredRun, read_run
 from specsim.results.sweeps import Sweep, load_sweep
 from specsim.runs.execute import execute
+from specsim.runs.executors import LOCAL, check_executor
 from specsim.runs.find import RATE, SEED, Found, search
 from specsim.runs.handed import handed
 from specsim.runs.iterations import iterations
@@ -126,6 +127,7 @@ def sweep(
     *,
     out: str | Path | None = None,
     jobs: int = 1,
+    executor: str = "local",
     keep: str = "runs",
     progress: bool = True,
     **settings: Any,
@@ -139,7 +141,8 @@ def sweep(
     axes : values by key: a list, range, numpy array or pandas Series each. ``__`` in a key stands for a dot.
     out : folder below which each run gets one of its own; runs that are already there are not run again. Without it
         all runs stay in memory, their tables included.
-    jobs : processes that run at once; the results are those of one.
+    jobs : points that run at once; the results are those of one at a time.
+    executor : what runs them: ``"local"``: processes here; ``"ray"``, ``"dask"``, ``"slurm"``: docs/sweeps.md.
     keep : ``"runs"``: each run with its requests; ``"summary"``: its metrics alone, many runs to a file.
     progress : draw a progress bar on a terminal or in Jupyter. **settings : as of `simulate`.
 
@@ -154,11 +157,12 @@ def sweep(
     >>> [run.config["rps"] for run in runs]
     [2, 4, 2, 4]
     """
-    check_jobs(jobs)
+    check_executor(executor, check_jobs(jobs))
     check_keep(keep)
     root = None if out is None else expanded(str(out), "out=")
-    planned = plan(checked(from_axes(axes, settings), jobs=jobs), root, keep=keep)
-    made = run_all(planned, root, progress=progress, jobs=jobs)
+    here = jobs if executor == LOCAL else 1
+    planned = plan(checked(from_axes(axes, settings), jobs=here), root, keep=keep)
+    made = run_all(planned, root, progress=progress, jobs=jobs, executor=executor)
     if made.failures:
         said = f"{len(made.failures)} of {len(planned)} runs failed, the first: {made.failures[0].error}"
         warnings.warn(said, stacklevel=2)

@@ -65,6 +65,8 @@ def candidates(parser: argparse.ArgumentParser, words: Sequence[str], kinds: Ite
     }
     if before and before[-1] in ("-c", "--cfg"):
         found: Iterable[str] = ["job"]
+    elif before and before[-1] == "--executor":
+        found = _executors()
     elif before and before[-1] in ("-p", "--package"):
         found = (each.rstrip("=") for each in _keys(typed, _given(before)))
     elif path == "calibrate" and before[-1] in ("--profile", "--engine") and not is_path(typed):
@@ -74,6 +76,12 @@ def candidates(parser: argparse.ArgumentParser, words: Sequence[str], kinds: Ite
     else:
         found = answers.get(path, lambda: _files(typed))()
     return sorted({each for each in found if each.startswith(typed)})
+
+
+def _executors() -> Iterable[str]:
+    from specsim.runs.executors import NEEDS
+
+    return NEEDS
 
 
 def _experiments() -> list[str]:

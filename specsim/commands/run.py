@@ -32,13 +32,15 @@ def run_command(arguments: argparse.Namespace) -> int:
 
     if arguments.jobs is not None and not arguments.multirun:
         raise SpecsimError(f"--jobs {arguments.jobs}: one run is one process; expected -m beside it, for a sweep")
+    if arguments.executor is not None and not arguments.multirun:
+        raise SpecsimError(f"--executor {arguments.executor}: one run is one process; expected -m beside it")
     if arguments.keep is not None and not arguments.multirun:
         raise SpecsimError(f"--keep {arguments.keep}: one run is kept whole; expected -m beside it, for a sweep")
     chosen = from_words(arguments.settings, sweep=arguments.multirun)
     if arguments.cfg is not None or arguments.package is not None or arguments.resolve:
         return _show(arguments, chosen)
     if arguments.multirun:
-        return run_sweep(chosen, jobs=arguments.jobs or 1, keep=arguments.keep, debug=arguments.debug)
+        return run_sweep(chosen, arguments)
     ((_, config, experiment, _),) = plan.checked(chosen)
     with _folder(config["out"], config["choices"]) as folder:
         check_place(config, folder)
@@ -49,17 +51,20 @@ def run_command(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def run_sweep(chosen: Sequence[Configured], *, jobs: int, keep: str | None, debug: bool) -> int:
-    """Run a sweep and print its table; return 1 if a run failed."""
+def run_sweep(chosen: Sequence[Configured], arguments: argparse.Namespace) -> int:
+    """Run a sweep with the options of `add_sweep_options` and print its table; return 1 if a run failed."""
     from specsim.results.table import comparison_table
     from specsim.runs import plan
+    from specsim.runs.executors import LOCAL, check_executor
     from specsim.runs.sweep import run_all, standing, write_table
 
-    ready = plan.checked(chosen, jobs=jobs)
+    jobs = arguments.jobs or 1
+    executor = check_executor(arguments.executor or LOCAL, jobs)
+    ready = plan.checked(chosen, jobs=jobs if executor == LOCAL else 1)
     with _folder(ready[0].config["out"], None) as root:
-        planned = plan.plan(ready, root, keep=keep or plan.KEEP[0])
+        planned = plan.plan(ready, root, keep=arguments.keep or plan.KEEP[0])
         try:
-            runs = run_all(planned, root, progress=True, jobs=jobs)
+            runs = run_all(planned, root, progress=True, jobs=jobs, executor=executor)
         except KeyboardInterrupt:
             kept = len(standing(planned, root))
             said = f"{kept} of {len(planned)} runs are kept; the same command with out={root} goes on"
@@ -77,7 +82,7 @@ def run_sweep(chosen: Sequence[Configured], *, jobs: int, keep: str | None, debu
     for line in runs.seeds_said():
         print(line)
     print(root)
-    return _say_failures(runs.failures, debug=debug)
+    return _say_failures(runs.failures, debug=arguments.debug)
 
 
 def _say_failures(failures: Sequence[Failure], *, debug: bool) -> int:

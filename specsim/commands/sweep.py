@@ -53,7 +53,7 @@ def sweep_command(arguments: argparse.Namespace) -> int:
         _status(arguments.settings)
         return 0
     chosen = from_file(expanded(arguments.file), arguments.settings)
-    return run_sweep(chosen, jobs=arguments.jobs or 1, keep=arguments.keep, debug=arguments.debug)
+    return run_sweep(chosen, arguments)
 
 
 def _status(words: Sequence[str]) -> None:

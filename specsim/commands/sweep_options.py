@@ -10,6 +10,7 @@ from specsim.errors import SpecsimError
 def add_sweep_options(parser: argparse.ArgumentParser, when: str = "") -> None:
     """Add the options to a command's parser; `when` says beside what they have an effect."""
     parser.add_argument("--jobs", type=jobs, metavar="N", help=f"{when}processes that run at once (1)")
+    parser.add_argument("--executor", type=executor, metavar="NAME", help=f"{when}local, ray, dask or slurm (local)")
     parser.add_argument("--keep", type=keep, metavar="WHAT", help=f"{when}runs: a folder each; summary: rows (runs)")
 
 
@@ -26,6 +27,21 @@ def jobs(word: str) -> int:
     if word.isdecimal() and 1 <= int(word) <= MOST_JOBS:
         return int(word)
     raise SpecsimError(f"--jobs {word}: expected a whole number between 1 and {MOST_JOBS}")
+
+
+def executor(word: str) -> str:
+    """Return what runs the points.
+
+    Raises
+    ------
+    SpecsimError
+        When the word is none of the executors.
+    """
+    from specsim.runs.executors import NEEDS
+
+    if word in NEEDS:
+        return word
+    raise SpecsimError(f"--executor {word}: expected {', '.join(NEEDS)}")
 
 
 def keep(word: str) -> str:

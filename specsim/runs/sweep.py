@@ -22,18 +22,25 @@ from specsim.results.sweep_status import write_planned
 from specsim.results.sweeps import Sweep, load_sweep
 from specsim.results.writer import Taken, Unwritable
 from specsim.runs.execute import execute, stored_config
+from specsim.runs.executors import LOCAL, on_workers
 from specsim.runs.places import check_same_run
 from specsim.runs.plan import PlannedRun
 from specsim.runs.prepare import prepare
-from specsim.runs.processes import in_processes
 from specsim.runs.resume import made_again, why_again
 from specsim.runs.run import Run
 from specsim.runs.shelf import Shelf
 from specsim.runs.tally import Worst, tallied, worst_of
 
 
-def run_all(planned: Sequence[PlannedRun], root: Path | None = None, *, progress: bool = False, jobs: int = 1) -> Sweep:
-    """Execute runs in `jobs` processes; those whose folder holds them already are not run again.
+def run_all(
+    planned: Sequence[PlannedRun],
+    root: Path | None = None,
+    *,
+    progress: bool = False,
+    jobs: int = 1,
+    executor: str = LOCAL,
+) -> Sweep:
+    """Execute runs with so many workers of an executor; those whose folder holds them already are not run again.
 
     A stored run is made anew where it is damaged, or where the code or a file behind it is another one by now; a note
     says so. A run that fails is among the `failures`, and the rest runs. The order is that of `planned`.
@@ -46,6 +53,8 @@ def run_all(planned: Sequence[PlannedRun], root: Path | None = None, *, progress
     ------
     Unwritable
         When a run cannot be stored: none of the rest could.
+    SpecsimError
+        When the executor fails; what has ended is kept.
     """
     for folder in {each.folder.parent for each in planned if each.folder is not None} | ({root} if root else set()):
         remove_stale(folder, time.time())
@@ -55,8 +64,9 @@ def run_all(planned: Sequence[PlannedRun], root: Path | None = None, *, progress
     made: dict[int, Made] = {index: Made(run, worst_of(run.metrics)) for index, run in shelf.standing.items()}
     left = [index for index in range(len(planned)) if index not in made]
     # Another process prepares its points itself: what was prepared would have to be sent.
-    ready = [planned[index] if jobs == 1 else replace(planned[index], experiment=None) for index in left]
-    with tallied(len(planned), progress) as tally, shelf, closing(in_processes(_made, ready, jobs)) as ended:
+    alone = jobs == 1 and executor == LOCAL
+    ready = [planned[index] if alone else replace(planned[index], experiment=None) for index in left]
+    with tallied(len(planned), progress) as tally, shelf, closing(on_workers(_made, ready, jobs, executor)) as ended:
         for each in made.values():
             tally.add(each.worst, stood=True)
         for place, each in ended:

@@ -15,7 +15,7 @@ FLAGS = {
     ("--experimental-rerun",): "the same settings give the same bytes; they stand in config.yaml of the run folder",
     ("--shell-completion", "-sc"): 'expected `eval "$(specsim completion bash)"`, or zsh or fish',
 }
-LAUNCHER = "expected --jobs N beside -m; with out=DIR, a sweep that was cut goes on where it stopped"
+LAUNCHER = "expected --jobs N, --executor NAME beside -m; with out=DIR, a sweep that was cut goes on where it stopped"
 KEYS = {
     "hydra.run": "expected out=DIR",
     "hydra.sweep": "expected out=DIR; each point has a folder below it",
@@ -27,6 +27,7 @@ GUESSED = {
     "scheduler.k": "scheduler.num_speculative_tokens",
     "scheduler.draft_tokens": "scheduler.num_speculative_tokens",
     "jobs": "--jobs N beside -m",
+    "executor": "--executor NAME beside -m",
 }
 """Keys that one may try, and what means it."""
 OTHER_KEYS = "Hydra composes the settings and runs nothing here; its own settings change nothing"

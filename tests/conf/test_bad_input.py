@@ -126,6 +126,7 @@ HYDRA = [
     ("hydra/launcher=joblib", "hydra/launcher", "expected --jobs N"),
     ("hydra.launcher.n_jobs=2", "hydra.launcher", "expected --jobs N"),
     ("jobs=2", "jobs", "expected --jobs N"),
+    ("executor=ray", "executor", "expected --executor NAME"),
     ("hydra/sweeper=optuna", "hydra/sweeper", "range()"),
     ("hydra.sweeper.n_trials=9", "hydra.sweeper", "range()"),
     ("hydra.searchpath=[x]", "hydra.searchpath", "./mine.yaml"),

@@ -38,6 +38,7 @@ CASES = [
     ("run --cf", ["--cfg"]),
     ("run --cfg ", ["job"]),
     ("run --cfg job -p slo.classes.ch", ["slo.classes.chat."]),
+    ("run -m --executor d", ["dask"]),
     ("list sc", ["schedulers"]),
     ("trace ", ["fetch"]),
     ("trace fetch azure", ["azure_code", "azure_conv"]),

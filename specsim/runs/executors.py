@@ -1,0 +1,189 @@
+"""Where the points of a sweep run: in processes here, or on workers of Ray, Dask or Slurm."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, chdir, contextmanager
+from functools import partial
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from specsim.errors import SpecsimError, represented
+from specsim.replica.blame import complaint
+from specsim.runs.processes import in_processes
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+Given = TypeVar("Given")
+Found = TypeVar("Found")
+LOCAL = "local"
+NEEDS = {LOCAL: "joblib", "ray": "ray", "dask": "distributed", "slurm": "dask_jobqueue"}
+"""Executors, and the module that each is of."""
+WAITING = 4
+"""Points that are sent to an executor for each of its workers: one runs, the others follow at once."""
+JOB_MEMORY = "4GiB"
+"""What a Slurm job asks for where Dask-Jobqueue's configuration does not say."""
+_ONE_AT_A_TIME = threading.Lock()
+Opened = Callable[[int], AbstractContextManager["Client"]]
+
+
+def check_executor(executor: object, jobs: int) -> str:
+    """Return what runs the points of a sweep.
+
+    Raises
+    ------
+    SpecsimError
+        When it is unknown or not installed, or a cluster that runs already says how many `jobs` there are.
+    """
+    if not isinstance(executor, str) or executor not in NEEDS:
+        raise SpecsimError(f"executor={represented(executor)}: expected {', '.join(NEEDS)}")
+    if find_spec(NEEDS[executor]) is None:
+        raise SpecsimError(f'executor={executor}: not installed; expected pip install "specsim[{executor}]"')
+    if executor == "slurm" and shutil.which("sbatch") is None:
+        raise SpecsimError("executor=slurm: no sbatch on this host; expected a host that submits to Slurm")
+    if executor == "dask" and jobs > 1 and (address := _dask_address()):
+        raise SpecsimError(f"jobs={jobs}: the Dask cluster at {address} says how many; expected its executor alone")
+    return executor
+
+
+def on_workers(
+    work: Callable[[Given], Found], each: Sequence[Given], jobs: int = 1, executor: str = LOCAL
+) -> Generator[tuple[int, Found], None, None]:
+    """Yield the place and what came of each of the given, as they end.
+
+    `work` and what it takes and returns are pickled. Nothing is started where nothing is given.
+
+    Raises
+    ------
+    SpecsimError
+        When the executor fails, or a worker has not the folder that this process is in.
+    """
+    if executor == LOCAL and jobs == 1:
+        yield from in_processes(work, each, jobs)
+        return
+    pieces = enumerate(each)
+    there = partial(_there, work, Path.cwd())
+    try:
+        if executor == LOCAL:
+            yield from in_processes(work, each, jobs)
+        elif executor == "ray" and each:
+            yield from _on_ray(there, pieces, jobs)
+        elif each:
+            yield from _on_dask(there, pieces, jobs, _slurm if executor == "slurm" else _dask)
+    except SpecsimError:
+        raise
+    except Exception as error:
+        raise SpecsimError(f"executor={executor}: {complaint(error)}") from error
+
+
+def _there(work: Callable[[Given], Found], folder: Path, piece: tuple[int, Given]) -> tuple[int, Found]:
+    """Work in the folder that the sweep was started in, so that relative paths mean the same there.
+
+    The folder is that of a whole process: its threads take turns.
+    """
+    if not folder.is_dir():
+        raise SpecsimError(f"a worker has no folder {str(folder)!r}; expected the file system of the process that asks")
+    index, one = piece
+    with _ONE_AT_A_TIME, chdir(folder):
+        return index, work(one)
+
+
+def _on_ray(there: Callable[[Any], Any], pieces: Iterator[Any], jobs: int) -> Iterator[Any]:
+    """Yield results from Ray's own pool: Ray's joblib backend returns all of them at the end.
+
+    Ray is started here, unless it has been, or `RAY_ADDRESS` names a cluster.
+    """
+    import logging
+
+    import ray
+    from ray.util.multiprocessing import Pool
+
+    ours = not ray.is_initialized()
+    if ours:
+        own = {} if "RAY_ADDRESS" in os.environ else {"num_cpus": jobs, "include_dashboard": False}
+        ray.init(**own, logging_level=logging.ERROR, log_to_driver=False)
+    try:
+        with Pool(jobs) as pool:
+            yield from pool.imap_unordered(there, pieces)
+    finally:
+        if ours:
+            ray.shutdown()
+
+
+def _on_dask(there: Callable[[Any], Any], pieces: Iterator[Any], jobs: int, opened: Opened) -> Iterator[Any]:
+    """Yield results from a Dask client: with joblib's Dask backend a sweep whose worker is lost waits for ever."""
+    from distributed import as_completed
+
+    with opened(jobs) as client:
+        client.wait_for_workers(1)
+        # Workers that begin later get work, too.
+        most = WAITING * max(jobs, sum(client.ncores().values()))
+        first = [client.submit(there, each, pure=False) for each in islice(pieces, most)]
+        ended = as_completed(first, with_results=True)
+        first.clear()
+        for _, found in ended:
+            yield found
+            for each in islice(pieces, 1):
+                ended.add(client.submit(there, each, pure=False))
+
+
+@contextmanager
+def _dask(jobs: int) -> Iterator[Client]:
+    """Yield a client of the cluster at `DASK_SCHEDULER_ADDRESS`, or of workers that are started here."""
+    import logging
+
+    from distributed import Client
+
+    if _dask_address():
+        with Client() as client:
+            yield client
+        return
+    started = {"n_workers": jobs, "threads_per_worker": 1, "dashboard_address": None, "preload": __name__}
+    with Client(**started, silence_logs=logging.CRITICAL) as client:
+        yield client
+
+
+def dask_setup(worker: object) -> None:
+    """Leave Ctrl-C to the process that asks: Dask calls this in each worker that was started here."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
+def _slurm(jobs: int) -> Iterator[Client]:
+    """Yield a client of workers in Slurm jobs; the jobs are as Dask-Jobqueue's own configuration describes them."""
+    import logging
+
+    import dask
+    from dask_jobqueue import SLURMCluster
+    from distributed import Client
+
+    asked: dict[str, Any] = {"cores": 1, "processes": 1, "memory": JOB_MEMORY}
+    asked = {key: dask.config.get(f"jobqueue.slurm.{key}", None) or value for key, value in asked.items()}
+    asked |= {"scheduler_options": {"dashboard_address": None}, "silence_logs": logging.CRITICAL}
+    with SLURMCluster(**asked) as cluster, Client(cluster) as client:
+        _check_submits(cluster.job_script())
+        cluster.scale(jobs=jobs)
+        yield client
+
+
+def _check_submits(script: str) -> None:
+    """Ask Slurm whether it takes a job: Dask-Jobqueue would wait for one that it refused."""
+    said = subprocess.run(["sbatch", "--test-only"], input=script, capture_output=True, text=True)
+    if said.returncode:
+        raise SpecsimError(f"executor=slurm: {' '.join(said.stderr.split())}")
+
+
+def _dask_address() -> str | None:
+    """Return where a Dask cluster runs already, as Dask's configuration says."""
+    import dask.config
+
+    address: str | None = dask.config.get("scheduler-address", None)
+    return address

@@ -1,0 +1,183 @@
+"""`--executor`: Ray, Dask and Slurm make the runs that processes here make, byte for byte."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from specsim import SpecsimError, sweep
+from specsim.cli import main
+from specsim.runs import executors
+from specsim.runs.executors import NEEDS, on_workers
+
+WORDS = ["run", "-m", "scheduler=continuous,vllm_spec", "rps=1,2", "seed=0,1", "trace=poisson", "requests=12"]
+SBATCH = """#!/bin/sh
+if [ -n "$REFUSED" ]; then echo "sbatch: error: $REFUSED" >&2; exit 1; fi
+if [ "$1" = --test-only ]; then cat > /dev/null; exit 0; fi
+cp "$1" "$0.$$"
+setsid sh "$0.$$" > /dev/null 2>&1 < /dev/null &
+echo "Submitted batch job $!"
+"""
+SCANCEL = """#!/bin/sh
+kill -- "-$1" 2> /dev/null || true
+"""
+
+
+def needed(executor: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(find_spec(NEEDS[executor]) is None, reason=f"needs specsim[{executor}]")
+
+
+EXECUTORS = [pytest.param(name, "summary", marks=needed(name)) for name in ("ray", "dask", "slurm")]
+
+
+def files(root: Path) -> dict[str, bytes]:
+    found = (path for path in root.rglob("*") if path.is_file() and path.name != "provenance.json")
+    return {str(path.relative_to(root)): path.read_bytes() for path in found}
+
+
+def started(words: list[str], folder: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run specsim in a process of its own, with a stand-in for Slurm: a job is a process of this host."""
+    slurm = folder / "slurm"
+    slurm.mkdir(exist_ok=True)
+    for name, text in (("sbatch", SBATCH), ("scancel", SCANCEL)):
+        (slurm / name).write_text(text)
+        (slurm / name).chmod(0o755)
+    paths = [Path(executors.__file__).parents[2], *filter(None, [os.environ.get("PYTHONPATH")])]
+    own = {"PATH": f"{slurm}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(map(str, paths))}
+    command = [sys.executable, "-m", "specsim", *words]
+    return subprocess.run(
+        command, cwd=folder, env=os.environ | own | (env or {}), capture_output=True, text=True, timeout=120
+    )
+
+
+def said(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """Return what stands on stderr beside the line of a sweep that takes long."""
+    return [line for line in done.stderr.splitlines() if " runs done, " not in line]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("executors")
+    for keep in ("runs", "summary"):
+        assert main([*WORDS, "--keep", keep, f"out={root / keep}"]) == 0
+    return root
+
+
+@pytest.mark.parametrize(("executor", "keep"), [*EXECUTORS, pytest.param("dask", "runs", marks=needed("dask"))])
+def test_every_executor_makes_the_same_bytes(whole: Path, tmp_path: Path, executor: str, keep: str) -> None:
+    done = started([*WORDS, "--keep", keep, "--jobs", "2", "--executor", executor, "out=here"], tmp_path)
+    assert (done.returncode, said(done)) == (0, [])
+    assert files(tmp_path / "here") == files(whole / keep)
+
+
+@needed("dask")
+def test_workers_of_a_cluster_are_left_as_they_were(whole: Path, tmp_path: Path) -> None:
+    """They outlive the sweep: they hear Ctrl-C, stay in their own folder, and do not end with the one that asked."""
+    from distributed import Client
+
+    with Client(n_workers=1, threads_per_worker=2, dashboard_address=None) as client:
+        before = client.run(_state)
+        for place in range(2):
+            words = [*WORDS, "--keep", "summary", "--executor", "dask", f"out=here{place}"]
+            done = started(words, tmp_path, {"DASK_SCHEDULER_ADDRESS": client.scheduler.address})
+            assert (done.returncode, said(done)) == (0, [])
+            assert files(tmp_path / f"here{place}") == files(whole / "summary")
+        time.sleep(2)
+        assert client.run(_state) == before
+
+
+def _state() -> tuple[int, str, bool]:
+    return os.getpid(), str(Path.cwd()), signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+@needed("dask")
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_what_a_killed_worker_had_is_done_by_another(tmp_path: Path) -> None:
+    found = dict(on_workers(_die_once, [str(tmp_path)] * 6, 2, "dask"))
+    assert found == dict.fromkeys(range(6), "done")
+    assert (tmp_path / "died").exists()
+
+
+def _die_once(folder: str) -> str:
+    try:
+        Path(folder, "died").touch(exist_ok=False)
+    except FileExistsError:
+        return "done"
+    os.kill(os.getpid(), signal.SIGKILL)
+    return "not here"
+
+
+@pytest.mark.parametrize("executor", ["local", pytest.param("dask", marks=needed("dask"))])
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_work_that_ends_every_worker_is_one_line(executor: str) -> None:
+    with pytest.raises(SpecsimError, match=rf"^executor={executor}: (KilledWorker|TerminatedWorkerError): .*$"):
+        list(on_workers(_die, [0, 1], 2, executor))
+
+
+def _die(_: int) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_point_that_stands_starts_no_executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {"trace": "poisson", "requests": 4, "keep": "summary", "out": tmp_path, "progress": False}
+    sweep({"seed": [0, 1]}, **asked)
+    monkeypatch.setattr("specsim.api.check_executor", lambda executor, jobs: executor)
+    monkeypatch.setattr(executors, "_on_dask", None)
+    again = sweep({"seed": [0, 1]}, **asked, executor="slurm")
+    assert len(again) == 2
+
+
+def test_a_worker_needs_the_folder_of_the_one_that_asks(tmp_path: Path) -> None:
+    with pytest.raises(SpecsimError, match=r"^a worker has no folder '.*/nowhere'; expected the file system of"):
+        executors._there(len, tmp_path / "nowhere", (0, "abc"))
+    assert executors._there(_where, tmp_path, (3, 0)) == (3, str(tmp_path))
+
+
+def _where(_: int) -> str:
+    return str(Path.cwd())
+
+
+def test_a_wrong_executor_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert main([*WORDS, "--executor", "mpi"]) == 2
+    assert capsys.readouterr().err == "specsim: --executor mpi: expected local, ray, dask, slurm\n"
+    assert main(["run", "trace=poisson", "--executor", "dask"]) == 2
+    assert capsys.readouterr().err == "specsim: --executor dask: one run is one process; expected -m beside it\n"
+    for wrong in ("mpi", None, 2):
+        with pytest.raises(SpecsimError, match=r"^executor=.*: expected local, ray, dask, slurm$"):
+            sweep({"seed": [0, 1]}, trace="poisson", executor=wrong)  # type: ignore[arg-type]
+    monkeypatch.setattr(executors, "find_spec", lambda name: None)
+    for name in ("ray", "dask", "slurm"):
+        assert main([*WORDS, "--executor", name]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line == f'specsim: executor={name}: not installed; expected pip install "specsim[{name}]"'
+
+
+@needed("slurm")
+def test_a_job_that_slurm_refuses_is_one_line(tmp_path: Path) -> None:
+    words = [*WORDS, "--executor", "slurm", "out=here"]
+    done = started(words, tmp_path, {"REFUSED": "Invalid partition name specified"})
+    assert done.returncode == 2
+    assert done.stderr == "specsim: executor=slurm: sbatch: error: Invalid partition name specified\n"
+
+
+@needed("slurm")
+def test_slurm_needs_sbatch(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert main([*WORDS, "--executor", "slurm"]) == 2
+    assert "executor=slurm: no sbatch on this host" in capsys.readouterr().err
+
+
+@needed("dask")
+def test_a_cluster_that_runs_has_its_own_number_of_workers(capsys: pytest.CaptureFixture[str]) -> None:
+    import dask
+
+    with dask.config.set({"scheduler-address": "tcp://127.0.0.1:1"}):
+        assert main([*WORDS, "--executor", "dask", "--jobs", "3"]) == 2
+    assert "jobs=3: the Dask cluster at tcp://127.0.0.1:1 says how many" in capsys.readouterr().err
