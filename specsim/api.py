@@ -14,7 +14,8 @@ from specsim.replica.protocols import Scheduler
 from specsim.results.capacity import Asked
 from specsim.results.run_folder import holds_remains
 from specsim.results.store import StoredRun, read_run
-from specsim.results.sweeps import Sweep, load_sweep
+from specsim.results.sweep_folders import load_sweep
+from specsim.results.sweeps import Sweep
 from specsim.runs.execute import execute
 from specsim.runs.executors import LOCAL, check_executor
 from specsim.runs.find import RATE, SEED, Found, search
@@ -191,7 +192,7 @@ def find(
     target : share of requests that meet their objectives, in (0, 1].
     of : ``"worst"``: of the worst class; ``"all"``; or a class.
     rates : lowest and highest, requests/s. within : how close the answer's two rates lie, as a share of the lower.
-    out : folder of the runs' summaries; those that are there are not run again. jobs, **settings : as of `sweep`.
+    out, jobs, **settings : as of `sweep`; a run is stored as its summary.
 
     Raises
     ------

@@ -112,7 +112,10 @@ def _on_ray(there: Callable[[Any], Any], pieces: Iterator[Any], jobs: int) -> It
         ray.init(**own, logging_level=logging.ERROR, log_to_driver=False)
     try:
         with Pool(jobs) as pool:
-            yield from pool.imap_unordered(there, pieces)
+            for found in pool.imap_unordered(there, pieces):
+                if isinstance(found, Exception):
+                    raise getattr(found, "underlying", found)
+                yield found
     finally:
         if ours:
             ray.shutdown()

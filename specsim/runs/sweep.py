@@ -18,8 +18,9 @@ from specsim.results.parts import read_parts
 from specsim.results.run_folder import METRICS_FILE, Stamp, holds_remains, is_run, stamp_of
 from specsim.results.staging import in_one_step, remove_stale
 from specsim.results.summaries import Summary
+from specsim.results.sweep_folders import load_sweep
 from specsim.results.sweep_status import write_planned
-from specsim.results.sweeps import Sweep, load_sweep
+from specsim.results.sweeps import Sweep
 from specsim.results.writer import Taken, Unwritable
 from specsim.runs.execute import execute, stored_config
 from specsim.runs.executors import LOCAL, on_workers

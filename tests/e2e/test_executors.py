@@ -116,9 +116,17 @@ def _die_once(folder: str) -> str:
 
 @pytest.mark.parametrize("executor", ["local", pytest.param("dask", marks=needed("dask"))])
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_work_that_ends_every_worker_is_one_line(executor: str) -> None:
+def test_what_ends_the_work_is_one_line(executor: str) -> None:
     with pytest.raises(SpecsimError, match=rf"^executor={executor}: (KilledWorker|TerminatedWorkerError): .*$"):
         list(on_workers(_die, [0, 1], 2, executor))
+    with pytest.raises(SpecsimError, match=r"^the disk is full$"):
+        list(on_workers(_refuse, [0, 1, 2], 2, executor))
+
+
+def _refuse(place: int) -> int:
+    if place == 1:
+        raise SpecsimError("the disk is full")
+    return place
 
 
 def _die(_: int) -> None:
