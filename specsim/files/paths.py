@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 
+@cache
 def shipped(name: str) -> Path:
     """Return the folder ``conf`` or ``traces`` of this installation.
 

@@ -34,38 +34,39 @@ def summarise(table: DataFrame, totals: RunTotals, window: Window | None = None)
         When the window selects no request.
     """
     load_block = load(table, totals, window)
+    rows = _Rows({str(name): table[name].to_numpy() for name in table.columns})
     if window is not None:
-        table = _select(table, window)
+        rows = _select(rows, window)
     itl_s = totals.itl_s if totals.itl_window == window else np.empty(0)
-    done = table[table["rejected_reason"] == ""]
-    span = _span(table)
+    done = rows.where(rows["rejected_reason"] == "")
+    span = _span(rows)
     duration_s = span.duration_s
-    metrics = _throughput(table, done, duration_s)
+    metrics = _throughput(rows, done, duration_s)
     for name, values in (
-        ("ttft", done["ttft_s"].to_numpy()),
-        ("tpot", done["tpot_s"].to_numpy()),
+        ("ttft", done["ttft_s"]),
+        ("tpot", done["tpot_s"]),
         ("itl", itl_s),
-        ("e2el", done["e2el_s"].to_numpy()),
+        ("e2el", done["e2el_s"]),
     ):
         metrics |= _sketched_ms(name, values) if isinstance(values, Sketched) else _statistics_ms(name, values)
-    metrics |= _acceptance(table)
-    classes = _classes(table, span)
+    metrics |= _acceptance(rows)
+    classes = _classes(rows, span)
     metrics["specsim"] = {
         "schema_version": SCHEMA_VERSION,
         "window": None if window is None else [float(edge) for edge in window],
-        "arrived": len(table),
+        "arrived": len(rows),
         "completed": len(done),
-        "rejected": _count_reasons(table),
-        **_service(table, span),
+        "rejected": _count_reasons(rows),
+        **_service(rows, span),
         **_worst(classes),
-        "requests_by_replica": np.bincount(table["replica"], minlength=totals.replicas).tolist(),
+        "requests_by_replica": np.bincount(rows["replica"], minlength=totals.replicas).tolist(),
         "load": load_block,
-        "p99_ttft_s": _percentile(done["ttft_s"].to_numpy(), 99),
-        "p99_e2el_s": _percentile(done["e2el_s"].to_numpy(), 99),
-        "mean_decode_tpot_s": _mean(done["decode_tpot_s"].to_numpy()),
-        "p99_decode_tpot_s": _percentile(done["decode_tpot_s"].to_numpy(), 99),
+        "p99_ttft_s": _percentile(done["ttft_s"], 99),
+        "p99_e2el_s": _percentile(done["e2el_s"], 99),
+        "mean_decode_tpot_s": _mean(done["decode_tpot_s"]),
+        "p99_decode_tpot_s": _percentile(done["decode_tpot_s"], 99),
         "itl_relative_error": itl_s.relative_error if isinstance(itl_s, Sketched) else 0.0,
-        "preemptions": int(table["preemptions"].sum()),
+        "preemptions": int(rows["preemptions"].sum()),
         **_engine(totals),
         **_noted(done),
         "classes": classes,
@@ -73,27 +74,44 @@ def summarise(table: DataFrame, totals: RunTotals, window: Window | None = None)
     return metrics
 
 
-def _throughput(table: DataFrame, done: DataFrame, duration_s: float | None) -> dict[str, Any]:
+class _Rows:
+    """Requests as arrays by column, (N,) each: a table of pandas takes longer to ask than a short run to simulate."""
+
+    def __init__(self, columns: Mapping[str, NDArray[Any]]):
+        self.columns = columns
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self.columns[name]
+
+    def __len__(self) -> int:
+        return len(self.columns["request_id"])
+
+    def where(self, kept: NDArray[np.bool_]) -> _Rows:
+        """Return the rows where `kept` is true."""
+        return _Rows({name: column[kept] for name, column in self.columns.items()})
+
+
+def _throughput(rows: _Rows, done: _Rows, duration_s: float | None) -> dict[str, Any]:
     input_tokens = int(done["prompt_tokens"].sum())
     output_tokens = int(done["output_tokens"].sum())
-    has_slo = bool(table[["slo_tpot_s", "slo_ttft_s"]].notna().to_numpy().any())
+    has_slo = any((~np.isnan(rows[name])).any() for name in ("slo_tpot_s", "slo_ttft_s"))
     return {
         "duration": duration_s,
         "completed": len(done),
-        "failed": len(table) - len(done),
+        "failed": len(rows) - len(done),
         "total_input_tokens": input_tokens,
         "total_output_tokens": output_tokens,
         "request_throughput": _ratio(len(done), duration_s),
         "request_goodput": _ratio(int(done["slo_ok"].sum()), duration_s) if has_slo else None,
         "output_throughput": _ratio(output_tokens, duration_s),
         "total_token_throughput": _ratio(input_tokens + output_tokens, duration_s),
-        "max_concurrent_requests": _peak(done["arrival_s"].to_numpy(), done["finish_s"].to_numpy()),
+        "max_concurrent_requests": _peak(done["arrival_s"], done["finish_s"]),
     }
 
 
-def _acceptance(table: DataFrame) -> dict[str, Any]:
-    drafts, nodes = int(table["speculations"].sum()), int(table["draft_tokens"].sum())
-    accepted = int(table["accepted_tokens"].sum())
+def _acceptance(rows: _Rows) -> dict[str, Any]:
+    drafts, nodes = int(rows["speculations"].sum()), int(rows["draft_tokens"].sum())
+    accepted = int(rows["accepted_tokens"].sum())
     return {
         "spec_decode_acceptance_rate": 100 * accepted / nodes if nodes else None,
         "spec_decode_acceptance_length": 1 + accepted / drafts if drafts else None,
@@ -111,38 +129,36 @@ class _Span(NamedTuple):
     duration_s: float | None
 
 
-def _span(table: DataFrame) -> _Span:
-    arrival_s, finish_s = table["arrival_s"].to_numpy(), table["finish_s"].to_numpy()
+def _span(rows: _Rows) -> _Span:
+    arrival_s, finish_s = rows["arrival_s"], rows["finish_s"]
     first_s, finish_s = float(arrival_s.min()), finish_s[~np.isnan(finish_s)]
     return _Span(first_s, float(arrival_s.max()), float(finish_s.max() - first_s) if len(finish_s) else None)
 
 
-def _service(table: DataFrame, span: _Span) -> dict[str, Any]:
+def _service(rows: _Rows, span: _Span) -> dict[str, Any]:
     """Return the metrics that a whole run and each of its classes have."""
-    output_tokens = table["output_tokens"].to_numpy()
-    slo_ok: NDArray[np.bool_] = table["slo_ok"].to_numpy(dtype=bool)
-    in_time = slo_ok & (table["finish_s"].to_numpy() <= span.last_arrival_s)
-    pauses_s = table["longest_pause_s"].to_numpy()
+    output_tokens = rows["output_tokens"]
+    slo_ok: NDArray[np.bool_] = rows["slo_ok"]
+    in_time = slo_ok & (rows["finish_s"] <= span.last_arrival_s)
+    pauses_s = rows["longest_pause_s"]
     return {
-        **{f"{name}_attainment": _ratio(int(table[column].sum()), len(table)) for name, column in ATTAINMENTS.items()},
-        "missed": _missed(table),
+        **{f"{name}_attainment": _ratio(int(rows[column].sum()), len(rows)) for name, column in ATTAINMENTS.items()},
+        "missed": _missed(rows),
         "slo_goodput_tokens_per_s": _ratio(int(output_tokens[slo_ok].sum()), span.duration_s),
         "slo_goodput_in_arrivals_tokens_per_s": _ratio(
             int(output_tokens[in_time].sum()), span.last_arrival_s - span.first_arrival_s
         ),
         "generated_tokens_per_s": _ratio(int(output_tokens.sum()), span.duration_s),
         "longest_pause_s": _plain(np.fmax.reduce(pauses_s, initial=np.nan)),
-        "mean_tokens_per_verification": _ratio(int(table["decoded_tokens"].sum()), int(table["verifications"].sum())),
-        "mean_draft_tokens_per_verification": _ratio(
-            int(table["draft_tokens"].sum()), int(table["verifications"].sum())
-        ),
+        "mean_tokens_per_verification": _ratio(int(rows["decoded_tokens"].sum()), int(rows["verifications"].sum())),
+        "mean_draft_tokens_per_verification": _ratio(int(rows["draft_tokens"].sum()), int(rows["verifications"].sum())),
     }
 
 
-def _missed(table: DataFrame) -> dict[str, int]:
+def _missed(rows: _Rows) -> dict[str, int]:
     """Return the counts of requests that missed each objective, and of rejected ones; a request may miss two."""
-    rejected = (table["rejected_reason"] != "").to_numpy(dtype=bool)
-    late = {name: ~table[f"{name}_ok"].to_numpy(dtype=bool) & ~rejected for name in ("ttft", "tpot")}
+    rejected = rows["rejected_reason"] != ""
+    late = {name: ~rows[f"{name}_ok"] & ~rejected for name in ("ttft", "tpot")}
     return {**{name: int(missed.sum()) for name, missed in late.items()}, "rejected": int(rejected.sum())}
 
 
@@ -152,11 +168,11 @@ def _worst(classes: Mapping[str, Any]) -> dict[str, Any]:
     return {"worst_class": name, "worst_class_attainment": classes[name]["slo_attainment"]}
 
 
-def _classes(table: DataFrame, span: _Span) -> dict[str, Any]:
+def _classes(rows: _Rows, span: _Span) -> dict[str, Any]:
     blocks: dict[str, Any] = {}
-    for name in sorted(set(table["slo_class"])):
-        part = table[table["slo_class"] == name]
-        done = part[part["rejected_reason"] == ""]
+    for name in sorted(set(rows["slo_class"])):
+        part = rows.where(rows["slo_class"] == name)
+        done = part.where(part["rejected_reason"] == "")
         block = {
             "requests": len(part),
             "completed": len(done),
@@ -164,10 +180,10 @@ def _classes(table: DataFrame, span: _Span) -> dict[str, Any]:
             **_service(part, span),
         }
         for column in ("tpot_s", "decode_tpot_s", "ttft_s", "e2el_s"):
-            values = done[column].to_numpy()
+            values = done[column]
             block |= {f"mean_{column}": _mean(values), f"p99_{column}": _percentile(values, 99)}
         for column in ("slo_tpot_s", "slo_ttft_s"):
-            block |= _objective(column, part[column].to_numpy())
+            block |= _objective(column, part[column])
         blocks[str(name)] = block
     return blocks
 
@@ -198,20 +214,20 @@ def _engine(totals: RunTotals) -> dict[str, Any]:
     }
 
 
-def _noted(done: DataFrame) -> dict[str, Any]:
+def _noted(done: _Rows) -> dict[str, Any]:
     """Return the mean of each column that the scheduler noted, under its name; nothing if it noted none."""
     columns = [name for name in done.columns if name.startswith(NOTED)]
-    means = {name.removeprefix(NOTED): _mean(done[name].to_numpy()) for name in columns}
+    means = {name.removeprefix(NOTED): _mean(done[name]) for name in columns}
     return {NOTED.removesuffix("."): means} if columns else {}
 
 
-def _select(table: DataFrame, window: Window) -> DataFrame:
-    arrival_s = table["arrival_s"].to_numpy()
+def _select(rows: _Rows, window: Window) -> _Rows:
+    arrival_s = rows["arrival_s"]
     inside = counts(window, arrival_s)
     if not inside.any():
         span = f"{arrival_s.min():g} s to {arrival_s.max():g} s" if len(arrival_s) else "nothing"
         raise SpecsimError(f"metrics.window=[{window[0]:g},{window[1]:g}] selects no request; arrivals span {span}")
-    return table[inside]
+    return rows.where(inside)
 
 
 def _statistics_ms(name: str, values_s: Floats) -> dict[str, float | None]:
@@ -241,8 +257,8 @@ def _peak(start_s: Floats, end_s: Floats) -> int:
     return int(np.cumsum(change[order]).max(initial=0))
 
 
-def _count_reasons(table: DataFrame) -> dict[str, int]:
-    reasons = [str(reason) for reason in table["rejected_reason"] if reason]
+def _count_reasons(rows: _Rows) -> dict[str, int]:
+    reasons = [str(reason) for reason in rows["rejected_reason"] if reason]
     return {reason: reasons.count(reason) for reason in sorted(set(reasons))}
 
 
