@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Iterable
 
-from tests.bench import growth, loops, processes
+from tests.bench import growth, loops, processes, sweeps
 from tests.bench.rows import STORED, Row, grown, machine, store
 
 
@@ -27,6 +27,7 @@ def main() -> int:
     rows += _told("how the cost grows", growth.measured())
     each = (loops.timed(loop, "scheduler", repeats=1) for loop in loops.every_scheduler())
     rows += _told("every scheduler, first 500 of azure_conv", each)
+    rows += _told("a sweep of short runs, a point each", sweeps.measured())
     store(rows)
     print(STORED)
     return 0

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from specsim.errors import SpecsimError
-from tests.bench import growth, loops
+from tests.bench import growth, loops, sweeps
 from tests.bench.rows import Row, grown, store
 
 ROW = Row("loop", "continuous", 100, 50.0, 2.5, target="25,000 it/s")
@@ -24,6 +24,16 @@ def test_a_loop_is_timed_beside_a_yardstick() -> None:
     row = loops.timed(loops.Loop("some", ("scheduler=continuous", *loops.batch(2, 20))), "loop", repeats=1)
     assert row.iterations > 20
     assert row.cost == row.us / row.yardstick_us > 0
+
+
+@pytest.mark.slow
+def test_a_sweep_is_timed_step_by_step() -> None:
+    rows = list(sweeps.measured(8))
+    assert {row.iterations for row in rows} == {8}
+    alone, added = (row.us for row in rows if "runs alone" in row.name or "adds" in row.name)
+    assert alone > 0
+    assert added >= 0
+    assert len(rows) == 9
 
 
 def test_a_cost_that_has_grown_is_told(tmp_path: Path) -> None:
