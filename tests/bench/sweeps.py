@@ -75,8 +75,12 @@ def _in_processes(work: Callable[[], Any]) -> None:
 
 def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
     """Return what came of it, and the processor seconds of this process and of those that ended."""
-    start_s = sum(os.times()[:4])
-    return work(), sum(os.times()[:4]) - start_s
+    start_s = _spent_s()
+    return work(), _spent_s() - start_s
+
+
+def _spent_s() -> float:
+    return time.process_time() + sum(os.times()[2:4])
 
 
 if __name__ == "__main__":
