@@ -53,7 +53,7 @@ def simulate(
     requests: int | None = None,
     slo_scale: float = 1.0,
     seed: int = 0,
-    replicas: int = 1,
+    replicas: int | None = None,
     passes: bool = False,
     out: str | Path | None = None,
     progress: bool = False,
@@ -68,7 +68,8 @@ def simulate(
     profile, slo : a name, a path, a `Profile`, an `SloMix`; None: what goes with the others.
     acceptance, drafter, engine, router : a name or a path; None: what goes with the others.
     rps, requests : mean rate in requests per second, and row limit; None: the trace's own.
-    slo_scale, seed, replicas, passes : as in conf/config.yaml.
+    slo_scale, seed, passes : as in conf/config.yaml.
+    replicas : servers; None: one, or one for each of ``replica_profiles``.
     out : run folder to write. progress : draw a progress bar on a terminal or in Jupyter.
     **settings : any other key of a run; one below a group or a mapping is written with two underscores:
         ``scheduler__verify_tokens=256``, ``metrics__window=[0, 60]``. Values are taken as they are.
@@ -86,7 +87,8 @@ def simulate(
     """
     groups = {"scheduler": scheduler, "trace": trace, "profile": profile, "slo": slo}
     groups |= {"acceptance": acceptance, "drafter": drafter, "engine": engine, "router": router}
-    values = {"rps": rps, "requests": requests, "slo_scale": slo_scale, "seed": seed, "replicas": replicas}
+    values = {"rps": rps, "requests": requests, "slo_scale": slo_scale, "seed": seed}
+    values |= {} if replicas is None else {"replicas": replicas}
     chosen = {group: value for group, value in groups.items() if value is not None}
     return _simulated(chosen, {**values, "passes": passes, **settings}, out, progress=progress)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum
 from typing import Any
@@ -17,18 +17,20 @@ from specsim.replica.arrivals import arrivals
 from specsim.replica.audit import Audit
 from specsim.replica.blame import complaint, own_line
 from specsim.replica.clients import Clients
-from specsim.replica.dispatch import Dispatch
+from specsim.replica.dispatch import Dispatch, Sending
 from specsim.replica.engine import Replica
 from specsim.replica.kv_pool import Memory
 from specsim.replica.ledger import Ledger
+from specsim.replica.machine import Machine
 from specsim.replica.noting import noted
 from specsim.replica.passes import TargetPass
 from specsim.replica.protocols import Belief, Clairvoyant, Scheduler
 from specsim.replica.request import LONGEST_S, Floats, Ints, Prefixes, Requests
 from specsim.replica.routing import Router
 from specsim.replica.shedding import Shedding
+from specsim.replica.split import Split, Splitting
 from specsim.replica.stall import TOO_LONG, StepTooLong, watchdog
-from specsim.replica.state import Progress
+from specsim.replica.state import Moves, Progress, over_replicas
 from specsim.replica.trees import Forest
 from specsim.replica.view import LedgerView
 from specsim.results.pauses import Pauses
@@ -60,6 +62,9 @@ class Simulation:
     concurrency : clients that each wait for their answer before they send their next request; None: each request comes
         at its `arrival_s`.
     replicas : servers. router : makes a fresh router of requests to them.
+    machines : what each replica runs on where they differ; empty: all run on `truth`, `belief`, `memory` and
+        `host_bytes_per_s`.
+    split : which replicas read prompts and how their caches move to the others; None: each replica does both.
     timeout_s : seconds from its arrival after which a request that has not ended is cancelled; None: clients wait.
     shedding : which requests a replica refuses at their arrival; None: none that could ever fit.
     sessions : (N,) what requests of one conversation share; None: each request is a session of its own.
@@ -85,6 +90,8 @@ class Simulation:
     concurrency: int | None = None
     replicas: int = 1
     router: Callable[[], Router] = RoundRobin
+    machines: Sequence[Machine] = ()
+    split: Splitting | None = None
     timeout_s: float | None = None
     shedding: Shedding | None = None
     sessions: Ints | None = None
@@ -94,6 +101,11 @@ class Simulation:
     step_limit_s: float | None = 60.0
     fast_forward: bool = True
     kernel: Choice = "auto"
+
+    def machine(self, replica: int) -> Machine:
+        """Return what a replica runs on, by its index."""
+        alike = Machine(self.truth, self.belief, self.memory, self.host_bytes_per_s)
+        return self.machines[replica] if self.machines else alike
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +118,7 @@ class Record:
     longest_pause_s : (N,) seconds between two emissions, NaN where there was one at most.
     moving_s : (N,) seconds in which the request's cache went to the host or came back from there.
     noted : what the scheduler noted of each request, (N,) by name.
-    replica_of : (N,) index of the replica that each request was sent to.
+    replica_of : (N,) index of the replica that each request was sent to, last. moves : between the pools of a split.
     rejected : why, by request id.
     """
 
@@ -116,6 +128,7 @@ class Record:
     moving_s: Floats
     noted: Mapping[str, Floats]
     replica_of: Ints
+    moves: Moves | None
     rejected: Mapping[int, str]
     totals: RunTotals
     passes: dict[str, npt.NDArray[Any]] | None
@@ -150,16 +163,18 @@ def _run(simulation: Simulation, env: simpy.Environment, replicas: list[Replica]
     if simulation.concurrency is not None:
         requests = replace(requests, arrival_s=np.full(len(requests), np.nan))
     pauses = Pauses(len(requests), None if window is None else counts(window, requests.arrival_s))
+    machines = [simulation.machine(name) for name in range(simulation.replicas)]
     recorder = Recorder(
-        simulation.keep_passes, simulation.truth, lambda name, at_s: replicas[name].queued(at_s), pauses
+        simulation.keep_passes,
+        [machine.truth for machine in machines],
+        lambda name, at_s: replicas[name].queued(at_s),
+        pauses,
     )
-    audit = _audit(simulation)
+    audit = _audit(simulation, machines)
     for name in range(simulation.replicas):
         replicas.append(_replica(env, name, simulation, recorder, audit))
-    for replica in replicas:
-        env.process(replica.serve())
-    sessions = np.arange(len(requests)) if simulation.sessions is None else simulation.sessions
-    dispatch = Dispatch(replicas, simulation.router(), requests, sessions)
+    served = [env.process(replica.serve()) for replica in replicas]
+    dispatch = _dispatch(env, simulation, requests, replicas, served)
     if simulation.concurrency is None:
         env.process(arrivals(env, dispatch, simulation.frontend_s))
     else:
@@ -170,29 +185,46 @@ def _run(simulation: Simulation, env: simpy.Environment, replicas: list[Replica]
     if watcher is not None:
         watcher(len(requests))
     ledgers = [replica.ledger for replica in replicas]
-    happened = _over_replicas(ledgers, dispatch.replica_of)
-    found = [ledger.caches.prefix for ledger in ledgers if ledger.caches.prefix is not None]
-    for each in found:
-        audit.spare(each.hit_tokens)
-    audit.check(happened, [ledger.pool for ledger in ledgers], type(replicas[0].scheduler).__name__)
+    happened = over_replicas([ledger.progress for ledger in ledgers], dispatch.replica_of)
+    pools = [ledger.pool for ledger in ledgers]
+    fits = np.stack([pool.memory.holds(requests) for pool in pools])[dispatch.replica_of, np.arange(len(requests))]
+    for each in ledgers:
+        if each.caches.prefix is not None:
+            audit.spare(each.caches.prefix.hit_tokens)
+    audit.check(happened, fits, pools, type(replicas[0].scheduler).__name__)
     told = noted([replica.scheduler for replica in replicas], dispatch.replica_of)
     return _record(simulation, dispatch, happened, recorder, pauses, told)
 
 
-def _audit(simulation: Simulation) -> Audit:
-    requests, memory = simulation.requests, simulation.memory
-    most = requests.prompt_tokens + requests.max_tokens
-    fits = memory.bytes_of(most, most) <= memory.capacity_bytes
-    world = (simulation.world, simulation.truth, memory)
-    computed = requests.prompt_tokens - requests.cached_tokens
-    return Audit(computed, np.where(fits, simulation.world.output_tokens, 0), world)
+def _dispatch(
+    env: simpy.Environment,
+    simulation: Simulation,
+    requests: Requests,
+    replicas: list[Replica],
+    served: list[simpy.Process],
+) -> Sending:
+    sessions = np.arange(len(requests)) if simulation.sessions is None else simulation.sessions
+    split, router = simulation.split, simulation.router
+    if split is None:
+        return Dispatch(replicas, router(), requests, sessions)
+    outputs = simulation.world.output_tokens
+    return Split(env, replicas, served[: split.prefill], split, router, requests, outputs, sessions)
+
+
+def _audit(simulation: Simulation, machines: Sequence[Machine]) -> Audit:
+    requests = simulation.requests
+    world = (simulation.world, [(machine.truth, machine.memory) for machine in machines])
+    return Audit(requests.prompt_tokens - requests.cached_tokens, simulation.world.output_tokens, world)
 
 
 def _replica(env: simpy.Environment, name: int, simulation: Simulation, recorder: Recorder, audit: Audit) -> Replica:
-    size, cached = len(simulation.requests), simulation.truth.draft.cached
-    ledger = Ledger(size, simulation.memory, cached, simulation.prefixes)
-    view = LedgerView(ledger, simulation.belief)
-    backend = SimulatedBackend(simulation.world, simulation.truth, view, simulation.host_bytes_per_s)
+    machine = simulation.machine(name)
+    size, cached = len(simulation.requests), machine.truth.draft.cached
+    ledger = Ledger(size, machine.memory, cached, simulation.prefixes)
+    view = LedgerView(ledger, machine.belief)
+    prefill = simulation.split.prefill if simulation.split is not None else 0
+    world = simulation.world.of_one_token() if name < prefill else simulation.world
+    backend = SimulatedBackend(world, machine.truth, view, machine.host_bytes_per_s)
 
     def thinking(work: TargetPass, basis: Any) -> float:
         if not isinstance(basis, Forest) or work.forest is basis:
@@ -221,29 +253,20 @@ def _replica(env: simpy.Environment, name: int, simulation: Simulation, recorder
         simulation.pipeline_steps,
         simulation.fast_forward,
         simulation.timeout_s,
-        simulation.shedding,
+        simulation.shedding if name < prefill or not prefill else None,
     )
-
-
-def _over_replicas(ledgers: list[Ledger], replica_of: Ints) -> Progress:
-    """Return what has happened to each request, from its replica, `replica_of` (N,)."""
-    places = np.arange(len(replica_of))
-
-    def merged(name: str) -> Any:
-        return np.stack([getattr(ledger.progress, name) for ledger in ledgers])[replica_of, places]
-
-    return Progress(**{name: merged(name) for name in Progress.__dataclass_fields__})
 
 
 def _record(
     simulation: Simulation,
-    dispatch: Dispatch,
+    dispatch: Sending,
     happened: Progress,
     recorder: Recorder,
     pauses: Pauses,
     noted_of: Mapping[str, Floats],
 ) -> Record:
     told, replicas = dispatch.requests, dispatch.replicas
+    moves = dispatch.moves if isinstance(dispatch, Split) else None
     rejected = {request: why for each in replicas for request, why in each.ledger.rejected.items()}
     ended_s = happened.finish_s[~np.isnan(happened.finish_s)]
     duration_s = float(ended_s.max() - told.arrival_s[0]) if len(ended_s) else 0.0
@@ -253,7 +276,9 @@ def _record(
             f"clock of float64 holds a microsecond: fewer requests, or a profile with shorter passes"
         )
     totals = recorder.totals(duration_s, len(replicas), simulation.window, simulation.concurrency)
-    moving_s = happened.moved_bytes / simulation.host_bytes_per_s
+    rates = [simulation.machine(name).host_bytes_per_s for name in range(simulation.replicas)]
+    moved = [each.ledger.progress.moved_bytes for each in replicas]
+    moving_s = np.sum([each / rate for each, rate in zip(moved, rates, strict=True)], axis=0)
     shared = [each.ledger.caches.prefix for each in replicas]
     totals = replace(
         totals,
@@ -268,6 +293,7 @@ def _record(
         moving_s,
         noted_of,
         dispatch.replica_of,
+        moves,
         rejected,
         totals,
         recorder.passes(),

@@ -165,7 +165,8 @@ def table_of_run(record: Record) -> DataFrame:
     """Return the request table of a run."""
     paused_s, moving_s = record.longest_pause_s, record.moving_s
     noted, replica_of = record.noted, record.replica_of
-    return request_table(record.requests, record.progress, paused_s, moving_s, noted, replica_of, record.rejected)
+    facts = record.requests, record.progress, paused_s, moving_s, noted, replica_of, record.rejected
+    return request_table(*facts, record.moves)
 
 
 def no_scheduler() -> Scheduler:

@@ -9,7 +9,7 @@ from typing import Any
 import simpy
 from simpy.events import URGENT
 
-from specsim.replica.dispatch import Dispatch
+from specsim.replica.dispatch import Sending
 
 
 class Arrival(simpy.Event):
@@ -24,7 +24,7 @@ class Arrival(simpy.Event):
         env.schedule(self, URGENT, delay_s)
 
 
-def arrivals(env: simpy.Environment, dispatch: Dispatch, frontend_s: float = 0.0) -> Generator[simpy.Event, Any, None]:
+def arrivals(env: simpy.Environment, dispatch: Sending, frontend_s: float = 0.0) -> Generator[simpy.Event, Any, None]:
     """Deliver each request `frontend_s` after its arrival (a simpy process)."""
     at_s = (dispatch.requests.arrival_s + frontend_s).tolist()
     for request, arrival_s in enumerate(at_s):

@@ -13,7 +13,7 @@ from specsim.errors import SchedulerFault
 from specsim.pass_shape import PassShape
 from specsim.replica.kv_pool import KvPool
 from specsim.replica.passes import Emitted, TargetPass
-from specsim.replica.request import Ints
+from specsim.replica.request import Bools, Ints
 from specsim.replica.state import Progress
 
 
@@ -22,13 +22,13 @@ class Audit:
 
     Parameters
     ----------
-    prompt_tokens, output_tokens : (N,) of each request; `output_tokens` is 0 where it never fits the cache.
+    prompt_tokens, output_tokens : (N,) of each request: what is to be read, and what is promised.
     world : what no scheduler may change in a run: anything that can be pickled.
     """
 
     def __init__(self, prompt_tokens: Ints, output_tokens: Ints, world: Any) -> None:
         self._output_tokens = output_tokens.copy()
-        self._due_tokens = np.where(output_tokens > 0, prompt_tokens + output_tokens - 1, 0)
+        self._due_tokens = prompt_tokens + output_tokens - 1
         self._fed_tokens = np.zeros_like(prompt_tokens)
         self._first_s = np.full(len(prompt_tokens), np.nan)
         self._finish_s = self._first_s.copy()
@@ -60,8 +60,10 @@ class Audit:
         """Note that so many tokens of each prompt, (N,), were cached when the request began: they are not due."""
         self._due_tokens = np.maximum(self._due_tokens - tokens, 0)
 
-    def check(self, found: Progress, pools: Sequence[KvPool], scheduler: str) -> None:
+    def check(self, found: Progress, fits: Bools, pools: Sequence[KvPool], scheduler: str) -> None:
         """Hold the account against what the ledgers of all replicas say at the end, (N,) each, and their pools.
+
+        Nothing is due to a request that never `fits` (N,) the cache where it was sent.
 
         Raises
         ------
@@ -69,7 +71,7 @@ class Audit:
             When a request emitted other than what was promised or skipped work, a token came at no pass's end, or the
             world has changed: one line that names the `scheduler` and the first such request.
         """
-        what = self._first_lie(found)
+        what = self._first_lie(found, fits)
         if what is None and any(pool.used_bytes or pool.overdrawn for pool in pools):
             what = "more cache was freed than was held, or less"
         if what is None and _checksum(self._world) != self._checksum:
@@ -77,17 +79,17 @@ class Audit:
         if what is not None:
             raise SchedulerFault(f"scheduler {scheduler}: {what}; expected it to write to nothing but its own")
 
-    def _first_lie(self, found: Progress) -> str | None:
-        cut = self._cut
-        output_tokens = np.where(cut, np.minimum(found.emitted_tokens, self._output_tokens), self._output_tokens)
-        fed_tokens = np.minimum(self._fed_tokens, self._due_tokens)
+    def _first_lie(self, found: Progress, fits: Bools) -> str | None:
+        cut, promised, due_tokens = self._cut, self._output_tokens * fits, self._due_tokens * fits
+        output_tokens = np.where(cut, np.minimum(found.emitted_tokens, promised), promised)
+        fed_tokens = np.minimum(self._fed_tokens, due_tokens)
         finish_s = np.where(cut, np.nan, self._finish_s)
         columns: tuple[tuple[str, Any, Any], ...] = (
             ("request {} emitted {} tokens where {} are due", found.emitted_tokens, output_tokens),
             (
                 "the target read {1} tokens of request {0} where {2} are due",
                 fed_tokens,
-                np.where(cut, fed_tokens, self._due_tokens),
+                np.where(cut, fed_tokens, due_tokens),
             ),
             ("request {} has its first token at {:g} s; its pass ended at {:g} s", found.first_token_s, self._first_s),
             ("request {} finishes at {:g} s; its last pass ended at {:g} s", found.finish_s, finish_s),

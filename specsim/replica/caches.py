@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from specsim.replica.draft_cache import DraftCache
-from specsim.replica.elsewhere import Elsewhere
+from specsim.replica.elsewhere import HOST, OTHERS, Elsewhere
 from specsim.replica.kv_pool import DRAFT, TARGET, KvPool
 from specsim.replica.prefix_cache import PrefixCache
 from specsim.replica.request import Facts, Ids, Prefixes
@@ -36,6 +36,13 @@ class Caches:
             self._progress.target_cached[request] = cached_tokens
             self._draft_cache.share(request, cached_tokens)
             self.elsewhere.with_others(request)
+        self._draft_cache.follow(np.array([request]))
+
+    def come(self, request: int, target_cached: int, draft_cached: int) -> None:
+        """Note what has come over a link with a request that arrives, of its prompt, in either model's cache."""
+        self._progress.target_cached[request] = target_cached
+        self._draft_cache.share(request, draft_cached)
+        self.elsewhere.over_link(request)
         self._draft_cache.follow(np.array([request]))
 
     def _look_up(self, prefix: PrefixCache, waiting: list[int]) -> None:
@@ -93,8 +100,8 @@ class Caches:
         if not self.elsewhere:
             return 0
         progress = self._progress
-        back, moves = self.elsewhere.taken(ids)
-        shared = back[~moves]
+        back, where = self.elsewhere.taken(ids)
+        shared = back[where == OTHERS]
         if not drafting:
             progress.draft_cached[shared] = 0
             self._draft_cache.follow(back)
@@ -102,7 +109,7 @@ class Caches:
             self.prefix.begin(shared, progress.target_cached[shared], self._draft_cache.fed(shared))
         self._pool.hold(TARGET, back, progress.target_cached[back])
         self._pool.hold(DRAFT, back, progress.draft_cached[back])
-        return self._move(back[moves])
+        return self._move(back[where == HOST])
 
     def _move(self, ids: Ids) -> int:
         """Note that the whole cache of each request moves; return the bytes of all."""

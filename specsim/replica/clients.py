@@ -7,7 +7,7 @@ from typing import Any
 
 import simpy
 
-from specsim.replica.dispatch import Dispatch
+from specsim.replica.dispatch import Sending
 
 
 class Clients:
@@ -20,7 +20,7 @@ class Clients:
     frontend_s : seconds from sending a request to its place in the engine's queue.
     """
 
-    def __init__(self, env: simpy.Environment, count: int, dispatch: Dispatch, frontend_s: float) -> None:
+    def __init__(self, env: simpy.Environment, count: int, dispatch: Sending, frontend_s: float) -> None:
         self._env, self._count, self._frontend_s = env, count, frontend_s
         self._dispatch, self._requests = dispatch, dispatch.requests
         self._free = self._sent = self._delivered = 0

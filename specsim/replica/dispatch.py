@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf, isnan
+from typing import Protocol
 
 import numpy as np
 
@@ -13,6 +14,29 @@ from specsim.replica.engine import Replica
 from specsim.replica.outstanding import Outstanding, Sent
 from specsim.replica.request import Ints, Requests
 from specsim.replica.routing import Coming, Planning, Router
+
+
+class Sending(Protocol):
+    """What brings a run's requests to its replicas: a `Dispatch`, or a `specsim.replica.split.Split` of two pools."""
+
+    @property
+    def replicas(self) -> Sequence[Replica]: ...  # noqa: D102
+    @property
+    def requests(self) -> Requests: ...  # noqa: D102
+    @property
+    def replica_of(self) -> Ints: ...  # noqa: D102
+
+    def deliver(self, request: int) -> None:
+        """Let a request arrive."""
+        ...
+
+    def expect(self, arrival_s: float) -> None:
+        """Tell when the next request arrives."""
+        ...
+
+    def close(self) -> None:
+        """Say that no request will arrive any more."""
+        ...
 
 
 class Dispatch:
@@ -33,13 +57,17 @@ class Dispatch:
         self.replica_of: Ints = np.full(len(requests), -1, dtype=np.int64)
         self._router, self._sessions = router, sessions
         n = len(requests)
-        self._told = Sent(np.full(n, inf), np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64))
-        self._servers = [Outstanding(each.ledger, self._told) for each in replicas]
+        self._told = Sent(np.full(n, inf), *(np.zeros(n, dtype=np.int64) for _ in Sent._fields[1:]))
+        self._servers = [Outstanding(each.ledger, each.view.belief, self._told) for each in replicas]
         if isinstance(router, Planning) and len(replicas) > 1:
             router.plan(requests.class_names, len(replicas))
 
     def deliver(self, request: int) -> None:
-        """Let a request arrive at the replica that the router chooses.
+        """Let a request arrive at the replica that the router chooses; see `place_of`."""
+        self.replicas[self.place_of(request)].arrive(request, self.requests)
+
+    def place_of(self, request: int) -> int:
+        """Return the place of the replica that the router chooses, and note that the request is sent there.
 
         Raises
         ------
@@ -48,7 +76,7 @@ class Dispatch:
         """
         place = self._routed(request) if len(self.replicas) > 1 else 0
         self.replica_of[request] = place
-        self.replicas[place].arrive(request, self.requests)
+        return place
 
     def expect(self, arrival_s: float) -> None:
         """Tell every replica when the next request arrives at any of them."""
@@ -80,6 +108,7 @@ class Dispatch:
         coming = self._coming(request)
         place = self._asked(coming)
         self._told.due_s[request] = coming.due_s
+        self._told.prompt_tokens[request] = coming.prompt_tokens
         self._told.most_tokens[request] = coming.prompt_tokens + coming.max_tokens
         self._told.cached_tokens[request] = coming.cached_tokens
         self._servers[place].send(request)

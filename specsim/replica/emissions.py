@@ -56,6 +56,10 @@ class Emissions:
         self._progress.last_token_s[ids] = starts_s[-1]
         return gaps
 
+    def begun(self, request: int) -> None:
+        """Note that a request has its first token and has not decoded."""
+        self._undecoded.add(request)
+
     def forget(self, request: int) -> None:
         """Note that a request emits nothing any more."""
         self._undecoded.discard(request)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import simpy
 
-from specsim.errors import SpecsimError
+from specsim.errors import RouterFault, SpecsimError
 from specsim.pass_shape import PassShape
 from specsim.replica.audit import Audit
 from specsim.replica.booking import Booking, Verification
@@ -17,10 +17,10 @@ from specsim.replica.delays import delays
 from specsim.replica.fast_forward import FastForward
 from specsim.replica.ledger import Ledger
 from specsim.replica.lobby import Lobby
-from specsim.replica.passes import DraftPass, Emitted, Pass, TargetPass
+from specsim.replica.passes import NOBODY, DraftPass, Emitted, Pass, TargetPass
 from specsim.replica.patience import TIMEOUT, Patience
 from specsim.replica.protocols import Backend, Repeating, Scheduler
-from specsim.replica.request import Requests
+from specsim.replica.request import Ids, Ints, Requests
 from specsim.replica.shedding import Shedding
 from specsim.replica.stall import Headway, Stalled
 from specsim.replica.trees import Forest
@@ -45,6 +45,8 @@ class Replica:
     shedding : which requests are refused at their arrival.
 
     `answered` is called with the number of requests that have just ended, where clients wait for them.
+    `onward` is called with requests (n,) that have just ended here, and the tokens of each in the drafter's cache; it
+    returns those that go on to another replica.
     `next_arrival_s` is when the next request arrives at any replica; None where nobody knows.
     """
 
@@ -76,6 +78,7 @@ class Replica:
         if fast_forward and isinstance(backend, Repeating):
             self._fast = FastForward(env, name, ledger, view, backend, booking, audit, self._next_event_s)
         self.answered: Callable[[int], None] | None = None
+        self.onward: Callable[[Ids, Ints], Ids] | None = None
         self.next_arrival_s: float | None = None
         self._bell = env.event()
         self._closed = False
@@ -101,9 +104,15 @@ class Replica:
         unseen = self._lobby.requests if self._lobby is not None else ()
         reason = shedding.reason(request, told, self.ledger, unseen, self.view.belief, self.env.now)
         if reason is not None:
-            self._audit.cut(request)
-            self.ledger.refuse(request, told, reason)
+            self.refuse(request, told, reason)
         return reason is not None
+
+    def refuse(self, request: int, told: Requests, reason: str) -> None:
+        """Note that a request arrives now and is not let in."""
+        self._audit.cut(request)
+        self.ledger.refuse(request, told, reason)
+        if self.answered is not None:
+            self.answered(1)
 
     def _cancel(self) -> None:
         """Cancel who has waited too long."""
@@ -186,6 +195,8 @@ class Replica:
                     answer = yield from self._draft(work)
                 else:
                     answer = yield from self._verify(work, answer)
+            except RouterFault:
+                raise  # A request went on, or was followed by its client's next one: not the scheduler's doing.
             except SpecsimError as error:
                 conversation.refuse(str(error))
             if self.headway.lost():
@@ -223,14 +234,24 @@ class Replica:
         thinking_s, seconds = self._thinking(work, basis), forward_s + self._moving_s(work, shape)
         yield env.timeout(thinking_s + seconds)
         self._audit.see(work, shape, answer, env.now)
+        drafted = ledger.progress.draft_cached[work.requests] if self.onward is not None else NOBODY
         gaps = ledger.commit_verify(work, answer, start_s, env.now)
         view.now_s = env.now
         view.forward_s += forward_s
         self._booking.verify(self.name, Verification(start_s, thinking_s, seconds, work, shape, answer, gaps))
         self.headway.passes += 1
-        if self.answered is not None and (ended := int(np.count_nonzero(answer.finished))):
-            self.answered(ended)
+        if (self.answered is not None or len(drafted)) and np.count_nonzero(answer.finished):
+            self._ended(work.requests[answer.finished], drafted[answer.finished] if len(drafted) else drafted)
         return answer
+
+    def _ended(self, ids: Ids, drafted: Ints) -> None:
+        """Send requests on that have just ended here, `drafted` (n,) tokens in the drafter's cache; or answer them."""
+        going = self.onward(ids, drafted) if self.onward is not None else NOBODY
+        self.ledger.finished -= len(going)
+        if self._patience is not None:
+            self._patience.leave(going.tolist())
+        if self.answered is not None and len(ids) > len(going):
+            self.answered(len(ids) - len(going))
 
     def _skip(self, fast: FastForward, work: TargetPass, shape: PassShape) -> Generator[simpy.Event, Any, PassShape]:
         """Run at once what can be run so of the passes like this one; return the shape of the pass behind them."""

@@ -8,9 +8,11 @@ from typing import TypeVar
 import numpy as np
 
 from specsim.kernels.chosen import chosen as kernels
-from specsim.replica.request import Ids, Ints
+from specsim.replica.request import Bools, Ids, Ints, Requests
 
 TARGET, DRAFT = 0, 1
+KV_CAPACITY = "kv_capacity"
+"""The reason of a request that never fits."""
 _ENDLESS = 1 << 62
 Tokens = TypeVar("Tokens", int, Ints)
 
@@ -32,6 +34,11 @@ class Memory:
         """Return the bytes that so many cached tokens of each model occupy, whole blocks counted; or (n,) of each."""
         blocks = -(-target_cached // self.block_tokens), -(-draft_cached // self.block_tokens)
         return self.block_tokens * (blocks[0] * self.target_token_bytes + blocks[1] * self.draft_token_bytes)
+
+    def holds(self, told: Requests) -> Bools:
+        """Return which requests fit, alone and to their last token that may be emitted, (N,)."""
+        most = told.prompt_tokens + told.max_tokens
+        return self.bytes_of(most, most) <= self.capacity_bytes
 
 
 class KvPool:

@@ -10,10 +10,10 @@ from specsim.replica.caches import Caches
 from specsim.replica.draft_cache import DraftCache
 from specsim.replica.drafts import Drafts
 from specsim.replica.emissions import Emissions, Gaps
-from specsim.replica.kv_pool import DRAFT, TARGET, KvPool, Memory, OutOfMemory
+from specsim.replica.kv_pool import DRAFT, KV_CAPACITY, TARGET, KvPool, Memory, OutOfMemory
 from specsim.replica.legality import first_wrong
 from specsim.replica.passes import NOBODY, Drafted, DraftPass, Emitted, TargetPass
-from specsim.replica.request import Facts, Floats, Ids, Ints, Prefixes, Requests
+from specsim.replica.request import Begun, Facts, Floats, Ids, Ints, Prefixes, Requests
 from specsim.replica.roster import Roster
 from specsim.replica.state import Progress, empty_rows, known_tokens
 from specsim.replica.trees import Forest
@@ -49,12 +49,22 @@ class Ledger:
         """Enter a request, or reject it when its prompt and `max_tokens` can never fit the pool of this replica."""
         self._tell(request, told)
         most = int(told.prompt_tokens[request] + told.max_tokens[request])
-        wanted = self.pool.memory.bytes_of(most, most)
-        if wanted > self.pool.memory.capacity_bytes:
-            self.rejected[request] = "kv_capacity"
+        if self.pool.memory.bytes_of(most, most) > self.pool.memory.capacity_bytes:
+            self.rejected[request] = KV_CAPACITY
             return
         self.roster.enter(request)
-        self.caches.enter(request, int(told.cached_tokens[request]))
+        if isinstance(told, Begun):
+            self._resume(request, told)
+        else:
+            self.caches.enter(request, int(told.cached_tokens[request]))
+
+    def _resume(self, request: int, told: Begun) -> None:
+        """Note that a request has emitted its first token elsewhere, and brings the caches that it was read into."""
+        progress, first_s = self.progress, told.first_token_s[request]
+        progress.emitted_tokens[request] = 1
+        progress.first_token_s[request] = progress.last_token_s[request] = first_s
+        self._emissions.begun(request)
+        self.caches.come(request, int(told.cached_tokens[request]), int(told.draft_tokens[request]))
 
     def refuse(self, request: int, told: Requests, reason: str) -> None:
         """Note that a request arrived and was not let in."""

@@ -7,8 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from specsim.pass_shape import PassShape
 from specsim.replica.ledger import Ledger
 from specsim.replica.passes import NOBODY
+from specsim.replica.protocols import Belief
 from specsim.replica.request import Bools, Floats, Ids, Ints
 
 
@@ -18,10 +20,11 @@ class Sent(NamedTuple):
     Attributes
     ----------
     due_s : seconds by which each is due, infinite for none.
-    most_tokens : of the prompt and of the longest output. cached_tokens : of the prompt, at arrival.
+    prompt_tokens : of the prompt. most_tokens : of it and of the longest output. cached_tokens : of it, at arrival.
     """
 
     due_s: Floats
+    prompt_tokens: Ints
     most_tokens: Ints
     cached_tokens: Ints
 
@@ -31,11 +34,12 @@ class Outstanding:
 
     Parameters
     ----------
-    ledger : of the replica. told : of the requests sent to any replica.
+    ledger : of the replica. belief : of its scheduler. told : of the requests sent to any replica.
     """
 
-    def __init__(self, ledger: Ledger, told: Sent) -> None:
+    def __init__(self, ledger: Ledger, belief: Belief, told: Sent) -> None:
         self._ledger, self._told = ledger, told
+        self.belief = belief
         self._ids: Ids = NOBODY
         self._sent: list[int] = []
 
@@ -72,9 +76,31 @@ class Outstanding:
         ids = self._here()
         if due_by_s < inf:
             ids = ids[self._told.due_s[ids] <= due_by_s]
-        unseen = self._unseen(ids)
-        cached = np.where(unseen, self._told.cached_tokens[ids], self._ledger.progress.target_cached[ids])
-        return int(np.add.reduce(self._told.most_tokens[ids] - cached))
+        return int(np.add.reduce(self._told.most_tokens[ids] - self._cached(ids)))
+
+    def outstanding_s(self) -> float:
+        """Return the seconds that the outstanding tokens are believed to take; see `Server`.
+
+        Whose text is read decodes behind all of it.
+        """
+        ids = self._here()
+        if not len(ids):
+            return 0.0
+        target, cached = self.belief.target, self._cached(ids)
+        unseen, emitted = self._unseen(ids), self._ledger.progress.emitted_tokens[ids]
+        text = np.where(unseen, self._told.prompt_tokens[ids], self._ledger.known(ids))
+        lacks, reads = text - cached, (emitted == 0) | (text - cached > 1)
+        reading_s = 0.0
+        if reads.any():
+            chunks = lacks[reads]
+            reading_s = target.seconds(PassShape.of(cached[reads], chunks, 0, int(np.add.reduce(chunks))))
+        left = int(np.add.reduce(self._told.most_tokens[ids] - text))
+        return reading_s + target.seconds(PassShape.of_decoding(text)) * left / len(ids)
+
+    def _cached(self, ids: Ids) -> Ints:
+        """Return what the target's cache holds of each text, (n,)."""
+        cached = self._ledger.progress.target_cached[ids]
+        return np.where(self._unseen(ids), self._told.cached_tokens[ids], cached)
 
     def _here(self) -> Ids:
         """Return who was sent here and has not ended; whoever has is forgotten."""

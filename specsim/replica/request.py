@@ -93,3 +93,17 @@ class Prefixes:
     def taken(self, rows: slice | Ints) -> Prefixes:
         """Return the hashes of the prompts at indices `rows`."""
         return Prefixes(self.hashes, self.first[rows], self.count[rows], self.block_tokens)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Begun(Requests):
+    """Requests whose prompts were read elsewhere: their caches arrive with them, `cached_tokens` is all of the prompt.
+
+    Attributes
+    ----------
+    first_token_s : (N,) seconds at which the first token came; it is the only one so far.
+    draft_tokens : (N,) tokens of the prompt that the drafter's cache holds; the target's holds all of it.
+    """
+
+    first_token_s: Floats
+    draft_tokens: Ints

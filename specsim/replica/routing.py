@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from math import inf
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from specsim.replica.protocols import Belief
+
 
 class Coming(NamedTuple):
     """A request that is to be sent to a server: what its client tells, nothing of its output.
@@ -32,7 +34,8 @@ class Server(Protocol):
     """What a router may see of a replica: counts of what was sent to it and has not ended; nothing of outputs.
 
     `requests` of them hold or await cache, `running` of them hold some. `free_bytes` of `capacity_bytes` of cache are
-    held by nobody.
+    held by nobody. `belief` is what the scheduler there believes that passes take: replicas may run on different
+    hardware.
     """
 
     @property
@@ -43,9 +46,19 @@ class Server(Protocol):
     def free_bytes(self) -> int: ...  # noqa: D102
     @property
     def capacity_bytes(self) -> int: ...  # noqa: D102
+    @property
+    def belief(self) -> Belief: ...  # noqa: D102
 
     def outstanding_tokens(self, due_by_s: float = inf) -> int:
         """Return the tokens that requests due by then still need: to be read, and to be emitted at most."""
+        ...
+
+    def outstanding_s(self) -> float:
+        """Return the seconds that the outstanding tokens are believed to take.
+
+        That is one target pass that reads what is unread, and, for the tokens that may still be emitted, passes that
+        decode one token of each request that is here.
+        """
         ...
 
 

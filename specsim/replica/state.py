@@ -1,9 +1,10 @@
-"""What the ledger writes down of each request, in rows that are empty at first."""
+"""What is written down of each request, in rows that are empty at first."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -35,6 +36,32 @@ class Progress(Observed):
     speculations: Ints
     preemptions: Ints
     moved_bytes: Ints
+
+
+class Moves(NamedTuple):
+    """What became of each request between a prefill and a decode replica, (N,) each.
+
+    Attributes
+    ----------
+    prefill_of : index of the replica that it was sent to first.
+    moved_bytes : of its cache, over the link; 0 where it did not go on.
+    moving_s : seconds from its first token to its place in the second queue; NaN where it did not go on.
+    """
+
+    prefill_of: Ints
+    moved_bytes: Ints
+    moving_s: Floats
+
+
+def over_replicas(each: Sequence[Progress], replica_of: Ints) -> Progress:
+    """Return what has happened to each request, by its last replica, `replica_of` (N,); counts of moves add up."""
+    places = np.arange(len(replica_of))
+
+    def merged(name: str) -> Any:
+        rows = np.stack([getattr(progress, name) for progress in each])
+        return rows.sum(axis=0) if name in ("preemptions", "moved_bytes") else rows[replica_of, places]
+
+    return Progress(**{name: merged(name) for name in Progress.__dataclass_fields__})
 
 
 def empty_rows(kind: type[_Rows], n: int) -> _Rows:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from specsim.pass_shape import PassShape
 from specsim.replica.booking import Repeated, Verification, in_turn
 from specsim.replica.passes import Drafted, DraftPass
-from specsim.replica.protocols import Belief
+from specsim.replica.protocols import Belief, ModelBelief
 from specsim.replica.request import Ints
 from specsim.results.pauses import Pauses
 from specsim.results.schema import DRAFT_PASS, PASS_COLUMNS, VERIFY_PASS, RunTotals
@@ -44,14 +44,16 @@ class Recorder:
     Parameters
     ----------
     keep_passes : whether one row per pass is kept for `passes.parquet`.
-    truth : the latency model; tells which passes are outside its range.
+    truths : the latency model of each replica; tells which passes are outside its range.
     queued : returns how many requests wait at a replica at a time not before its last verification began.
     pauses : records the pauses between emissions.
     """
 
-    def __init__(self, keep_passes: bool, truth: Belief, queued: Callable[[int, float], int], pauses: Pauses) -> None:
+    def __init__(
+        self, keep_passes: bool, truths: Sequence[Belief], queued: Callable[[int, float], int], pauses: Pauses
+    ) -> None:
         self._passes = _columns() if keep_passes else None
-        self._models = (truth.draft, truth.target)
+        self._models = [(truth.draft, truth.target) for truth in truths]
         self._queued = queued
         self._pauses = pauses
         self._out_of_range = 0
@@ -112,7 +114,7 @@ class Recorder:
         model_s, looked = self._busy[replica].model_s, self.iterations // WATCHED_EVERY
         model_s[VERIFY_PASS] = in_turn(model_s[VERIFY_PASS], seconds)
         context = int(shape.context_tokens) + shape.requests * np.arange(len(seconds))
-        self._out_of_range += self._outside(shape, context)
+        self._out_of_range += self._outside(self._models[replica][VERIFY_PASS], shape, context)
         self.iterations += len(seconds)
         if self.watch is not None and self.iterations // WATCHED_EVERY > looked:
             self.watch()
@@ -126,14 +128,13 @@ class Recorder:
             for name, column in self._passes.items():
                 column.frombytes(np.full(len(seconds), rows[name], dtype=PASS_COLUMNS[name]).tobytes())
 
-    def _outside(self, shape: PassShape, context_tokens: Ints) -> int:
+    def _outside(self, target: ModelBelief, shape: PassShape, context_tokens: Ints) -> int:
         """Return how many passes like this one, of rising context (passes,), lie outside the target's range."""
-        shapes = (shape._replace(context_tokens=each) for each in context_tokens.tolist())
-        if not self._models[VERIFY_PASS].extrapolates(shape):
+        if not target.extrapolates(shape):
             last = shape._replace(context_tokens=int(context_tokens[-1]))
-            if not self._models[VERIFY_PASS].extrapolates(last):
+            if not target.extrapolates(last):
                 return 0  # A range has no holes.
-        return sum(self._models[VERIFY_PASS].extrapolates(each) for each in shapes)
+        return sum(target.extrapolates(shape._replace(context_tokens=each)) for each in context_tokens.tolist())
 
     def _spend(self, replica: int, kind: int, shape: PassShape, seconds: float) -> None:
         busy = self._busy[replica]
@@ -142,7 +143,7 @@ class Recorder:
             busy.prefill_s += prefill_s
             seconds -= prefill_s
         busy.model_s[kind] += seconds
-        self._out_of_range += self._models[kind].extrapolates(shape)
+        self._out_of_range += self._models[replica][kind].extrapolates(shape)
 
     def _keep(self, shape: PassShape, **row: float) -> None:
         """Keep a row of `PASS_COLUMNS`: the counts of the shape, and the other columns as given."""

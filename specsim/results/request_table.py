@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from specsim.replica.request import Bools, Floats, Ints, Requests
-from specsim.replica.state import Progress
-from specsim.results.schema import NOTED, REQUEST_COLUMNS
+from specsim.replica.state import Moves, Progress
+from specsim.results.schema import NOTED, REQUEST_COLUMNS, SPLIT_COLUMNS
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -26,8 +26,9 @@ def request_table(
     noted: Mapping[str, Floats],
     replica_of: Ints,
     rejected: Mapping[int, str],
+    moves: Moves | None = None,
 ) -> DataFrame:
-    """Return the columns of `REQUEST_COLUMNS` and those that the scheduler noted, one row per arrived request.
+    """Return the columns of `REQUEST_COLUMNS`, those of `SPLIT_COLUMNS` where there are `moves`, and what was noted.
 
     ``slo_ok`` means that every objective is met: TTFT, and TPOT as vLLM measures it. ``decode_tpot_ok`` is AdaServe's
     measure: decode latency per token alone.
@@ -69,6 +70,8 @@ def request_table(
         "rejected_reason": reason,
     }
     known = {name: _column(name, values, requests, progress) for name in REQUEST_COLUMNS}
+    if moves is not None:
+        known |= dict(zip(SPLIT_COLUMNS, moves, strict=True))
     return pd.DataFrame(known | {f"{NOTED}{name}": column for name, column in noted.items()})
 
 

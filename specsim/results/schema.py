@@ -46,8 +46,16 @@ Times are seconds on the simulated clock; NaN if the event did not happen (rejec
 seconds, NaN for none. ``draft_tokens`` counts the nodes that the target verified, ``verifications`` the decoding target
 passes, ``speculations`` those with a draft token. ``longest_pause_s`` is the longest time between two emissions, NaN
 with fewer than two. ``rejected_reason`` is ``""`` for a request that was not rejected. ``moving_s`` is the time
-in which the cache moved to the host and back. ``replica`` is the index of the replica that the request was sent to.
+in which the cache moved to the host and back. ``replica`` is the index of the replica that the request was sent to, in
+a split run last.
 """
+
+SPLIT_COLUMNS: dict[str, str] = {
+    "split.prefill_replica": "int64",
+    "split.moved_bytes": "int64",
+    "split.moving_s": "float64",
+}
+"""Further columns of ``requests.parquet`` where prefill and decode are split (`specsim.replica.state.Moves`)."""
 
 NOTED = "noted."
 """Begins the names of further columns of ``requests.parquet``, float64: what a scheduler notes of each request."""

@@ -20,7 +20,7 @@ from specsim.results.run_folder import (
     is_run,
     run_folders,
 )
-from specsim.results.schema import NOTED, PASS_COLUMNS, REQUEST_COLUMNS, SCHEMA_VERSION
+from specsim.results.schema import NOTED, PASS_COLUMNS, REQUEST_COLUMNS, SCHEMA_VERSION, SPLIT_COLUMNS
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -41,7 +41,7 @@ class StoredRun:
 
     @property
     def requests(self) -> DataFrame:
-        """The rows of ``requests.parquet``, one per arrived request, with what its scheduler noted."""
+        """The rows of ``requests.parquet``, one per arrived request, with what moved and what was noted."""
         return _read_parquet(self.folder / REQUESTS_FILE, REQUEST_COLUMNS)
 
     @property
@@ -161,8 +161,8 @@ def _read_parquet(path: Path, types: Mapping[str, str]) -> DataFrame:
         if table.schema.field(name).type != pa.type_for_alias(kind):
             found = table.schema.field(name).type
             raise SpecsimError(f"{str(path)!r} is damaged: column {name!r} holds {found}, expected {kind}")
-    noted = [name for name in table.column_names if name.startswith(NOTED)]
-    frame: DataFrame = table.select([*types, *noted]).to_pandas()
+    further = [name for name in table.column_names if name in SPLIT_COLUMNS or name.startswith(NOTED)]
+    frame: DataFrame = table.select([*types, *further]).to_pandas()
     return frame
 
 

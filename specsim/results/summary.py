@@ -68,6 +68,7 @@ def summarise(table: DataFrame, totals: RunTotals, window: Window | None = None)
         "itl_relative_error": itl_s.relative_error if isinstance(itl_s, Sketched) else 0.0,
         "preemptions": int(rows["preemptions"].sum()),
         **_engine(totals),
+        **_split(table, totals),
         **_noted(done),
         "classes": classes,
     }
@@ -211,6 +212,23 @@ def _engine(totals: RunTotals) -> dict[str, Any]:
         "moving_overhead": _ratio(totals.moving_s, whole - seconds["idle"] - seconds["selection"] - totals.moving_s),
         "time_s": seconds,
         "time_shares": {part: _ratio(spent, whole) for part, spent in seconds.items()},
+    }
+
+
+def _split(table: DataFrame, totals: RunTotals) -> dict[str, Any]:
+    """Return what moved between the pools of a split run; nothing where no run is split."""
+    if "split.moving_s" not in table:
+        return {}
+    moving_s = table["split.moving_s"].to_numpy()
+    first = np.bincount(table["split.prefill_replica"], minlength=totals.replicas)
+    return {
+        "split": {
+            "requests_by_prefill_replica": first.tolist(),
+            "moved_requests": int(np.count_nonzero(~np.isnan(moving_s))),
+            "moved_bytes": int(table["split.moved_bytes"].sum()),
+            "mean_moving_s": _mean(moving_s),
+            "p99_moving_s": _percentile(moving_s, 99),
+        }
     }
 
 

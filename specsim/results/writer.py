@@ -20,7 +20,7 @@ from specsim.results.run_folder import (
     Stamp,
     stamp_of,
 )
-from specsim.results.schema import NOTED, PASS_COLUMNS, REQUEST_COLUMNS, SCHEMA_VERSION
+from specsim.results.schema import NOTED, PASS_COLUMNS, REQUEST_COLUMNS, SCHEMA_VERSION, SPLIT_COLUMNS
 from specsim.results.staging import is_gone, remove, staging_path
 
 if TYPE_CHECKING:
@@ -77,7 +77,8 @@ def write_run(
         staging.mkdir(parents=True)
         (staging / CONFIG_FILE).write_text(config_text(config), encoding="utf-8")
         noted = {name: "float64" for name in table.columns if name.startswith(NOTED)}
-        _write_parquet(staging / REQUESTS_FILE, table, REQUEST_COLUMNS | noted)
+        split = {name: kind for name, kind in SPLIT_COLUMNS.items() if name in table.columns}
+        _write_parquet(staging / REQUESTS_FILE, table, REQUEST_COLUMNS | split | noted)
         if passes is not None:
             _write_parquet(staging / PASSES_FILE, passes, PASS_COLUMNS)
         _write_json(staging / METRICS_FILE, metrics, sort_keys=False)

@@ -20,9 +20,11 @@ def router_factory(
     source: str,
     plugins: Mapping[str, ModuleType],
     classes: Sequence[str],
-    servers: int,
+    pools: Sequence[int],
 ) -> Callable[[], Router]:
-    """Return what makes a new router for a run; one is made at once, and shares the servers out, to show mistakes.
+    """Return what makes a new router for each of the `pools`, servers each; mistakes show at once.
+
+    One is made for each pool, and shares its servers out.
 
     `_target_` may name a class of `specsim.routers`, an entry point of the group of that name, or a class of a module
     of `plugins`.
@@ -41,8 +43,10 @@ def router_factory(
             raise SpecsimError(f"{source}: _target_: {mapping.get('_target_')!r} has no route(coming, servers) method")
         return router
 
-    example = make()
-    if servers > 1 and isinstance(example, Planning):
+    for servers in pools:
+        example = make()
+        if servers < 2 or not isinstance(example, Planning):
+            continue
         try:
             example.plan(classes, servers)
         except Exception as error:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from specsim.files.checked_mapping import CheckedMapping
 from specsim.results.run_folder import stamp_of
 from specsim.results.store import StoredRun
 from specsim.results.writer import write_run
@@ -16,6 +17,7 @@ from specsim.runs.prepare import Experiment, prepare
 from specsim.runs.progress import bar
 from specsim.runs.provenance import provenance_of
 from specsim.runs.run import Run
+from specsim.runs.split import pools
 from specsim.settings.identity import NOT_OF_THE_RUN
 
 REASONS = {
@@ -70,10 +72,11 @@ def execute(
         record.noted,
         record.replica_of,
         record.rejected,
+        record.moves,
     )
     metrics = summarise(table, record.totals, experiment.simulation.window)
-    # With one replica nobody is asked.
-    router = config["choices"]["router"] if config["replicas"] > 1 else None
+    # Where no pool has two replicas nobody is asked.
+    router = config["choices"]["router"] if max(pools(CheckedMapping("", "", config))) > 1 else None
     metrics["specsim"]["router"] = router
     requests, tape = experiment.simulation.requests, experiment.simulation.world.tape
     metrics["specsim"]["acceptance"] = calibration(tape, requests.slo_class, requests.class_names)

@@ -182,7 +182,9 @@ def _key(each: Configured) -> Key:
 
 
 def _gpus(config: Mapping[str, Any]) -> int:
-    return int(config["profile"]["gpus"]) * int(config["replicas"])
+    profiles = config.get("profiles") or {}
+    names = config.get("replica_profiles") or [None] * int(config["replicas"])
+    return sum(int(profiles.get(name, config["profile"])["gpus"]) for name in names)
 
 
 def _in_order(points: Sequence[Configured], made: Sweep) -> list[AnyRun | Failure]:

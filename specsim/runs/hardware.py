@@ -1,8 +1,8 @@
-"""What a run is served on: its engine, the true profile, and the profile that schedulers believe."""
+"""What a run is served on: its engine, the true profiles, and the profiles that schedulers believe."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ from specsim.latency.drafter import Drafter, drafter_from_mapping, equipped
 from specsim.latency.engine import Engine, engine_from_mapping
 from specsim.latency.profile import Profile, profile_from_mapping
 from specsim.replica.kv_pool import Memory
+from specsim.replica.machine import Machine
 from specsim.runs.chosen import folder, source
 
 
@@ -30,6 +31,10 @@ class Hardware(NamedTuple):
             self.truth.draft.kv_bytes_per_token,
         )
 
+    def machine(self, block_tokens: int, host_bytes_per_s: float) -> Machine:
+        """Return what a replica runs on; each of its GPUs moves so many bytes to the host and back."""
+        return Machine(self.truth, self.belief, self.memory(block_tokens), host_bytes_per_s * self.truth.gpus)
+
     def baseline_s(self, trace: Mapping[str, Any]) -> tuple[float, str | None]:
         """Return the baseline latency that ratios are multiples of, the trace's for this model or ours, and a note."""
         stated: Mapping[str, float] = trace.get("baselines_s") or {}
@@ -43,23 +48,81 @@ class Hardware(NamedTuple):
         )
 
 
-def hardware(config: Mapping[str, Any], plugins: Mapping[str, ModuleType], profile: Profile | None) -> Hardware:
+class Fleet(NamedTuple):
+    """What the replicas of a run are served on.
+
+    Attributes
+    ----------
+    first : of the first replica, and of all where `names` is empty.
+    names : the profile of each replica. by_name : what each of them is, as messages name it and as it runs.
+    """
+
+    first: Hardware
+    names: tuple[str, ...]
+    by_name: Mapping[str, tuple[str, Hardware]]
+
+    def each(self) -> Iterator[tuple[str, Hardware]]:
+        """Yield what there is, once, and how messages name it; the first replica's first."""
+        yield from self.by_name.values()
+
+    @property
+    def replicas(self) -> tuple[Hardware, ...]:
+        """What each replica runs on; empty where all are alike."""
+        return tuple(self.by_name[name][1] for name in self.names)
+
+    def baseline_s(self, trace: Mapping[str, Any]) -> tuple[float, str | None]:
+        """Return the baseline latency that ratios are multiples of, the first profile's, and a note: see `Hardware`."""
+        found_s, note = self.first.baseline_s(trace)
+        (named, first), *others = self.each()
+        of_first = found_s == first.truth.baseline_s
+        if note is None and of_first and any(each.truth.baseline_s != found_s for _, each in others):
+            said = "ratios of objectives are multiples of the first replica's baseline latency"
+            note = f"{said}: {named}, {found_s * 1000:.1f} ms"
+        return found_s, note
+
+
+def fleet(config: Mapping[str, Any], plugins: Mapping[str, ModuleType], profile: Profile | None) -> Fleet:
     """Return what the configuration's run is served on; `profile` stands in the place of the one it describes.
 
     Raises
     ------
     SpecsimError
-        One line about a value of the engine, the drafter, the profile or the belief.
+        One line about a value of the engine, the drafter, a profile or the belief, or about models that differ.
     """
     engine = engine_from_mapping(config["engine"], source("engine", config))
-    beside, named = source("drafter", config), source("profile", config)
+    beside = source("drafter", config)
     drafter = drafter_from_mapping(config["drafter"], beside, folder("drafter", config), plugins)
-    running = engine.running(profile or profile_from_mapping(config["profile"], named))
-    truth = _with_drafter(running, named, drafter, beside)
-    if config["belief"] is None:
-        return Hardware(engine, truth, truth)
-    believed = engine.running(profile_from_mapping(config["belief"], "belief"))
-    return Hardware(engine, truth, _with_drafter(believed, "belief", drafter, beside))
+
+    def running(given: Profile, named: str) -> Profile:
+        return _with_drafter(engine.running(given), named, drafter, beside)
+
+    def served(keys: Mapping[str, Any], named: str, given: Profile | None = None) -> Hardware:
+        truth, belief = running(given or profile_from_mapping(keys, named), named), config["belief"]
+        if belief is None:
+            return Hardware(engine, truth, truth)
+        believed = belief if "name" in belief else {**keys, **belief}
+        return Hardware(engine, truth, running(profile_from_mapping(believed, "belief"), "belief"))
+
+    chosen, named = config["choices"]["profile"], source("profile", config)
+    names = tuple(config["replica_profiles"] or ())
+    found = {chosen: (named, served(config["profile"], named, profile))}
+    for name in dict.fromkeys(names):
+        if name not in found:
+            where = f"replica_profiles={name}"
+            found[name] = where, served(config["profiles"][name], where)
+    _check_models(found)
+    return Fleet(found[chosen][1], names, found)
+
+
+def _check_models(found: Mapping[str, tuple[str, Hardware]]) -> None:
+    """Refuse replicas of different models: outputs and acceptance are of one target and one drafter."""
+    (first_named, first), *others = found.values()
+    for named, each in others:
+        for role in ("target", "draft"):
+            one, other = (getattr(hardware.truth, role).name for hardware in (first, each))
+            if one != other:
+                said = f"{named}: its {role} is {other}, that of {first_named} is {one}"
+                raise SpecsimError(f"{said}; expected the same models everywhere")
 
 
 def _with_drafter(profile: Profile, named: str, drafter: Drafter, beside: str) -> Profile:

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from specsim.errors import SpecsimError
+from specsim.files.checked_mapping import CheckedMapping
 from specsim.files.yaml_file import read_yaml
 from specsim.kinds.installed import ENTRY_POINTS
 from specsim.kinds.plugins import unused_plugins
+from specsim.runs.split import pools
 from specsim.settings.configured import Configured
 from specsim.settings.groups import default_of, file_of
 
@@ -52,8 +54,12 @@ def _reason(key: str, config: Mapping[str, Any]) -> str | None:
     group, _, below = key.partition(".")
     if below and below.partition(".")[0] in LABELS.get(group, ()):
         return f"{below.partition('.')[0]} says what {group}={config['choices'][group]} is, and no run reads it"
-    if group == "router" and config["replicas"] == 1 and (below or config["choices"]["router"] != default_of("router")):
-        return "replicas=1 leaves a router no choice"
+    if group == "router" and max(pools(CheckedMapping("", "", config))) == 1:
+        one = below or config["choices"]["router"] != default_of("router")
+        said = f"replicas={config['replicas']}" + (", one in each pool," if config["replicas"] > 1 else "")
+        return f"{said} leaves a router no choice" if one else None
+    if group == "split" and config["split"]["prefill"] is None and config["split"][below] is not None:
+        return "no replica only reads prompts (split.prefill)"
     if group == "profile" and below:
         return _of_profile(below, config)
     if key in ("engine.graph_step", "engine.graph_most") and config["engine"]["graph_tokens"] is None:

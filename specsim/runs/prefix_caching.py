@@ -23,6 +23,8 @@ def prefixes(node: CheckedMapping, trace: Trace) -> Prefixes | None:
         shipped = trace.source.origin in ("twin", "toy")
         why = f"the shipped {trace.source.origin} of trace {name!r} has" if shipped else f"trace {name!r} has"
         raise SpecsimError(f"prefix_caching=true: {why} no hash_ids; expected Mooncake's, or false")
+    if node.child("split").given("prefill"):
+        raise SpecsimError("prefix_caching=true: not with split.prefill; expected one of them")
     if trace.cached_tokens is not None:
         raise SpecsimError(f"prefix_caching=true: trace {name!r} tells cached_tokens itself; expected false")
     if trace.prefixes.block_tokens % block_tokens:

@@ -25,10 +25,11 @@ from specsim.runs.counting import concurrency, counted
 from specsim.runs.fingerprint import package_sha256, plugins_sha256
 from specsim.runs.foreign_tape import guarded
 from specsim.runs.handed import NOTHING, Handed
-from specsim.runs.hardware import Hardware, hardware
+from specsim.runs.hardware import Fleet, fleet
 from specsim.runs.matching import budget_note, check_budget, fitness_note, pair_note
 from specsim.runs.overload import shedding, timeout
 from specsim.runs.prefix_caching import prefixes
+from specsim.runs.split import pools, splitting
 from specsim.schedulers.loading import SchedulerFactory, scheduler_factory
 from specsim.simulation import Simulation
 from specsim.workload.load import TraceRecipe, trace_recipe
@@ -53,7 +54,7 @@ class Experiment:
     Attributes
     ----------
     simulation : ready for `specsim.simulation.run`.
-    profile : the true latency profile.
+    profiles : the true latency profiles, each once, that of the first replica first.
     recording_sha256 : of the recorded acceptance, None where it is drawn.
     code_sha256 : of specsim's own code.
     plugins : checksum by name of each module outside specsim that the run rests on.
@@ -63,7 +64,7 @@ class Experiment:
     """
 
     simulation: Simulation
-    profile: Profile
+    profiles: tuple[Profile, ...]
     recording_sha256: str | None
     code_sha256: str
     plugins: Mapping[str, str]
@@ -103,33 +104,39 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
     node = CheckedMapping("", "", config)
     seed = _seed(node)
     plugins = load_plugins(_plugins(node))
-    runs_on = hardware(config, plugins, handed.profile)
+    served_on = fleet(config, plugins, handed.profile)
+    truth = served_on.first.truth
     model = acceptance_from_mapping(
         config["acceptance"], source("acceptance", config), folder("acceptance", config), plugins
     )
-    pair_said = _pair_note(config, runs_on.truth, model, any_target=node.flag("any_target"))
-    fit_note = fitness_note(runs_on.truth, source("profile", config), any_fit=node.flag("any_fit"))
+    pair_said = _pair_note(config, truth, model, any_target=node.flag("any_target"))
+    fit_notes = [fitness_note(each.truth, named, any_fit=node.flag("any_fit")) for named, each in served_on.each()]
     factory = handed.scheduler or scheduler_factory(config["scheduler"], source("scheduler", config), plugins)
     checksums = plugins_sha256(
         [*plugin_modules({each: config[each] for each in ENTRY_POINTS}, plugins), *handed.modules]
     )
     check_budget(config["scheduler"], source("scheduler", config))
-    load = _load(node, config, plugins, handed, runs_on)
+    load = _load(node, config, plugins, handed, served_on)
     tape = _tape(model, load, seed, source("acceptance", config))
     _check_width(factory.example, tape, config)
     notes = (
         *load.notes,
-        *peak_notes(runs_on.truth, source("profile", config)),
-        fit_note,
+        *(note for named, each in served_on.each() for note in peak_notes(each.truth, named)),
+        *fit_notes,
         suggestion_note(config),
         handed.note,
-        budget_note(config["scheduler"], runs_on.truth, source("profile", config)),
+        *(budget_note(config["scheduler"], each.truth, named) for named, each in served_on.each()),
     )
     return Experiment(
         simulation=_simulation(
-            node, load, World(load.promised.output_tokens, tape), runs_on, factory, _router(node, config, plugins, load)
+            node,
+            load,
+            World(load.promised.output_tokens, tape),
+            served_on,
+            factory,
+            _router(node, config, plugins, load),
         ),
-        profile=runs_on.truth,
+        profiles=tuple(each.truth for _, each in served_on.each()),
         recording_sha256=model.sha256,
         code_sha256=package_sha256(),
         plugins=checksums,
@@ -141,9 +148,7 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
     )
 
 
-def _load(
-    node: CheckedMapping, config: Mapping[str, Any], plugins: Plugins, handed: Handed, runs_on: Hardware
-) -> _Load:
+def _load(node: CheckedMapping, config: Mapping[str, Any], plugins: Plugins, handed: Handed, served_on: Fleet) -> _Load:
     """Return what is sent, and what is promised to it."""
     seed = _seed(node)
     mix = handed.slo or mix_from_mapping(config["slo"], source("slo", config))
@@ -151,7 +156,7 @@ def _load(
     trace = recipe.trace(seed, *_limits(node))
     clients, clients_note = concurrency(node, len(trace))
     window, warmup_note = counted(node, trace.arrival_s)
-    baseline_s, baseline_note = runs_on.baseline_s(config["trace"])
+    baseline_s, baseline_note = served_on.baseline_s(config["trace"])
     scales = {name: node.number(name, least=SMALLEST, most=LARGEST) for name in ("slo_scale", "ttft_scale")}
     promised = promise(mix, trace, seed=seed, baseline_s=baseline_s, **scales)
     cut = int((trace.output_tokens > promised.output_tokens).sum())
@@ -218,29 +223,35 @@ def _check_width(scheduler: Scheduler, tape: Tape, config: Mapping[str, Any]) ->
 
 def _router(node: CheckedMapping, config: Mapping[str, Any], plugins: Plugins, load: _Load) -> Callable[[], Router]:
     classes = load.promised.requests.class_names
-    return router_factory(config["router"], source("router", config), plugins, classes, node.whole("replicas"))
+    return router_factory(config["router"], source("router", config), plugins, classes, pools(node))
 
 
 def _simulation(
     node: CheckedMapping,
     load: _Load,
     world: World,
-    runs_on: Hardware,
+    served_on: Fleet,
     factory: SchedulerFactory,
     router: Callable[[], Router],
 ) -> Simulation:
+    runs_on, block_tokens = served_on.first, node.whole("block_tokens")
+    host_bytes_per_s = node.number("host_bytes_per_s", least=SMALLEST, most=LARGEST)
+    alike = runs_on.machine(block_tokens, host_bytes_per_s)
+    machines = [each.machine(block_tokens, host_bytes_per_s) for each in served_on.replicas]
     return Simulation(
         requests=load.promised.requests,
         world=world,
-        truth=runs_on.truth,
-        belief=runs_on.belief,
-        memory=runs_on.memory(node.whole("block_tokens")),
+        truth=alike.truth,
+        belief=alike.belief,
+        memory=alike.memory,
         scheduler=factory,
         selection_s=_nothing_or_more(node, "selection_s"),
         selection_token_s=_nothing_or_more(node, "selection_token_s"),
         frontend_s=runs_on.engine.frontend_s,
         pipeline_steps=runs_on.engine.pipeline_steps,
-        host_bytes_per_s=node.number("host_bytes_per_s", least=SMALLEST, most=LARGEST) * runs_on.truth.gpus,
+        host_bytes_per_s=alike.host_bytes_per_s,
+        machines=machines,
+        split=splitting(node, machines or [alike]),
         concurrency=load.clients,
         replicas=node.whole("replicas"),
         router=router,

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from typing import Any
 
 from specsim.kernels.chosen import described
+from specsim.latency.model import Profile
 from specsim.runs.prepare import Experiment
 from specsim.workload.trace import TraceSource
 
@@ -30,6 +31,7 @@ def provenance_of(
     experiment: Experiment, notes: tuple[str, ...], started: datetime, loop_s: float, iterations: int
 ) -> dict[str, Any]:
     """Return what `provenance.json` holds of a run that began at `started` and whose event loop took `loop_s`."""
+    first, *others = experiment.profiles
     return {
         "started": started.isoformat(timespec="seconds"),
         "loop_wall_s": loop_s,
@@ -42,11 +44,8 @@ def provenance_of(
         "versions": dict(_versions()),
         "kernel": described(experiment.simulation.kernel),
         **sources_of(experiment),
-        "profile": {
-            "name": experiment.profile.name,
-            "hardware": experiment.profile.hardware,
-            "provenance": [dict(each) for each in experiment.profile.provenance],
-        },
+        "profile": _profile_facts(first),
+        **({"other_profiles": [_profile_facts(each) for each in others]} if others else {}),
         "objects": {group: dict(said) for group, said in experiment.objects.items()},
         "notes": list(notes),
     }
@@ -55,6 +54,14 @@ def provenance_of(
 @cache
 def _versions() -> Mapping[str, str]:
     return {name: version(name) for name in PACKAGES}
+
+
+def _profile_facts(profile: Profile) -> dict[str, Any]:
+    return {
+        "name": profile.name,
+        "hardware": profile.hardware,
+        "provenance": [dict(each) for each in profile.provenance],
+    }
 
 
 def _trace_facts(source: TraceSource) -> dict[str, Any]:

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specsim.replica.passes import TargetPass
+from specsim.replica.passes import NOBODY, TargetPass
 from specsim.replica.protocols import Step, View
+from specsim.replica.request import Ids
 from specsim.replica.trees import Forest
-from specsim.schedulers.parts.batching import NO_CHUNKS, Admission, Chunks, lag, seats, whole_prompts
+from specsim.schedulers.parts.batching import NO_CHUNKS, Admission, Chunks, lag, seats, unread, whole_prompts
 from specsim.schedulers.parts.parameters import at_least, share
 from specsim.schedulers.parts.protocols import Batching, Rows
 
@@ -23,6 +24,8 @@ from specsim.schedulers.parts.protocols import Batching, Rows
 @dataclass(frozen=True, slots=True)
 class PrefillFirst(Batching):
     """A batching part: whole prompts if some fit, else all decoding requests.
+
+    Newcomers with nothing left to read, whose prompts were read on another replica, decode beside the others.
 
     Parameters
     ----------
@@ -48,9 +51,9 @@ class PrefillFirst(Batching):
     def rows(self, view: View, drafting: bool) -> Rows:
         """Return waiting prompts if some fit, else all decoding requests."""
         prompts = self.prompts(view, drafting)
-        if len(prompts.requests):
+        if unread(view, prompts):
             return Rows(*prompts, 0, lag(view, prompts.requests))
-        plain = decode(view)
+        plain = decode(view, prompts.requests)
         return Rows(plain.requests, plain.chunks, len(plain.requests), lag(view, plain.requests), plain.evict)
 
 
@@ -61,15 +64,23 @@ class Continuous(PrefillFirst):
     def step(self, view: View) -> Step:
         """Yield one pass: a prefill if possible, else one token for every running request."""
         prompts = self.prompts(view, drafting=False)
-        if len(prompts.requests):
+        if unread(view, prompts):
             yield TargetPass(*prompts, Forest.roots(len(prompts.requests)))
         else:
-            yield decode(view)._replace(repeat=True)
+            yield decode(view, prompts.requests)._replace(repeat=True)
 
 
-def decode(view: View) -> TargetPass:
-    """Return one decode pass of every running request; preempts the youngest if memory is short."""
+def decode(view: View, joining: Ids = NOBODY) -> TargetPass:
+    """Return one decode pass of every running request; preempts the youngest if memory is short.
+
+    `joining` (m,) are waiting requests with nothing left to read, who decode too where there is memory for all.
+    """
     resident = view.running
+    if len(joining):
+        everybody = np.concatenate((resident, joining))
+        ones = np.ones(len(everybody), dtype=np.int64)
+        if seats(view, everybody, ones)[0].all():
+            return TargetPass(everybody, ones, Forest.roots(len(everybody)))
     ones = np.ones(len(resident), dtype=np.int64)
     if view.surely_fits(len(resident), len(resident), 0):
         return TargetPass(resident, ones, Forest.roots(len(resident)))

@@ -42,7 +42,7 @@ class VirtualCounters:
     input_weight: float
     output_weight: float
     served: dict[int, float] = field(init=False, default_factory=dict)
-    _newest: int = field(init=False, default=-1)
+    _known: Bools = field(init=False, default_factory=lambda: np.zeros(0, dtype=np.bool_))
     _last_out: int | None = field(init=False, default=None)
     _charged: Bools = field(init=False, default_factory=lambda: np.zeros(0, dtype=np.bool_))
 
@@ -52,7 +52,7 @@ class VirtualCounters:
     def rows(self, view: View, drafting: bool) -> Rows:
         """Return running requests in order of admission, then those admitted by the counters."""
         if not len(self._charged):
-            self._charged = np.zeros(len(view.arrival_s), dtype=np.bool_)
+            self._charged, self._known = np.zeros((2, len(view.arrival_s)), dtype=np.bool_)
         ids = live(view)
         inside, waiting = ids[: len(view.running)], ids[len(view.running) :]
         self._lift(view, waiting)
@@ -73,7 +73,7 @@ class VirtualCounters:
 
     def _lift(self, view: View, waiting: Ids) -> None:
         """Lift the counters of tenants that had no request waiting when one of theirs arrived (lines 6 to 13)."""
-        arrived = waiting > self._newest
+        arrived = ~self._known[waiting]
         if not arrived.any():
             return
         in_line = set(view.slo_class[waiting[~arrived]].tolist())
@@ -83,7 +83,7 @@ class VirtualCounters:
                 last = self.served[self._last_out] if self._last_out is not None else 0.0
                 self.served[tenant] = max(self.served.get(tenant, 0.0), min(others) if others else last)
                 in_line.add(tenant)
-        self._newest = int(waiting[-1])
+        self._known[waiting] = True
 
     def _chosen(self, view: View, waiting: Ids, free: int) -> Ids:
         """Return who would be admitted, the smallest counter first, up to a pass of prompts; each prompt is charged."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from functools import cache
 from typing import Any
@@ -13,6 +13,8 @@ from specsim.files.interpolation import is_closed, is_plain, place_of
 from specsim.files.paths import is_path, shipped
 from specsim.files.yaml_file import read_yaml
 from specsim.kinds.installed import installed
+from specsim.settings.fleet import KEY as FLEET
+from specsim.settings.fleet import profile_named, with_fleet
 from specsim.settings.groups import (
     FILE_OPTION,
     FORMS,
@@ -35,8 +37,8 @@ def compose(point: Point, objects: Mapping[str, Mapping[str, Any]] | None = None
     """Return the configuration of one point as plain values, every key present.
 
     `choices` names each group's file and `followed` the suggestions that were taken up. Files named by path are read
-    in place of their group. `objects` holds by group what stands there for an object that Python handed in; the point
-    names it.
+    in place of their group. `profiles` holds by name those of `replica_profiles` that are not the first. `objects`
+    holds by group what stands there for an object that Python handed in; the point names it.
 
     Raises
     ------
@@ -44,6 +46,7 @@ def compose(point: Point, objects: Mapping[str, Mapping[str, Any]] | None = None
         One line naming the key and value, what was expected and the nearest valid name.
     """
     held = objects or {}
+    point, fleet = with_fleet(point, held)
     for key in (*GROUPS, "belief"):
         _check_path(key, str(point.get(key, "")))
     point, followed = with_suggestions(point)
@@ -61,7 +64,9 @@ def compose(point: Point, objects: Mapping[str, Mapping[str, Any]] | None = None
         resolved["trace"]["path"] = chosen["trace"]
     out = _text(point, "out")
     resolved["out"] = None if out is None else str(expanded(out, "out="))
-    resolved["belief"] = _belief(_text(point, "belief"), resolved["profile"], held)
+    resolved["belief"] = _belief(_text(point, "belief"), resolved["profile"], held, fleet)
+    if fleet:
+        resolved["profiles"] = {name: profile_named(name, FLEET) for name in fleet[1:] if name != fleet[0]}
     return resolved
 
 
@@ -93,19 +98,20 @@ def _text(point: Point, key: str) -> str | None:
     return None if str(point.get(key, "null")) == "null" else str(point[key])
 
 
-def _belief(chosen: str | None, profile: Mapping[str, Any], held: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what schedulers believe in: a profile of its own, or the run's in another form."""
+def _belief(
+    chosen: str | None, profile: Mapping[str, Any], held: Mapping[str, Any], fleet: Sequence[str]
+) -> dict[str, Any] | None:
+    """Return what schedulers believe in: a profile of its own, or the run's in another form.
+
+    Of a `fleet` each replica's own profile gets that form: no key but the form is returned.
+    """
     if chosen is None:
         return None
     if chosen in FORMS:
         if "profile" in held:
             raise SpecsimError(f"belief={chosen}: profile is an object; expected the name or the file of a profile")
-        return {**profile, "form": chosen}
-    if is_path(chosen):
-        return read_yaml(expanded(chosen), group="belief=")
-    if chosen not in names("profile"):
-        raise SpecsimError(f"belief={chosen}: unknown{nearest(chosen, names_for('belief'))}")
-    return read_yaml(shipped("conf") / "profile" / f"{chosen}.yaml")
+        return {"form": chosen} if fleet else {**profile, "form": chosen}
+    return profile_named(chosen, "belief")
 
 
 @cache

@@ -30,8 +30,10 @@ def names(group: str) -> list[str]:
 
 
 def names_for(key: str) -> list[str]:
-    """Return the names that a group, or `belief`, may take."""
-    return sorted({*names("profile"), *FORMS}) if key == "belief" else names(key)
+    """Return the names that a group, `belief`, or a place of `replica_profiles` may take."""
+    if key == "belief":
+        return sorted({*names("profile"), *FORMS})
+    return names("profile" if key == "replica_profiles" else key)
 
 
 def choices(group: str) -> dict[str, str]:

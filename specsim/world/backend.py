@@ -25,6 +25,10 @@ class World:
     output_tokens: Ints
     tape: Tape
 
+    def of_one_token(self) -> World:
+        """Return the world in which every output ends with its first token: that of a replica that reads prompts."""
+        return World(np.ones_like(self.output_tokens), self.tape)
+
 
 class SimulatedBackend:
     """Answer passes from the `World`, in the time that the true latency model gives.

@@ -236,7 +236,7 @@ def test_objectives_that_are_set_are_those_of_the_requests(made, words, ttft_s, 
     experiment = prepare(plain(*words, *(["trace=poisson", "requests=200"] if "trace" not in given else [])))
     requests = experiment.simulation.requests
     assert set(requests.ttft_slo_s.tolist()) == ttft_s
-    assert set(requests.tpot_slo_s.tolist()) - {1.2 * experiment.profile.baseline_s} == tpot_s
+    assert set(requests.tpot_slo_s.tolist()) - {1.2 * experiment.profiles[0].baseline_s} == tpot_s
 
 
 def test_a_default_of_the_file_that_no_class_needs_any_more_gives_way(made):

@@ -19,7 +19,7 @@ CASES = [
     ("run scheduler=smartspec_l", ["scheduler=smartspec_lookup"]),
     ("run scheduler=laps", ["scheduler=laps_adaserve", "scheduler=laps_sd", "scheduler=laps_sd_told"]),
     ("run -m +scheduler=fcfs,conti", ["+scheduler=fcfs,continuous"]),
-    ("run rps=2 r", ["replicas=", "requests=", "router="]),
+    ("run rps=2 r", ["replica_profiles=", "replicas=", "requests=", "router="]),
     ("run metr", ["metrics."]),
     ("run metrics.", ["metrics.window="]),
     ("run scheduler=continuous scheduler.max", ["scheduler.max_num_seqs="]),

@@ -47,6 +47,10 @@ def test_the_second_prompt_of_the_page_finds_two_blocks(tmp_path: Path, monkeypa
         ({"trace": "poisson", "rps": 2}, "prefix_caching=true: trace 'poisson' has no hash_ids"),
         ({"block_tokens": 48}, "hash_ids of 512 tokens are no whole blocks of block_tokens=48"),
         ({"prefix_caching": "yes"}, "prefix_caching: 'yes'"),
+        (
+            {"replicas": 2, "split__prefill": 1, "split__link_gb_per_s": 50},
+            "prefix_caching=true: not with split.prefill; expected one of them",
+        ),
     ],
     ids=str,
 )

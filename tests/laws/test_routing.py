@@ -17,6 +17,7 @@ from specsim.replica.outstanding import Outstanding
 from specsim.replica.routing import Coming, Planning, Router, Server
 from specsim.routers.affinity import Affinity
 from specsim.routers.dedicated import Dedicated
+from specsim.routers.least_seconds import LeastSeconds
 from specsim.routers.least_tokens import LeastTokens
 from specsim.routers.round_robin import RoundRobin
 from specsim.routers.slack import Slack
@@ -35,6 +36,7 @@ def pools() -> Router:
 ROUTERS: dict[str, Callable[[], Router]] = {
     "round_robin": RoundRobin,
     "least_tokens": LeastTokens,
+    "least_seconds": LeastSeconds,
     "slack": Slack,
     "affinity": Affinity,
     "dedicated": pools,

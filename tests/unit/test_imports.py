@@ -234,6 +234,7 @@ def test_only_who_serves_and_who_sends_know_the_clock():
         "specsim.replica.clients",
         "specsim.replica.engine",
         "specsim.replica.fast_forward",
+        "specsim.replica.split",
         "specsim.simulation",
     }
 

@@ -61,6 +61,11 @@ def decoding(view: View, ids: Ids) -> Bools:
     return lacking_one
 
 
+def unread(view: View, chunks: Chunks) -> bool:
+    """Return whether anybody has a text to read; who was read on another replica has not."""
+    return len(chunks.requests) > 0 and not bool(decoding(view, chunks.requests).all())
+
+
 def lag(view: View, ids: Ids) -> Ints:
     """Return the tokens that the drafter's cache lacks, (n,); 0 for requests that can no longer use a draft."""
     useful = view.max_tokens[ids] - view.emitted_tokens[ids] > 1

@@ -18,7 +18,7 @@ from specsim.replica.passes import NOBODY, DraftPass, Emitted, TargetPass
 from specsim.replica.protocols import Clairvoyant, Foresight, Step, View
 from specsim.replica.request import Bools, Ids, Ints
 from specsim.replica.trees import Forest
-from specsim.schedulers.parts.batching import Chunks, lag, seats
+from specsim.schedulers.parts.batching import Chunks, lag, seats, unread
 from specsim.schedulers.parts.growth import grow, useful_depth
 from specsim.schedulers.parts.parameters import at_least
 from specsim.schedulers.parts.protocols import Rows, evicting
@@ -135,12 +135,13 @@ class SmartSpec:
         requests, tokens = self.batching.prompts(view, drafting)
         if len(requests):
             self.feedback.admit(view, requests, drafting)
+        if unread(view, Chunks(requests, tokens)):
             roots, fed = Forest.roots(len(requests)), lag(view, requests)
             if drafting and fed.any():
                 yield DraftPass(requests, fed, roots)
             yield TargetPass(requests, tokens, roots)
             return
-        batch = self._batch(view)
+        batch = self._batch(view, requests)
         proposing, evicted = self.proposal.propose(view, batch), batch.evicted
         if len(evicted):
             (forest, proposed), evicted = yield from evicting(proposing, evicted)
@@ -152,12 +153,15 @@ class SmartSpec:
         answer = yield TargetPass(rows.requests, rows.chunks, forest, evicted)
         self.proposal.learn(view, rows, forest, answer)
 
-    def _batch(self, view: View) -> Batch:
+    def _batch(self, view: View, joining: Ids) -> Batch:
         """Return all residents, who all decode, by age: one let in again after a preemption keeps its place.
 
-        Where the oldest has no slot to decode in, the youngest give way until all others have.
+        So do those `joining` (m,), who were read on another replica, where there is memory for all. Where the oldest
+        has no slot to decode in, the youngest give way until all others have.
         """
-        requests, evicted = np.sort(view.running), NOBODY
+        requests, evicted = np.sort(np.concatenate((view.running, joining))), NOBODY
+        if len(joining) and not seats(view, requests, np.ones_like(requests))[0].all():
+            requests = np.sort(view.running)
         if not has_slot(view, requests[:1]):
             keep, _ = seats(view, requests, np.ones_like(requests))
             requests, evicted = requests[keep], requests[~keep]

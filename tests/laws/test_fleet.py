@@ -1,0 +1,142 @@
+"""Laws of replicas on different hardware: its own times, its own memory, its own belief."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from specsim.replica.ledger import Ledger
+from specsim.replica.machine import Machine
+from specsim.replica.outstanding import Outstanding, Sent
+from specsim.replica.routing import Coming
+from specsim.results.schema import DRAFT_PASS, VERIFY_PASS
+from specsim.routers.least_seconds import LeastSeconds
+from specsim.routers.least_tokens import LeastTokens
+from specsim.routers.round_robin import RoundRobin
+from specsim.simulation import Simulation, run
+from tests.examples import examples
+from tests.golden.scene import scene
+from tests.laws.every import assert_same_record
+from tests.laws.subjects import NAMES, factory_of, raw_of
+from tests.laws.watch import watched
+from tests.made import hardware, memory, requests, simulation, simulations
+
+SPEED = (1.0, 2.5, 0.4)
+law = settings(
+    max_examples=examples(4, 15), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+
+
+def alike(simulated: Simulation) -> Machine:
+    return Machine(simulated.truth, simulated.belief, simulated.memory, simulated.host_bytes_per_s)
+
+
+def machines(simulated: Simulation) -> list[Machine]:
+    """Return three machines, each slower or faster by its factor, with memory and link of its own."""
+    own = alike(simulated)
+    return [
+        Machine(
+            simulated.truth.slower(factor),  # type: ignore[attr-defined]
+            simulated.belief.slower(factor * 1.1),  # type: ignore[attr-defined]
+            replace(own.memory, capacity_bytes=int(own.memory.capacity_bytes * factor)),
+            own.host_bytes_per_s / factor,
+        )
+        for factor in SPEED
+    ]
+
+
+@pytest.mark.parametrize("name", ["continuous", "adaserve", "vllm_spec", "fastserve"])
+@law
+@given(simulated=simulations(24), router=st.sampled_from((RoundRobin, LeastTokens, LeastSeconds)))
+def test_equal_machines_are_a_fleet_of_one_kind(name: str, simulated: Simulation, router: type) -> None:
+    plain = replace(simulated, replicas=3, router=router, scheduler=factory_of(name))
+    assert_same_record(run(plain), run(replace(plain, machines=[alike(simulated)] * 3)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@law
+@given(simulated=simulations(24), router=st.sampled_from((RoundRobin, LeastTokens, LeastSeconds)))
+def test_a_pass_takes_what_it_takes_on_its_replica(name: str, simulated: Simulation, router: type) -> None:
+    """No seconds but those of the passes: nothing moves to a host, and selecting takes no time."""
+    fleet = machines(simulated)
+    still = [each._replace(host_bytes_per_s=float("inf")) for each in fleet]
+    plain = replace(simulated, replicas=3, router=router, scheduler=factory_of(name), selection_token_s=0.0)
+    seen = watched(replace(plain, machines=still))
+    passes, record = seen.record.passes, seen.record
+    assert passes is not None
+    for place, machine in enumerate(still):
+        for kind, model in ((VERIFY_PASS, machine.truth.target), (DRAFT_PASS, machine.truth.draft)):
+            mine = (passes["replica"] == place) & (passes["kind"] == kind)
+            if kind == DRAFT_PASS and model.one_pass:
+                continue
+            counts = passes["context_tokens"][mine], passes["batched_tokens"][mine]
+            wanted = model.alpha * counts[0] + model.gamma * counts[1] + model.delta  # type: ignore[attr-defined]
+            assert passes["seconds"][mine] == pytest.approx(wanted, rel=1e-12)
+        ends_s = (passes["start_s"] + passes["seconds"])[(passes["replica"] == place) & (passes["kind"] == VERIFY_PASS)]
+        here = (record.replica_of == place) & ~np.isnan(record.progress.finish_s)
+        for times in (record.progress.first_token_s[here], record.progress.finish_s[here]):
+            assert np.isin(times, ends_s).all()
+        assert seen.views[place].belief is machine.belief
+        assert seen.views[place].capacity_bytes == machine.memory.capacity_bytes
+    most = plain.requests.prompt_tokens + plain.requests.max_tokens
+    capacity = np.array([each.memory.capacity_bytes for each in fleet])[record.replica_of]
+    too_large = fleet[0].memory.bytes_of(most, most) > capacity
+    assert set(record.rejected) == set(np.flatnonzero(too_large).tolist())
+
+
+def test_caches_move_at_the_rate_of_their_replica() -> None:
+    """Half the bandwidth to the host is twice the time on it."""
+    batching = raw_of("las")["batching"] | {"quantum_s": 0.0}
+    factory = factory_of("las", batching=batching, switching="transfer", max_num_seqs=1)
+    fast = replace(scene(), scheduler=factory, replicas=2, host_bytes_per_s=1e3)
+    own = alike(fast)
+    record = run(replace(fast, machines=[own, own._replace(host_bytes_per_s=0.5e3)]))
+    moved = record.progress.moved_bytes
+    assert min(moved[record.replica_of == place].sum() for place in (0, 1)) > 0
+    assert record.moving_s.tolist() == (moved / np.where(record.replica_of == 0, 1e3, 0.5e3)).tolist()
+
+
+@pytest.mark.parametrize("slower", [1.0, 3.0])
+def test_the_seconds_that_are_owed_are_those_of_the_hardware(slower: float) -> None:
+    """By hand: a prompt of 10 that is unread with 4 cached, one of 20 that is read, five tokens each at most."""
+    told = requests([0.0, 0.0], [10, 20], [5, 5], cached_tokens=[4, 0])
+    ledger, belief = Ledger(2, memory(told)), hardware(1e-3, 1e-2, 0.1).slower(slower)
+    sent = Sent(np.zeros(2), told.prompt_tokens, told.prompt_tokens + told.max_tokens, told.cached_tokens)
+    server = Outstanding(ledger, belief, sent)
+    assert server.outstanding_s() == 0.0
+    for request in (0, 1):
+        server.send(request)
+        ledger.arrive(request, told)
+    ledger.progress.target_cached[1] = 20
+    ledger.progress.emitted_tokens[1] = 1
+    reading_s = 1e-3 * 4 + 1e-2 * 6 + 0.1
+    decoding_s = 1e-3 * (10 + 21) + 1e-2 * 2 + 0.1
+    assert server.outstanding_s() == pytest.approx(slower * (reading_s + decoding_s * (5 + 4) / 2))
+    ledger.progress.emitted_tokens[0] = 0
+    ledger.facts.prompt_tokens[0] = 0  # an engine that decides ahead has not let it in
+    assert server.outstanding_s() == pytest.approx(slower * (reading_s + decoding_s * (5 + 4) / 2))
+
+
+def test_least_seconds_sends_more_to_the_faster_server() -> None:
+    told = requests((np.arange(60) * 0.05).tolist(), [40] * 60, [20] * 60)
+    plain = simulation(told, [20] * 60, factory_of("continuous"), replicas=2, truth=hardware(0.0, 1e-3, 0.02))
+    own = alike(plain)
+    slow = own._replace(truth=plain.truth.slower(4.0), belief=plain.belief.slower(4.0))  # type: ignore[attr-defined]
+    shares = [
+        np.bincount(run(replace(plain, machines=[slow, own], router=router)).replica_of, minlength=2).tolist()
+        for router in (RoundRobin, LeastSeconds)
+    ]
+    assert shares[0] == [30, 30]
+    assert shares[1][1] > 2 * shares[1][0]
+
+
+def test_of_idle_servers_the_fastest_is_taken() -> None:
+    sent = Sent(np.zeros(1), *(np.zeros(1, dtype=np.int64) for _ in range(3)))
+    told = requests([0.0], [4], [4])
+    servers = [Outstanding(Ledger(1, memory(told)), hardware(delta=delta), sent) for delta in (0.3, 0.1, 0.2)]
+    coming = Coming(0, "chat", 4, 4, 0, 1.0, 0.1, 1.3)
+    assert LeastSeconds().route(coming, servers) == 1

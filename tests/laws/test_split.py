@@ -1,0 +1,128 @@
+"""Laws of prefill and decode on replicas of their own, for every scheduler in both pools."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from specsim.replica.passes import TargetPass
+from specsim.replica.split import Splitting
+from specsim.routers.least_seconds import LeastSeconds
+from specsim.routers.least_tokens import LeastTokens
+from specsim.routers.round_robin import RoundRobin
+from specsim.routers.slack import Slack
+from specsim.simulation import Simulation, run
+from specsim.world.backend import World
+from tests.examples import examples
+from tests.laws.every import assert_same_record
+from tests.laws.subjects import NAMES, factory_of
+from tests.laws.watch import watched
+from tests.made import simulations
+
+every_scheduler = pytest.mark.parametrize("name", NAMES)
+law = settings(
+    max_examples=examples(5, 15), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+INSTANT = Splitting(1, float("inf"))
+splits = st.builds(Splitting, st.integers(1, 3), st.sampled_from((300.0, 1e6, np.inf)), st.sampled_from((0.0, 0.05)))
+routers = st.sampled_from((RoundRobin, LeastTokens, LeastSeconds, Slack))
+
+
+def split_of(simulated: Simulation, name: str, split: Splitting, router: type = RoundRobin) -> Simulation:
+    return replace(simulated, replicas=4, split=split, router=router, scheduler=factory_of(name))
+
+
+@every_scheduler
+@law
+@given(simulated=simulations(24), split=splits, router=routers)
+def test_nothing_is_lost_and_nobody_runs_where_it_is_not(
+    name: str, simulated: Simulation, split: Splitting, router: type
+) -> None:
+    """A request is read by its prefill replica and then runs on its decode replica alone, not before its cache came."""
+    plain = split_of(simulated, name, split, router)
+    seen = watched(plain)
+    record, outputs = seen.record, plain.world.output_tokens
+    moves, progress = record.moves, record.progress
+    assert moves is not None
+    served = plain.memory.holds(plain.requests)
+    assert set(record.rejected) == set(np.flatnonzero(~served).tolist())
+    assert np.array_equal(progress.emitted_tokens, outputs * served)
+    moved = served & (outputs > 1)
+    assert np.array_equal(~np.isnan(moves.moving_s), moved)
+    assert np.array_equal(moves.moved_bytes > 0, moved)
+    assert (moves.prefill_of < split.prefill).all()
+    assert (record.replica_of[moved] >= split.prefill).all()
+    assert np.array_equal(record.replica_of[~moved], moves.prefill_of[~moved])
+    there_s = progress.first_token_s + moves.moving_s
+    assert (progress.first_decode_s[moved] >= there_s[moved] * (1 - 1e-12)).all()
+    for place, steps in enumerate(seen.heard):
+        for step in steps:
+            ids = step.work.requests
+            first = place < split.prefill
+            assert np.array_equal((moves.prefill_of if first else record.replica_of)[ids], np.full(len(ids), place))
+            if first and isinstance(step.work, TargetPass):
+                assert not step.work.forest.draft_nodes
+            if not first:
+                assert (step.asked_s >= there_s[ids] * (1 - 1e-12)).all()
+    for view in seen.views:
+        assert view.free_bytes == view.capacity_bytes
+
+
+@every_scheduler
+@law
+@given(simulated=simulations(24), split=splits)
+def test_first_tokens_come_as_if_there_were_no_others(name: str, simulated: Simulation, split: Splitting) -> None:
+    """The prefill pool is the same servers with outputs of one token, to the last bit."""
+    plain = split_of(simulated, name, split)
+    alone = replace(
+        plain,
+        split=None,
+        replicas=split.prefill,
+        world=World(np.ones_like(plain.world.output_tokens), plain.world.tape),
+    )
+    found, wanted = run(plain), run(alone)
+    assert found.progress.first_token_s.tobytes() == wanted.progress.first_token_s.tobytes()
+
+
+@every_scheduler
+@law
+@given(simulated=simulations(24), split=splits, router=routers)
+def test_what_runs_at_once_and_who_watches_shows_nowhere(
+    name: str, simulated: Simulation, split: Splitting, router: type
+) -> None:
+    plain = split_of(simulated, name, split, router)
+    found = run(plain)
+    assert_same_record(found, run(plain))
+    assert_same_record(found, run(replace(plain, fast_forward=False)))
+
+
+@law
+@given(simulated=simulations(30), split=splits)
+def test_the_text_is_that_of_a_run_that_is_not_split(simulated: Simulation, split: Splitting) -> None:
+    """With memory for all, a chain of one token a step is accepted where the text says so."""
+    roomy = replace(simulated.memory, capacity_bytes=1000 * simulated.memory.capacity_bytes)
+    simulated = replace(simulated, memory=roomy)
+    chains = factory_of("vllm_spec", num_speculative_tokens=1)
+    apart = run(replace(split_of(simulated, "vllm_spec", split), scheduler=chains))
+    whole = run(replace(simulated, replicas=4, scheduler=chains))
+    for column in ("emitted_tokens", "decoded_tokens", "draft_tokens", "accepted_tokens", "verifications"):
+        assert np.array_equal(getattr(apart.progress, column), getattr(whole.progress, column)), column
+
+
+@law
+@given(simulated=simulations(24), latency_s=st.sampled_from((0.01, 0.5)))
+def test_a_link_takes_nothing_from_anybody_else(simulated: Simulation, latency_s: float) -> None:
+    """A later arrival of all caches leaves first tokens alone, and each cache arrives that much later."""
+    instant, later = (
+        run(split_of(simulated, "continuous", INSTANT._replace(link_latency_s=s))) for s in (0, latency_s)
+    )
+    assert instant.moves is not None
+    assert later.moves is not None
+    assert np.array_equal(instant.progress.first_token_s, later.progress.first_token_s, equal_nan=True)
+    moved = ~np.isnan(instant.moves.moving_s)
+    assert not instant.moves.moving_s[moved].any()
+    assert later.moves.moving_s[moved] == pytest.approx(np.full(moved.sum(), latency_s))
