@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from specsim.errors import SchedulerFault, SpecsimError
 from specsim.kernels.chosen import Choice, using
 from specsim.replica.arrivals import arrivals
 from specsim.replica.audit import Audit
-from specsim.replica.blame import complaint, own_line
+from specsim.replica.blame import foretold
 from specsim.replica.clients import Clients
 from specsim.replica.dispatch import Dispatch, Sending
 from specsim.replica.engine import Replica
@@ -24,7 +24,7 @@ from specsim.replica.ledger import Ledger
 from specsim.replica.machine import Machine
 from specsim.replica.noting import noted
 from specsim.replica.passes import TargetPass
-from specsim.replica.protocols import Belief, Clairvoyant, Scheduler
+from specsim.replica.protocols import Backend, Belief, Clairvoyant, Foresight, Scheduler, View
 from specsim.replica.request import LONGEST_S, Floats, Ints, Prefixes, Requests
 from specsim.replica.routing import Router
 from specsim.replica.shedding import Shedding
@@ -74,6 +74,7 @@ class Simulation:
     fast_forward : whether decoding passes that nothing comes between run at once: the same run, sooner.
     kernel : what computes the inner loops, with equal results; see `specsim.kernels.chosen`.
     step_limit_s : seconds of wall time within which a scheduler must come to its next pass, None for no limit.
+    backend : makes what answers the passes of a replica, from its view; None: what is simulated of `world` and `truth`.
     """
 
     requests: Requests
@@ -101,6 +102,7 @@ class Simulation:
     step_limit_s: float | None = 60.0
     fast_forward: bool = True
     kernel: Choice = "auto"
+    backend: Callable[[View], Backend] | None = None
 
     def machine(self, replica: int) -> Machine:
         """Return what a replica runs on, by its index."""
@@ -223,8 +225,7 @@ def _replica(env: simpy.Environment, name: int, simulation: Simulation, recorder
     ledger = Ledger(size, machine.memory, cached, simulation.prefixes)
     view = LedgerView(ledger, machine.belief)
     prefill = simulation.split.prefill if simulation.split is not None else 0
-    world = simulation.world.of_one_token() if name < prefill else simulation.world
-    backend = SimulatedBackend(world, machine.truth, view, machine.host_bytes_per_s)
+    backend = _backend(simulation, view, machine, reads=name < prefill)
 
     def thinking(work: TargetPass, basis: Any) -> float:
         if not isinstance(basis, Forest) or work.forest is basis:
@@ -233,13 +234,7 @@ def _replica(env: simpy.Environment, name: int, simulation: Simulation, recorder
 
     scheduler = simulation.scheduler()
     if isinstance(scheduler, Clairvoyant):
-        try:
-            scheduler.foresee(backend)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            where = own_line(error.__traceback__, scheduler)
-            raise SchedulerFault(f"scheduler {type(scheduler).__name__}: {complaint(error)}{where}") from error
+        foretold(scheduler, cast(Foresight, backend))
     return Replica(
         env,
         name,
@@ -255,6 +250,22 @@ def _replica(env: simpy.Environment, name: int, simulation: Simulation, recorder
         simulation.timeout_s,
         simulation.shedding if name < prefill or not prefill else None,
     )
+
+
+def _backend(simulation: Simulation, view: View, machine: Machine, *, reads: bool) -> Backend:
+    """Return what runs the passes of one replica; where it only `reads` prompts, each request has one token there."""
+    if simulation.backend is not None:
+        return simulation.backend(view)
+    world = simulation.world.of_one_token() if reads else simulation.world
+    return SimulatedBackend(world, machine.truth, view, machine.host_bytes_per_s)
+
+
+def _host_bytes_per_s(simulation: Simulation, replica: Replica) -> float:
+    """Return how fast a replica's caches moved to the host and back: as it is given, or in the mean as measured."""
+    if simulation.backend is None:
+        return simulation.machine(replica.name).host_bytes_per_s
+    moved_bytes = int(replica.ledger.progress.moved_bytes.sum())
+    return moved_bytes / replica.moving_s if replica.moving_s else float("inf")
 
 
 def _record(
@@ -276,7 +287,7 @@ def _record(
             f"clock of float64 holds a microsecond: fewer requests, or a profile with shorter passes"
         )
     totals = recorder.totals(duration_s, len(replicas), simulation.window, simulation.concurrency)
-    rates = [simulation.machine(name).host_bytes_per_s for name in range(simulation.replicas)]
+    rates = [_host_bytes_per_s(simulation, each) for each in replicas]
     moved = [each.ledger.progress.moved_bytes for each in replicas]
     moving_s = np.sum([each / rate for each, rate in zip(moved, rates, strict=True)], axis=0)
     shared = [each.ledger.caches.prefix for each in replicas]

@@ -12,8 +12,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from specsim.errors import first_line, nearest
+from specsim.errors import SchedulerFault, first_line, nearest
 from specsim.replica.passes import DraftPass, TargetPass
+from specsim.replica.protocols import Clairvoyant, Foresight
 
 _OURS = str(Path(__file__).parents[1])
 _LIBRARIES = tuple({_OURS, *(sysconfig.get_paths()[name] for name in ("stdlib", "platlib", "purelib"))})
@@ -76,3 +77,20 @@ def _is_own(file: str, module: str, package: str) -> bool:
 def _short(file: str) -> str:
     here = Path.cwd()
     return str(Path(file).relative_to(here)) if Path(file).is_relative_to(here) else file
+
+
+def foretold(scheduler: Clairvoyant, foresight: Foresight) -> None:
+    """Tell a scheduler the future.
+
+    Raises
+    ------
+    SchedulerFault
+        When it fails at that: one line with its name and where.
+    """
+    try:
+        scheduler.foresee(foresight)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        where = own_line(error.__traceback__, scheduler)
+        raise SchedulerFault(f"scheduler {type(scheduler).__name__}: {complaint(error)}{where}") from error

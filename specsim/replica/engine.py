@@ -44,6 +44,7 @@ class Replica:
     timeout_s : seconds from its arrival after which a request that has not ended is cancelled, between two steps.
     shedding : which requests are refused at their arrival.
 
+    `moving_s` are the seconds so far in which caches moved.
     `answered` is called with the number of requests that have just ended, where clients wait for them.
     `onward` is called with requests (n,) that have just ended here, and the tokens of each in the drafter's cache; it
     returns those that go on to another replica.
@@ -77,6 +78,7 @@ class Replica:
         self._fast: FastForward | None = None
         if fast_forward and isinstance(backend, Repeating):
             self._fast = FastForward(env, name, ledger, view, backend, booking, audit, self._next_event_s)
+        self.moving_s = 0.0
         self.answered: Callable[[int], None] | None = None
         self.onward: Callable[[Ids, Ints], Ids] | None = None
         self.next_arrival_s: float | None = None
@@ -208,11 +210,12 @@ class Replica:
         """Run the passes of a draft, let their time go by and book them."""
         env, view, ledger, start_s = self.env, self.view, self.ledger, self.env.now
         shape = ledger.reserve(work)
+        moving_s = self._moving_s(work, shape)
         drafted = self.backend.draft(work, shape)
         if len(drafted.extended):
             ledger.deepen(work, drafted)
         seconds = [level.seconds for level in drafted.levels]
-        seconds[0] += self._moving_s(work, shape)
+        seconds[0] += moving_s
         for delay_s in delays(start_s, seconds):
             yield env.timeout(delay_s)
         ledger.commit_draft(work, drafted.forest, start_s)
@@ -229,9 +232,9 @@ class Replica:
         shape = ledger.reserve(work)
         if work.repeat and self._fast is not None and not self._lobby:
             shape = yield from self._skip(self._fast, work, shape)
-        start_s = env.now
+        start_s, moving_s = env.now, self._moving_s(work, shape)
         answer, forward_s = self.backend.verify(work, shape)
-        thinking_s, seconds = self._thinking(work, basis), forward_s + self._moving_s(work, shape)
+        thinking_s, seconds = self._thinking(work, basis), forward_s + moving_s
         yield env.timeout(thinking_s + seconds)
         self._audit.see(work, shape, answer, env.now)
         drafted = ledger.progress.draft_cached[work.requests] if self.onward is not None else NOBODY
@@ -266,7 +269,11 @@ class Replica:
 
     def _moving_s(self, work: Pass, shape: PassShape) -> float:
         """Return the seconds in which caches leave for the host or come back before a pass."""
-        return self.backend.move(work, shape) if shape.moved_bytes else 0.0
+        if not shape.moved_bytes:
+            return 0.0
+        seconds = self.backend.move(work, shape)
+        self.moving_s += seconds
+        return seconds
 
     def _stalled(self, what: str) -> Stalled:
         """Return the error that says who stalls, when, and what stands on the replica."""

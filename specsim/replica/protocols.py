@@ -201,7 +201,10 @@ class Backend(Protocol):
     """What runs passes and knows how long they took."""
 
     def move(self, work: Pass, shape: PassShape) -> float:
-        """Move the caches that leave for the host or come back before this pass and return the seconds it took."""
+        """Move the caches that leave for the host or come back, and return the seconds it took.
+
+        It is asked before the pass itself, only where some move.
+        """
         ...
 
     def draft(self, work: DraftPass, shape: PassShape) -> Drafted:
