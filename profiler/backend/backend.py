@@ -1,0 +1,110 @@
+"""The backend on real forward passes: what the simulated one knows, the models do."""
+
+from __future__ import annotations
+
+from profiler.backend.drafting import Drafter, ModelDrafter
+from profiler.backend.rows import Rows
+from profiler.backend.stopwatch import MOVE, Stopwatch
+from profiler.backend.text import Text
+from profiler.backend.verifying import Verifier
+from specsim.pass_shape import PassShape
+from specsim.replica.passes import Drafted, DraftPass, Emitted, Pass, TargetPass
+from specsim.replica.protocols import Foresight, View
+from specsim.replica.request import Bools, Floats, Ids, Ints
+from specsim.replica.trees import Forest
+
+
+class TorchBackend:
+    """Answer passes by running them, in the seconds that they take; `caches` are what requests hold of each model's.
+
+    Parameters
+    ----------
+    verifier, drafter : the models over their caches. text : what decides which tokens are drafted and accepted.
+    future : what a clairvoyant scheduler is told. view : the replica's ledger.
+    """
+
+    def __init__(
+        self,
+        verifier: Verifier,
+        drafter: Drafter,
+        text: Text,
+        future: Foresight,
+        view: View,
+        stopwatch: Stopwatch,
+    ) -> None:
+        self._verifier, self.drafter = verifier, drafter
+        self._text, self._future, self._view, self._stopwatch = text, future, view, stopwatch
+        self.caches: list[Rows] = [each for each in (verifier.rows, drafter.rows) if each is not None]
+        self._verified = False
+
+    def move(self, work: Pass, shape: PassShape) -> float:
+        """Move the caches that leave for the host or come back before this pass; return the seconds it took."""
+        _, seconds = self._stopwatch.timed(MOVE, shape, lambda: self._settle(work))
+        return seconds
+
+    def draft(self, work: DraftPass, shape: PassShape) -> Drafted:
+        """Return the grown forest and the seconds of each pass; see `specsim.replica.protocols.Backend`."""
+        self._settle(work)
+        if self._verified and len(work.leaves) and not work.forest.draft_nodes:
+            self._verified = False
+            self.drafter.forget()
+        if isinstance(self.drafter, ModelDrafter):
+            cached = self._view.draft_cached[work.requests]
+            self.drafter.fill(work.requests[(self.drafter.rows.held[work.requests] == 0) & (cached > 0)].tolist())
+        return self._text.draft(work, shape, self.drafter.extend)
+
+    def verify(self, work: TargetPass, shape: PassShape) -> tuple[Emitted, float]:
+        """Return what each row emitted and the seconds of the pass; see `specsim.replica.protocols.Backend`."""
+        self._settle(work)
+        self._verified = True
+        tokens = self._text.tokens(work.forest)
+        return self._verifier.verify(work, shape, tokens, lambda behind: self._text.judge(work, shape, behind))
+
+    def _settle(self, work: Pass) -> None:
+        """Take away the caches of who is evicted, and bring back those of who runs."""
+        for request in work.evict.tolist():
+            self.drafter.forget(request)
+            for cache in self.caches:
+                if work.transfer:
+                    cache.to_host(request)
+                else:
+                    cache.drop(request)
+        self._release(work)
+        for request in work.requests.tolist():
+            for cache in self.caches:
+                cache.from_host(request)
+
+    def _release(self, work: Pass) -> None:
+        """Free what requests hold whose clients have given up."""
+        here = {*self._view.running.tolist(), *work.requests.tolist()}
+        for cache in self.caches:
+            gone = cache.resident - here
+            if cache.away:
+                gone |= cache.away - here - set(self._view.waiting)
+            for request in gone:
+                self.drafter.forget(request)
+                cache.drop(request)
+
+    def output_tokens(self, ids: Ids) -> Ints:
+        """See `specsim.replica.protocols.Foresight`, here and below."""
+        return self._future.output_tokens(ids)
+
+    def right(self, forest: Forest) -> Bools:
+        """Return which nodes are the target's own, (nodes,)."""
+        return self._future.right(forest)
+
+    def right_ahead(self, ids: Ids, most: int) -> Ints:
+        """Return how many tokens of the likeliest chain would be right, (n,)."""
+        return self._future.right_ahead(ids, most)
+
+    def rounds_left(self, ids: Ids, most: int) -> Ints:
+        """Return how many verifications of chains of `most` are left, (n,)."""
+        return self._future.rounds_left(ids, most)
+
+    def agreement(self, ids: Ids) -> Floats:
+        """Return how often the drafter's likeliest token is right, (n,)."""
+        return self._future.agreement(ids)
+
+    def target_probability(self, forest: Forest) -> Floats:
+        """Return the target's probability of each node, (nodes,)."""
+        return self._future.target_probability(forest)

@@ -1,0 +1,160 @@
+"""What only the future knows where the text is the model's own: found out before a run, for clairvoyant schedulers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from profiler.acceptance.lookup import lookups
+from profiler.backend.drafting import likeliest_tokens
+from profiler.backend.layout import Row, laid_out, passed
+from profiler.backend.rows import Rows
+from profiler.passes.forward import PackedForward
+from profiler.passes.packing import Ints
+from profiler.passes.pages import NoRoom
+from specsim.replica.protocols import View
+from specsim.replica.request import Bools, Floats, Ids
+from specsim.replica.trees import Forest
+
+LIKELY = 256
+"""Tokens of a position whose probability by the target is kept; that of others is taken as 0."""
+
+
+class Told(NamedTuple):
+    """The output of one request that decodes alone, (T,) tokens.
+
+    Attributes
+    ----------
+    agrees : (T,) whether the drafter's likeliest token is right there.
+    likely, probability : (T, l) the target's likeliest tokens and their probabilities.
+    """
+
+    tokens: Ints
+    agrees: Bools
+    likely: Ints
+    probability: Floats
+
+
+NOTHING_TOLD = Told(np.zeros(0, np.int64), np.zeros(0, np.bool_), np.zeros((0, 0), np.int64), np.zeros((0, 0)))
+
+
+class ModelFuture:
+    """The outputs of all requests; see `specsim.replica.protocols.Foresight`.
+
+    Behind its end a text is not known, and nothing is right there.
+    """
+
+    def __init__(self, told: Sequence[Told], output_tokens: Ints, view: View) -> None:
+        self._told, self._output_tokens, self._view = told, output_tokens, view
+
+    def output_tokens(self, ids: Ids) -> Ints:
+        """Return how many tokens each request emits in all, (n,)."""
+        return self._output_tokens[ids]
+
+    def right(self, forest: Forest) -> Bools:
+        """Return which nodes are the target's own, (nodes,)."""
+        right = np.ones(len(forest), dtype=np.bool_)
+        for node, (told, at) in enumerate(self._places(forest), start=forest.rows):
+            own = at < len(told.tokens) and told.tokens[at] == forest.token[node]
+            right[node] = own and right[forest.parent[node]]
+        return right
+
+    def right_ahead(self, ids: Ids, most: int) -> Ints:
+        """Return how many tokens of the drafter's likeliest chain would be right now, up to `most`, (n,)."""
+        at = self._view.emitted_tokens[ids].tolist()
+        return np.array([_ahead(self._told[each], start, most) for each, start in zip(ids.tolist(), at, strict=True)])
+
+    def rounds_left(self, ids: Ids, most: int) -> Ints:
+        """Return how many verifications of chains of `most` each request still needs, (n,)."""
+        rounds = np.zeros(len(ids), dtype=np.int64)
+        for place, request in enumerate(ids.tolist()):
+            at = max(int(self._view.emitted_tokens[request]), 1)
+            while at < self._output_tokens[request]:
+                at += _ahead(self._told[request], at, most) + 1
+                rounds[place] += 1
+        return rounds
+
+    def agreement(self, ids: Ids) -> Floats:
+        """Return how often the drafter's likeliest token is right, (n,)."""
+        return np.array([self._told[each].agrees.mean() if len(self._told[each].agrees) else 0.0 for each in ids])
+
+    def target_probability(self, forest: Forest) -> Floats:
+        """Return the target's probability of each node given its path; off the path the drafter's confidence."""
+        probability, right = forest.probability.copy(), self.right(forest)
+        for node, (told, at) in enumerate(self._places(forest), start=forest.rows):
+            if right[forest.parent[node]] and at < len(told.tokens):
+                probability[node] = told.probability[at][told.likely[at] == forest.token[node]].sum()
+        return probability
+
+    def _places(self, forest: Forest) -> list[tuple[Told, int]]:
+        """Return for each drafted node the text of its request, and its position in the output."""
+        if not forest.draft_nodes:
+            return []
+        assert forest.origin is not None, "only what a draft pass answered has a future"
+        ids = forest.origin[forest.row[forest.rows :]]
+        at = self._view.emitted_tokens[ids] + forest.depth[forest.rows :] - 1
+        return [(self._told[request], place) for request, place in zip(ids.tolist(), at.tolist(), strict=True)]
+
+
+def _ahead(told: Told, at: int, most: int) -> int:
+    agrees = told.agrees[at : at + most]
+    return int(np.logical_and.accumulate(agrees).sum())
+
+
+def decoded_alone(target: PackedForward, prompt: Ints, count: int, vocabulary: int) -> tuple[Ints, Ints, Floats]:
+    """Return `count` greedy tokens behind a prompt, and the likeliest tokens of each position, (count, l) each.
+
+    The target's cache must be nobody's yet.
+
+    Raises
+    ------
+    NoRoom
+        When the text does not fit the cache.
+    """
+    rows, width = Rows(target, 1), min(LIKELY, vocabulary)
+    likely, probability = np.zeros((count, width), np.int64), np.zeros((count, width))
+    fed = prompt
+    for place in range(count):
+        row = Row(0, int(rows.held[0]), fed)
+        found = likeliest_tokens(passed(target, rows, [row], laid_out([row]))(), width, vocabulary)
+        likely[place], probability[place] = found.token[0], found.probability[0]
+        rows.held[0] += len(fed)
+        fed = found.token[0, :1]
+    return likely[:, 0].copy(), likely, probability
+
+
+def drafted_alone(draft: PackedForward, prompt: Ints, tokens: Ints, vocabulary: int) -> Bools:
+    """Return where a draft model's likeliest token is the text's, (T,): one pass over prompt and output."""
+    before = tokens[:-1]
+    row = Row(0, 0, prompt, (), list(range(-1, len(before) - 1)), before.tolist())
+    logits: torch.Tensor = passed(draft, Rows(draft, 1), [row], laid_out([row]))()
+    agrees: Bools = logits[:, :vocabulary].argmax(-1).cpu().numpy() == tokens
+    return agrees
+
+
+def looked_up_alone(prompt: Ints, tokens: Ints, fewest: int, most: int) -> Bools:
+    """Return where a prompt lookup's proposal is the text's token, (T,)."""
+    on, _ = lookups(np.concatenate([prompt, tokens]), len(prompt), fewest, most)
+    agrees: Bools = np.array([found.token for found in on]) == tokens
+    return agrees
+
+
+def told(
+    target: PackedForward, drafter: PackedForward | tuple[int, int], prompt: Ints, count: int, vocabulary: int
+) -> Told:
+    """Return the output of one request; `drafter` is a model, or the fewest and most tokens of a lookup's match.
+
+    A request that does not fit the cache has none: the ledger rejects it.
+    """
+    try:
+        tokens, likely, probability = decoded_alone(target, prompt, count, vocabulary)
+        if isinstance(drafter, PackedForward):
+            agrees = drafted_alone(drafter, prompt, tokens, vocabulary)
+        else:
+            agrees = looked_up_alone(prompt, tokens, *drafter)
+    except NoRoom:
+        return NOTHING_TOLD
+    return Told(tokens, agrees, likely, probability)

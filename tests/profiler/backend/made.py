@@ -1,0 +1,131 @@
+"""Simulations that a tiny pair can serve."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from hypothesis import strategies as st
+
+from profiler.backend.backend import TorchBackend
+from profiler.backend.known import Known
+from profiler.backend.served import served
+from profiler.backend.stopwatch import DRAFT, MOVE, TARGET
+from specsim.pass_shape import PassShape
+from specsim.replica.passes import Drafted, DraftPass, Emitted, TargetPass
+from specsim.replica.protocols import View
+from specsim.simulation import Record, Simulation, run
+from tests.made import simulations
+from tests.profiler.backend.pairs import VOCABULARY, pair, plain_greedy, prompt
+
+Result = TypeVar("Result")
+
+
+class Profiled:
+    """A stopwatch that runs the pass and says what the simulation's latency model says of it."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+
+    def timed(self, role: str, shape: PassShape, run: Callable[[], Result]) -> tuple[Result, float]:
+        truth = self._simulation.truth
+        if role == MOVE:
+            return run(), shape.moved_bytes / self._simulation.host_bytes_per_s
+        model = {TARGET: truth.target, DRAFT: truth.draft}[role]
+        return run(), model.seconds(shape)
+
+
+def for_drafter(simulation: Simulation, drafter: str) -> Simulation:
+    """Return the simulation of one replica whose latency model prices this kind of drafter."""
+    priced = replace(simulation.truth.draft, one_pass=drafter == "lookup", cached=drafter != "lookup")
+    believed = replace(simulation.belief.draft, one_pass=drafter == "lookup", cached=drafter != "lookup")
+    return replace(
+        simulation,
+        replicas=1,
+        truth=replace(simulation.truth, draft=priced),
+        belief=replace(simulation.belief, draft=believed),
+        memory=replace(simulation.memory, draft_token_bytes=0 if drafter == "lookup" else 1),
+    )
+
+
+@st.composite
+def small(draw: st.DrawFn, drafter: str, most_requests: int = 8) -> Simulation:
+    """Draw a simulation, some of whose prompts begin with what others have cached."""
+    drawn = for_drafter(draw(simulations(most_requests)), drafter)
+    told = drawn.requests
+    cached = draw(st.sampled_from((0, 0, 5)))
+    return replace(drawn, requests=replace(told, cached_tokens=np.minimum(cached, told.prompt_tokens - 1)))
+
+
+Verified = Callable[[TargetPass, Emitted, Mapping[int, int]], None]
+
+
+class Ran(NamedTuple):
+    """The record of a real run, the tokens, and the backend."""
+
+    record: Record
+    known: Known
+    backend: TorchBackend
+
+
+def real(simulation: Simulation, drafter: str, *, tape: bool = False, verified: Verified | None = None) -> Ran:
+    """Run on a tiny pair; `verified` hears of each verification."""
+    kept: list[Known] = []
+    prompts = [prompt(row, tokens) for row, tokens in enumerate(simulation.requests.prompt_tokens.tolist())]
+    made = served(
+        simulation,
+        pair(simulation, drafter),
+        None if tape else prompts,
+        stopwatch=Profiled(simulation),
+        emitted=kept.append,
+    )
+    backends: list[TorchBackend] = []
+
+    def backend(view: View) -> TorchBackend:
+        each = made.backend(view)
+        backends.append(each)
+        if verified is not None:
+            listen(each, verified)
+        return each
+
+    record = run(replace(made, backend=backend))
+    for cache in backends[0].caches:
+        assert not cache.resident, "pages are held of requests that have ended"
+        assert not cache.away
+        assert not cache.held.any()
+    return Ran(record, kept[0], backends[0])
+
+
+def listen(backend: TorchBackend, verified: Verified) -> None:
+    """Tell `verified` of each verification, with the likeliest child of each node that was drafted so far."""
+    draft, verify = backend.draft, backend.verify
+    likeliest: dict[int, int] = {}
+
+    def drafting(work: DraftPass, shape: PassShape) -> Drafted:
+        drafted = draft(work, shape)
+        forest = drafted.forest
+        for slot, token in zip(forest.slot[forest.rows :].tolist(), forest.token[forest.rows :].tolist(), strict=True):
+            likeliest.setdefault(slot, token)
+        return drafted
+
+    def verifying(work: TargetPass, shape: PassShape) -> tuple[Emitted, float]:
+        answer = verify(work, shape)
+        verified(work, answer[0], likeliest)
+        return answer
+
+    backend.draft, backend.verify = drafting, verifying  # type: ignore[method-assign]
+
+
+def assert_lossless(simulation: Simulation, record: Record, known: Known) -> None:
+    """Hold each output against what the target says alone."""
+    told = simulation.requests
+    for request, (tokens, count) in enumerate(
+        zip(told.prompt_tokens.tolist(), simulation.world.output_tokens.tolist(), strict=True)
+    ):
+        due = () if request in record.rejected else plain_greedy(request % 3, tokens, 30)[:count]
+        assert tuple(known.output(request).tolist()) == due, f"request {request}"
+
+
+assert VOCABULARY > 4, "the tape proposes four tokens behind a node"

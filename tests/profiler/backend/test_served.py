@@ -1,0 +1,142 @@
+"""What a pair refuses to serve, what clocks say, and what is held of requests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from profiler.backend.known import Known, random_tokens  # noqa: E402
+from profiler.backend.rows import Rows, pages_for  # noqa: E402
+from profiler.backend.served import served  # noqa: E402
+from profiler.backend.stopwatch import DeviceStopwatch  # noqa: E402
+from profiler.passes.forward import Forward  # noqa: E402
+from profiler.passes.pages import NoRoom  # noqa: E402
+from specsim.errors import SpecsimError  # noqa: E402
+from specsim.replica.kv_pool import Memory  # noqa: E402
+from specsim.simulation import run  # noqa: E402
+from tests.laws.subjects import factory_of  # noqa: E402
+from tests.made import hardware, requests, simulation  # noqa: E402
+from tests.profiler.backend.made import Profiled, for_drafter, real  # noqa: E402
+from tests.profiler.backend.pairs import CPU, SHAPE, VOCABULARY, loud, pair, plain_greedy, prompt  # noqa: E402
+from tests.profiler.backend.wild import Wild  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+
+def burst(count=3, **more):
+    told = requests([0.0] * count, [5] * count, [9] * count)
+    return simulation(told, [9] * count, factory_of("vllm_spec"), **more)
+
+
+def prompts_of(simulated):
+    return [prompt(row, tokens) for row, tokens in enumerate(simulated.requests.prompt_tokens.tolist())]
+
+
+def test_prompts_that_are_not_the_requests_are_refused():
+    simulated = burst()
+    models, prompts = pair(simulated, "separate"), prompts_of(simulated)
+    for wrong, said in (
+        (prompts[:2], "prompts: 2 for 3 requests"),
+        ([*prompts[:2], prompts[2][:4]], "prompts: request 2 has 4 tokens; expected its 5"),
+        ([prompts[0], prompts[1] + VOCABULARY, prompts[2]], "prompts: request 1 has a token outside 0 to 10"),
+    ):
+        with pytest.raises(SpecsimError, match=f"^{said}$"):
+            served(simulated, models, wrong)
+
+
+def test_a_pair_serves_one_replica_and_the_kind_of_drafter_that_is_priced():
+    simulated = burst()
+    models = pair(simulated, "separate")
+    with pytest.raises(SpecsimError, match=r"^2 replicas; expected 1: these models have one cache"):
+        served(replace(simulated, replicas=2), models)
+    expanding = replace(simulated.truth, draft=replace(simulated.truth.draft, expands=True))
+    for truth in (simulated.truth.looking_up(), expanding):
+        with pytest.raises(SpecsimError, match=r"^the latency model prices another kind of drafter"):
+            served(replace(simulated, truth=truth), models)
+    with pytest.raises(SpecsimError, match=r"^the latency model prices another kind of drafter"):
+        served(simulated, pair(for_drafter(simulated, "lookup"), "lookup"))
+
+
+def test_seconds_are_measured_from_an_idle_device_to_an_idle_device():
+    ticks = iter([1.0, 3.5])
+    assert DeviceStopwatch(CPU, lambda: next(ticks)).timed("target", None, lambda: "done") == ("done", 2.5)
+
+
+def test_a_run_on_the_devices_clock_takes_the_seconds_of_its_passes():
+    """Nothing waits here: the time of the run is that of its passes."""
+    simulated = replace(burst(), selection_token_s=0.0)
+    record = run(served(simulated, pair(simulated, "separate"), prompts_of(simulated)))
+    assert record.passes is not None
+    assert (record.passes["seconds"] > 0).all()
+    assert record.progress.finish_s.max() == pytest.approx(record.passes["seconds"].sum())
+
+
+def test_who_gives_up_leaves_nothing_behind():
+    """Two run at a time, and a later request is served when the others have ended or given up."""
+    told = requests([0.0] * 5 + [30.0], [5] * 6, [9] * 6)
+    factory = factory_of("vllm_spec", max_num_seqs=2)
+    simulated = simulation(told, [9] * 6, factory, truth=hardware(delta=0.5), timeout_s=6.0)
+    ran = real(simulated, "separate")
+    assert set(ran.record.rejected.values()) == {"timeout"}
+    assert 0 < ran.record.progress.emitted_tokens[list(ran.record.rejected)].max() < 9
+    for request in set(range(6)) - set(ran.record.rejected):
+        assert tuple(ran.known.output(request).tolist()) == plain_greedy(request % 3, 5, 30)[:9]
+
+
+def test_moves_are_measured():
+    class Timed(Profiled):
+        def timed(self, role, shape, run):
+            return run(), 0.25 if role == "move" else 0.01
+
+    simulated = replace(burst(6), scheduler=lambda: Wild(0))
+    record = run(served(simulated, pair(simulated, "separate"), stopwatch=Timed(simulated)))
+    moved = record.progress.moved_bytes
+    assert moved.any()
+    assert record.totals.moving_s == pytest.approx(record.moving_s.sum())
+    assert record.totals.moving_s % 0.25 == pytest.approx(0.0)
+    np.testing.assert_allclose(record.moving_s, record.totals.moving_s * moved / moved.sum())
+
+
+def test_rows_hold_their_pages_and_bring_their_keys_back():
+    forward = Forward(loud(), SHAPE, pages=5)
+    rows = Rows(forward, 3)
+    rows.reserve(0, 17)
+    rows.reserve(1, 1)
+    assert rows.free_pages == 1
+    with pytest.raises(NoRoom, match="a pass needs 2 more pages of KV cache; 1 are free"):
+        rows.reserve(2, 20)
+    rows.held[0] = 17
+    slots = rows.tables([0]).slots(np.zeros(17, np.int64), np.arange(17))
+    forward.cache.keys[1][slots] = kept = torch.randn(17, 1, 8, dtype=torch.float64)
+    rows.to_host(0)
+    assert (rows.free_pages, rows.away) == (3, {0})
+    forward.cache.fill(0)
+    rows.reserve(2, 1)
+    rows.from_host(0)
+    slots = rows.tables([0]).slots(np.zeros(17, np.int64), np.arange(17))
+    assert torch.equal(forward.cache.keys[1][slots], kept)
+    for request in range(3):
+        rows.drop(request)
+    assert rows.free_pages == 4
+
+
+@pytest.mark.parametrize(("block", "expected"), [(4, 26), (16, 7), (24, 9)])
+def test_pages_hold_whatever_the_pool_may_give_to_one_model(block, expected):
+    """100 tokens: 25 blocks of 4, 6 of 16, 4 of 24 with two pages each; and the page of padding."""
+    assert pages_for(Memory(300, block, 3, 1), 3, 16) == expected
+    assert pages_for(Memory(300, block, 3, 0), 0, 16) == 1
+
+
+def test_random_tokens_are_a_function_of_seed_request_and_place():
+    some = random_tokens(1, 2, 500, VOCABULARY)
+    assert (some[:20] == random_tokens(1, 2, 20, VOCABULARY)).all()
+    assert (some != random_tokens(1, 3, 500, VOCABULARY)).any()
+    assert set(some.tolist()) == set(range(VOCABULARY))
+    known = Known([some], np.array([2]))
+    known.emit(0, np.array([7, 3]))
+    assert known.output(0).tolist() == [7, 3]
+    assert known.between(0, 499, 502).tolist() == [some[-1], 7, 3]
