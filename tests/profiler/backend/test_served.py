@@ -11,16 +11,18 @@ torch = pytest.importorskip("torch")
 
 from profiler.backend.known import Known, random_tokens  # noqa: E402
 from profiler.backend.rows import Rows, pages_for  # noqa: E402
-from profiler.backend.served import served  # noqa: E402
+from profiler.backend.served import Models, served  # noqa: E402
 from profiler.backend.stopwatch import DeviceStopwatch  # noqa: E402
 from profiler.passes.forward import Forward  # noqa: E402
+from profiler.passes.fused import Fused  # noqa: E402
 from profiler.passes.pages import NoRoom  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 from specsim.replica.kv_pool import Memory  # noqa: E402
 from specsim.simulation import run  # noqa: E402
+from tests.golden.scene import scene  # noqa: E402
 from tests.laws.subjects import factory_of  # noqa: E402
 from tests.made import hardware, requests, simulation  # noqa: E402
-from tests.profiler.backend.made import Profiled, for_drafter, real  # noqa: E402
+from tests.profiler.backend.made import Profiled, assert_lossless, for_drafter, real  # noqa: E402
 from tests.profiler.backend.pairs import CPU, SHAPE, VOCABULARY, loud, pair, plain_greedy, prompt  # noqa: E402
 from tests.profiler.backend.wild import Wild  # noqa: E402
 
@@ -99,6 +101,16 @@ def test_moves_are_measured():
     assert record.totals.moving_s == pytest.approx(record.moving_s.sum())
     assert record.totals.moving_s % 0.25 == pytest.approx(0.0)
     np.testing.assert_allclose(record.moving_s, record.totals.moving_s * moved / moved.sum())
+
+
+@pytest.mark.parametrize("kernel", ["sdpa", "split"])
+def test_the_fused_path_serves_as_well(kernel):
+    """Its norms are in float32: texts are equal as long as no two tokens are as likely to five digits."""
+    simulated = replace(scene(), scheduler=factory_of("adaserve"))
+    models = Models(*(Fused(loud(noise), SHAPE, 400, kernel) for noise in (0.0, 0.4)), VOCABULARY)
+    kept: list[Known] = []
+    record = run(served(simulated, models, prompts_of(simulated), stopwatch=Profiled(simulated), emitted=kept.append))
+    assert_lossless(simulated, record, kept[0])
 
 
 def test_rows_hold_their_pages_and_bring_their_keys_back():
