@@ -83,12 +83,14 @@ def served(
     Raises
     ------
     SpecsimError
-        When there are several replicas, prompts are not those of the requests, or the drafter is not of the kind that
-        the simulation's latency model prices.
+        When there are several replicas or shared prefixes, prompts are not those of the requests, or the drafter is not
+        of the kind that the simulation's latency model prices.
     """
     priced, looks_up = simulation.truth.draft, isinstance(models.draft, LookupMatch)
     if simulation.replicas != 1:
         raise SpecsimError(f"{simulation.replicas} replicas; expected 1: these models have one cache")
+    if simulation.prefixes is not None:
+        raise SpecsimError("prefix_caching: real passes share no blocks; expected false")
     if priced.cached == looks_up or priced.one_pass != looks_up or priced.expands:
         raise SpecsimError(
             "the latency model prices another kind of drafter; expected one with a cache and a pass per depth for a "

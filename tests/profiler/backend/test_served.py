@@ -55,6 +55,8 @@ def test_a_pair_serves_one_replica_and_the_kind_of_drafter_that_is_priced():
     models = pair(simulated, "separate")
     with pytest.raises(SpecsimError, match=r"^2 replicas; expected 1: these models have one cache"):
         served(replace(simulated, replicas=2), models)
+    with pytest.raises(SpecsimError, match=r"^prefix_caching: real passes share no blocks; expected false"):
+        served(replace(simulated, prefixes=object()), models)
     expanding = replace(simulated.truth, draft=replace(simulated.truth.draft, expands=True))
     for truth in (simulated.truth.looking_up(), expanding):
         with pytest.raises(SpecsimError, match=r"^the latency model prices another kind of drafter"):
