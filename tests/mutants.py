@@ -161,8 +161,8 @@ FAULTS = (
     ),
     Fault(
         "specsim/results/summary.py",
-        "in_time = slo_ok & (table",
-        "in_time = slo_ok | (table",
+        "in_time = slo_ok & (rows",
+        "in_time = slo_ok | (rows",
         ("tests/unit/test_metrics_summary.py",),
     ),
     Fault(

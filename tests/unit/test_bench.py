@@ -10,6 +10,7 @@ import pytest
 from specsim.errors import SpecsimError
 from tests.bench import growth, loops, sweeps
 from tests.bench.rows import Row, grown, store
+from tests.bench.shares import shares
 
 ROW = Row("loop", "continuous", 100, 50.0, 2.5, target="25,000 it/s")
 
@@ -24,6 +25,13 @@ def test_a_loop_is_timed_beside_a_yardstick() -> None:
     row = loops.timed(loops.Loop("some", ("scheduler=continuous", *loops.batch(2, 20))), "loop", repeats=1)
     assert row.iterations > 20
     assert row.cost == row.us / row.yardstick_us > 0
+
+
+def test_the_time_of_a_loop_is_shared_out_among_rooms() -> None:
+    iterations, found = shares(loops.Loop("some", ("scheduler=vllm_spec", *loops.batch(2, 20))))
+    assert iterations > 5
+    assert {"replica", "world", "schedulers", "results", "latency"} <= found.keys()
+    assert sum(share for share, _ in found.values()) == pytest.approx(1.0)
 
 
 @pytest.mark.slow

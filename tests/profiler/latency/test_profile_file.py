@@ -121,7 +121,7 @@ def test_a_drafter_that_is_not_the_profiles_is_not_refused_for_it(tmp_path, meas
     assert main(["profile", "fit", str(written(tmp_path / "s.parquet", samples)), "--out", str(out)]) == 4
     point = {"trace": "poisson", "requests": "3", "profile": str(out)}
     lookup = {"drafter": "lookup", "scheduler": "smartspec_lookup", "any_target": "true"}
-    assert prepare(compose({**point, **lookup})).profile.draft.misfit is None
+    assert prepare(compose({**point, **lookup})).profiles[0].draft.misfit is None
 
 
 def test_the_worse_form_of_a_good_fit_may_be_chosen(tmp_path, measured):
