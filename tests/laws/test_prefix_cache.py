@@ -21,7 +21,7 @@ from tests.laws.watch import watched
 from tests.made import memory, requests, simulation, simulations
 
 law = settings(
-    max_examples=examples(2, 30), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=examples(2, 5), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 
 

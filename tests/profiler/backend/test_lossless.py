@@ -23,7 +23,7 @@ from tests.profiler.backend.wild import Wild  # noqa: E402
 
 pytestmark = pytest.mark.torch
 FEW = ("adaserve", "adaserve_clairvoyant", "laps_sd", "smartspec_oracle", "specserve", "vllm_spec")
-QUICK, LONG = 3, 5
+QUICK, LONG = 3, 2
 KEPT_SUMS = 1e-12
 """Relative error of seconds that are shared out by bytes, where the simulated run divides bytes by a rate."""
 
