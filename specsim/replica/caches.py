@@ -8,7 +8,7 @@ from specsim.replica.draft_cache import DraftCache
 from specsim.replica.elsewhere import HOST, OTHERS, Elsewhere
 from specsim.replica.kv_pool import DRAFT, TARGET, KvPool
 from specsim.replica.prefix_cache import PrefixCache
-from specsim.replica.request import Facts, Ids, Prefixes
+from specsim.replica.request import Facts, Ids, Ints, Prefixes
 from specsim.replica.state import Progress
 
 
@@ -64,6 +64,14 @@ class Caches:
         """Bring what waiting requests share up to date, between two steps."""
         if self.prefix is not None:
             self._look_up(self.prefix, self.prefix.settle())
+
+    def freed_bytes(self, ids: Ids) -> Ints:
+        """Return the bytes that would surely be free without each request, (n,); at least 1 where it has any cache."""
+        own = self._pool.held_bytes(ids)
+        if self.prefix is None:
+            return own
+        freed: Ints = np.maximum(own + self.prefix.alone_bytes(ids), self._pool.lent_bytes(ids) > 0)
+        return freed
 
     def drop(self, ids: Ids) -> None:
         """Free all that these requests hold."""

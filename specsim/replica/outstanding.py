@@ -89,7 +89,8 @@ class Outstanding:
         target, cached = self.belief.target, self._cached(ids)
         unseen, emitted = self._unseen(ids), self._ledger.progress.emitted_tokens[ids]
         text = np.where(unseen, self._told.prompt_tokens[ids], self._ledger.known(ids))
-        lacks, reads = text - cached, (emitted == 0) | (text - cached > 1)
+        lacks = text - cached
+        reads = (lacks > 0) & ((emitted == 0) | (lacks > 1))
         reading_s = 0.0
         if reads.any():
             chunks = lacks[reads]

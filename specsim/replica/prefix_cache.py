@@ -140,6 +140,16 @@ class PrefixCache:
             self._idle[key] = None
             self._idle_bytes += self._pool.bytes_of(key[0], self._tokens)
 
+    def alone_bytes(self, ids: Ids) -> Ints:
+        """Return the bytes of the blocks that each request is the only one to use, (n,)."""
+        alone = np.zeros(len(ids), dtype=np.int64)
+        for place, request in enumerate(ids.tolist()):
+            for model in (TARGET, DRAFT):
+                used = self._hashes(request, int(self._used[model, request]))
+                count = sum(self._users[model, each] == 1 for each in used)
+                alone[place] += self._pool.bytes_of(model, count * self._tokens)
+        return alone
+
     def settle(self) -> list[int]:
         """Drop what nobody uses and has no room; return the waiting requests of which more is cached now, or less."""
         while self._idle_bytes > self._pool.free_bytes:

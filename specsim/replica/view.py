@@ -92,4 +92,4 @@ class LedgerView(View):
 
     def held_bytes(self, ids: Ids) -> Ints:
         """Return the bytes of cache that each request holds, (n,)."""
-        return self._ledger.pool.held_bytes(ids)
+        return self._ledger.caches.freed_bytes(ids)

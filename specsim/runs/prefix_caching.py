@@ -21,10 +21,15 @@ def prefixes(node: CheckedMapping, trace: Trace) -> Prefixes | None:
     name, block_tokens = trace.source.name, node.whole("block_tokens")
     if trace.prefixes is None:
         shipped = trace.source.origin in ("twin", "toy")
-        why = f"the shipped {trace.source.origin} of trace {name!r} has" if shipped else f"trace {name!r} has"
-        raise SpecsimError(f"prefix_caching=true: {why} no hash_ids; expected Mooncake's, or false")
-    if node.child("split").given("prefill"):
-        raise SpecsimError("prefix_caching=true: not with split.prefill; expected one of them")
+        who = f"the shipped {trace.source.origin} of trace {name!r}" if shipped else f"trace {name!r}"
+        cure = "expected a list a request, by blocks of one size, not resampled"
+        raise SpecsimError(f"prefix_caching=true: {who} has no hash_ids that can be used; {cure}")
+    for other, given in (
+        ("split.prefill", node.child("split").given("prefill")),
+        ("shed.ttft", node.child("shed").flag("ttft")),
+    ):
+        if given:
+            raise SpecsimError(f"prefix_caching=true: not with {other}; expected one of them")
     if trace.cached_tokens is not None:
         raise SpecsimError(f"prefix_caching=true: trace {name!r} tells cached_tokens itself; expected false")
     if trace.prefixes.block_tokens % block_tokens:

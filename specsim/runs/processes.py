@@ -9,16 +9,27 @@ import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from functools import cache
-from typing import TypeVar
+from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 from specsim.errors import SpecsimError, represented
 from specsim.results.staging import is_alive
+from specsim.workload.locate import DATA_VARIABLE
 
 Given = TypeVar("Given")
 Found = TypeVar("Found")
 MOST_JOBS = 1024
 LOOK_S = 0.5
 """How often a process looks whether the one that asked is still there."""
+
+
+class Asked(NamedTuple):
+    """The process that asks: its host, its id, the folder that it is in, and where it finds published traces."""
+
+    host: str
+    pid: int
+    folder: str
+    data: str | None
 
 
 def check_jobs(jobs: object) -> int:
@@ -46,14 +57,19 @@ def in_processes(
         return
     from joblib import Parallel, delayed
 
-    asked = platform.node(), os.getpid()
+    asked = Asked(platform.node(), os.getpid(), str(Path.cwd()), os.environ.get(DATA_VARIABLE))
     yield from Parallel(n_jobs=jobs, return_as="generator_unordered", max_nbytes=None)(
         delayed(_placed)(work, index, one, asked) for index, one in enumerate(each)
     )
 
 
-def _placed(work: Callable[[Given], Found], index: int, one: Given, asked: tuple[str, int]) -> tuple[int, Found]:
-    _end_with(*asked)
+def _placed(work: Callable[[Given], Found], index: int, one: Given, asked: Asked) -> tuple[int, Found]:
+    """Work where the process that asked is by now: joblib's processes live on from one call to the next."""
+    _end_with(asked.host, asked.pid)
+    os.chdir(asked.folder)
+    os.environ.pop(DATA_VARIABLE, None)
+    if asked.data is not None:
+        os.environ[DATA_VARIABLE] = asked.data
     return index, work(one)
 
 

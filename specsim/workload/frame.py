@@ -57,6 +57,10 @@ def content_sha256(trace: Trace) -> str:
     for name, column in trace.columns().items():
         digest.update(f"{name}:".encode())
         digest.update(np.ascontiguousarray(column).tobytes())
+    if (prefixes := trace.prefixes) is not None:
+        hashes = [prefixes.hashes[at : at + size] for at, size in zip(prefixes.first, prefixes.count, strict=True)]
+        for each in (prefixes.count, *hashes, np.array(prefixes.block_tokens)):
+            digest.update(each.tobytes())
     return digest.hexdigest()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import ceil
 
 import numpy as np
@@ -11,6 +11,7 @@ from specsim.replica.request import Ints, Prefixes
 from specsim.workload.formats import HASHES
 from specsim.workload.table import Rows
 
+FIRST = object()
 BLOCKS = tuple(2**power for power in range(3, 13))
 MOST = 2**63
 
@@ -32,6 +33,21 @@ def prefixes(cells: Sequence[object], prompt_tokens: Ints, rows: Rows) -> Prefix
     if len(fitting) != 1:
         rows.note(f"{HASHES} is not read: {len(fitting) or 'no'} sizes of a block fit the lengths of all prompts")
         return None
+    if not _chained(ids[: tokens // fitting[0]] for ids, tokens in pairs):
+        rows.note(f"{HASHES} is not read: a hash stands behind two others; expected one for a block and all before it")
+        return None
     count = np.array([len(each) for each in lists], dtype=np.int64)
     flat = np.array([each for ids in lists for each in ids], dtype=np.int64)
     return Prefixes(flat, np.cumsum(count) - count, count, fitting[0])
+
+
+def _chained(lists: Iterable[list[int]]) -> bool:
+    """Return whether each hash always stands behind the same one, or always first."""
+    behind: dict[int, object] = {}
+    for ids in lists:
+        last: object = FIRST
+        for each in ids:
+            if behind.setdefault(each, last) != last:
+                return False
+            last = each
+    return True

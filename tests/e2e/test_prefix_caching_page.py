@@ -8,10 +8,12 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from specsim import SpecsimError, load_run, simulate
 from specsim.cli import main
+from specsim.workload.frame import trace_of
 from specsim.workload.trace import TraceSource
 from specsim.workload.user_file import read_user_file
 
@@ -44,7 +46,8 @@ def test_the_second_prompt_of_the_page_finds_two_blocks(tmp_path: Path, monkeypa
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"trace": "poisson", "rps": 2}, "prefix_caching=true: trace 'poisson' has no hash_ids"),
+        ({"trace": "poisson", "rps": 2}, "prefix_caching=true: trace 'poisson' has no hash_ids that can be used"),
+        ({"shed__ttft": True}, "prefix_caching=true: not with shed.ttft; expected one of them"),
         ({"block_tokens": 48}, "hash_ids of 512 tokens are no whole blocks of block_tokens=48"),
         ({"prefix_caching": "yes"}, "prefix_caching: 'yes'"),
         (
@@ -68,6 +71,7 @@ def test_what_cannot_be_is_refused(settings: dict[str, Any], said: str, tmp_path
         ('["a", "b", "c"]', "hash_ids is not read: entry 1 is no list of whole numbers"),
         ("7", "hash_ids is not read: entry 1 is no list of whole numbers"),
         ("[1, 2]", "hash_ids is not read: no sizes of a block fit the lengths of all prompts"),
+        ("[2, 1, 3]", "hash_ids is not read: a hash stands behind two others"),
     ],
 )
 def test_other_hashes_are_not_read_and_a_note_says_so(tmp_path: Path, hashes: str, said: str) -> None:
@@ -94,3 +98,10 @@ def test_a_part_of_a_trace_keeps_its_hashes(tmp_path: Path) -> None:
         [1, 2, 4],
         [5, 6, 7],
     ]
+
+
+def test_other_hashes_are_another_trace(tmp_path: Path) -> None:
+    columns = {"timestamp": [0, 9000], "input_length": [1500, 1500], "output_length": [2, 2]}
+    frames = [pd.DataFrame({**columns, "hash_ids": [[1, 2, 3], last]}) for last in ([1, 2, 4], [5, 6, 4])]
+    found = {trace_of(frame).source.sha256 for frame in (*frames, pd.DataFrame(columns))}
+    assert len(found) == 3

@@ -122,3 +122,25 @@ def test_the_end_of_the_prompt_used_longest_ago_goes_first() -> None:
     assert record.passes["prefill_tokens"].tolist() == [12, 8, 4, 4]
     assert record.passes["context_tokens"].tolist() == [0, 0, 0, 8]
     assert (record.totals.prefix_queries, record.totals.prefix_hits) == (36, 8)
+
+
+@pytest.mark.parametrize("name", [*NAMES])
+def test_prompts_that_share_nothing_are_served_as_without_a_cache(name: str) -> None:
+    """Short of memory, with prompts of whole blocks: what nobody shares is freed by an eviction as before."""
+    size = 8
+    prompts = [8, 16, 24, 8, 24, 16, 8, 24]
+    told = requests([0.01 * each for each in range(size)], prompts, [8] * size, [each % 3 for each in range(size)])
+    simulated = simulation(told, [8] * size, factory_of(name), pool=memory(told, 2.0))
+    shared = run(replace(simulated, prefixes=hashed(told, list(range(1, size + 1)), 4)))
+    plain = run(simulated)
+    assert shared.progress.emitted_tokens.tolist() == [8] * size
+    if not plain.progress.preemptions.any():
+        assert np.array_equal(shared.progress.finish_s, plain.progress.finish_s)
+
+
+def test_two_that_share_all_their_prompt_can_be_evicted() -> None:
+    told = requests([0.0, 0.0, 0.001], [24, 24, 32], [8] * 3, [2, 2, 0])
+    pool = replace(memory(told, 1.0), capacity_bytes=14 * 4 * 4)
+    for name in ("priority", "srpt", "stta", "continuous", "vllm_spec"):
+        simulated = simulation(told, [8] * 3, factory_of(name), pool=pool, prefixes=hashed(told, [1, 1, 2], 4))
+        assert run(simulated).progress.emitted_tokens.tolist() == [8] * 3, name

@@ -189,3 +189,16 @@ def test_ctrl_c_ends_every_process_and_keeps_what_has_ended(tmp_path: Path) -> N
 def test_points_of_different_keys_are_named_by_those_they_have() -> None:
     told = labels_of([{"rps": "1", "seed": "0"}, {"requests": "5", "seed": "0"}])
     assert told == [{"rps": "1"}, {"requests": "5"}]
+
+
+def test_processes_that_live_on_follow_the_one_that_asks_into_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """joblib's processes are used again by the next sweep of a notebook."""
+    for name, count in (("a", 3), ("b", 5)):
+        (tmp_path / name).mkdir()
+        rows = "".join(f"{place},100,4\n" for place in range(count))
+        (tmp_path / name / "t.csv").write_text(f"arrival_s,prompt_tokens,output_tokens\n{rows}")
+        monkeypatch.chdir(tmp_path / name)
+        runs = sweep({"seed": [0, 1]}, scheduler="continuous", trace="./t.csv", jobs=2, progress=False)
+        assert [run.metrics["completed"] for run in runs] == [count] * 2
