@@ -41,6 +41,7 @@ class Ledger:
         self.finished = 0
         self._drafts = Drafts()
         self._ids = self._trees = NOBODY
+        self._reached_s = np.full(n, np.nan)
         self._emissions = Emissions(self.progress)
         self._draft_cache = DraftCache(self.facts, self.progress, self.pool, draft_cached)
         self.caches = Caches(self.facts, self.progress, self.pool, self._draft_cache, prefixes)
@@ -53,7 +54,9 @@ class Ledger:
             self.rejected[request] = KV_CAPACITY
             return
         self.roster.enter(request)
+        self._reached_s[request] = told.arrival_s[request]
         if isinstance(told, Begun):
+            self._reached_s[request] = told.reached_s[request]
             self._resume(request, told)
         else:
             self.caches.enter(request, int(told.cached_tokens[request]))
@@ -96,10 +99,10 @@ class Ledger:
         return known_tokens(self.facts, self.progress, ids)
 
     def queued(self, at_s: float) -> int:
-        """Return how many of the waiting requests had arrived by `at_s`."""
+        """Return how many of the waiting requests had arrived here by `at_s`."""
         waiting = self.roster.waiting
         count = len(waiting)
-        while count and self.facts.arrival_s[waiting[count - 1]] > at_s:
+        while count and self._reached_s[waiting[count - 1]] > at_s:
             count -= 1
         return count
 
@@ -238,6 +241,7 @@ class Ledger:
     def commit_repeated(self, work: TargetPass, times: int, starts_s: Floats) -> Gaps:
         """Book the reserved pass so many times, and reserve it again; `starts_s` as in `Emissions.repeat`."""
         ids, progress = work.requests, self.progress
+        self.roster.admit(ids)
         for column in ("target_cached", "emitted_tokens", "verifications", "decoded_tokens"):
             getattr(progress, column)[ids] += times
         self.pool.hold(TARGET, ids, progress.target_cached[ids] + 1)
