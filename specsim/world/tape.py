@@ -74,7 +74,9 @@ def _first_column(confidence: Floats) -> tuple[Floats, bool]:
     column = np.ascontiguousarray(confidence[:, 0])
     made = column, bool((column == 0).any())
     if not confidence.flags.writeable:
-        _COLUMNS[key] = ref(confidence, lambda _: _COLUMNS.pop(key, None)), made
+        # Bound here: as a process ends, the module's own name may be gone before the pool is.
+        columns = _COLUMNS
+        columns[key] = ref(confidence, lambda _: columns.pop(key, None)), made
     return made
 
 
