@@ -27,7 +27,7 @@ from tests.made import hardware, memory, requests, simulation, simulations
 
 SPEED = (1.0, 2.5, 0.4)
 law = settings(
-    max_examples=examples(4, 8), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=examples(4, 15), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 
 

@@ -134,6 +134,7 @@ def test_prompts_that_share_nothing_are_served_as_without_a_cache(name: str) -> 
     shared = run(replace(simulated, prefixes=hashed(told, list(range(1, size + 1)), 4)))
     plain = run(simulated)
     assert shared.progress.emitted_tokens.tolist() == [8] * size
+    assert shared.progress.preemptions.sum() <= plain.progress.preemptions.sum()
     if not plain.progress.preemptions.any():
         assert np.array_equal(shared.progress.finish_s, plain.progress.finish_s)
 

@@ -25,7 +25,7 @@ from tests.made import simulations
 
 every_scheduler = pytest.mark.parametrize("name", NAMES)
 law = settings(
-    max_examples=examples(5, 8), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=examples(5, 15), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 INSTANT = Splitting(1, float("inf"))
 splits = st.builds(Splitting, st.integers(1, 3), st.sampled_from((300.0, 1e6, np.inf)), st.sampled_from((0.0, 0.05)))
