@@ -33,6 +33,15 @@ $(VENV)/docs: $(VENV)/dev
 	$(INSTALL) --editable ".[dev,docs]"
 	@touch $@
 
+$(VENV)/fast: $(VENV)/core
+	$(INSTALL) --editable ".[fast]"
+	@touch $@
+
+# The simulator in it needs none of the other packages that it names. Where it cannot be had, its row is absent.
+$(VENV)/peers: $(VENV)/core
+	-$(PYTHON) -m venv $@ && $@/bin/python -m pip --disable-pip-version-check --quiet install typing_extensions && \
+	$@/bin/python -m pip --disable-pip-version-check --quiet install --no-deps ai-dynamo==1.6.1 ai-dynamo-runtime==1.6.1
+
 run: $(VENV)/core  ## the main job: AdaServe serves the Azure code trace
 	$(BIN)/specsim run +scheduler=adaserve trace=azure_code
 
@@ -60,10 +69,10 @@ format: $(VENV)/dev  ## let ruff lay the code out
 docs: $(VENV)/docs  ## the site in site/, API reference included; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-bench: $(VENV)/core  ## speed and memory, with the machine they were measured on; renews results/bench.parquet
+bench: $(VENV)/fast $(VENV)/peers  ## speed and memory, with the machine they were measured on; renews results/bench.parquet
 	$(BIN)/python -m tests.bench --million
 
-bench-check: $(VENV)/core  ## the cost of the loops against results/bench.parquet, in yardsticks
+bench-check: $(VENV)/fast  ## the cost of the loops against results/bench.parquet, in yardsticks
 	$(BIN)/python -m tests.bench --check
 
 profiles: $(VENV)/core  ## rebuild conf/profile from the public measurements in $$SPECSIM_DATA

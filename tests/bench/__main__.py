@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Iterable
 
-from tests.bench import growth, loops, processes, sweeps
+from tests.bench import growth, loops, peers, processes, sweeps
 from tests.bench.rows import STORED, Row, grown, machine, store
 
 
@@ -23,6 +23,7 @@ def main() -> int:
         return 1 if said else 0
     # Whole processes come first, while this one is small: a child inherits its parent's peak memory.
     rows = _told("whole process", processes.measured(million=arguments.million))
+    rows += _told("another simulator, whole process", peers.measured(rows))
     rows += _told("loop (one core)", loops.measured())
     rows += _told("how the cost grows", growth.measured())
     each = (loops.timed(loop, "scheduler", repeats=1) for loop in loops.every_scheduler())

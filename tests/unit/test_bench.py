@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from specsim.errors import SpecsimError
-from tests.bench import growth, loops, sweeps
+from tests.bench import growth, loops, peers, sweeps
 from tests.bench.rows import Row, grown, store
 from tests.bench.shares import shares
 
@@ -58,3 +59,20 @@ def test_without_stored_rows_there_is_nothing_to_compare(tmp_path: Path) -> None
     store([replace(ROW, name="other")], tmp_path / "bench.parquet")
     with pytest.raises(SpecsimError, match="none of its rows was measured"):
         grown([ROW], tmp_path / "bench.parquet")
+
+
+def test_another_simulator_replays_the_same_requests(tmp_path: Path) -> None:
+    words = loops.batch(3, 20)
+    peers.write_trace(tmp_path / "trace.jsonl", words)
+    told = [json.loads(line) for line in (tmp_path / "trace.jsonl").read_text().splitlines()]
+    requests = loops.prepared(("scheduler=continuous", *words)).requests
+    assert [each["timestamp"] for each in told] == pytest.approx((requests.arrival_s * 1e3).tolist())
+    assert {(each["input_length"], each["output_length"]) for each in told} == {(100, 20)}
+    blocks = [block for each in told for block in each["hash_ids"]]
+    assert blocks == [0, 1, 2]
+
+
+def test_a_simulator_that_is_not_installed_has_no_row(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(peers, "DYNAMO", tmp_path / "python")
+    assert list(peers.measured([ROW])) == []
+    assert "dynamo.replay: not measured; expected ai-dynamo in" in capsys.readouterr().err
