@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from copy import deepcopy
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from specsim.errors import SpecsimError, first_line
 from specsim.files.checked_mapping import shown
 from specsim.files.interpolation import check_references
+from specsim.files.plain import copied
 from specsim.files.regular_file import check_file
 
 MOST_BYTES = 1 << 20
@@ -42,9 +42,10 @@ def read_yaml(path: Path, what: str = "YAML file", group: str = "") -> dict[str,
     """
     facts = check_file(path, MOST_BYTES, what, group)
     try:
-        return deepcopy(_values(path, facts.st_mtime_ns, facts.st_size))
+        values: dict[str, Any] = copied(_values(path, facts.st_mtime_ns, facts.st_size))
     except SpecsimError as error:
         raise SpecsimError(f"{group}{path}{error}") from None
+    return values
 
 
 @lru_cache(maxsize=256)

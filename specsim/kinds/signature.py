@@ -7,6 +7,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -37,8 +38,11 @@ def check_arguments(target: Any, arguments: Mapping[str, Any], where: str, *, co
 
 def parameter_types(target: Any) -> dict[str, Any]:
     """Return the annotations of a class's or function's parameters; inherited fields as their own modules read them."""
-    if not inspect.isclass(target):
-        return typing.get_type_hints(target)
+    return dict(_types_of_class(target)) if isinstance(target, type) else typing.get_type_hints(target)
+
+
+@lru_cache(maxsize=256)
+def _types_of_class(target: Any) -> dict[str, Any]:
     known: dict[str, Any] = {}
     for base in reversed(target.__mro__):
         known |= vars(sys.modules[base.__module__])

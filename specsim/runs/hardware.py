@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -97,11 +99,11 @@ def fleet(config: Mapping[str, Any], plugins: Mapping[str, ModuleType], profile:
         return _with_drafter(engine.running(given), named, drafter, beside)
 
     def served(keys: Mapping[str, Any], named: str, given: Profile | None = None) -> Hardware:
-        truth, belief = running(given or profile_from_mapping(keys, named), named), config["belief"]
+        truth, belief = running(given or _profile(keys, named), named), config["belief"]
         if belief is None:
             return Hardware(engine, truth, truth)
         believed = belief if "name" in belief else {**keys, **belief}
-        return Hardware(engine, truth, running(profile_from_mapping(believed, "belief"), "belief"))
+        return Hardware(engine, truth, running(_profile(believed, "belief"), "belief"))
 
     chosen, named = config["choices"]["profile"], source("profile", config)
     names = tuple(config["replica_profiles"] or ())
@@ -112,6 +114,16 @@ def fleet(config: Mapping[str, Any], plugins: Mapping[str, ModuleType], profile:
             found[name] = where, served(config["profiles"][name], where)
     _check_models(found)
     return Fleet(found[chosen][1], names, found)
+
+
+def _profile(keys: Mapping[str, Any], named: str) -> Profile:
+    """Return the profile of these keys; kept, since the points of a sweep repeat a few."""
+    return _read_profile(pickle.dumps(keys), named)
+
+
+@lru_cache(maxsize=64)
+def _read_profile(keys: bytes, named: str) -> Profile:
+    return profile_from_mapping(pickle.loads(keys), named)
 
 
 def _check_models(found: Mapping[str, tuple[str, Hardware]]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from functools import cache
 from typing import Any
 
@@ -11,6 +10,7 @@ from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import expanded
 from specsim.files.interpolation import is_closed, is_plain, place_of
 from specsim.files.paths import is_path, shipped
+from specsim.files.plain import copied
 from specsim.files.yaml_file import read_yaml
 from specsim.kinds.installed import installed
 from specsim.settings.fleet import KEY as FLEET
@@ -54,7 +54,7 @@ def compose(point: Point, objects: Mapping[str, Mapping[str, Any]] | None = None
     shared, chosen = _composed(
         tuple(_hydra_word(group, point) for group in GROUPS if group in point and group not in held)
     )
-    tree, chosen = deepcopy(shared), {**chosen, **{group: str(point[group]) for group in GROUPS if group in point}}
+    tree, chosen = copied(shared), {**chosen, **{group: str(point[group]) for group in GROUPS if group in point}}
     for group in GROUPS:
         tree[group] = dict(held[group]) if group in held else _from_elsewhere(group, tree[group], point)
     put(tree, {key: text for key, text in point.items() if key not in GROUPS and key not in TEXTS}, chosen)
@@ -148,7 +148,7 @@ def _resolved(tree: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, A
     except RecursionError:
         raise SpecsimError("settings: nested too deep to resolve, or ${...} that leads in a circle") from None
     assert isinstance(plain, dict)
-    return {str(key): plain[key] if key in open_ else deepcopy(value) for key, value in tree.items()}
+    return {str(key): plain[key] if key in open_ else copied(value) for key, value in tree.items()}
 
 
 def _hydra_word(group: str, point: Point) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
-from functools import cache
+from functools import cache, lru_cache
 from math import ceil
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -138,10 +138,18 @@ def _parsed(setting: str, text: str) -> Override:
     if not text:
         raise SpecsimError(f"{setting}: no value; expected one, or null for none")
     try:
-        override: Override = _parser().parse_override(f"x={_home_quoted(text)}")
-        return override
+        override = _override(text)
+        # One that spans several values is read anew: it changes when they are drawn.
+        return _override.__wrapped__(text) if override.is_sweep_override() else override
     except (HydraException, ValueError, TypeError, NotImplementedError, RecursionError) as error:
         _unreadable(setting, text, first_line(error))
+
+
+@lru_cache(maxsize=1024)
+def _override(text: str) -> Override:
+    """Return what Hydra's grammar reads in a text; kept, since the points of a sweep repeat most of theirs."""
+    override: Override = _parser().parse_override(f"x={_home_quoted(text)}")
+    return override
 
 
 @cache

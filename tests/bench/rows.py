@@ -29,6 +29,7 @@ class Row:
     yardstick_us : of the yardstick beside it. cost : `us` in yardsticks.
     per_s : iterations per second of processor time. seconds : of a whole process, by the clock.
     peak_mb : of a whole process. target : as it is asked for, in words.
+    busy : processor time over what the cores in use had, by the clock.
     """
 
     group: str
@@ -39,6 +40,7 @@ class Row:
     seconds: float | None = None
     peak_mb: float | None = None
     target: str = ""
+    busy: float | None = None
 
     @property
     def cost(self) -> float:
@@ -56,7 +58,8 @@ class Row:
             told = f"{self.seconds:>10.2f} s {self.us / 1e6:>8.2f} CPU s {self.peak_mb:>6.0f} MB"
         else:
             told = f"{self.iterations:>10,} it {self.per_s:>10,.0f} it/s {self.us:>7.1f} us"
-        return f"{self.name:54}{told}  {self.cost:>9.1f} y  {self.target}"
+        busy = "" if self.busy is None else f"  cores {self.busy:.0%} busy"
+        return f"{self.name:54}{told}  {self.cost:>9.1f} y  {self.target}{busy}"
 
 
 def machine() -> str:
