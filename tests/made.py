@@ -221,7 +221,7 @@ def ledger_and_view(told: Requests, pool: Memory | None = None) -> tuple[Ledger,
     ledger = Ledger(len(told), pool or memory(told))
     view = LedgerView(ledger, hardware())
     for request in range(len(told)):
-        ledger.arrive(request, told)
+        ledger.arrive(request, told, 0.0)
     return ledger, view
 
 

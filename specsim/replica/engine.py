@@ -98,7 +98,7 @@ class Replica:
         self._ring()
 
     def _enter(self, request: int, told: Requests) -> None:
-        self.ledger.arrive(request, told)
+        self.ledger.arrive(request, told, self.env.now)
         if self.answered is not None and request in self.ledger.rejected:
             self.answered(1)
 
@@ -125,8 +125,8 @@ class Replica:
                 self.answered(1)
 
     def queued(self, at_s: float) -> int:
-        """Return how many of the requests that wait had arrived by `at_s`."""
-        return self.ledger.queued(at_s) + (len(self._lobby) if self._lobby is not None else 0)
+        """Return how many of the requests that wait were in the queue by `at_s`."""
+        return self.ledger.queued(at_s) + (self._lobby.queued(at_s) if self._lobby is not None else 0)
 
     def _next_event_s(self) -> float:
         """Return when at the earliest anything may happen that is not this replica's own doing."""

@@ -46,17 +46,16 @@ class Ledger:
         self._draft_cache = DraftCache(self.facts, self.progress, self.pool, draft_cached)
         self.caches = Caches(self.facts, self.progress, self.pool, self._draft_cache, prefixes)
 
-    def arrive(self, request: int, told: Requests) -> None:
-        """Enter a request, or reject it when its prompt and `max_tokens` can never fit the pool of this replica."""
+    def arrive(self, request: int, told: Requests, now_s: float) -> None:
+        """Enter a request at `now_s`, or reject it: prompt and `max_tokens` can never fit the pool of this replica."""
         self._tell(request, told)
         most = int(told.prompt_tokens[request] + told.max_tokens[request])
         if self.pool.memory.bytes_of(most, most) > self.pool.memory.capacity_bytes:
             self.rejected[request] = KV_CAPACITY
             return
         self.roster.enter(request)
-        self._reached_s[request] = told.arrival_s[request]
+        self._reached_s[request] = now_s
         if isinstance(told, Begun):
-            self._reached_s[request] = told.reached_s[request]
             self._resume(request, told)
         else:
             self.caches.enter(request, int(told.cached_tokens[request]))
@@ -99,7 +98,7 @@ class Ledger:
         return known_tokens(self.facts, self.progress, ids)
 
     def queued(self, at_s: float) -> int:
-        """Return how many of the waiting requests had arrived here by `at_s`."""
+        """Return how many of the waiting requests were here by `at_s`."""
         waiting = self.roster.waiting
         count = len(waiting)
         while count and self._reached_s[waiting[count - 1]] > at_s:

@@ -29,6 +29,10 @@ class Lobby:
         """Who waits, in order of arrival."""
         return [request for _, request, _ in self._waiting]
 
+    def queued(self, at_s: float) -> int:
+        """Return how many of them were here by `at_s`."""
+        return sum(entered_s <= at_s for entered_s, _, _ in self._waiting)
+
     def enter(self, request: int, told: Requests, now_s: float) -> None:
         """Take a request that arrives now."""
         self._waiting.append((now_s, request, told))

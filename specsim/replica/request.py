@@ -103,9 +103,7 @@ class Begun(Requests):
     ----------
     first_token_s : (N,) seconds at which the first token came; it is the only one so far.
     draft_tokens : (N,) tokens of the prompt that the drafter's cache holds; the target's holds all of it.
-    reached_s : (N,) seconds at which the request joins the queue of its second replica.
     """
 
     first_token_s: Floats
     draft_tokens: Ints
-    reached_s: Floats

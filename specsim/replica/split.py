@@ -70,9 +70,7 @@ class Split:
         n, first = len(requests), splitting.prefill
         rows = {name: getattr(requests, name) for name in Requests.__dataclass_fields__}
         rows["cached_tokens"] = requests.prompt_tokens
-        never = np.full((2, n), np.nan)
-        tokens = np.zeros(n, dtype=np.int64)
-        self._begun = Begun(**rows, first_token_s=never[0], draft_tokens=tokens, reached_s=never[1])
+        self._begun = Begun(**rows, first_token_s=np.full(n, np.nan), draft_tokens=np.zeros(n, dtype=np.int64))
         one_token = replace(requests, max_tokens=np.ones(n, dtype=np.int64))
         self._reading = Dispatch(replicas[:first], router(), one_token, sessions)
         self._decoding = Dispatch(replicas[first:], router(), self._begun, sessions)
@@ -139,7 +137,6 @@ class Split:
         sent_s = max(now_s, self._free_s[place]) + moved_bytes / self._splitting.link_bytes_per_s
         self._free_s[place] = sent_s
         arrival_s = sent_s + self._splitting.link_latency_s
-        self._begun.reached_s[request] = arrival_s
         self.moves.moved_bytes[request], self.moves.moving_s[request] = moved_bytes, arrival_s - now_s
         then = self._decoding.place_of(request)
         self.replica_of[request] = self._splitting.prefill + then

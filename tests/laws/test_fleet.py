@@ -110,7 +110,7 @@ def test_the_seconds_that_are_owed_are_those_of_the_hardware(slower: float) -> N
     assert server.outstanding_s() == 0.0
     for request in (0, 1):
         server.send(request)
-        ledger.arrive(request, told)
+        ledger.arrive(request, told, 0.0)
     ledger.progress.target_cached[1] = 20
     ledger.progress.emitted_tokens[1] = 1
     reading_s = 1e-3 * 4 + 1e-2 * 6 + 0.1

@@ -35,7 +35,7 @@ def busy() -> Ledger:
     told = requests([0.0] * 5, [6, 6, 6, 6, 6], [8] * 5)
     ledger = Ledger(5, memory(told, factor=3.0, block_tokens=1))
     for request in (WAITING, DECODING, FINISHED, HALFWAY):
-        ledger.arrive(request, told)
+        ledger.arrive(request, told, 0.0)
     first = TargetPass(ints(DECODING, FINISHED, HALFWAY), ints(6, 6, 4), Forest.roots(3))
     prompt = DraftPass(ints(DECODING), ints(6), ROOT)
     ledger.reserve(prompt)
@@ -182,7 +182,7 @@ def test_memory_that_is_refused_is_not_taken() -> None:
 def test_a_pass_that_names_who_was_rejected_says_so() -> None:
     told = requests([0.0], [6], [8])
     ledger = Ledger(1, Memory(14 * 4 - 1, 1, 3, 1))
-    ledger.arrive(0, told)
+    ledger.arrive(0, told, 0.0)
     with pytest.raises(IllegalPass, match=r"request 0, which was rejected \(kv_capacity\)"):
         ledger.reserve(TargetPass(ints(0), ints(1), ROOT))
 
@@ -191,7 +191,7 @@ def test_a_pass_that_names_who_was_rejected_says_so() -> None:
 def test_a_request_that_can_never_fit_is_rejected_at_the_door(memory_bytes: int, fits: bool) -> None:
     told = requests([0.0], [6], [8])
     ledger = Ledger(1, Memory(memory_bytes, 1, 3, 1))
-    ledger.arrive(0, told)
+    ledger.arrive(0, told, 0.0)
     assert ledger.rejected == ({} if fits else {0: "kv_capacity"})
     assert ledger.roster.live == fits
 

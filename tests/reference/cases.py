@@ -14,8 +14,9 @@ from specsim.simulation import Simulation
 from tests.laws.subjects import factory_of
 from tests.made import LENGTHS, memory, requests, simulation, tape
 from tests.reference import costs, policies
+from tests.reference.hardware import Hardware
 from tests.reference.request import Request
-from tests.reference.server import Hardware, Server
+from tests.reference.server import Server
 
 POLICIES = ("fcfs", "continuous", "sarathi", "vllm_spec")
 GAPS_S = st.sampled_from((0.0, 0.0, 2.0**-7, 2.0**-6, 2.0**-6, 2.0**-4, 0.02, 0.3, 5.0))
@@ -60,7 +61,8 @@ class Case:
         mine = [Request(number, *row[:4], costs.text(row[4], ranks)) for number, row in enumerate(rows)]
         sizes = pool.capacity_bytes, pool.block_tokens, pool.target_token_bytes, pool.draft_token_bytes
         replicas = self.simulation.replicas
-        hardware = Hardware(self.draft_s, self.target_s, *sizes)
+        delays = self.simulation.frontend_s, self.simulation.pipeline_steps
+        hardware = Hardware(self.draft_s, self.target_s, *sizes, *delays)
         return [Server(hardware, mine[each::replicas]) for each in range(replicas)]
 
 
@@ -84,6 +86,8 @@ def cases(draw: st.DrawFn, name: str) -> Case:
             truth=Truth(target, draft),
             text=tape(len(told), draw(st.sampled_from((0.1, 0.5, 0.9))), draw(st.integers(0, 3))),
             replicas=draw(st.sampled_from((1, 1, 2, 3))),
+            frontend_s=draw(st.sampled_from((0.0, 0.0, 2.0**-7, 0.02))),
+            pipeline_steps=draw(st.sampled_from((0, 0, 1, 2))),
         ),
         getattr(policies, name)(**parameters),
         draft_s,

@@ -3,46 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import NamedTuple
 
-from tests.reference.costs import PassCost
+from tests.reference.hardware import Hardware, Pass
 from tests.reference.request import Request, Row
 
 DRAFT, VERIFY = 0, 1
-
-
-class Hardware(NamedTuple):
-    """What a pass of each model costs; the cache's bytes, tokens a block, and bytes a token of each model."""
-
-    draft_s: PassCost
-    target_s: PassCost
-    capacity: int
-    block: int
-    target_bytes: int
-    draft_bytes: int
-
-    def bytes_of(self, target: int, draft: int) -> int:
-        """Return the bytes of the blocks that so many cached tokens of each model lie in."""
-        blocks_target, blocks_draft = -(-target // self.block), -(-draft // self.block)
-        return blocks_target * self.block * self.target_bytes + blocks_draft * self.block * self.draft_bytes
-
-
-@dataclass
-class Pass:
-    """A row of `passes.parquet`."""
-
-    start_s: float
-    seconds: float
-    kind: int
-    requests: int
-    batched_tokens: int
-    context_tokens: int
-    prefill_tokens: int
-    draft_tokens: int
-    depth: int
-    emitted_tokens: int = 0
-    queued: int = 0
 
 
 class Server:
@@ -53,17 +18,20 @@ class Server:
         self.requests = list(requests)
         self.coming = list(self.requests)
         self.now_s = 0.0
+        self.steps_s: list[float] = []
+        self.unseen: list[Request] = []
         self.waiting: list[Request] = []
         self.running: list[Request] = []
         self.passes: list[Pass] = []
         self.gaps_s: list[float] = []
 
     def serve(self, policy: Callable[[Server], None]) -> None:
-        while self.coming or self.waiting or self.running:
+        while self.coming or self.unseen or self.waiting or self.running:
+            self._begin_step()
             if self.waiting or self.running:
                 policy(self)
-            else:
-                self.now_s = max(self.now_s, self.coming[0].arrival_s)
+            elif self.coming:
+                self.now_s = max(self.now_s, self._in_queue_s(self.coming[0]))
                 self._let_arrive()
 
     @property
@@ -88,7 +56,7 @@ class Server:
             self._admit(row.request)
         for request in leaves:
             request.begin_decoding(start_s)
-        self.passes[-1].queued = len(self.waiting)
+        self.passes[-1].queued = len(self.unseen) + len(self.waiting)
 
     def evict(self, requests: Iterable[Request]) -> None:
         """Take the cache of residents before the first pass of a step."""
@@ -112,7 +80,7 @@ class Server:
             self.passes[-1].emitted_tokens += row.request.output_tokens - before
             if row.request.output_tokens == row.request.output:
                 self.running.remove(row.request)
-        self.passes[-1].queued = len(self.waiting)
+        self.passes[-1].queued = len(self.unseen) + len(self.waiting)
 
     def _run(self, kind: int, rows: list[Row], prefill: int, drafted: int, depth: int) -> None:
         """Let the time of a pass go by and write it down."""
@@ -129,10 +97,28 @@ class Server:
         self.now_s += seconds
         self._let_arrive()
 
+    def _in_queue_s(self, request: Request) -> float:
+        return request.arrival_s + self.hardware.frontend_s
+
     def _let_arrive(self) -> None:
-        """Let in whoever arrives by now, one who arrives at the very end of a pass too; reject what can never fit."""
-        while self.coming and self.coming[0].arrival_s <= self.now_s:
-            request = self.coming.pop(0)
+        """Let in whoever is in the queue by now, one who comes at the very end of a pass too."""
+        while self.coming and self._in_queue_s(self.coming[0]) <= self.now_s:
+            self.unseen.append(self.coming.pop(0))
+        if not self.hardware.ahead:
+            self._see(self.now_s)
+
+    def _begin_step(self) -> None:
+        """See who was in the queue when this step was decided: as an earlier step began, or now if nothing ran."""
+        ahead = self.hardware.ahead
+        if not (self.waiting or self.running):
+            self.steps_s.clear()
+        self._see(self.steps_s[-ahead] if 0 < ahead <= len(self.steps_s) else self.now_s)
+        self.steps_s.append(self.now_s)
+
+    def _see(self, by_s: float) -> None:
+        """Put into line whoever was in the queue by then; reject what can never fit."""
+        while self.unseen and self._in_queue_s(self.unseen[0]) <= by_s:
+            request = self.unseen.pop(0)
             most = request.prompt + request.most
             request.rejected = self.hardware.bytes_of(most, most) > self.hardware.capacity
             self.waiting += [] if request.rejected else [request]

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from specsim.simulation import Record, run
 from tests.made import table_of_run
 from tests.reference.cases import POLICIES, Case, cases
-from tests.reference.server import DRAFT, VERIFY, Pass, Server
+from tests.reference.hardware import Pass
+from tests.reference.server import DRAFT, VERIFY, Server
 
 SUM_TOLERANCE = 1e-12
 COLUMNS = (
