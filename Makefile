@@ -10,7 +10,7 @@ FAST := not slow and not torch
 JOBS := $(shell getconf _NPROCESSORS_ONLN)
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-all coverage lint format docs bench bench-check profiles fidelity reproduce twins clean
+.PHONY: help run check test test-all coverage lint format docs bench bench-check profiles fidelity reproduce anomalies twins clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -84,6 +84,11 @@ fidelity: $(VENV)/core  ## rewrite docs/fidelity.md and the tables of docs/profi
 
 reproduce: $(VENV)/core  ## run the published figures again from $$SPECSIM_DATA; renews results/published and docs/reproduction.md
 	$(BIN)/specsim reproduce --jobs $(JOBS) --page docs/reproduction.md
+
+anomalies: $(VENV)/core  ## when a better server serves worse: run the study again; renews results/anomalies and docs/anomalies.md
+	for knob in memory gpu acceptance drafter; do \
+		$(BIN)/specsim sweep tools/anomalies/$$knob.yaml --keep summary --jobs $(JOBS) out=results/runs/anomalies || exit; done
+	$(BIN)/python -m tools.anomalies --runs results/runs/anomalies
 
 twins: $(VENV)/core  ## rebuild the twins in traces/ from the real traces in $$SPECSIM_DATA
 	$(BIN)/python tools/fit_twins.py --data "$(SPECSIM_DATA)"

@@ -1,0 +1,1 @@
+"""Scheduling anomalies: when more memory, a faster GPU or a better draft hurts (docs/anomalies.md)."""
