@@ -125,6 +125,14 @@ class PassShapes(NamedTuple):
             shape.repeated_tokens + pairs - 2 * nodes,
         )
 
+    def first(self, count: int) -> PassShapes:
+        """Return the first so many along the last axis."""
+        return PassShapes(*(each[..., :count] if isinstance(each, np.ndarray) else each for each in self))
+
+    def nth(self, place: int) -> PassShapes:
+        """Return the shapes at one place of the first axis."""
+        return PassShapes(*(each[place] if isinstance(each, np.ndarray) else each for each in self))
+
     def only(self, those: Any) -> PassShapes:
         """Return zeros where `those` (broadcast) does not hold."""
         return PassShapes(*(np.where(those, column, 0) for column in self))
@@ -136,3 +144,33 @@ class PassShapes(NamedTuple):
     def seconds(self, model: Any) -> npt.NDArray[np.float64]:
         """Return what a model says of each, 0 where nothing is batched."""
         return np.where(np.asarray(self.batched_tokens) > 0, model.seconds_array(self), 0.0)
+
+
+def of_rounds(known: Ints, chunks: Ints, matched: Ints, depth: int, cached: bool) -> tuple[PassShapes, PassShapes]:
+    """Return the shapes of rounds of chains of `depth`: of the draft passes, (2, rounds), and verifications, (rounds,).
+
+    The draft passes are the first of each round, which feeds what the cache lacks, and each later one.
+
+    Parameters
+    ----------
+    known : (n,) tokens of each row before the first round. chunks : (n,) those of them that the drafter's cache lacks.
+    matched : (rounds, n). cached : whether the drafter keeps a cache of its own.
+    """
+    rounds, rows = matched.shape
+    texts, fed = np.empty_like(matched), np.ones_like(matched)
+    texts[0], fed[0] = known, chunks
+    np.add.accumulate(matched[:-1] + 1, axis=0, out=texts[1:])
+    texts[1:] += known
+    if cached:
+        # The last token of a chain is not in the drafter's cache: nothing was drafted behind it.
+        fed[1:] += matched[:-1] == depth
+    text, chunk = np.add.reduce(texts, axis=1), np.add.reduce(fed, axis=1)
+    context, batched, pairs = np.empty((3, 2, rounds), dtype=np.int64)
+    context[0], context[1] = text - chunk, text
+    batched[0], batched[1] = chunk, rows
+    pairs[0] = np.einsum("ij,ij->i", fed, texts) - np.einsum("ij,ij->i", fed, fed - 1) // 2
+    pairs[1] = text + rows
+    read, again = text - rows, (text - rows) * depth
+    queries = rows * (depth + 1)
+    verify = PassShapes(read, queries, read + again + queries + rows * depth, queries, rows, again)
+    return PassShapes(context, batched, pairs, rows, rows, 0), verify

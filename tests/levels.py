@@ -25,7 +25,7 @@ def one_by_one(step: Step) -> Step:
 
 def levels(work: DraftPass) -> Generator[DraftPass, Forest, Forest]:
     before = len(work.forest)
-    forest = yield work._replace(depth=1, deepest=None)
+    forest = yield work._replace(depth=1, deepest=None, repeat=False)
     for _ in range(work.depth - 1):
         leaves = np.arange(before, len(forest))
         if work.deepest is not None:

@@ -1,11 +1,12 @@
-"""The walk of the target down each tree: how many drafted tokens of each row are its own."""
+"""The walk of the target down each tree, or down chain after chain: how many drafted tokens are its own."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from specsim.kernels.arrays import Ints
-from specsim.kernels.growth import DEPTH, ROW, SLOT, TOKEN
+from specsim.kernels.growth import DEPTH, ROW, SLOT, TOKEN, Pooled
+from specsim.rng import STRIDE, Words, mix
 
 
 def numpy_walk(numbers: Ints, rows: int, rank: Ints) -> Ints:
@@ -20,3 +21,32 @@ def numpy_walk(numbers: Ints, rows: int, rank: Ints) -> Ints:
     right = rows + (rank[numbers[SLOT, rows:]] == numbers[TOKEN, rows:]).nonzero()[0]
     matched[numbers[ROW].take(right)] = numbers[DEPTH].take(right)
     return matched
+
+
+def numpy_rounds(text: Pooled, key: Words, depth: int, left: Ints, room: Ints, most: int) -> Ints:
+    """Return how many tokens of each row's chain are right, (rounds, n), one chain of `depth` behind the other.
+
+    The rounds end with the first that ends a row, before one that is no longer to begin, or after `most`, at least 1.
+
+    Parameters
+    ----------
+    text : of the rows, (n,). key : (n,) of the text behind each row.
+    left : (n,) tokens that each row emits until its end. room : (n,) no round begins once a row has emitted as many.
+    """
+    places = np.arange(most * (depth + 1))
+    hashed = mix(key[:, None] + STRIDE * places.astype(np.uint64))
+    wrong = text.rank[text.start[:, None] + (hashed & np.uint64(text.mask)).view(np.int64)] != 0
+    stops = np.where(wrong, places, len(places))
+    np.minimum.accumulate(stops[:, ::-1], axis=1, out=stops[:, ::-1])
+    ahead = np.minimum(stops - places, depth).ravel()
+    at = np.arange(0, ahead.size, len(places))
+    matched = np.empty((most, len(key)), dtype=np.int64)
+    for each in matched:
+        ahead.take(at, out=each)
+        at += each
+        at += 1
+    after = np.cumsum(matched + 1, axis=0)
+    ended = np.logical_or.reduce(after >= left, axis=1)
+    begun = np.logical_and.reduce(after - matched <= room, axis=1)
+    count = int(ended.argmax()) + 1 if ended.any() else most
+    return matched[: count if begun[:count].all() else int(begun.argmin())]

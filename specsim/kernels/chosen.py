@@ -12,11 +12,12 @@ from importlib.util import find_spec
 from typing import Literal
 
 from specsim.errors import SpecsimError
-from specsim.kernels.acceptance import numpy_walk
+from specsim.kernels.acceptance import numpy_rounds, numpy_walk
 from specsim.kernels.arrays import Bools, Floats, Ints
 from specsim.kernels.blocks import numpy_hold
-from specsim.kernels.growth import Front, Grown, Growth, Text, numpy_grow
+from specsim.kernels.growth import Front, Grown, Growth, Pooled, Text, numpy_grow
 from specsim.kernels.selection import Bounds, numpy_select
+from specsim.rng import Words
 
 Choice = Literal["auto", "numpy", "numba"]
 PATIENCE = 1_000
@@ -30,13 +31,15 @@ class Kernels:
     grow: Callable[[Text, Front, Growth], Grown] = numpy_grow
     select: Callable[[Ints, Floats, Floats, Ints, Bounds], Bools] = numpy_select
     walk: Callable[[Ints, int, Ints], Ints] = numpy_walk
+    rounds: Callable[[Pooled, Words, int, Ints, Ints, int], Ints] = numpy_rounds
     hold: Callable[[Ints, Ints, Ints, int, int], int] = numpy_hold
 
     def compile(self) -> None:
         """Take the compiled functions."""
-        from specsim.kernels.compiled import numba_grow, numba_hold, numba_select, numba_walk
+        from specsim.kernels.compiled import numba_grow, numba_hold, numba_rounds, numba_select, numba_walk
 
-        self.grow, self.select, self.walk, self.hold = numba_grow, numba_select, numba_walk, numba_hold
+        self.grow, self.select, self.hold = numba_grow, numba_select, numba_hold
+        self.walk, self.rounds = numba_walk, numba_rounds
 
 
 NUMPY = Kernels()

@@ -8,6 +8,7 @@ from specsim.kernels.arrays import Bools, Floats, Ints
 from specsim.kernels.compiling import told
 from specsim.kernels.growth import Front, Grown, Growth, Pooled, Text, numpy_grow
 from specsim.kernels.selection import Bounds
+from specsim.rng import Words
 
 with told():
     from specsim.kernels import loops
@@ -44,6 +45,13 @@ def numba_walk(numbers: Ints, rows: int, rank: Ints) -> Ints:
     """See `specsim.kernels.acceptance.numpy_walk`."""
     matched: Ints = loops.walk(numbers, rows, rank)
     return matched
+
+
+def numba_rounds(text: Pooled, key: Words, depth: int, left: Ints, room: Ints, most: int) -> Ints:
+    """See `specsim.kernels.acceptance.numpy_rounds`."""
+    matched = np.empty((most, len(key)), dtype=np.int64)
+    count: int = loops.rounds(text.rank, text.start, text.mask, key, depth, left, room, matched)
+    return matched[:count]
 
 
 def numba_hold(held: Ints, ids: Ints, tokens: Ints, block_tokens: int, most: int) -> int:

@@ -230,6 +230,30 @@ def walk(numbers, rows, rank):
     return matched
 
 
+@compiled(INTS, INTS, WHOLE, WORDS, WHOLE, INTS, INTS, filled(WHOLE, 2))
+def rounds(rank, start, mask, key, depth, left, room, matched):
+    """Fill `matched` (most, n) as `specsim.kernels.acceptance.numpy_rounds` does; return how many rounds there are."""
+    emitted = np.zeros(len(key), dtype=np.int64)
+    for each in range(len(matched)):
+        ended = False
+        for row in range(len(key)):
+            if emitted[row] >= room[row]:
+                return each
+        for row in range(len(key)):
+            right = 0
+            while right < depth:
+                hashed = _mix(key[row] + _STRIDE * np.uint64(emitted[row] + right))
+                if rank[start[row] + np.int64(hashed & np.uint64(mask))]:
+                    break
+                right += 1
+            matched[each, row] = right
+            emitted[row] += right + 1
+            ended |= emitted[row] >= left[row]
+        if ended:
+            return each + 1
+    return len(matched)
+
+
 @compiled(filled(WHOLE), INTS, INTS, WHOLE, WHOLE)
 def hold(held, ids, tokens, block_tokens, most):
     """See `specsim.kernels.blocks.numpy_hold`."""

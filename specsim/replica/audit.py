@@ -12,7 +12,7 @@ import numpy as np
 from specsim.errors import SchedulerFault
 from specsim.pass_shape import PassShape
 from specsim.replica.kv_pool import KvPool
-from specsim.replica.passes import Emitted, TargetPass
+from specsim.replica.passes import DraftPass, Emitted, Rounds, TargetPass
 from specsim.replica.request import Bools, Ints
 from specsim.replica.state import Progress
 
@@ -51,6 +51,13 @@ class Audit:
     def see_again(self, work: TargetPass, times: int) -> None:
         """Note so many target passes that fed one token of each row, and ended nobody."""
         self._fed_tokens[work.requests] += times
+
+    def see_rounds(self, work: DraftPass, rounds: Rounds, end_s: float) -> None:
+        """Note rounds that begin with this pass, the last of which ends at `end_s`."""
+        ids = work.requests
+        self._fed_tokens[ids] += np.add.reduce(rounds.matched, axis=0) + len(rounds)
+        self._accepted_tokens += int(np.minimum(rounds.matched, rounds.tokens).sum())
+        self._finish_s[ids[rounds.finished]] = end_s
 
     def cut(self, request: int) -> None:
         """Note that the engine gave a request up or refused it: it emits and reads no more than is due."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from specsim.pass_shape import PassShape
 from specsim.replica.emissions import Gaps
-from specsim.replica.passes import Drafted, DraftPass, Emitted, TargetPass
+from specsim.replica.passes import Drafted, DraftPass, Emitted, Rounds, TargetPass
 from specsim.replica.request import Floats
 
 
@@ -50,6 +50,20 @@ class Repeated(NamedTuple):
     gaps: Gaps
 
 
+class Speculated(NamedTuple):
+    """Rounds of chains, one behind the other.
+
+    Attributes
+    ----------
+    starts_s : (passes + 1,) of each pass, and the end of the last. rounds : what they did.
+    gaps : of the first round, since each row's previous emission; behind it, those since the round before.
+    """
+
+    starts_s: Floats
+    rounds: Rounds
+    gaps: Gaps
+
+
 def in_turn(total: float, seconds: Floats) -> float:
     """Return the total to which seconds (n,) are added one after the other, to the last bit."""
     return float(np.add.accumulate(np.concatenate(([total], seconds)))[-1])
@@ -68,4 +82,8 @@ class Booking(Protocol):
 
     def repeated(self, replica: int, repeated: Repeated) -> None:
         """Note passes of decoding rows."""
+        ...
+
+    def speculated(self, replica: int, speculated: Speculated) -> None:
+        """Note rounds of chains."""
         ...

@@ -77,7 +77,8 @@ class Replica:
         self._shedding = shedding
         self._fast: FastForward | None = None
         if fast_forward and isinstance(backend, Repeating):
-            self._fast = FastForward(env, name, ledger, view, backend, booking, audit, self._next_event_s)
+            told = booking, audit, self.headway, self._lobby
+            self._fast = FastForward(env, name, ledger, view, backend, *told, self._next_event_s)
         self.moving_s = 0.0
         self.answered: Callable[[int], None] | None = None
         self.onward: Callable[[Ids, Ints], Ids] | None = None
@@ -191,9 +192,11 @@ class Replica:
         answer: Forest | Emitted | None = None
         ran = False
         while (work := conversation.ask(answer)) is not None:
-            ran = True
             try:
                 if isinstance(work, DraftPass):
+                    if work.repeat and not ran and (yield from self._rounds(work)):
+                        ran = True
+                        break
                     answer = yield from self._draft(work)
                 else:
                     answer = yield from self._verify(work, answer)
@@ -201,6 +204,7 @@ class Replica:
                 raise  # A request went on, or was followed by its client's next one: not the scheduler's doing.
             except SpecsimError as error:
                 conversation.refuse(str(error))
+            ran = True
             if self.headway.lost():
                 raise self._stalled(f"has run {self.headway.idle_passes:,} passes without a token or a longer cache")
         self.ledger.end_step()
@@ -231,7 +235,7 @@ class Replica:
         env, view, ledger = self.env, self.view, self.ledger
         shape = ledger.reserve(work)
         if work.repeat and self._fast is not None and not self._lobby:
-            shape = yield from self._skip(self._fast, work, shape)
+            shape = yield from self._fast.passes(work, shape)
         start_s, moving_s = env.now, self._moving_s(work, shape)
         answer, forward_s = self.backend.verify(work, shape)
         thinking_s, seconds = self._thinking(work, basis), forward_s + moving_s
@@ -256,16 +260,14 @@ class Replica:
         if self.answered is not None and len(ids) > len(going):
             self.answered(len(ids) - len(going))
 
-    def _skip(self, fast: FastForward, work: TargetPass, shape: PassShape) -> Generator[simpy.Event, Any, PassShape]:
-        """Run at once what can be run so of the passes like this one; return the shape of the pass behind them."""
-        starts_s = yield from fast.run(work, shape)
-        if not len(starts_s):
-            return shape
-        passes = len(starts_s) - 1
-        self.headway.passes += passes
-        if self._lobby is not None:
-            self._lobby.started(starts_s[1:].tolist())
-        return PassShape.decode(shape.context_tokens + passes * shape.requests, shape.requests)
+    def _rounds(self, work: DraftPass) -> Generator[simpy.Event, Any, bool]:
+        """Run at once what can be run so of the rounds that begin with this pass; return whether any ran."""
+        if self._fast is None or self._lobby or self.onward is not None:
+            return False
+        ended = yield from self._fast.rounds(work)
+        if ended is not None and len(ended) and self.answered is not None:
+            self.answered(len(ended))
+        return ended is not None
 
     def _moving_s(self, work: Pass, shape: PassShape) -> float:
         """Return the seconds in which caches leave for the host or come back before a pass."""

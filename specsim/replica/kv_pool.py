@@ -102,9 +102,10 @@ class KvPool:
         target_bytes = (target_cached + slack) * self.memory.target_token_bytes
         return target_bytes + (draft_cached + slack) * self.memory.draft_token_bytes <= self.free_bytes
 
-    def surely_more(self, requests: int) -> int:
-        """Return how many more tokens in the target's cache of each request surely fit; see `surely_fits`."""
-        return self.free_bytes // self.memory.target_token_bytes // requests - (self.memory.block_tokens - 1)
+    def surely_more(self, requests: int, *, drafting: bool = False) -> int:
+        """Return how many more tokens of each request surely fit, in both caches or the target's; see `surely_fits`."""
+        token_bytes = self.memory.target_token_bytes + self.memory.draft_token_bytes * drafting
+        return self.free_bytes // token_bytes // requests - (self.memory.block_tokens - 1)
 
     def held_bytes(self, ids: Ids) -> Ints:
         """Return the bytes that each request holds alone, (n,)."""

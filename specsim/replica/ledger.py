@@ -6,6 +6,7 @@ import numpy as np
 
 from specsim.errors import IllegalPass
 from specsim.pass_shape import PassShape
+from specsim.replica.ahead import Ahead
 from specsim.replica.caches import Caches
 from specsim.replica.draft_cache import DraftCache
 from specsim.replica.drafts import Drafts
@@ -13,7 +14,7 @@ from specsim.replica.emissions import Emissions, Gaps
 from specsim.replica.kv_pool import DRAFT, KV_CAPACITY, TARGET, KvPool, Memory, OutOfMemory
 from specsim.replica.legality import first_wrong
 from specsim.replica.passes import NOBODY, Drafted, DraftPass, Emitted, TargetPass
-from specsim.replica.request import Begun, Facts, Floats, Ids, Ints, Prefixes, Requests
+from specsim.replica.request import Begun, Facts, Ids, Ints, Prefixes, Requests
 from specsim.replica.roster import Roster
 from specsim.replica.state import Progress, empty_rows, known_tokens
 from specsim.replica.trees import Forest
@@ -22,7 +23,8 @@ from specsim.replica.trees import Forest
 class Ledger:
     """State of one replica; `reserve` a pass, let it run, then `commit` it.
 
-    `roster` is who is there, without and with slots; `caches` are those of either model, in the pool and elsewhere.
+    `roster` is who is there, without and with slots; `caches` are those of either model, in the pool and elsewhere;
+    `ahead` books what runs at once.
 
     Parameters
     ----------
@@ -45,6 +47,13 @@ class Ledger:
         self._emissions = Emissions(self.progress)
         self._draft_cache = DraftCache(self.facts, self.progress, self.pool, draft_cached)
         self.caches = Caches(self.facts, self.progress, self.pool, self._draft_cache, prefixes)
+        kept = self._draft_cache, self.caches, self._emissions
+        self.ahead = Ahead(self.facts, self.progress, self.pool, self.roster, *kept, self._finish)
+
+    @property
+    def drafted(self) -> bool:
+        """Whether a draft pass has run in this step."""
+        return bool(self._drafts.rows)
 
     def arrive(self, request: int, told: Requests, now_s: float) -> None:
         """Enter a request at `now_s`, or reject it: prompt and `max_tokens` can never fit the pool of this replica."""
@@ -225,27 +234,6 @@ class Ledger:
         if np.count_nonzero(answer.finished):
             self._finish(ids[answer.finished], now_s)
         return gaps
-
-    def repeats(self, work: TargetPass, shape: PassShape) -> int:
-        """Return how often the reserved pass can surely run before another; 0 unless each row decodes one token."""
-        if shape.prefill_tokens or shape.batched_tokens != shape.requests or shape.moved_bytes or len(work.evict):
-            return 0
-        if self.caches.elsewhere or self._drafts.rows:
-            return 0
-        ids = work.requests
-        if np.count_nonzero(self.known(ids) - self.progress.target_cached[ids] == 1) < len(ids):
-            return 0
-        return self.pool.surely_more(len(ids))
-
-    def commit_repeated(self, work: TargetPass, times: int, starts_s: Floats) -> Gaps:
-        """Book the reserved pass so many times, and reserve it again; `starts_s` as in `Emissions.repeat`."""
-        ids, progress = work.requests, self.progress
-        self.roster.admit(ids)
-        for column in ("target_cached", "emitted_tokens", "verifications", "decoded_tokens"):
-            getattr(progress, column)[ids] += times
-        self.pool.hold(TARGET, ids, progress.target_cached[ids] + 1)
-        self._draft_cache.follow(ids)
-        return self._emissions.repeat(ids, starts_s)
 
     def end_step(self) -> None:
         """Drop what was drafted in this step and never verified."""

@@ -106,6 +106,8 @@ def _check_growth(work: DraftPass) -> None:
         _check_size("beam", 1 if beam is None else beam, 1)
     if work.depth != 1 or work.deepest is not None:
         _check_depth(work)
+    if type(work.repeat) is not bool:
+        raise IllegalPass(f"DraftPass.repeat is {_kind(work.repeat)}; expected True or False")
 
 
 def _check_depth(work: DraftPass) -> None:

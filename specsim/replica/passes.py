@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from specsim.pass_shape import PassShape
-from specsim.replica.request import Bools, Ids, Ints
+from specsim.pass_shape import PassShape, PassShapes
+from specsim.replica.request import Bools, Floats, Ids, Ints
 from specsim.replica.trees import Forest
 
 NOBODY: Ids = np.zeros(0, dtype=np.int64)
@@ -35,6 +35,10 @@ class DraftPass(NamedTuple):
         answer comes early.
     deepest : (n,) depth up to which each row's tree may grow: a chain of row i gets at most `deepest[i]` tokens. None:
         as deep as `depth` brings it.
+    repeat : whether this step is a chain of `depth` tokens behind the root of each row, fed what the drafter's cache
+        lacks, and its verification as a whole, and the next steps would be the same, as long as nobody arrives or ends,
+        more cache surely fits and no row is that near to its `max_tokens`. The engine may run several such steps; then
+        it closes this one where it yields, and asks for the next.
     """
 
     requests: Ids
@@ -47,6 +51,7 @@ class DraftPass(NamedTuple):
     transfer: bool = False
     depth: int = 1
     deepest: Ints | None = None
+    repeat: bool = False
 
 
 class TargetPass(NamedTuple):
@@ -111,3 +116,57 @@ class Emitted(NamedTuple):
     accepted: Ints
     matched: Ints
     finished: Bools
+
+
+class Rounds(NamedTuple):
+    """Rounds of n rows, one behind the other: `depth` draft passes that give each row a chain, and the verification.
+
+    Attributes
+    ----------
+    matched : (rounds, n) draft tokens that agreed with the target. tokens : (rounds, n) emitted.
+    finished : (n,) rows whose output ends with the last round; no earlier one ends any.
+    draft : shapes of the draft passes, (2, rounds): of the first pass, which feeds, and of each later one.
+    verify : shapes of the verifications, (rounds,).
+    seconds : (rounds, depth + 1) of each pass, the verification's last.
+    """
+
+    matched: Ints
+    tokens: Ints
+    finished: Bools
+    draft: PassShapes
+    verify: PassShapes
+    seconds: Floats
+
+    @property
+    def depth(self) -> int:
+        """Tokens of a chain."""
+        depth: int = self.seconds.shape[1] - 1
+        return depth
+
+    def __len__(self) -> int:
+        return len(self.seconds)
+
+    def first(self, count: int) -> Rounds:
+        """Return the first so many rounds."""
+        if count == len(self):
+            return self
+        return Rounds(
+            self.matched[:count],
+            self.tokens[:count],
+            np.zeros_like(self.finished),
+            self.draft.first(count),
+            self.verify.first(count),
+            self.seconds[:count],
+        )
+
+
+def by_pass(draft: Any, verify: Any, rounds: int, depth: int) -> Any:
+    """Return a number of each pass, (rounds, depth + 1).
+
+    `draft` holds those of the first draft pass of each round and of its later ones, (2, rounds), `verify` those of the
+    verifications, or what broadcasts to it.
+    """
+    draft = np.broadcast_to(draft, (2, rounds))
+    each = np.empty((rounds, depth + 1), dtype=draft.dtype)
+    each[:, 0], each[:, 1:depth], each[:, depth] = draft[0], draft[1][:, None], verify
+    return each

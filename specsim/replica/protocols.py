@@ -7,7 +7,7 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from specsim.pass_shape import PassShape, PassShapes
-from specsim.replica.passes import Drafted, DraftPass, Emitted, Pass, TargetPass
+from specsim.replica.passes import Drafted, DraftPass, Emitted, Pass, Rounds, TargetPass
 from specsim.replica.request import Bools, Facts, Floats, Ids, Ints, Observed
 from specsim.replica.trees import Forest
 
@@ -224,5 +224,13 @@ class Repeating(Protocol):
         """Return the seconds of passes of these decoding rows, one behind the other, (n,): the first has this shape.
 
         `n` is at most `most`, and none of them ends a request.
+        """
+        ...
+
+    def rounds(self, work: DraftPass, most: int, within_s: float) -> Rounds | None:
+        """Return rounds of chains for these decoding rows, the first of which begins with this pass; None: it cannot.
+
+        There are at most `most`, and about as many as end `within_s`. None begins where a chain of `depth` tokens is
+        longer than what a row may emit beside the bonus token.
         """
         ...

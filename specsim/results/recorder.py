@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from specsim.pass_shape import PassShape
-from specsim.replica.booking import Repeated, Verification, in_turn
-from specsim.replica.passes import Drafted, DraftPass
+from specsim.pass_shape import PassShape, PassShapes
+from specsim.replica.booking import Repeated, Speculated, Verification, in_turn
+from specsim.replica.passes import Drafted, DraftPass, by_pass
 from specsim.replica.protocols import Belief, ModelBelief
-from specsim.replica.request import Ints
 from specsim.results.pauses import Pauses
 from specsim.results.schema import DRAFT_PASS, PASS_COLUMNS, VERIFY_PASS, RunTotals
 from specsim.results.window import Window
@@ -114,27 +113,43 @@ class Recorder:
         model_s, looked = self._busy[replica].model_s, self.iterations // WATCHED_EVERY
         model_s[VERIFY_PASS] = in_turn(model_s[VERIFY_PASS], seconds)
         context = int(shape.context_tokens) + shape.requests * np.arange(len(seconds))
-        self._out_of_range += self._outside(self._models[replica][VERIFY_PASS], shape, context)
+        self._out_of_range += _outside(self._models[replica][VERIFY_PASS], PassShapes.decode(context, shape.requests))
         self.iterations += len(seconds)
         if self.watch is not None and self.iterations // WATCHED_EVERY > looked:
             self.watch()
         self._pauses.add(replica, gaps.requests, gaps.seconds)
         self._pauses.repeat(replica, gaps.requests, np.diff(starts_s[1:]))
         if self._passes is not None:
-            rows: dict[str, Any] = dict.fromkeys(PASS_COLUMNS, 0)
-            rows |= {"start_s": starts_s[:-1], "seconds": seconds, "kind": VERIFY_PASS, "replica": replica}
+            rows: dict[str, Any] = {"start_s": starts_s[:-1], "seconds": seconds, "kind": VERIFY_PASS}
             rows |= dict.fromkeys(("requests", "batched_tokens", "emitted_tokens"), shape.requests)
             rows |= {"context_tokens": context, "queued": self._queued(replica, float(starts_s[-1]))}
-            for name, column in self._passes.items():
-                column.frombytes(np.full(len(seconds), rows[name], dtype=PASS_COLUMNS[name]).tobytes())
+            self._keep_all(seconds.shape, rows | {"replica": replica})
 
-    def _outside(self, target: ModelBelief, shape: PassShape, context_tokens: Ints) -> int:
-        """Return how many passes like this one, of rising context (passes,), lie outside the target's range."""
-        if not target.extrapolates(shape):
-            last = shape._replace(context_tokens=int(context_tokens[-1]))
-            if not target.extrapolates(last):
-                return 0  # A range has no holes.
-        return sum(target.extrapolates(shape._replace(context_tokens=each)) for each in context_tokens.tolist())
+    def speculated(self, replica: int, speculated: Speculated) -> None:
+        """Record rounds of chains; see `specsim.replica.booking.Booking`."""
+        starts_s, rounds, gaps = speculated
+        depth, model_s, looked = rounds.depth, self._busy[replica].model_s, self.iterations // WATCHED_EVERY
+        model_s[DRAFT_PASS] = in_turn(model_s[DRAFT_PASS], rounds.seconds[:, :depth].ravel())
+        model_s[VERIFY_PASS] = in_turn(model_s[VERIFY_PASS], rounds.seconds[:, depth])
+        draft, target = self._models[replica]
+        self._out_of_range += _outside(target, rounds.verify)
+        self._out_of_range += _outside(draft, rounds.draft.nth(0)) + (depth - 1) * _outside(draft, rounds.draft.nth(1))
+        self.iterations += len(rounds)
+        self.draft_passes += depth * len(rounds)
+        if self.watch is not None and self.iterations // WATCHED_EVERY > looked:
+            self.watch()
+        self._pauses.add(replica, gaps.requests, gaps.seconds)
+        self._pauses.repeat(replica, gaps.requests, np.diff(starts_s[depth + 1 :: depth + 1]))
+        if self._passes is not None:
+            rows = _columns_of(speculated) | {"replica": replica, "queued": self._queued(replica, float(starts_s[-1]))}
+            self._keep_all(rounds.seconds.shape, rows)
+
+    def _keep_all(self, shape: tuple[int, ...], rows: dict[str, Any]) -> None:
+        """Keep as many rows of `PASS_COLUMNS` as the shape holds; columns broadcast to it, those not given are 0."""
+        assert self._passes is not None
+        for name, column in self._passes.items():
+            values = np.asarray(rows.get(name, 0)).astype(PASS_COLUMNS[name])
+            column.frombytes(np.broadcast_to(values, shape).tobytes())
 
     def _spend(self, replica: int, kind: int, shape: PassShape, seconds: float) -> None:
         busy = self._busy[replica]
@@ -180,3 +195,36 @@ class Recorder:
         columns = {name: np.array(column) for name, column in self._passes.items()}
         order = np.lexsort((columns["replica"], columns["start_s"] + columns["seconds"]))
         return {name: column[order] for name, column in columns.items()}
+
+
+def _outside(model: ModelBelief, shapes: PassShapes) -> int:
+    """Return how many of these passes lie outside the range of a model, a box of context and batched tokens."""
+    context, batched = np.broadcast_arrays(shapes.context_tokens, shapes.batched_tokens)
+    corners = ((context.min(), batched.min()), (context.max(), batched.max()))
+    if not any(model.extrapolates(_counts(*each)) for each in corners):
+        return 0
+    return sum(model.extrapolates(_counts(*each)) for each in zip(context.tolist(), batched.tolist(), strict=True))
+
+
+def _columns_of(speculated: Speculated) -> dict[str, Any]:
+    """Return columns of `PASS_COLUMNS` by name, (rounds, depth + 1) or what broadcasts to it."""
+    starts_s, rounds, gaps = speculated
+    count, depth = rounds.seconds.shape[0], rounds.depth
+    levels = np.minimum(np.arange(1, depth + 2), depth)
+    counts = {
+        name: by_pass(getattr(rounds.draft, name), getattr(rounds.verify, name), count, depth)
+        for name in ("context_tokens", "batched_tokens")
+    }
+    return counts | {
+        "start_s": starts_s[:-1].reshape(rounds.seconds.shape),
+        "seconds": rounds.seconds,
+        "kind": np.where(np.arange(depth + 1) < depth, DRAFT_PASS, VERIFY_PASS),
+        "requests": len(gaps.requests),
+        "draft_tokens": len(gaps.requests) * levels,
+        "depth": levels,
+        "emitted_tokens": by_pass(0, rounds.tokens.sum(axis=1), count, depth),
+    }
+
+
+def _counts(context_tokens: float, batched_tokens: float) -> PassShape:
+    return PassShape(context_tokens, batched_tokens, 0, 0, 0, 0)

@@ -28,12 +28,19 @@ class Composed:
         """The most children that a draft pass may give a node."""
         return self.speculation.widest
 
+    @property
+    def _learns(self) -> bool:
+        """Whether a part hears of each verification, so that its next decision may differ."""
+        return type(self.batching).learn is not Batching.learn or type(self.speculation).learn is not Speculation.learn
+
     def step(self, view: View) -> Step:
         """Yield the drafter's passes and one verification."""
         forward_s = view.forward_s
         rows = self.batching.rows(view, self.speculation.drafts)
         if not len(rows.requests):
             return
+        if rows.repeat and self._learns:
+            rows = rows._replace(repeat=False)
         forest, evicted = Forest.roots(len(rows.requests)), rows.evicted
         if self.speculation.drafts:
             growing = self.speculation.grow(view, rows)
@@ -41,7 +48,8 @@ class Composed:
                 forest, evicted = yield from evicting(growing, evicted, rows.transfer)
             else:
                 forest = yield from growing
-        answer = yield TargetPass(rows.requests, rows.chunks, forest, evicted, rows.transfer)
+        repeat = rows.repeat and not self.speculation.drafts
+        answer = yield TargetPass(rows.requests, rows.chunks, forest, evicted, rows.transfer, repeat)
         self.speculation.learn(view, rows, forest, answer)
         self.batching.learn(view, rows, forest, answer, view.forward_s - forward_s)
 

@@ -54,7 +54,8 @@ class PrefillFirst(Batching):
         if unread(view, prompts):
             return Rows(*prompts, 0, lag(view, prompts.requests))
         plain = decode(view, prompts.requests)
-        return Rows(plain.requests, plain.chunks, len(plain.requests), lag(view, plain.requests), plain.evict)
+        ids = plain.requests
+        return Rows(ids, plain.chunks, len(ids), lag(view, ids), plain.evict, repeat=True)
 
 
 @dataclass(frozen=True, slots=True)

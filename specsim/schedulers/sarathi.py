@@ -75,7 +75,8 @@ class Chunked(Batching):
         decodes = decoding(view, view.running)
         budget = int(np.count_nonzero(decodes)) + self.prefill_tokens
         running, evicted = mixed(view, decodes, budget, Admission(self.max_num_seqs, self.watermark, drafting))
-        return rows_of(view, *running, evicted, first=self.prefill == "first")
+        rows = rows_of(view, *running, evicted, first=self.prefill == "first")
+        return rows._replace(repeat=bool(decodes.all()) and rows.decoding == len(decodes) == len(rows.requests))
 
 
 def mixed(view: View, decodes: Bools, budget: int, admission: Admission) -> tuple[Chunks, Ids]:

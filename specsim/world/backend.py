@@ -9,12 +9,13 @@ import numpy as np
 from specsim.kernels.chosen import chosen as kernels
 from specsim.kernels.growth import OFF_PATH
 from specsim.pass_shape import PassShape, PassShapes
-from specsim.replica.passes import Drafted, DraftPass, Emitted, Pass, TargetPass
+from specsim.replica.passes import Drafted, DraftPass, Emitted, Pass, Rounds, TargetPass
 from specsim.replica.protocols import Belief, View
 from specsim.replica.request import Bools, Floats, Ids, Ints
 from specsim.replica.trees import Forest
 from specsim.rng import mix
 from specsim.world.drafting import SimulatedDrafter
+from specsim.world.rounds import SimulatedRounds
 from specsim.world.tape import Tape
 
 
@@ -50,6 +51,7 @@ class SimulatedBackend:
         self._view = view
         self._drafter = SimulatedDrafter(world.tape, truth.draft, view)
         self._proposals = self._drafter.proposals
+        self._rounds = SimulatedRounds(world.output_tokens, world.tape, truth, view)
 
     def move(self, work: Pass, shape: PassShape) -> float:
         """Return the seconds that the pass's moved bytes take on the link to the host."""
@@ -80,6 +82,10 @@ class SimulatedBackend:
         most = min(most, int((self._world.output_tokens[ids] - self._view.emitted_tokens[ids]).min()) - 1)
         context = shape.context_tokens + rows * np.arange(most)
         return self._truth.target.seconds_array(PassShapes.decode(context, rows))
+
+    def rounds(self, work: DraftPass, most: int, within_s: float) -> Rounds | None:
+        """Return rounds of chains; see `specsim.world.rounds.SimulatedRounds.rounds`."""
+        return self._rounds.rounds(work, most, within_s)
 
     def output_tokens(self, ids: Ids) -> Ints:
         """Return how many tokens each request will emit in all, (n,); see `specsim.replica.protocols.Foresight`."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -11,26 +13,33 @@ import pytest
 import specsim.results.pauses
 import specsim.simulation
 from specsim.errors import IllegalPass
-from specsim.replica.passes import TargetPass
-from specsim.replica.protocols import Step, View
+from specsim.replica.passes import DraftPass, Emitted, TargetPass
+from specsim.replica.protocols import Scheduler, Step, View
+from specsim.replica.request import Bools, Ints
 from specsim.replica.trees import Forest
-from specsim.schedulers.continuous import decode
+from specsim.rng import Words
+from specsim.schedulers.composed import Composed
+from specsim.schedulers.continuous import PrefillFirst, decode
+from specsim.schedulers.parts.protocols import Rows
+from specsim.schedulers.vllm_spec import FixedChains
 from specsim.simulation import Simulation, run
 from specsim.world.backend import SimulatedBackend
+from specsim.world.tape import Tape
 from tests.laws.every import assert_same_record
 from tests.laws.subjects import factory_of
-from tests.made import memory, requests, simulation
+from tests.made import Hardware, hardware, memory, requests, simulation, tape
 
-REPEATING = ("continuous", "sarathi", "fcfs")
+REPEATING = ("continuous", "sarathi", "fcfs", "vllm_spec", "vllm_dynamic", "composed")
+"""The schedulers that say when their next decision would be the same."""
 
 
-def busy(name: str, **more: object) -> Simulation:
-    """Return a run of bursts and of pauses, with outputs of many lengths."""
+def busy(name: str, longer: int = 1, **more: object) -> Simulation:
+    """Return a run of bursts and of pauses, with outputs of many lengths and `max_tokens` behind most of them."""
     luck = np.random.default_rng(3)
     count = 40
     at = np.sort(luck.choice([0.0, 1.0, 1.5, 40.0], count) + luck.uniform(0, 0.4, count))
-    outputs = luck.integers(1, 90, count)
-    told = requests(at.tolist(), luck.integers(1, 60, count).tolist(), outputs.tolist())
+    outputs = longer * luck.integers(1, 90, count)
+    told = requests(at.tolist(), luck.integers(1, 60, count).tolist(), (outputs + 3 * (outputs % 3)).tolist())
     return replace(simulation(told, outputs.tolist(), factory_of(name)), **more)
 
 
@@ -50,9 +59,9 @@ def asked(of: Simulation) -> tuple[int, int]:
 
 @pytest.mark.parametrize("name", REPEATING)
 def test_most_decoding_passes_are_not_asked_for_one_by_one(name: str) -> None:
-    iterations, verified = asked(busy(name))
+    iterations, verified = asked(busy(name, longer=4))
     assert verified < iterations / 2
-    assert asked(busy(name, fast_forward=False)) == (iterations, iterations)
+    assert asked(busy(name, longer=4, fast_forward=False)) == (iterations, iterations)
 
 
 @pytest.mark.parametrize("name", REPEATING)
@@ -82,6 +91,16 @@ def test_they_leave_the_same_record_where_memory_is_short(name: str, factor: flo
     found = run(of)
     assert_same_record(found, run(replace(of, fast_forward=False)))
     assert name == "fcfs" or factor > 1.3 or found.progress.preemptions.any()
+
+
+class Handwritten:
+    """A layout of texts that the package does not know."""
+
+    def rows(self, requests: Ints, keys: Words, hashed: Words, on: Bools) -> Ints:
+        return (hashed & np.uint64(255)).view(np.int64)
+
+    def text_rows(self, requests: Ints) -> Ints:
+        return np.arange(256)
 
 
 class Resting:
@@ -121,11 +140,108 @@ def test_who_says_nothing_is_asked_before_each_pass() -> None:
     assert counting.steps == record.totals.iterations == 70
 
 
-def test_the_word_of_a_scheduler_is_checked() -> None:
+@pytest.mark.parametrize("kind", [TargetPass, DraftPass])
+def test_the_word_of_a_scheduler_is_checked(kind: type[Any]) -> None:
     class Wrong:
         def step(self, view: View) -> Step:
             ids = np.array(view.waiting)
-            yield TargetPass(ids, view.pending(ids), Forest.roots(len(ids)), repeat=3)  # type: ignore[arg-type]
+            yield kind(ids, view.pending(ids), Forest.roots(len(ids)), repeat=3)
 
-    with pytest.raises(IllegalPass, match=r"TargetPass.repeat is 3 \(int\); expected True or False"):
+    with pytest.raises(IllegalPass, match=rf"{kind.__name__}.repeat is 3 \(int\); expected True or False"):
         run(simulation(requests([0.0], [4], [9]), [3], Wrong))
+
+
+class Chains:
+    """Reads each prompt in both models, then drafts chains of 2 for all as `more` says, and verifies them."""
+
+    more: Mapping[str, Any] = {}
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def step(self, view: View) -> Step:
+        self.steps += 1
+        ids = np.array(view.waiting[:2]) if len(view.waiting) else view.running
+        roots, reads = Forest.roots(len(ids)), len(view.waiting) > 0
+        leaves = np.zeros(0, dtype=np.int64) if reads else np.arange(len(ids))
+        grows = {} if reads else {"leaves": leaves, "width": 1, "depth": 2, "repeat": True} | self.more
+        forest = yield DraftPass(ids, view.draft_pending(ids), roots, **grows)
+        yield TargetPass(ids, view.pending(ids), forest)
+
+
+def chains(scheduler: Callable[[], Scheduler], text: Tape | None = None, truth: Hardware | None = None) -> Simulation:
+    """Return a run of three requests at once, far from their `max_tokens`."""
+    told = requests([0.0, 0.0, 0.3], [4, 5, 6], [400] * 3)
+    return simulation(told, [70, 60, 50], scheduler, text=text, truth=truth)
+
+
+def test_a_scheduler_of_ones_own_may_draft_at_once() -> None:
+    made: list[Chains] = []
+
+    def scheduler() -> Scheduler:
+        made.append(Chains())
+        return made[-1]
+
+    assert_same_record(run(chains(scheduler)), run(replace(chains(scheduler), fast_forward=False)))
+    assert made[0].steps < made[1].steps / 2
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"width": 2},
+        {"beam": 1},
+        {"deepest": np.array([2, 2, 2])},
+        {"deepest": np.array([1, 2, 1])},
+        {"leaves": np.arange(3)},
+    ],
+    ids=str,
+)
+def test_what_is_no_chain_of_one_length_for_all_runs_step_by_step(more: Mapping[str, Any]) -> None:
+    class Others(Chains):
+        def step(self, view: View) -> Step:
+            count = len(view.running)
+            cut = {"deepest": count, "leaves": count - 1}
+            self.more = {name: each[: cut[name]] if name in cut else each for name, each in more.items()}
+            yield from super().step(view)
+
+    of = chains(Others)
+    iterations, verified = asked(of)
+    assert iterations == verified
+    assert_same_record(run(of), run(replace(of, fast_forward=False)))
+
+
+def expanding(deepest: int = 1 << 20, *, expands: bool = False) -> Hardware:
+    plain = hardware()
+    return replace(plain, draft=replace(plain.draft, expands=expands, deepest=deepest))
+
+
+@pytest.mark.parametrize(
+    ("text", "truth"),
+    [
+        (tape(3, silent=True), None),
+        (replace(tape(3), layout=Handwritten()), None),
+        (None, expanding(expands=True)),
+        (None, expanding(1)),
+    ],
+    ids=["a lookup that may find nothing", "a text of one's own", "batch expansion", "heads for fewer tokens"],
+)
+def test_what_cannot_be_told_ahead_runs_step_by_step(text: Tape | None, truth: Hardware | None) -> None:
+    of = chains(Chains, text, truth)
+    iterations, verified = asked(of)
+    assert iterations == verified
+    assert_same_record(run(of), run(replace(of, fast_forward=False)))
+
+
+def test_parts_that_learn_are_asked_before_each_step() -> None:
+    class Hearing(FixedChains):
+        heard = 0
+
+        def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+            Hearing.heard += 1
+
+    def scheduler() -> Scheduler:
+        return Composed(PrefillFirst(512, 8192, 0.01), Hearing(4))
+
+    iterations, verified = asked(busy("vllm_spec", scheduler=scheduler))
+    assert Hearing.heard == iterations == verified

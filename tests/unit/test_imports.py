@@ -98,6 +98,7 @@ def test_the_ledger_rests_on_the_core_and_the_memory():
     }
     assert ours("specsim.replica.ledger", late=True) <= {
         *rests_on,
+        "specsim.replica.ahead",
         "specsim.replica.caches",
         "specsim.replica.draft_cache",
         "specsim.replica.drafts",

@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specsim.kernels.acceptance import numpy_walk
+from specsim.kernels.acceptance import numpy_rounds, numpy_walk
 from specsim.kernels.blocks import numpy_hold
 from specsim.kernels.growth import ALL, Front, Growth, Pooled, numpy_grow
 from specsim.kernels.selection import Bounds, numpy_select
+from specsim.rng import STRIDE
 from tests.examples import examples
 
 pytest.importorskip("numba", reason="needs specsim[fast]")
@@ -123,6 +124,34 @@ def test_the_target_walks_the_same_way(drawn: tuple[Pooled, Front, Growth], seed
     numbers = np.concatenate((np.zeros((5, rows), dtype=np.int64), grown.numbers), axis=1)
     rank = np.random.default_rng(seed).integers(-1, growth.width + 1, grown.rows.shape[1])
     assert_equal([numpy_walk(numbers, rows, rank)], [numba_walk(numbers, rows, rank)])
+
+
+@many
+@given(fronts(), st.data())
+def test_the_target_walks_chain_after_chain_the_same_way(
+    drawn: tuple[Pooled, Front, Growth], data: st.DataObject
+) -> None:
+    """As far as trees of one chain say that are grown anew behind each bonus token."""
+    from specsim.kernels.compiled import numba_rounds
+
+    text, front, _ = drawn
+    rows, depth, most = len(front.node), data.draw(st.integers(1, 5)), data.draw(st.integers(1, 20))
+    luck = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    left, room = luck.integers(1, 60, rows), luck.integers(0, 90, rows)
+    found = numpy_rounds(text, front.key, depth, left, room, most)
+    assert_equal([found], [numba_rounds(text, front.key, depth, left, room, most)])
+    emitted = np.zeros(rows, dtype=np.int64)
+    for each in found:
+        assert (emitted < np.minimum(left, room)).all()
+        on_path = np.arange(rows), np.arange(rows), *np.zeros((1, rows), dtype=np.int64), np.ones(rows)
+        key = front.key + STRIDE * emitted.astype(np.uint64)
+        growth = Growth(np.full(rows, 1 << 20), depth, 1, ALL, rows, 1 << 21)
+        spoken = text._replace(silent=False)
+        grown = numpy_grow(spoken, Front(*on_path, key, np.ones(rows, dtype=np.bool_)), growth)
+        numbers = np.concatenate((np.zeros((5, rows), dtype=np.int64), grown.numbers), axis=1)
+        assert np.array_equal(each, numpy_walk(numbers, rows, grown.rows[1]))
+        emitted += each + 1
+    assert len(found) == most or (emitted >= np.minimum(left, room)).any()
 
 
 @many

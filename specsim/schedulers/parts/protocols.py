@@ -23,6 +23,9 @@ class Rows(NamedTuple):
     decoding : number of rows that decode; the others read prompts.
     fed : (n,) tokens that the drafter's cache lacks, and that the first draft pass reads.
     evicted : (m,) requests that give up their cache; with `transfer` it moves to the host and can come back.
+    repeat : whether the next steps would have these rows again, as long as all of them decode, nobody arrives or ends
+        and more cache surely fits. A speculation part whose drafts would be alike, too, says so of its draft pass
+        (`DraftPass.repeat`). Parts that `learn` are asked before each step.
     """
 
     requests: Ids
@@ -31,6 +34,7 @@ class Rows(NamedTuple):
     fed: Ints
     evicted: Ids = NOBODY
     transfer: bool = False
+    repeat: bool = False
 
 
 Growing = Generator[DraftPass, Forest, Forest]

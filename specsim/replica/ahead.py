@@ -1,0 +1,115 @@
+"""The ledger's books of what runs at once: how often surely, and what it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from specsim.pass_shape import PassShape
+from specsim.replica.caches import Caches
+from specsim.replica.draft_cache import DraftCache
+from specsim.replica.emissions import Emissions, Gaps
+from specsim.replica.kv_pool import DRAFT, TARGET, KvPool
+from specsim.replica.passes import DraftPass, Rounds, TargetPass
+from specsim.replica.request import Facts, Floats, Ids
+from specsim.replica.roster import Roster
+from specsim.replica.state import Progress, known_tokens
+
+
+class Ahead:
+    """Books passes that nothing comes between, all in one.
+
+    Parameters
+    ----------
+    facts, progress, pool, roster, draft_cache, caches, emissions : of the ledger.
+    finish : frees what requests hold that have emitted their last token, at these seconds.
+    """
+
+    def __init__(
+        self,
+        facts: Facts,
+        progress: Progress,
+        pool: KvPool,
+        roster: Roster,
+        draft_cache: DraftCache,
+        caches: Caches,
+        emissions: Emissions,
+        finish: Callable[[Ids, float], None],
+    ) -> None:
+        self._facts, self._progress, self._pool, self._roster = facts, progress, pool, roster
+        self._draft_cache, self._caches, self._emissions = draft_cache, caches, emissions
+        self._finish = finish
+
+    def passes(self, work: TargetPass, shape: PassShape) -> int:
+        """Return how often a reserved pass can surely run before another; 0 unless each row decodes one token."""
+        if shape.prefill_tokens or shape.batched_tokens != shape.requests or shape.moved_bytes or len(work.evict):
+            return 0
+        if self._caches.elsewhere or not self._decode(work.requests):
+            return 0
+        return self._pool.surely_more(len(work.requests))
+
+    def _decode(self, ids: Ids) -> bool:
+        """Return whether of all these requests only the last token is uncached."""
+        known = known_tokens(self._facts, self._progress, ids)
+        return bool(np.count_nonzero(known - self._progress.target_cached[ids] == 1) == len(ids))
+
+    def commit_passes(self, work: TargetPass, times: int, starts_s: Floats) -> Gaps:
+        """Book a reserved pass so many times, and reserve it again; `starts_s` as in `Emissions.repeat`."""
+        ids, progress = work.requests, self._progress
+        self._roster.admit(ids)
+        for column in ("target_cached", "emitted_tokens", "verifications", "decoded_tokens"):
+            getattr(progress, column)[ids] += times
+        self._pool.hold(TARGET, ids, progress.target_cached[ids] + 1)
+        self._draft_cache.follow(ids)
+        return self._emissions.repeat(ids, starts_s)
+
+    def rounds(self, work: DraftPass) -> int:
+        """Return how many rounds can surely run that begin with this pass, which is not reserved; 0: not at once.
+
+        Each row decodes, has its prompt in both caches, and is fed all that the drafter lacks.
+
+        Raises
+        ------
+        IllegalPass
+            When a request is unknown or named twice.
+        """
+        ids, leaves, forest, progress = work.requests, work.leaves, work.forest, self._progress
+        if work.width != 1 or work.beam is not None or work.deepest is not None or len(work.evict):
+            return 0
+        if self._caches.elsewhere or forest.draft_nodes or not 0 < len(ids) == len(work.chunks) == forest.rows:
+            return 0
+        if leaves.tobytes() != forest.row.tobytes():
+            return 0
+        self._roster.check(ids)
+        prompt, emitted = self._facts.prompt_tokens[ids], progress.emitted_tokens[ids]
+        known, drafted = prompt + emitted, progress.draft_cached[ids]
+        ready = (known - progress.target_cached[ids] == 1) & (emitted > 0)
+        ready &= (known - drafted == work.chunks) & (drafted >= prompt)
+        if np.count_nonzero(ready) < len(ids):
+            return 0
+        # In either cache a row holds at most its text and the chain behind it.
+        more = self._pool.surely_more(len(ids), drafting=True) - int(work.chunks.max())
+        return max(more // (work.depth + 1), 0)
+
+    def commit_rounds(self, work: DraftPass, rounds: Rounds, ends_s: Floats) -> Gaps:
+        """Book rounds, the first of which began at `ends_s[0]`; they ended at the others, (rounds + 1,)."""
+        ids, progress, times = work.requests, self._progress, len(rounds)
+        matched, tokens = np.add.reduce(rounds.matched, axis=0), np.add.reduce(rounds.tokens, axis=0)
+        progress.verifications[ids] += times
+        progress.speculations[ids] += times
+        progress.draft_tokens[ids] += times * work.depth
+        progress.accepted_tokens[ids] += np.add.reduce(np.minimum(rounds.matched, rounds.tokens), axis=0)
+        progress.decoded_tokens[ids] += tokens
+        progress.emitted_tokens[ids] += tokens
+        cached = progress.target_cached[ids] + matched + times
+        progress.target_cached[ids] = cached
+        # The last token of a chain is in nobody's cache: nothing was drafted behind it.
+        progress.draft_cached[ids] = cached - (rounds.matched[-1] == work.depth)
+        self._pool.hold(TARGET, ids, cached)
+        self._pool.hold(DRAFT, ids, progress.draft_cached[ids])
+        gaps = self._emissions.repeat(ids, ends_s)
+        if np.count_nonzero(rounds.finished):
+            self._finish(ids[rounds.finished], float(ends_s[-1]))
+        self._draft_cache.follow(ids)
+        return gaps

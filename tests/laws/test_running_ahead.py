@@ -1,0 +1,100 @@
+"""What nothing comes between runs at once, and leaves what it leaves one by one, whatever a run is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from specsim.replica.protocols import Scheduler, Step, View
+from specsim.replica.shedding import Shedding
+from specsim.replica.split import Splitting
+from specsim.simulation import Simulation, run
+from tests.examples import examples
+from tests.laws.every import assert_same_record
+from tests.laws.subjects import factories
+from tests.laws.test_prefix_cache import sharing
+from tests.laws.test_routing import ROUTERS
+from tests.made import simulations, tape
+from tests.unit.test_fast_forward import REPEATING
+
+TIMEOUTS_S = st.sampled_from((None, None, 0.03, 0.11, 0.5, 3.0))
+SPLITS = st.sampled_from((None, None, Splitting(1, 1e6), Splitting(2, float("inf"), 0.05)))
+CLIENTS = st.sampled_from((None, None, 3, 9))
+
+
+class Looking:
+    """A scheduler that notes what it is shown before each step."""
+
+    def __init__(self, inner: Scheduler, shown: list[object]) -> None:
+        self._inner, self._shown = inner, shown
+
+    def step(self, view: View) -> Step:
+        ids = view.running
+        told = (view.emitted_tokens, view.target_cached, view.draft_cached, view.first_decode_s, view.first_token_s)
+        columns = tuple(each.tobytes() for each in told)
+        self._shown.append(
+            (
+                view.now_s,
+                view.forward_s,
+                list(view.waiting),
+                ids.tolist(),
+                view.free_bytes,
+                view.held_bytes(ids).tolist(),
+                columns,
+            )
+        )
+        return self._inner.step(view)
+
+
+def looking(simulation: Simulation) -> tuple[Simulation, list[list[object]]]:
+    """Return the simulation with schedulers that note what they are shown, one list a replica."""
+    shown: list[list[object]] = []
+    made: Callable[[], Scheduler] = simulation.scheduler
+
+    def scheduler() -> Scheduler:
+        shown.append([])
+        return Looking(made(), shown[-1])
+
+    return replace(simulation, scheduler=scheduler), shown
+
+
+@st.composite
+def worlds(draw: st.DrawFn, name: str) -> Simulation:
+    """Draw a simulation of a scheduler with all that may come between two of its steps."""
+    simulated = draw(st.one_of(simulations(24), sharing()))
+    if draw(st.booleans()):
+        text = tape(len(simulated.requests), draw(st.sampled_from((0.3, 0.9))), draw(st.integers(0, 3)))
+        simulated = replace(simulated, world=replace(simulated.world, tape=text))
+    split = draw(SPLITS)
+    routers = sorted(ROUTERS.keys() - {"dedicated"} if split is not None else ROUTERS)
+    return replace(
+        simulated,
+        scheduler=draw(factories(name)),
+        router=ROUTERS[draw(st.sampled_from(routers))],
+        replicas=4 if split is not None else draw(st.sampled_from((1, 1, 4))),
+        split=split,
+        concurrency=draw(CLIENTS),
+        timeout_s=draw(TIMEOUTS_S),
+        shedding=draw(st.sampled_from((None, None, Shedding(5, True)))),
+        pipeline_steps=draw(st.sampled_from((0, 0, 1, 2))),
+        frontend_s=draw(st.sampled_from((0.0, 0.013))),
+        kernel=draw(st.sampled_from(("numpy", "auto"))),
+    )
+
+
+@pytest.mark.parametrize("name", REPEATING)
+@settings(max_examples=examples(15, 250), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_what_runs_at_once_is_booked_and_shown_as_one_by_one(name: str, data: st.DataObject) -> None:
+    """A scheduler that is asked less often is shown, whenever it is asked, what it would be shown then."""
+    simulated = data.draw(worlds(name), label="simulation")
+    at_once, few = looking(simulated)
+    apart, many = looking(replace(simulated, fast_forward=False))
+    assert_same_record(run(at_once), run(apart))
+    for some, every in zip(few, many, strict=True):
+        rest = iter(every)
+        assert all(each in rest for each in some)
