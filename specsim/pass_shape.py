@@ -129,10 +129,6 @@ class PassShapes(NamedTuple):
         """Return the first so many along the last axis."""
         return PassShapes(*(each[..., :count] if isinstance(each, np.ndarray) else each for each in self))
 
-    def nth(self, place: int) -> PassShapes:
-        """Return the shapes at one place of the first axis."""
-        return PassShapes(*(each[place] if isinstance(each, np.ndarray) else each for each in self))
-
     def only(self, those: Any) -> PassShapes:
         """Return zeros where `those` (broadcast) does not hold."""
         return PassShapes(*(np.where(those, column, 0) for column in self))

@@ -83,7 +83,7 @@ class FastForward:
         """
         ahead, passes, next_s = self._ledger.ahead, work.depth + 1, self._next_event_s()
         most = min(ahead.rounds(work), MOST)
-        rounds = self._backend.rounds(work, most, next_s - self._env.now) if most >= LEAST else None
+        rounds = self._backend.rounds(work, LEAST, most, next_s - self._env.now) if most >= LEAST else None
         if rounds is None:
             return None
         starts_s = self._starts_s(rounds.seconds.ravel())

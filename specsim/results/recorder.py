@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from specsim.pass_shape import PassShape, PassShapes
+from specsim.pass_shape import PassShape
 from specsim.replica.booking import Repeated, Speculated, Verification, in_turn
 from specsim.replica.passes import Drafted, DraftPass, by_pass
-from specsim.replica.protocols import Belief, ModelBelief
+from specsim.replica.protocols import Belief
+from specsim.replica.request import Floats, Ids
+from specsim.results.fitted_range import counts_of, decodes_outside, rounds_outside
 from specsim.results.pauses import Pauses
 from specsim.results.schema import DRAFT_PASS, PASS_COLUMNS, VERIFY_PASS, RunTotals
 from specsim.results.window import Window
@@ -110,15 +112,11 @@ class Recorder:
     def repeated(self, replica: int, repeated: Repeated) -> None:
         """Record passes of decoding rows; see `specsim.replica.booking.Booking`."""
         starts_s, seconds, shape, gaps = repeated
-        model_s, looked = self._busy[replica].model_s, self.iterations // WATCHED_EVERY
+        model_s = self._busy[replica].model_s
         model_s[VERIFY_PASS] = in_turn(model_s[VERIFY_PASS], seconds)
         context = int(shape.context_tokens) + shape.requests * np.arange(len(seconds))
-        self._out_of_range += _outside(self._models[replica][VERIFY_PASS], PassShapes.decode(context, shape.requests))
-        self.iterations += len(seconds)
-        if self.watch is not None and self.iterations // WATCHED_EVERY > looked:
-            self.watch()
-        self._pauses.add(replica, gaps.requests, gaps.seconds)
-        self._pauses.repeat(replica, gaps.requests, np.diff(starts_s[1:]))
+        self._out_of_range += decodes_outside(self._models[replica][VERIFY_PASS], context, shape.requests)
+        self._iterate(replica, *gaps, starts_s[1:])
         if self._passes is not None:
             rows: dict[str, Any] = {"start_s": starts_s[:-1], "seconds": seconds, "kind": VERIFY_PASS}
             rows |= dict.fromkeys(("requests", "batched_tokens", "emitted_tokens"), shape.requests)
@@ -128,21 +126,24 @@ class Recorder:
     def speculated(self, replica: int, speculated: Speculated) -> None:
         """Record rounds of chains; see `specsim.replica.booking.Booking`."""
         starts_s, rounds, gaps = speculated
-        depth, model_s, looked = rounds.depth, self._busy[replica].model_s, self.iterations // WATCHED_EVERY
+        depth, model_s = rounds.depth, self._busy[replica].model_s
         model_s[DRAFT_PASS] = in_turn(model_s[DRAFT_PASS], rounds.seconds[:, :depth].ravel())
         model_s[VERIFY_PASS] = in_turn(model_s[VERIFY_PASS], rounds.seconds[:, depth])
-        draft, target = self._models[replica]
-        self._out_of_range += _outside(target, rounds.verify)
-        self._out_of_range += _outside(draft, rounds.draft.nth(0)) + (depth - 1) * _outside(draft, rounds.draft.nth(1))
-        self.iterations += len(rounds)
+        self._out_of_range += rounds_outside(*self._models[replica], rounds)
         self.draft_passes += depth * len(rounds)
-        if self.watch is not None and self.iterations // WATCHED_EVERY > looked:
-            self.watch()
-        self._pauses.add(replica, gaps.requests, gaps.seconds)
-        self._pauses.repeat(replica, gaps.requests, np.diff(starts_s[depth + 1 :: depth + 1]))
+        self._iterate(replica, *gaps, starts_s[depth + 1 :: depth + 1])
         if self._passes is not None:
             rows = _columns_of(speculated) | {"replica": replica, "queued": self._queued(replica, float(starts_s[-1]))}
             self._keep_all(rounds.seconds.shape, rows)
+
+    def _iterate(self, replica: int, requests: Ids, gaps_s: Floats, ends_s: Floats) -> None:
+        """Count iterations that end so, (n,): in each these requests (m,) emit, in the first after `gaps_s`."""
+        looked = self.iterations // WATCHED_EVERY
+        self.iterations += len(ends_s)
+        if self.watch is not None and self.iterations // WATCHED_EVERY > looked:
+            self.watch()
+        self._pauses.add(replica, requests, gaps_s)
+        self._pauses.repeat(replica, requests, np.diff(ends_s))
 
     def _keep_all(self, shape: tuple[int, ...], rows: dict[str, Any]) -> None:
         """Keep as many rows of `PASS_COLUMNS` as the shape holds; columns broadcast to it, those not given are 0."""
@@ -197,34 +198,19 @@ class Recorder:
         return {name: column[order] for name, column in columns.items()}
 
 
-def _outside(model: ModelBelief, shapes: PassShapes) -> int:
-    """Return how many of these passes lie outside the range of a model, a box of context and batched tokens."""
-    context, batched = np.broadcast_arrays(shapes.context_tokens, shapes.batched_tokens)
-    corners = ((context.min(), batched.min()), (context.max(), batched.max()))
-    if not any(model.extrapolates(_counts(*each)) for each in corners):
-        return 0
-    return sum(model.extrapolates(_counts(*each)) for each in zip(context.tolist(), batched.tolist(), strict=True))
-
-
 def _columns_of(speculated: Speculated) -> dict[str, Any]:
     """Return columns of `PASS_COLUMNS` by name, (rounds, depth + 1) or what broadcasts to it."""
     starts_s, rounds, gaps = speculated
-    count, depth = rounds.seconds.shape[0], rounds.depth
+    depth = rounds.depth
     levels = np.minimum(np.arange(1, depth + 2), depth)
-    counts = {
-        name: by_pass(getattr(rounds.draft, name), getattr(rounds.verify, name), count, depth)
-        for name in ("context_tokens", "batched_tokens")
-    }
-    return counts | {
+    return {
         "start_s": starts_s[:-1].reshape(rounds.seconds.shape),
         "seconds": rounds.seconds,
+        "context_tokens": counts_of(rounds, "context_tokens"),
+        "batched_tokens": counts_of(rounds, "batched_tokens"),
         "kind": np.where(np.arange(depth + 1) < depth, DRAFT_PASS, VERIFY_PASS),
         "requests": len(gaps.requests),
         "draft_tokens": len(gaps.requests) * levels,
         "depth": levels,
-        "emitted_tokens": by_pass(0, rounds.tokens.sum(axis=1), count, depth),
+        "emitted_tokens": by_pass(0, rounds.tokens.sum(axis=1), len(rounds), depth),
     }
-
-
-def _counts(context_tokens: float, batched_tokens: float) -> PassShape:
-    return PassShape(context_tokens, batched_tokens, 0, 0, 0, 0)

@@ -25,10 +25,10 @@ class SimulatedRounds:
     def __init__(self, output_tokens: Ints, tape: Tape, truth: Belief, view: View) -> None:
         self._output_tokens, self._tape, self._truth, self._view = output_tokens, tape, truth, view
 
-    def rounds(self, work: DraftPass, most: int, within_s: float) -> Rounds | None:
+    def rounds(self, work: DraftPass, least: int, most: int, within_s: float) -> Rounds | None:
         """Return rounds of chains; see `specsim.replica.protocols.Repeating`.
 
-        None where a chain may stop short, or where somebody's own code reads the tape.
+        None, too, where a chain may stop short, or where somebody's own code reads the tape.
         """
         view, drafter, ids, depth = self._view, self._truth.draft, work.requests, work.depth
         text = self._tape.text(ids)
@@ -37,11 +37,11 @@ class SimulatedRounds:
         emitted, known = view.emitted_tokens[ids], view.target_cached[ids] + 1
         left = self._output_tokens[ids] - emitted
         most = self._most(known, depth, min(most, int(left.min())), within_s)
-        if most < 1:
+        if most < least:
             return None
         room = view.max_tokens[ids] - depth - emitted
         matched = kernels().rounds(text, self._tape.on_path(ids, emitted), depth, left, room, most)
-        if not len(matched):
+        if len(matched) < least:
             return None
         tokens = matched + 1
         over = np.add.reduce(tokens, axis=0) - left

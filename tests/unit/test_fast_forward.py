@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
@@ -13,6 +13,7 @@ import pytest
 import specsim.results.pauses
 import specsim.simulation
 from specsim.errors import IllegalPass
+from specsim.pass_shape import PassShape
 from specsim.replica.passes import DraftPass, Emitted, TargetPass
 from specsim.replica.protocols import Scheduler, Step, View
 from specsim.replica.request import Bools, Ints
@@ -27,7 +28,7 @@ from specsim.world.backend import SimulatedBackend
 from specsim.world.tape import Tape
 from tests.laws.every import assert_same_record
 from tests.laws.subjects import factory_of
-from tests.made import Hardware, hardware, memory, requests, simulation, tape
+from tests.made import Hardware, Linear, hardware, memory, requests, simulation, tape
 
 REPEATING = ("continuous", "sarathi", "fcfs", "vllm_spec", "vllm_dynamic", "composed")
 """The schedulers that say when their next decision would be the same."""
@@ -231,6 +232,29 @@ def test_what_cannot_be_told_ahead_runs_step_by_step(text: Tape | None, truth: H
     iterations, verified = asked(of)
     assert iterations == verified
     assert_same_record(run(of), run(replace(of, fast_forward=False)))
+
+
+@dataclass(frozen=True)
+class Fitted(Linear):
+    """Fitted on passes of so many tokens."""
+
+    most_context: float = 0.0
+    most_batched: float = 0.0
+
+    def extrapolates(self, shape: PassShape) -> bool:
+        return shape.context_tokens > self.most_context or shape.batched_tokens > self.most_batched
+
+
+@pytest.mark.parametrize("name", ["continuous", "vllm_spec"])
+@pytest.mark.parametrize("most", [(250.0, 1e9), (1e9, 30.0), (400.0, 60.0), (0.0, 0.0)], ids=str)
+def test_passes_out_of_range_are_counted_as_one_by_one(name: str, most: tuple[float, float]) -> None:
+    fitted = Fitted(1e-6, 1e-4, 0.02, most_context=most[0], most_batched=most[1])
+    of = busy(name, truth=Hardware(fitted, fitted))
+    found = run(of)
+    assert_same_record(found, run(replace(of, fast_forward=False)))
+    every = found.totals.iterations + found.totals.draft_passes
+    assert 0 < found.totals.out_of_range_passes <= every
+    assert (found.totals.out_of_range_passes < every) == any(most)
 
 
 def test_parts_that_learn_are_asked_before_each_step() -> None:
