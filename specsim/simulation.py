@@ -71,7 +71,8 @@ class Simulation:
     prefixes : of all prompts, where their blocks are kept for others; None: no block is.
     keep_passes : keep one row per pass.
     window : seconds of arrival of the requests whose inter-token latencies are kept; None keeps all.
-    fast_forward : whether decoding passes that nothing comes between run at once: the same run, sooner.
+    fast_forward : whether decoding passes, and rounds of chains of one length, that nothing comes between run at once:
+        the same run, sooner.
     kernel : what computes the inner loops, with equal results; see `specsim.kernels.chosen`.
     step_limit_s : seconds of wall time within which a scheduler must come to its next pass, None for no limit.
     backend : makes what answers the passes of a replica, from its view; None: what is simulated of `world` and `truth`.

@@ -58,6 +58,15 @@ class Conversation:
         except IllegalPass as error:
             self.refuse(str(error))
 
+    def end(self) -> None:
+        """End the step where it yields: what it asked for has run several times, and nobody is answered."""
+        try:
+            self._step.close()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise self._failed(error) from error
+
     def refuse(self, reason: str) -> NoReturn:
         """Throw an `IllegalPass` into the step, where it yields, and raise one that names that line.
 

@@ -40,7 +40,7 @@ class Replica:
     ledger, view, scheduler, backend : its state, the scheduler's face of it, the policy and the hardware.
     thinking : what the scheduler's own work costs. booking : told of every pass. audit : of all replicas.
     pipeline_steps : how many steps are decided ahead; see `specsim.replica.lobby.Lobby`.
-    fast_forward : whether passes that nothing comes between run at once, where the backend can tell them.
+    fast_forward : whether passes and rounds that nothing comes between run at once, where the backend can tell them.
     timeout_s : seconds from its arrival after which a request that has not ended is cancelled, between two steps.
     shedding : which requests are refused at their arrival.
 
@@ -194,10 +194,8 @@ class Replica:
         while (work := conversation.ask(answer)) is not None:
             try:
                 if isinstance(work, DraftPass):
-                    if work.repeat and not ran and (yield from self._rounds(work)):
-                        ran = True
-                        break
-                    answer = yield from self._draft(work)
+                    at_once = work.repeat and not ran and (yield from self._rounds(work))
+                    answer = None if at_once else (yield from self._draft(work))
                 else:
                     answer = yield from self._verify(work, answer)
             except RouterFault:
@@ -207,6 +205,9 @@ class Replica:
             ran = True
             if self.headway.lost():
                 raise self._stalled(f"has run {self.headway.idle_passes:,} passes without a token or a longer cache")
+            if answer is None:
+                conversation.end()
+                break
         self.ledger.end_step()
         return ran
 

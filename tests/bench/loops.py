@@ -67,6 +67,7 @@ def main_loops(folder: Path) -> Iterator[Loop]:
     yield Loop("continuous, azure_conv, step by step", ("scheduler=continuous", *CONV), "25,000 it/s", apart)
     yield Loop("continuous, azure_conv", ("scheduler=continuous", *CONV), "150,000 it/s")
     yield Loop("continuous, azure_code", ("scheduler=continuous", *CODE), "150,000 it/s")
+    yield Loop("vllm_spec k=4, azure_conv, step by step", ("scheduler=vllm_spec", *CONV), fields=apart)
     yield Loop("vllm_spec k=4, azure_conv", ("scheduler=vllm_spec", *CONV), "15,000 it/s")
     yield Loop("smartspec, azure_conv", ("scheduler=smartspec", *CONV), "8,000 it/s")
     yield Loop("specserve, azure_conv", ("scheduler=specserve", *CONV), "8,000 it/s")

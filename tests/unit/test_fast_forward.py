@@ -12,7 +12,7 @@ import pytest
 
 import specsim.results.pauses
 import specsim.simulation
-from specsim.errors import IllegalPass
+from specsim.errors import IllegalPass, SchedulerFault
 from specsim.pass_shape import PassShape
 from specsim.replica.passes import DraftPass, Emitted, TargetPass
 from specsim.replica.protocols import Scheduler, Step, View
@@ -185,6 +185,33 @@ def test_a_scheduler_of_ones_own_may_draft_at_once() -> None:
 
     assert_same_record(run(chains(scheduler)), run(replace(chains(scheduler), fast_forward=False)))
     assert made[0].steps < made[1].steps / 2
+
+
+def test_a_step_that_is_not_answered_is_closed() -> None:
+    class Closing(Chains):
+        closed = 0
+
+        def step(self, view: View) -> Step:
+            try:
+                yield from super().step(view)
+            finally:
+                self.closed += 1
+
+    closing = Closing()
+    run(chains(lambda: closing))
+    assert closing.closed == closing.steps
+
+
+def test_a_step_that_fails_when_it_is_closed_is_told_of() -> None:
+    class Failing(Chains):
+        def step(self, view: View) -> Step:
+            try:
+                yield from super().step(view)
+            except GeneratorExit:
+                raise ValueError("no end") from None
+
+    with pytest.raises(SchedulerFault, match=r"scheduler Failing at [\d.]+ s: ValueError: no end"):
+        run(chains(Failing))
 
 
 @pytest.mark.parametrize(
