@@ -149,23 +149,23 @@ def of_rounds(known: Ints, chunks: Ints, matched: Ints, depth: int, cached: bool
 
     Parameters
     ----------
-    known : (n,) tokens of each row before the first round. chunks : (n,) those of them that the drafter's cache lacks.
+    known : (n,) tokens of each row before the first round. chunks : (n,) 1 or 2 of them that the drafter's cache lacks.
     matched : (rounds, n). cached : whether the drafter keeps a cache of its own.
     """
     rounds, rows = matched.shape
-    texts, fed = np.empty_like(matched), np.ones_like(matched)
-    texts[0], fed[0] = known, chunks
-    np.add.accumulate(matched[:-1] + 1, axis=0, out=texts[1:])
-    texts[1:] += known
+    texts, fed = both = np.empty((2, rounds, rows), dtype=np.int64)
+    texts[0], fed[0], fed[1:] = known, chunks, 1
+    np.add(matched[:-1], 1, out=texts[1:])
+    np.add.accumulate(texts, axis=0, out=texts)
     if cached:
         # The last token of a chain is not in the drafter's cache: nothing was drafted behind it.
         fed[1:] += matched[:-1] == depth
-    text, chunk = np.add.reduce(texts, axis=1), np.add.reduce(fed, axis=1)
+    text, chunk = np.add.reduce(both, axis=2)
     context, batched, pairs = np.empty((3, 2, rounds), dtype=np.int64)
     context[0], context[1] = text - chunk, text
     batched[0], batched[1] = chunk, rows
-    pairs[0] = np.einsum("ij,ij->i", fed, texts) - np.einsum("ij,ij->i", fed, fed - 1) // 2
-    pairs[1] = text + rows
+    # The second of two tokens sees one more than the first: c tokens see c times the text, less c (c - 1) / 2.
+    pairs[0], pairs[1] = np.einsum("ij,ij->i", fed, texts) - (chunk - rows), text + rows
     read, again = text - rows, (text - rows) * depth
     queries = rows * (depth + 1)
     verify = PassShapes(read, queries, read + again + queries + rows * depth, queries, rows, again)

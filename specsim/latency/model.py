@@ -58,9 +58,11 @@ class ModelLatency:
     nonembedding_bytes: int | None = None
     misfit: str | None = None
     chosen: Form = field(init=False, repr=False, compare=False)
+    _sizes: Seconds = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "chosen", self.forms[self.form])
+        object.__setattr__(self, "_sizes", np.array([*self.graph_tokens, np.inf]))
 
     @property
     def knee_tokens(self) -> float | None:
@@ -104,8 +106,7 @@ class ModelLatency:
         """Return `_run` of each."""
         batched = np.asarray(shapes.batched_tokens)
         if self.graph_tokens:
-            sizes = np.array([*self.graph_tokens, np.inf])
-            size = sizes[np.searchsorted(sizes[:-1], batched)]
+            size = self._sizes[np.searchsorted(self._sizes[:-1], batched)]
             batched = np.where(np.isinf(size), batched, size)
         again = shapes.repeated_tokens if self.expands else 0
         return shapes._replace(batched_tokens=batched, context_tokens=shapes.context_tokens + again)

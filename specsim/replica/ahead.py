@@ -16,6 +16,9 @@ from specsim.replica.request import Facts, Floats, Ids
 from specsim.replica.roster import Roster
 from specsim.replica.state import Progress, known_tokens
 
+BEHIND_A_ROUND = 2
+"""The most tokens that the drafter lacks behind a round: the last of its chain, and the bonus token."""
+
 
 class Ahead:
     """Books passes that nothing comes between, all in one.
@@ -67,7 +70,7 @@ class Ahead:
     def rounds(self, work: DraftPass) -> int:
         """Return how many rounds can surely run that begin with this pass, which is not reserved; 0: not at once.
 
-        Each row decodes, has its prompt in both caches, and is fed all that the drafter lacks.
+        Each row decodes, has its prompt in both caches, and is fed all that the drafter lacks, as behind a round.
 
         Raises
         ------
@@ -85,11 +88,11 @@ class Ahead:
         prompt, emitted = self._facts.prompt_tokens[ids], progress.emitted_tokens[ids]
         known, drafted = prompt + emitted, progress.draft_cached[ids]
         ready = (known - progress.target_cached[ids] == 1) & (emitted > 0)
-        ready &= (known - drafted == work.chunks) & (drafted >= prompt)
+        ready &= (known - drafted == work.chunks) & (work.chunks <= BEHIND_A_ROUND) & (drafted >= prompt)
         if np.count_nonzero(ready) < len(ids):
             return 0
         # In either cache a row holds at most its text and the chain behind it.
-        more = self._pool.surely_more(len(ids), drafting=True) - int(work.chunks.max())
+        more = self._pool.surely_more(len(ids), drafting=True) - BEHIND_A_ROUND
         return max(more // (work.depth + 1), 0)
 
     def commit_rounds(self, work: DraftPass, rounds: Rounds, ends_s: Floats) -> Gaps:

@@ -51,6 +51,7 @@ class FastForward:
         self._env, self._name, self._ledger, self._view = env, name, ledger, view
         self._backend, self._booking, self._audit = backend, booking, audit
         self._headway, self._lobby = headway, lobby
+        self._another_s = 0.0  # About when one more round would have ended: it is not worth asking for.
 
     def passes(self, work: TargetPass, shape: PassShape) -> Generator[simpy.Event, Any, PassShape]:
         """Run passes like this one, which is reserved, and reserve the next; return its shape.
@@ -82,6 +83,8 @@ class FastForward:
         Where that leaves too few, none runs, and the answer is None.
         """
         ahead, passes, next_s = self._ledger.ahead, work.depth + 1, self._next_event_s()
+        if next_s <= self._another_s:
+            return None
         most = min(ahead.rounds(work), MOST)
         rounds = self._backend.rounds(work, LEAST, most, next_s - self._env.now) if most >= LEAST else None
         if rounds is None:
@@ -92,6 +95,7 @@ class FastForward:
             return None
         rounds, starts_s = rounds.first(count), starts_s[: count * passes + 1]
         seconds, ends_s = rounds.seconds.ravel(), starts_s[::passes]
+        self._another_s = 2 * ends_s[-1] - ends_s[-2]
         yield from self._wait(seconds, starts_s)
         self._audit.see_rounds(work, rounds, self._env.now)
         gaps = ahead.commit_rounds(work, rounds, ends_s)

@@ -80,7 +80,7 @@ def worlds(draw: st.DrawFn, name: str) -> Simulation:
         concurrency=draw(CLIENTS),
         timeout_s=draw(TIMEOUTS_S),
         shedding=draw(st.sampled_from((None, None, Shedding(5, True)))),
-        pipeline_steps=draw(st.sampled_from((0, 0, 1, 2))),
+        pipeline_steps=draw(st.sampled_from((0, 0, 1, 4))),
         frontend_s=draw(st.sampled_from((0.0, 0.013))),
         kernel=draw(st.sampled_from(("numpy", "auto"))),
     )
