@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -35,10 +35,14 @@ from specsim.replica.trees import Forest
 from specsim.replica.view import LedgerView
 from specsim.results.pauses import Pauses
 from specsim.results.recorder import Recorder
+from specsim.results.request_table import request_table
 from specsim.results.schema import RunTotals
 from specsim.results.window import Window, counts
 from specsim.routers.round_robin import RoundRobin
 from specsim.world.backend import SimulatedBackend, World
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 Watcher = Callable[[int], None]
 """Called now and then with the number of requests that have ended so far."""
@@ -135,6 +139,11 @@ class Record:
     rejected: Mapping[int, str]
     totals: RunTotals
     passes: dict[str, npt.NDArray[Any]] | None
+
+    def table(self) -> DataFrame:
+        """Return the rows of ``requests.parquet``."""
+        happened = self.requests, self.progress, self.longest_pause_s, self.moving_s
+        return request_table(*happened, self.noted, self.replica_of, self.rejected, self.moves)
 
 
 def run(simulation: Simulation, watcher: Watcher | None = None) -> Record:

@@ -163,10 +163,7 @@ def table_of(class_names: tuple[str, ...], rejected: Mapping[int, str] | None = 
 
 def table_of_run(record: Record) -> DataFrame:
     """Return the request table of a run."""
-    paused_s, moving_s = record.longest_pause_s, record.moving_s
-    noted, replica_of = record.noted, record.replica_of
-    facts = record.requests, record.progress, paused_s, moving_s, noted, replica_of, record.rejected
-    return request_table(*facts, record.moves)
+    return record.table()
 
 
 def no_scheduler() -> Scheduler:

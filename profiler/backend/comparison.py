@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from profiler.backend.stopwatch import DRAFT, MOVE, TARGET, Stopwatch
 from specsim.calibration.errors import Errors
 from specsim.pass_shape import PassShape
 from specsim.replica.protocols import Belief
-from specsim.results.request_table import request_table
 from specsim.results.summary import summarise
 from specsim.simulation import Record
 
@@ -86,19 +85,6 @@ def _sizes(size: int) -> str:
 
 def run_numbers(real: Record, simulated: Record) -> dict[str, Both]:
     """Return `TIMES` and `SERVICE` of both runs."""
-    metrics = [_metrics(record) for record in (real, simulated)]
+    metrics = [summarise(record.table(), record.totals) for record in (real, simulated)]
     whole = {name: Both(*(each[name] for each in metrics)) for name in TIMES}
     return whole | {name: Both(*(each["specsim"][name] for each in metrics)) for name in SERVICE}
-
-
-def _metrics(record: Record) -> dict[str, Any]:
-    table = request_table(
-        record.requests,
-        record.progress,
-        record.longest_pause_s,
-        record.moving_s,
-        record.noted,
-        record.replica_of,
-        record.rejected,
-    )
-    return summarise(table, record.totals)

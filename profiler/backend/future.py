@@ -19,6 +19,8 @@ from specsim.replica.protocols import View
 from specsim.replica.request import Bools, Floats, Ids
 from specsim.replica.trees import Forest
 
+PROPOSALS = 8
+"""Tokens of a position that a draft model is heard for."""
 LIKELY = 256
 """Tokens of a position whose probability by the target is kept; that of others is taken as 0."""
 
@@ -28,17 +30,26 @@ class Told(NamedTuple):
 
     Attributes
     ----------
-    agrees : (T,) whether the drafter's likeliest token is right there.
+    confidence : (T, K) the drafter's probabilities of its likeliest tokens there, 1 for a lookup's proposal; a row of
+        zeros proposes nothing. rank : (T,) place of the text's token among these, K for a miss.
     likely, probability : (T, l) the target's likeliest tokens and their probabilities.
     """
 
     tokens: Ints
-    agrees: Bools
+    confidence: Floats
+    rank: Ints
     likely: Ints
     probability: Floats
 
+    @property
+    def agrees(self) -> Bools:
+        """Whether the drafter's likeliest token is right, (T,)."""
+        agrees: Bools = (self.rank == 0) & (self.confidence[:, 0] > 0)
+        return agrees
 
-NOTHING_TOLD = Told(np.zeros(0, np.int64), np.zeros(0, np.bool_), np.zeros((0, 0), np.int64), np.zeros((0, 0)))
+
+NO_ROWS = np.zeros((0, 1))
+NOTHING_TOLD = Told(np.zeros(0, np.int64), NO_ROWS, np.zeros(0, np.int64), np.zeros((0, 1), np.int64), NO_ROWS)
 
 
 class ModelFuture:
@@ -126,20 +137,27 @@ def decoded_alone(target: PackedForward, prompt: Ints, count: int, vocabulary: i
     return likely[:, 0].copy(), likely, probability
 
 
-def drafted_alone(draft: PackedForward, prompt: Ints, tokens: Ints, vocabulary: int) -> Bools:
-    """Return where a draft model's likeliest token is the text's, (T,): one pass over prompt and output."""
+def drafted_alone(draft: PackedForward, prompt: Ints, tokens: Ints, vocabulary: int) -> tuple[Floats, Ints]:
+    """Return `Told.confidence` and `Told.rank` of a draft model: one pass over prompt and output."""
     before = tokens[:-1]
     row = Row(0, 0, prompt, (), list(range(-1, len(before) - 1)), before.tolist())
     logits: torch.Tensor = passed(draft, Rows(draft, 1), [row], laid_out([row]))()
-    agrees: Bools = logits[:, :vocabulary].argmax(-1).cpu().numpy() == tokens
-    return agrees
+    found = likeliest_tokens(logits, min(PROPOSALS, vocabulary), vocabulary)
+    return found.probability, _rank(found.token, tokens)
 
 
-def looked_up_alone(prompt: Ints, tokens: Ints, fewest: int, most: int) -> Bools:
-    """Return where a prompt lookup's proposal is the text's token, (T,)."""
+def looked_up_alone(prompt: Ints, tokens: Ints, fewest: int, most: int) -> tuple[Floats, Ints]:
+    """Return `Told.confidence` and `Told.rank` of a prompt lookup; where there is no match nothing is proposed."""
     on, _ = lookups(np.concatenate([prompt, tokens]), len(prompt), fewest, most)
-    agrees: Bools = np.array([found.token for found in on]) == tokens
-    return agrees
+    matched = np.array([found.match > 0 for found in on], dtype=np.float64)[:, None]
+    return matched, _rank(np.array([[found.token] for found in on]), tokens)
+
+
+def _rank(proposed: Ints, tokens: Ints) -> Ints:
+    """Return the place of each of the tokens (T,) among what is proposed (T, K), K where it is not."""
+    right = proposed == tokens[:, None]
+    rank: Ints = np.where(right.any(axis=1), right.argmax(axis=1), proposed.shape[1])
+    return rank
 
 
 def told(
@@ -152,9 +170,9 @@ def told(
     try:
         tokens, likely, probability = decoded_alone(target, prompt, count, vocabulary)
         if isinstance(drafter, PackedForward):
-            agrees = drafted_alone(drafter, prompt, tokens, vocabulary)
+            confidence, rank = drafted_alone(drafter, prompt, tokens, vocabulary)
         else:
-            agrees = looked_up_alone(prompt, tokens, *drafter)
+            confidence, rank = looked_up_alone(prompt, tokens, *drafter)
     except NoRoom:
         return NOTHING_TOLD
-    return Told(tokens, agrees, likely, probability)
+    return Told(tokens, confidence, rank, likely, probability)

@@ -9,7 +9,7 @@ import numpy as np
 
 from profiler.backend.backend import TorchBackend
 from profiler.backend.drafting import Drafter, ModelDrafter
-from profiler.backend.future import ModelFuture, told
+from profiler.backend.future import ModelFuture, Told, told
 from profiler.backend.known import Known, checked_prompts, random_tokens
 from profiler.backend.lookup import LookupDrafter
 from profiler.backend.rows import Rows
@@ -19,7 +19,7 @@ from profiler.backend.verifying import Verifier
 from profiler.passes.forward import PackedForward
 from profiler.passes.packing import Ints
 from specsim.errors import SpecsimError
-from specsim.replica.protocols import Backend, Clairvoyant, Foresight, View
+from specsim.replica.protocols import Backend, Clairvoyant, View
 from specsim.replica.request import Floats
 from specsim.simulation import Simulation
 from specsim.world.backend import SimulatedBackend
@@ -66,6 +66,7 @@ def served(
     seed: int = 0,
     stopwatch: Stopwatch | None = None,
     emitted: Callable[[Known], None] | None = None,
+    texts: Sequence[Told] | None = None,
 ) -> Simulation:
     """Return the simulation with real passes in place of simulated ones; the rest of it stays as it is.
 
@@ -79,6 +80,7 @@ def served(
     seed : of the random tokens.
     stopwatch : tells the seconds of each pass; None: what they take on the target's device.
     emitted : is given the tokens of all requests, before the first pass.
+    texts : of `texts_of` these prompts, where they are known; None: they are found out if the scheduler is clairvoyant.
 
     Raises
     ------
@@ -86,6 +88,15 @@ def served(
         When there are several replicas or shared prefixes, prompts are not those of the requests, or the drafter is not
         of the kind that the simulation's latency model prices.
     """
+    _check(simulation, models)
+    if prompts is not None:
+        prompts = checked_prompts(prompts, simulation.requests, models.vocabulary)
+    clock = stopwatch or DeviceStopwatch(models.target.device)
+    return replace(simulation, backend=_Serving(simulation, models, prompts, seed, clock, emitted, texts))
+
+
+def _check(simulation: Simulation, models: Models) -> None:
+    """Refuse what one pair of models does not serve."""
     priced, looks_up = simulation.truth.draft, isinstance(models.draft, LookupMatch)
     if simulation.replicas != 1:
         raise SpecsimError(f"{simulation.replicas} replicas; expected 1: these models have one cache")
@@ -96,47 +107,63 @@ def served(
             "the latency model prices another kind of drafter; expected one with a cache and a pass per depth for a "
             "draft model, one without for a lookup, and no batch expansion"
         )
-    requests, lengths = simulation.requests, simulation.world.output_tokens
-    if prompts is not None:
-        prompts = checked_prompts(prompts, requests, models.vocabulary)
-    clock = stopwatch or DeviceStopwatch(models.target.device)
-
-    def backend(view: View) -> Backend:
-        random = [
-            random_tokens(seed, request, count, models.vocabulary)
-            for request, count in enumerate(requests.prompt_tokens.tolist())
-        ]
-        known = Known(random if prompts is None else prompts, lengths)
-        if emitted is not None:
-            emitted(known)
-        drafter = _drafter(models, known, view, clock, len(requests))
-        target = Rows(models.target, len(requests))
-        verifier = Verifier(models.target, target, known, view, drafter, clock, models.vocabulary)
-        if prompts is None:
-            tape = SimulatedBackend(simulation.world, simulation.truth, view)
-            text = TapeText(tape, known, seed, models.vocabulary)
-            return TorchBackend(verifier, drafter, text, tape, view, clock)
-        future = _future(simulation, models, prompts, view)
-        return TorchBackend(verifier, drafter, ModelText(known, lengths, view), future, view, clock)
-
-    return replace(simulation, backend=backend)
 
 
-def _drafter(models: Models, known: Known, view: View, clock: Stopwatch, requests: int) -> Drafter:
+@dataclass(frozen=True, slots=True)
+class _Serving:
+    """Makes the backend of a run from its view; attributes are the arguments of `served`."""
+
+    simulation: Simulation
+    models: Models
+    prompts: Sequence[Ints] | None
+    seed: int
+    clock: Stopwatch
+    emitted: Callable[[Known], None] | None
+    texts: Sequence[Told] | None
+
+    def __call__(self, view: View) -> Backend:
+        models, lengths = self.models, self.simulation.world.output_tokens
+        known = Known(self._prompts(), lengths)
+        if self.emitted is not None:
+            self.emitted(known)
+        requests = len(self.simulation.requests)
+        drafter = self._drafter(known, view, requests)
+        target = Rows(models.target, requests)
+        verifier = Verifier(models.target, target, known, view, drafter, self.clock, models.vocabulary)
+        if self.prompts is None:
+            tape = SimulatedBackend(self.simulation.world, self.simulation.truth, view)
+            text = TapeText(tape, known, self.seed, models.vocabulary)
+            return TorchBackend(verifier, drafter, text, tape, view, self.clock)
+        future = ModelFuture(self._told(self.prompts), lengths, view)
+        return TorchBackend(verifier, drafter, ModelText(known, lengths, view), future, view, self.clock)
+
+    def _prompts(self) -> Sequence[Ints]:
+        if self.prompts is not None:
+            return self.prompts
+        lengths = enumerate(self.simulation.requests.prompt_tokens.tolist())
+        return [random_tokens(self.seed, request, count, self.models.vocabulary) for request, count in lengths]
+
+    def _drafter(self, known: Known, view: View, requests: int) -> Drafter:
+        draft = self.models.draft
+        if isinstance(draft, LookupMatch):
+            return LookupDrafter(known, self.clock, draft.fewest, draft.most, draft.by_length())
+        return ModelDrafter(draft, Rows(draft, requests), known, view, self.clock, self.models.vocabulary)
+
+    def _told(self, prompts: Sequence[Ints]) -> Sequence[Told]:
+        """Return what a clairvoyant scheduler is told; of others nobody asks, so nothing is found out."""
+        if self.texts is not None or not isinstance(self.simulation.scheduler(), Clairvoyant):
+            return self.texts or []
+        return texts_of(self.models, prompts, self.simulation.world.output_tokens)
+
+
+def texts_of(models: Models, prompts: Sequence[Ints], output_tokens: Ints) -> list[Told]:
+    """Return what the target says to each prompt alone, in so many tokens, and where its drafter is right.
+
+    The caches of both models must be nobody's.
+    """
     draft = models.draft
-    if isinstance(draft, LookupMatch):
-        return LookupDrafter(known, clock, draft.fewest, draft.most, draft.by_length())
-    return ModelDrafter(draft, Rows(draft, requests), known, view, clock, models.vocabulary)
-
-
-def _future(simulation: Simulation, models: Models, prompts: Sequence[Ints], view: View) -> Foresight:
-    """Return what a clairvoyant scheduler is told; of others nobody asks, so nothing is found out."""
-    lengths, draft = simulation.world.output_tokens, models.draft
-    if not isinstance(simulation.scheduler(), Clairvoyant):
-        return ModelFuture([], lengths, view)
     by = (draft.fewest, draft.most) if isinstance(draft, LookupMatch) else draft
-    texts = [
+    return [
         told(models.target, by, prompt, count, models.vocabulary)
-        for prompt, count in zip(prompts, lengths.tolist(), strict=True)
+        for prompt, count in zip(prompts, output_tokens.tolist(), strict=True)
     ]
-    return ModelFuture(texts, lengths, view)

@@ -48,7 +48,6 @@ def execute(
         When the scheduler is at fault, or `folder` cannot be written or holds another run, now or at the end.
     """
     from specsim.results.load_notes import load_notes
-    from specsim.results.request_table import request_table
     from specsim.results.schema import PASS_COLUMNS
     from specsim.results.summary import summarise
     from specsim.simulation import run as run_simulation
@@ -64,16 +63,7 @@ def execute(
     with bar(len(experiment.simulation.requests), "request", progress) as watch:
         record = run_simulation(experiment.simulation, watch)
     loop_s = time.perf_counter() - clock
-    table = request_table(
-        record.requests,
-        record.progress,
-        record.longest_pause_s,
-        record.moving_s,
-        record.noted,
-        record.replica_of,
-        record.rejected,
-        record.moves,
-    )
+    table = record.table()
     metrics = summarise(table, record.totals, experiment.simulation.window)
     # Where no pool has two replicas nobody is asked.
     router = config["choices"]["router"] if max(pools(CheckedMapping("", "", config))) > 1 else None
