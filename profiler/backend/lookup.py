@@ -38,7 +38,7 @@ class LookupDrafter:
         seconds = 0.0
         if roots or not len(leaves):
             found, seconds = self._stopwatch.timed(
-                DRAFT, pass_.shape, lambda: {each: self._search(each) for each in roots}
+                DRAFT, pass_.shape, lambda: {each: self.search(each) for each in roots}
             )
             self._found.update(found)
         token = np.zeros((len(leaves), pass_.work.width), dtype=np.int64)
@@ -49,7 +49,7 @@ class LookupDrafter:
                 token[place, 0], probability[place, 0] = chain[depth % len(chain)], sure
         return Proposed(token, probability), seconds
 
-    def _search(self, request: int) -> tuple[Ints, float]:
+    def search(self, request: int) -> tuple[Ints, float]:
         """Return the tokens behind the match up to the text's end, none without a match, and the confidence."""
         text = self._known.between(request, 0, self._known.length(request))
         run = match_lengths(text, self._most)

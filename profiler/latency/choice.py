@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from profiler.latency.fit import EXTRA, ErrorStats, Fitted, Samples, fit_from, fit_linear
 from profiler.latency.samples import Sample
 from specsim.errors import SpecsimError
+from specsim.latency.forms import Roofline
+from specsim.pass_shape import PassShape
 
 FOLDS = 5
 FEWEST_SHAPES = 8
@@ -79,9 +81,19 @@ def judge(samples: list[Sample], role: str) -> Choice:
     fold = np.array([number[each.shape] for each in kept])
     columns = as_columns(kept)
     by_terms = {extra: _judged(columns, fold, _roofline(1, extra)) for extra in TERMS}
+    by_terms = {extra: judged for extra, judged in by_terms.items() if _takes_time(judged)}
     extra = min(by_terms, key=lambda terms: by_terms[terms].score)
     rooflines = [by_terms[extra], *(_judged(columns, fold, _roofline(tile, extra)) for tile in TILES)]
+    rooflines = [each for each in rooflines if _takes_time(each)]
     return Choice(columns, _judged(columns, fold, fit_linear), min(rooflines, key=lambda judged: judged.score))
+
+
+def _takes_time(judged: Judged) -> bool:
+    """Return whether a pass of one token takes any time in spite of `single_s`: noise of tiny models may deny it."""
+    form = judged.fitted.form
+    if not isinstance(form, Roofline) or not form.single_s:
+        return True
+    return form.seconds(PassShape.decode(0)._replace(attention_pairs=0)) > 0
 
 
 def check_shapes(role: str, shapes: Collection[str], which: str) -> None:

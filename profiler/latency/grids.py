@@ -158,7 +158,17 @@ def read_grid(path: Path, base: Grid) -> Grid:
     SpecsimError
         When the file cannot be read, or a key is unknown or wrong.
     """
-    node = CheckedMapping(str(path), "", read_yaml(path, "grid file"))
+    return grid_of(CheckedMapping(str(path), "", read_yaml(path, "grid file")), base)
+
+
+def grid_of(node: CheckedMapping, base: Grid) -> Grid:
+    """Return the grid of checked keys; keys that they leave out are those of `base`.
+
+    Raises
+    ------
+    SpecsimError
+        When a key is unknown or wrong.
+    """
     kinds = {each.name: str(each.type) for each in fields(Grid)}
     node.only((), kinds)
     return replace(base, **{name: _value(node, name, kinds[name]) for name in node.values})

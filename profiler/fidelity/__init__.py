@@ -1,0 +1,1 @@
+"""A whole run held against itself: the same scheduler on real passes and on simulated ones."""

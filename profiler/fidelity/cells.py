@@ -1,0 +1,103 @@
+"""The cells of a study: one scheduler at one load, real or simulated; each is kept in a Parquet file of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from profiler.fidelity.journal import Entry
+from profiler.fidelity.study import Pair, Study
+from specsim.results.staging import in_one_step
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SIMULATED, REAL, REVERSE = "simulated", "real", "reverse"
+SIDES = (SIMULATED, REAL, REVERSE)
+"""Simulated; real passes on the clock of measured seconds; real passes on the clock of predicted seconds."""
+FORMAT = 1
+METADATA = b"specsim"
+SHAPE = ("requests", "context_tokens", "batched_tokens", "attention_pairs", "prefill_tokens", "logit_tokens")
+
+
+class Cell(NamedTuple):
+    """One run."""
+
+    pair: str
+    scheduler: str
+    load: float
+    side: str
+    repeat: int
+
+    @property
+    def label(self) -> str:
+        """The cell in words."""
+        turn = f" {self.repeat + 1}" if self.side == REAL else ""
+        return f"{self.pair}, {self.scheduler}, load {self.load:g}, {self.side}{turn}"
+
+
+class Outcome(NamedTuple):
+    """What a cell leaves: its passes, a number or text by name, and columns of its requests."""
+
+    passes: Sequence[Entry]
+    numbers: Mapping[str, Any]
+    requests: Mapping[str, Sequence[Any]]
+
+
+def cells_of(study: Study, pair: Pair) -> list[Cell]:
+    """Return the cells of a pair; repeats and loads take turns, so that drift meets all of them."""
+    found = []
+    for repeat in range(study.repeats):
+        for load in study.loads:
+            for scheduler in study.schedulers:
+                sides = [SIMULATED, REAL] if not repeat else [REAL]
+                if study.reverse and not repeat and pair.text == "model":
+                    sides.append(REVERSE)
+                found += [Cell(pair.name, scheduler, load, side, repeat) for side in sides]
+    return found
+
+
+def place_of(root: Path, cell: Cell, content: Mapping[str, Any]) -> Path:
+    """Return the file of a cell, named by what it is made of."""
+    key = sha256(json.dumps([FORMAT, *cell, content], sort_keys=True).encode()).hexdigest()[:12]
+    turn = cell.repeat + 1 if cell.side == REAL else ""
+    return root / "cells" / f"{cell.pair}-{cell.scheduler}-{cell.load:g}-{cell.side}{turn}-{key}.parquet"
+
+
+def store(file: Path, cell: Cell, outcome: Outcome) -> None:
+    """Write a cell in one step."""
+    import pyarrow.parquet as pq
+
+    told = {"cell": cell._asdict(), "numbers": dict(outcome.numbers), "requests": dict(outcome.requests)}
+    table = _table(outcome.passes).replace_schema_metadata({METADATA: json.dumps(told).encode()})
+    with in_one_step(file) as partial:
+        pq.write_table(table, partial, compression="zstd")
+
+
+def stored(files: Sequence[Path]) -> Iterator[tuple[dict[str, Any], pa.Table]]:
+    """Yield what each file holds: its cell, numbers and requests, and its passes."""
+    import pyarrow.parquet as pq
+
+    for file in files:
+        table = pq.read_table(file, partitioning=None)
+        yield json.loads(table.schema.metadata[METADATA]), table.replace_schema_metadata(None)
+
+
+def _table(entries: Sequence[Entry]) -> pa.Table:
+    import pyarrow as pa
+
+    ids = pa.list_(pa.int32())
+    columns = {
+        "role": pa.array([each.role for each in entries], pa.string()),
+        "kind": pa.array([each.kind for each in entries], pa.string()),
+        **{name: pa.array([float(getattr(each.shape, name)) for each in entries], pa.float64()) for name in SHAPE},
+        "measured_s": pa.array([each.time.measured_s for each in entries], pa.float64()),
+        "predicted_s": pa.array([each.time.predicted_s for each in entries], pa.float64()),
+        "host_s": pa.array([each.host_s for each in entries], pa.float64()),
+        "ids": pa.array([each.requests for each in entries], ids),
+        "emitted": pa.array([each.emitted for each in entries], ids),
+    }
+    return pa.table(columns)

@@ -1,0 +1,162 @@
+"""What a replica's backend was asked, pass by pass: the decisions of a run, and the seconds of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from profiler.backend.comparison import kind_of
+from profiler.backend.stopwatch import DRAFT, MOVE, TARGET, Stopwatch
+from specsim.pass_shape import PassShape
+from specsim.replica.passes import Drafted, DraftPass, Emitted, Pass, TargetPass
+from specsim.replica.protocols import Backend, Belief
+from specsim.replica.trees import Forest
+
+Result = TypeVar("Result")
+NAN = float("nan")
+
+
+class Timed(NamedTuple):
+    """The seconds of one piece of work: as it was measured, NaN if it was not, and as it is predicted."""
+
+    measured_s: float
+    predicted_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One pass.
+
+    Attributes
+    ----------
+    role, kind : whose pass it is, and of which kind. shape : what it costs by. time : its seconds.
+    host_s : of the scheduler's own work before it, as the simulation has it.
+    requests, emitted : who is in it, and the tokens that each emits at its end: none but in a verification.
+    """
+
+    role: str
+    kind: str
+    shape: PassShape
+    time: Timed
+    host_s: float
+    requests: tuple[int, ...]
+    emitted: tuple[int, ...]
+
+
+class Clock:
+    """A stopwatch that tells what it measures or, if `predicted`, what a latency model says; it keeps both in `kept`.
+
+    Parameters
+    ----------
+    inner : measures. truth : the latency model. host_bytes_per_s : how fast caches are predicted to move.
+    """
+
+    def __init__(self, inner: Stopwatch, truth: Belief, host_bytes_per_s: float, *, predicted: bool) -> None:
+        self.kept: list[Timed] = []
+        self._inner, self._truth, self._bytes_per_s = inner, truth, host_bytes_per_s
+        self._predicted = predicted
+
+    def timed(self, role: str, shape: PassShape, run: Callable[[], Result]) -> tuple[Result, float]:
+        """Return the result and the seconds; see `profiler.backend.stopwatch.Stopwatch`."""
+        result, measured_s = self._inner.timed(role, shape, run)
+        if role == MOVE:
+            predicted_s = shape.moved_bytes / self._bytes_per_s
+        else:
+            predicted_s = {TARGET: self._truth.target, DRAFT: self._truth.draft}[role].seconds(shape)
+        self.kept.append(Timed(measured_s, predicted_s))
+        return result, predicted_s if self._predicted else measured_s
+
+
+class Journal:
+    """A backend that writes down what another one is asked, in `entries`.
+
+    Parameters
+    ----------
+    inner : answers. clock : times its passes; None: they are simulated, and their seconds are predictions.
+    thinking_s, thinking_token_s : of the scheduler's own work, as in `specsim.simulation.Simulation`.
+    entries : what is appended to. lookup : whether what drafts is a lookup.
+    """
+
+    def __init__(
+        self,
+        inner: Backend,
+        clock: Clock | None,
+        thinking: tuple[float, float],
+        entries: list[Entry],
+        *,
+        lookup: bool,
+    ) -> None:
+        self._inner, self._clock, self._entries = inner, clock, entries
+        self._thinking, self._lookup = thinking, lookup
+        self._basis: Forest | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in FORESIGHT:
+            raise AttributeError(name)
+        return getattr(self._inner, name)
+
+    def move(self, work: Pass, shape: PassShape) -> float:
+        """See `specsim.replica.protocols.Backend`, here and below."""
+        seconds = self._inner.move(work, shape)
+        (time,) = self._times([seconds])
+        self._entries.append(Entry(MOVE, MOVE, shape, time, 0.0, tuple(work.requests.tolist()), ()))
+        return seconds
+
+    def draft(self, work: DraftPass, shape: PassShape) -> Drafted:
+        """Return what the other backend says."""
+        drafted = self._inner.draft(work, shape)
+        self._basis = drafted.forest
+        requests = tuple(work.requests.tolist())
+        times = self._times([level.seconds for level in drafted.levels])
+        for level, time in zip(drafted.levels, times, strict=True):
+            kind = "draft lookup" if self._lookup else kind_of(DRAFT, level.shape)
+            self._entries.append(Entry(DRAFT, kind, level.shape, time, 0.0, requests, ()))
+        return drafted
+
+    def verify(self, work: TargetPass, shape: PassShape) -> tuple[Emitted, float]:
+        """Return what the other backend says."""
+        answer, seconds = self._inner.verify(work, shape)
+        (time,) = self._times([seconds])
+        requests, emitted = tuple(work.requests.tolist()), tuple(answer.tokens.tolist())
+        kind = kind_of(TARGET, shape)
+        self._entries.append(Entry(TARGET, kind, shape, time, self._thought_s(work), requests, emitted))
+        self._basis = None
+        return answer, seconds
+
+    def _thought_s(self, work: TargetPass) -> float:
+        if self._basis is None or work.forest is self._basis:
+            return 0.0
+        return self._thinking[0] + self._thinking[1] * self._basis.draft_nodes
+
+    def _times(self, seconds: list[float]) -> list[Timed]:
+        """Return the times of passes that took so long; those that the clock has not timed take none."""
+        if self._clock is None:
+            return [Timed(NAN, each) for each in seconds]
+        kept, self._clock.kept = self._clock.kept, []
+        return [*kept, *[Timed(0.0, 0.0)] * (len(seconds) - len(kept))]
+
+
+FORESIGHT = ("output_tokens", "right", "right_ahead", "rounds_left", "agreement", "target_probability")
+
+
+def signature(entries: list[Entry]) -> list[tuple[Any, ...]]:
+    """Return what a run decided: of each verification who is in it, its tokens, and what was drafted before."""
+    found: list[tuple[Any, ...]] = []
+    drafted = 0
+    for each in entries:
+        if each.role == DRAFT:
+            drafted += 1
+        elif each.role == TARGET:
+            found.append((drafted, each.requests, int(each.shape.batched_tokens), int(each.shape.context_tokens)))
+            drafted = 0
+    return found
+
+
+def agreement(one: list[Entry], other: list[Entry]) -> int:
+    """Return how many verifications two runs begin with that are decided alike."""
+    pairs = zip(signature(one), signature(other), strict=False)
+    alike = np.array([mine == theirs for mine, theirs in pairs], dtype=np.bool_)
+    return int(np.logical_and.accumulate(alike).sum()) if len(alike) else 0

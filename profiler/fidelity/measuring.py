@@ -1,0 +1,226 @@
+"""The profile of a pair, measured on the very path that serves: laid out, run, and its choice on the host."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from profiler.backend.drafting import likeliest_tokens
+from profiler.backend.known import Known, random_tokens
+from profiler.backend.layout import Row, laid_out, passed
+from profiler.backend.lookup import LookupDrafter
+from profiler.backend.rows import Rows
+from profiler.backend.served import LookupMatch
+from profiler.backend.stopwatch import DeviceStopwatch
+from profiler.fidelity.models import Ready
+from profiler.latency.grids import Grid
+from profiler.latency.hardware import ceilings, hardware
+from profiler.latency.order import interleaved
+from profiler.latency.points import Point
+from profiler.latency.profile_file import HEADING, profile_mapping
+from profiler.latency.samples import Sample, SampleFile
+from profiler.latency.text import write, yaml_text
+from profiler.latency.timers import WARM_UPS, Timing, timer_for
+from profiler.passes.attention_check import checked_error
+from profiler.passes.forward import PackedForward
+from profiler.passes.packing import Work
+from profiler.passes.paths import ASSUMPTIONS
+from profiler.passes.versions import versions
+from specsim.pass_shape import PassShape
+
+ROLES = ("target", "draft")
+WIDTH = 3
+"""Children of a leaf that a timed draft pass chooses."""
+LOOKUPS, LOOKUP_TOKENS = 50, 128
+NAN = float("nan")
+COVERS = "seconds of the serving path: inputs laid out, pass, choice on the host; passes launched kernel by kernel"
+Told = Callable[[str], None]
+
+
+def profile_of(ready: Ready, grid: Grid, place: Path, told: Told) -> Path:
+    """Return the profile's file beside `place`, measured unless it is there; a cut measurement goes on.
+
+    A pair whose drafter is a lookup has the target itself in the place of the draft model.
+    """
+    file = place.with_suffix(".yaml")
+    if file.exists():
+        return file
+    samples = SampleFile(place.with_suffix(".samples.parquet"), _facts(ready, grid))
+    every = points(grid)
+    missing = [each for each in every if (each[0], each[1].key, "eager") not in samples.names]
+    try:
+        for done, (role, point) in enumerate(missing, start=len(every) - len(missing) + 1):
+            samples.add(_sample(role, point, _timing(_forward(ready, role), role, point, grid)))
+            if done % 10 == 0 or done == len(every):
+                told(f"profile: {done} of {len(every)} points")
+    finally:
+        samples.write()
+    mapping, _ = profile_mapping(place.name, [samples.path])
+    # This profile holds the host's time: no engine adds any.
+    mapping.pop("suggests", None)
+    mapping["assumptions"] = samples.facts["assumptions"]
+    write(file, yaml_text(mapping, HEADING.replace("latency", "fidelity")))
+    return file
+
+
+def points(grid: Grid) -> list[tuple[str, Point]]:
+    """Return the points to be timed, each with its role; kinds, roles and sizes take turns."""
+    return list(interleaved({role: grid.passes(role) for role in ROLES}))
+
+
+def drift(ready: Ready, grid: Grid, samples: list[Sample], most: int = 6) -> float:
+    """Return how much longer some points take now than when the profile was measured, as a median ratio."""
+    known = {each.name: each.median_s for each in samples}
+    ratios = []
+    for role, point in points(grid)[:most]:
+        now = _timing(_forward(ready, role), role, point, grid)
+        ratios.append(now.median_s / known[role, point.key, "eager"])
+    return float(np.median(ratios))
+
+
+def lookup_s(ready: Ready) -> float:
+    """Return the seconds of a lookup for a few requests, as the median of some."""
+    match = ready.models.draft
+    assert isinstance(match, LookupMatch)
+    texts = [random_tokens(0, row, LOOKUP_TOKENS, ready.models.vocabulary) for row in range(2)]
+    clock = DeviceStopwatch(ready.models.target.device)
+    drafter = LookupDrafter(Known(texts, np.zeros(2, np.int64)), clock, match.fewest, match.most, match.by_length())
+    shape = PassShape.decode(LOOKUP_TOKENS)
+    seconds = []
+    for _ in range(LOOKUPS):
+        _, each = clock.timed("draft", shape, lambda: [drafter.search(row) for row in range(2)])
+        seconds.append(each)
+    return float(np.median(seconds))
+
+
+def _forward(ready: Ready, role: str) -> PackedForward:
+    draft = ready.models.draft
+    return ready.models.target if role == "target" or isinstance(draft, LookupMatch) else draft
+
+
+def _timing(forward: PackedForward, role: str, point: Point, grid: Grid) -> Timing:
+    """Time a point as a server runs it; the first runs warm up."""
+    clock, seconds = DeviceStopwatch(forward.device), list[float]()
+    for turn in range(WARM_UPS - 1 + grid.repeats):
+        run = _prepared(forward, role, point, turn)
+        _, each = clock.timed(role, PassShape.decode(0), run)
+        if turn >= WARM_UPS - 1:
+            seconds.append(each)
+        if len(seconds) >= min(3, grid.repeats) and sum(seconds) > grid.seconds:
+            break
+    return Timing.of(seconds)
+
+
+def _prepared(forward: PackedForward, role: str, point: Point, turn: int) -> Callable[[], object]:
+    """Return what runs a pass of that shape over fresh pages and tokens, and chooses."""
+    rng = np.random.default_rng([turn, point.queries, point.requests])
+    held = Rows(forward, point.work().rows)
+    rows = list(_rows(point.work(), rng, forward.shape.vocab))
+    laid = laid_out(rows)
+    run = passed(forward, held, rows, laid)
+    if role == "target":
+        return lambda: run().argmax(-1).cpu().numpy()
+    wanted = np.arange(laid.work.logit_tokens)
+    return lambda: likeliest_tokens(run()[torch.from_numpy(wanted).to(forward.device)], WIDTH, forward.shape.vocab)
+
+
+def _rows(work: Work, rng: np.random.Generator, vocabulary: int) -> Iterator[Row]:
+    """Yield the rows of a work as a server has them, with random tokens."""
+    for row in range(work.rows):
+        mine = np.flatnonzero(work.node_row == row)
+        first = int(mine[0]) if len(mine) else 0
+        parents = np.where(work.node_parent[mine] < 0, -1, work.node_parent[mine] - first).tolist()
+        old = int(np.count_nonzero(work.node_cached[mine]))
+        yield Row(
+            row,
+            int(work.context[row]),
+            rng.integers(0, vocabulary, int(work.chunk[row])),
+            parents[:old],
+            parents[old:],
+            rng.integers(0, vocabulary, len(mine) - old).tolist(),
+        )
+
+
+def _sample(role: str, point: Point, timing: Timing) -> Sample:
+    work = point.work()
+    return Sample(
+        role=role,
+        kind=point.kind,
+        key=point.key,
+        shape=point.shape,
+        mode="eager",
+        status="ok",
+        requests=work.rows,
+        context_tokens=work.context_tokens,
+        batched_tokens=work.batched_tokens,
+        attention_pairs=work.attention_pairs,
+        logit_tokens=work.logit_tokens,
+        captured_tokens=work.batched_tokens,
+        median_s=timing.median_s,
+        least_s=timing.least_s,
+        spread_s=timing.spread_s,
+        runs=timing.runs,
+        host_s=NAN,
+        prepare_s=0.0,
+        sample_s=0.0,
+        all_reduce_s=0.0,
+        sm_clock_mhz=NAN,
+        memory_clock_mhz=NAN,
+        measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _facts(ready: Ready, grid: Grid) -> dict[str, Any]:
+    target = ready.models.target
+    shapes = {"target": target.shape, "draft": _forward(ready, "draft").shape}
+    if isinstance(ready.models.draft, LookupMatch):
+        shapes["draft"] = replace(target.shape, name=f"{target.shape.name}, in the place of a draft model")
+    about, itemsize = hardware(target.device), target.dtype.itemsize
+    peak = ceilings(timer_for(target.device), device=target.device, dtype=target.dtype)
+    sizes = {
+        role: {
+            "name": shape.name,
+            "kv_bytes_per_token": shape.layers * shape.kv_heads * shape.head_dim * 2 * itemsize,
+            "weights_bytes": shape.parameters * itemsize if role == "target" or shape.name.find(" less ") < 0 else 0,
+        }
+        for role, shape in shapes.items()
+    }
+    errors = {
+        role: checked_error(
+            ready.kernel, each.heads, each.kv_heads, each.head_dim, device=target.device, dtype=target.dtype
+        )
+        for role, each in shapes.items()
+    }
+    return {
+        **{role: shape.name for role, shape in shapes.items()},
+        "tp": 1,
+        "link": None,
+        "device": target.device.type,
+        "dtype": str(target.dtype).removeprefix("torch."),
+        "attention": ready.kernel,
+        "passes": ready.passes,
+        "hardware": about.name,
+        "driver": about.driver,
+        "host": about.host,
+        "memory_bytes": about.memory_bytes,
+        **versions(),
+        "planned": {role: len(grid.passes(role)) for role in ROLES},
+        "assumptions": [ASSUMPTIONS[ready.passes], COVERS],
+        "models": sizes,
+        "attention_error": errors,
+        "flops_per_s": peak.flops_per_s,
+        "bytes_per_s": peak.bytes_per_s,
+        "knee_tokens": peak.knee_tokens(itemsize),
+    }
+
+
+def checksum(file: Path) -> str:
+    """Return the checksum of a file."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()

@@ -1,0 +1,147 @@
+"""A study run: each pair profiled and served in one sitting, cell by cell; what is stored is not run again."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from profiler.backend.served import LookupMatch
+from profiler.fidelity import measuring
+from profiler.fidelity.cells import Cell, Outcome, cells_of, place_of, store
+from profiler.fidelity.models import Ready, Shelf
+from profiler.fidelity.serving import Scene, outcome_of, service_rate, with_texts
+from profiler.fidelity.study import Study
+from profiler.latency.samples import read_samples
+from profiler.passes.versions import versions
+from specsim.errors import SpecsimError, first_line
+from specsim.files.yaml_file import read_yaml
+from specsim.results.staging import in_one_step
+
+ABOUT = "study.json"
+Told = Callable[[str], None]
+
+
+def run_study(study: Study, root: Path, told: Told, clock: Callable[[], float] = time.monotonic) -> list[Path]:
+    """Run what is missing of a study in the folder `root`; return the files of its cells.
+
+    A pair whose models cannot be had is left out, with a line. A cell that fails holds its error, and is run again the
+    next time.
+    """
+    if study.threads:
+        torch.set_num_threads(study.threads)
+    shelf, about, files = Shelf(study), dict[str, Any](), list[Path]()
+    for pair in study.pairs:
+        try:
+            ready = shelf.ready(pair)
+        except SpecsimError as error:
+            told(f"{pair.name}: left out: {error}")
+            about[pair.name] = {"left_out": str(error)}
+            continue
+        mine, about[pair.name] = _pair_run(study, ready, root, told, clock)
+        files += mine
+    _write(root / ABOUT, {"name": study.name, "description": study.description, **_machine(study), "pairs": about})
+    return files
+
+
+def _pair_run(
+    study: Study, ready: Ready, root: Path, told: Told, clock: Callable[[], float]
+) -> tuple[list[Path], dict[str, Any]]:
+    pair, place = ready.pair, root / ready.pair.name
+    told(f"{pair.name}: profile")
+    profile = measuring.profile_of(ready, study.grid, place, lambda line: told(f"{pair.name}: {line}"))
+    scene = _scene(study, ready, place, profile)
+    first = next(iter(study.schedulers))
+    words = study.words(pair, first)
+    if pair.text == "model":
+        told(f"{pair.name}: each text alone")
+        scene = with_texts(scene, words)
+    rate = service_rate(scene, words)
+    told(f"{pair.name}: {first} serves {rate:.3g} requests/s where all come at once")
+    shared = {"profile": measuring.checksum(profile), "words": scene.words, "versions": versions()}
+    cells, files = cells_of(study, pair), list[Path]()
+    for number, cell in enumerate(cells, start=1):
+        run_words = [*study.words(pair, cell.scheduler), f"rps={cell.load * rate!r}"]
+        file = place_of(root, cell, {**shared, "run": run_words})
+        files.append(file)
+        if file.exists():
+            continue
+        started = clock()
+        outcome = _outcome(scene, cell, run_words)
+        store(file if "error" not in outcome.numbers else file.with_suffix(".failed.parquet"), cell, outcome)
+        said = outcome.numbers.get("error", "done")
+        told(f"{number} of {len(cells)}: {cell.label}: {said}, {clock() - started:.1f} s")
+    _, samples = read_samples(place.with_suffix(".samples.parquet"))
+    found = measuring.drift(ready, study.grid, samples)
+    told(f"{pair.name}: passes of the profile now take {found:.3f} times as long")
+    return [each if each.exists() else each.with_suffix(".failed.parquet") for each in files], {
+        "text": pair.text,
+        "rate": rate,
+        "drift": found,
+        "held_out": _held_out(profile),
+        "target": ready.models.target.shape.name,
+        "drafter": _drafter(ready),
+    }
+
+
+def _outcome(scene: Scene, cell: Cell, words: list[str]) -> Outcome:
+    """Run a cell; one that fails leaves its error alone."""
+    try:
+        return outcome_of(scene, cell, words)
+    except (SpecsimError, RuntimeError, MemoryError) as error:
+        return Outcome([], {"error": first_line(error) or type(error).__name__}, {})
+
+
+def _scene(study: Study, ready: Ready, place: Path, profile: Path) -> Scene:
+    """Return the scene of a pair; its lookup is timed once, since each file of a cell names what it rests on."""
+    words = [f"profile={profile}", "any_fit=true"]
+    if isinstance(ready.models.draft, LookupMatch):
+        kept = place.with_suffix(".lookup.json")
+        if not kept.exists():
+            _write(kept, {"pass_s": measuring.lookup_s(ready)})
+        seconds = json.loads(kept.read_text(encoding="utf-8"))["pass_s"]
+        words += ["drafter=lookup", f"drafter.pass_s={seconds!r}"]
+    return Scene(ready, tuple(words), study.cache_tokens, None, None)
+
+
+def _drafter(ready: Ready) -> str:
+    draft = ready.models.draft
+    if isinstance(draft, LookupMatch):
+        return f"prompt lookup of {draft.fewest} to {draft.most} tokens"
+    return draft.shape.name
+
+
+def _held_out(profile: Path) -> dict[str, float]:
+    """Return the median held-out error of each kind of pass of a profile."""
+    mapping = read_yaml(profile)
+    form = mapping["form"]
+    return {
+        f"{role} {kind}": error["median"]
+        for role in measuring.ROLES
+        for kind, error in mapping[role]["held_out_error"][form].items()
+    }
+
+
+def _machine(study: Study) -> Mapping[str, Any]:
+    from profiler.latency.hardware import hardware
+    from profiler.models.loading import torch_device
+
+    about = hardware(torch_device(study.device))
+    return {
+        "hardware": about.name,
+        "host": about.host,
+        "device": study.device,
+        "dtype": study.dtype,
+        "threads": torch.get_num_threads(),
+        "repeats": study.repeats,
+        **versions(),
+    }
+
+
+def _write(file: Path, told: Mapping[str, Any]) -> None:
+    with in_one_step(file) as partial:
+        partial.write_text(json.dumps(told, indent=1, sort_keys=True) + "\n", encoding="utf-8")

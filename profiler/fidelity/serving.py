@@ -1,0 +1,142 @@
+"""One cell run: the simulation of its settings, on simulated passes or on real ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from profiler.backend.comparison import SERVICE, TIMES
+from profiler.backend.future import Told
+from profiler.backend.known import Known
+from profiler.backend.served import LookupMatch, served, texts_of
+from profiler.backend.stopwatch import DeviceStopwatch
+from profiler.fidelity.accounting import Step, accounted
+from profiler.fidelity.cells import REVERSE, SIMULATED, Cell, Outcome
+from profiler.fidelity.journal import Clock, Entry, Journal
+from profiler.fidelity.models import Ready
+from profiler.fidelity.texts import CLEAR, differing, tape_of
+from profiler.passes.packing import Ints
+from specsim.replica.protocols import Backend, View
+from specsim.results.summary import summarise
+from specsim.runs.prepare import prepare
+from specsim.settings.configured import from_words
+from specsim.simulation import Record, Simulation, run
+from specsim.world.backend import SimulatedBackend, World
+
+AT_ONCE = 1e6
+"""Requests per second at which all are there from the beginning."""
+REQUESTS = ("arrival_s", "ttft_s", "tpot_s", "e2el_s", "slo_ok", "slo_class", "output_tokens", "prompt_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What all cells of a pair share.
+
+    Attributes
+    ----------
+    words : settings of the profile and the drafter. prompts, texts : of the requests where the text is the model's.
+    cache_tokens : that both models hold. seed : of random tokens.
+    """
+
+    ready: Ready
+    words: tuple[str, ...]
+    cache_tokens: int
+    prompts: Sequence[Ints] | None
+    texts: Sequence[Told] | None
+    seed: int = 0
+
+    def simulation(self, words: Sequence[str]) -> Simulation:
+        """Return the simulation of a cell's settings, with the memory and the text of this scene."""
+        whole = prepare(from_words([*words, *self.words], sweep=False)[0].config).simulation
+        bytes_ = whole.memory.target_token_bytes + whole.memory.draft_token_bytes
+        most = min(whole.memory.capacity_bytes, self.cache_tokens * bytes_)
+        whole = replace(whole, memory=replace(whole.memory, capacity_bytes=most), step_limit_s=None)
+        if self.texts is None:
+            return whole
+        match = self.ready.models.draft
+        tape = tape_of(self.texts, self.seed, match.confidence if isinstance(match, LookupMatch) else None)
+        return replace(whole, world=World(whole.world.output_tokens, tape))
+
+
+def with_texts(scene: Scene, words: Sequence[str]) -> Scene:
+    """Return the scene with the prompts of these settings' requests, and what the target says to each alone."""
+    simulation = scene.simulation(words)
+    prompts = scene.ready.prompts(simulation.requests.prompt_tokens.tolist(), scene.seed)
+    return replace(scene, prompts=prompts, texts=texts_of(scene.ready.models, prompts, simulation.world.output_tokens))
+
+
+def service_rate(scene: Scene, words: Sequence[str]) -> float:
+    """Return the requests per second that are served, simulated, where all come at once."""
+    simulation = scene.simulation([*words, f"rps={AT_ONCE}"])
+    finish_s = run(simulation).progress.finish_s
+    return float(np.count_nonzero(~np.isnan(finish_s)) / np.nanmax(finish_s))
+
+
+def outcome_of(scene: Scene, cell: Cell, words: Sequence[str]) -> Outcome:
+    """Run a cell and return what it leaves."""
+    simulation, entries, kept = scene.simulation(words), list[Entry](), list[Known]()
+    record = run(_with_backend(scene, simulation, cell, entries, kept))
+    table = record.table()
+    numbers = _numbers(record) | _accounts(record, entries, cell)
+    if kept and scene.texts is not None:
+        asked = np.setdiff1d(np.arange(len(table)), list(record.rejected))
+        count, widest = differing(kept[0], scene.texts, asked)
+        numbers |= {"differing": count, "differing_clearly": int(widest >= CLEAR), "widest_gap": widest}
+    return Outcome(entries, numbers, {name: table[name].tolist() for name in REQUESTS})
+
+
+def _with_backend(
+    scene: Scene, simulation: Simulation, cell: Cell, entries: list[Entry], kept: list[Known]
+) -> Simulation:
+    """Return the simulation whose backend writes down its passes, simulated or real."""
+    thinking = simulation.selection_s, simulation.selection_token_s
+    models = scene.ready.models
+    looks_up = isinstance(models.draft, LookupMatch)
+
+    def simulated(view: View) -> Backend:
+        inner = SimulatedBackend(simulation.world, simulation.truth, view, simulation.host_bytes_per_s)
+        return Journal(inner, None, thinking, entries, lookup=looks_up)
+
+    if cell.side == SIMULATED:
+        return replace(simulation, backend=simulated)
+    device = models.target.device
+    clock = Clock(
+        DeviceStopwatch(device), simulation.truth, simulation.host_bytes_per_s, predicted=cell.side == REVERSE
+    )
+    made = served(
+        simulation,
+        models,
+        scene.prompts,
+        seed=scene.seed,
+        stopwatch=clock,
+        emitted=kept.append,
+        texts=scene.texts,
+    )
+    real = made.backend
+    assert real is not None, "served() gives a backend"
+    return replace(made, backend=lambda view: Journal(real(view), clock, thinking, entries, lookup=looks_up))
+
+
+def _numbers(record: Record) -> dict[str, Any]:
+    metrics = summarise(record.table(), record.totals)
+    block = metrics["specsim"]
+    classes = {f"attainment.{name}": each["slo_attainment"] for name, each in block["classes"].items()}
+    whole = {name: metrics[name] for name in (*TIMES, "duration", "max_concurrent_requests")}
+    return whole | {name: block[name] for name in SERVICE} | classes | {"rejected": len(record.rejected)}
+
+
+def _accounts(record: Record, entries: Sequence[Entry], cell: Cell) -> dict[str, float]:
+    """Return the means of the run's own decisions with its own seconds, and with the other ones."""
+    own = "measured_s" if cell.side not in (SIMULATED, REVERSE) else "predicted_s"
+    other = {"measured_s": "predicted_s", "predicted_s": "measured_s"}[own]
+    found: dict[str, float] = {}
+    for told, column in (("own", own), ("other", other)):
+        if cell.side == SIMULATED and told == "other":
+            continue
+        steps = (Step(each.requests, each.emitted, each.host_s + getattr(each.time, column)) for each in entries)
+        means = accounted(steps, record.requests.arrival_s).means(record.requests.arrival_s)
+        found |= {f"{told}.{name}": value for name, value in means.items()}
+    return found

@@ -1,0 +1,207 @@
+"""A study: which pairs serve which text under which schedulers at which loads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from profiler.latency.grids import Grid, grid_of, shipped
+from specsim.errors import SpecsimError, nearest
+from specsim.files.checked_mapping import CheckedMapping, expanded
+from specsim.files.paths import is_path
+from specsim.files.paths import shipped as shipped_folder
+from specsim.files.yaml_file import read_yaml
+
+DRAFTERS = ("separate", "skip", "lookup")
+TEXTS = ("model", "tape")
+KEYS = ("description", "loads", "schedulers", "pairs")
+OPTIONS = ("settings", "repeats", "reverse", "device", "dtype", "threads", "cache_tokens", "grid")
+PAIR_OPTIONS = (
+    "target",
+    "draft",
+    "random_weights",
+    "drafter",
+    "skip_layers",
+    "lookup_ngrams",
+    "prompts",
+    "settings",
+    "schedulers",
+)
+LOADS = (0.5, 1.0, 1.5)
+CACHE_TOKENS = 16384
+Words = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two models and their text.
+
+    Attributes
+    ----------
+    text : ``model`` (what the target says) or ``tape`` (what a tape says; the models only take their time).
+    target, draft : a model by name, folder or GGUF file, or ``package:NAME`` for the folder of an installed package;
+        empty where `random_weights`, the shapes of target and draft, say it.
+    drafter : separate, skip (the target without `skip_layers`) or lookup (of matches of `lookup_ngrams` tokens, fewest
+        and most).
+    prompts : files of texts; empty: the shipped ones. settings : words of a run, for this pair alone.
+    schedulers : further words by scheduler.
+    """
+
+    name: str
+    text: str
+    target: str = ""
+    draft: str = ""
+    random_weights: Words = ()
+    drafter: str = "separate"
+    skip_layers: tuple[int, ...] = ()
+    lookup_ngrams: tuple[int, int] = (1, 3)
+    prompts: tuple[Path, ...] = ()
+    settings: Words = ()
+    schedulers: Mapping[str, Words] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        drafts = bool(self.draft) or len(self.random_weights) > (0 if self.target else 1)
+        if not self.target and not self.random_weights:
+            raise SpecsimError(f"pair {self.name}: target: missing; expected a model, or shapes of random weights")
+        if drafts != (self.drafter == "separate"):
+            raise SpecsimError(f"pair {self.name}: a draft model goes with the drafter separate, and only with it")
+        if bool(self.skip_layers) != (self.drafter == "skip"):
+            raise SpecsimError(f"pair {self.name}: skip_layers go with the drafter skip, and only with it")
+        if not 1 <= self.lookup_ngrams[0] <= self.lookup_ngrams[1]:
+            raise SpecsimError(f"pair {self.name}: lookup_ngrams {self.lookup_ngrams}: expected fewest and most tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """What is run, and on what.
+
+    Attributes
+    ----------
+    loads : arrivals as multiples of the rate at which the first scheduler serves. repeats : real runs of each cell.
+    schedulers : words of each beside ``scheduler=NAME``. settings : words of every run.
+    reverse : whether the models also run on the simulated clock.
+    device, dtype, threads : of the models; 0 threads are torch's choice. cache_tokens : tokens that both models cache.
+    grid : sizes at which the profile is measured.
+    """
+
+    name: str
+    description: str
+    loads: tuple[float, ...]
+    schedulers: Mapping[str, Words]
+    pairs: tuple[Pair, ...]
+    settings: Words = ()
+    repeats: int = 2
+    reverse: bool = True
+    device: str = "cpu"
+    dtype: str = "float32"
+    threads: int = 0
+    cache_tokens: int = CACHE_TOKENS
+    grid: Grid = field(default_factory=lambda: shipped("cpu", quick=False))
+
+    def words(self, pair: Pair, scheduler: str) -> list[str]:
+        """Return the settings of a run; of a key given twice the last one holds."""
+        every = [
+            *self.settings,
+            *pair.settings,
+            f"scheduler={scheduler}",
+            *self.schedulers[scheduler],
+            *pair.schedulers.get(scheduler, ()),
+        ]
+        return list({word.lstrip("+").partition("=")[0]: word for word in every}.values())
+
+    def only(self, names: Sequence[str]) -> Study:
+        """Return the study of these pairs alone.
+
+        Raises
+        ------
+        SpecsimError
+            When it has none of that name.
+        """
+        known = {pair.name: pair for pair in self.pairs}
+        for name in names:
+            if name not in known:
+                raise SpecsimError(f"pair {name}: unknown{nearest(name, known)}")
+        return replace(self, pairs=tuple(known[name] for name in names)) if names else self
+
+
+def study_named(name: str) -> Study:
+    """Return the shipped study of that name, or that of a file.
+
+    Raises
+    ------
+    SpecsimError
+        One line naming the file and the key.
+    """
+    folder = shipped_folder("conf") / "fidelity"
+    file = expanded(name) if is_path(name) else folder / f"{name}.yaml"
+    if not is_path(name) and not file.is_file():
+        known = sorted(each.stem for each in folder.glob("*.yaml"))
+        raise SpecsimError(f"fidelity {name}: no such study{nearest(name, known)}")
+    return study_from_mapping(CheckedMapping(str(file), "", read_yaml(file, "study")), file)
+
+
+def study_from_mapping(node: CheckedMapping, file: Path) -> Study:
+    """Return the study of checked keys of a file."""
+    node.only(KEYS, OPTIONS)
+    given = node.values
+    device = node.choice("device", ("cpu", "cuda")) if "device" in given else "cpu"
+    base = shipped(device, quick=False)
+    schedulers = _schedulers(node)
+    pairs = tuple(_pair(each, name, file.parent, schedulers) for name, each in node.children("pairs", "pairs").items())
+    return Study(
+        name=file.stem,
+        description=node.text("description"),
+        loads=_loads(node),
+        schedulers=schedulers,
+        pairs=pairs,
+        settings=_texts(node, "settings"),
+        repeats=node.whole("repeats") if "repeats" in given else 2,
+        reverse=node.flag("reverse") if "reverse" in given else True,
+        device=device,
+        dtype=node.text("dtype") if "dtype" in given else ("bfloat16" if device == "cuda" else "float32"),
+        threads=node.whole("threads", 0) if "threads" in given else 0,
+        cache_tokens=node.whole("cache_tokens") if "cache_tokens" in given else CACHE_TOKENS,
+        grid=grid_of(node.child("grid"), base) if "grid" in given else base,
+    )
+
+
+def _loads(node: CheckedMapping) -> tuple[float, ...]:
+    loads = node.numbers("loads", 1)
+    if min(loads) <= 0 or len(set(loads)) < len(loads):
+        node.fail("loads", "a list of different numbers above 0")
+    return loads
+
+
+def _schedulers(node: CheckedMapping) -> dict[str, Words]:
+    held = node.child("schedulers", "schedulers, each with a list of settings", 1)
+    return {str(name): held.texts(str(name)) for name in held.values}
+
+
+def _texts(node: CheckedMapping, name: str) -> Words:
+    return node.texts(name) if name in node.values else ()
+
+
+def _pair(node: CheckedMapping, name: str, folder: Path, known: Mapping[str, Words]) -> Pair:
+    node.only(("text",), PAIR_OPTIONS)
+    given = node.values
+    further = _schedulers(node) if "schedulers" in given else {}
+    for scheduler in further:
+        if scheduler not in known:
+            node.refuse(f"schedulers.{scheduler}", f"not one of the study's{nearest(scheduler, known)}")
+    ngrams = node.wholes("lookup_ngrams") if "lookup_ngrams" in given else (1, 3)
+    if len(ngrams) != 2:
+        node.fail("lookup_ngrams", "two whole numbers, fewest and most tokens")
+    return Pair(
+        name=name,
+        text=node.choice("text", TEXTS),
+        target=node.text("target") if "target" in given else "",
+        draft=node.text("draft") if "draft" in given else "",
+        random_weights=_texts(node, "random_weights"),
+        drafter=node.choice("drafter", DRAFTERS) if "drafter" in given else "separate",
+        skip_layers=node.wholes("skip_layers", 0) if "skip_layers" in given else (),
+        lookup_ngrams=(ngrams[0], ngrams[1]),
+        prompts=tuple(folder / expanded(each) for each in _texts(node, "prompts")),
+        settings=_texts(node, "settings"),
+        schedulers=further,
+    )

@@ -1,0 +1,58 @@
+"""The tape of a model's own texts: what its drafter proposes at each position, and how often it is right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from profiler.backend.future import Told
+from profiler.backend.known import Known
+from specsim.replica.request import Floats, Ints
+from specsim.rng import stream_keys
+from specsim.world.recorded import LEAST_CONFIDENCE, RecordedTexts
+from specsim.world.tape import Tape
+
+CLEAR = 1e-3
+"""A gap between the two likeliest logits from which on another batch must not change the token."""
+
+
+def tape_of(texts: Sequence[Told], seed: int, confidence: float | None) -> Tape:
+    """Return the tape of requests whose texts these are, position by position.
+
+    Behind the end of a text it begins again. Off the target's path, where nobody has read, a hash picks any position.
+
+    Parameters
+    ----------
+    confidence : of a lookup's proposals; None: a draft model's own.
+    """
+    length = np.array([len(each.tokens) for each in texts])
+    rows = np.concatenate([each.confidence for each in texts])
+    held = rows * confidence if confidence is not None else np.maximum(rows, LEAST_CONFIDENCE)
+    start, requests = np.cumsum(length) - length, np.arange(len(texts))
+    nothing, every = np.zeros_like(requests), np.full_like(requests, len(rows))
+    keys = stream_keys(seed, "text", requests)
+    layout = RecordedTexts(keys, start, nothing, nothing, length, every)
+    return Tape(held, np.concatenate([each.rank for each in texts]), layout, keys)
+
+
+def differing(known: Known, texts: Sequence[Told], served: Ints) -> tuple[int, float]:
+    """Return how many of the requests `served` say something else than alone, and the widest gap where they begin to.
+
+    The gap is that of the two likeliest logits when the target reads alone: rounding may turn one below `CLEAR`.
+    """
+    count, widest = 0, 0.0
+    for request in served.tolist():
+        said, alone = known.output(request), texts[request].tokens
+        wrong = np.flatnonzero(said != alone[: len(said)])
+        if len(wrong):
+            count += 1
+            widest = max(widest, float(gap(texts[request])[wrong[0]]))
+    return count, widest
+
+
+def gap(text: Told) -> Floats:
+    """Return the logit of the target's likeliest token less that of the next one, (T,)."""
+    first, second = np.log(np.maximum(text.probability[:, :2], 1e-300)).T
+    found: Floats = first - second
+    return found
