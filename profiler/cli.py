@@ -1,4 +1,4 @@
-"""``specsim profile``: one parser, and one module per subcommand, imported only when it is called."""
+"""``specsim profile`` and ``specsim fidelity``: a module per command, imported only when it is called."""
 
 from __future__ import annotations
 
@@ -54,3 +54,12 @@ def main(argv: Sequence[str]) -> int:
     command.add_arguments(parser)
     code: int = command.run(parser.parse_args(argv[1:]))
     return code
+
+
+def fidelity(argv: Sequence[str]) -> int:
+    """Run ``specsim fidelity``; return 0, or 1 if a run failed."""
+    from profiler.fidelity import command
+
+    parser = Parser(prog="specsim fidelity", description="Hold simulated runs against real ones.")
+    command.add_arguments(parser)
+    return command.run(parser.parse_intermixed_args(argv))

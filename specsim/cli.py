@@ -10,6 +10,7 @@ from typing import Any
 
 from specsim.commands.calibrate import calibrate_command
 from specsim.commands.find import add_find
+from specsim.commands.profiling import profiler_command
 from specsim.commands.reproduce import reproduce_command
 from specsim.commands.run import run_command
 from specsim.commands.sweep import add_sweep
@@ -76,8 +77,8 @@ def _arguments(words: list[str]) -> argparse.Namespace:
     """Return the command and what it was given; leave with 2 and a line where that is no command line."""
     from specsim.settings.instead import for_flag
 
-    if words[:1] == ["profile"]:
-        return argparse.Namespace(command=_profile, words=words[1:])
+    if words[:1] in (["profile"], ["fidelity"]):
+        return argparse.Namespace(command=profiler_command, words=words)
     parser, commands = _parser()
     first = next((word for word in words if not word.startswith("-")), "")
     instead = for_flag(words) if first == "run" or first not in commands else ""
@@ -172,6 +173,7 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     completion.add_argument("words", nargs="*", default=[], help=argparse.SUPPRESS)
     completion.set_defaults(command=_completion)
     commands.add_parser("profile", help="measure hardware and a model pair")
+    commands.add_parser("fidelity", help="schedulers on real models against their simulation")
     return parser, commands.choices
 
 
@@ -256,21 +258,6 @@ def _plot(arguments: argparse.Namespace) -> int:
     for path in execution.plot(runs, arguments.out):
         print(path)
     return 0
-
-
-def _profile(arguments: argparse.Namespace) -> int:
-    """Hand over to the profiler, found by name and late: it has its own parser, and may load torch."""
-    from importlib import import_module
-    from importlib.util import find_spec
-
-    found = find_spec("profiler")
-    if found is None:
-        raise SpecsimError("specsim profile: the package profiler is missing; expected it beside specsim")
-    if not found.submodule_search_locations or find_spec("profiler.cli") is None:
-        where = found.origin or ", ".join(found.submodule_search_locations or ())
-        raise SpecsimError(f"{where}: stands in the way of specsim's own package profiler; expected another name")
-    code: int = import_module("profiler.cli").main(arguments.words)
-    return code
 
 
 def _completion(arguments: argparse.Namespace) -> int:

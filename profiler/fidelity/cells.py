@@ -9,34 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profiler.fidelity.journal import Entry
-from profiler.fidelity.study import Pair, Study
+from profiler.fidelity.study import REAL, Cell
 from specsim.results.staging import in_one_step
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SIMULATED, REAL, REVERSE = "simulated", "real", "reverse"
-SIDES = (SIMULATED, REAL, REVERSE)
-"""Simulated; real passes on the clock of measured seconds; real passes on the clock of predicted seconds."""
 FORMAT = 1
 METADATA = b"specsim"
 SHAPE = ("requests", "context_tokens", "batched_tokens", "attention_pairs", "prefill_tokens", "logit_tokens")
-
-
-class Cell(NamedTuple):
-    """One run."""
-
-    pair: str
-    scheduler: str
-    load: float
-    side: str
-    repeat: int
-
-    @property
-    def label(self) -> str:
-        """The cell in words."""
-        turn = f" {self.repeat + 1}" if self.side == REAL else ""
-        return f"{self.pair}, {self.scheduler}, load {self.load:g}, {self.side}{turn}"
 
 
 class Outcome(NamedTuple):
@@ -45,19 +26,6 @@ class Outcome(NamedTuple):
     passes: Sequence[Entry]
     numbers: Mapping[str, Any]
     requests: Mapping[str, Sequence[Any]]
-
-
-def cells_of(study: Study, pair: Pair) -> list[Cell]:
-    """Return the cells of a pair; repeats and loads take turns, so that drift meets all of them."""
-    found = []
-    for repeat in range(study.repeats):
-        for load in study.loads:
-            for scheduler in study.schedulers:
-                sides = [SIMULATED, REAL] if not repeat else [REAL]
-                if study.reverse and not repeat and pair.text == "model":
-                    sides.append(REVERSE)
-                found += [Cell(pair.name, scheduler, load, side, repeat) for side in sides]
-    return found
 
 
 def place_of(root: Path, cell: Cell, content: Mapping[str, Any]) -> Path:

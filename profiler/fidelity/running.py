@@ -6,16 +6,16 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
 from profiler.backend.served import LookupMatch
 from profiler.fidelity import measuring
-from profiler.fidelity.cells import Cell, Outcome, cells_of, place_of, store
+from profiler.fidelity.cells import Outcome, place_of, store
 from profiler.fidelity.models import Ready, Shelf
 from profiler.fidelity.serving import Scene, outcome_of, service_rate, with_texts
-from profiler.fidelity.study import Study
+from profiler.fidelity.study import Cell, Study
 from profiler.latency.samples import read_samples
 from profiler.passes.versions import versions
 from specsim.errors import SpecsimError, first_line
@@ -23,7 +23,14 @@ from specsim.files.yaml_file import read_yaml
 from specsim.results.staging import in_one_step
 
 ABOUT = "study.json"
-Told = Callable[[str], None]
+
+
+class Told(Protocol):
+    """Hears of what happens."""
+
+    def __call__(self, line: str, cells: int = 0) -> None:
+        """Take a line, empty for none, and how many cells have ended."""
+        ...
 
 
 def run_study(study: Study, root: Path, told: Told, clock: Callable[[], float] = time.monotonic) -> list[Path]:
@@ -63,18 +70,19 @@ def _pair_run(
     rate = service_rate(scene, words)
     told(f"{pair.name}: {first} serves {rate:.3g} requests/s where all come at once")
     shared = {"profile": measuring.checksum(profile), "words": scene.words, "versions": versions()}
-    cells, files = cells_of(study, pair), list[Path]()
+    cells, files = study.cells(pair), list[Path]()
     for number, cell in enumerate(cells, start=1):
         run_words = [*study.words(pair, cell.scheduler), f"rps={cell.load * rate!r}"]
         file = place_of(root, cell, {**shared, "run": run_words})
         files.append(file)
         if file.exists():
+            told("", 1)
             continue
         started = clock()
         outcome = _outcome(scene, cell, run_words)
         store(file if "error" not in outcome.numbers else file.with_suffix(".failed.parquet"), cell, outcome)
         said = outcome.numbers.get("error", "done")
-        told(f"{number} of {len(cells)}: {cell.label}: {said}, {clock() - started:.1f} s")
+        told(f"{number} of {len(cells)}: {cell.label}: {said}, {clock() - started:.1f} s", 1)
     _, samples = read_samples(place.with_suffix(".samples.parquet"))
     found = measuring.drift(ready, study.grid, samples)
     told(f"{pair.name}: passes of the profile now take {found:.3f} times as long")

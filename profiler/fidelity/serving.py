@@ -14,9 +14,10 @@ from profiler.backend.known import Known
 from profiler.backend.served import LookupMatch, served, texts_of
 from profiler.backend.stopwatch import DeviceStopwatch
 from profiler.fidelity.accounting import Step, accounted
-from profiler.fidelity.cells import REVERSE, SIMULATED, Cell, Outcome
+from profiler.fidelity.cells import Outcome
 from profiler.fidelity.journal import Clock, Entry, Journal
 from profiler.fidelity.models import Ready
+from profiler.fidelity.study import REVERSE, SIMULATED, Cell
 from profiler.fidelity.texts import CLEAR, differing, tape_of
 from profiler.passes.packing import Ints
 from specsim.replica.protocols import Backend, View

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from profiler.latency.grids import Grid, grid_of, shipped
 from specsim.errors import SpecsimError, nearest
@@ -31,6 +32,25 @@ PAIR_OPTIONS = (
 LOADS = (0.5, 1.0, 1.5)
 CACHE_TOKENS = 16384
 Words = tuple[str, ...]
+
+
+SIMULATED, REAL, REVERSE = "simulated", "real", "reverse"
+
+
+class Cell(NamedTuple):
+    """One run; its side is simulated, real (measured seconds), or reverse: real passes on the simulated clock."""
+
+    pair: str
+    scheduler: str
+    load: float
+    side: str
+    repeat: int
+
+    @property
+    def label(self) -> str:
+        """The cell in words."""
+        turn = f" {self.repeat + 1}" if self.side == REAL else ""
+        return f"{self.pair}, {self.scheduler}, load {self.load:g}, {self.side}{turn}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +129,18 @@ class Study:
             *pair.schedulers.get(scheduler, ()),
         ]
         return list({word.lstrip("+").partition("=")[0]: word for word in every}.values())
+
+    def cells(self, pair: Pair) -> list[Cell]:
+        """Return the cells of a pair; repeats and loads take turns, so that drift meets all of them."""
+        found = []
+        for repeat in range(self.repeats):
+            for load in self.loads:
+                for scheduler in self.schedulers:
+                    sides = [SIMULATED, REAL] if not repeat else [REAL]
+                    if self.reverse and not repeat and pair.text == "model":
+                        sides.append(REVERSE)
+                    found += [Cell(pair.name, scheduler, load, side, repeat) for side in sides]
+        return found
 
     def only(self, names: Sequence[str]) -> Study:
         """Return the study of these pairs alone.

@@ -1,0 +1,219 @@
+"""``specsim fidelity``: schedulers on real passes and on simulated ones, and how far they are apart."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from specsim.errors import SpecsimError
+from specsim.files.checked_mapping import CheckedMapping, expanded
+
+if TYPE_CHECKING:
+    from profiler.fidelity.running import Told
+    from profiler.fidelity.study import Pair, Study
+
+OUT = Path("results/fidelity")
+REMARKS, REPORT, FIGURES = "remarks.md", "report.md", "figures"
+EPILOG = """\
+STUDY is a file, or one of conf/fidelity: cpu, gpu, tiny. Without it one pair is studied, from these options:
+  specsim fidelity +scheduler=continuous,vllm_spec trace=poisson requests=8 \\
+    --random-weights tiny-llama tiny-llama-skip1 --text tape --out results/mine
+Settings are those of `specsim run`; profile=FILE takes a profile that is there. What ran is kept: the same command goes
+on where it was stopped.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command's options."""
+    parser.formatter_class, parser.epilog = argparse.RawDescriptionHelpFormatter, EPILOG
+    parser.add_argument("settings", nargs="*", metavar="[STUDY] KEY=VALUE")
+    parser.add_argument("--out", type=expanded, metavar="DIR", help="of all files (results/fidelity/STUDY)")
+    parser.add_argument("--page", type=expanded, metavar="FILE", help="the report (report.md in --out)")
+    parser.add_argument("--redraw", action="store_true", help="run nothing: report and figures from the stored tables")
+    parser.add_argument("--pairs", nargs="+", default=[], metavar="NAME", help="of a study: these pairs alone")
+    parser.add_argument("--loads", type=_loads, metavar="A,B", help="multiples of the service rate (0.5,1,1.5)")
+    parser.add_argument("--repeats", type=int, metavar="N", help="real runs of each cell (2)")
+    parser.add_argument("--target", metavar="M", help="Hugging Face name, folder, .gguf file, or package:NAME")
+    parser.add_argument("--draft", metavar="M", help="likewise")
+    parser.add_argument("--random-weights", nargs="+", metavar="SHAPE", help="of target and draft")
+    parser.add_argument("--drafter", choices=("separate", "skip", "lookup"), help="what proposes tokens (separate)")
+    parser.add_argument("--skip-layers", type=_wholes, metavar="A,B", help="of the target, with --drafter skip")
+    parser.add_argument("--lookup-ngrams", type=_wholes, metavar="A,B", help="fewest and most tokens of a match (1,3)")
+    parser.add_argument("--text", choices=("model", "tape"), help="the target's own, or a tape's (model)")
+    parser.add_argument("--prompts", nargs="+", type=expanded, metavar="FILE", help="texts (the shipped ones)")
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="where the models run (cpu)")
+    parser.add_argument("--dtype", help="of the models (float32; cuda: bfloat16)")
+    parser.add_argument("--threads", type=int, metavar="N", help="of torch on the CPU (torch's choice)")
+    parser.add_argument("--cache-tokens", type=int, metavar="N", help="that both models cache (16384)")
+    parser.add_argument("--grid", type=expanded, metavar="FILE", help="sizes at which the profile is measured")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run what is missing and write the report; return 1 if a cell failed."""
+    from profiler.fidelity.tables import ABOUT, gathered, read_tables, write_tables
+    from profiler.lock import only_one
+    from profiler.models.loading import require_extra
+
+    study = study_of(arguments)
+    root = arguments.out or OUT / study.name
+    if not arguments.redraw:
+        from profiler.fidelity.running import run_study
+
+        require_extra()
+        total = sum(len(study.cells(pair)) for pair in study.pairs)
+        with only_one(root / ABOUT), _progress(total) as told:
+            try:
+                files = run_study(study, root, told)
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt(
+                    f"the cells that ended are kept; the same command with --out {root} goes on"
+                ) from None
+            write_tables(gathered(files, root / ABOUT), root)
+    tables = read_tables(root)
+    for file in write_report(root, arguments.page, f"specsim fidelity {study.name}"):
+        print(file)
+    return int("error" in tables.cells and tables.cells.error.notna().any())
+
+
+def write_report(root: Path, page_file: Path | None, command: str) -> list[Path]:
+    """Write the report of the tables in `root` and its figures; return the files."""
+    from profiler.fidelity.figures import draw
+    from profiler.fidelity.report import page, write_page
+    from profiler.fidelity.tables import read_tables
+
+    tables, file = read_tables(root), page_file or root / REPORT
+    remarks = root / REMARKS
+    said = remarks.read_text(encoding="utf-8") if remarks.exists() else ""
+    write_page(page(tables, command=command, figures=FIGURES, remarks=said), file)
+    return [file, *draw(tables, file.parent / FIGURES)]
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Told]:
+    """Yield what shows lines, and on a terminal a bar below them."""
+    from specsim.runs.progress import bar_of, is_watched
+
+    if not is_watched():
+
+        def tell(line: str, cells: int = 0) -> None:
+            if line:
+                print(line, flush=True)
+
+        yield tell
+        return
+    with bar_of(total, "cell") as bar:
+
+        def show(line: str, cells: int = 0) -> None:
+            if line:
+                bar.write(line)
+            bar.update(cells)
+
+        yield show
+
+
+def study_of(arguments: argparse.Namespace) -> Study:
+    """Return the study that a command line names, or describes by options.
+
+    Raises
+    ------
+    SpecsimError
+        One line: an option beside a study that has its own, no scheduler, a word that is neither study nor setting.
+    """
+    from profiler.fidelity.study import study_named
+
+    words: list[str] = list(arguments.settings)
+    if words and "=" not in words[0]:
+        name = words.pop(0)
+        _check_words(words)
+        for flag in ("target", "draft", "random_weights", "drafter", "skip_layers", "lookup_ngrams", "text", "prompts"):
+            if getattr(arguments, flag) is not None:
+                raise SpecsimError(f"--{flag.replace('_', '-')}: the study {name} says it; expected no such option")
+        study = study_named(name).only(arguments.pairs)
+        study = replace(study, settings=(*study.settings, *words))
+    else:
+        _check_words(words)
+        study = _described(arguments, words)
+    return _with_options(study, arguments)
+
+
+def _check_words(words: Sequence[str]) -> None:
+    for word in words:
+        if "=" not in word:
+            raise SpecsimError(f"fidelity {word}: expected one study, and then KEY=VALUE")
+
+
+def _described(arguments: argparse.Namespace, words: Sequence[str]) -> Study:
+    """Return the study of one pair."""
+    from profiler.fidelity.study import LOADS, Study
+
+    keyed = {word.lstrip("+").partition("=")[0]: word for word in words}
+    schedulers = keyed.pop("scheduler", "").partition("=")[2]
+    if not schedulers:
+        raise SpecsimError("fidelity: no scheduler; expected a study, or +scheduler=NAME beside models")
+    for key, instead in (("rps", "--loads"), ("out", "--out")):
+        if key in keyed:
+            raise SpecsimError(f"{key}: fidelity chooses it; expected {instead}")
+    names = schedulers.strip("[]").split(",")
+    said = f"{', '.join(names)} on real passes and simulated"
+    pair = _pair(arguments)
+    return Study("mine", said, LOADS, dict.fromkeys(names, ()), (pair,), tuple(keyed.values()))
+
+
+def _pair(arguments: argparse.Namespace) -> Pair:
+    from profiler.fidelity.study import Pair
+
+    ngrams = arguments.lookup_ngrams or (1, 3)
+    if len(ngrams) != 2:
+        raise SpecsimError("--lookup-ngrams: expected two whole numbers, fewest and most tokens")
+    return Pair(
+        name="pair",
+        text=arguments.text or "model",
+        target=arguments.target or "",
+        draft=arguments.draft or "",
+        random_weights=tuple(arguments.random_weights or ()),
+        drafter=arguments.drafter or "separate",
+        skip_layers=arguments.skip_layers or (),
+        lookup_ngrams=(ngrams[0], ngrams[1]),
+        prompts=tuple(arguments.prompts or ()),
+    )
+
+
+def _with_options(study: Study, arguments: argparse.Namespace) -> Study:
+    """Return the study with what the options say instead."""
+    from profiler.latency.grids import grid_of, shipped
+    from specsim.files.yaml_file import read_yaml
+
+    names = ("loads", "repeats", "device", "dtype", "threads", "cache_tokens")
+    given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
+    for name, least in (("repeats", 1), ("threads", 0), ("cache_tokens", 1)):
+        if given.get(name, least) < least:
+            raise SpecsimError(f"--{name.replace('_', '-')} {given[name]}: expected {least} or more")
+    if given.get("device") == "cuda":
+        given = {"dtype": "bfloat16"} | given
+    base = shipped(given.get("device", study.device), quick=False) if "device" in given else study.grid
+    if arguments.grid is not None:
+        base = grid_of(CheckedMapping(str(arguments.grid), "", read_yaml(arguments.grid, "grid file")), base)
+    return replace(study, **given, grid=base)
+
+
+def _loads(text: str) -> tuple[float, ...]:
+    """Return loads; argparse reports anything else."""
+    try:
+        loads = tuple(float(each) for each in text.split(","))
+    except ValueError:
+        loads = (math.nan,)
+    if not all(0 < each < math.inf for each in loads) or len(set(loads)) < len(loads):
+        raise argparse.ArgumentTypeError(f"{text}: expected different numbers above 0, such as 0.5,1,1.5")
+    return loads
+
+
+def _wholes(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(each) for each in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text}: expected whole numbers, such as 4,5,25") from None

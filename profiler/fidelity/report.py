@@ -1,0 +1,203 @@
+"""The page of a study, `page.md` filled in from its tables: the worst rows first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from profiler.fidelity.study import REAL, SIMULATED
+from profiler.fidelity.tables import Tables
+from profiler.fidelity.texts import CLEAR
+from profiler.fidelity.verdicts import (
+    ATTAINMENT,
+    PASS_TARGETS,
+    RUN_TARGETS,
+    Verdict,
+    pass_errors,
+    run_verdicts,
+    shares,
+)
+from specsim.results.staging import in_one_step
+
+TEMPLATE = Path(__file__).with_name("page.md")
+METRICS = {"mean_ttft_ms": "TTFT", "mean_tpot_ms": "TPOT", "mean_e2el_ms": "E2E", ATTAINMENT: "attainment"}
+MOST_SIZES, FEWEST_PASSES = 20, 5
+SERVED = {
+    "mean_tokens_per_verification": "tokens per verification",
+    "iterations": "iterations",
+    "slo_goodput_tokens_per_s": "goodput, tokens/s",
+    ATTAINMENT: "attainment",
+}
+Row = Sequence[object]
+
+
+def page(tables: Tables, *, command: str, figures: str, remarks: str = "") -> str:
+    """Return the page; `figures` is the folder of its figures, as links have it, and `remarks` what a person adds."""
+    about, verdicts = tables.about, run_verdicts(tables.cells)
+    return TEMPLATE.read_text(encoding="utf-8").format(
+        command=command,
+        description=about["description"].rstrip("."),
+        machine=_machine(about),
+        repeats=about["repeats"],
+        pass_target=f"{100 * PASS_TARGETS[about['device']]:g}%",
+        summary=_summary(tables, verdicts),
+        remarks=f"\n{remarks.strip()}\n" if remarks.strip() else "",
+        counts=_table(_counts(verdicts)),
+        figures=figures,
+        runs=_table(_runs(verdicts)),
+        shares=_table(_shares(tables)),
+        service=_table(_service(tables)),
+        kinds=_table(_kinds(tables)),
+        most=MOST_SIZES,
+        least=FEWEST_PASSES,
+        sizes=_table(_sizes(tables)),
+        clear=f"{CLEAR:g}",
+        sitting=_table(_sitting(tables)),
+        failed=_failed(tables),
+    )
+
+
+def write_page(text: str, file: Path) -> None:
+    """Replace the page in one step."""
+    with in_one_step(file) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
+def _machine(about: dict[str, Any]) -> str:
+    return (
+        f"Measured on {about['hardware']}, {about['dtype']}, torch {about['torch']}, "
+        f"transformers {about['transformers']}."
+    )
+
+
+def _summary(tables: Tables, verdicts: list[Verdict]) -> str:
+    """Return how many verdicts are kept, in a line for runs and one for passes."""
+    target = PASS_TARGETS[tables.about["device"]]
+    kinds = pass_errors(tables.passes, by_size=False)
+    kept = sum(each.median <= _allowed(target, each.noise) for each in kinds)
+    runs = sum(each.kept for each in verdicts)
+    return (
+        f"**{runs} of {len(verdicts)}** numbers of whole runs are within what is allowed, "
+        f"and **{kept} of {len(kinds)}** kinds of pass."
+    )
+
+
+def _allowed(target: float, noise: float) -> float:
+    return target if np.isnan(noise) else max(target, 2 * noise)
+
+
+def _counts(verdicts: list[Verdict]) -> Iterator[Row]:
+    yield ("pair", "load", *(f"{name}: kept, median" for name in METRICS.values()))
+    order = sorted(verdicts, key=lambda each: (each.pair, each.load))
+    for (pair, load), some in groupby(order, key=lambda each: (each.pair, each.load)):
+        mine = list(some)
+        cells: list[str] = []
+        for metric in METRICS:
+            those = [each for each in mine if each.metric == metric]
+            median = float(np.median([abs(each.error) for each in those])) if those else np.nan
+            cells.append(f"{sum(each.kept for each in those)} of {len(those)}, {100 * median:.1f}")
+        yield (pair, f"{load:g}", *cells)
+
+
+def _runs(verdicts: list[Verdict]) -> Iterator[Row]:
+    yield ("pair", "scheduler", "load", *METRICS.values(), "noise", "allowed", "kept")
+    cells: dict[tuple[str, str, float], list[Verdict]] = {}
+    for each in verdicts:
+        cells.setdefault(each[:3], []).append(each)
+    for (pair, scheduler, load), some in cells.items():
+        worst, by_metric = some[0], {each.metric: each for each in some}
+        errors = [_error(by_metric.get(metric), worst) for metric in METRICS]
+        bounds = [f"{100 * each:.1f}" for each in (worst.noise, worst.allowed)]
+        yield (pair, f"`{scheduler}`", f"{load:g}", *errors, *bounds, "yes" if worst.kept else "no")
+
+
+def _error(verdict: Verdict | None, worst: Verdict) -> str:
+    if verdict is None:
+        return "-"
+    text = f"{100 * verdict.error:+.1f}"
+    return f"**{text}**" if verdict is worst else text
+
+
+def _shares(tables: Tables) -> Iterator[Row]:
+    yield ("pair", "scheduler", "load", "gap", "seconds", "decisions", "text", "decisions, back")
+    for each in shares(tables.cells):
+        parts = (each.gap, each.seconds, each.decisions, each.text, each.decisions_back)
+        yield (
+            each.pair,
+            f"`{each.scheduler}`",
+            f"{each.load:g}",
+            *("-" if np.isnan(x) else f"{100 * x:+.1f}" for x in parts),
+        )
+
+
+def _service(tables: Tables) -> Iterator[Row]:
+    yield ("pair", "load", *(f"{name}: real, simulated" for name in SERVED.values()))
+    cells = tables.cells[tables.cells.error.isna()] if "error" in tables.cells else tables.cells
+    for (pair, load), some in cells.groupby(["pair", "load"]):
+        sides = [some[some.side == side] for side in (REAL, SIMULATED)]
+        yield (pair, f"{load:g}", *(", ".join(f"{each[name].mean():.4g}" for each in sides) for name in SERVED))
+
+
+def _kinds(tables: Tables) -> Iterator[Row]:
+    yield ("pair", "kind", "passes", "median error", "90th percentile", "mean", "noise", "kept")
+    target = PASS_TARGETS[tables.about["device"]]
+    for each in pass_errors(tables.passes, by_size=False):
+        kept = "yes" if each.median <= _allowed(target, each.noise) else "no"
+        yield (each.pair, each.kind, each.passes, *_percents(each), kept)
+
+
+def _sizes(tables: Tables) -> Iterator[Row]:
+    yield ("pair", "kind", "batched tokens", "passes", "median error", "90th percentile", "mean", "noise")
+    enough = (each for each in pass_errors(tables.passes, by_size=True) if each.passes >= FEWEST_PASSES)
+    for _, each in zip(range(MOST_SIZES), enough, strict=False):
+        yield (each.pair, each.kind, each.size, each.passes, *_percents(each))
+
+
+def _percents(each: Any) -> list[str]:
+    noise = "-" if np.isnan(each.noise) else f"{100 * each.noise:.1f}"
+    return [f"{100 * each.median:.1f}", f"{100 * each.p90:.1f}", f"{100 * each.mean:+.1f}", noise]
+
+
+def _sitting(tables: Tables) -> Iterator[Row]:
+    facts_of = ("target", "drafter", "text", "service rate, requests/s", "drift", "held-out, %")
+    yield ("pair", *facts_of, "texts that differ", "widest gap")
+    for name, facts in tables.about["pairs"].items():
+        if "left_out" in facts:
+            yield (name, facts["left_out"], *("-",) * 7)
+            continue
+        mine = tables.cells[tables.cells.pair == name]
+        counted = "differing" in mine and mine.differing.notna().any()
+        differ = f"{mine.differing.sum():.0f} of {_served(tables, name)}" if counted else "-"
+        widest = f"{mine.widest_gap.max():.1g}" if counted else "-"
+        held_out = 100 * max(facts["held_out"].values())
+        names = facts["target"], facts["drafter"], facts["text"]
+        yield (name, *names, f"{facts['rate']:.3g}", f"{facts['drift']:.3f}", f"{held_out:.1f}", differ, widest)
+
+
+def _served(tables: Tables, pair: str) -> int:
+    """Return how many requests the real runs of a pair had, on either clock."""
+    mine = tables.requests[(tables.requests.pair == pair) & (tables.requests.side != SIMULATED)]
+    return len(mine)
+
+
+def _failed(tables: Tables) -> str:
+    if "error" not in tables.cells:
+        return ""
+    rows = tables.cells[tables.cells.error.notna()]
+    if not len(rows):
+        return ""
+    lines = [f"- {row.pair}, {row.scheduler}, load {row.load:g}, {row.side}: {row.error}" for row in rows.itertuples()]
+    return "\nRuns that failed:\n\n" + "\n".join(lines) + "\n"
+
+
+def _table(rows: Iterable[Row]) -> str:
+    head, *body = [[str(cell) for cell in row] for row in rows]
+    lines = [head, ["---"] * len(head), *body]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+assert set(RUN_TARGETS) | {ATTAINMENT} == set(METRICS), "each target has a column"

@@ -1,0 +1,78 @@
+"""The cells of a study as tables: cells, real passes and requests, kept together beside each other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from profiler.fidelity.cells import stored
+from profiler.fidelity.study import REAL
+from specsim.errors import SpecsimError, first_line
+from specsim.results.staging import in_one_step
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+NAMES = ("cells", "passes", "requests")
+ABOUT = "study.json"
+LISTS = ("ids", "emitted")
+
+
+class Tables(NamedTuple):
+    """What a study found.
+
+    Attributes
+    ----------
+    about : the study, its machine, and facts of each pair. cells : a row a run, its numbers by name.
+    passes : a row a real pass, on the clock of measured seconds. requests : a row a request of a run.
+    """
+
+    about: dict[str, Any]
+    cells: DataFrame
+    passes: DataFrame
+    requests: DataFrame
+
+
+def gathered(files: Sequence[Path], about: Path) -> Tables:
+    """Return the tables of cells in their files."""
+    import pandas as pd
+
+    cells, passes, requests = [], [], []
+    for told, table in stored(files):
+        cell = told["cell"]
+        cells.append(cell | told["numbers"])
+        requests.append(pd.DataFrame(told["requests"]).assign(**cell))
+        if cell["side"] == REAL and "error" not in told["numbers"]:
+            passes.append(table.drop_columns(list(LISTS)).to_pandas().assign(**cell))
+    frames = [pd.DataFrame(cells), *(pd.concat(each, ignore_index=True) for each in (passes, requests))]
+    return Tables(json.loads(about.read_text(encoding="utf-8")), *frames)
+
+
+def write_tables(tables: Tables, folder: Path) -> list[Path]:
+    """Write the tables and the facts of the study, each in one step; return the files."""
+    places = [folder / f"{name}.parquet" for name in NAMES]
+    for name, place in zip(NAMES, places, strict=True):
+        with in_one_step(place) as partial:
+            getattr(tables, name).to_parquet(partial, index=False, compression="zstd")
+    with in_one_step(folder / ABOUT) as partial:
+        partial.write_text(json.dumps(tables.about, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    return [*places, folder / ABOUT]
+
+
+def read_tables(folder: Path) -> Tables:
+    """Return the tables in a folder.
+
+    Raises
+    ------
+    SpecsimError
+        One line naming a file that is missing or cannot be read.
+    """
+    import pandas as pd
+
+    try:
+        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        return Tables(about, *(pd.read_parquet(folder / f"{name}.parquet") for name in NAMES))
+    except (OSError, ValueError) as error:
+        raise SpecsimError(f"{folder}: holds no study of specsim fidelity: {first_line(error)}") from None

@@ -1,0 +1,170 @@
+"""How far simulated runs and predicted passes are from real ones, against targets and the noise of the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+import numpy as np
+
+from profiler.fidelity.study import REAL, REVERSE, SIMULATED
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from pandas import DataFrame
+
+PASS_TARGETS = {"cpu": 0.05, "cuda": 0.03}
+RUN_TARGETS = {"mean_tpot_ms": 0.05, "mean_e2el_ms": 0.05, "mean_ttft_ms": 0.10}
+ATTAINMENT_TARGET = 0.03
+ATTAINMENT = "slo_attainment"
+KEYS = ["pair", "scheduler", "load"]
+NOISES = 2
+Key = tuple[str, str, float]
+
+
+class Verdict(NamedTuple):
+    """One number of a cell, of real and of simulated runs.
+
+    Attributes
+    ----------
+    real, simulated : the number, of real runs in the mean. error : relative to the real one; of an attainment the
+        difference. noise : how far the real runs lie apart, likewise. allowed : the target, or twice the noise.
+    """
+
+    pair: str
+    scheduler: str
+    load: float
+    metric: str
+    real: float
+    simulated: float
+    error: float
+    noise: float
+    allowed: float
+
+    @property
+    def kept(self) -> bool:
+        """Whether the error is within what is allowed."""
+        return abs(self.error) <= self.allowed
+
+    @property
+    def times(self) -> float:
+        """The error in multiples of what is allowed."""
+        return abs(self.error) / self.allowed
+
+
+def _by_key(cells: DataFrame) -> Iterator[tuple[Key, DataFrame]]:
+    for key, some in cells.groupby(KEYS, sort=False):
+        pair, scheduler, load = cast(tuple[str, str, float], key)
+        yield (pair, scheduler, float(load)), some
+
+
+def run_verdicts(cells: DataFrame) -> list[Verdict]:
+    """Return the verdicts on whole runs, the worst first; cells that failed on either side have none."""
+    found = []
+    for key, some in _by_key(cells):
+        sides = {name: each for name, each in some.groupby("side")}
+        if REAL not in sides or SIMULATED not in sides:
+            continue
+        for metric, target in {**RUN_TARGETS, ATTAINMENT: ATTAINMENT_TARGET}.items():
+            real = sides[REAL][metric].dropna().to_numpy(dtype=float)
+            simulated = sides[SIMULATED][metric].to_numpy(dtype=float)[0]
+            if len(real) and np.isfinite(simulated):
+                found.append(_verdict(key, metric, real, simulated, target))
+    return sorted(found, key=lambda each: -each.times)
+
+
+def _verdict(key: Key, metric: str, real: NDArray[np.float64], simulated: float, target: float) -> Verdict:
+    mean = float(real.mean())
+    unit = 1.0 if metric == ATTAINMENT or not mean else mean
+    noise = float(real.max() - real.min()) / unit
+    return Verdict(*key, metric, mean, simulated, (simulated - mean) / unit, noise, max(target, NOISES * noise))
+
+
+class Shares(NamedTuple):
+    """Why the mean E2E latency of a real and a simulated run differ, in shares of the real one.
+
+    Attributes
+    ----------
+    gap : simulated less real. seconds : of it, from passes that take other seconds under the decisions of the real run.
+    decisions : from decisions that differ since the clock did. text : from what is drafted and accepted.
+    decisions_back : the share of decisions taken the other way: measured seconds under the simulation's decisions,
+        less the real run's; NaN where the models have not run on the simulated clock.
+    """
+
+    pair: str
+    scheduler: str
+    load: float
+    gap: float
+    seconds: float
+    decisions: float
+    text: float
+    decisions_back: float
+
+
+def shares(cells: DataFrame) -> list[Shares]:
+    """Return the shares of each cell's gap, the largest gap first; the first real run of each is taken apart."""
+    found = []
+    for key, some in _by_key(cells):
+        real = some[(some.side == REAL) & (some.repeat == 0)]
+        simulated, back = some[some.side == SIMULATED], some[some.side == REVERSE]
+        if not len(real) or not len(simulated) or np.isnan(real["own.e2el_s"].iloc[0]):
+            continue
+        whole, other = (float(real[f"{name}.e2el_s"].iloc[0]) for name in ("own", "other"))
+        end = float(simulated["own.e2el_s"].iloc[0])
+        # On a tape the models on the simulated clock are the simulation.
+        between = float(back["own.e2el_s"].iloc[0]) if len(back) else end
+        reverse = float(back["other.e2el_s"].iloc[0]) if len(back) else np.nan
+        steps = [end - whole, other - whole, between - other, end - between, reverse - whole]
+        found.append(Shares(*key, *(each / whole for each in steps)))
+    return sorted(found, key=lambda each: -abs(each.gap))
+
+
+class PassError(NamedTuple):
+    """The passes of one kind and size, and the errors of their predictions relative to what was measured.
+
+    `noise` is the median difference of a pass from the same pass of another repeat, NaN without one.
+    """
+
+    pair: str
+    kind: str
+    size: str
+    passes: int
+    median: float
+    p90: float
+    mean: float
+    noise: float
+
+
+def pass_errors(passes: DataFrame, *, by_size: bool) -> list[PassError]:
+    """Return the errors of each kind of pass, or of each kind and size (up to a power of two), the worst first."""
+    some = passes[passes.measured_s > 0]
+    size = np.ceil(np.log2(some.batched_tokens)).astype(int) if by_size else 0
+    error, noise = some.predicted_s / some.measured_s - 1, _noise(some)
+    found = []
+    for key, rows in some.assign(size=size, error=error, noise=noise).groupby(["pair", "kind", "size"]):
+        pair, kind, each = cast(tuple[str, str, int], key)
+        sizes = f"{2 ** (each - 1) + 1}-{2**each}" if each > 1 else str(2**each)
+        apart = rows.noise.dropna()
+        found.append(
+            PassError(
+                pair,
+                kind,
+                sizes if by_size else "all",
+                len(rows),
+                float(rows.error.abs().median()),
+                float(rows.error.abs().quantile(0.9)),
+                float(rows.error.mean()),
+                float(apart.median()) if len(apart) else np.nan,
+            )
+        )
+    return sorted(found, key=lambda each: -each.median)
+
+
+def _noise(passes: DataFrame) -> NDArray[np.float64]:
+    """Return how far each pass is from the median of passes of its very shape, relative; NaN for one alone."""
+    alike = passes.groupby(["pair", "kind", "requests", "context_tokens", "batched_tokens", "attention_pairs"])
+    median, count = alike.measured_s.transform("median"), alike.measured_s.transform("size")
+    # The deviation from a median of n is short by sqrt((n - 1) / n).
+    apart = (passes.measured_s / median - 1).abs() / np.sqrt(1 - 1 / count.clip(lower=2))
+    found: NDArray[np.float64] = np.where(count > 1, apart, np.nan)
+    return found
