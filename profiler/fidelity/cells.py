@@ -15,6 +15,8 @@ from specsim.results.staging import in_one_step
 if TYPE_CHECKING:
     import pyarrow as pa
 
+CELLS = "cells"
+"""Folder of what a study keeps to go on with: cells, and the profiles that they rest on."""
 FORMAT = 1
 METADATA = b"specsim"
 SHAPE = ("requests", "context_tokens", "batched_tokens", "attention_pairs", "prefill_tokens", "logit_tokens")
@@ -32,7 +34,7 @@ def place_of(root: Path, cell: Cell, content: Mapping[str, Any]) -> Path:
     """Return the file of a cell, named by what it is made of."""
     key = sha256(json.dumps([FORMAT, *cell, content], sort_keys=True).encode()).hexdigest()[:12]
     turn = cell.repeat + 1 if cell.side == REAL else ""
-    return root / "cells" / f"{cell.pair}-{cell.scheduler}-{cell.load:g}-{cell.side}{turn}-{key}.parquet"
+    return root / CELLS / f"{cell.pair}-{cell.scheduler}-{cell.load:g}-{cell.side}{turn}-{key}.parquet"
 
 
 def store(file: Path, cell: Cell, outcome: Outcome) -> None:

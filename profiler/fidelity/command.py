@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
                 raise KeyboardInterrupt(
                     f"the cells that ended are kept; the same command with --out {root} goes on"
                 ) from None
-            write_tables(gathered(files, root / ABOUT), root)
+            write_tables(gathered(files, root), root)
     tables = read_tables(root)
     for file in write_report(root, arguments.page, f"specsim fidelity {study.name}"):
         print(file)

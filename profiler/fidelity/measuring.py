@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,7 +38,7 @@ from specsim.pass_shape import PassShape
 ROLES = ("target", "draft")
 WIDTH = 3
 """Children of a leaf that a timed draft pass chooses."""
-LOOKUPS, LOOKUP_TOKENS = 50, 128
+LOOKUPS, LOOKUP_TOKENS, PACED = 50, 128, 3
 NAN = float("nan")
 COVERS = "seconds of the serving path: inputs laid out, pass, choice on the host; passes launched kernel by kernel"
 Told = Callable[[str], None]
@@ -75,14 +75,11 @@ def points(grid: Grid) -> list[tuple[str, Point]]:
     return list(interleaved({role: grid.passes(role) for role in ROLES}))
 
 
-def drift(ready: Ready, grid: Grid, samples: list[Sample], most: int = 6) -> float:
-    """Return how much longer some points take now than when the profile was measured, as a median ratio."""
-    known = {each.name: each.median_s for each in samples}
-    ratios = []
-    for role, point in points(grid)[:most]:
-        now = _timing(_forward(ready, role), role, point, grid)
-        ratios.append(now.median_s / known[role, point.key, "eager"])
-    return float(np.median(ratios))
+def pace(ready: Ready, grid: Grid, samples: Sequence[Sample]) -> float:
+    """Return how much longer the smallest target pass takes now than when the profile was measured, as a ratio."""
+    point = grid.passes("target")[0]
+    (known,) = [each.median_s for each in samples if each.name == ("target", point.key, "eager")]
+    return _timing(ready.models.target, "target", point, replace(grid, repeats=PACED)).median_s / known
 
 
 def lookup_s(ready: Ready) -> float:

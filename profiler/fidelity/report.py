@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from profiler.fidelity.tables import Tables
 from profiler.fidelity.texts import CLEAR
 from profiler.fidelity.verdicts import (
     ATTAINMENT,
+    KEYS,
     PASS_TARGETS,
     RUN_TARGETS,
     Verdict,
@@ -22,6 +23,9 @@ from profiler.fidelity.verdicts import (
     shares,
 )
 from specsim.results.staging import in_one_step
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 TEMPLATE = Path(__file__).with_name("page.md")
 METRICS = {"mean_ttft_ms": "TTFT", "mean_tpot_ms": "TPOT", "mean_e2el_ms": "E2E", ATTAINMENT: "attainment"}
@@ -48,7 +52,7 @@ def page(tables: Tables, *, command: str, figures: str, remarks: str = "") -> st
         remarks=f"\n{remarks.strip()}\n" if remarks.strip() else "",
         counts=_table(_counts(verdicts)),
         figures=figures,
-        runs=_table(_runs(verdicts)),
+        runs=_table(_runs(verdicts, tables.cells)),
         shares=_table(_shares(tables)),
         service=_table(_service(tables)),
         kinds=_table(_kinds(tables)),
@@ -103,8 +107,10 @@ def _counts(verdicts: list[Verdict]) -> Iterator[Row]:
         yield (pair, f"{load:g}", *cells)
 
 
-def _runs(verdicts: list[Verdict]) -> Iterator[Row]:
-    yield ("pair", "scheduler", "load", *METRICS.values(), "noise", "allowed", "kept")
+def _runs(verdicts: list[Verdict], runs: DataFrame) -> Iterator[Row]:
+    yield ("pair", "scheduler", "load", *METRICS.values(), "noise", "allowed", "pace", "kept")
+    real = runs[runs.side == REAL].dropna(subset="pace")
+    pace = {key: f"{some.pace.mean():.2f}" for key, some in real.groupby(KEYS)}
     cells: dict[tuple[str, str, float], list[Verdict]] = {}
     for each in verdicts:
         cells.setdefault(each[:3], []).append(each)
@@ -112,7 +118,11 @@ def _runs(verdicts: list[Verdict]) -> Iterator[Row]:
         worst, by_metric = some[0], {each.metric: each for each in some}
         errors = [_error(by_metric.get(metric), worst) for metric in METRICS]
         bounds = [f"{100 * each:.1f}" for each in (worst.noise, worst.allowed)]
-        yield (pair, f"`{scheduler}`", f"{load:g}", *errors, *bounds, "yes" if worst.kept else "no")
+        yield (pair, f"`{scheduler}`", f"{load:g}", *errors, *bounds, pace.get(worst[:3], "-"), _kept(worst.kept))
+
+
+def _kept(kept: bool) -> str:
+    return "yes" if kept else "no"
 
 
 def _error(verdict: Verdict | None, worst: Verdict) -> str:
@@ -146,8 +156,8 @@ def _kinds(tables: Tables) -> Iterator[Row]:
     yield ("pair", "kind", "passes", "median error", "90th percentile", "mean", "noise", "kept")
     target = PASS_TARGETS[tables.about["device"]]
     for each in pass_errors(tables.passes, by_size=False):
-        kept = "yes" if each.median <= _allowed(target, each.noise) else "no"
-        yield (each.pair, each.kind, each.passes, *_percents(each), kept)
+        kept = each.median <= _allowed(target, each.noise)
+        yield (each.pair, each.kind, each.passes, *_percents(each), _kept(kept))
 
 
 def _sizes(tables: Tables) -> Iterator[Row]:
@@ -163,7 +173,7 @@ def _percents(each: Any) -> list[str]:
 
 
 def _sitting(tables: Tables) -> Iterator[Row]:
-    facts_of = ("target", "drafter", "text", "service rate, requests/s", "drift", "held-out, %")
+    facts_of = ("target", "drafter", "text", "service rate, requests/s", "pace: least, median, most", "held-out, %")
     yield ("pair", *facts_of, "texts that differ", "widest gap")
     for name, facts in tables.about["pairs"].items():
         if "left_out" in facts:
@@ -173,9 +183,11 @@ def _sitting(tables: Tables) -> Iterator[Row]:
         counted = "differing" in mine and mine.differing.notna().any()
         differ = f"{mine.differing.sum():.0f} of {_served(tables, name)}" if counted else "-"
         widest = f"{mine.widest_gap.max():.1g}" if counted else "-"
-        held_out = 100 * max(facts["held_out"].values())
+        held_out = 100 * max(facts["held_out"].values(), default=np.nan)
+        paces = mine.pace.dropna()
+        pace = f"{paces.min():.2f}, {paces.median():.2f}, {paces.max():.2f}" if len(paces) else "-"
         names = facts["target"], facts["drafter"], facts["text"]
-        yield (name, *names, f"{facts['rate']:.3g}", f"{facts['drift']:.3f}", f"{held_out:.1f}", differ, widest)
+        yield (name, *names, f"{facts['rate']:.3g}", pace, f"{held_out:.1f}", differ, widest)
 
 
 def _served(tables: Tables, pair: str) -> int:

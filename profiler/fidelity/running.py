@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,17 +13,18 @@ import torch
 
 from profiler.backend.served import LookupMatch
 from profiler.fidelity import measuring
-from profiler.fidelity.cells import Outcome, place_of, store
+from profiler.fidelity.cells import CELLS, Outcome, place_of, store
 from profiler.fidelity.models import Ready, Shelf
 from profiler.fidelity.serving import Scene, outcome_of, service_rate, with_texts
-from profiler.fidelity.study import Cell, Study
+from profiler.fidelity.study import SIMULATED, Cell, Study
+from profiler.fidelity.tables import ABOUT
 from profiler.latency.samples import read_samples
 from profiler.passes.versions import versions
 from specsim.errors import SpecsimError, first_line
+from specsim.files.checked_mapping import expanded
+from specsim.files.paths import is_path, shipped
 from specsim.files.yaml_file import read_yaml
 from specsim.results.staging import in_one_step
-
-ABOUT = "study.json"
 
 
 class Told(Protocol):
@@ -51,6 +53,8 @@ def run_study(study: Study, root: Path, told: Told, clock: Callable[[], float] =
             continue
         mine, about[pair.name] = _pair_run(study, ready, root, told, clock)
         files += mine
+    if not files:
+        raise SpecsimError(f"fidelity {study.name}: no pair could be served")
     _write(root / ABOUT, {"name": study.name, "description": study.description, **_machine(study), "pairs": about})
     return files
 
@@ -58,18 +62,22 @@ def run_study(study: Study, root: Path, told: Told, clock: Callable[[], float] =
 def _pair_run(
     study: Study, ready: Ready, root: Path, told: Told, clock: Callable[[], float]
 ) -> tuple[list[Path], dict[str, Any]]:
-    pair, place = ready.pair, root / ready.pair.name
-    told(f"{pair.name}: profile")
-    profile = measuring.profile_of(ready, study.grid, place, lambda line: told(f"{pair.name}: {line}"))
-    scene = _scene(study, ready, place, profile)
+    pair, place = ready.pair, root / CELLS / ready.pair.name
     first = next(iter(study.schedulers))
     words = study.words(pair, first)
+    profile = given_profile(words)
+    if profile is None:
+        told(f"{pair.name}: profile")
+        profile = measuring.profile_of(ready, study.grid, place, lambda line: told(f"{pair.name}: {line}"))
+    scene = _scene(study, ready, place, profile)
     if pair.text == "model":
         told(f"{pair.name}: each text alone")
         scene = with_texts(scene, words)
     rate = service_rate(scene, words)
     told(f"{pair.name}: {first} serves {rate:.3g} requests/s where all come at once")
-    shared = {"profile": measuring.checksum(profile), "words": scene.words, "versions": versions()}
+    shared = {"profile": measuring.checksum(profile), "words": scene.words[1:], "versions": versions()}
+    measured = place.with_suffix(".samples.parquet")
+    samples = read_samples(measured)[1] if measured.exists() else []
     cells, files = study.cells(pair), list[Path]()
     for number, cell in enumerate(cells, start=1):
         run_words = [*study.words(pair, cell.scheduler), f"rps={cell.load * rate!r}"]
@@ -79,27 +87,33 @@ def _pair_run(
             told("", 1)
             continue
         started = clock()
-        outcome = _outcome(scene, cell, run_words)
+        pace = measuring.pace(ready, study.grid, samples) if samples and cell.side != SIMULATED else math.nan
+        outcome = _outcome(scene, cell, run_words, pace)
         store(file if "error" not in outcome.numbers else file.with_suffix(".failed.parquet"), cell, outcome)
         said = outcome.numbers.get("error", "done")
         told(f"{number} of {len(cells)}: {cell.label}: {said}, {clock() - started:.1f} s", 1)
-    _, samples = read_samples(place.with_suffix(".samples.parquet"))
-    found = measuring.drift(ready, study.grid, samples)
-    told(f"{pair.name}: passes of the profile now take {found:.3f} times as long")
     return [each if each.exists() else each.with_suffix(".failed.parquet") for each in files], {
         "text": pair.text,
         "rate": rate,
-        "drift": found,
         "held_out": _held_out(profile),
         "target": ready.models.target.shape.name,
         "drafter": _drafter(ready),
     }
 
 
-def _outcome(scene: Scene, cell: Cell, words: list[str]) -> Outcome:
-    """Run a cell; one that fails leaves its error alone."""
+def given_profile(words: list[str]) -> Path | None:
+    """Return the file of the profile that settings name; None where it is to be measured."""
+    names = [word.partition("=")[2] for word in words if word.lstrip("+").startswith("profile=")]
+    if not names:
+        return None
+    return expanded(names[0]) if is_path(names[0]) else shipped("conf") / "profile" / f"{names[0]}.yaml"
+
+
+def _outcome(scene: Scene, cell: Cell, words: list[str], pace: float) -> Outcome:
+    """Run a cell, noting the pace of the machine before it; one that fails leaves its error alone."""
     try:
-        return outcome_of(scene, cell, words)
+        outcome = outcome_of(scene, cell, words)
+        return outcome._replace(numbers={**outcome.numbers, "pace": pace})
     except (SpecsimError, RuntimeError, MemoryError) as error:
         return Outcome([], {"error": first_line(error) or type(error).__name__}, {})
 
@@ -126,12 +140,8 @@ def _drafter(ready: Ready) -> str:
 def _held_out(profile: Path) -> dict[str, float]:
     """Return the median held-out error of each kind of pass of a profile."""
     mapping = read_yaml(profile)
-    form = mapping["form"]
-    return {
-        f"{role} {kind}": error["median"]
-        for role in measuring.ROLES
-        for kind, error in mapping[role]["held_out_error"][form].items()
-    }
+    errors = {role: mapping[role].get("held_out_error", {}).get(mapping["form"], {}) for role in measuring.ROLES}
+    return {f"{role} {kind}": each["median"] for role, held in errors.items() for kind, each in held.items()}
 
 
 def _machine(study: Study) -> Mapping[str, Any]:

@@ -17,7 +17,7 @@ from profiler.fidelity.accounting import Step, accounted
 from profiler.fidelity.cells import Outcome
 from profiler.fidelity.journal import Clock, Entry, Journal
 from profiler.fidelity.models import Ready
-from profiler.fidelity.study import REVERSE, SIMULATED, Cell
+from profiler.fidelity.study import REVERSE, SIMULATED, Cell, merged
 from profiler.fidelity.texts import CLEAR, differing, tape_of
 from profiler.passes.packing import Ints
 from specsim.replica.protocols import Backend, View
@@ -51,7 +51,7 @@ class Scene:
 
     def simulation(self, words: Sequence[str]) -> Simulation:
         """Return the simulation of a cell's settings, with the memory and the text of this scene."""
-        whole = prepare(from_words([*words, *self.words], sweep=False)[0].config).simulation
+        whole = prepare(from_words(merged([*words, *self.words]), sweep=False)[0].config).simulation
         bytes_ = whole.memory.target_token_bytes + whole.memory.draft_token_bytes
         most = min(whole.memory.capacity_bytes, self.cache_tokens * bytes_)
         whole = replace(whole, memory=replace(whole.memory, capacity_bytes=most), step_limit_s=None)

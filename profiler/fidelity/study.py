@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -128,7 +128,7 @@ class Study:
             *self.schedulers[scheduler],
             *pair.schedulers.get(scheduler, ()),
         ]
-        return list({word.lstrip("+").partition("=")[0]: word for word in every}.values())
+        return merged(every)
 
     def cells(self, pair: Pair) -> list[Cell]:
         """Return the cells of a pair; repeats and loads take turns, so that drift meets all of them."""
@@ -155,6 +155,11 @@ class Study:
             if name not in known:
                 raise SpecsimError(f"pair {name}: unknown{nearest(name, known)}")
         return replace(self, pairs=tuple(known[name] for name in names)) if names else self
+
+
+def merged(words: Iterable[str]) -> list[str]:
+    """Return settings of which the last one holds where a key is given twice."""
+    return list({word.lstrip("+").partition("=")[0]: word for word in words}.values())
 
 
 def study_named(name: str) -> Study:

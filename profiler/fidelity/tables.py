@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from profiler.fidelity.cells import stored
+from profiler.fidelity.cells import CELLS, stored
 from profiler.fidelity.study import REAL
 from specsim.errors import SpecsimError, first_line
 from specsim.results.staging import in_one_step
@@ -15,7 +15,7 @@ from specsim.results.staging import in_one_step
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-NAMES = ("cells", "passes", "requests")
+NAMES = ("cells", "passes", "requests", "samples")
 ABOUT = "study.json"
 LISTS = ("ids", "emitted")
 
@@ -27,16 +27,18 @@ class Tables(NamedTuple):
     ----------
     about : the study, its machine, and facts of each pair. cells : a row a run, its numbers by name.
     passes : a row a real pass, on the clock of measured seconds. requests : a row a request of a run.
+    samples : a row a point of a measured profile.
     """
 
     about: dict[str, Any]
     cells: DataFrame
     passes: DataFrame
     requests: DataFrame
+    samples: DataFrame
 
 
-def gathered(files: Sequence[Path], about: Path) -> Tables:
-    """Return the tables of cells in their files."""
+def gathered(files: Sequence[Path], root: Path) -> Tables:
+    """Return the tables of cells in their files, and of the profiles in the folder of their study."""
     import pandas as pd
 
     cells, passes, requests = [], [], []
@@ -46,8 +48,11 @@ def gathered(files: Sequence[Path], about: Path) -> Tables:
         requests.append(pd.DataFrame(told["requests"]).assign(**cell))
         if cell["side"] == REAL and "error" not in told["numbers"]:
             passes.append(table.drop_columns(list(LISTS)).to_pandas().assign(**cell))
-    frames = [pd.DataFrame(cells), *(pd.concat(each, ignore_index=True) for each in (passes, requests))]
-    return Tables(json.loads(about.read_text(encoding="utf-8")), *frames)
+    about = json.loads((root / ABOUT).read_text(encoding="utf-8"))
+    measured = {name: root / CELLS / f"{name}.samples.parquet" for name in about["pairs"]}
+    samples = [pd.read_parquet(file).assign(pair=name) for name, file in measured.items() if file.exists()]
+    whole = [pd.concat(each, ignore_index=True) if each else pd.DataFrame() for each in (passes, requests, samples)]
+    return Tables(about, pd.DataFrame(cells), *whole)
 
 
 def write_tables(tables: Tables, folder: Path) -> list[Path]:

@@ -70,7 +70,7 @@ def test_the_page_holds_what_the_command_writes(tmp_path: Path) -> None:
     assert main(["--data", str(DATA), "--out", str(tmp_path / "page.md")]) == 0
     page = (tmp_path / "page.md").read_text(encoding="utf-8")
     assert page.count("\n| Llama-3.1-8B") >= 42
-    assert page == (ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8")
+    assert page == (ROOT / "docs" / "served-points.md").read_text(encoding="utf-8")
 
 
 def test_missing_points_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

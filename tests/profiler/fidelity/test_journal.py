@@ -1,0 +1,94 @@
+"""What is written down of a run is enough to make its times again, and tells where two runs part."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from profiler.backend.served import served  # noqa: E402
+from profiler.backend.stopwatch import DRAFT, TARGET, DeviceStopwatch  # noqa: E402
+from profiler.fidelity.accounting import Step, accounted  # noqa: E402
+from profiler.fidelity.journal import Clock, Journal, agreement  # noqa: E402
+from specsim.simulation import run  # noqa: E402
+from specsim.world.backend import SimulatedBackend  # noqa: E402
+from tests.golden.scene import scene  # noqa: E402
+from tests.laws.subjects import factory_of  # noqa: E402
+from tests.profiler.backend.made import for_drafter  # noqa: E402
+from tests.profiler.backend.pairs import CPU, pair  # noqa: E402
+
+pytestmark = pytest.mark.torch
+THINKING = {"selection_s": 2e-3, "selection_token_s": 1e-4}
+NAMES = ("adaserve", "continuous", "laps_sd", "smartspec", "specserve", "vllm_spec")
+
+
+def scene_of(name, drafter="separate"):
+    return for_drafter(replace(scene(), scheduler=factory_of(name), **THINKING), drafter)
+
+
+def on_models(simulation, drafter="separate", *, predicted):
+    """Return the record and the entries of a run on a tape, on measured or on predicted seconds."""
+    entries = []
+    clock = Clock(DeviceStopwatch(CPU), simulation.truth, simulation.host_bytes_per_s, predicted=predicted)
+    made = served(simulation, pair(simulation, drafter), stopwatch=clock)
+    thinking = simulation.selection_s, simulation.selection_token_s
+    journal = lambda view: Journal(made.backend(view), clock, thinking, entries, lookup=drafter == "lookup")  # noqa: E731
+    return run(replace(made, backend=journal)), entries
+
+
+def simulated(simulation):
+    entries = []
+    thinking = simulation.selection_s, simulation.selection_token_s
+
+    def backend(view):
+        inner = SimulatedBackend(simulation.world, simulation.truth, view, simulation.host_bytes_per_s)
+        return Journal(inner, None, thinking, entries, lookup=False)
+
+    return run(replace(simulation, backend=backend)), entries
+
+
+def again(record, entries, column):
+    steps = (Step(each.requests, each.emitted, each.host_s + getattr(each.time, column)) for each in entries)
+    return accounted(steps, record.requests.arrival_s)
+
+
+@pytest.mark.parametrize("drafter", ["separate", "lookup"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_is_made_again_from_its_own_seconds(name, drafter):
+    record, entries = on_models(scene_of(name, drafter), drafter, predicted=False)
+    times = again(record, entries, "measured_s")
+    np.testing.assert_allclose(times.first_token_s, record.progress.first_token_s, rtol=1e-9)
+    np.testing.assert_allclose(times.finish_s, record.progress.finish_s, rtol=1e-9)
+    np.testing.assert_array_equal(times.tokens, record.progress.emitted_tokens)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_models_on_the_simulated_clock_are_the_simulation(name):
+    simulation = scene_of(name)
+    record, entries = on_models(simulation, predicted=True)
+    plain, told = simulated(simulation)
+    np.testing.assert_array_equal(record.progress.finish_s, plain.progress.finish_s)
+    assert agreement(entries, told) == len([each for each in told if each.role == TARGET])
+    assert [each.time.predicted_s for each in entries] == [each.time.predicted_s for each in told]
+    assert [each.host_s for each in entries] == [each.host_s for each in told]
+    assert any(each.host_s for each in told) == (name == "adaserve" or name == "specserve")
+    assert all(each.time.measured_s > 0 for each in entries)
+    assert np.isnan([each.time.measured_s for each in told]).all()
+
+
+def test_writing_down_changes_nothing():
+    simulation = scene_of("adaserve")
+    record, _ = simulated(simulation)
+    np.testing.assert_array_equal(record.progress.finish_s, run(simulation).progress.finish_s)
+
+
+def test_runs_part_where_a_decision_differs():
+    _, mine = simulated(scene_of("continuous"))
+    _, theirs = simulated(scene_of("vllm_spec"))
+    first = next(place for place, each in enumerate(theirs) if each.role == DRAFT)
+    assert agreement(mine, mine) == len(mine)
+    assert agreement(mine, theirs) <= first
+    assert agreement(mine, []) == 0

@@ -1,0 +1,104 @@
+"""Studies as files and as command lines, and the one line of each mistake."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+
+from profiler.fidelity.command import add_arguments, study_of
+from profiler.fidelity.study import REAL, REVERSE, SIMULATED, study_named
+from specsim.errors import SpecsimError
+from specsim.files.paths import shipped
+
+SIX = ["continuous", "vllm_spec", "smartspec", "specserve", "adaserve", "laps_sd"]
+TINY = (shipped("conf") / "fidelity" / "tiny.yaml").read_text(encoding="utf-8")
+SHAPES = ["--random-weights", "tiny-llama", "tiny-llama-skip1"]
+
+
+def parsed(*words):
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return study_of(parser.parse_intermixed_args(words))
+
+
+@pytest.mark.parametrize("name", ["cpu", "gpu"])
+def test_both_studies_run_six_schedulers_below_at_and_above_the_service_rate(name):
+    study = study_named(name)
+    assert list(study.schedulers) == SIX
+    assert min(study.loads) < 1 < max(study.loads)
+    assert 1 in study.loads
+    assert study.repeats >= 2
+
+
+def test_cells_take_turns_and_only_texts_of_a_model_run_on_both_clocks():
+    study = study_named("tiny")
+    by_text = {pair.text: study.cells(pair) for pair in study.pairs}
+    for cells in by_text.values():
+        assert len(cells) == len(set(cells))
+        assert sum(each.side == REAL for each in cells) == 2 * 2 * 3
+        assert sum(each.side == SIMULATED for each in cells) == 2 * 3
+        assert [each.repeat for each in cells] == sorted(each.repeat for each in cells)
+    assert sum(each.side == REVERSE for each in by_text["model"]) == 2 * 3
+    assert not any(each.side == REVERSE for each in by_text["tape"])
+
+
+def test_later_words_stand_in_for_earlier_ones():
+    study = parsed("tiny", "requests=2", "seed=3")
+    lookup = study.pairs[1]
+    words = study.words(lookup, "adaserve")
+    assert "requests=2" in words
+    assert "requests=4" not in words
+    assert {"scheduler=adaserve", "scheduler.shape.width_max=1", "seed=3"} <= set(words)
+    assert "scheduler.shape.width_max=1" not in study.words(study.pairs[0], "adaserve")
+
+
+def test_a_pair_from_options():
+    study = parsed("+scheduler=fcfs,vllm_spec", "requests=3", *SHAPES, "--text", "tape", "--loads", "0.2,2")
+    assert (list(study.schedulers), study.loads, study.settings) == (["fcfs", "vllm_spec"], (0.2, 2.0), ("requests=3",))
+    assert (study.pairs[0].text, study.pairs[0].drafter) == ("tape", "separate")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["requests=3", *SHAPES], "fidelity: no scheduler; expected a study, or"),
+        (["scheduler=fcfs"], "pair pair: target: missing"),
+        (
+            ["scheduler=fcfs", "--random-weights", "tiny-llama"],
+            "pair pair: a draft model goes with the drafter separate",
+        ),
+        (["scheduler=fcfs", *SHAPES, "--drafter", "lookup"], "pair pair: a draft model goes with the drafter separate"),
+        (["scheduler=fcfs", "rps=3", *SHAPES], "rps: fidelity chooses it; expected --loads"),
+        (["scheduler=fcfs", *SHAPES, "--repeats", "0"], "--repeats 0: expected 1 or more"),
+        (["tinny"], "fidelity tinny: no such study; did you mean 'tiny'"),
+        (["tiny", "cpu"], "fidelity cpu: expected one study"),
+        (["tiny", "--text", "tape"], "--text: the study tiny says it"),
+        (["tiny", "--pairs", "onw"], "pair onw: unknown; did you mean 'own'"),
+    ],
+)
+def test_mistakes_of_a_command_line(words, said):
+    with pytest.raises(SpecsimError) as refused:
+        parsed(*words)
+    assert str(refused.value).startswith(said)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("loads: [0.5, 1.5]", "loads: [0.5, 0.5]", "loads: [0.5, 0.5] is not a list of different numbers above 0"),
+        ("repeats: 2\ndtype", "repeatz: 2\ndtype", "repeatz: unknown key; did you mean 'repeats'"),
+        ("text: tape", "text: tapes", "pairs.tape.text: 'tapes' is unknown"),
+        ("drafter: skip, ", "drafter: lookup, ", "pair own: skip_layers go with the drafter skip"),
+        ("schedulers: {adaserve", "schedulers: {adasreve", "pairs.lookup.schedulers.adasreve: not one of the study's"),
+        ("trees: [3, 6]", "trees: 3", "grid.trees: 3 is not"),
+    ],
+)
+def test_mistakes_of_a_file(tmp_path, old, new, said):
+    assert old in TINY
+    file = tmp_path / "study.yaml"
+    file.write_text(TINY.replace(old, new), encoding="utf-8")
+    with pytest.raises(SpecsimError) as refused:
+        study_named(str(file))
+    assert said in str(refused.value)

@@ -1,0 +1,48 @@
+"""The tape of texts that were decoded alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from profiler.backend.future import Told  # noqa: E402
+from profiler.backend.known import Known  # noqa: E402
+from profiler.fidelity.texts import differing, tape_of  # noqa: E402
+from specsim.rng import mix  # noqa: E402
+
+pytestmark = pytest.mark.torch
+LIKELY = np.zeros((3, 2), dtype=np.int64)
+TEXTS = [
+    Told(np.array([5, 6, 7]), np.array([[0.9], [0.0], [0.4]]), np.array([0, 1, 1]), LIKELY, np.array([[0.6, 0.3]] * 3)),
+    Told(np.array([8, 9]), np.array([[0.2], [0.3]]), np.array([1, 0]), LIKELY[:2], np.array([[0.5, 0.5]] * 2)),
+]
+
+
+def rows_of(tape, request, positions):
+    requests, at = np.full(len(positions), request), np.array(positions)
+    keys = tape.on_path(requests, at)
+    return tape.rows(requests, keys, mix(keys), np.ones(len(at), dtype=np.bool_))
+
+
+def test_each_request_reads_its_own_text_and_begins_again_behind_its_end():
+    tape = tape_of(TEXTS, 0, None)
+    np.testing.assert_array_equal(rows_of(tape, 0, [0, 1, 2, 3]), [0, 1, 2, 0])
+    np.testing.assert_array_equal(rows_of(tape, 1, [0, 1, 2]), [3, 4, 3])
+    np.testing.assert_array_equal(tape.rank, [0, 1, 1, 1, 0])
+    np.testing.assert_allclose(tape.confidence[:, 0], [0.9, 1e-7, 0.4, 0.2, 0.3])
+
+
+def test_a_lookup_proposes_nothing_where_nothing_matches():
+    tape = tape_of([TEXTS[0]._replace(confidence=np.array([[1.0], [0.0], [1.0]]))], 0, 0.5)
+    np.testing.assert_allclose(tape.confidence[:, 0], [0.5, 0, 0.5])
+    assert tape.silent
+
+
+def test_texts_that_differ_are_counted_with_the_gap_where_they_begin_to():
+    known = Known([np.array([1]), np.array([1])], np.array([3, 2]))
+    known.emit(0, np.array([5, 0, 0]))
+    known.emit(1, np.array([8, 9]))
+    assert differing(known, TEXTS, np.array([0, 1])) == (1, pytest.approx(np.log(2)))
+    assert differing(known, TEXTS, np.array([1])) == (0, 0.0)

@@ -1,0 +1,89 @@
+"""Verdicts of tables written by hand: errors, noise, shares, and the worst first."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from profiler.fidelity.verdicts import pass_errors, run_verdicts, shares
+
+KEYS = {"pair": "p", "load": 1.0}
+METRICS = ("mean_ttft_ms", "mean_tpot_ms", "mean_e2el_ms", "slo_attainment")
+
+
+def cell(scheduler, side, repeat=0, *, numbers=(100.0, 10.0, 200.0, 0.9), own=0.2, other=None):
+    named = dict(zip(METRICS, numbers, strict=True))
+    return {**KEYS, "scheduler": scheduler, "side": side, "repeat": repeat, **named} | {
+        "own.e2el_s": own,
+        "other.e2el_s": other,
+    }
+
+
+def test_a_number_is_kept_within_its_target_or_twice_the_noise():
+    cells = pd.DataFrame(
+        [
+            cell("a", "simulated", numbers=(108.0, 11.0, 230.0, 0.95)),
+            cell("a", "real", 0, numbers=(100.0, 10.0, 190.0, 0.9)),
+            cell("a", "real", 1, numbers=(100.0, 10.0, 210.0, 0.9)),
+        ]
+    )
+    first, *_ = found = run_verdicts(cells)
+    by_metric = {each.metric: each for each in found}
+    assert (first.metric, first.kept) == ("mean_tpot_ms", False)
+    assert by_metric["mean_ttft_ms"].kept
+    assert by_metric["mean_e2el_ms"][4:] == pytest.approx((200, 230, 0.15, 0.1, 0.2))
+    assert by_metric["mean_e2el_ms"].kept
+    assert by_metric["slo_attainment"].error == pytest.approx(0.05)
+    assert not by_metric["slo_attainment"].kept
+    assert [each.times for each in found] == sorted((each.times for each in found), reverse=True)
+
+
+def test_cells_that_failed_have_no_verdict():
+    failed = cell("a", "simulated", numbers=(None,) * 4, own=None) | {"error": "no"}
+    assert run_verdicts(pd.DataFrame([failed, cell("a", "real")])) == []
+    assert run_verdicts(pd.DataFrame([cell("b", "real")])) == []
+
+
+def test_a_gap_is_seconds_and_decisions_and_text():
+    cells = pd.DataFrame(
+        [
+            cell("a", "simulated", own=0.26),
+            cell("a", "real", own=0.2, other=0.21),
+            cell("a", "reverse", own=0.25, other=0.22),
+            cell("tape", "simulated", own=0.30),
+            cell("tape", "real", own=0.2, other=0.23),
+        ]
+    )
+    tape, model = shares(cells)
+    assert tape[3:7] == pytest.approx((0.5, 0.15, 0.35, 0.0))
+    assert model[3:] == pytest.approx((0.3, 0.05, 0.2, 0.05, 0.1))
+    assert tape.decisions_back != tape.decisions_back
+
+
+def passes(rows):
+    columns = ("kind", "batched_tokens", "measured_s", "predicted_s")
+    fixed = {"pair": "p", "requests": 1.0, "context_tokens": 7.0, "attention_pairs": 8.0}
+    return pd.DataFrame([fixed | dict(zip(columns, row, strict=True)) for row in rows])
+
+
+def test_passes_by_kind_and_by_size_the_worst_first():
+    table = passes(
+        [
+            ("target decode", 1, 1.0, 1.1),
+            ("target decode", 1, 1.2, 1.1),
+            ("target decode", 3, 1.0, 1.5),
+            ("draft step", 1, 1.0, 1.0),
+            ("draft lookup", 1, 0.0, 0.0),
+        ]
+    )
+    decode, draft = pass_errors(table, by_size=False)
+    assert (decode.kind, decode.passes, draft.kind, draft.passes) == ("target decode", 3, "draft step", 1)
+    assert (decode.median, draft.median) == pytest.approx((0.1, 0.0))
+    assert decode.mean == pytest.approx((0.1 - 1 / 12 + 0.5) / 3)
+    assert decode.noise == pytest.approx((0.1 / 1.1) * 2**0.5)
+    assert draft.noise != draft.noise
+    assert [(each.kind, each.size) for each in pass_errors(table, by_size=True)] == [
+        ("target decode", "3-4"),
+        ("target decode", "1"),
+        ("draft step", "1"),
+    ]
