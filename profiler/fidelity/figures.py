@@ -1,21 +1,23 @@
-"""Two figures of a study: errors of whole runs by load, and predicted against measured seconds of passes."""
+"""Two figures of a study: errors of whole runs by load, and errors of passes by their length."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from profiler.fidelity.tables import Tables
 from profiler.fidelity.verdicts import RUN_TARGETS, Verdict, run_verdicts
 from specsim.figures.plots import save
-from specsim.figures.style import MARKERS, colours, legend_above, new_figure, style
+from specsim.figures.style import MARKERS, PALETTE, colours, legend_above, new_figure, style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from pandas import DataFrame
 
 NAMES = {"mean_ttft_ms": "TTFT", "mean_tpot_ms": "TPOT", "mean_e2el_ms": "E2E"}
+MARKS = ".x"
+LINEAR = 10.0
+"""Errors in % up to which the axis of passes is linear."""
 
 
 def draw(tables: Tables, folder: Path) -> list[Path]:
@@ -64,23 +66,28 @@ def _panel(axes: Any, verdicts: list[Verdict], ink: dict[str, str]) -> None:
     axes.set_xticks(range(len(loads)), [f"{load:g}" for load in loads])
 
 
-def passes(table: Any) -> Figure:
-    """Return predicted against measured milliseconds of each pass, a panel a pair."""
+def passes(table: DataFrame) -> Figure:
+    """Return the error of each pass over its measured milliseconds, a panel a pair."""
     some = table[table.measured_s > 0]
-    pairs = sorted(some.pair.unique())
-    ink = colours(sorted(some.kind.unique()))
+    pairs, kinds = sorted(some.pair.unique()), sorted(some.kind.unique())
+    ink = colours(kinds)
     with style():
-        figure = new_figure(2.7)
-        panels: Any = figure.subplots(1, max(len(pairs), 1), squeeze=False)
+        figure = new_figure(2.9)
+        panels: Any = figure.subplots(1, max(len(pairs), 1), squeeze=False, sharey=True)
         for axes, pair in zip(panels[0], pairs, strict=False):
             mine = some[some.pair == pair]
-            for kind, colour in ink.items():
+            for place, kind in enumerate(kinds):
                 rows = mine[mine.kind == kind]
-                axes.plot(1e3 * rows.measured_s, 1e3 * rows.predicted_s, ".", markersize=2, color=colour, label=kind)
-            ends = 1e3 * np.array([mine.measured_s.min(), mine.measured_s.max()])
-            axes.plot(ends, ends, color="black", linewidth=0.6)
-            axes.set(xscale="log", yscale="log", xlabel="measured, ms", title=pair)
-        panels[0][0].set_ylabel("predicted, ms")
+                error = 100 * (rows.predicted_s / rows.measured_s - 1)
+                mark = MARKS[place // len(PALETTE) % len(MARKS)]
+                axes.plot(1e3 * rows.measured_s, error, mark, markersize=2, color=ink[kind], label=kind)
+            axes.axhline(0, color="black", linewidth=0.6)
+            axes.set(xscale="log", xlabel="measured, ms", title=pair)
+            axes.set_yscale("symlog", linthresh=LINEAR)
+            axes.xaxis.set_major_formatter("{x:g}")
+            axes.yaxis.set_major_formatter("{x:g}")
+            axes.xaxis.set_minor_formatter("")
+        panels[0][0].set_ylabel("error, %")
         if pairs:
-            legend_above(figure, panels[0][0], columns=4)
+            legend_above(figure, panels[0][0], columns=5)
     return figure

@@ -11,9 +11,9 @@ import numpy as np
 
 from profiler.fidelity.study import REAL, SIMULATED
 from profiler.fidelity.tables import Tables
-from profiler.fidelity.texts import CLEAR
 from profiler.fidelity.verdicts import (
     ATTAINMENT,
+    CLEAR,
     KEYS,
     PASS_TARGETS,
     RUN_TARGETS,

@@ -18,7 +18,8 @@ from profiler.fidelity.cells import Outcome
 from profiler.fidelity.journal import Clock, Entry, Journal
 from profiler.fidelity.models import Ready
 from profiler.fidelity.study import REVERSE, SIMULATED, Cell, merged
-from profiler.fidelity.texts import CLEAR, differing, tape_of
+from profiler.fidelity.texts import differing, tape_of
+from profiler.fidelity.verdicts import CLEAR
 from profiler.passes.packing import Ints
 from specsim.replica.protocols import Backend, View
 from specsim.results.summary import summarise

@@ -13,9 +13,6 @@ from specsim.rng import stream_keys
 from specsim.world.recorded import LEAST_CONFIDENCE, RecordedTexts
 from specsim.world.tape import Tape
 
-CLEAR = 1e-3
-"""A gap between the two likeliest logits from which on another batch must not change the token."""
-
 
 def tape_of(texts: Sequence[Told], seed: int, confidence: float | None) -> Tape:
     """Return the tape of requests whose texts these are, position by position.
@@ -39,7 +36,7 @@ def tape_of(texts: Sequence[Told], seed: int, confidence: float | None) -> Tape:
 def differing(known: Known, texts: Sequence[Told], served: Ints) -> tuple[int, float]:
     """Return how many of the requests `served` say something else than alone, and the widest gap where they begin to.
 
-    The gap is that of the two likeliest logits when the target reads alone: rounding may turn one below `CLEAR`.
+    The gap is that of the two likeliest logits when the target reads alone: rounding may turn a small one.
     """
     count, widest = 0, 0.0
     for request in served.tolist():

@@ -19,6 +19,8 @@ ATTAINMENT_TARGET = 0.03
 ATTAINMENT = "slo_attainment"
 KEYS = ["pair", "scheduler", "load"]
 NOISES = 2
+CLEAR = 1e-3
+"""A gap between the two likeliest logits from which on another batch must not change the token."""
 Key = tuple[str, str, float]
 
 

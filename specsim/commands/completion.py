@@ -56,6 +56,7 @@ def candidates(parser: argparse.ArgumentParser, words: Sequence[str], kinds: Ite
     answers: Mapping[str, Callable[[], Iterable[str]]] = {
         "": lambda: () if any(word[:1] != "-" for word in before) else _below(parser),
         "run": lambda: _settings(before, typed),
+        "fidelity": lambda: _files(typed) if is_path(typed) else [*_studies(), *_settings(before, typed)],
         "list": lambda: kinds,
         "trace": lambda: _below(parser),
         "trace fetch": lambda: names("trace"),
@@ -88,6 +89,10 @@ def _experiments() -> list[str]:
     from specsim.published.experiment import experiments
 
     return [name for each in experiments() for name in (each.name, *(figure.name for figure in each.figures))]
+
+
+def _studies() -> list[str]:
+    return [file.stem for file in (shipped("conf") / "fidelity").glob("*.yaml")]
 
 
 def _below(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:

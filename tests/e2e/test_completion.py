@@ -11,7 +11,22 @@ from specsim.commands.completion import SHELLS
 from specsim.settings.groups import names
 
 CASES = [
-    ("", ["calibrate", "completion", "find", "list", "plot", "profile", "reproduce", "run", "sweep", "trace"]),
+    (
+        "",
+        [
+            "calibrate",
+            "completion",
+            "fidelity",
+            "find",
+            "list",
+            "plot",
+            "profile",
+            "reproduce",
+            "run",
+            "sweep",
+            "trace",
+        ],
+    ),
     ("reproduce smartspec_l", ["smartspec_low_rates"]),
     ("ru", ["run"]),
     ("run sch", ["scheduler="]),
@@ -43,6 +58,8 @@ CASES = [
     ("trace ", ["fetch"]),
     ("trace fetch azure", ["azure_code", "azure_conv"]),
     ("profile ", ["acceptance", "fit", "latency", "session"]),
+    ("fidelity ti", ["timeout_s=", "tiny"]),
+    ("fidelity cpu +scheduler=laps_a", ["+scheduler=laps_adaserve"]),
     ("calibrate mine", ["mine.csv", "mines/"]),
     ("calibrate mine.csv --engine trt", ["trtllm_1_0"]),
     ("completion ", ["bash", "fish", "zsh"]),

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from profiler.fidelity.report import page as study_page
+from profiler.fidelity.tables import read_tables
 from specsim.calibration.fit import Fit
 from specsim.calibration.load import Load
 from specsim.calibration.points import Held, Point, Server
@@ -71,6 +73,13 @@ def test_the_page_holds_what_the_command_writes(tmp_path: Path) -> None:
     page = (tmp_path / "page.md").read_text(encoding="utf-8")
     assert page.count("\n| Llama-3.1-8B") >= 42
     assert page == (ROOT / "docs" / "served-points.md").read_text(encoding="utf-8")
+
+
+def test_the_page_of_the_study_holds_what_its_rows_say() -> None:
+    folder = ROOT / "results" / "fidelity" / "cpu"
+    remarks = (folder / "remarks.md").read_text(encoding="utf-8")
+    made = study_page(read_tables(folder), command="specsim fidelity cpu", figures="figures", remarks=remarks)
+    assert made == (ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8")
 
 
 def test_missing_points_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,1 +1,1 @@
-"""Simulated times held against whole engines of others: ``python -m tools.fidelity`` writes docs/fidelity.md."""
+"""Simulated times held against whole engines of others: ``python -m tools.fidelity`` writes docs/served-points.md."""

@@ -1,4 +1,4 @@
-"""Write docs/fidelity.md from the public measurements: ``python -m tools.fidelity --data DIR --out FILE``."""
+"""Write docs/served-points.md from the public measurements: ``python -m tools.fidelity --data DIR --out FILE``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of docs/fidelity.md about closed loops: by engine, batch and context, and every point, the worst first."""
+"""The tables of docs/served-points.md about closed loops: by engine, batch and context, every point, worst first."""
 
 from __future__ import annotations
 
