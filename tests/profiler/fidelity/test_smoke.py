@@ -11,6 +11,7 @@ from profiler.cli import fidelity  # noqa: E402
 from profiler.fidelity import running  # noqa: E402
 from profiler.fidelity.tables import read_tables  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
+from specsim.files.paths import shipped  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
@@ -104,10 +105,35 @@ def test_a_cell_that_fails_is_a_row_with_its_error_and_runs_again_the_next_time(
     monkeypatch.setattr(running, "outcome_of", failing)
     assert fidelity(words) == 1
     cells = read_tables(tmp_path).cells
-    assert cells.error.dropna().tolist() == ["the device is gone"] * 2
+    assert cells.error.dropna().tolist() == ["the device is gone and more"] * 2
     assert set(cells[cells.error.isna()].scheduler) == {"adaserve", "laps_sd"}
     assert "- tape, continuous, load 1, real: the device is gone" in (tmp_path / "report.md").read_text()
     monkeypatch.setattr(running, "outcome_of", whole)
     assert fidelity(words) == 0
     assert "error" not in read_tables(tmp_path).cells
     assert capsys.readouterr().out.count(": done, ") == 4 + 2
+
+
+def test_the_gpu_study_is_rehearsed_with_tiny_shapes(tmp_path):
+    """All of it but the device, the shapes of its models, its sizes and its number of requests."""
+    study, tiny = (
+        (shipped("conf") / "fidelity" / f"{name}.yaml").read_text(encoding="utf-8") for name in ("gpu", "tiny")
+    )
+    study = study[: study.index("grid:")] + tiny[tiny.index("grid:") :]
+    for whole, small in (
+        ("llama-3.1-8b, llama-3.2-1b", "tiny-llama, tiny-llama-skip1"),
+        ("device: cuda", "device: cpu\nthreads: 1"),
+        ("dtype: bfloat16", "dtype: float32"),
+        ("requests=120", "requests=3"),
+        ("loads: [0.5, 1.0, 1.5]", "loads: [1.0]"),
+        ("repeats: 2\nreverse", "repeats: 1\nreverse"),
+        ("cache_tokens: 250000", "cache_tokens: 20000"),
+    ):
+        assert whole in study
+        study = study.replace(whole, small)
+    file = tmp_path / "small.yaml"
+    file.write_text(study, encoding="utf-8")
+    assert fidelity([str(file), "--out", str(tmp_path / "out")]) == 0
+    cells = read_tables(tmp_path / "out").cells
+    assert len(cells) == 2 * 2 * 6
+    assert (cells.rejected == 0).all()
