@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -27,7 +28,7 @@ from profiler.latency.points import Point
 from profiler.latency.profile_file import HEADING, profile_mapping
 from profiler.latency.samples import Sample, SampleFile
 from profiler.latency.text import write, yaml_text
-from profiler.latency.timers import WARM_UPS, Timing, timer_for
+from profiler.latency.timers import Timing, timer_for
 from profiler.passes.attention_check import checked_error
 from profiler.passes.forward import PackedForward
 from profiler.passes.packing import Work
@@ -38,34 +39,36 @@ from specsim.pass_shape import PassShape
 ROLES = ("target", "draft")
 WIDTH = 3
 """Children of a leaf that a timed draft pass chooses."""
-LOOKUPS, LOOKUP_TOKENS, PACED = 50, 128, 3
+LOOKUPS, LOOKUP_TOKENS = 50, 128
+ROUNDS = 3
 NAN = float("nan")
 COVERS = "seconds of the serving path: inputs laid out, pass, choice on the host; passes launched kernel by kernel"
 Told = Callable[[str], None]
 
 
 def profile_of(ready: Ready, grid: Grid, place: Path, told: Told) -> Path:
-    """Return the profile's file beside `place`, measured unless it is there; a cut measurement goes on.
+    """Return the profile's file beside `place`, measured unless it is there.
 
-    A pair whose drafter is a lookup has the target itself in the place of the draft model.
+    All points are run in each of some rounds, so that a disturbance of the machine meets few runs of any of them. Where
+    the drafter is a lookup, the target itself stands in the place of a draft model.
     """
     file = place.with_suffix(".yaml")
     if file.exists():
         return file
-    samples = SampleFile(place.with_suffix(".samples.parquet"), _facts(ready, grid))
-    every = points(grid)
-    missing = [each for each in every if (each[0], each[1].key, "eager") not in samples.names]
-    try:
-        for done, (role, point) in enumerate(missing, start=len(every) - len(missing) + 1):
-            samples.add(_sample(role, point, _timing(_forward(ready, role), role, point, grid)))
-            if done % 10 == 0 or done == len(every):
-                told(f"profile: {done} of {len(every)} points")
-    finally:
-        samples.write()
-    mapping, _ = profile_mapping(place.name, [samples.path])
+    samples = place.with_suffix(".samples.parquet")
+    samples.unlink(missing_ok=True)
+    every, seconds = points(grid), defaultdict[tuple[str, Point], list[float]](list)
+    for turn in range(ROUNDS):
+        for role, point in every:
+            seconds[role, point] += _runs(_forward(ready, role), role, point, grid, turn)
+        told(f"profile: round {turn + 1} of {ROUNDS}, {len(every)} points")
+    kept = SampleFile(samples, _facts(ready, grid))
+    kept.samples += [_sample(role, point, Timing.of(runs)) for (role, point), runs in seconds.items()]
+    kept.write()
+    mapping, _ = profile_mapping(place.name, [kept.path])
     # This profile holds the host's time: no engine adds any.
     mapping.pop("suggests", None)
-    mapping["assumptions"] = samples.facts["assumptions"]
+    mapping["assumptions"] = kept.facts["assumptions"]
     write(file, yaml_text(mapping, HEADING.replace("latency", "fidelity")))
     return file
 
@@ -79,7 +82,7 @@ def pace(ready: Ready, grid: Grid, samples: Sequence[Sample]) -> float:
     """Return how much longer the smallest target pass takes now than when the profile was measured, as a ratio."""
     point = grid.passes("target")[0]
     (known,) = [each.median_s for each in samples if each.name == ("target", point.key, "eager")]
-    return _timing(ready.models.target, "target", point, replace(grid, repeats=PACED)).median_s / known
+    return float(np.median(_runs(ready.models.target, "target", point, grid, ROUNDS))) / known
 
 
 def lookup_s(ready: Ready) -> float:
@@ -102,17 +105,16 @@ def _forward(ready: Ready, role: str) -> PackedForward:
     return ready.models.target if role == "target" or isinstance(draft, LookupMatch) else draft
 
 
-def _timing(forward: PackedForward, role: str, point: Point, grid: Grid) -> Timing:
-    """Time a point as a server runs it; the first runs warm up."""
+def _runs(forward: PackedForward, role: str, point: Point, grid: Grid, turn: int) -> list[float]:
+    """Return the seconds of some runs of a point, as a server runs it, behind one that warms up."""
     clock, seconds = DeviceStopwatch(forward.device), list[float]()
-    for turn in range(WARM_UPS - 1 + grid.repeats):
-        run = _prepared(forward, role, point, turn)
-        _, each = clock.timed(role, PassShape.decode(0), run)
-        if turn >= WARM_UPS - 1:
-            seconds.append(each)
-        if len(seconds) >= min(3, grid.repeats) and sum(seconds) > grid.seconds:
+    for each in range(1 + -(-grid.repeats // ROUNDS)):
+        run = _prepared(forward, role, point, ROUNDS * each + turn)
+        _, taken = clock.timed(role, PassShape.decode(0), run)
+        seconds.append(taken)
+        if len(seconds) > 1 and sum(seconds) > grid.seconds:
             break
-    return Timing.of(seconds)
+    return seconds[1:]
 
 
 def _prepared(forward: PackedForward, role: str, point: Point, turn: int) -> Callable[[], object]:

@@ -62,7 +62,9 @@ def run_study(study: Study, root: Path, told: Told, clock: Callable[[], float] =
 def _pair_run(
     study: Study, ready: Ready, root: Path, told: Told, clock: Callable[[], float]
 ) -> tuple[list[Path], dict[str, Any]]:
-    pair, place = ready.pair, root / CELLS / ready.pair.name
+    pair = ready.pair
+    other = root / CELLS / pair.profile_of
+    place = other if other.with_suffix(".yaml").exists() else root / CELLS / pair.name
     first = next(iter(study.schedulers))
     words = study.words(pair, first)
     profile = given_profile(words)
@@ -122,7 +124,7 @@ def _scene(study: Study, ready: Ready, place: Path, profile: Path) -> Scene:
     """Return the scene of a pair; its lookup is timed once, since each file of a cell names what it rests on."""
     words = [f"profile={profile}", "any_fit=true"]
     if isinstance(ready.models.draft, LookupMatch):
-        kept = place.with_suffix(".lookup.json")
+        kept = place.with_name(f"{ready.pair.name}.lookup.json")
         if not kept.exists():
             _write(kept, {"pass_s": measuring.lookup_s(ready)})
         seconds = json.loads(kept.read_text(encoding="utf-8"))["pass_s"]

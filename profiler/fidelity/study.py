@@ -26,6 +26,7 @@ PAIR_OPTIONS = (
     "skip_layers",
     "lookup_ngrams",
     "prompts",
+    "profile_of",
     "settings",
     "schedulers",
 )
@@ -66,6 +67,7 @@ class Pair:
         and most).
     prompts : files of texts; empty: the shipped ones. settings : words of a run, for this pair alone.
     schedulers : further words by scheduler.
+    profile_of : a pair of the same target, whose profile is taken if it was measured: a lookup has no draft model.
     """
 
     name: str
@@ -79,6 +81,7 @@ class Pair:
     prompts: tuple[Path, ...] = ()
     settings: Words = ()
     schedulers: Mapping[str, Words] = field(default_factory=dict)
+    profile_of: str = ""
 
     def __post_init__(self) -> None:
         drafts = bool(self.draft) or len(self.random_weights) > (0 if self.target else 1)
@@ -241,4 +244,5 @@ def _pair(node: CheckedMapping, name: str, folder: Path, known: Mapping[str, Wor
         prompts=tuple(folder / expanded(each) for each in _texts(node, "prompts")),
         settings=_texts(node, "settings"),
         schedulers=further,
+        profile_of=node.text("profile_of") if "profile_of" in given else "",
     )
