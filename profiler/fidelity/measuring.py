@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,8 @@ from specsim.pass_shape import PassShape
 ROLES = ("target", "draft")
 WIDTH = 3
 """Children of a leaf that a timed draft pass chooses."""
-LOOKUPS, LOOKUP_TOKENS = 50, 128
+LOOKUPS, LOOKUP_ROWS, LOOKUP_TOKENS, LOOKUP_WORDS = 15, 6, 64, 20
+LEAST_LOOKUP_S = 1e-6
 ROUNDS = 3
 NAN = float("nan")
 COVERS = "seconds of the serving path: inputs laid out, pass, choice on the host; passes launched kernel by kernel"
@@ -85,19 +87,32 @@ def pace(ready: Ready, grid: Grid, samples: Sequence[Sample]) -> float:
     return float(np.median(_runs(ready.models.target, "target", point, grid, ROUNDS))) / known
 
 
-def lookup_s(ready: Ready) -> float:
-    """Return the seconds of a lookup for a few requests, as the median of some."""
-    match = ready.models.draft
+def lookup_s(ready: Ready, grid: Grid) -> dict[str, float]:
+    """Return the keys of a lookup's price: `pass_s`, and `request_s` of each request.
+
+    Each search follows a pass of the target, as it does in a run, whose weights have driven it out of the caches.
+    """
+    match, target = ready.models.draft, ready.models.target
     assert isinstance(match, LookupMatch)
-    texts = [random_tokens(0, row, LOOKUP_TOKENS, ready.models.vocabulary) for row in range(2)]
-    clock = DeviceStopwatch(ready.models.target.device)
-    drafter = LookupDrafter(Known(texts, np.zeros(2, np.int64)), clock, match.fewest, match.most, match.by_length())
-    shape = PassShape.decode(LOOKUP_TOKENS)
-    seconds = []
-    for _ in range(LOOKUPS):
-        _, each = clock.timed("draft", shape, lambda: [drafter.search(row) for row in range(2)])
-        seconds.append(each)
-    return float(np.median(seconds))
+    clock, shape = DeviceStopwatch(target.device), PassShape.decode(LOOKUP_TOKENS)
+    # Of a few words only, so that something matches.
+    texts = [random_tokens(0, row, LOOKUP_TOKENS, LOOKUP_WORDS) for row in range(LOOKUP_ROWS)]
+    known = Known(texts, np.zeros(LOOKUP_ROWS, np.int64))
+    drafter = LookupDrafter(known, clock, match.fewest, match.most, match.by_length())
+    point, seconds = grid.passes("target")[0], dict[int, list[float]]()
+
+    def searched(rows: int) -> None:
+        for row in range(rows):
+            drafter.search(row)
+
+    for turn in range(LOOKUPS):
+        for rows in (1, LOOKUP_ROWS):
+            _prepared(target, "target", point, turn)()
+            _, taken = clock.timed("draft", shape, partial(searched, rows))
+            seconds.setdefault(rows, []).append(taken)
+    one, all_ = (float(np.median(each)) for each in seconds.values())
+    request_s = max((all_ - one) / (LOOKUP_ROWS - 1), 0.0)
+    return {"pass_s": max(one - request_s, LEAST_LOOKUP_S), "request_s": request_s}
 
 
 def _forward(ready: Ready, role: str) -> PackedForward:

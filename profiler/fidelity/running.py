@@ -126,9 +126,9 @@ def _scene(study: Study, ready: Ready, place: Path, profile: Path) -> Scene:
     if isinstance(ready.models.draft, LookupMatch):
         kept = place.with_name(f"{ready.pair.name}.lookup.json")
         if not kept.exists():
-            _write(kept, {"pass_s": measuring.lookup_s(ready)})
-        seconds = json.loads(kept.read_text(encoding="utf-8"))["pass_s"]
-        words += ["drafter=lookup", f"drafter.pass_s={seconds!r}"]
+            _write(kept, measuring.lookup_s(ready, study.grid))
+        prices = json.loads(kept.read_text(encoding="utf-8"))
+        words += ["drafter=lookup", *(f"drafter.{key}={value!r}" for key, value in prices.items())]
     return Scene(ready, tuple(words), study.cache_tokens, None, None)
 
 

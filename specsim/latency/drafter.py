@@ -46,14 +46,19 @@ class Separate:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Prompt lookup: proposes what followed the last match of the text's end; any batch takes `pass_s` seconds."""
+    """Prompt lookup: proposes what followed the last match of the text's end.
+
+    A batch takes `pass_s` seconds, and `request_s` more for each of its requests.
+    """
 
     pass_s: float
+    request_s: float = 0.0
 
     def of(self, profile: Profile) -> ModelLatency:
         """Return a drafter without weights or cache; one search proposes a whole chain."""
+        constant = {"linear": Linear(0.0, 0.0, self.pass_s)}
         return ModelLatency(
-            "prompt lookup", {"linear": Linear(0.0, 0.0, self.pass_s)}, "linear", 0, 0, 0.0, one_pass=True, cached=False
+            "prompt lookup", constant, "linear", 0, 0, 0.0, request_s=self.request_s, one_pass=True, cached=False
         )
 
 
@@ -141,12 +146,12 @@ def drafter_from_mapping(
     return KINDS.made(CheckedMapping(source, "", mapping), folder, plugins or {})
 
 
-def _checked(kind: Callable[..., Drafter], keys: tuple[str, ...]) -> Maker[Drafter]:
+def _checked(kind: Callable[..., Drafter], keys: tuple[str, ...], optional: tuple[str, ...] = ()) -> Maker[Drafter]:
     """Return a function that makes a drafter of checked keys."""
 
     def made(node: CheckedMapping, _: Path) -> Drafter:
-        node.only(("kind", *keys), LABELS)
-        return kind(**{key: _value(node, key) for key in keys})
+        node.only(("kind", *keys), (*optional, *LABELS))
+        return kind(**{key: _value(node, key) for key in (*keys, *filter(node.given, optional))})
 
     return made
 
@@ -163,7 +168,7 @@ KINDS: Kinds[Drafter] = Kinds(
     "drafter",
     {
         "separate": _checked(Separate, ("graphs", "launch_s")),
-        "lookup": _checked(Lookup, ("pass_s",)),
+        "lookup": _checked(Lookup, ("pass_s",), ("request_s",)),
         "layers_skipped": _layers_skipped,
         "heads": _checked(Heads, ("one_pass", "depth", "pass_share", "weights_share", "cache_share")),
     },

@@ -14,6 +14,7 @@ from specsim.api import simulate
 from specsim.errors import SpecsimError
 from specsim.latency.drafter import drafter_from_mapping, equipped
 from specsim.latency.profile import Profile, profile_from_mapping
+from specsim.pass_shape import PassShape, PassShapes
 from specsim.runs.prepare import prepare
 from specsim.settings.compose import compose
 from tests.made import many, one
@@ -69,6 +70,12 @@ def test_a_lookup_costs_a_constant_and_keeps_nothing() -> None:
     lookup = draft(kind="lookup", pass_s=2e-4)
     assert lookup.seconds(one(*PASS)) == lookup.seconds(one(0, 1, 1.0)) == 2e-4
     assert (lookup.kv_bytes_per_token, lookup.weights_bytes, lookup.one_pass, lookup.cached) == (0, 0, True, False)
+
+
+def test_a_lookup_may_cost_by_the_request() -> None:
+    lookup = draft(kind="lookup", pass_s=2e-4, request_s=1e-5)
+    assert lookup.seconds(PassShape.decode(500, 4)) == pytest.approx(2e-4 + 4e-5)
+    assert lookup.seconds_array(PassShapes.decode(np.array([10, 20]), 3)) == pytest.approx(2e-4 + 3e-5)
 
 
 def test_skipped_layers_save_their_share_of_time_and_cache() -> None:
@@ -212,6 +219,7 @@ HEADS = {"kind": "heads", "one_pass": True, "depth": 5, "pass_share": 0.1, "weig
         ({"kind": "lookups"}, "did you mean 'lookup'?"),
         ({"kind": "lookup"}, "pass_s: missing key"),
         ({**LOOKUP, "pas_s": 1}, "pas_s: unknown key"),
+        ({**LOOKUP, "request_s": -1}, "request_s: -1 is not"),
         ({**LOOKUP, "pass_s": 0}, "pass_s: 0 is not a finite number above 0"),
         ({**LOOKUP, "pass_s": float("nan")}, "pass_s: nan"),
         ({**HEADS, "pass_share": 1.5}, "at most 1"),
