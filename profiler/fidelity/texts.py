@@ -17,20 +17,25 @@ from specsim.world.tape import Tape
 def tape_of(texts: Sequence[Told], seed: int, confidence: float | None) -> Tape:
     """Return the tape of requests whose texts these are, position by position.
 
-    Behind the end of a text it begins again. Off the target's path, where nobody has read, a hash picks any position.
+    Behind the end of a text it begins again. Off the target's path, where nobody has read, a hash picks any position of
+    a draft model; a lookup reads on in what it has found, so it goes on proposing.
 
     Parameters
     ----------
     confidence : of a lookup's proposals; None: a draft model's own.
     """
     length = np.array([len(each.tokens) for each in texts])
-    rows = np.concatenate([each.confidence for each in texts])
-    held = rows * confidence if confidence is not None else np.maximum(rows, LEAST_CONFIDENCE)
     start, requests = np.cumsum(length) - length, np.arange(len(texts))
-    nothing, every = np.zeros_like(requests), np.full_like(requests, len(rows))
+    held, rank = np.concatenate([each.confidence for each in texts]), np.concatenate([each.rank for each in texts])
+    nothing, off = np.zeros_like(requests), (0, len(held))
+    if confidence is None:
+        held = np.maximum(held, LEAST_CONFIDENCE)
+    else:
+        held, rank = confidence * np.concatenate([held, [[1.0]]]), np.append(rank, 1)
+        off = len(held) - 1, 1
     keys = stream_keys(seed, "text", requests)
-    layout = RecordedTexts(keys, start, nothing, nothing, length, every)
-    return Tape(held, np.concatenate([each.rank for each in texts]), layout, keys)
+    off_start, off_length = (np.full_like(requests, each) for each in off)
+    return Tape(held, rank, RecordedTexts(keys, start, off_start, nothing, length, off_length), keys)
 
 
 def differing(known: Known, texts: Sequence[Told], served: Ints) -> tuple[int, float]:

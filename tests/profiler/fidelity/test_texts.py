@@ -36,8 +36,16 @@ def test_each_request_reads_its_own_text_and_begins_again_behind_its_end():
 
 def test_a_lookup_proposes_nothing_where_nothing_matches():
     tape = tape_of([TEXTS[0]._replace(confidence=np.array([[1.0], [0.0], [1.0]]))], 0, 0.5)
-    np.testing.assert_allclose(tape.confidence[:, 0], [0.5, 0, 0.5])
+    np.testing.assert_allclose(tape.confidence[:, 0], [0.5, 0, 0.5, 0.5])
     assert tape.silent
+
+
+def test_a_lookup_goes_on_behind_a_wrong_token_and_a_model_says_what_it_says_anywhere():
+    lookup = tape_of([TEXTS[0]._replace(confidence=np.array([[1.0], [0.0], [1.0]]))], 0, 0.5)
+    keys = np.arange(50).astype(np.uint64) * np.uint64(977)
+    away, nobody = np.zeros(50, dtype=np.bool_), np.zeros(50, dtype=np.int64)
+    assert set(lookup.rows(nobody, keys, mix(keys), away).tolist()) == {3}
+    assert set(tape_of(TEXTS, 0, None).rows(nobody, keys, mix(keys), away).tolist()) == {0, 1, 2, 3, 4}
 
 
 def test_texts_that_differ_are_counted_with_the_gap_where_they_begin_to():
