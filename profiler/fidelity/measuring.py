@@ -90,14 +90,15 @@ def pace(ready: Ready, grid: Grid, samples: Sequence[Sample]) -> float:
 def lookup_s(ready: Ready, grid: Grid) -> dict[str, float]:
     """Return the keys of a lookup's price: `pass_s`, and `request_s` of each request.
 
-    Each search follows a pass of the target, as it does in a run, whose weights have driven it out of the caches.
+    Each search follows a pass of the target, as it does in a run, whose weights have driven its text out of the caches;
+    its code is there, for a scheduler has just decided.
     """
     match, target = ready.models.draft, ready.models.target
     assert isinstance(match, LookupMatch)
     clock, shape = DeviceStopwatch(target.device), PassShape.decode(LOOKUP_TOKENS)
     # Of a few words only, so that something matches.
-    texts = [random_tokens(0, row, LOOKUP_TOKENS, LOOKUP_WORDS) for row in range(LOOKUP_ROWS)]
-    known = Known(texts, np.zeros(LOOKUP_ROWS, np.int64))
+    texts = [random_tokens(0, row, LOOKUP_TOKENS, LOOKUP_WORDS) for row in range(LOOKUP_ROWS + 1)]
+    known = Known(texts, np.zeros(LOOKUP_ROWS + 1, np.int64))
     drafter = LookupDrafter(known, clock, match.fewest, match.most, match.by_length())
     point, seconds = grid.passes("target")[0], dict[int, list[float]]()
 
@@ -108,6 +109,7 @@ def lookup_s(ready: Ready, grid: Grid) -> dict[str, float]:
     for turn in range(LOOKUPS):
         for rows in (1, LOOKUP_ROWS):
             _prepared(target, "target", point, turn)()
+            drafter.search(LOOKUP_ROWS)
             _, taken = clock.timed("draft", shape, partial(searched, rows))
             seconds.setdefault(rows, []).append(taken)
     one, all_ = (float(np.median(each)) for each in seconds.values())
