@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
-
 from profiler.backend.comparison import kind_of
 from profiler.backend.stopwatch import DRAFT, MOVE, TARGET, Stopwatch
 from specsim.pass_shape import PassShape
@@ -76,7 +74,7 @@ class Journal:
     Parameters
     ----------
     inner : answers. clock : times its passes; None: they are simulated, and their seconds are predictions.
-    thinking_s, thinking_token_s : of the scheduler's own work, as in `specsim.simulation.Simulation`.
+    thinking : seconds of the scheduler's own work before a selection, and further seconds per candidate token.
     entries : what is appended to. lookup : whether what drafts is a lookup.
     """
 
@@ -140,23 +138,3 @@ class Journal:
 
 
 FORESIGHT = ("output_tokens", "right", "right_ahead", "rounds_left", "agreement", "target_probability")
-
-
-def signature(entries: list[Entry]) -> list[tuple[Any, ...]]:
-    """Return what a run decided: of each verification who is in it, its tokens, and what was drafted before."""
-    found: list[tuple[Any, ...]] = []
-    drafted = 0
-    for each in entries:
-        if each.role == DRAFT:
-            drafted += 1
-        elif each.role == TARGET:
-            found.append((drafted, each.requests, int(each.shape.batched_tokens), int(each.shape.context_tokens)))
-            drafted = 0
-    return found
-
-
-def agreement(one: list[Entry], other: list[Entry]) -> int:
-    """Return how many verifications two runs begin with that are decided alike."""
-    pairs = zip(signature(one), signature(other), strict=False)
-    alike = np.array([mine == theirs for mine, theirs in pairs], dtype=np.bool_)
-    return int(np.logical_and.accumulate(alike).sum()) if len(alike) else 0
