@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 import simpy
 
 from specsim.errors import SchedulerFault, SpecsimError
@@ -30,19 +29,15 @@ from specsim.replica.routing import Router
 from specsim.replica.shedding import Shedding
 from specsim.replica.split import Split, Splitting
 from specsim.replica.stall import TOO_LONG, StepTooLong, watchdog
-from specsim.replica.state import Moves, Progress, over_replicas
+from specsim.replica.state import Progress, over_replicas
 from specsim.replica.trees import Forest
 from specsim.replica.view import LedgerView
 from specsim.results.pauses import Pauses
+from specsim.results.record import Record
 from specsim.results.recorder import Recorder
-from specsim.results.request_table import request_table
-from specsim.results.schema import RunTotals
 from specsim.results.window import Window, counts
 from specsim.routers.round_robin import RoundRobin
 from specsim.world.backend import SimulatedBackend, World
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 Watcher = Callable[[int], None]
 """Called now and then with the number of requests that have ended so far."""
@@ -113,37 +108,6 @@ class Simulation:
         """Return what a replica runs on, by its index."""
         alike = Machine(self.truth, self.belief, self.memory, self.host_bytes_per_s)
         return self.machines[replica] if self.machines else alike
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """What a run leaves: a row per request, totals, on request a row per pass.
-
-    Attributes
-    ----------
-    requests, progress : what was told of each request, and what has happened to it, (N,) each.
-    longest_pause_s : (N,) seconds between two emissions, NaN where there was one at most.
-    moving_s : (N,) seconds in which the request's cache went to the host or came back from there.
-    noted : what the scheduler noted of each request, (N,) by name.
-    replica_of : (N,) index of the replica that each request was sent to, last. moves : between the pools of a split.
-    rejected : why, by request id.
-    """
-
-    requests: Requests
-    progress: Progress
-    longest_pause_s: Floats
-    moving_s: Floats
-    noted: Mapping[str, Floats]
-    replica_of: Ints
-    moves: Moves | None
-    rejected: Mapping[int, str]
-    totals: RunTotals
-    passes: dict[str, npt.NDArray[Any]] | None
-
-    def table(self) -> DataFrame:
-        """Return the rows of ``requests.parquet``."""
-        happened = self.requests, self.progress, self.longest_pause_s, self.moving_s
-        return request_table(*happened, self.noted, self.replica_of, self.rejected, self.moves)
 
 
 def run(simulation: Simulation, watcher: Watcher | None = None) -> Record:

@@ -19,9 +19,10 @@ from specsim.replica.request import Facts, Floats, Ids, Requests
 from specsim.replica.state import Progress, empty_rows
 from specsim.replica.trees import Forest
 from specsim.replica.view import LedgerView
+from specsim.results.record import Record
 from specsim.results.request_table import request_table
 from specsim.rng import stream_keys
-from specsim.simulation import Record, Simulation
+from specsim.simulation import Simulation
 from specsim.world.backend import World
 from specsim.world.tape import Pools, Tape
 from tests.layers import grow

@@ -9,8 +9,8 @@ from profiler.backend.stopwatch import DRAFT, MOVE, TARGET, Stopwatch
 from specsim.calibration.errors import Errors
 from specsim.pass_shape import PassShape
 from specsim.replica.protocols import Belief
+from specsim.results.record import Record
 from specsim.results.summary import summarise
-from specsim.simulation import Record
 
 Result = TypeVar("Result")
 TIMES = ("mean_ttft_ms", "p99_ttft_ms", "mean_tpot_ms", "p99_tpot_ms", "mean_e2el_ms")

@@ -22,10 +22,11 @@ from profiler.fidelity.texts import differing, tape_of
 from profiler.fidelity.verdicts import CLEAR
 from profiler.passes.packing import Ints
 from specsim.replica.protocols import Backend, View
+from specsim.results.record import Record
 from specsim.results.summary import summarise
 from specsim.runs.prepare import prepare
 from specsim.settings.configured import from_words
-from specsim.simulation import Record, Simulation, run
+from specsim.simulation import Simulation, run
 from specsim.world.backend import SimulatedBackend, World
 
 AT_ONCE = 1e6

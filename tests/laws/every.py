@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from specsim.replica.passes import DraftPass, Emitted, Pass, TargetPass
 from specsim.replica.request import Ids
 from specsim.replica.view import LedgerView
+from specsim.results.record import Record
 from specsim.results.schema import DRAFT_PASS
 from specsim.routers.least_tokens import LeastTokens
 from specsim.routers.round_robin import RoundRobin
 from specsim.routers.slack import Slack
-from specsim.simulation import Record, Simulation, run
+from specsim.simulation import Simulation, run
 from tests.laws.subjects import factories
 from tests.laws.watch import Watched, watched
 from tests.levels import OneByOne

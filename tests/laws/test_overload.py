@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from specsim.replica.shedding import Shedding
+from specsim.results.record import Record
 from specsim.routers.least_tokens import LeastTokens
-from specsim.simulation import Record, Simulation, run
+from specsim.simulation import Simulation, run
 from tests.examples import examples
 from tests.laws.every import assert_same_record, drawn
 from tests.laws.subjects import NAMES, factory_of

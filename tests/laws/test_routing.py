@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 from specsim.errors import RouterFault
 from specsim.replica.outstanding import Outstanding
 from specsim.replica.routing import Coming, Planning, Router, Server
+from specsim.results.record import Record
 from specsim.routers.affinity import Affinity
 from specsim.routers.dedicated import Dedicated
 from specsim.routers.least_seconds import LeastSeconds
 from specsim.routers.least_tokens import LeastTokens
 from specsim.routers.round_robin import RoundRobin
 from specsim.routers.slack import Slack
-from specsim.simulation import Record, Simulation, run
+from specsim.simulation import Simulation, run
 from tests.examples import examples
 from tests.laws.every import assert_same_record
 from tests.laws.subjects import factory_of

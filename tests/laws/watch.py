@@ -16,7 +16,8 @@ from specsim.replica.protocols import Scheduler, Step, View
 from specsim.replica.request import Ids
 from specsim.replica.trees import Forest
 from specsim.replica.view import LedgerView
-from specsim.simulation import Record, Simulation
+from specsim.results.record import Record
+from specsim.simulation import Simulation
 from specsim.world.backend import SimulatedBackend, World
 
 

@@ -19,7 +19,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from specsim.simulation import Record, run
+from specsim.results.record import Record
+from specsim.simulation import run
 from tests.made import table_of_run
 from tests.reference.cases import POLICIES, Case, cases
 from tests.reference.hardware import Pass

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from specsim.results.record import Record
 from specsim.schedulers.loading import scheduler_factory
-from specsim.simulation import Record, Simulation, run
+from specsim.simulation import Simulation, run
 from tests.laws.subjects import raw_of, resolved
 from tests.made import Floats, Hardware, Linear, hardware, memory, requests, simulation, tape
 

@@ -9,7 +9,8 @@ import pytest
 
 from specsim import simulate
 from specsim.errors import SpecsimError
-from specsim.simulation import Record, run
+from specsim.results.record import Record
+from specsim.simulation import run
 from tests.laws.subjects import NAMES, factory_of
 from tests.made import hardware, requests, simulation
 

@@ -216,8 +216,9 @@ def test_the_world_its_times_and_its_load_know_the_core_alone(module):
 
 @pytest.mark.parametrize("module", [*below("specsim.results"), *below("specsim.figures")])
 def test_results_neither_simulate_nor_schedule(module):
-    """Only the recorder hears of passes, and only the request table reads what has happened in the end."""
-    heard = {"specsim.results.recorder": "booking", "specsim.results.request_table": "state"}
+    """Only the recorder hears of passes, and only the record and its table read what has happened in the end."""
+    heard = {"recorder": "booking", "record": "state", "request_table": "state"}
+    heard = {f"specsim.results.{name}": each for name, each in heard.items()}
     told = {f"specsim.replica.{heard[module]}"} if module in heard else set()
     assert {each for each in ours(module, late=True) if room_of(each) == "replica"} <= {*CORE, *told}
 

@@ -15,7 +15,8 @@ from specsim.replica.machine import Machine
 from specsim.replica.routing import Coming, Server
 from specsim.replica.shedding import WAITING, Shedding
 from specsim.replica.split import Splitting
-from specsim.simulation import Record, run
+from specsim.results.record import Record
+from specsim.simulation import run
 from tests.laws.subjects import factory_of
 from tests.made import hardware, requests, simulation, table_of_run
 

@@ -16,7 +16,8 @@ from profiler.backend.stopwatch import DRAFT, MOVE, TARGET
 from specsim.pass_shape import PassShape
 from specsim.replica.passes import Drafted, DraftPass, Emitted, TargetPass
 from specsim.replica.protocols import View
-from specsim.simulation import Record, Simulation, run
+from specsim.results.record import Record
+from specsim.simulation import Simulation, run
 from tests.made import simulations
 from tests.profiler.backend.pairs import VOCABULARY, pair, plain_greedy, prompt
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from specsim.simulation import Record, Simulation, run  # noqa: E402
+from specsim.results.record import Record  # noqa: E402
+from specsim.simulation import Simulation, run  # noqa: E402
 from tests.golden.scene import scene  # noqa: E402
 from tests.laws.every import assert_same_record  # noqa: E402
 from tests.laws.subjects import NAMES, factories, factory_of  # noqa: E402

@@ -1,0 +1,48 @@
+"""What a run leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy.typing as npt
+
+from specsim.replica.request import Floats, Ints, Requests
+from specsim.replica.state import Moves, Progress
+from specsim.results.request_table import request_table
+from specsim.results.schema import RunTotals
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a run leaves: a row per request, totals, on request a row per pass.
+
+    Attributes
+    ----------
+    requests, progress : what was told of each request, and what has happened to it, (N,) each.
+    longest_pause_s : (N,) seconds between two emissions, NaN where there was one at most.
+    moving_s : (N,) seconds in which the request's cache went to the host or came back from there.
+    noted : what the scheduler noted of each request, (N,) by name.
+    replica_of : (N,) index of the replica that each request was sent to, last. moves : between the pools of a split.
+    rejected : why, by request id.
+    """
+
+    requests: Requests
+    progress: Progress
+    longest_pause_s: Floats
+    moving_s: Floats
+    noted: Mapping[str, Floats]
+    replica_of: Ints
+    moves: Moves | None
+    rejected: Mapping[int, str]
+    totals: RunTotals
+    passes: dict[str, npt.NDArray[Any]] | None
+
+    def table(self) -> DataFrame:
+        """Return the rows of ``requests.parquet``."""
+        happened = self.requests, self.progress, self.longest_pause_s, self.moving_s
+        return request_table(*happened, self.noted, self.replica_of, self.rejected, self.moves)
