@@ -39,8 +39,9 @@ $(VENV)/fast: $(VENV)/core
 
 # The simulator in it needs none of the other packages that it names. Where it cannot be had, its row is absent.
 $(VENV)/peers: $(VENV)/core
-	-$(PYTHON) -m venv $@ && $@/bin/python -m pip --disable-pip-version-check --quiet install typing_extensions && \
-	$@/bin/python -m pip --disable-pip-version-check --quiet install --no-deps ai-dynamo==1.6.1 ai-dynamo-runtime==1.6.1
+	-{ $(PYTHON) -m venv $@ && $@/bin/python -m pip --disable-pip-version-check --quiet install typing_extensions && \
+	$@/bin/python -m pip --disable-pip-version-check --quiet install --no-deps ai-dynamo==1.6.1 ai-dynamo-runtime==1.6.1; \
+	} || rm -rf $@
 
 run: $(VENV)/core  ## the main job: AdaServe serves the Azure code trace
 	$(BIN)/specsim run +scheduler=adaserve trace=azure_code

@@ -19,7 +19,7 @@ from specsim.replica.ledger import Ledger
 from specsim.replica.lobby import Lobby
 from specsim.replica.passes import NOBODY, DraftPass, Emitted, Pass, TargetPass
 from specsim.replica.patience import TIMEOUT, Patience
-from specsim.replica.protocols import Backend, Repeating, Scheduler
+from specsim.replica.protocols import Backend, Repeating, Scheduler, promises
 from specsim.replica.request import Ids, Ints, Requests
 from specsim.replica.shedding import Shedding
 from specsim.replica.stall import Headway, Stalled
@@ -76,7 +76,7 @@ class Replica:
         self._patience = None if timeout_s is None else Patience(timeout_s, ledger)
         self._shedding = shedding
         self._fast: FastForward | None = None
-        if fast_forward and isinstance(backend, Repeating):
+        if fast_forward and isinstance(backend, Repeating) and promises(scheduler):
             told = booking, audit, self.headway, self._lobby
             self._fast = FastForward(env, name, ledger, view, backend, *told, self._next_event_s)
         self.moving_s = 0.0

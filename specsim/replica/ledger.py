@@ -44,6 +44,7 @@ class Ledger:
         self._drafts = Drafts()
         self._ids = self._trees = NOBODY
         self._reached_s = np.full(n, np.nan)
+        self._last, self._in_order = -1, True
         self._emissions = Emissions(self.progress)
         self._draft_cache = DraftCache(self.facts, self.progress, self.pool, draft_cached)
         self.caches = Caches(self.facts, self.progress, self.pool, self._draft_cache, prefixes)
@@ -64,6 +65,8 @@ class Ledger:
             return
         self.roster.enter(request)
         self._reached_s[request] = now_s
+        self._in_order &= request > self._last
+        self._last = request
         if isinstance(told, Begun):
             self._resume(request, told)
         else:
@@ -109,6 +112,8 @@ class Ledger:
     def queued(self, at_s: float) -> int:
         """Return how many of the waiting requests were here by `at_s`."""
         waiting = self.roster.waiting
+        if not self._in_order:
+            return sum(self._reached_s[request] <= at_s for request in waiting)
         count = len(waiting)
         while count and self._reached_s[waiting[count - 1]] > at_s:
             count -= 1

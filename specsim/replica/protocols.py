@@ -216,6 +216,15 @@ class Backend(Protocol):
         ...
 
 
+def promises(decider: object) -> bool:
+    """Return whether the class of a scheduler, or of a part of one, says of itself that it ``repeats``.
+
+    Only then is a `repeat` in its passes or rows its own. No class inherits the promise, and none is bound by that of
+    what it wraps: both may decide otherwise from one step to the next, or count what they hear.
+    """
+    return bool(vars(type(decider)).get("repeats", False))
+
+
 @runtime_checkable
 class Repeating(Protocol):
     """A backend that can tell several passes at once; one that runs real models has to run each."""

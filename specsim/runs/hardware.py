@@ -117,13 +117,14 @@ def fleet(config: Mapping[str, Any], plugins: Mapping[str, ModuleType], profile:
 
 
 def _profile(keys: Mapping[str, Any], named: str) -> Profile:
-    """Return the profile of these keys; kept, since the points of a sweep repeat a few."""
-    return _read_profile(pickle.dumps(keys), named)
+    """Return the profile of these keys: a copy that nobody shares of one that is kept, since a sweep repeats a few."""
+    profile: Profile = pickle.loads(_read_profile(pickle.dumps(keys), named))
+    return profile
 
 
 @lru_cache(maxsize=64)
-def _read_profile(keys: bytes, named: str) -> Profile:
-    return profile_from_mapping(pickle.loads(keys), named)
+def _read_profile(keys: bytes, named: str) -> bytes:
+    return pickle.dumps(profile_from_mapping(pickle.loads(keys), named))
 
 
 def _check_models(found: Mapping[str, tuple[str, Hardware]]) -> None:

@@ -8,9 +8,10 @@ Deviations: none. A preempted request gives up its cache before the first pass o
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from specsim.replica.passes import TargetPass
-from specsim.replica.protocols import Clairvoyant, Foresight, Noting, Step, View
+from specsim.replica.protocols import Clairvoyant, Foresight, Noting, Step, View, promises
 from specsim.replica.request import Floats
 from specsim.replica.trees import Forest
 from specsim.schedulers.parts.protocols import Batching, Speculation, evicting
@@ -22,6 +23,7 @@ class Composed:
 
     batching: Batching
     speculation: Speculation
+    repeats: ClassVar[bool] = True
 
     @property
     def widest(self) -> int:
@@ -29,9 +31,11 @@ class Composed:
         return self.speculation.widest
 
     @property
-    def _learns(self) -> bool:
-        """Whether a part hears of each verification, so that its next decision may differ."""
-        return type(self.batching).learn is not Batching.learn or type(self.speculation).learn is not Speculation.learn
+    def _repeats(self) -> bool:
+        """Whether both parts promise to repeat, and none hears of each verification."""
+        if type(self.batching).learn is not Batching.learn or type(self.speculation).learn is not Speculation.learn:
+            return False
+        return promises(self.batching) and promises(self.speculation)
 
     def step(self, view: View) -> Step:
         """Yield the drafter's passes and one verification."""
@@ -39,7 +43,7 @@ class Composed:
         rows = self.batching.rows(view, self.speculation.drafts)
         if not len(rows.requests):
             return
-        if rows.repeat and self._learns:
+        if rows.repeat and not self._repeats:
             rows = rows._replace(repeat=False)
         forest, evicted = Forest.roots(len(rows.requests)), rows.evicted
         if self.speculation.drafts:

@@ -9,6 +9,7 @@ than a pass goes alone; vLLM 0.x refuses it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -37,6 +38,7 @@ class PrefillFirst(Batching):
     max_num_seqs: int
     prefill_tokens: int
     watermark: float
+    repeats: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         at_least(1, max_num_seqs=self.max_num_seqs, prefill_tokens=self.prefill_tokens)
@@ -61,6 +63,8 @@ class PrefillFirst(Batching):
 @dataclass(frozen=True, slots=True)
 class Continuous(PrefillFirst):
     """Prefill first, then decode all; parameters as in `PrefillFirst`."""
+
+    repeats: ClassVar[bool] = True
 
     def step(self, view: View) -> Step:
         """Yield one pass: a prefill if possible, else one token for every running request."""

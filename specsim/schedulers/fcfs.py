@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
+from typing import ClassVar
 
 import numpy as np
 
@@ -50,6 +51,8 @@ class StaticBatches(Batching):
 @dataclass(frozen=True, slots=True)
 class Fcfs(StaticBatches):
     """Static batches of at most `max_num_seqs`, without speculation."""
+
+    repeats: ClassVar[bool] = True
 
     def step(self, view: View) -> Step:
         """Decode the batch; when it is empty, prefill the next."""

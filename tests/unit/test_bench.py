@@ -73,6 +73,10 @@ def test_another_simulator_replays_the_same_requests(tmp_path: Path) -> None:
 
 
 def test_a_simulator_that_is_not_installed_has_no_row(tmp_path: Path, monkeypatch, capsys) -> None:
-    monkeypatch.setattr(peers, "DYNAMO", tmp_path / "python")
-    assert list(peers.measured([ROW])) == []
+    without = tmp_path / "python"
+    without.write_text("#!/bin/sh\nexit 1\n")
+    without.chmod(0o755)
+    for python in (tmp_path / "nowhere", without):
+        monkeypatch.setattr(peers, "DYNAMO", python)
+        assert list(peers.measured([ROW])) == []
     assert "dynamo.replay: not measured; expected ai-dynamo in" in capsys.readouterr().err

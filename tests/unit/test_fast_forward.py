@@ -21,7 +21,7 @@ from specsim.replica.trees import Forest
 from specsim.rng import Words
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst, decode
-from specsim.schedulers.parts.protocols import Rows
+from specsim.schedulers.parts.protocols import Growing, Rows, Speculation
 from specsim.schedulers.vllm_spec import FixedChains
 from specsim.simulation import Simulation, run
 from specsim.world.backend import SimulatedBackend
@@ -110,6 +110,8 @@ class Handwritten:
 class Resting:
     """Lets only the oldest request decode, and says that it would again."""
 
+    repeats = True
+
     def step(self, view: View) -> Step:
         if len(view.waiting):
             ids = np.array(view.waiting[:1])
@@ -144,6 +146,61 @@ def test_who_says_nothing_is_asked_before_each_pass() -> None:
     assert counting.steps == record.totals.iterations == 70
 
 
+class Listening:
+    """Wraps a scheduler that repeats, and counts the tokens that it hears of."""
+
+    def __init__(self, inner: Scheduler) -> None:
+        self._inner, self.tokens = inner, 0
+
+    def step(self, view: View) -> Step:
+        inner, answer = self._inner.step(view), None
+        while True:
+            try:
+                work = inner.send(answer)
+            except StopIteration:
+                return
+            answer = yield work
+            self.tokens += int(answer.tokens.sum()) if isinstance(answer, Emitted) else 0
+
+
+class Turns(PrefillFirst):
+    """Lets every second request rest, by the clock: it takes the rows of a part that repeats, and does not itself."""
+
+    def rows(self, view: View, drafting: bool) -> Rows:
+        rows = super().rows(view, drafting)
+        kept = np.flatnonzero(rows.requests % 2 == int(view.now_s * 10) % 2)
+        if len(kept) in (0, len(rows.requests)) or rows.decoding < len(rows.requests):
+            return rows
+        return rows._replace(
+            requests=rows.requests[kept], chunks=rows.chunks[kept], fed=rows.fed[kept], decoding=len(kept)
+        )
+
+
+class Shortening(Speculation):
+    """Grows the chains of a part that repeats, shorter ones later, and does not repeat itself."""
+
+    drafts = True
+
+    def grow(self, view: View, rows: Rows) -> Growing:
+        return FixedChains(4 if view.now_s < 0.8 else 1).grow(view, rows)
+
+
+PARTS = (PrefillFirst(8, 2048, 0.01), FixedChains(4))
+
+
+def test_who_wraps_a_scheduler_that_repeats_hears_of_every_verification() -> None:
+    listening = Listening(Composed(*PARTS))
+    record = run(chains(lambda: listening))
+    assert listening.tokens == record.progress.emitted_tokens.sum()
+
+
+@pytest.mark.parametrize("tokens", [0, 4])
+def test_a_part_does_not_repeat_by_what_it_inherits_or_takes_from_another(tokens: int) -> None:
+    for parts in ((Turns(8, 2048, 0.01), FixedChains(tokens)), (PARTS[0], Shortening())):
+        of = chains(lambda parts=parts: Composed(*parts))
+        assert_same_record(run(of), run(replace(of, fast_forward=False)))
+
+
 @pytest.mark.parametrize("kind", [TargetPass, DraftPass])
 def test_the_word_of_a_scheduler_is_checked(kind: type[Any]) -> None:
     class Wrong:
@@ -158,6 +215,7 @@ def test_the_word_of_a_scheduler_is_checked(kind: type[Any]) -> None:
 class Chains:
     """Reads each prompt in both models, then drafts chains of 2 for all as `more` says, and verifies them."""
 
+    repeats = True
     more: Mapping[str, Any] = {}
 
     def __init__(self) -> None:
@@ -192,6 +250,7 @@ def test_a_scheduler_of_ones_own_may_draft_at_once() -> None:
 
 def test_a_step_that_is_not_answered_is_closed() -> None:
     class Closing(Chains):
+        repeats = True
         closed = 0
 
         def step(self, view: View) -> Step:
@@ -207,6 +266,8 @@ def test_a_step_that_is_not_answered_is_closed() -> None:
 
 def test_a_step_that_fails_when_it_is_closed_is_told_of() -> None:
     class Failing(Chains):
+        repeats = True
+
         def step(self, view: View) -> Step:
             try:
                 yield from super().step(view)
@@ -230,6 +291,8 @@ def test_a_step_that_fails_when_it_is_closed_is_told_of() -> None:
 )
 def test_what_is_no_chain_of_one_length_for_all_runs_step_by_step(more: Mapping[str, Any]) -> None:
     class Others(Chains):
+        repeats = True
+
         def step(self, view: View) -> Step:
             count = len(view.running)
             cut = {"deepest": count, "leaves": count - 1}
@@ -289,6 +352,7 @@ def test_passes_out_of_range_are_counted_as_one_by_one(name: str, most: tuple[fl
 
 def test_parts_that_learn_are_asked_before_each_step() -> None:
     class Hearing(FixedChains):
+        repeats = True
         heard = 0
 
         def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:

@@ -201,3 +201,11 @@ def test_a_backend_that_accepts_more_than_a_tree_holds_is_stopped() -> None:
     forest = speculate(ledger, 2)
     with pytest.raises(AssertionError, match="accepts more than a tree holds"):
         does(ledger, TargetPass(ints(0), ints(1), forest), 6.0, [4], right=[3])
+
+
+def test_who_comes_later_with_a_lower_number_is_not_queued_before() -> None:
+    told = requests([0.0] * 4, [PROMPT] * 4, [30] * 4)
+    ledger = Ledger(4, memory(told, 9.0, block_tokens=1), True)
+    for request, now_s in ((3, 0.1), (1, 0.2), (2, 0.3)):
+        ledger.arrive(request, told, now_s)
+    assert [ledger.queued(at_s) for at_s in (0.05, 0.1, 0.25, 0.3)] == [0, 1, 2, 3]

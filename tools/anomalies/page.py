@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tools.anomalies.compared import GROUP
+from tools.anomalies.compared import GROUP, LEAST
 from tools.anomalies.study import BETTER, KNOBS, Knob
 from tools.public.tables import table
 
@@ -50,6 +50,7 @@ NEVER, NOT_RUN = "-", "no drafts"
 def page(rows: DataFrame, found: DataFrame) -> str:
     """Return the page: the prose of `TEMPLATE`, its places filled from the rows of the study and what they compare."""
     worse = found[found["worse"]]
+    timed = found[found["knob"] != KNOBS[0].name]
     schedulers = list(dict.fromkeys(rows["scheduler"]))
     return TEMPLATE.read_text(encoding="utf-8").format(
         comparisons=f"{len(found):,}",
@@ -57,6 +58,8 @@ def page(rows: DataFrame, found: DataFrame) -> str:
         schedulers=len(schedulers),
         **SEATS,
         worse=len(worse),
+        timed=f"{len(timed):,}",
+        unsure=int((timed["harm"] >= LEAST).sum()),
         sure=int(found["sure"].sum()),
         seeds=rows["seed"].nunique(),
         runs=f"{len(rows) - sum(_shared(rows, knob) for knob in KNOBS[1:]):,}",
