@@ -104,13 +104,14 @@ class CheckedMapping:
         bounds += [f"{word} {bound:g}" for word, bound in (("at most", most), ("below", below)) if bound < inf]
         self.fail(name, " ".join(("a finite number", " and ".join(bounds))).strip())
 
-    def numbers(self, name: str, count: int) -> tuple[float, ...]:
-        """Return at least `count` finite numbers not below zero."""
+    def numbers(self, name: str, count: int, least: float = 0.0) -> tuple[float, ...]:
+        """Return at least `count` finite numbers, none below `least`."""
         value: Any = self.values.get(name)
         enough = isinstance(value, list | tuple) and len(value) >= count
-        if enough and all(is_number(each) and each >= 0 for each in value):
+        if enough and all(is_number(each) and each >= least for each in value):
             return tuple(float(each) for each in value)
-        self.fail(name, f"a list of at least {count} finite numbers of at least 0")
+        bound = f" of at least {least:g}" if least > -inf else ""
+        self.fail(name, f"a list of at least {count} finite numbers{bound}")
 
     def span(self, name: str, expected: str, *, least: float = -inf, empty: bool = False) -> tuple[float, float]:
         """Return (low, high) from a list [low, high] with low < high, or low <= high if it may be `empty`."""

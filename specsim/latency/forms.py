@@ -52,12 +52,16 @@ class Roofline:
 
     ``tiles`` is ``batched`` rounded up to ``tile_tokens`` (1: no staircase), as a GEMM kernel pads its rows.
     ``alpha * context`` is reading the cache once, ``beta * pairs`` computing the scores. A decode pass pays the first,
-    a prefill chunk the second, a tree the larger of both. No coefficient is negative, so the time never falls when an
-    argument grows. Three coefficients are added or subtracted if they are not 0:
+    a prefill chunk the second, a tree the larger of both. Five coefficients are added or subtracted if they are given:
 
     - ``single_s``: a pass of one token is shorter by this, if a library has kernels for matrix times vector;
     - ``pair_s``: an attention pair costs this in addition, if reading the cache does not hide behind the products;
-    - ``logit_s``: the logits of a token cost this. If 0, the logits of every batched token are in ``gamma``.
+    - ``logit_s``: the logits of a token cost this. If 0, the logits of every batched token are in ``gamma``;
+    - ``few_s``: seconds added to passes of 1, 2, ... batched tokens, negative if they are shorter than the line says;
+    - ``few_logits_s``: the same of passes with the logits of 1, 2, ... tokens.
+
+    No other coefficient is negative. So the time never falls when an argument grows, unless a pass outgrows the offsets
+    of ``few_s`` and ``few_logits_s``, which may rise and fall as a library's kernels do.
     """
 
     delta_s: float
@@ -70,6 +74,8 @@ class Roofline:
     single_s: float = 0.0
     pair_s: float = 0.0
     logit_s: float = 0.0
+    few_s: tuple[float, ...] = ()
+    few_logits_s: tuple[float, ...] = ()
 
     @property
     def knee_tokens(self) -> float | None:
@@ -85,6 +91,12 @@ class Roofline:
         steeper, lower = self.compute_s - self.gamma_s, self.delta_s - self.compute_delta_s
         return lower / steeper if steeper > 0 and lower > 0 else None
 
+    @property
+    def shortest_s(self) -> float:
+        """The least seconds of a pass over an empty cache; not above 0 if an offset takes all of it."""
+        sizes = range(1, max(len(self.few_s), len(self.few_logits_s)) + 2)
+        return min(self.seconds(PassShape(0, n, 0, 0, logits, 1)) for n in sizes for logits in range(1, n + 1))
+
     def scaled(self, factor: float, context: float) -> Roofline:
         """Return the form of passes that take `factor` times as long, and `context` times as long over the cache."""
         return Roofline(
@@ -98,6 +110,8 @@ class Roofline:
             self.single_s * factor,
             self.pair_s * context,
             self.logit_s * factor,
+            tuple(each * factor for each in self.few_s),
+            tuple(each * factor for each in self.few_logits_s),
         )
 
     def seconds(self, shape: PassShape) -> float:
@@ -111,6 +125,10 @@ class Roofline:
         seconds = (memory if memory > compute else compute) + (read if read > products else products)
         seconds += self.pair_s * attention_pairs
         seconds += self.logit_s * logit_tokens
+        if self.few_s:
+            seconds += _offset(self.few_s, batched_tokens)
+        if self.few_logits_s:
+            seconds += _offset(self.few_logits_s, logit_tokens)
         return seconds - self.single_s if batched_tokens == 1 else seconds
 
     def seconds_array(self, shapes: PassShapes) -> Seconds:
@@ -121,8 +139,17 @@ class Roofline:
         read = self.alpha_s * np.asarray(shapes.context_tokens, dtype=np.float64)
         pairs = np.asarray(shapes.attention_pairs, dtype=np.float64)
         seconds = weights + np.maximum(read, self.beta_s * pairs) + self.pair_s * pairs
-        seconds = seconds + self.logit_s * np.asarray(shapes.logit_tokens)
+        logits = np.asarray(shapes.logit_tokens)
+        seconds = seconds + self.logit_s * logits
+        for offsets, tokens in ((self.few_s, batched), (self.few_logits_s, logits)):
+            for size, offset in enumerate(offsets, 1):
+                seconds = seconds + np.where(tokens == size, offset, 0.0)
         return np.asarray(seconds - np.where(batched == 1, self.single_s, 0.0), dtype=np.float64)
+
+
+def _offset(offsets: tuple[float, ...], tokens: float) -> float:
+    """Return the entry of `offsets` for 1, 2, ... tokens; 0 for more, and between whole numbers."""
+    return offsets[int(tokens) - 1] if 1 <= tokens <= len(offsets) and tokens == int(tokens) else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,12 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from specsim.files.checked_mapping import CheckedMapping
+from specsim.files.checked_mapping import CheckedMapping, is_number
 from specsim.files.paths import is_path, shipped
 from specsim.files.yaml_file import read_yaml
 from specsim.latency.fitness import misfit
 from specsim.latency.forms import Form, Linear, Roofline, Table
 from specsim.latency.model import PROFILE_VERSION, ModelLatency, Profile
-from specsim.pass_shape import PassShape
 
 __all__ = ["PROFILE_VERSION", "ModelLatency", "Profile", "load_profile", "profile_from_mapping"]
 
@@ -35,8 +34,9 @@ MODEL_OPTIONS = ("standard_errors", "valid", "held_out_error", "launch_s", "none
 LINEAR_KEYS = ("alpha_s", "gamma_s", "delta_s")
 ROOFLINE_KEYS = ("delta_s", "gamma_s", "compute_delta_s", "compute_s", "alpha_s", "beta_s")
 ROOFLINE_OPTIONS = ("single_s", "pair_s", "logit_s")
+FEW_TOKENS = ("few_s", "few_logits_s")
 TABLE_KEYS = ("batched_tokens", "seconds_at", "floor_s")
-COEFFICIENTS = {"linear": LINEAR_KEYS, "roofline": (*ROOFLINE_KEYS, *ROOFLINE_OPTIONS), "table": ()}
+COEFFICIENTS = {"linear": LINEAR_KEYS, "roofline": (*ROOFLINE_KEYS, *ROOFLINE_OPTIONS, *FEW_TOKENS), "table": ()}
 CHECKED_MODELS = ("target", "draft")
 KNEES = ("fitted", "compute_over_bandwidth")
 CHECK_LEVELS = 3
@@ -172,7 +172,16 @@ def _check_standard_errors(node: CheckedMapping) -> None:
         errors = by_form.child(form)
         errors.only((), COEFFICIENTS[form])
         for name in filter(errors.given, errors.values):
-            errors.number(name)
+            if name in FEW_TOKENS:
+                _check_error_list(errors, name)
+            else:
+                errors.number(name)
+
+
+def _check_error_list(errors: CheckedMapping, name: str) -> None:
+    value = errors.values[name]
+    if not isinstance(value, list) or not all(each is None or (is_number(each) and each >= 0) for each in value):
+        errors.fail(name, "a list of nulls and finite numbers of at least 0")
 
 
 def _check_checks(node: CheckedMapping, levels: int) -> None:
@@ -208,12 +217,18 @@ def _linear(node: CheckedMapping) -> Linear:
 
 
 def _roofline(node: CheckedMapping) -> Roofline:
-    node.only(ROOFLINE_KEYS, ("tile_tokens", *ROOFLINE_OPTIONS))
+    node.only(ROOFLINE_KEYS, ("tile_tokens", *ROOFLINE_OPTIONS, *FEW_TOKENS))
     tile = node.whole("tile_tokens") if "tile_tokens" in node.values else 1
     given = [*ROOFLINE_KEYS, *(name for name in ROOFLINE_OPTIONS if name in node.values)]
-    form = Roofline(**{name: node.number(name) for name in given}, tile_tokens=tile)
-    if form.single_s and form.seconds(PassShape.decode(0)._replace(attention_pairs=0)) <= 0:
+    values: dict[str, Any] = {name: node.number(name) for name in given}
+    form = Roofline(**values, tile_tokens=tile)
+    if form.single_s and form.shortest_s <= 0:
         node.fail("single_s", "less than a pass of one token takes without it")
+    offsets: dict[str, Any] = {name: node.numbers(name, 1, least=-inf) for name in FEW_TOKENS if name in node.values}
+    if offsets:
+        form = Roofline(**values, tile_tokens=tile, **offsets)
+        if form.shortest_s <= 0:
+            node.fail(min(offsets, key=lambda name: min(offsets[name])), "seconds that leave some to every pass")
     return form
 
 

@@ -108,6 +108,10 @@ def _parameters(name: str) -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
+FEW_TOKENS = ((0.0, (), ()), (1e-4, (-1e-4, 2e-4, 4e-4), (-1e-4, 1e-4)))
+"""What passes of few tokens take beside the roofline: `single_s`, `few_s` and `few_logits_s`."""
+
+
 def _models(draw: st.DrawFn, kind: str, scale: float) -> tuple[ModelLatency, costs.PassCost]:
     """Draw the latency of a model, as specsim's and as the reference's; `grid`: every pass takes the same 2^-n s."""
     if kind == "grid":
@@ -115,10 +119,11 @@ def _models(draw: st.DrawFn, kind: str, scale: float) -> tuple[ModelLatency, cos
     overhead_s = draw(st.sampled_from((0.0, 1e-3))) * scale
     if kind == "linear":
         return _line(Linear(draw(st.sampled_from((0.0, 1e-6))), 1e-4 * scale, 1.3e-2 * scale), overhead_s)
-    roof = Roofline(6.6e-3, 9.3e-6, 1.5e-3, 2.2e-4, 2.6e-7, 6.0e-8).scaled(scale, scale)
-    tiles, single_s = draw(st.sampled_from((1, 8))), draw(st.sampled_from((0.0, 1e-4))) * scale
+    tiles, (single_s, few_s, few_logits_s) = draw(st.sampled_from((1, 8))), draw(st.sampled_from(FEW_TOKENS))
     pair_s, logit_s = draw(st.sampled_from((0.0, 1e-8))), draw(st.sampled_from((0.0, 1e-6)))
-    roof = replace(roof, tile_tokens=tiles, single_s=single_s, pair_s=pair_s, logit_s=logit_s)
+    roof = Roofline(6.6e-3, 9.3e-6, 1.5e-3, 2.2e-4, 2.6e-7, 6.0e-8, tiles, single_s)
+    roof = replace(roof, few_s=few_s, few_logits_s=few_logits_s).scaled(scale, scale)
+    roof = replace(roof, pair_s=pair_s, logit_s=logit_s)
     values = [getattr(roof, name) for name in Roofline.__dataclass_fields__]
     return _latency(roof, overhead_s), costs.roofline(*values, overhead_s)
 

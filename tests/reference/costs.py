@@ -26,6 +26,8 @@ def roofline(
     single_s: float,
     pair_s: float,
     logit_s: float,
+    few_s: tuple[float, ...],
+    few_logits_s: tuple[float, ...],
     overhead_s: float,
 ) -> PassCost:
     def seconds(context: int, batched: int, pairs: int, logits: int) -> float:
@@ -38,6 +40,8 @@ def roofline(
         total += logit_s * logits
         if batched == 1:
             total -= single_s
+        total += dict(enumerate(few_s, 1)).get(batched, 0.0)
+        total += dict(enumerate(few_logits_s, 1)).get(logits, 0.0)
         return total + overhead_s
 
     return seconds

@@ -20,6 +20,7 @@ FORMS: dict[str, Form] = {
     "logits": READING,
     "table": TABLE,
 }
+FEW = Roofline(0.03, 5e-5, 0.02, 2e-4, 5e-8, 4e-9, few_s=(-0.01, 0.01, 0.02), few_logits_s=(-0.01, 0.004))
 
 amounts = st.floats(0, 1e6, allow_nan=False)
 forms = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS.keys())
@@ -32,6 +33,25 @@ def test_scalar_and_array_agree(form: Form, context: float, batched: float, pair
     array = form.seconds_array(many(np.array([context]), np.array([batched]), np.array([pairs]), logits))
     assert array.shape == (1,)
     assert array[0] == pytest.approx(scalar, rel=1e-12)
+
+
+@given(
+    context=amounts, batched=st.integers(0, 6) | amounts, logits=st.none() | st.integers(0, 6), pairs=st.floats(0, 1e10)
+)
+def test_scalar_and_array_agree_to_the_bit_on_few_tokens(
+    context: float, batched: float, logits: float | None, pairs: float
+) -> None:
+    scalar = FEW.seconds(one(context, batched, pairs, logits))
+    array = FEW.seconds_array(many(np.array([context]), np.array([batched]), np.array([pairs]), logits))
+    assert array.tolist() == [scalar]
+
+
+def test_few_tokens_may_take_longer_than_more_and_the_rest_never_do() -> None:
+    times = [FEW.seconds(one(0, n, 0, 3)) for n in range(1, 6)]
+    assert times[2] > times[3], "three tokens take longer than four"
+    assert times[3] <= times[4]
+    assert FEW.shortest_s == FEW.seconds(one(0, 1, 0, 1))
+    assert SMOOTH.shortest_s == SMOOTH.seconds(one(0, 1, 0, 1))
 
 
 @forms

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from specsim.errors import SpecsimError
+from specsim.latency.forms import Roofline
 from specsim.latency.profile import load_profile, profile_from_mapping
 from tests.made import one
 
@@ -105,6 +106,17 @@ def test_the_good_one_is_good() -> None:
         ("draft.standard_errors", {"linear": {"gamma_s": -1e-9}}, "a finite number of at least 0"),
         ("target.standard_errors", {"linear": {"gamma_s": "small"}}, "a finite number of at least 0"),
         ("target.standard_errors", {"linear": {"gama_s": 1.0}}, "unknown key; did you mean 'gamma_s'?"),
+        ("target.standard_errors", {"roofline": {"few_s": 1e-5}}, "a list of nulls and finite numbers of at least 0"),
+        (
+            "target.standard_errors",
+            {"roofline": {"few_s": [-1e-5]}},
+            "a list of nulls and finite numbers of at least 0",
+        ),
+        ("target.forms.roofline.few_s", 0.001, "a list of at least 1 finite numbers"),
+        ("target.forms.roofline.few_s", [], "a list of at least 1 finite numbers"),
+        ("target.forms.roofline.few_s", [math.nan], "a list of at least 1 finite numbers"),
+        ("target.forms.roofline.few_s", [0.0, -1.0], "leave some to every pass"),
+        ("draft.forms.roofline.few_logits_s", [-1.0], "leave some to every pass"),
         ("target.standard_errors", {"lines": {}}, "unknown key; did you mean 'linear'?"),
         ("checks", [1], "a mapping"),
         ("checks", {"knee_tokens": {"target": {"fitted": -3.0}}}, "a finite number of at least 0"),
@@ -128,7 +140,10 @@ OPTIONS = ["baseline_s", "usable_kv_bytes", "checks", "provenance", "assumptions
 OPTIONS += [
     f"target.{each}" for each in ("launch_s", "nonembedding_bytes", "valid", "held_out_error", "standard_errors")
 ]
-OPTIONS += [f"target.forms.roofline.{each}" for each in ("tile_tokens", "single_s", "pair_s", "logit_s")]
+OPTIONS += [
+    f"target.forms.roofline.{each}"
+    for each in ("tile_tokens", "single_s", "pair_s", "logit_s", "few_s", "few_logits_s")
+]
 
 
 @pytest.mark.parametrize("key", OPTIONS)
@@ -142,10 +157,18 @@ def test_an_option_that_is_null_is_refused(key: str) -> None:
     assert f"mine.yaml: {key}: None is not" in refused(mapping)
 
 
+def test_offsets_of_few_tokens_may_have_either_sign() -> None:
+    mapping = changed("target.forms.roofline.few_s", [-1e-3, 2e-3])
+    mapping["target"]["forms"]["roofline"]["few_logits_s"] = [1e-3]
+    form = profile_from_mapping(mapping, "mine.yaml").target.forms["roofline"]
+    assert isinstance(form, Roofline)
+    assert (form.few_s, form.few_logits_s) == ((-1e-3, 2e-3), (1e-3,))
+
+
 def test_signed_errors_nulls_and_the_cards_name_are_checks_of_a_profile() -> None:
     mapping = changed("checks", {"public": {"hardware": "a card", "decode": {"median": -0.3, "least": None}}})
     mapping["checks"]["knee_tokens"] = {"target": {"fitted": None, "compute_over_bandwidth": 156}}
-    mapping["target"]["standard_errors"] = {"roofline": {"delta_s": 1e-5, "single_s": None}}
+    mapping["target"]["standard_errors"] = {"roofline": {"delta_s": 1e-5, "single_s": None, "few_s": [1e-5, None]}}
     mapping["provenance"] = [{"file": "a.parquet"}]
     assert profile_from_mapping(mapping, "mine.yaml").provenance == ({"file": "a.parquet"},)
 
