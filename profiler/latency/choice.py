@@ -9,16 +9,18 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from profiler.latency.fit import EXTRA, ErrorStats, Fitted, Samples, fit_from, fit_linear
+from profiler.latency.fit import EXTRA, FEW, OFFSETS, ErrorStats, Fitted, Samples, fit_from, fit_linear
 from profiler.latency.samples import Sample
 from specsim.errors import SpecsimError
 from specsim.latency.forms import Roofline
-from specsim.pass_shape import PassShape
 
 FOLDS = 5
 FEWEST_SHAPES = 8
 TILES = (8, 16, 32, 64, 128)
 TERMS = [terms for count in range(len(EXTRA) + 1) for terms in combinations(EXTRA, count)]
+CHOSEN = [names for count in range(len(OFFSETS) + 1) for names in combinations(OFFSETS, count)]
+LEAST_GAIN = 0.1
+"""The share of their error that a list of offsets must take off."""
 KNEES = (2, 8, 32, 96, 192, 384)
 Fit = Callable[[Samples], Fitted]
 
@@ -67,7 +69,7 @@ def shapes_of(samples: list[Sample], role: str) -> set[str]:
 
 
 def judge(samples: list[Sample], role: str) -> Choice:
-    """Fit both forms to a role's samples; the roofline takes the optional terms and the staircase of least error.
+    """Fit both forms to a role's samples; the roofline takes what has the least error.
 
     Raises
     ------
@@ -80,7 +82,8 @@ def judge(samples: list[Sample], role: str) -> Choice:
     number = {shape: place % FOLDS for place, shape in enumerate(shapes)}
     fold = np.array([number[each.shape] for each in kept])
     columns = as_columns(kept)
-    by_terms = {extra: _judged(columns, fold, _roofline(1, extra)) for extra in TERMS}
+    few = _chosen_offsets(columns, fold)
+    by_terms = {(*terms, *few): _judged(columns, fold, _roofline(1, (*terms, *few))) for terms in TERMS}
     by_terms = {extra: judged for extra, judged in by_terms.items() if _takes_time(judged)}
     extra = min(by_terms, key=lambda terms: by_terms[terms].score)
     rooflines = [by_terms[extra], *(_judged(columns, fold, _roofline(tile, extra)) for tile in TILES)]
@@ -88,12 +91,27 @@ def judge(samples: list[Sample], role: str) -> Choice:
     return Choice(columns, _judged(columns, fold, fit_linear), min(rooflines, key=lambda judged: judged.score))
 
 
+def _chosen_offsets(samples: Samples, fold: NDArray[np.int64]) -> tuple[str, ...]:
+    """Return the names of the offsets to fit: those of the least held-out error of passes that have any.
+
+    A list of offsets is taken if the mean relative error of these passes falls by a tenth: noise lets it fall a little.
+    """
+    few = (samples.batched <= FEW) | (samples.logits <= FEW)
+    if not few.any():
+        return ()
+    tried = {names: _judged(samples, fold, _roofline(1, (*EXTRA, *names))) for names in CHOSEN}
+    errors = {
+        names: float(np.mean(np.abs(judged.held_out_s / samples.seconds - 1)[few]))
+        for names, judged in tried.items()
+        if not names or _takes_time(judged)
+    }
+    return min(errors, key=lambda names: errors[names] / (1 - LEAST_GAIN) ** len(names))
+
+
 def _takes_time(judged: Judged) -> bool:
-    """Return whether a pass of one token takes any time in spite of `single_s`: noise of tiny models may deny it."""
+    """Return whether every pass of few tokens takes some time: noise of tiny models may deny it."""
     form = judged.fitted.form
-    if not isinstance(form, Roofline) or not form.single_s:
-        return True
-    return form.seconds(PassShape.decode(0)._replace(attention_pairs=0)) > 0
+    return not isinstance(form, Roofline) or not (form.few_s or form.few_logits_s) or form.shortest_s > 0
 
 
 def check_shapes(role: str, shapes: Collection[str], which: str) -> None:

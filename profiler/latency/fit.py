@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from specsim.latency.forms import Linear, Roofline
 from specsim.pass_shape import PassShapes
 
 Floats = NDArray[np.float64]
+ROOFLINE = ("delta_s", "gamma_s", "compute_delta_s", "compute_s", "alpha_s", "beta_s")
 KNEES = (48, 96, 128, 192, 256, 384, 512)
 ROUNDS = 60
 
@@ -43,18 +45,24 @@ class Samples:
 
 
 EXTRA: dict[str, Callable[[Samples], Floats]] = {
-    "single_s": lambda samples: -(samples.batched == 1).astype(np.float64),
     "pair_s": lambda samples: samples.pairs,
     "logit_s": lambda samples: samples.logits,
 }
+OFFSETS: dict[str, Callable[[Samples], Floats]] = {
+    "few_s": lambda samples: samples.batched,
+    "few_logits_s": lambda samples: samples.logits,
+}
+FEW = 4
+"""The most tokens of a pass that may have an offset."""
+Error: TypeAlias = float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A form, and the standard error of each coefficient (None for a coefficient at zero)."""
+    """A form, and the standard error of each coefficient (None for one at zero; a list for offsets)."""
 
     form: Linear | Roofline
-    standard_errors: dict[str, float | None]
+    standard_errors: dict[str, Error | list[Error]]
     cost: float
 
 
@@ -67,7 +75,7 @@ class ErrorStats:
     worst: float
 
 
-def solve(columns: Floats, samples: Samples) -> tuple[Floats, list[float | None]]:
+def solve(columns: Floats, samples: Samples) -> tuple[Floats, list[Error]]:
     """Non-negative weighted least squares: coefficients and standard errors, both one per column.
 
     The errors are those of ordinary least squares on the columns whose coefficients are not zero. They leave out the
@@ -84,7 +92,7 @@ def solve(columns: Floats, samples: Samples) -> tuple[Floats, list[float | None]
     residual = wanted - design @ coefficients
     variance = residual @ residual / max(len(wanted) - len(free), 1)
     spread = np.sqrt(np.maximum(np.diag(np.linalg.pinv(scaled.T @ scaled)), 0.0) * variance) / scale[free]
-    errors: list[float | None] = [None] * columns.shape[1]
+    errors: list[Error] = [None] * columns.shape[1]
     for column, error in zip(free, spread, strict=True):
         errors[column] = float(error)
     return coefficients, errors
@@ -107,19 +115,25 @@ def fit_roofline(samples: Samples) -> Fitted:
 def fit_from(samples: Samples, knee: float, tile: int, extra: tuple[str, ...] = ()) -> Fitted:
     """Alternate between choosing the slower side of each sample and solving for the coefficients.
 
-    `extra` names optional coefficients of `EXTRA` to fit. With given sides the form is linear, so a fixed point is a
-    stationary point of the true cost. The best round is kept, since the alternation may cycle.
+    `extra` names optional coefficients of `EXTRA` and `OFFSETS` to fit. With given sides the form is linear, so a
+    fixed point is a stationary point of the true cost. The best round is kept, since the alternation may cycle.
     """
-    names = ("delta_s", "gamma_s", "compute_delta_s", "compute_s", "alpha_s", "beta_s", *extra)
-    added = [EXTRA[name](samples) for name in extra]
+    names = (*ROOFLINE, *(name for name in extra if name in EXTRA))
+    offsets = {name: sizes_of(name, samples) for name in extra if name in OFFSETS}
+    added = [EXTRA[name](samples) for name in names if name in EXTRA]
+    added += [signed for name, sizes in offsets.items() for signed in _signed(OFFSETS[name](samples), sizes)]
     compute = samples.batched > knee
     products = samples.pairs > 16 * samples.context
     best: Fitted | None = None
     for _ in range(ROUNDS):
         columns = np.column_stack([roofline_columns(samples, compute, products, tile), *added])
         values, errors = solve(columns, samples)
-        form = Roofline(**dict(zip(names, map(float, values), strict=True)), tile_tokens=tile)
-        found = Fitted(form, dict(zip(names, errors, strict=True)), cost(form, samples))
+        plain = len(names)
+        few, few_errors = _offsets(offsets, values[plain:], errors[plain:])
+        coefficients: dict[str, Any] = dict(zip(names, map(float, values[:plain]), strict=True))
+        form = Roofline(**coefficients, tile_tokens=tile, **few)
+        standard_errors = {**dict(zip(names, errors[:plain], strict=True)), **few_errors}
+        found = Fitted(form, standard_errors, cost(form, samples))
         best = found if best is None or found.cost < best.cost else best
         now_compute, now_products = sides(form, samples)
         if np.array_equal(now_compute, compute) and np.array_equal(now_products, products):
@@ -127,6 +141,33 @@ def fit_from(samples: Samples, knee: float, tile: int, extra: tuple[str, ...] = 
         compute, products = now_compute, now_products
     assert best is not None
     return best
+
+
+def sizes_of(name: str, samples: Samples) -> range:
+    """Return the numbers of tokens that an offset of `OFFSETS` covers: up to the largest sampled that is few."""
+    tokens = OFFSETS[name](samples)
+    return range(1, int(max(tokens[tokens <= FEW], default=0)) + 1)
+
+
+def _signed(tokens: Floats, sizes: range) -> Iterator[Floats]:
+    """Yield two columns (n,) of each size, for an offset of either sign; they are 0 where no sample has the size."""
+    for size in sizes:
+        yield (tokens == size).astype(np.float64)
+        yield -(tokens == size).astype(np.float64)
+
+
+def _offsets(
+    offsets: dict[str, range], values: Floats, errors: list[Error]
+) -> tuple[dict[str, Any], dict[str, list[Error]]]:
+    """Return the offsets by name, and their standard errors, of the coefficients of `_signed` columns."""
+    few: dict[str, Any] = {}
+    few_errors, first = {}, 0
+    for name, sizes in offsets.items():
+        places = range(first, first + 2 * len(sizes), 2)
+        few[name] = tuple(float(values[place] - values[place + 1]) for place in places)
+        few_errors[name] = [errors[place] if errors[place] is not None else errors[place + 1] for place in places]
+        first = places.stop
+    return few, few_errors
 
 
 def roofline_columns(samples: Samples, compute: NDArray[np.bool_], products: NDArray[np.bool_], tile: int) -> Floats:

@@ -144,8 +144,9 @@ def overhead_s(samples: list[Sample]) -> float:
     return float(np.median([each.prepare_s + each.sample_s for each in around]))
 
 
-def _coefficients(fitted: Fitted) -> dict[str, float | int]:
-    values: dict[str, float | int] = {name: getattr(fitted.form, name) for name in fitted.standard_errors}
+def _coefficients(fitted: Fitted) -> dict[str, Any]:
+    held = {name: getattr(fitted.form, name) for name in fitted.standard_errors}
+    values = {name: list(value) if isinstance(value, tuple) else value for name, value in held.items()}
     if isinstance(fitted.form, Roofline):
         values["tile_tokens"] = fitted.form.tile_tokens
     return values

@@ -22,6 +22,7 @@ DENSE = replace(
     chunks=(64, 128, 256, 512, 1024, 2048, 4096),
     beside=(8, 64),
 )
+FEW = replace(FULL, requests=(1, 2, 3, 4, 8, 20, 64), contexts=(128, 1024, 2048), catchup=(2, 4))
 CURVED = Roofline(0.012, 1e-6, 0.002, 7e-5, 2e-8, 2e-9)
 
 
@@ -56,11 +57,34 @@ def test_a_staircase_is_taken_where_there_is_one(tile):
     assert choice.roofline.fitted.form.tile_tokens == tile
 
 
-@pytest.mark.parametrize("single_s", [pytest.param(0.0, marks=pytest.mark.slow), 0.004])
-def test_a_shorter_pass_of_one_token_is_taken_where_there_is_one(single_s):
-    choice = judge(samples_of(replace(CURVED, single_s=single_s), noise=0.002), "target")
-    assert getattr(choice.roofline.fitted.form, "single_s", None) == pytest.approx(single_s, abs=2e-4)
-    assert choice.roofline.errors["decode"].p95 < 0.02
+def test_passes_of_few_tokens_are_found_where_they_differ():
+    few_s = (-0.004, 0.003, 0.006, -0.001)
+    samples = samples_of(replace(CURVED, few_s=few_s), noise=0.002, grid=FEW)
+    fitted = judge(samples, "target").roofline.fitted
+    assert fitted.form.few_s == pytest.approx(few_s, abs=2e-4)
+    assert fitted.form.few_logits_s == ()
+    assert all(0 < each < 1e-4 for each in fitted.standard_errors["few_s"])
+
+
+def test_passes_with_few_logits_are_told_from_passes_of_few_tokens():
+    few_s = (-0.004, 0.003, 0.006, -0.001)
+    samples = samples_of(replace(CURVED, few_logits_s=few_s), "draft", noise=0.002, grid=FEW)
+    form = judge(samples, "draft").roofline.fitted.form
+    assert form.few_logits_s == pytest.approx(few_s, abs=2e-4)
+    assert form.few_s == ()
+
+
+def test_passes_of_few_tokens_on_the_line_have_no_offsets():
+    form = judge(samples_of(CURVED, noise=0.002, grid=FEW), "target").roofline.fitted.form
+    assert (form.few_s, form.few_logits_s) == ((), ())
+
+
+def test_a_size_that_was_not_sampled_has_no_offset():
+    few_s = (-0.004, 0.003, 0.006)
+    samples = samples_of(replace(CURVED, few_s=few_s), noise=0.002, grid=replace(FEW, requests=(1, 3, 8, 20)))
+    fitted = judge(samples, "target").roofline.fitted
+    assert fitted.form.few_s == pytest.approx((-0.004, 0.0, 0.006), abs=2e-4)
+    assert fitted.standard_errors["few_s"][1] is None
 
 
 @pytest.mark.parametrize("pair_s", [pytest.param(0.0, marks=pytest.mark.slow), 3e-9])
@@ -90,6 +114,17 @@ def test_a_pass_of_one_token_by_hand():
     assert form.seconds(one(0, 2, 2)) == pytest.approx(0.012)
     assert form.seconds_array(many([0, 0], [1, 2], [1, 2])).tolist() == pytest.approx([0.007, 0.012])
     assert form.scaled(2, 2).seconds(one(0, 1, 1)) == pytest.approx(0.014)
+
+
+def test_passes_of_few_tokens_by_hand():
+    form = Roofline(0.01, 0.001, 0.0, 0.0, 0.0, 0.0, few_s=(-0.004, 0.003), few_logits_s=(0.0, 0.0, 0.5))
+    assert [form.seconds(one(0, n, n, 1)) for n in (1, 2, 3)] == pytest.approx([0.007, 0.015, 0.013])
+    assert form.seconds(one(0, 9, 9, 3)) == pytest.approx(0.519)
+    assert form.seconds_array(many([0] * 4, [1, 2, 3, 9], [1] * 4, [1, 1, 1, 3])).tolist() == pytest.approx(
+        [0.007, 0.015, 0.013, 0.519]
+    )
+    assert form.scaled(2, 3).seconds(one(0, 2, 2, 1)) == pytest.approx(0.03)
+    assert form.scaled(2, 3).seconds(one(0, 9, 9, 3)) == pytest.approx(2 * 0.519)
 
 
 def test_a_profile_whose_single_token_takes_no_time_is_refused():

@@ -13,8 +13,10 @@ from profiler.latency.grids import QUICK
 from profiler.latency.points import Point
 from profiler.latency.profile_file import profile_mapping
 from profiler.latency.samples import SampleFile
+from profiler.latency.text import yaml_text
 from specsim.cli import main
-from specsim.latency.forms import Linear
+from specsim.latency.forms import Linear, Roofline
+from specsim.latency.profile import load_profile
 from specsim.runs.prepare import prepare
 from specsim.settings.compose import compose
 from tests.profiler.latency.made import FACTS, sample, samples_of
@@ -43,6 +45,18 @@ def test_the_hosts_time_of_a_gpu_is_an_engines(tmp_path, measured):
     assert mapping["suggests"] == {"engine": "vllm_0_15"}
     (line,) = [each for each in mapping["assumptions"] if "overhead_s" in each]
     assert line == "kernels alone: overhead_s is 0, and the host's time is an engine's (engine=vllm_0_15)"
+
+
+def test_offsets_of_few_tokens_are_written_and_read(tmp_path):
+    curved = Roofline(0.012, 1e-6, 0.002, 7e-5, 2e-8, 2e-9, few_s=(-0.004, 0.0, 0.006))
+    samples = [each for role in ("target", "draft") for each in samples_of(curved, role, noise=0.002)]
+    mapping, choices = profile_mapping("mine", [written(tmp_path / "s.parquet", samples)])
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml_text(mapping, "made"), encoding="utf-8")
+    read = load_profile(path).target.forms["roofline"]
+    assert read.few_s == pytest.approx(choices["target"].roofline.fitted.form.few_s, rel=1e-5)
+    assert len(read.few_s) == 3
+    assert mapping["target"]["standard_errors"]["roofline"]["few_s"][1] is None
 
 
 def test_the_hosts_time_of_a_cpu_is_the_profilers_own(tmp_path, measured):

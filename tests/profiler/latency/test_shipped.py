@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from profiler.latency.profile_file import profile_mapping
+from profiler.latency import choice, fit
+from profiler.latency.choice import judge
+from profiler.latency.profile_file import profile_mapping, read_all
 from specsim.files.paths import shipped
 from specsim.latency.profile import load_profile, profile_from_mapping
 from tests.made import one
@@ -30,7 +32,10 @@ def test_a_measured_profile_names_its_samples_hardware_versions_and_date(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MEASURED)
-def test_it_is_what_a_fit_of_its_samples_gives(name):
+def test_it_is_what_a_fit_of_its_samples_gives(name, monkeypatch):
+    """It was fitted when passes of one token alone had an offset, `single_s`."""
+    monkeypatch.setattr(fit, "FEW", 1)
+    monkeypatch.setattr(choice, "CHOSEN", [("few_s",)])
     written = load_profile(shipped("conf") / "profile" / f"{name}.yaml")
     mapping, _ = profile_mapping(name, [RAW / f"{name}.samples.parquet"])
     again = profile_from_mapping(mapping, name)
@@ -39,3 +44,14 @@ def test_it_is_what_a_fit_of_its_samples_gives(name):
         for role in ("target", "draft"):
             expected = getattr(written, role).seconds(one(context, batched, pairs))
             assert getattr(again, role).seconds(one(context, batched, pairs)) == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MEASURED)
+def test_offsets_halve_the_held_out_error_of_its_drafts_passes_of_few_tokens(name):
+    judged = judge(read_all([RAW / f"{name}.samples.parquet"])[1], "draft")
+    written = load_profile(shipped("conf") / "profile" / f"{name}.yaml").draft.fit_error
+    assert judged.roofline.errors["draft"].p95 < written["draft"]["p95"] / 2
+    three = judged.samples.batched == 3
+    relative = judged.roofline.held_out_s[three] / judged.samples.seconds[three] - 1
+    assert abs(relative).max() < 0.05, "20% without"
