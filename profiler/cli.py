@@ -57,9 +57,11 @@ def main(argv: Sequence[str]) -> int:
 
 
 def fidelity(argv: Sequence[str]) -> int:
-    """Run ``specsim fidelity``; return 0, or 1 if a run failed."""
+    """Run ``specsim fidelity``; return 0, or 1 if a run failed or is not lossless."""
     from profiler.fidelity import command
 
     parser = Parser(prog="specsim fidelity", description="Hold simulated runs against real ones.")
     command.add_arguments(parser)
-    return command.run(parser.parse_intermixed_args(argv))
+    arguments = parser.parse_intermixed_args(argv)
+    arguments.typed = list(argv)
+    return command.run(arguments)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,13 +12,15 @@ from specsim.results.staging import in_one_step
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pandas import DataFrame
 
     from profiler.fidelity.journal import Entry
 
 CELLS = "cells"
 """Folder of what a study keeps to go on with: cells, and the profiles that they rest on."""
-FORMAT = 1
 METADATA = b"specsim"
+LISTS = ("ids", "emitted")
+"""Columns of a cell's passes that hold lists."""
 SHAPE = ("requests", "context_tokens", "batched_tokens", "attention_pairs", "prefill_tokens", "logit_tokens")
 
 
@@ -31,11 +32,18 @@ class Outcome(NamedTuple):
     requests: Mapping[str, Sequence[Any]]
 
 
-def place_of(root: Path, cell: Cell, content: Mapping[str, Any]) -> Path:
-    """Return the file of a cell, named by what it is made of."""
-    key = sha256(json.dumps([FORMAT, *cell, content], sort_keys=True).encode()).hexdigest()[:12]
+def place_of(root: Path, cell: Cell, key: str) -> Path:
+    """Return the file of a cell, named by the hash of what it rests on."""
     turn = cell.repeat + 1 if cell.side == REAL else ""
-    return root / CELLS / f"{cell.pair}-{cell.scheduler}-{cell.load:g}-{cell.side}{turn}-{key}.parquet"
+    scheduler = cell.scheduler.replace("/", "_")
+    return root / CELLS / f"{cell.pair}-{scheduler}-{cell.load:g}-{cell.side}{turn}-{key}.parquet"
+
+
+def no_passes() -> DataFrame:
+    """Return the table of passes where no run has any."""
+    table = _table([]).drop_columns(list(LISTS)).to_pandas()
+    empty: DataFrame = table.assign(**dict.fromkeys(Cell._fields, ""))
+    return empty
 
 
 def store(file: Path, cell: Cell, outcome: Outcome) -> None:

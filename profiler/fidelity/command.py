@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterator, Sequence
+import shlex
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +18,7 @@ from specsim.files.checked_mapping import CheckedMapping, expanded
 if TYPE_CHECKING:
     from profiler.fidelity.running import Told
     from profiler.fidelity.study import Pair, Study
+    from profiler.fidelity.tables import Tables
 
 OUT = Path("results/fidelity")
 REMARKS, REPORT, FIGURES = "remarks.md", "report.md", "figures"
@@ -54,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run what is missing and write the report; return 1 if a cell failed."""
+    """Run what is missing and write the report; return 1 if a run failed or is not lossless."""
     from profiler.fidelity.tables import ABOUT, gathered, read_tables, write_tables
     from profiler.lock import only_one
     from profiler.models.loading import require_extra
@@ -68,28 +71,41 @@ def run(arguments: argparse.Namespace) -> int:
         total = sum(len(study.cells(pair)) for pair in study.pairs)
         with only_one(root / ABOUT), _progress(total) as told:
             try:
-                files = run_study(study, root, told)
+                files = run_study(study, root, told, command=shlex.join(["specsim", "fidelity", *arguments.typed]))
             except KeyboardInterrupt:
                 raise KeyboardInterrupt(
                     f"the cells that ended are kept; the same command with --out {root} goes on"
                 ) from None
             write_tables(gathered(files, root), root)
     tables = read_tables(root)
-    for file in write_report(root, arguments.page, f"specsim fidelity {study.name}"):
+    for file in write_report(tables, root, arguments.page):
         print(file)
-    return int("error" in tables.cells and tables.cells.error.notna().any())
+    return _verdict(tables)
 
 
-def write_report(root: Path, page_file: Path | None, command: str) -> list[Path]:
-    """Write the report of the tables in `root` and its figures; return the files."""
+def _verdict(tables: Tables) -> int:
+    """Return 1, with a line on standard error, if a run failed or says clearly something else than its target alone."""
+    from profiler.fidelity.verdicts import failed, faults
+
+    wrong = [
+        ("failed", len(failed(tables.cells))),
+        ("clearly differ from what the target says alone", faults(tables.cells)),
+    ]
+    for said, count in wrong:
+        if count:
+            sys.stderr.write(f"fidelity {tables.about['name']}: {count} of {len(tables.cells)} runs {said}\n")
+    return int(any(count for _, count in wrong))
+
+
+def write_report(tables: Tables, root: Path, page_file: Path | None) -> list[Path]:
+    """Write the report of tables and its figures, with the remarks in `root`; return the files."""
     from profiler.fidelity.figures import draw
     from profiler.fidelity.report import page, write_page
-    from profiler.fidelity.tables import read_tables
 
-    tables, file = read_tables(root), page_file or root / REPORT
+    file = page_file or root / REPORT
     remarks = root / REMARKS
     said = remarks.read_text(encoding="utf-8") if remarks.exists() else ""
-    write_page(page(tables, command=command, figures=FIGURES, remarks=said), file)
+    write_page(page(tables, figures=FIGURES, remarks=said), file)
     return [file, *draw(tables, file.parent / FIGURES)]
 
 
@@ -130,13 +146,18 @@ def study_of(arguments: argparse.Namespace) -> Study:
     if words and "=" not in words[0]:
         name = words.pop(0)
         _check_words(words)
+        _check_keys(words)
+        if any(word.lstrip("+").startswith("scheduler=") for word in words):
+            raise SpecsimError(f"scheduler: the study {name} names them; expected a study of your own, or no study")
         for flag in ("target", "draft", "random_weights", "drafter", "skip_layers", "lookup_ngrams", "text", "prompts"):
             if getattr(arguments, flag) is not None:
                 raise SpecsimError(f"--{flag.replace('_', '-')}: the study {name} says it; expected no such option")
         study = study_named(name).only(arguments.pairs)
-        study = replace(study, settings=(*study.settings, *words))
+        study = replace(study, typed=tuple(words))
     else:
         _check_words(words)
+        if arguments.pairs:
+            raise SpecsimError(f"--pairs {' '.join(arguments.pairs)}: expected a study before it")
         study = _described(arguments, words)
     return _with_options(study, arguments)
 
@@ -147,6 +168,13 @@ def _check_words(words: Sequence[str]) -> None:
             raise SpecsimError(f"fidelity {word}: expected one study, and then KEY=VALUE")
 
 
+def _check_keys(words: Iterable[str]) -> None:
+    """Refuse settings that a study chooses."""
+    for key, instead in (("rps", "--loads"), ("out", "--out")):
+        if any(word.lstrip("+").startswith(f"{key}=") for word in words):
+            raise SpecsimError(f"{key}: fidelity chooses it; expected {instead}")
+
+
 def _described(arguments: argparse.Namespace, words: Sequence[str]) -> Study:
     """Return the study of one pair."""
     from profiler.fidelity.study import LOADS, Study
@@ -155,9 +183,7 @@ def _described(arguments: argparse.Namespace, words: Sequence[str]) -> Study:
     schedulers = keyed.pop("scheduler", "").partition("=")[2]
     if not schedulers:
         raise SpecsimError("fidelity: no scheduler; expected a study, or +scheduler=NAME beside models")
-    for key, instead in (("rps", "--loads"), ("out", "--out")):
-        if key in keyed:
-            raise SpecsimError(f"{key}: fidelity chooses it; expected {instead}")
+    _check_keys(keyed.values())
     names = schedulers.strip("[]").split(",")
     said = f"{', '.join(names)} on real passes and simulated"
     pair = _pair(arguments)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -49,15 +48,15 @@ Told = Callable[[str], None]
 
 
 def profile_of(ready: Ready, grid: Grid, place: Path, told: Told) -> Path:
-    """Return the profile's file beside `place`, measured unless it is there.
+    """Return the profile's file at `place`, a name without suffix, measured unless it is there.
 
     All points are run in each of some rounds, so that a disturbance of the machine meets few runs of any of them. Where
     the drafter is a lookup, the target itself stands in the place of a draft model.
     """
-    file = place.with_suffix(".yaml")
+    file = profile_file(place)
     if file.exists():
         return file
-    samples = place.with_suffix(".samples.parquet")
+    samples = samples_file(place)
     samples.unlink(missing_ok=True)
     every, seconds = points(grid), defaultdict[tuple[str, Point], list[float]](list)
     for turn in range(ROUNDS):
@@ -67,12 +66,22 @@ def profile_of(ready: Ready, grid: Grid, place: Path, told: Told) -> Path:
     kept = SampleFile(samples, _facts(ready, grid))
     kept.samples += [_sample(role, point, Timing.of(runs)) for (role, point), runs in seconds.items()]
     kept.write()
-    mapping, _ = profile_mapping(place.name, [kept.path])
+    mapping, _ = profile_mapping(ready.pair.name, [kept.path])
     # This profile holds the host's time: no engine adds any.
     mapping.pop("suggests", None)
     mapping["assumptions"] = kept.facts["assumptions"]
     write(file, yaml_text(mapping, HEADING.replace("latency", "fidelity")))
     return file
+
+
+def profile_file(place: Path) -> Path:
+    """Return the file of a measured profile at `place`, a name without suffix, which may hold dots."""
+    return place.with_name(f"{place.name}.yaml")
+
+
+def samples_file(place: Path) -> Path:
+    """Return the file of the points behind a measured profile."""
+    return place.with_name(f"{place.name}.samples.parquet")
 
 
 def points(grid: Grid) -> list[tuple[str, Point]]:
@@ -235,8 +244,3 @@ def _facts(ready: Ready, grid: Grid) -> dict[str, Any]:
         "bytes_per_s": peak.bytes_per_s,
         "knee_tokens": peak.knee_tokens(itemsize),
     }
-
-
-def checksum(file: Path) -> str:
-    """Return the checksum of a file."""
-    return hashlib.sha256(file.read_bytes()).hexdigest()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from profiler.acceptance.network import without_layers
 from profiler.acceptance.pair import encoder, same_vocabulary
 from profiler.acceptance.prompts import read_prompts
 from profiler.backend.known import random_tokens
+from profiler.backend.rows import pages_for
 from profiler.backend.served import LookupMatch, Models
 from profiler.fidelity.study import Pair, Study
 from profiler.models.loading import load_model, load_tokenizer, torch_device, torch_dtype
@@ -23,16 +24,19 @@ from profiler.models.shapes import ModelShape, named_shape
 from profiler.passes.attention import page_tokens
 from profiler.passes.attention_check import working_kernel
 from profiler.passes.forward import PackedForward
-from profiler.passes.memory import memory_for
+from profiler.passes.memory import give_back, memory_for
 from profiler.passes.packing import Ints
 from profiler.passes.paths import forward_of, working_passes
 from specsim.errors import SpecsimError
+from specsim.replica.kv_pool import Memory
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 PROMPTS = Path(__file__).parents[1] / "prompts" / "text_to_sql.jsonl"
 PACKAGE = "package:"
+LOADED = ("target", "draft", "random_weights", "drafter", "skip_layers", "lookup_ngrams")
+"""Of a pair, what its models depend on."""
 
 
 def place_of(name: str) -> str:
@@ -99,22 +103,39 @@ def _cut(texts: list[tuple[int, ...]], row: int, count: int) -> Ints:
 
 
 class Shelf:
-    """Models by name, each loaded once."""
+    """The models of one pair at a time; the next pair takes over what it has of them."""
 
     def __init__(self, study: Study) -> None:
         self._study = study
         self._device, self._dtype = torch_device(study.device), torch_dtype(study.dtype)
         self._models: dict[str, PreTrainedModel] = {}
+        self._held: tuple[Any, Ready] | None = None
 
-    def ready(self, pair: Pair) -> Ready:
-        """Return a pair that can serve.
+    def ready(self, pair: Pair, block_tokens: Collection[int]) -> Ready:
+        """Return a pair that can serve; a pair of the same models and blocks as the one before has its models.
+
+        Other models of the one before go first: nobody else may hold its `Ready` by then.
+
+        Parameters
+        ----------
+        block_tokens : sizes of the blocks of its runs' pools.
 
         Raises
         ------
         SpecsimError
             When a model cannot be had or does not fit, or the vocabularies differ.
         """
-        study, shapes = self._study, list(pair.random_weights)
+        alike = tuple(getattr(pair, name) for name in LOADED), sorted(set(block_tokens))
+        if self._held is None or self._held[0] != alike:
+            self._held = None
+            names = {pair.target, pair.draft, *pair.random_weights}
+            self._models = {name: model for name, model in self._models.items() if name in names}
+            give_back(self._device)
+            self._held = alike, self._made(pair, block_tokens)
+        return replace(self._held[1], pair=pair)
+
+    def _made(self, pair: Pair, block_tokens: Collection[int]) -> Ready:
+        shapes = list(pair.random_weights)
         tokenizer = load_tokenizer(place_of(pair.target)) if pair.target else None
         target = self._model(pair.target, shapes)
         draft = without_layers(target, pair.skip_layers) if pair.drafter == "skip" else None
@@ -124,22 +145,27 @@ class Shelf:
                 same_vocabulary(tokenizer, load_tokenizer(place_of(pair.draft)), pair.target, pair.draft)
         kernel = working_kernel("auto", device=self._device, dtype=self._dtype)
         configs: list[Any] = [each.config for each in (target, draft) if each is not None]
-        passes = working_passes(None, configs, self._device)
+        # The fused path takes weights over, which two models that share them cannot both.
+        shared = pair.drafter == "skip" or draft is target
+        passes = working_passes("transformers" if shared else None, configs, self._device)
+        if passes == "fused":
+            # They lose their weights to the passes, so nobody else may have them.
+            self._models.clear()
         of_target = shape_of(target, self._name(pair.target, pair.random_weights[:1]))
         bytes_ = [_token_bytes(of_target, self._dtype)]
         if draft is None:
-            served = self._forward(target, of_target, study.cache_tokens, kernel, passes)
+            pages = self._pages(bytes_[0], bytes_[0], block_tokens, kernel)
+            served = self._forward(target, of_target, pages, kernel, passes)
             match = LookupMatch(*pair.lookup_ngrams)
             return Ready(pair, Models(served, match, of_target.vocab), kernel, passes, tokenizer)
         less = f"{of_target.name} less {len(pair.skip_layers)} layers"
         named = less if pair.drafter == "skip" else self._name(pair.draft, pair.random_weights[-1:])
         of_draft = shape_of(draft, named)
         bytes_.append(_token_bytes(of_draft, self._dtype))
-        # Target and drafter share the pool, so either may have all of it.
-        tokens = [study.cache_tokens * sum(bytes_) // each for each in bytes_]
+        pages_of = [self._pages(each, sum(bytes_), block_tokens, kernel) for each in bytes_]
         models = Models(
-            self._forward(target, of_target, tokens[0], kernel, passes),
-            self._forward(draft, of_draft, tokens[1], kernel, passes),
+            self._forward(target, of_target, pages_of[0], kernel, passes),
+            self._forward(draft, of_draft, pages_of[1], kernel, passes),
             min(of_target.vocab, of_draft.vocab),
         )
         return Ready(pair, models, kernel, passes, tokenizer)
@@ -156,10 +182,14 @@ class Shelf:
     def _name(self, name: str, shapes: Iterable[str]) -> str:
         return Path(place_of(name)).name if name else named_shape(next(iter(shapes))).name
 
+    def _pages(self, token_bytes: int, of_both: int, block_tokens: Collection[int], kernel: str) -> int:
+        """Return the pages of a model's cache, of so many bytes a token, that hold all of the study's pool."""
+        pool, held = self._study.cache_tokens * of_both, page_tokens(kernel, self._device)
+        return max(pages_for(Memory(pool, block, token_bytes, 0), token_bytes, held) for block in block_tokens)
+
     def _forward(
-        self, model: PreTrainedModel, shape: ModelShape, tokens: int, kernel: str, passes: str
+        self, model: PreTrainedModel, shape: ModelShape, pages: int, kernel: str, passes: str
     ) -> PackedForward:
-        pages = -(-tokens // page_tokens(kernel, self._device)) + 1
         with memory_for(f"the cache of {shape.name}", self._device):
             forward = forward_of(passes, model, shape, pages, kernel)
             forward.cache.fill(seed=1)

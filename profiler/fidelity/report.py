@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import yaml
 
 from profiler.fidelity.study import REAL, SIMULATED
 from profiler.fidelity.tables import Tables
@@ -18,6 +19,9 @@ from profiler.fidelity.verdicts import (
     PASS_TARGETS,
     RUN_TARGETS,
     Verdict,
+    allowed,
+    failed,
+    faults,
     pass_errors,
     run_verdicts,
     shares,
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
 
 TEMPLATE = Path(__file__).with_name("page.md")
 METRICS = {"mean_ttft_ms": "TTFT", "mean_tpot_ms": "TPOT", "mean_e2el_ms": "E2E", ATTAINMENT: "attainment"}
-MOST_SIZES, FEWEST_PASSES = 20, 5
+MOST_SIZES, FEWEST_PASSES, WIDTH = 20, 5, 118
 SERVED = {
     "mean_tokens_per_verification": "tokens per verification",
     "iterations": "iterations",
@@ -39,17 +43,18 @@ SERVED = {
 Row = Sequence[object]
 
 
-def page(tables: Tables, *, command: str, figures: str, remarks: str = "") -> str:
+def page(tables: Tables, *, figures: str, remarks: str = "") -> str:
     """Return the page; `figures` is the folder of its figures, as links have it, and `remarks` what a person adds."""
     about, verdicts = tables.about, run_verdicts(tables.cells)
     return TEMPLATE.read_text(encoding="utf-8").format(
-        command=command,
+        command=about["command"],
         description=about["description"].rstrip("."),
         machine=_machine(about),
         repeats=about["repeats"],
         pass_target=f"{100 * PASS_TARGETS[about['device']]:g}%",
         summary=_summary(tables, verdicts),
         remarks=f"\n{remarks.strip()}\n" if remarks.strip() else "",
+        errors=_table(_errors(verdicts)),
         counts=_table(_counts(verdicts)),
         figures=figures,
         runs=_table(_runs(verdicts, tables.cells)),
@@ -62,6 +67,7 @@ def page(tables: Tables, *, command: str, figures: str, remarks: str = "") -> st
         clear=f"{CLEAR:g}",
         sitting=_table(_sitting(tables)),
         failed=_failed(tables),
+        study=yaml.safe_dump(about["study"], default_flow_style=None, sort_keys=False, width=WIDTH).rstrip(),
     )
 
 
@@ -79,19 +85,28 @@ def _machine(about: dict[str, Any]) -> str:
 
 
 def _summary(tables: Tables, verdicts: list[Verdict]) -> str:
-    """Return how many verdicts are kept, in a line for runs and one for passes."""
-    target = PASS_TARGETS[tables.about["device"]]
-    kinds = pass_errors(tables.passes, by_size=False)
-    kept = sum(each.median <= _allowed(target, each.noise) for each in kinds)
-    runs = sum(each.kept for each in verdicts)
-    return (
-        f"**{runs} of {len(verdicts)}** numbers of whole runs are within what is allowed, "
-        f"and **{kept} of {len(kinds)}** kinds of pass."
+    """Return how many verdicts are kept, of runs and of passes, and that runs are not lossless where they are not."""
+    target, kinds = PASS_TARGETS[tables.about["device"]], pass_errors(tables.passes, by_size=False)
+    kept, bare = sum(each.kept for each in verdicts), sum(each.bare for each in verdicts)
+    kinds_kept = sum(each.median <= allowed(target, each.noise) for each in kinds)
+    kinds_bare = sum(each.median <= target for each in kinds)
+    text = (
+        f"**{kept} of {len(verdicts)}** numbers of whole runs are within what is allowed, and **{kinds_kept} of "
+        f"{len(kinds)}** kinds of pass.\nWithin the bare targets are {bare} of these numbers, and {kinds_bare} kinds."
     )
+    wrong = faults(tables.cells)
+    return f"{text}\n\n**A fault:** {wrong} runs clearly differ from what the target says alone." if wrong else text
 
 
-def _allowed(target: float, noise: float) -> float:
-    return target if np.isnan(noise) else max(target, 2 * noise)
+def _errors(verdicts: list[Verdict]) -> Iterator[Row]:
+    yield ("pair", *(f"{name}: median error, within target, within allowed" for name in METRICS.values()))
+    for pair in sorted({each.pair for each in verdicts}):
+        cells = []
+        for metric in METRICS:
+            mine = [each for each in verdicts if (each.pair, each.metric) == (pair, metric)]
+            median = f"{100 * np.median([each.error for each in mine]):+.1f}" if mine else "-"
+            cells.append(f"{median}, {sum(x.bare for x in mine)} of {len(mine)}, {sum(x.kept for x in mine)}")
+        yield (pair, *cells)
 
 
 def _counts(verdicts: list[Verdict]) -> Iterator[Row]:
@@ -117,8 +132,12 @@ def _runs(verdicts: list[Verdict], runs: DataFrame) -> Iterator[Row]:
     for (pair, scheduler, load), some in cells.items():
         worst, by_metric = some[0], {each.metric: each for each in some}
         errors = [_error(by_metric.get(metric), worst) for metric in METRICS]
-        bounds = [f"{100 * each:.1f}" for each in (worst.noise, worst.allowed)]
+        bounds = [_percent(each) for each in (worst.noise, worst.allowed)]
         yield (pair, f"`{scheduler}`", f"{load:g}", *errors, *bounds, pace.get(worst[:3], "-"), _kept(worst.kept))
+
+
+def _percent(share: float) -> str:
+    return "-" if np.isnan(share) else f"{100 * share:.1f}"
 
 
 def _kept(kept: bool) -> str:
@@ -156,7 +175,7 @@ def _kinds(tables: Tables) -> Iterator[Row]:
     yield ("pair", "kind", "passes", "median error", "90th percentile", "mean", "noise", "kept")
     target = PASS_TARGETS[tables.about["device"]]
     for each in pass_errors(tables.passes, by_size=False):
-        kept = each.median <= _allowed(target, each.noise)
+        kept = each.median <= allowed(target, each.noise)
         yield (each.pair, each.kind, each.passes, *_percents(each), _kept(kept))
 
 
@@ -168,8 +187,7 @@ def _sizes(tables: Tables) -> Iterator[Row]:
 
 
 def _percents(each: Any) -> list[str]:
-    noise = "-" if np.isnan(each.noise) else f"{100 * each.noise:.1f}"
-    return [f"{100 * each.median:.1f}", f"{100 * each.p90:.1f}", f"{100 * each.mean:+.1f}", noise]
+    return [_percent(each.median), _percent(each.p90), f"{100 * each.mean:+.1f}", _percent(each.noise)]
 
 
 def _sitting(tables: Tables) -> Iterator[Row]:
@@ -182,12 +200,12 @@ def _sitting(tables: Tables) -> Iterator[Row]:
         mine = tables.cells[tables.cells.pair == name]
         counted = "differing" in mine and mine.differing.notna().any()
         differ = f"{mine.differing.sum():.0f} of {_served(tables, name)}" if counted else "-"
-        widest = f"{mine.widest_gap.max():.1g}" if counted else "-"
-        held_out = 100 * max(facts["held_out"].values(), default=np.nan)
+        widest = f"{mine.widest_gap.max():.2g}" if counted else "-"
+        held_out = _percent(max(facts["held_out"].values(), default=np.nan))
         paces = mine.pace.dropna()
         pace = f"{paces.min():.2f}, {paces.median():.2f}, {paces.max():.2f}" if len(paces) else "-"
         names = facts["target"], facts["drafter"], facts["text"]
-        yield (name, *names, f"{facts['rate']:.3g}", pace, f"{held_out:.1f}", differ, widest)
+        yield (name, *names, f"{facts['rate']:.3g}", pace, held_out, differ, widest)
 
 
 def _served(tables: Tables, pair: str) -> int:
@@ -197,9 +215,7 @@ def _served(tables: Tables, pair: str) -> int:
 
 
 def _failed(tables: Tables) -> str:
-    if "error" not in tables.cells:
-        return ""
-    rows = tables.cells[tables.cells.error.notna()]
+    rows = failed(tables.cells)
     if not len(rows):
         return ""
     lines = [f"- {row.pair}, {row.scheduler}, load {row.load:g}, {row.side}: {row.error}" for row in rows.itertuples()]

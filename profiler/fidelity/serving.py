@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from profiler.fidelity.study import REVERSE, SIMULATED, Cell, merged
 from profiler.fidelity.texts import differing, tape_of
 from profiler.fidelity.verdicts import CLEAR
 from profiler.passes.packing import Ints
+from specsim.errors import SpecsimError
 from specsim.replica.protocols import Backend, View
 from specsim.results.record import Record
 from specsim.results.summary import summarise
@@ -40,20 +42,25 @@ class Scene:
 
     Attributes
     ----------
-    words : settings of the profile and the drafter. prompts, texts : of the requests where the text is the model's.
+    profile : its file. words : settings of the drafter. prompts, texts : of the requests where the text is the model's.
     cache_tokens : that both models hold. seed : of random tokens.
     """
 
     ready: Ready
+    profile: Path
     words: tuple[str, ...]
     cache_tokens: int
     prompts: Sequence[Ints] | None
     texts: Sequence[Told] | None
     seed: int = 0
 
+    def merged(self, words: Sequence[str]) -> list[str]:
+        """Return the settings of a run of this scene."""
+        return merged([*words, f"profile={self.profile}", *self.words])
+
     def simulation(self, words: Sequence[str]) -> Simulation:
         """Return the simulation of a cell's settings, with the memory and the text of this scene."""
-        whole = prepare(from_words(merged([*words, *self.words]), sweep=False)[0].config).simulation
+        whole = prepare(from_words(self.merged(words), sweep=False)[0].config).simulation
         bytes_ = whole.memory.target_token_bytes + whole.memory.draft_token_bytes
         most = min(whole.memory.capacity_bytes, self.cache_tokens * bytes_)
         whole = replace(whole, memory=replace(whole.memory, capacity_bytes=most), step_limit_s=None)
@@ -72,10 +79,19 @@ def with_texts(scene: Scene, words: Sequence[str]) -> Scene:
 
 
 def service_rate(scene: Scene, words: Sequence[str]) -> float:
-    """Return the requests per second that are served, simulated, where all come at once."""
+    """Return the requests per second that are served, simulated, where all come at once.
+
+    Raises
+    ------
+    SpecsimError
+        When none is served.
+    """
     simulation = scene.simulation([*words, f"rps={AT_ONCE}"])
     finish_s = run(simulation).progress.finish_s
-    return float(np.count_nonzero(~np.isnan(finish_s)) / np.nanmax(finish_s))
+    served_ = ~np.isnan(finish_s)
+    if not served_.any():
+        raise SpecsimError(f"cache_tokens {scene.cache_tokens}: no request is served; expected room for one")
+    return float(np.count_nonzero(served_) / np.nanmax(finish_s))
 
 
 def outcome_of(scene: Scene, cell: Cell, words: Sequence[str]) -> Outcome:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from profiler.latency.grids import Grid, grid_of, shipped
 from specsim.errors import SpecsimError, nearest
@@ -84,6 +85,8 @@ class Pair:
     profile_of: str = ""
 
     def __post_init__(self) -> None:
+        if not self.name or self.name.startswith(".") or set(self.name) & set("/\\"):
+            raise SpecsimError(f"pair {self.name}: names files; expected a name without separators")
         drafts = bool(self.draft) or len(self.random_weights) > (0 if self.target else 1)
         if not self.target and not self.random_weights:
             raise SpecsimError(f"pair {self.name}: target: missing; expected a model, or shapes of random weights")
@@ -94,6 +97,11 @@ class Pair:
         if not 1 <= self.lookup_ngrams[0] <= self.lookup_ngrams[1]:
             raise SpecsimError(f"pair {self.name}: lookup_ngrams {self.lookup_ngrams}: expected fewest and most tokens")
 
+    @property
+    def of_target(self) -> str:
+        """The target's name, or that of its shape."""
+        return self.target or self.random_weights[0]
+
 
 @dataclass(frozen=True, slots=True)
 class Study:
@@ -103,6 +111,7 @@ class Study:
     ----------
     loads : arrivals as multiples of the rate at which the first scheduler serves. repeats : real runs of each cell.
     schedulers : words of each beside ``scheduler=NAME``. settings : words of every run.
+    typed : words of every run that hold against all others. beside : pairs that are left out, but whose profiles serve.
     reverse : whether the models also run on the simulated clock.
     device, dtype, threads : of the models; 0 threads are torch's choice. cache_tokens : tokens that both models cache.
     grid : sizes at which the profile is measured.
@@ -114,6 +123,8 @@ class Study:
     schedulers: Mapping[str, Words]
     pairs: tuple[Pair, ...]
     settings: Words = ()
+    typed: Words = ()
+    beside: tuple[Pair, ...] = ()
     repeats: int = 2
     reverse: bool = True
     device: str = "cpu"
@@ -130,6 +141,7 @@ class Study:
             f"scheduler={scheduler}",
             *self.schedulers[scheduler],
             *pair.schedulers.get(scheduler, ()),
+            *self.typed,
         ]
         return merged(every)
 
@@ -157,7 +169,25 @@ class Study:
         for name in names:
             if name not in known:
                 raise SpecsimError(f"pair {name}: unknown{nearest(name, known)}")
-        return replace(self, pairs=tuple(known[name] for name in names)) if names else self
+        if not names:
+            return self
+        chosen, beside = (
+            tuple(each for each in self.pairs if (each.name in names) == taken) for taken in (True, False)
+        )
+        return replace(self, pairs=chosen, beside=beside)
+
+    def profiled_as(self, pair: Pair) -> Pair:
+        """Return the pair whose profile a pair may take, itself where it names none."""
+        return next((each for each in (*self.pairs, *self.beside) if each.name == pair.profile_of), pair)
+
+
+def described(study: Study) -> dict[str, Any]:
+    """Return a study as plain values for its report; files by name alone."""
+    told = asdict(study)
+    for key in ("pairs", "beside"):
+        told[key] = [{name: value for name, value in pair.items() if value} for pair in told[key]]
+    plain: dict[str, Any] = json.loads(json.dumps(told, default=lambda file: file.name))
+    return {"name": plain.pop("name"), "description": plain.pop("description"), "study": plain}
 
 
 def merged(words: Iterable[str]) -> list[str]:
@@ -189,6 +219,7 @@ def study_from_mapping(node: CheckedMapping, file: Path) -> Study:
     base = shipped(device, quick=False)
     schedulers = _schedulers(node)
     pairs = tuple(_pair(each, name, file.parent, schedulers) for name, each in node.children("pairs", "pairs").items())
+    _check_profiles(pairs)
     return Study(
         name=file.stem,
         description=node.text("description"),
@@ -204,6 +235,21 @@ def study_from_mapping(node: CheckedMapping, file: Path) -> Study:
         cache_tokens=node.whole("cache_tokens") if "cache_tokens" in given else CACHE_TOKENS,
         grid=grid_of(node.child("grid"), base) if "grid" in given else base,
     )
+
+
+def _check_profiles(pairs: Sequence[Pair]) -> None:
+    """Refuse a profile of a pair that comes later, which would be there the next time only, or of another target."""
+    before: dict[str, Pair] = {}
+    for pair in pairs:
+        if pair.profile_of:
+            other = before.get(pair.profile_of)
+            if other is None:
+                said = f"{pair.profile_of!r} is no pair above it{nearest(pair.profile_of, before)}"
+                raise SpecsimError(f"pair {pair.name}: profile_of {said}")
+            if other.of_target != pair.of_target:
+                said = f"its target is {other.of_target}; expected {pair.of_target}"
+                raise SpecsimError(f"pair {pair.name}: profile_of {other.name!r}: {said}")
+        before[pair.name] = pair
 
 
 def _loads(node: CheckedMapping) -> tuple[float, ...]:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from profiler.fidelity.cells import CELLS, stored
-from profiler.fidelity.study import REAL
+from profiler.fidelity.cells import CELLS, LISTS, no_passes, stored
+from profiler.fidelity.study import REAL, Cell
 from specsim.errors import SpecsimError, first_line
 from specsim.results.staging import in_one_step
 
@@ -17,7 +17,19 @@ if TYPE_CHECKING:
 
 NAMES = ("cells", "passes", "requests", "samples")
 ABOUT = "study.json"
-LISTS = ("ids", "emitted")
+NUMBERS = (
+    "mean_ttft_ms",
+    "mean_tpot_ms",
+    "mean_e2el_ms",
+    "slo_attainment",
+    "mean_tokens_per_verification",
+    "iterations",
+    "slo_goodput_tokens_per_s",
+    "pace",
+    "own.e2el_s",
+    "other.e2el_s",
+)
+"""Columns of cells that a report reads; those of runs that all failed are empty."""
 
 
 class Tables(NamedTuple):
@@ -49,10 +61,15 @@ def gathered(files: Sequence[Path], root: Path) -> Tables:
         if cell["side"] == REAL and "error" not in told["numbers"]:
             passes.append(table.drop_columns(list(LISTS)).to_pandas().assign(**cell))
     about = json.loads((root / ABOUT).read_text(encoding="utf-8"))
-    measured = {name: root / CELLS / f"{name}.samples.parquet" for name in about["pairs"]}
-    samples = [pd.read_parquet(file).assign(pair=name) for name, file in measured.items() if file.exists()]
-    whole = [pd.concat(each, ignore_index=True) if each else pd.DataFrame() for each in (passes, requests, samples)]
-    return Tables(about, pd.DataFrame(cells), *whole)
+    measured = {name: facts["samples"] for name, facts in about["pairs"].items() if facts.get("samples")}
+    samples = [pd.read_parquet(root / CELLS / file).assign(pair=name) for name, file in measured.items()]
+    empty = no_passes(), pd.DataFrame(columns=Cell._fields), pd.DataFrame(columns=["pair"])
+    whole = [
+        pd.concat(each, ignore_index=True) if each else none
+        for each, none in zip((passes, requests, samples), empty, strict=True)
+    ]
+    runs = pd.DataFrame(cells)
+    return Tables(about, runs.reindex(columns=[*runs.columns, *(each for each in NUMBERS if each not in runs)]), *whole)
 
 
 def write_tables(tables: Tables, folder: Path) -> list[Path]:
@@ -62,7 +79,7 @@ def write_tables(tables: Tables, folder: Path) -> list[Path]:
         with in_one_step(place) as partial:
             getattr(tables, name).to_parquet(partial, index=False, compression="zstd")
     with in_one_step(folder / ABOUT) as partial:
-        partial.write_text(json.dumps(tables.about, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        partial.write_text(json.dumps(tables.about, indent=1) + "\n", encoding="utf-8")
     return [*places, folder / ABOUT]
 
 

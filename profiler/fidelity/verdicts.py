@@ -30,7 +30,7 @@ class Verdict(NamedTuple):
     Attributes
     ----------
     real, simulated : the number, of real runs in the mean. error : relative to the real one; of an attainment the
-        difference. noise : how far the real runs lie apart, likewise. allowed : the target, or twice the noise.
+        difference. target : of it. noise : of real runs of that pair and load, likewise (`_noises`).
     """
 
     pair: str
@@ -40,8 +40,13 @@ class Verdict(NamedTuple):
     real: float
     simulated: float
     error: float
+    target: float
     noise: float
-    allowed: float
+
+    @property
+    def allowed(self) -> float:
+        """The target, or twice the noise where that is larger."""
+        return allowed(self.target, self.noise)
 
     @property
     def kept(self) -> bool:
@@ -49,9 +54,29 @@ class Verdict(NamedTuple):
         return abs(self.error) <= self.allowed
 
     @property
+    def bare(self) -> bool:
+        """Whether the error is within the target, whatever the noise."""
+        return abs(self.error) <= self.target
+
+    @property
     def times(self) -> float:
         """The error in multiples of what is allowed."""
         return abs(self.error) / self.allowed
+
+
+def allowed(target: float, noise: float) -> float:
+    """Return the target, or twice the noise where that is known and larger."""
+    return target if np.isnan(noise) else max(target, NOISES * noise)
+
+
+def failed(cells: DataFrame) -> DataFrame:
+    """Return the rows of runs that failed."""
+    return cells[cells.error.notna()] if "error" in cells else cells[:0]
+
+
+def faults(cells: DataFrame) -> int:
+    """Return how many runs say something else than their target alone, where that is sure of its token."""
+    return int(cells.differing_clearly.sum()) if "differing_clearly" in cells else 0
 
 
 def _by_key(cells: DataFrame) -> Iterator[tuple[Key, DataFrame]]:
@@ -63,23 +88,39 @@ def _by_key(cells: DataFrame) -> Iterator[tuple[Key, DataFrame]]:
 def run_verdicts(cells: DataFrame) -> list[Verdict]:
     """Return the verdicts on whole runs, the worst first; cells that failed on either side have none."""
     found = []
-    for key, some in _by_key(cells):
-        sides = {name: each for name, each in some.groupby("side")}
-        if REAL not in sides or SIMULATED not in sides:
-            continue
-        for metric, target in {**RUN_TARGETS, ATTAINMENT: ATTAINMENT_TARGET}.items():
-            real = sides[REAL][metric].dropna().to_numpy(dtype=float)
-            simulated = sides[SIMULATED][metric].to_numpy(dtype=float)[0]
-            if len(real) and np.isfinite(simulated):
-                found.append(_verdict(key, metric, real, simulated, target))
+    for metric, target in {**RUN_TARGETS, ATTAINMENT: ATTAINMENT_TARGET}.items():
+        noises = _noises(cells, metric)
+        for key, some in _by_key(cells):
+            real, simulated = _of(some, REAL, metric), _of(some, SIMULATED, metric)
+            if len(real) and len(simulated):
+                mean, noise = float(real.mean()), noises[key[0], key[2]]
+                error = (float(simulated[0]) - mean) / _unit(metric, mean)
+                found.append(Verdict(*key, metric, mean, float(simulated[0]), error, target, noise))
     return sorted(found, key=lambda each: -each.times)
 
 
-def _verdict(key: Key, metric: str, real: NDArray[np.float64], simulated: float, target: float) -> Verdict:
-    mean = float(real.mean())
-    unit = 1.0 if metric == ATTAINMENT or not mean else mean
-    noise = float(real.max() - real.min()) / unit
-    return Verdict(*key, metric, mean, simulated, (simulated - mean) / unit, noise, max(target, NOISES * noise))
+def _noises(cells: DataFrame, metric: str) -> dict[tuple[str, float], float]:
+    """Return by pair and load how far real runs of one cell lie apart, relative; of an attainment the difference.
+
+    The median over the schedulers, so that a disturbance of one cell allows nothing there, of the mean difference of
+    two runs (Gini's), which does not grow with their number. NaN where no cell has two.
+    """
+    apart: dict[tuple[str, float], list[float]] = {}
+    for (pair, _, load), some in _by_key(cells):
+        found, real = apart.setdefault((pair, load), []), _of(some, REAL, metric)
+        if len(real) > 1:
+            differences = np.abs(real[:, None] - real[None, :])[np.triu_indices(len(real), 1)]
+            found.append(float(differences.mean()) / _unit(metric, float(real.mean())))
+    return {key: float(np.median(each)) if each else np.nan for key, each in apart.items()}
+
+
+def _of(cells: DataFrame, side: str, column: str) -> NDArray[np.float64]:
+    """Return the numbers of one side's runs that have one."""
+    return cells.loc[cells.side == side, column].dropna().to_numpy(dtype=float)
+
+
+def _unit(metric: str, mean: float) -> float:
+    return 1.0 if metric == ATTAINMENT or not mean else mean
 
 
 class Shares(NamedTuple):
@@ -104,18 +145,19 @@ class Shares(NamedTuple):
 
 
 def shares(cells: DataFrame) -> list[Shares]:
-    """Return the shares of each cell's gap, the largest gap first; the first real run of each is taken apart."""
+    """Return the shares of each cell's gap, the largest gap first; real runs are taken in the mean."""
     found = []
     for key, some in _by_key(cells):
-        real = some[(some.side == REAL) & (some.repeat == 0)]
-        simulated, back = some[some.side == SIMULATED], some[some.side == REVERSE]
-        if not len(real) or not len(simulated) or np.isnan(real["own.e2el_s"].iloc[0]):
+        sides = {name: (_of(some, name, "own.e2el_s"), _of(some, name, "other.e2el_s")) for name in (REAL, REVERSE)}
+        simulated = _of(some, SIMULATED, "own.e2el_s")
+        if not len(sides[REAL][0]) or not len(simulated):
             continue
-        whole, other = (float(real[f"{name}.e2el_s"].iloc[0]) for name in ("own", "other"))
-        end = float(simulated["own.e2el_s"].iloc[0])
+        whole, other = (float(each.mean()) for each in sides[REAL])
+        end = float(simulated[0])
         # On a tape the models on the simulated clock are the simulation.
-        between = float(back["own.e2el_s"].iloc[0]) if len(back) else end
-        reverse = float(back["other.e2el_s"].iloc[0]) if len(back) else np.nan
+        between, reverse = (
+            float(each[0]) if len(each) else none for each, none in zip(sides[REVERSE], (end, np.nan), strict=True)
+        )
         steps = [end - whole, other - whole, between - other, end - between, reverse - whole]
         found.append(Shares(*key, *(each / whole for each in steps)))
     return sorted(found, key=lambda each: -abs(each.gap))

@@ -41,7 +41,8 @@ def hardware(device: torch.device) -> Hardware:
         driver = smi("driver_version", device) or ["unknown"]
         return Hardware(about.name, about.total_memory, getattr(about, "L2_cache_size", 0), driver[0], host)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    name = f"{_cpu_name()}, {torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    name = f"{_cpu_name()}, {threads} thread{'' if threads == 1 else 's'}"
     return Hardware(name, memory, 0, system, host)
 
 

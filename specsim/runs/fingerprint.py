@@ -23,7 +23,13 @@ _AT_FIRST: WeakKeyDictionary[ModuleType, str] = WeakKeyDictionary()
 @cache
 def package_sha256() -> str:
     """Return the checksum of all of specsim's own code; configuration and traces have their own."""
-    return _sha256_of(PACKAGE.rglob("*.py"), PACKAGE)
+    return folder_sha256(PACKAGE)
+
+
+@cache
+def folder_sha256(folder: Path) -> str:
+    """Return the checksum of all Python files below a folder."""
+    return _sha256_of(folder.rglob("*.py"), folder)
 
 
 def plugins_sha256(modules: Sequence[ModuleType]) -> dict[str, str]:

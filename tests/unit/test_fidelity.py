@@ -78,7 +78,7 @@ def test_the_page_holds_what_the_command_writes(tmp_path: Path) -> None:
 def test_the_page_of_the_study_holds_what_its_rows_say() -> None:
     folder = ROOT / "results" / "fidelity" / "cpu"
     remarks = (folder / "remarks.md").read_text(encoding="utf-8")
-    made = study_page(read_tables(folder), command="specsim fidelity cpu", figures="figures", remarks=remarks)
+    made = study_page(read_tables(folder), figures="figures", remarks=remarks)
     assert made == (ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8")
 
 

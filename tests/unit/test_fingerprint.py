@@ -75,6 +75,7 @@ def test_every_file_of_specsims_own_counts(tmp_path, monkeypatch):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x = 1\n")
     monkeypatch.setattr(fingerprint, "PACKAGE", tmp_path)
+    monkeypatch.setattr(fingerprint, "folder_sha256", fingerprint.folder_sha256.__wrapped__)
     found = {package_sha256.__wrapped__()}
     for name, text in (("a.py", "x = 2\n"), ("b/c.py", "x = 2\n"), ("b/d.py", "")):
         (tmp_path / name).write_text(text)

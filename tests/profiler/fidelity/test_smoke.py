@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import weakref
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
 torch = pytest.importorskip("torch")
 
 from profiler.cli import fidelity  # noqa: E402
-from profiler.fidelity import running  # noqa: E402
+from profiler.fidelity import facts, models, running, serving  # noqa: E402
+from profiler.fidelity.study import Pair, study_named  # noqa: E402
 from profiler.fidelity.tables import read_tables  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 from specsim.files.paths import shipped  # noqa: E402
@@ -114,8 +118,121 @@ def test_a_cell_that_fails_is_a_row_with_its_error_and_runs_again_the_next_time(
     assert capsys.readouterr().out.count(": done, ") == 4 + 2
 
 
-def test_the_gpu_study_is_rehearsed_with_tiny_shapes(tmp_path):
-    """All of it but the device, the shapes of its models, its sizes and its number of requests."""
+def test_runs_that_all_fail_are_a_report_and_one_line(tmp_path, monkeypatch, capsys):
+    def failing(scene, cell, words):
+        raise RuntimeError("the device is gone")
+
+    monkeypatch.setattr(running, "outcome_of", failing)
+    words = ["tiny", "requests=2", "--pairs", "tape", "--loads", "1", "--repeats", "1", "--out", str(tmp_path)]
+    assert fidelity(words) == 1
+    assert capsys.readouterr().err == "fidelity tiny: 6 of 6 runs failed\n"
+    assert len(read_tables(tmp_path).passes) == 0
+    assert "- tape, laps_sd, load 1, real: the device is gone" in (tmp_path / "report.md").read_text(encoding="utf-8")
+
+
+def test_real_runs_that_all_fail_leave_the_simulated_ones(tmp_path, capsys):
+    """Real passes have one replica."""
+    words = ["tiny", "replicas=2", "--pairs", "tape", "--loads", "1", "--repeats", "1", "--out", str(tmp_path)]
+    assert fidelity(words) == 1
+    assert capsys.readouterr().err == "fidelity tiny: 3 of 6 runs failed\n"
+
+
+def test_a_run_that_clearly_differs_is_a_fault(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(serving, "differing", lambda *_: (1, 0.5))
+    words = ["tiny", "--pairs", "lookup", "--loads", "1", "--repeats", "1", "--out", str(tmp_path)]
+    assert fidelity(words) == 1
+    assert capsys.readouterr().err == "fidelity tiny: 6 of 9 runs clearly differ from what the target says alone\n"
+    report = (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert "**A fault:** 6 runs clearly differ from what the target says alone." in report
+
+
+def test_what_a_cell_rests_on_says_whether_it_runs_again(tmp_path, monkeypatch):
+    whole, ran = running.outcome_of, []
+    monkeypatch.setattr(running, "outcome_of", lambda scene, cell, words: ran.append(cell) or whole(scene, cell, words))
+
+    def runs(*further):
+        ran.clear()
+        words = ["tiny", "requests=2", "--pairs", "tape", "--loads", "1", "--repeats", "1", "--out", str(tmp_path)]
+        assert fidelity([*words, *further]) == 0
+        return len(ran), len(list((tmp_path / "cells").glob("tape-*.samples.parquet")))
+
+    assert runs() == (6, 1)
+    assert runs() == (0, 1)
+    assert runs("seed=3") == (6, 1)
+    assert runs("--cache-tokens", "8192") == (6, 2)
+    assert runs("--dtype", "float32") == (6, 3)
+    monkeypatch.setattr(facts, "folder_sha256", lambda folder: "another source")
+    assert runs() == (6, 4)
+    assert runs() == (0, 4)
+    about = read_tables(tmp_path).about
+    assert about["command"].startswith("specsim fidelity tiny requests=2 --pairs tape")
+    assert about["study"]["typed"] == ["requests=2"]
+    assert list(about["study"]["schedulers"]) == ["continuous", "adaserve", "laps_sd"]
+    assert f"`{about['command']}` runs and writes all of this" in (tmp_path / "report.md").read_text(encoding="utf-8")
+
+
+def test_a_cache_too_small_for_any_request_is_one_line(tmp_path):
+    with pytest.raises(SpecsimError, match=r"^cache_tokens 256: no request is served; expected room for one$"):
+        fidelity(["tiny", "--pairs", "tape", "--cache-tokens", "256", "--out", str(tmp_path)])
+
+
+def test_names_with_dots_have_profiles_of_their_own(tmp_path):
+    study = (shipped("conf") / "fidelity" / "tiny.yaml").read_text(encoding="utf-8")
+    tape = "random_weights: [tiny-llama, tiny-llama-skip1]}"
+    head, tail = study[: study.index("pairs:")], study[study.index("grid:") :]
+    file = tmp_path / "mine.yaml"
+    pairs = f"pairs:\n  a.1: {{text: tape, {tape}\n  a.2: {{text: tape, {tape.replace('-skip1', '')}\n"
+    file.write_text(head + pairs + tail, encoding="utf-8")
+    words = [str(file), "requests=2", "--loads", "1", "--repeats", "1", "--out", str(tmp_path / "out")]
+    assert fidelity(words) == 0
+    tables = read_tables(tmp_path / "out")
+    assert len({facts["samples"] for facts in tables.about["pairs"].values()}) == 2
+    assert set(tables.samples.pair) == {"a.1", "a.2"}
+
+
+def test_the_models_of_a_pair_go_before_those_of_the_next_come(monkeypatch):
+    monkeypatch.setattr(models, "working_passes", lambda asked, *_: asked or "fused")
+    shelf = models.Shelf(study_named("tiny"))
+    first = Pair("first", "tape", random_weights=("tiny-llama", "tiny-llama-skip1"))
+    ready = shelf.ready(first, {16})
+    assert shelf.ready(replace(first, name="equal"), {16}).models is ready.models
+    gone, there = weakref.ref(ready.models.target), []
+    made = shelf._made
+    monkeypatch.setattr(shelf, "_made", lambda *given: there.append(gone()) or made(*given))
+    del ready
+    again = shelf.ready(replace(first, random_weights=("tiny-llama-skip1", "tiny-llama")), {16})
+    assert there == [None]
+    assert again.models.target.shape.layers == 1
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        Pair("skip", "model", random_weights=("tiny-llama",), drafter="skip", skip_layers=(1,)),
+        Pair("itself", "tape", random_weights=("tiny-llama", "tiny-llama")),
+    ],
+    ids=lambda pair: pair.name,
+)
+def test_models_that_share_weights_do_without_the_fused_path(monkeypatch, pair):
+    monkeypatch.setattr(models, "working_passes", lambda asked, *_: asked or "fused")
+    assert models.Shelf(study_named("tiny")).ready(pair, {16}).passes == "transformers"
+
+
+def test_a_cache_holds_the_pool_in_blocks_of_any_size():
+    shelf = models.Shelf(replace(study_named("tiny"), cache_tokens=4096))
+    pair = Pair("p", "tape", random_weights=("tiny-llama", "tiny-llama-skip1"))
+    pages = {
+        block: [each.cache.shape.pages for each in (made.target, made.draft)]
+        for block in (16, 20)
+        for made in (shelf.ready(pair, {16, block}).models,)
+    }
+    # Tokens of the pool are of 3 layers, of the models 2 and 1; a block of 20 takes two pages of 16.
+    assert pages == {16: [4096 * 3 // 2 // 16 + 1, 4096 * 3 // 16 + 1], 20: [307 * 2 + 1, 614 * 2 + 1]}
+
+
+def test_the_gpu_study_is_rehearsed_with_tiny_shapes(tmp_path, monkeypatch):
+    """All of it but the device, the shapes of its models, its sizes and its number of requests: two pairs, fused."""
+    monkeypatch.setattr(models, "working_passes", lambda asked, *_: asked or "fused")
     study, tiny = (
         (shipped("conf") / "fidelity" / f"{name}.yaml").read_text(encoding="utf-8") for name in ("gpu", "tiny")
     )
@@ -124,10 +241,10 @@ def test_the_gpu_study_is_rehearsed_with_tiny_shapes(tmp_path):
         ("llama-3.1-8b, llama-3.2-1b", "tiny-llama, tiny-llama-skip1"),
         ("device: cuda", "device: cpu\nthreads: 1"),
         ("dtype: bfloat16", "dtype: float32"),
-        ("requests=120", "requests=3"),
-        ("loads: [0.5, 1.0, 1.5]", "loads: [1.0]"),
+        ("requests=40]", "requests=3]"),
+        ("loads: [0.2, 1.0, 1.5]", "loads: [1.0]"),
         ("repeats: 2\nreverse", "repeats: 1\nreverse"),
-        ("cache_tokens: 250000", "cache_tokens: 20000"),
+        ("cache_tokens: 120000", "cache_tokens: 20000"),
     ):
         assert whole in study
         study = study.replace(whole, small)

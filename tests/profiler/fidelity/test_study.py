@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import json
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from profiler.fidelity.command import add_arguments, study_of
-from profiler.fidelity.study import REAL, REVERSE, SIMULATED, study_named
+from profiler.fidelity.study import REAL, REVERSE, SIMULATED, described, study_named
 from specsim.errors import SpecsimError
 from specsim.files.paths import shipped
 
@@ -53,6 +56,30 @@ def test_later_words_stand_in_for_earlier_ones():
     assert "scheduler.shape.width_max=1" not in study.words(study.pairs[0], "adaserve")
 
 
+def test_words_beside_a_study_hold_against_those_of_its_pairs_and_schedulers():
+    study = parsed("tiny", "scheduler.verify_tokens=7", "scheduler.shape.width_max=2")
+    words = study.words(study.pairs[1], "adaserve")
+    assert {"scheduler.verify_tokens=7", "scheduler.shape.width_max=2"} <= set(words)
+    assert not {"scheduler.verify_tokens=24", "scheduler.shape.width_max=1"} & set(words)
+
+
+def test_pairs_that_are_left_out_still_say_whose_profile_it_is():
+    whole = study_named("cpu")
+    lookup = whole.only(["lookup"])
+    assert [pair.name for pair in lookup.pairs] == ["lookup"]
+    assert lookup.profiled_as(lookup.pairs[0]).name == whole.profiled_as(lookup.pairs[0]).name == "skip"
+    assert [pair.name for pair in whole.only(["lookup", "skip"]).pairs] == ["skip", "lookup"]
+
+
+def test_a_study_is_told_whole_without_places_of_this_machine():
+    study = replace(study_named("tiny"), typed=("seed=3",))
+    pair = replace(study.pairs[0], prompts=(Path("/home/somebody/texts.jsonl"),))
+    told = described(replace(study, pairs=(pair,)))
+    assert told["study"]["typed"] == ["seed=3"]
+    assert told["study"]["pairs"][0]["prompts"] == ["texts.jsonl"]
+    assert "somebody" not in json.dumps(told)
+
+
 def test_a_pair_from_options():
     study = parsed("+scheduler=fcfs,vllm_spec", "requests=3", *SHAPES, "--text", "tape", "--loads", "0.2,2")
     assert (list(study.schedulers), study.loads, study.settings) == (["fcfs", "vllm_spec"], (0.2, 2.0), ("requests=3",))
@@ -74,6 +101,10 @@ def test_a_pair_from_options():
         (["tinny"], "fidelity tinny: no such study; did you mean 'tiny'"),
         (["tiny", "cpu"], "fidelity cpu: expected one study"),
         (["tiny", "--text", "tape"], "--text: the study tiny says it"),
+        (["tiny", "rps=3"], "rps: fidelity chooses it; expected --loads"),
+        (["tiny", "+out=here"], "out: fidelity chooses it; expected --out"),
+        (["tiny", "+scheduler=fcfs"], "scheduler: the study tiny names them"),
+        (["scheduler=fcfs", *SHAPES, "--pairs", "own"], "--pairs own: expected a study before it"),
         (["tiny", "--pairs", "onw"], "pair onw: unknown; did you mean 'own'"),
     ],
 )
@@ -93,6 +124,15 @@ def test_mistakes_of_a_command_line(words, said):
         ("drafter: skip, ", "drafter: lookup, ", "pair own: skip_layers go with the drafter skip"),
         ("schedulers: {adaserve", "schedulers: {adasreve", "pairs.lookup.schedulers.adasreve: not one of the study's"),
         ("trees: [3, 6]", "trees: 3", "grid.trees: 3 is not"),
+        ("  own: {", "  ow/n: {", "pair ow/n: names files; expected a name without separators"),
+        ("  own: {", "  ..: {", "pair ..: names files; expected a name without separators"),
+        ("drafter: lookup, ", "drafter: lookup, profile_of: onw, ", "'onw' is no pair above it; did you mean 'own'"),
+        ("skip_layers: [1]", "skip_layers: [1], profile_of: tape", "pair own: profile_of 'tape' is no pair above it"),
+        (
+            "tiny-llama, tiny-llama-skip1]",
+            "tiny-llama-skip1, tiny-llama], profile_of: own",
+            "pair tape: profile_of 'own': its target is tiny-llama; expected tiny-llama-skip1",
+        ),
     ],
 )
 def test_mistakes_of_a_file(tmp_path, old, new, said):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from profiler.fidelity.verdicts import pass_errors, run_verdicts, shares
+from profiler.fidelity.verdicts import failed, faults, pass_errors, run_verdicts, shares
 
 KEYS = {"pair": "p", "load": 1.0}
 METRICS = ("mean_ttft_ms", "mean_tpot_ms", "mean_e2el_ms", "slo_attainment")
@@ -31,11 +31,48 @@ def test_a_number_is_kept_within_its_target_or_twice_the_noise():
     by_metric = {each.metric: each for each in found}
     assert (first.metric, first.kept) == ("mean_tpot_ms", False)
     assert by_metric["mean_ttft_ms"].kept
-    assert by_metric["mean_e2el_ms"][4:] == pytest.approx((200, 230, 0.15, 0.1, 0.2))
-    assert by_metric["mean_e2el_ms"].kept
+    assert by_metric["mean_e2el_ms"][4:] == pytest.approx((200, 230, 0.15, 0.05, 0.1))
+    assert by_metric["mean_e2el_ms"].allowed == pytest.approx(0.2)
+    assert (by_metric["mean_e2el_ms"].kept, by_metric["mean_e2el_ms"].bare) == (True, False)
+    assert by_metric["mean_ttft_ms"].bare
     assert by_metric["slo_attainment"].error == pytest.approx(0.05)
     assert not by_metric["slo_attainment"].kept
     assert [each.times for each in found] == sorted((each.times for each in found), reverse=True)
+
+
+def noise_of(*cells):
+    """Return the noise of mean E2E latency by scheduler, of real runs of these seconds, all simulated as 200."""
+    rows = [
+        cell(name, "real", turn, numbers=(1.0, 1.0, ms, 1.0))
+        for name, *all_ms in cells
+        for turn, ms in enumerate(all_ms)
+    ]
+    rows += [cell(name, "simulated", numbers=(1.0, 1.0, 200.0, 1.0)) for name, *_ in cells]
+    return {each.scheduler: each.noise for each in run_verdicts(pd.DataFrame(rows)) if each.metric == "mean_e2el_ms"}
+
+
+def test_one_real_run_has_no_noise_and_is_held_to_the_target():
+    (noise,) = noise_of(("a", 190.0)).values()
+    assert noise != noise
+    verdict = next(each for each in run_verdicts(pd.DataFrame([cell("a", "real"), cell("a", "simulated")])))
+    assert verdict.allowed == verdict.target
+
+
+def test_a_disturbed_run_allows_its_cell_nothing():
+    noises = noise_of(("a", 100.0, 300.0), ("b", 198.0, 202.0), ("c", 196.0, 204.0))
+    assert noises == pytest.approx(dict.fromkeys("abc", 0.04))
+
+
+def test_noise_does_not_grow_with_the_number_of_runs():
+    two, four = noise_of(("a", 196.0, 204.0))["a"], noise_of(("a", 196.0, 204.0, 196.0, 204.0))["a"]
+    assert two == pytest.approx(0.04)
+    assert four == pytest.approx(0.04 * 4 / 6)
+
+
+def test_runs_that_clearly_differ_and_runs_that_failed_are_counted():
+    told = pd.DataFrame([{"differing_clearly": 1.0, "error": None}, {"differing_clearly": None, "error": "no"}])
+    assert (faults(told), len(failed(told))) == (1, 1)
+    assert (faults(told[["error"]]), len(failed(told[["differing_clearly"]]))) == (0, 0)
 
 
 def test_cells_that_failed_have_no_verdict():
@@ -55,6 +92,9 @@ def test_a_gap_is_seconds_and_decisions_and_text():
         ]
     )
     tape, model = shares(cells)
+    again = pd.concat([cells, pd.DataFrame([cell("tape", "real", 1, own=0.4, other=0.25)])])
+    mean = next(each for each in shares(again) if each.scheduler == "tape")
+    assert mean[3:7] == pytest.approx((0.0, -0.2, 0.2, 0.0))
     assert tape[3:7] == pytest.approx((0.5, 0.15, 0.35, 0.0))
     assert model[3:] == pytest.approx((0.3, 0.05, 0.2, 0.05, 0.1))
     assert tape.decisions_back != tape.decisions_back
