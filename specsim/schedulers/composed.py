@@ -8,7 +8,6 @@ Deviations: none. A preempted request gives up its cache before the first pass o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from specsim.replica.passes import TargetPass
 from specsim.replica.protocols import Clairvoyant, Foresight, Noting, Step, View, promises
@@ -23,7 +22,7 @@ class Composed:
 
     batching: Batching
     speculation: Speculation
-    repeats: ClassVar[bool] = True
+    repeats = True
 
     @property
     def widest(self) -> int:

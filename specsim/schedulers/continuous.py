@@ -9,7 +9,6 @@ than a pass goes alone; vLLM 0.x refuses it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -38,7 +37,7 @@ class PrefillFirst(Batching):
     max_num_seqs: int
     prefill_tokens: int
     watermark: float
-    repeats: ClassVar[bool] = True
+    repeats = True
 
     def __post_init__(self) -> None:
         at_least(1, max_num_seqs=self.max_num_seqs, prefill_tokens=self.prefill_tokens)
@@ -64,7 +63,7 @@ class PrefillFirst(Batching):
 class Continuous(PrefillFirst):
     """Prefill first, then decode all; parameters as in `PrefillFirst`."""
 
-    repeats: ClassVar[bool] = True
+    repeats = True
 
     def step(self, view: View) -> Step:
         """Yield one pass: a prefill if possible, else one token for every running request."""

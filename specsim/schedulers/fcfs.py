@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
-from typing import ClassVar
 
 import numpy as np
 
@@ -52,7 +51,7 @@ class StaticBatches(Batching):
 class Fcfs(StaticBatches):
     """Static batches of at most `max_num_seqs`, without speculation."""
 
-    repeats: ClassVar[bool] = True
+    repeats = True
 
     def step(self, view: View) -> Step:
         """Decode the batch; when it is empty, prefill the next."""

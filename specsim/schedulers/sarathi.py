@@ -8,7 +8,7 @@ Deviations: a prompt is admitted when all of it fits, but takes its cache chunk 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -35,7 +35,7 @@ class Sarathi:
     max_num_seqs: int
     token_budget: int
     watermark: float
-    repeats: ClassVar[bool] = True
+    repeats = True
 
     def __post_init__(self) -> None:
         at_least(1, max_num_seqs=self.max_num_seqs, token_budget=self.token_budget)
@@ -66,7 +66,7 @@ class Chunked(Batching):
     prefill_tokens: int
     prefill: Literal["mixed", "first"]
     watermark: float
-    repeats: ClassVar[bool] = True
+    repeats = True
 
     def __post_init__(self) -> None:
         at_least(1, max_num_seqs=self.max_num_seqs, prefill_tokens=self.prefill_tokens)

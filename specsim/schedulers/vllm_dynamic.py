@@ -17,7 +17,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import ClassVar
 
 from specsim.replica.protocols import View
 from specsim.schedulers.parts.parameters import at_least
@@ -39,7 +38,7 @@ class ByBatchSize(Speculation):
     num_speculative_tokens_per_batch_size: list[list[int]]
     _firsts: list[int] = field(init=False, repr=False)
     _chains: list[FixedChains] = field(init=False, repr=False)
-    repeats: ClassVar[bool] = True
+    repeats = True
 
     def __post_init__(self) -> None:
         at_least(0, num_speculative_tokens=self.num_speculative_tokens)

@@ -10,7 +10,6 @@ before the target's.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from specsim.replica.protocols import View
 from specsim.schedulers.parts.growth import grow_trees, rows_fit
@@ -23,7 +22,7 @@ class FixedChains(Speculation):
     """A speculation part: every request drafts a chain of `num_speculative_tokens` in every step; 0 never drafts."""
 
     num_speculative_tokens: int
-    repeats: ClassVar[bool] = True
+    repeats = True
 
     def __post_init__(self) -> None:
         at_least(0, num_speculative_tokens=self.num_speculative_tokens)
