@@ -142,6 +142,6 @@ def test_a_lookup_finds_what_the_recording_one_finds(text, fewest, most):
     text = np.array(text)
     expected = lookups(np.append(text, 0), len(text), fewest, most)[0][0]
     drafter = LookupDrafter(Known([text], np.zeros(1, int)), None, fewest, most, np.arange(most + 1) / 10)
-    chain, sure = drafter._search(0)
+    chain, sure = drafter.search(0)
     assert (int(chain[0]), sure) == (expected.token, expected.match / 10) if len(chain) else expected.match == 0
     assert match_lengths(text, most).max() <= most
