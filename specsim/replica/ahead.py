@@ -12,7 +12,7 @@ from specsim.replica.draft_cache import DraftCache
 from specsim.replica.emissions import Emissions, Gaps
 from specsim.replica.kv_pool import DRAFT, TARGET, KvPool
 from specsim.replica.passes import DraftPass, Rounds, TargetPass
-from specsim.replica.request import Facts, Floats, Ids
+from specsim.replica.request import Facts, Floats, Ids, Ints
 from specsim.replica.roster import Roster
 from specsim.replica.state import Progress, known_tokens
 
@@ -63,6 +63,7 @@ class Ahead:
         self._roster.admit(ids)
         for column in ("target_cached", "emitted_tokens", "verifications", "decoded_tokens"):
             getattr(progress, column)[ids] += times
+        self._settle(ids, progress.target_cached[ids])
         self._pool.hold(TARGET, ids, progress.target_cached[ids] + 1)
         self._draft_cache.follow(ids)
         return self._emissions.repeat(ids, starts_s)
@@ -106,9 +107,13 @@ class Ahead:
         progress.decoded_tokens[ids] += tokens
         progress.emitted_tokens[ids] += tokens
         cached = progress.target_cached[ids] + matched + times
-        progress.target_cached[ids] = cached
         # The last token of a chain is in nobody's cache: nothing was drafted behind it.
-        progress.draft_cached[ids] = cached - (rounds.matched[-1] == work.depth)
+        lacking = rounds.matched == work.depth
+        if times > 1:
+            before = cached - rounds.matched[-1] - 1
+            self._settle(ids, before, before - lacking[-2])
+        progress.target_cached[ids] = cached
+        progress.draft_cached[ids] = cached - lacking[-1]
         self._pool.hold(TARGET, ids, cached)
         self._pool.hold(DRAFT, ids, progress.draft_cached[ids])
         gaps = self._emissions.repeat(ids, ends_s)
@@ -116,3 +121,15 @@ class Ahead:
             self._finish(ids[rounds.finished], float(ends_s[-1]))
         self._draft_cache.follow(ids)
         return gaps
+
+    def _settle(self, ids: Ids, target_cached: Ints, draft_cached: Ints | None = None) -> None:
+        """Let go what has no room beside so many cached tokens of requests, (n,): all that went in earlier steps.
+
+        A step that ends requests frees their blocks before it looks, so it must not look for the steps before it.
+        """
+        if self._caches.prefix is None:
+            return
+        self._pool.hold(TARGET, ids, target_cached)
+        if draft_cached is not None:
+            self._pool.hold(DRAFT, ids, draft_cached)
+        self._caches.settle()
