@@ -97,4 +97,4 @@ def passed(forward: PackedForward, held: Rows, rows: Sequence[Row], laid: Laid) 
     for row in rows:
         held.reserve(row.request, row.keys)
     tables = held.tables([row.request for row in rows])
-    return lambda: forward.run(forward.inputs(laid.work, tables, laid.tokens))
+    return forward.prepared(laid.work, tables, laid.tokens)

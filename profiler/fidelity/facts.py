@@ -40,6 +40,7 @@ def profile_facts(study: Study, pair: Pair, ready: Ready) -> dict[str, Any]:
         "device": study.device,
         "threads": torch.get_num_threads(),
         "cache_tokens": study.cache_tokens,
+        "graphs": study.graphs,
         "grid": asdict(study.grid),
         "kernel": ready.kernel,
         "passes": ready.passes,

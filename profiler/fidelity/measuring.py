@@ -44,6 +44,7 @@ LEAST_LOOKUP_S = 1e-6
 ROUNDS = 3
 NAN = float("nan")
 COVERS = "seconds of the serving path: inputs laid out, pass, choice on the host; passes launched kernel by kernel"
+REPLAYED = ", but for decodes and chains, which are replayed as CUDA graphs"
 Told = Callable[[str], None]
 
 
@@ -237,7 +238,7 @@ def _facts(ready: Ready, grid: Grid) -> dict[str, Any]:
         "memory_bytes": about.memory_bytes,
         **versions(),
         "planned": {role: len(grid.passes(role)) for role in ROLES},
-        "assumptions": [ASSUMPTIONS[ready.passes], COVERS],
+        "assumptions": [ASSUMPTIONS[ready.passes], COVERS + (REPLAYED if target.replays is not None else "")],
         "models": sizes,
         "attention_error": errors,
         "flops_per_s": peak.flops_per_s,

@@ -27,6 +27,8 @@ from profiler.passes.forward import PackedForward
 from profiler.passes.memory import give_back, memory_for
 from profiler.passes.packing import Ints
 from profiler.passes.paths import forward_of, working_passes
+from profiler.passes.replays import Replays
+from profiler.passes.replays_check import check_replays
 from specsim.errors import SpecsimError
 from specsim.replica.kv_pool import Memory
 
@@ -193,6 +195,10 @@ class Shelf:
         with memory_for(f"the cache of {shape.name}", self._device):
             forward = forward_of(passes, model, shape, pages, kernel)
             forward.cache.fill(seed=1)
+            if self._study.graphs:
+                replays = Replays(forward)
+                check_replays(forward, replays)
+                forward.replays = replays
         return forward
 
 

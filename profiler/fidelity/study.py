@@ -18,7 +18,7 @@ from specsim.files.yaml_file import read_yaml
 DRAFTERS = ("separate", "skip", "lookup")
 TEXTS = ("model", "tape")
 KEYS = ("description", "loads", "schedulers", "pairs")
-OPTIONS = ("settings", "repeats", "reverse", "device", "dtype", "threads", "cache_tokens", "grid")
+OPTIONS = ("settings", "repeats", "reverse", "device", "dtype", "threads", "cache_tokens", "graphs", "grid")
 PAIR_OPTIONS = (
     "target",
     "draft",
@@ -114,6 +114,7 @@ class Study:
     typed : words of every run that hold against all others. beside : pairs that are left out, but whose profiles serve.
     reverse : whether the models also run on the simulated clock.
     device, dtype, threads : of the models; 0 threads are torch's choice. cache_tokens : tokens that both models cache.
+    graphs : whether passes whose shapes come again are captured as CUDA graphs and replayed.
     grid : sizes at which the profile is measured.
     """
 
@@ -131,6 +132,7 @@ class Study:
     dtype: str = "float32"
     threads: int = 0
     cache_tokens: int = CACHE_TOKENS
+    graphs: bool = False
     grid: Grid = field(default_factory=lambda: shipped("cpu", quick=False))
 
     def words(self, pair: Pair, scheduler: str) -> list[str]:
@@ -233,6 +235,7 @@ def study_from_mapping(node: CheckedMapping, file: Path) -> Study:
         dtype=node.text("dtype") if "dtype" in given else ("bfloat16" if device == "cuda" else "float32"),
         threads=node.whole("threads", 0) if "threads" in given else 0,
         cache_tokens=node.whole("cache_tokens") if "cache_tokens" in given else CACHE_TOKENS,
+        graphs=_graphs(node, device),
         grid=grid_of(node.child("grid"), base) if "grid" in given else base,
     )
 
@@ -250,6 +253,13 @@ def _check_profiles(pairs: Sequence[Pair]) -> None:
                 said = f"its target is {other.of_target}; expected {pair.of_target}"
                 raise SpecsimError(f"pair {pair.name}: profile_of {other.name!r}: {said}")
         before[pair.name] = pair
+
+
+def _graphs(node: CheckedMapping, device: str) -> bool:
+    graphs = node.flag("graphs") if "graphs" in node.values else False
+    if graphs and device != "cuda":
+        node.refuse("graphs", "true: CUDA graphs; expected false, or device: cuda")
+    return graphs
 
 
 def _loads(node: CheckedMapping) -> tuple[float, ...]:

@@ -40,8 +40,11 @@ class Planner(Protocol):
     name: str
     page_tokens: int
 
-    def plan(self, work: Work, packed: Packed, tables: Tables, size: int) -> Plan:
-        """Return the plan of a pass whose T queries are padded to `size`."""
+    def plan(self, work: Work, packed: Packed, tables: Tables, size: int, room: int | None = None) -> Plan:
+        """Return the plan of a pass whose T queries are padded to `size`.
+
+        The sizes of the plan depend on the keys of each row; with `room` they are those of rows of so many keys.
+        """
         ...
 
 

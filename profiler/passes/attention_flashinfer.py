@@ -84,7 +84,7 @@ class FlashInfer:
         self._shape, self._heads, self._device, self._dtype = shape, heads, device, dtype
         self._workspace = torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=device)
 
-    def plan(self, work: Work, packed: Packed, tables: Tables, size: int) -> FlashInferPlan:
+    def plan(self, work: Work, packed: Packed, tables: Tables, size: int, room: int | None = None) -> FlashInferPlan:
         """Return the plan of a pass; see `profiler.passes.attention.Planner`."""
         ragged = self._ragged(work, packed, tables)
         # A wrapper with buffers of a mask would take the kernels for custom masks.
@@ -95,11 +95,15 @@ class FlashInfer:
             use_cuda_graph=True,
             qo_indptr_buf=torch.empty_like(ragged.query_start),
             paged_kv_indptr_buf=torch.empty_like(ragged.page_start),
-            paged_kv_indices_buf=torch.empty_like(ragged.pages),
+            paged_kv_indices_buf=ragged.pages.new_empty(self._pages_of(ragged, work.rows, room)),
             paged_kv_last_page_len_buf=torch.empty_like(ragged.last_page),
             **buffers,
         )
         return FlashInferPlan(self, wrapper, ragged, work.batched_tokens, size)
+
+    def _pages_of(self, ragged: Ragged, rows: int, room: int | None) -> int:
+        """Return how many pages a wrapper takes over at most."""
+        return len(ragged.pages) if room is None else rows * -(-room // self.page_tokens)
 
     def _mask_buffers(self, query_start: torch.Tensor, mask: torch.Tensor) -> dict[str, torch.Tensor]:
         """Return buffers for the masks of a pass, packed into bits, each row's from a byte on."""

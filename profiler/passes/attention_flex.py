@@ -196,8 +196,9 @@ class Flex:
         self._pipelined = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
         self._kernel: Callable[..., Any] = _compiled() if compiled else _plain
 
-    def plan(self, work: Work, packed: Packed, tables: Tables, size: int) -> FlexPlan:
-        """Return the plan of a pass; see `profiler.passes.attention.Planner`."""
+    def plan(self, work: Work, packed: Packed, tables: Tables, size: int, room: int | None = None) -> FlexPlan:
+        """Return the plan of a pass; see `profiler.passes.attention.Planner`. Its tables are as wide as the pool."""
+        del room
         owner, first = self._ownership(tables)
         groups, order = [], []
         for rows in grouped(work.new_tokens, work.key_tokens, limit=2**62):

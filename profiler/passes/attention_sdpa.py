@@ -76,12 +76,13 @@ class Sdpa:
         self._device = device
         self._dtype = dtype
 
-    def plan(self, work: Work, packed: Packed, tables: Tables, size: int) -> SdpaPlan:
+    def plan(self, work: Work, packed: Packed, tables: Tables, size: int, room: int | None = None) -> SdpaPlan:
         """Return the plan of a pass; see `profiler.passes.attention.Planner`."""
         groups, order = [], []
         limit = GATHERED_TOKENS[self._device.type]
-        for rows in grouped(work.new_tokens, work.key_tokens, limit):
-            group, queries, real = self._group(rows, work, packed, tables)
+        keys = work.key_tokens if room is None else np.full(work.rows, room)
+        for rows in grouped(work.new_tokens, keys, limit):
+            group, queries, real = self._group(rows, work, packed, tables, int(keys[rows].max()))
             groups.append(group)
             order.append(np.where(real, queries, -1))
         flat = np.concatenate(order)
@@ -89,12 +90,14 @@ class Sdpa:
         inverse[flat[flat >= 0]] = np.flatnonzero(flat >= 0)
         return SdpaPlan(groups, torch.from_numpy(inverse).to(self._device))
 
-    def _group(self, rows: Ints, work: Work, packed: Packed, tables: Tables) -> tuple[SdpaGroup, Ints, Bools]:
+    def _group(
+        self, rows: Ints, work: Work, packed: Packed, tables: Tables, keys: int
+    ) -> tuple[SdpaGroup, Ints, Bools]:
         counts, lengths = work.new_tokens[rows], work.key_tokens[rows]
         place: Ints = np.arange(counts.max())
         real = place < counts[:, None]
         queries = np.where(real, packed.start[rows][:, None] + place, packed.start[rows][:, None])
-        key = np.arange(lengths.max())
+        key = np.arange(keys)
         there = key < lengths[:, None]
         slots = tables.slots(np.broadcast_to(rows[:, None], there.shape), np.where(there, key, 0))
         seen = visible(rows, work, packed, queries, key) & there[:, None, :]

@@ -125,17 +125,18 @@ class Split:
         self._paged, self._merge, self._prepare = paged, merge, prepare
         self._device = device
 
-    def plan(self, work: Work, packed: Packed, tables: Tables, size: int) -> SplitPlan:
+    def plan(self, work: Work, packed: Packed, tables: Tables, size: int, room: int | None = None) -> SplitPlan:
         """Return the plan of a pass; see `profiler.passes.attention.Planner`."""
         causal = is_causal(work, packed)
         length = work.key_tokens if causal else work.context
-        held = -(-int(length.max(initial=1)) // self.page_tokens)
+        longest = int(length.max()) if room is None else room
+        held = max(-(-longest // self.page_tokens), 1)
         span = Span(
             start=self._placed(packed.start),
             length=self._placed(length),
-            pages=self._placed(np.maximum(tables.pages[:, : max(held, 1)], 0)),
+            pages=self._placed(np.maximum(tables.widened(held).pages[:, :held], 0)),
             starts=tuple(packed.start.tolist()),
-            longest=int(length.max()),
+            longest=longest,
             page_tokens=self.page_tokens,
             causal=causal,
         )

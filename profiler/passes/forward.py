@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from profiler.models.shapes import ModelShape
 from profiler.passes.attention import PAGED, Plan, page_tokens, planner, register
 from profiler.passes.packing import Ints, Work, pack
 from profiler.passes.pages import CacheShape, PagedCache, Tables
+from profiler.passes.replays import Replays
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -42,7 +44,10 @@ class Inputs:
 
 
 class PackedForward(ABC):
-    """A cache, an attention kernel, and the inputs of passes over them, for the weights beside `weight`."""
+    """A cache, an attention kernel, and the inputs of passes over them, for the weights beside `weight`.
+
+    `replays`, if set, runs the passes that `prepared` finds to come again.
+    """
 
     def __init__(self, weight: torch.Tensor, shape: ModelShape, pages: int, kernel: str) -> None:
         self.device, self.dtype = weight.device, weight.dtype
@@ -51,9 +56,15 @@ class PackedForward(ABC):
         cache = CacheShape(shape.layers, shape.kv_heads, shape.head_dim, pages, held)
         self.cache = PagedCache(cache, device=self.device, dtype=self.dtype)
         self.planner = planner(kernel, cache, shape.heads, device=self.device, dtype=self.dtype)
+        self.replays: Replays | None = None
 
-    def inputs(self, work: Work, tables: Tables, tokens: Ints, size: int | None = None) -> Inputs:
-        """Return the inputs of a pass of (T,) tokens, padded to `size`; padding tokens write to the page of no row."""
+    def inputs(
+        self, work: Work, tables: Tables, tokens: Ints, size: int | None = None, room: int | None = None
+    ) -> Inputs:
+        """Return the inputs of a pass of (T,) tokens, padded to `size`; padding tokens write to the page of no row.
+
+        With `room` their sizes are those of a pass over rows of so many keys; see `profiler.passes.attention.Planner`.
+        """
         packed = pack(work)
         padded = len(packed.row) if size is None else size
         return Inputs(
@@ -61,13 +72,18 @@ class PackedForward(ABC):
             self._placed(packed.position, padded, 0)[None],
             self._placed(tables.query_slots(packed), padded, self.cache.shape.padding_slot),
             torch.from_numpy(packed.logits).to(self.device),
-            self.planner.plan(work, packed, tables, padded),
+            self.planner.plan(work, packed, tables, padded, room),
         )
 
     def _placed(self, values: Ints, size: int, padding: int) -> torch.Tensor:
         whole = np.full(size, padding, dtype=np.int64)
         whole[: len(values)] = values
         return torch.from_numpy(whole).to(self.device)
+
+    def prepared(self, work: Work, tables: Tables, tokens: Ints) -> Callable[[], torch.Tensor]:
+        """Return what lays the inputs of a pass of (T,) tokens out and runs it; its logits hold until the next pass."""
+        replayed = None if self.replays is None else self.replays.prepared(work, tables, tokens)
+        return replayed or (lambda: self.run(self.inputs(work, tables, tokens)))
 
     @abstractmethod
     def run(self, inputs: Inputs) -> torch.Tensor:

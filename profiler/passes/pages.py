@@ -81,6 +81,13 @@ class Tables:
     pages: NDArray[np.int64]
     page_tokens: int
 
+    def widened(self, most: int) -> Tables:
+        """Return the tables with at least so many columns."""
+        missing = most - self.pages.shape[1]
+        if missing <= 0:
+            return self
+        return Tables(np.pad(self.pages, ((0, 0), (0, missing)), constant_values=-1), self.page_tokens)
+
     def slots(self, row: Ints, place: Ints) -> Ints:
         """Return the slot of each key, given its row and its place among the row's keys."""
         page = self.pages[row, place // self.page_tokens]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from profiler.backend.backend import TorchBackend
 from profiler.backend.known import Known
-from profiler.backend.served import served
+from profiler.backend.served import Models, served
 from profiler.backend.stopwatch import DRAFT, MOVE, TARGET
 from specsim.pass_shape import PassShape
 from specsim.replica.passes import Drafted, DraftPass, Emitted, TargetPass
@@ -71,13 +71,20 @@ class Ran(NamedTuple):
     backend: TorchBackend
 
 
-def real(simulation: Simulation, drafter: str, *, tape: bool = False, verified: Verified | None = None) -> Ran:
-    """Run on a tiny pair; `verified` hears of each verification."""
+def real(
+    simulation: Simulation,
+    drafter: str,
+    *,
+    tape: bool = False,
+    verified: Verified | None = None,
+    models: Models | None = None,
+) -> Ran:
+    """Run on a tiny pair, or on these models; `verified` hears of each verification."""
     kept: list[Known] = []
     prompts = [prompt(row, tokens) for row, tokens in enumerate(simulation.requests.prompt_tokens.tolist())]
     made = served(
         simulation,
-        pair(simulation, drafter),
+        models or pair(simulation, drafter),
         None if tape else prompts,
         stopwatch=Profiled(simulation),
         emitted=kept.append,

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
+from profiler.passes.forward import Forward  # noqa: E402
+from profiler.passes.replays import Replays  # noqa: E402
 from specsim.results.record import Record  # noqa: E402
 from specsim.simulation import Simulation, run  # noqa: E402
 from tests.golden.scene import scene  # noqa: E402
@@ -19,8 +21,9 @@ from tests.laws.every import assert_same_record  # noqa: E402
 from tests.laws.subjects import NAMES, factories, factory_of  # noqa: E402
 from tests.made import memory  # noqa: E402
 from tests.profiler.backend.made import assert_lossless, for_drafter, real, small  # noqa: E402
-from tests.profiler.backend.pairs import DRAFTERS  # noqa: E402
+from tests.profiler.backend.pairs import DRAFTERS, pair  # noqa: E402
 from tests.profiler.backend.wild import Wild  # noqa: E402
+from tests.profiler.passes.graph import rerun  # noqa: E402
 
 pytestmark = pytest.mark.torch
 FEW = ("adaserve", "adaserve_clairvoyant", "laps_sd", "smartspec_oracle", "specserve", "vllm_spec")
@@ -88,6 +91,20 @@ def test_the_output_is_the_targets_own(name, drafter):
 @pytest.mark.parametrize("name", FEW)
 def test_on_a_tape_and_the_profiles_clock_it_is_the_simulated_run(name, drafter):
     on_a_tape(name, drafter, QUICK)
+
+
+@pytest.mark.parametrize("drafter", DRAFTERS)
+@pytest.mark.parametrize("name", ["adaserve", "laps_sd", "vllm_spec"])
+def test_replayed_passes_say_the_same(name, drafter):
+    """Graphs are captured in the midst of a run, and take over rows that come and go."""
+    simulation = replace(for_drafter(scene(), drafter), scheduler=factory_of(name))
+    models = pair(simulation, drafter)
+    forwards = [each for each in (models.target, models.draft) if isinstance(each, Forward)]
+    for each in forwards:
+        each.replays = Replays(each, rerun)
+    record, known, _ = real(simulation, drafter, models=models)
+    assert_lossless(simulation, record, known)
+    assert all(len(each.replays) for each in forwards)
 
 
 def short_of_memory(name: str, drafter: str) -> dict[str, int]:

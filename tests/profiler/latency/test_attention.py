@@ -247,6 +247,18 @@ def test_flashinfer_is_told_what_the_others_are(work, scaling):
         torch.testing.assert_close(out[: len(query)], expected[: len(query)], atol=1e-12, rtol=1e-12)
 
 
+def test_flashinfer_has_room_for_the_pages_of_later_rows(monkeypatch):
+    made = []
+    fake = SimpleNamespace(BatchPrefillWithPagedKVCacheWrapper=lambda *a, **k: made.append(k) or FakeWrapper(*a, **k))
+    monkeypatch.setitem(sys.modules, "flashinfer", fake)
+    work = Work.of([5, 9], [1, 1])
+    shape, tables, *_ = pools(work, 2, 16)
+    flashinfer = planner("flashinfer", shape, 4, device=CPU, dtype=torch.float64)
+    for room in (None, 48):
+        flashinfer.plan(work, pack(work), tables, 2, room)
+    assert [len(each["paged_kv_indices_buf"]) for each in made] == [2, 6]
+
+
 @pytest.mark.parametrize(("nodes", "masked"), [([-1, 0], False), ([-1, -1], True)])
 def test_flashinfer_takes_a_custom_mask_for_trees_alone(monkeypatch, nodes, masked):
     """With a mask, or room for one, it takes kernels for FlashAttention-2 whatever the GPU."""

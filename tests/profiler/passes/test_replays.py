@@ -1,0 +1,134 @@
+"""Passes whose shapes come again are replayed over other rows, and say what they say launched one by one."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from profiler.backend.rows import Rows  # noqa: E402
+from profiler.passes.forward import Forward  # noqa: E402
+from profiler.passes.packing import Work  # noqa: E402
+from profiler.passes.pages import deal  # noqa: E402
+from profiler.passes.replays import ROWS, Replays  # noqa: E402
+from profiler.passes.replays_check import chains, check_replays  # noqa: E402
+from specsim.errors import SpecsimError  # noqa: E402
+from tests.profiler.backend.pairs import SHAPE, VOCABULARY, loud  # noqa: E402
+from tests.profiler.passes.graph import rerun  # noqa: E402
+from tests.profiler.passes.layouts import TREES  # noqa: E402
+
+pytestmark = pytest.mark.torch
+KERNELS = ("sdpa", "split", "flex")
+
+
+def served(kernel="sdpa", pages=80):
+    forward = Forward(loud(), SHAPE, pages, kernel)
+    forward.cache.fill(seed=1)
+    return forward
+
+
+def levels(contexts, deep):
+    """Return a level of chains: nodes that earlier levels have cached, and one behind them in each row."""
+    rows = len(contexts)
+    place = np.tile(np.arange(deep + 1), rows)
+    row = np.repeat(np.arange(rows), deep + 1)
+    return Work.of(contexts, np.zeros(rows), row, np.where(place == 0, -1, np.arange(len(row)) - 1), place < deep)
+
+
+def both(forward, replays, work, seed):
+    rng = np.random.default_rng(seed)
+    tables, tokens = deal(work, forward.cache.shape, rng), rng.integers(0, VOCABULARY, work.batched_tokens)
+    plain = forward.run(forward.inputs(work, tables, tokens)).clone()
+    run = replays.prepared(work, tables, tokens)
+    return plain, None if run is None else run()
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_replays_over_other_rows_say_what_launched_passes_say(kernel):
+    forward = served(kernel)
+    replays = Replays(forward, rerun)
+    rng = np.random.default_rng(0)
+    for seed in range(12):
+        rows = int(rng.integers(1, 7))
+        contexts = rng.integers(1, 60, rows)
+        for work in (
+            Work.of(contexts, np.ones(rows)),
+            levels(contexts, int(rng.integers(0, 4))),
+            chains(rows, int(rng.integers(2, 5))),
+        ):
+            plain, replayed = both(forward, replays, work, seed)
+            assert replayed is not None
+            torch.testing.assert_close(replayed, plain, atol=1e-11, rtol=1e-11)
+    assert 10 < len(replays) < 36, "36 passes: some took over the graph of another"
+
+
+def test_a_level_of_a_chain_takes_the_graph_of_a_decode():
+    forward = served()
+    replays = Replays(forward, rerun)
+    for work in (Work.of([20, 30], [1, 1]), levels([20, 28], 3), Work.of([3, 17], [1, 1])):
+        both(forward, replays, work, seed=0)
+    assert len(replays) == 1
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        *TREES.values(),
+        Work.of([40, 3], [1, 2]),
+        Work.of([0], [5]),
+        Work.of([9, 4], [1, 1], [0], [-1]),
+        Work.of(np.ones(ROWS[-1] + 1), np.ones(ROWS[-1] + 1)),
+        chains(2, 17),
+    ],
+)
+def test_other_passes_are_launched(work):
+    forward = served(pages=400)
+    replays = Replays(forward, rerun)
+    assert both(forward, replays, work, seed=0)[1] is None
+    assert not len(replays)
+
+
+def test_a_pass_of_padding_leaves_other_rows_alone():
+    """Three rows of four: what the fourth writes is on the page of no row."""
+    forward = served()
+    forward.replays = Replays(forward, rerun)
+    work = Work.of([20, 30, 9], [1, 1, 1])
+    tables = deal(work, forward.cache.shape, np.random.default_rng(3))
+    before = forward.cache.keys[0].clone()
+    forward.prepared(work, tables, np.array([1, 2, 3]))()
+    changed = torch.nonzero((forward.cache.keys[0] != before).any(-1).any(-1)).flatten().tolist()
+    own = tables.slots(np.arange(3), work.context).tolist()
+    nobody = forward.cache.shape.padding_slot // 16 * 16
+    assert sorted(changed) == sorted([*own, nobody])
+
+
+def test_replays_are_compared_before_they_are_used():
+    forward = served()
+    check_replays(forward, Replays(forward, rerun))
+
+    def stuck(run, warm_up):
+        return SimpleNamespace(replay=lambda: None), run()
+
+    with pytest.raises(SpecsimError, match=r"^graphs: a replay of tiny errs by \d.*; expected 2.4e-10$"):
+        check_replays(forward, Replays(forward, stuck))
+
+    def refused(run, warm_up):
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    said = "^graphs: tiny cannot be captured: operation not permitted when stream is capturing$"
+    with pytest.raises(SpecsimError, match=said):
+        check_replays(forward, Replays(forward, refused))
+
+
+def test_a_graph_is_captured_before_the_pass_is_timed():
+    forward = served()
+    forward.replays = Replays(forward, rerun)
+    held = Rows(forward, 1)
+    held.reserve(0, 20)
+    run = forward.prepared(Work.of([19], [1]), held.tables([0]), np.array([1]))
+    assert len(forward.replays) == 1
+    run()
+    assert len(forward.replays) == 1
