@@ -13,7 +13,7 @@ from profiler.backend.future import ModelFuture, Told, told
 from profiler.backend.known import Known, checked_prompts, random_tokens
 from profiler.backend.lookup import LookupDrafter
 from profiler.backend.rows import Rows
-from profiler.backend.stopwatch import DeviceStopwatch, Stopwatch
+from profiler.backend.stopwatch import DeviceStopwatch, Stopwatch, WallClock
 from profiler.backend.text import ModelText, TapeText
 from profiler.backend.verifying import Verifier
 from profiler.passes.forward import PackedForward
@@ -67,11 +67,13 @@ def served(
     stopwatch: Stopwatch | None = None,
     emitted: Callable[[Known], None] | None = None,
     texts: Sequence[Told] | None = None,
+    wall: bool = False,
 ) -> Simulation:
     """Return the simulation with real passes in place of simulated ones; the rest of it stays as it is.
 
     The clock is the engine's own, moved on by measured seconds: no time goes by while nobody has work. What a scheduler
-    believes, the memory that it may use and the host time of its own work are those of `simulation`.
+    believes, the memory that it may use and the host time of its own work are those of `simulation`. On the `wall`
+    clock time goes by, see `profiler.backend.stopwatch.WallClock`, and the scheduler's own work takes what it takes.
 
     Parameters
     ----------
@@ -79,6 +81,7 @@ def served(
         of the trace. None: the text is that of the tape, and the models read random tokens.
     seed : of the random tokens.
     stopwatch : tells the seconds of each pass; None: what they take on the target's device.
+    wall : whether the run's clock goes with the wall's.
     emitted : is given the tokens of all requests, before the first pass.
     texts : of `texts_of` these prompts, where they are known; None: they are found out if the scheduler is clairvoyant.
 
@@ -92,7 +95,10 @@ def served(
     if prompts is not None:
         prompts = checked_prompts(prompts, simulation.requests, models.vocabulary)
     clock = stopwatch or DeviceStopwatch(models.target.device)
-    return replace(simulation, backend=_Serving(simulation, models, prompts, seed, clock, emitted, texts))
+    if wall:
+        simulation = replace(simulation, selection_s=0.0, selection_token_s=0.0)
+    serving = _Serving(simulation, models, prompts, seed, clock, emitted, texts, wall=wall)
+    return replace(simulation, backend=serving)
 
 
 def _check(simulation: Simulation, models: Models) -> None:
@@ -120,22 +126,24 @@ class _Serving:
     clock: Stopwatch
     emitted: Callable[[Known], None] | None
     texts: Sequence[Told] | None
+    wall: bool
 
     def __call__(self, view: View) -> Backend:
         models, lengths = self.models, self.simulation.world.output_tokens
+        clock = WallClock(self.clock, lambda: view.now_s) if self.wall else self.clock
         known = Known(self._prompts(), lengths)
         if self.emitted is not None:
             self.emitted(known)
         requests = len(self.simulation.requests)
-        drafter = self._drafter(known, view, requests)
+        drafter = self._drafter(known, view, requests, clock)
         target = Rows(models.target, requests)
-        verifier = Verifier(models.target, target, known, view, drafter, self.clock, models.vocabulary)
+        verifier = Verifier(models.target, target, known, view, drafter, clock, models.vocabulary)
         if self.prompts is None:
             tape = SimulatedBackend(self.simulation.world, self.simulation.truth, view)
             text = TapeText(tape, known, self.seed, models.vocabulary)
-            return TorchBackend(verifier, drafter, text, tape, view, self.clock)
+            return TorchBackend(verifier, drafter, text, tape, view, clock)
         future = ModelFuture(self._told(self.prompts), lengths, view)
-        return TorchBackend(verifier, drafter, ModelText(known, lengths, view), future, view, self.clock)
+        return TorchBackend(verifier, drafter, ModelText(known, lengths, view), future, view, clock)
 
     def _prompts(self) -> Sequence[Ints]:
         if self.prompts is not None:
@@ -143,11 +151,11 @@ class _Serving:
         lengths = enumerate(self.simulation.requests.prompt_tokens.tolist())
         return [random_tokens(self.seed, request, count, self.models.vocabulary) for request, count in lengths]
 
-    def _drafter(self, known: Known, view: View, requests: int) -> Drafter:
+    def _drafter(self, known: Known, view: View, requests: int, clock: Stopwatch) -> Drafter:
         draft = self.models.draft
         if isinstance(draft, LookupMatch):
-            return LookupDrafter(known, self.clock, draft.fewest, draft.most, draft.by_length())
-        return ModelDrafter(draft, Rows(draft, requests), known, view, self.clock, self.models.vocabulary)
+            return LookupDrafter(known, clock, draft.fewest, draft.most, draft.by_length())
+        return ModelDrafter(draft, Rows(draft, requests), known, view, clock, self.models.vocabulary)
 
     def _told(self, prompts: Sequence[Ints]) -> Sequence[Told]:
         """Return what a clairvoyant scheduler is told; of others nobody asks, so nothing is found out."""

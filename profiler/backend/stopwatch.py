@@ -41,3 +41,43 @@ class DeviceStopwatch:
     def _synchronize(self) -> None:
         if self._cuda:
             torch.cuda.synchronize(self._device)
+
+
+class WallClock:
+    """Moves a run's clock on with the wall's: a piece of work takes all seconds since the one before it ended.
+
+    So the scheduler's and the engine's own time count, and a request that arrives later is waited for. One that
+    arrives while the host decides is seen with the decision after.
+
+    Parameters
+    ----------
+    inner : runs the work. now_s : the run's clock, when a piece of work begins.
+    """
+
+    def __init__(
+        self,
+        inner: Stopwatch,
+        now_s: Callable[[], float],
+        clock: Callable[[], float] = time.perf_counter,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._inner, self._now_s, self._clock, self._sleep = inner, now_s, clock, sleep
+        self._began_s: float | None = None
+        self._told_s = 0.0
+
+    def timed(self, role: str, shape: PassShape, run: Callable[[], Result]) -> tuple[Result, float]:
+        """Return the result and the seconds; see `Stopwatch`."""
+        now_s = self._now_s()
+        if self._began_s is None:
+            self._began_s = self._clock() - now_s
+        early_s = now_s - self._wall_s()
+        if early_s > 0:
+            self._sleep(early_s)
+        before_s = max(self._told_s, now_s)
+        result, _ = self._inner.timed(role, shape, run)
+        self._told_s = max(self._wall_s(), before_s)
+        return result, self._told_s - before_s
+
+    def _wall_s(self) -> float:
+        assert self._began_s is not None, "the clock runs from the first piece of work on"
+        return self._clock() - self._began_s

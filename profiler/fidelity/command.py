@@ -6,6 +6,7 @@ import argparse
 import math
 import shlex
 import sys
+from argparse import BooleanOptionalAction
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -50,6 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--text", choices=("model", "tape"), help="the target's own, or a tape's (model)")
     parser.add_argument("--prompts", nargs="+", type=expanded, metavar="FILE", help="texts (the shipped ones)")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="where the models run (cpu)")
+    parser.add_argument("--clock", choices=("measured", "wall"), help="of real runs (measured)")
+    parser.add_argument("--graphs", action=BooleanOptionalAction, help="replay passes as CUDA graphs (no)")
     parser.add_argument("--dtype", help="of the models (float32; cuda: bfloat16)")
     parser.add_argument("--threads", type=int, metavar="N", help="of torch on the CPU (torch's choice)")
     parser.add_argument("--cache-tokens", type=int, metavar="N", help="that both models cache (16384)")
@@ -214,13 +217,15 @@ def _with_options(study: Study, arguments: argparse.Namespace) -> Study:
     from profiler.latency.grids import grid_of, shipped
     from specsim.files.yaml_file import read_yaml
 
-    names = ("loads", "repeats", "device", "dtype", "threads", "cache_tokens")
+    names = ("loads", "repeats", "clock", "device", "graphs", "dtype", "threads", "cache_tokens")
     given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
     for name, least in (("repeats", 1), ("threads", 0), ("cache_tokens", 1)):
         if given.get(name, least) < least:
             raise SpecsimError(f"--{name.replace('_', '-')} {given[name]}: expected {least} or more")
     if given.get("device") == "cuda":
         given = {"dtype": "bfloat16"} | given
+    elif given.get("device") == "cpu":
+        given = {"graphs": False} | given
     base = shipped(given.get("device", study.device), quick=False) if "device" in given else study.grid
     if arguments.grid is not None:
         base = grid_of(CheckedMapping(str(arguments.grid), "", read_yaml(arguments.grid, "grid file")), base)

@@ -72,6 +72,7 @@ def pair_facts(
     pair["prompts"] = [sha256(each.read_bytes()).hexdigest() for each in ready.pair.prompts]
     return {
         **profile_facts(study, ready.pair, ready),
+        "clock": study.clock,
         "pair": pair,
         "files": sources_of(prepare(_config(words))),
         "prompt_tokens": _arrays_sha256(prompts or ()),

@@ -31,7 +31,7 @@ class Entry:
     Attributes
     ----------
     role, kind : whose pass it is, and of which kind. shape : what it costs by. time : its seconds.
-    host_s : of the scheduler's own work before it, as the simulation has it.
+    host_s : of the scheduler's own work before it, as the simulation has it; on the wall's clock all that the host did.
     requests, emitted : who is in it, and the tokens that each emits at its end: none but in a verification.
     """
 
@@ -76,6 +76,7 @@ class Journal:
     inner : answers. clock : times its passes; None: they are simulated, and their seconds are predictions.
     thinking : seconds of the scheduler's own work before a selection, and further seconds per candidate token.
     entries : what is appended to. lookup : whether what drafts is a lookup.
+    wall : whether the clock goes with the wall's, so that the seconds of a pass hold the host's time before it.
     """
 
     def __init__(
@@ -86,8 +87,9 @@ class Journal:
         entries: list[Entry],
         *,
         lookup: bool,
+        wall: bool = False,
     ) -> None:
-        self._inner, self._clock, self._entries = inner, clock, entries
+        self._inner, self._clock, self._entries, self._wall = inner, clock, entries, wall
         self._thinking, self._lookup = thinking, lookup
         self._basis: Forest | None = None
 
@@ -100,7 +102,9 @@ class Journal:
         """See `specsim.replica.protocols.Backend`, here and below."""
         seconds = self._inner.move(work, shape)
         (time,) = self._times([seconds])
-        self._entries.append(Entry(MOVE, MOVE, shape, time, 0.0, tuple(work.requests.tolist()), ()))
+        self._entries.append(
+            Entry(MOVE, MOVE, shape, time, self._host_s(time, seconds), tuple(work.requests.tolist()), ())
+        )
         return seconds
 
     def draft(self, work: DraftPass, shape: PassShape) -> Drafted:
@@ -111,7 +115,8 @@ class Journal:
         times = self._times([level.seconds for level in drafted.levels])
         for level, time in zip(drafted.levels, times, strict=True):
             kind = "draft lookup" if self._lookup else kind_of(DRAFT, level.shape)
-            self._entries.append(Entry(DRAFT, kind, level.shape, time, 0.0, requests, ()))
+            host_s = self._host_s(time, level.seconds)
+            self._entries.append(Entry(DRAFT, kind, level.shape, time, host_s, requests, ()))
         return drafted
 
     def verify(self, work: TargetPass, shape: PassShape) -> tuple[Emitted, float]:
@@ -120,7 +125,8 @@ class Journal:
         (time,) = self._times([seconds])
         requests, emitted = tuple(work.requests.tolist()), tuple(answer.tokens.tolist())
         kind = kind_of(TARGET, shape)
-        self._entries.append(Entry(TARGET, kind, shape, time, self._thought_s(work), requests, emitted))
+        host_s = self._host_s(time, seconds) if self._wall else self._thought_s(work)
+        self._entries.append(Entry(TARGET, kind, shape, time, host_s, requests, emitted))
         self._basis = None
         return answer, seconds
 
@@ -128,6 +134,10 @@ class Journal:
         if self._basis is None or work.forest is self._basis:
             return 0.0
         return self._thinking[0] + self._thinking[1] * self._basis.draft_nodes
+
+    def _host_s(self, time: Timed, seconds: float) -> float:
+        """Return what the host did before a pass that took so many `seconds` of the run's clock."""
+        return max(seconds - time.measured_s, 0.0) if self._wall else 0.0
 
     def _times(self, seconds: list[float]) -> list[Timed]:
         """Return the times of passes that took so long; those that the clock has not timed take none."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import yaml
 
-from profiler.fidelity.study import REAL, SIMULATED
+from profiler.fidelity.study import MEASURED, REAL, SIMULATED, WALL
 from profiler.fidelity.tables import Tables
 from profiler.fidelity.verdicts import (
     ATTAINMENT,
@@ -40,6 +40,16 @@ SERVED = {
     "slo_goodput_tokens_per_s": "goodput, tokens/s",
     ATTAINMENT: "attainment",
 }
+CLOCK = {
+    MEASURED: (
+        "of a real run moves on by measured seconds; time in which nobody has work is skipped. With `--clock wall` it\n"
+        "  goes with the wall's."
+    ),
+    WALL: (
+        "of a real run goes with the wall's: it waits for arrivals, and the scheduler's and the engine's own time\n"
+        "  count. The simulation has of these what its settings say."
+    ),
+}
 Row = Sequence[object]
 
 
@@ -57,6 +67,7 @@ def page(tables: Tables, *, figures: str, remarks: str = "") -> str:
         errors=_table(_errors(verdicts)),
         counts=_table(_counts(verdicts)),
         figures=figures,
+        clock=CLOCK[about["study"].get("clock", MEASURED)],
         runs=_table(_runs(verdicts, tables.cells)),
         shares=_table(_shares(tables)),
         service=_table(_service(tables)),

@@ -17,7 +17,7 @@ from profiler.fidelity.cells import CELLS, Outcome, place_of, store
 from profiler.fidelity.facts import key_of, lookup_facts, pair_facts, profile_facts, settings_key
 from profiler.fidelity.models import Ready, Shelf
 from profiler.fidelity.serving import Scene, outcome_of, service_rate, with_texts
-from profiler.fidelity.study import SIMULATED, Cell, Pair, Study, described
+from profiler.fidelity.study import SIMULATED, WALL, Cell, Pair, Study, described
 from profiler.fidelity.tables import ABOUT
 from profiler.latency.samples import read_samples
 from profiler.passes.versions import versions
@@ -151,7 +151,8 @@ def _scene(study: Study, ready: Ready, root: Path, words: list[str], told: Told)
             _write(kept, measuring.lookup_s(ready, study.grid))
         prices = json.loads(kept.read_text(encoding="utf-8"))
         further += ["drafter=lookup", *(f"drafter.{key}={value!r}" for key, value in prices.items())]
-    return Scene(ready, profile, tuple(further), study.cache_tokens, None, None), samples
+    wall = study.clock == WALL
+    return Scene(ready, profile, tuple(further), study.cache_tokens, None, None, wall=wall), samples
 
 
 def _profile_place(study: Study, ready: Ready, root: Path) -> Path:

@@ -18,7 +18,7 @@ from profiler.fidelity.accounting import Step, accounted
 from profiler.fidelity.cells import Outcome
 from profiler.fidelity.journal import Clock, Entry, Journal
 from profiler.fidelity.models import Ready
-from profiler.fidelity.study import REVERSE, SIMULATED, Cell, merged
+from profiler.fidelity.study import REAL, REVERSE, SIMULATED, Cell, merged
 from profiler.fidelity.texts import differing, tape_of
 from profiler.fidelity.verdicts import CLEAR
 from profiler.passes.packing import Ints
@@ -43,7 +43,7 @@ class Scene:
     Attributes
     ----------
     profile : its file. words : settings of the drafter. prompts, texts : of the requests where the text is the model's.
-    cache_tokens : that both models hold. seed : of random tokens.
+    cache_tokens : that both models hold. seed : of random tokens. wall : whether real runs go by the wall's clock.
     """
 
     ready: Ready
@@ -53,6 +53,7 @@ class Scene:
     prompts: Sequence[Ints] | None
     texts: Sequence[Told] | None
     seed: int = 0
+    wall: bool = False
 
     def merged(self, words: Sequence[str]) -> list[str]:
         """Return the settings of a run of this scene."""
@@ -125,6 +126,7 @@ def _with_backend(
     clock = Clock(
         DeviceStopwatch(device), simulation.truth, simulation.host_bytes_per_s, predicted=cell.side == REVERSE
     )
+    wall = scene.wall and cell.side == REAL
     made = served(
         simulation,
         models,
@@ -133,10 +135,11 @@ def _with_backend(
         stopwatch=clock,
         emitted=kept.append,
         texts=scene.texts,
+        wall=wall,
     )
     real = made.backend
     assert real is not None, "served() gives a backend"
-    return replace(made, backend=lambda view: Journal(real(view), clock, thinking, entries, lookup=looks_up))
+    return replace(made, backend=lambda view: Journal(real(view), clock, thinking, entries, lookup=looks_up, wall=wall))
 
 
 def _numbers(record: Record) -> dict[str, Any]:

@@ -17,8 +17,10 @@ from specsim.files.yaml_file import read_yaml
 
 DRAFTERS = ("separate", "skip", "lookup")
 TEXTS = ("model", "tape")
+MEASURED, WALL = "measured", "wall"
+CLOCKS = (MEASURED, WALL)
 KEYS = ("description", "loads", "schedulers", "pairs")
-OPTIONS = ("settings", "repeats", "reverse", "device", "dtype", "threads", "cache_tokens", "graphs", "grid")
+OPTIONS = ("settings", "repeats", "reverse", "clock", "device", "dtype", "threads", "cache_tokens", "graphs", "grid")
 PAIR_OPTIONS = (
     "target",
     "draft",
@@ -113,6 +115,7 @@ class Study:
     schedulers : words of each beside ``scheduler=NAME``. settings : words of every run.
     typed : words of every run that hold against all others. beside : pairs that are left out, but whose profiles serve.
     reverse : whether the models also run on the simulated clock.
+    clock : of real runs: ``measured`` (moved on by the seconds of passes) or ``wall``.
     device, dtype, threads : of the models; 0 threads are torch's choice. cache_tokens : tokens that both models cache.
     graphs : whether passes whose shapes come again are captured as CUDA graphs and replayed.
     grid : sizes at which the profile is measured.
@@ -128,12 +131,17 @@ class Study:
     beside: tuple[Pair, ...] = ()
     repeats: int = 2
     reverse: bool = True
+    clock: str = MEASURED
     device: str = "cpu"
     dtype: str = "float32"
     threads: int = 0
     cache_tokens: int = CACHE_TOKENS
     graphs: bool = False
     grid: Grid = field(default_factory=lambda: shipped("cpu", quick=False))
+
+    def __post_init__(self) -> None:
+        if self.graphs and self.device != "cuda":
+            raise SpecsimError(f"{self.name}: graphs: CUDA captures them; expected device cuda, not {self.device}")
 
     def words(self, pair: Pair, scheduler: str) -> list[str]:
         """Return the settings of a run; of a key given twice the last one holds."""
@@ -231,11 +239,12 @@ def study_from_mapping(node: CheckedMapping, file: Path) -> Study:
         settings=_texts(node, "settings"),
         repeats=node.whole("repeats") if "repeats" in given else 2,
         reverse=node.flag("reverse") if "reverse" in given else True,
+        clock=node.choice("clock", CLOCKS) if "clock" in given else MEASURED,
         device=device,
         dtype=node.text("dtype") if "dtype" in given else ("bfloat16" if device == "cuda" else "float32"),
         threads=node.whole("threads", 0) if "threads" in given else 0,
         cache_tokens=node.whole("cache_tokens") if "cache_tokens" in given else CACHE_TOKENS,
-        graphs=_graphs(node, device),
+        graphs=node.flag("graphs") if "graphs" in given else False,
         grid=grid_of(node.child("grid"), base) if "grid" in given else base,
     )
 
@@ -253,13 +262,6 @@ def _check_profiles(pairs: Sequence[Pair]) -> None:
                 said = f"its target is {other.of_target}; expected {pair.of_target}"
                 raise SpecsimError(f"pair {pair.name}: profile_of {other.name!r}: {said}")
         before[pair.name] = pair
-
-
-def _graphs(node: CheckedMapping, device: str) -> bool:
-    graphs = node.flag("graphs") if "graphs" in node.values else False
-    if graphs and device != "cuda":
-        node.refuse("graphs", "true: CUDA graphs; expected false, or device: cuda")
-    return graphs
 
 
 def _loads(node: CheckedMapping) -> tuple[float, ...]:

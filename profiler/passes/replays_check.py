@@ -43,4 +43,4 @@ def chains(rows: int, queries: int) -> Work:
     parents = [place - 1 for _ in range(rows) for place in range(queries - 1)]
     first = np.repeat(np.arange(rows) * (queries - 1), queries - 1)
     node_parent = np.where(np.array(parents, dtype=np.int64) < 0, -1, first + parents)
-    return Work.of(np.arange(rows) * 7 + 1, np.ones(rows), np.repeat(np.arange(rows), queries - 1), node_parent)
+    return Work.of(np.arange(rows) * 4 + 17, np.ones(rows), np.repeat(np.arange(rows), queries - 1), node_parent)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ torch = pytest.importorskip("torch")
 from profiler.backend.known import Known, random_tokens  # noqa: E402
 from profiler.backend.rows import Rows, pages_for  # noqa: E402
 from profiler.backend.served import Models, served  # noqa: E402
-from profiler.backend.stopwatch import DeviceStopwatch  # noqa: E402
+from profiler.backend.stopwatch import DeviceStopwatch, WallClock  # noqa: E402
 from profiler.passes.forward import Forward  # noqa: E402
 from profiler.passes.fused import Fused  # noqa: E402
 from profiler.passes.pages import NoRoom  # noqa: E402
@@ -68,6 +70,49 @@ def test_a_pair_serves_one_replica_and_the_kind_of_drafter_that_is_priced():
 def test_seconds_are_measured_from_an_idle_device_to_an_idle_device():
     ticks = iter([1.0, 3.5])
     assert DeviceStopwatch(CPU, lambda: next(ticks)).timed("target", None, lambda: "done") == ("done", 2.5)
+
+
+class Wall:
+    """A wall clock that sleeping moves on, and whoever works."""
+
+    def __init__(self):
+        self.now = 50.0
+        self.slept = []
+
+    def sleep(self, seconds):
+        self.slept.append(seconds)
+        self.now += seconds
+
+    def works(self, seconds):
+        return lambda: self.sleep(seconds) or self.slept.pop()
+
+
+def test_the_walls_clock_waits_for_arrivals_and_counts_the_hosts_time():
+    wall, now = Wall(), SimpleNamespace(s=2.0)
+    inner = DeviceStopwatch(CPU, lambda: wall.now)
+    clock = WallClock(inner, lambda: now.s, lambda: wall.now, wall.sleep)
+    timed = lambda seconds: clock.timed("target", None, wall.works(seconds))[1]  # noqa: E731
+    assert timed(0.25) == 0.25
+    assert not wall.slept, "the first request is there"
+    now.s = 2.25
+    wall.now += 0.5
+    assert timed(0.25) == 0.75, "half a second of the host, then the pass"
+    wall.now += 0.125
+    now.s = 8.0
+    assert timed(0.25) == 0.25
+    assert wall.slept == [4.875], "nobody had work"
+    # Of several passes behind one decision the run's clock tells only the first's beginning.
+    assert timed(0.5) == 0.5
+
+
+def test_a_run_on_the_walls_clock_takes_as_long_as_it_takes():
+    told = requests([0.0, 0.4], [5, 5], [3, 3])
+    simulated = replace(simulation(told, [3, 3], factory_of("vllm_spec")), selection_token_s=5.0)
+    models, began = pair(simulated, "separate"), time.perf_counter()
+    record = run(served(simulated, models, prompts_of(simulated), wall=True))
+    assert 0.4 < record.progress.finish_s.max() < time.perf_counter() - began
+    assert record.passes is not None
+    assert record.totals.selection_s == 0
 
 
 def test_a_run_on_the_devices_clock_takes_the_seconds_of_its_passes():

@@ -31,13 +31,16 @@ def scene_of(name, drafter="separate"):
     return for_drafter(replace(scene(), scheduler=factory_of(name), **THINKING), drafter)
 
 
-def on_models(simulation, drafter="separate", *, predicted):
+def on_models(simulation, drafter="separate", *, predicted, wall=False):
     """Return the record and the entries of a run on a tape, on measured or on predicted seconds."""
     entries = []
     clock = Clock(DeviceStopwatch(CPU), simulation.truth, simulation.host_bytes_per_s, predicted=predicted)
-    made = served(simulation, pair(simulation, drafter), stopwatch=clock)
+    made = served(simulation, pair(simulation, drafter), stopwatch=clock, wall=wall)
     thinking = simulation.selection_s, simulation.selection_token_s
-    journal = lambda view: Journal(made.backend(view), clock, thinking, entries, lookup=drafter == "lookup")  # noqa: E731
+
+    def journal(view):
+        return Journal(made.backend(view), clock, thinking, entries, lookup=drafter == "lookup", wall=wall)
+
     return run(replace(made, backend=journal)), entries
 
 
@@ -69,6 +72,15 @@ def test_a_run_is_made_again_from_its_own_seconds(name, drafter):
     np.testing.assert_allclose(times.first_token_s, record.progress.first_token_s, rtol=1e-9)
     np.testing.assert_allclose(times.finish_s, record.progress.finish_s, rtol=1e-9)
     np.testing.assert_array_equal(times.tokens, record.progress.emitted_tokens)
+
+
+@pytest.mark.parametrize("name", ["adaserve", "vllm_spec"])
+def test_a_run_on_the_walls_clock_is_made_again_with_the_hosts_time(name):
+    record, entries = on_models(scene_of(name), predicted=False, wall=True)
+    times = again(record, entries, "measured_s")
+    np.testing.assert_allclose(times.first_token_s, record.progress.first_token_s, rtol=1e-9)
+    np.testing.assert_allclose(times.finish_s, record.progress.finish_s, rtol=1e-9)
+    assert sum(each.host_s for each in entries) > 0
 
 
 def test_caches_that_move_take_their_time_there_too():

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import weakref
-from dataclasses import replace
+from dataclasses import fields, replace
+from functools import partial
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -14,8 +16,10 @@ from profiler.cli import fidelity  # noqa: E402
 from profiler.fidelity import facts, models, running, serving  # noqa: E402
 from profiler.fidelity.study import Pair, study_named  # noqa: E402
 from profiler.fidelity.tables import read_tables  # noqa: E402
+from profiler.passes.replays import Replays  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 from specsim.files.paths import shipped  # noqa: E402
+from tests.profiler.passes.graph import rerun  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
@@ -161,6 +165,8 @@ def test_what_a_cell_rests_on_says_whether_it_runs_again(tmp_path, monkeypatch):
     assert runs("seed=3") == (6, 1)
     assert runs("--cache-tokens", "8192") == (6, 2)
     assert runs("--dtype", "float32") == (6, 3)
+    assert runs("--clock", "wall") == (6, 3)
+    assert "of a real run goes with the wall's" in (tmp_path / "report.md").read_text(encoding="utf-8")
     monkeypatch.setattr(facts, "folder_sha256", lambda folder: "another source")
     assert runs() == (6, 4)
     assert runs() == (0, 4)
@@ -188,6 +194,14 @@ def test_names_with_dots_have_profiles_of_their_own(tmp_path):
     tables = read_tables(tmp_path / "out")
     assert len({facts["samples"] for facts in tables.about["pairs"].values()}) == 2
     assert set(tables.samples.pair) == {"a.1", "a.2"}
+
+
+def test_graphs_of_a_study_are_checked_and_used(monkeypatch):
+    tiny = study_named("tiny")
+    study = SimpleNamespace(**{each.name: getattr(tiny, each.name) for each in fields(tiny)} | {"graphs": True})
+    monkeypatch.setattr(models, "Replays", partial(Replays, captured=rerun))
+    ready = models.Shelf(study).ready(Pair("p", "tape", random_weights=("tiny-llama", "tiny-llama-skip1")), {16})
+    assert [len(each.replays) for each in (ready.models.target, ready.models.draft)] == [2, 2]
 
 
 def test_the_models_of_a_pair_go_before_those_of_the_next_come(monkeypatch):

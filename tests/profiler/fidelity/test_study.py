@@ -119,7 +119,8 @@ def test_mistakes_of_a_command_line(words, said):
     ("old", "new", "said"),
     [
         ("loads: [0.5, 1.5]", "loads: [0.5, 0.5]", "loads: [0.5, 0.5] is not a list of different numbers above 0"),
-        ("repeats: 2\ndtype", "graphs: true\ndtype", "graphs: true: CUDA graphs; expected false, or device: cuda"),
+        ("repeats: 2\ndtype", "graphs: true\ndtype", "graphs: CUDA captures them; expected device cuda, not cpu"),
+        ("repeats: 2\ndtype", "clock: sun\ndtype", "clock: 'sun' is unknown"),
         ("repeats: 2\ndtype", "repeatz: 2\ndtype", "repeatz: unknown key; did you mean 'repeats'"),
         ("text: tape", "text: tapes", "pairs.tape.text: 'tapes' is unknown"),
         ("drafter: skip, ", "drafter: lookup, ", "pair own: skip_layers go with the drafter skip"),

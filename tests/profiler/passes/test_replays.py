@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -57,7 +58,7 @@ def test_replays_over_other_rows_say_what_launched_passes_say(kernel):
         for work in (
             Work.of(contexts, np.ones(rows)),
             levels(contexts, int(rng.integers(0, 4))),
-            chains(rows, int(rng.integers(2, 5))),
+            replace(chains(rows, int(rng.integers(2, 5))), context=contexts),
         ):
             plain, replayed = both(forward, replays, work, seed)
             assert replayed is not None
