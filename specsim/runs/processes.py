@@ -58,9 +58,15 @@ def in_processes(
     from joblib import Parallel, delayed
 
     asked = Asked(platform.node(), os.getpid(), str(Path.cwd()), os.environ.get(DATA_VARIABLE))
-    yield from Parallel(n_jobs=jobs, return_as="generator_unordered", max_nbytes=None)(
-        delayed(_placed)(work, index, one, asked) for index, one in enumerate(each)
+    # One that gets no work, since the one that asked was killed first, must know whom to end with, too.
+    processes = Parallel(
+        n_jobs=jobs,
+        return_as="generator_unordered",
+        max_nbytes=None,
+        initializer=_end_with,
+        initargs=(asked.host, asked.pid),
     )
+    yield from processes(delayed(_placed)(work, index, one, asked) for index, one in enumerate(each))
 
 
 def _placed(work: Callable[[Given], Found], index: int, one: Given, asked: Asked) -> tuple[int, Found]:

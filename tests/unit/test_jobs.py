@@ -113,6 +113,36 @@ def test_processes_end_with_the_one_that_asked(tmp_path: Path) -> None:
         time.sleep(0.1)
 
 
+UNSENT = """
+import os, signal, sys
+from specsim.runs.processes import in_processes
+
+class Unsent:
+    def __reduce__(self):
+        children = f"/proc/self/task/{os.getpid()}/children"
+        with open(sys.argv[1], "w") as file, open(children) as known:
+            file.write(known.read())
+        os.kill(os.getpid(), signal.SIGKILL)
+
+if __name__ == "__main__":
+    list(in_processes(print, [Unsent()] * 4, 2))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells which processes live")
+def test_processes_that_never_heard_what_to_do_end_with_the_one_that_asked(tmp_path: Path) -> None:
+    """The one that asks is killed as it writes down the first piece of work."""
+    (tmp_path / "killed.py").write_text(UNSENT)
+    one = subprocess.run([sys.executable, tmp_path / "killed.py", tmp_path / "pids"], stderr=subprocess.DEVNULL)
+    assert one.returncode == -signal.SIGKILL
+    pids = (tmp_path / "pids").read_text().split()
+    assert len(pids) >= 2
+    until = time.monotonic() + 20
+    while alive := [each for each in pids if Path("/proc", each).exists()]:
+        assert time.monotonic() < until, alive
+        time.sleep(0.1)
+
+
 @pytest.mark.parametrize("jobs", [0, -1, 2.0, "two", None, True, 10**6])
 def test_a_number_of_processes_is_a_whole_number(jobs: object) -> None:
     with pytest.raises(SpecsimError, match=r"^jobs=.* expected a whole number between 1 and 1024$"):
