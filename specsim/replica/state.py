@@ -55,6 +55,8 @@ class Moves(NamedTuple):
 
 def over_replicas(each: Sequence[Progress], replica_of: Ints) -> Progress:
     """Return what has happened to each request, by its last replica, `replica_of` (N,); counts of moves add up."""
+    if len(each) == 1:
+        return each[0]
     places = np.arange(len(replica_of))
 
     def merged(name: str) -> Any:

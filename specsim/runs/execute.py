@@ -63,28 +63,30 @@ def execute(
     with bar(len(experiment.simulation.requests), "request", progress) as watch:
         record = run_simulation(experiment.simulation, watch)
     loop_s = time.perf_counter() - clock
-    table = record.table()
-    metrics = summarise(table, record.totals, experiment.simulation.window)
+    # Of a million requests the record is a fifth of a gigabyte: what the table holds is let go.
+    table, totals, pass_rows = record.table(), record.totals, record.passes
+    del record
+    metrics = summarise(table, totals, experiment.simulation.window)
     # Where no pool has two replicas nobody is asked.
     router = config["choices"]["router"] if max(pools(CheckedMapping("", "", config))) > 1 else None
     metrics["specsim"]["router"] = router
     requests, tape = experiment.simulation.requests, experiment.simulation.world.tape
     metrics["specsim"]["acceptance"] = calibration(tape, requests.slo_class, requests.class_names)
     block = metrics["specsim"]
-    drafting = (experiment.drafting_note,) if experiment.drafting_note and record.totals.draft_passes else ()
-    notes = experiment.notes + drafting + _out_of_range(record.totals) + _rejected(metrics)
+    drafting = (experiment.drafting_note,) if experiment.drafting_note and totals.draft_passes else ()
+    notes = experiment.notes + drafting + _out_of_range(totals) + _rejected(metrics)
     notes += load_notes(block["load"], block["arrived"])
-    provenance = provenance_of(experiment, notes, started, loop_s, record.totals.iterations)
+    provenance = provenance_of(experiment, notes, started, loop_s, totals.iterations)
     provenance["router"] = router
     provenance["varies_with_seed"] = list(experiment.varies)
     if folder is not None:
         written = {"metrics": metrics, "config": config, "provenance": provenance}
-        provenance = write_run(folder, seen=seen, table=table, passes=record.passes, **written)
+        provenance = write_run(folder, seen=seen, table=table, passes=pass_rows, **written)
     passes = None
-    if record.passes is not None:
+    if pass_rows is not None:
         from pandas import DataFrame
 
-        passes = DataFrame({name: record.passes[name] for name in PASS_COLUMNS})
+        passes = DataFrame({name: pass_rows[name] for name in PASS_COLUMNS})
     return Run(metrics, config, provenance, table, passes, folder, notes)
 
 

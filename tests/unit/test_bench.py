@@ -18,7 +18,7 @@ ROW = Row("loop", "continuous", 100, 50.0, 2.5, target="25,000 it/s")
 
 @pytest.mark.slow
 def test_every_loop_can_be_prepared(tmp_path: Path) -> None:
-    for each in (*loops.main_loops(tmp_path), *growth.loops(tmp_path)):
+    for each in (*loops.main_loops(tmp_path), *growth.loops(tmp_path), *loops.every_scheduler()):
         assert len(replace(loops.prepared(each.words), **each.fields).requests) > 0
 
 
