@@ -72,12 +72,15 @@ def request_table(
     known = {name: _column(name, values, requests, progress) for name in REQUEST_COLUMNS}
     if moves is not None:
         known |= dict(zip(SPLIT_COLUMNS, moves, strict=True))
-    return pd.DataFrame(known | {f"{NOTED}{name}": column for name, column in noted.items()})
+    # A copy of all would be the largest thing in memory of a long run.
+    return pd.DataFrame(known | {f"{NOTED}{name}": column for name, column in noted.items()}, copy=False)
 
 
 def _column(name: str, values: Mapping[str, Any], told: Requests, done: Progress) -> Any:
-    """Return a column: from `values`, else the field of that name of `told` or `done`."""
-    return values[name] if name in values else getattr(told if hasattr(told, name) else done, name)
+    """Return a column: from `values`, else the field of that name of `done`, or a copy of that of `told`."""
+    if name in values:
+        return values[name]
+    return getattr(told, name).copy() if hasattr(told, name) else getattr(done, name)
 
 
 def _meets(latency_s: Floats, slo_s: Floats) -> Bools:

@@ -16,7 +16,7 @@ from specsim.results.window import Window, counts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
 
 ATTAINMENTS = {"slo": "slo_ok", "ttft": "ttft_ok", "tpot": "decode_tpot_ok"}
 """The column that each attainment counts, over all arrived requests; "tpot" is AdaServe's measure."""
@@ -34,7 +34,7 @@ def summarise(table: DataFrame, totals: RunTotals, window: Window | None = None)
         When the window selects no request.
     """
     load_block = load(table, totals, window)
-    rows = _Rows({str(name): table[name].to_numpy() for name in table.columns})
+    rows = _Rows({str(name): _array(table[name]) for name in table.columns})
     if window is not None:
         rows = _select(rows, window)
     itl_s = totals.itl_s if totals.itl_window == window else np.empty(0)
@@ -76,20 +76,39 @@ def summarise(table: DataFrame, totals: RunTotals, window: Window | None = None)
 
 
 class _Rows:
-    """Requests as arrays by column, (N,) each: a table of pandas takes longer to ask than a short run to simulate."""
+    """Requests as arrays by column, (N,) each: a table of pandas takes longer to ask than a short run to simulate.
 
-    def __init__(self, columns: Mapping[str, NDArray[Any]]):
-        self.columns = columns
+    Those `kept` (all: None) of a column are copied when it is asked for: a copy of all is the most that a run holds.
+    """
+
+    def __init__(self, columns: Mapping[str, NDArray[Any]], kept: NDArray[np.bool_] | None = None):
+        self.columns, self._kept = columns, kept
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        return self.columns[name]
+        column = self.columns[name]
+        return column if self._kept is None else column[self._kept]
 
     def __len__(self) -> int:
-        return len(self.columns["request_id"])
+        return len(self.columns["request_id"]) if self._kept is None else int(np.count_nonzero(self._kept))
 
     def where(self, kept: NDArray[np.bool_]) -> _Rows:
-        """Return the rows where `kept` is true."""
-        return _Rows({name: column[kept] for name, column in self.columns.items()})
+        """Return those of the rows where `kept` is true."""
+        if kept.all():
+            return self
+        whole = kept
+        if self._kept is not None:
+            whole = self._kept.copy()
+            whole[whole] = kept
+        return _Rows(self.columns, whole)
+
+
+def _array(column: Series[Any]) -> NDArray[Any]:
+    """Return a column; of words, equal ones are one object."""
+    if column.dtype.kind != "O":
+        return column.to_numpy()
+    codes, words = column.factorize()
+    found: NDArray[Any] = np.asarray(words, dtype=object)[codes]
+    return found
 
 
 def _throughput(rows: _Rows, done: _Rows, duration_s: float | None) -> dict[str, Any]:

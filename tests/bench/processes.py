@@ -48,4 +48,4 @@ def timed_process(name: str, words: tuple[str, ...], target: str = "") -> Row:
 
 
 def _peak_mb(usage: resource.struct_rusage) -> float:
-    return usage.ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
+    return usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 1e6

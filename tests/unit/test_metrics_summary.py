@@ -3,9 +3,11 @@
 import json
 import math
 import re
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from specsim.errors import SpecsimError
@@ -297,3 +299,16 @@ def test_docs_name_every_column_and_key(metrics):
     keys |= {*metrics["specsim"]["classes"]["chat"], *metrics["specsim"]["time_s"]}
     bare = {re.sub(r"^(mean|median|std|p99)_(?=ttft|tpot|itl|e2el|decode)", "", key) for key in keys}
     assert bare - named == set()
+
+
+@pytest.mark.parametrize("rejected", [False, True])
+def test_a_summary_holds_few_columns_beside_the_table(rejected):
+    """A copy of all columns, and a string of its own for each request, were most of the memory of a long run."""
+    repeats, rows = 4000, [0, 1, 2, 3, 4] if rejected else [0, 1, 2, 4]
+    table = pd.concat([made_table(rows)] * repeats, ignore_index=True)
+    summarise(made_table(rows), totals())
+    tracemalloc.start()
+    summarise(table, totals())
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak / len(table) < 16 * 8, "bytes of a row; it has 30 columns"
