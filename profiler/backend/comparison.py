@@ -40,6 +40,10 @@ class NotingStopwatch:
             self.passes.append(Passed(role, shape, seconds))
         return result, seconds
 
+    def untimed(self, run: Callable[[], Result]) -> Result:
+        """Return the result; see `profiler.backend.stopwatch.Stopwatch`."""
+        return self._inner.untimed(run)
+
 
 class PassErrors(NamedTuple):
     """The passes of one kind and batch size, and the errors of their predictions relative to what was measured."""

@@ -114,7 +114,7 @@ class ModelDrafter:
             raise SpecsimError(f"tree width {width} exceeds the vocabulary of {self._vocabulary} tokens")
         rows, leaves = self._rows(pass_)
         laid = laid_out(rows)
-        run = passed(self._forward, self.rows, rows, laid)
+        run = self._stopwatch.untimed(lambda: passed(self._forward, self.rows, rows, laid))
         wanted = _logits_of(laid, leaves)
 
         def proposed() -> Proposed:
@@ -186,7 +186,7 @@ class ModelDrafter:
             for request in requests
         ]
         if rows:
-            passed(self._forward, self.rows, rows, laid_out(rows))()
+            self._stopwatch.untimed(lambda: passed(self._forward, self.rows, rows, laid_out(rows))())
             self.rows.held[requests] = self._view.draft_cached[requests]
 
     def keep(self, work_requests: Ints, forest: Forest, right: Bools) -> None:

@@ -96,7 +96,8 @@ def served(
         prompts = checked_prompts(prompts, simulation.requests, models.vocabulary)
     clock = stopwatch or DeviceStopwatch(models.target.device)
     if wall:
-        simulation = replace(simulation, selection_s=0.0, selection_token_s=0.0)
+        # A wait for the next arrival is no step that takes too long.
+        simulation = replace(simulation, selection_s=0.0, selection_token_s=0.0, step_limit_s=None)
     serving = _Serving(simulation, models, prompts, seed, clock, emitted, texts, wall=wall)
     return replace(simulation, backend=serving)
 

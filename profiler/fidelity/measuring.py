@@ -44,7 +44,7 @@ LEAST_LOOKUP_S = 1e-6
 ROUNDS = 3
 NAN = float("nan")
 COVERS = "seconds of the serving path: inputs laid out, pass, choice on the host; passes launched kernel by kernel"
-REPLAYED = ", but for decodes and chains, which are replayed as CUDA graphs"
+REPLAYED = ", but for decodes and levels of chains, which are replayed as CUDA graphs"
 Told = Callable[[str], None]
 
 

@@ -9,10 +9,13 @@ from typing import Any
 import torch
 
 
-def capture(run: Callable[[], Any], warm_up: Callable[[], object], cuda: Any = torch.cuda) -> tuple[Any, Any]:
+def capture(
+    run: Callable[[], Any], warm_up: Callable[[], object], cuda: Any = torch.cuda, pool: Any = None
+) -> tuple[Any, Any]:
     """Return a graph of `run`, and the result that a replay writes to; `warm_up` runs first, on the capture stream.
 
-    `cuda` is ``torch.cuda``, injected so that the order of calls is tested without a GPU.
+    Graphs of one `pool` share their memory. `cuda` is ``torch.cuda``, injected so that the order of calls is tested
+    without a GPU.
     """
     side = _side_stream(cuda)
     side.wait_stream(cuda.current_stream())
@@ -21,7 +24,7 @@ def capture(run: Callable[[], Any], warm_up: Callable[[], object], cuda: Any = t
     cuda.current_stream().wait_stream(side)
     cuda.synchronize()
     graph = cuda.CUDAGraph()
-    with cuda.graph(graph, stream=side):
+    with cuda.graph(graph, stream=side, **({} if pool is None else {"pool": pool})):
         result = run()
     return graph, result
 

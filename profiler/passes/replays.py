@@ -1,8 +1,8 @@
 """Passes whose shapes come again, captured once as CUDA graphs and replayed over other rows.
 
-A pass comes again if all of its rows have equally many queries, each behind the one before: decodes, levels of chains,
-verifications of chains of one length. Rows are padded to the next size, keys to the next power of two pages; a row of
-padding writes to the page of no row.
+A pass comes again if each of its rows has one query: a decode, or a level of chains. Rows are padded to the next size,
+keys to the next power of two pages; a row of padding writes to the page of no row. Verifications are launched: a
+profile times them over trees of other shapes.
 """
 
 from __future__ import annotations
@@ -36,36 +36,38 @@ class Captured(NamedTuple):
 
 
 class Replays:
-    """The graphs of one model, by rows, queries of a row and pages of a row; each is captured when first asked for."""
+    """The graphs of one model, by rows and pages of a row; each is captured when first asked for.
 
-    def __init__(self, forward: PackedForward, captured: Capture = capture) -> None:
-        self._forward, self._capture = forward, captured
-        self._graphs: dict[tuple[int, int, int], Captured] = {}
+    They share their memory, so the logits of one hold until the next replay. `captured` is by default
+    `profiler.passes.graphs.capture`.
+    """
+
+    def __init__(self, forward: PackedForward, captured: Capture | None = None) -> None:
+        self._forward = forward
+        self._capture = captured or partial(capture, pool=torch.cuda.graph_pool_handle())
+        self._graphs: dict[tuple[int, int], Captured] = {}
 
     def __len__(self) -> int:
         return len(self._graphs)
 
     def prepared(self, work: Work, tables: Tables, tokens: Ints) -> Callable[[], torch.Tensor] | None:
-        """Return what lays a pass out and replays it, its graph captured; None if its shape does not come again.
-
-        The logits that it returns hold until the next replay.
-        """
-        queries = _queries_of(work)
-        if not queries or work.rows > ROWS[-1] or queries > tables.page_tokens:
+        """Return what lays a pass out and replays it, its graph captured; None if its shape does not come again."""
+        if work.rows > ROWS[-1] or not _one_query_a_row(work):
             return None
         rows = ROWS[bisect_left(ROWS, work.rows)]
         room = _power_of_two(-(-int(work.key_tokens.max()) // tables.page_tokens))
-        shape = self._forward.cache.shape
-        padded, pages = _padded(work, queries, rows), _with_padding(tables, rows - work.rows, shape.pages - 1)
-        words = np.concatenate([tokens, np.zeros((rows - work.rows) * queries, np.int64)])
+        missing = rows - work.rows
+        padded = Work.of(np.pad(work.key_tokens - 1, (0, missing)), np.ones(rows))
+        pages = _with_padding(tables, missing, self._forward.cache.shape.pages - 1)
+        words = np.pad(tokens, (0, missing))
 
         def inputs() -> Inputs:
             return self._forward.inputs(padded, pages, words, room=room * tables.page_tokens)
 
-        key = rows, queries, room
+        key = rows, room
         if key not in self._graphs:
             self._graphs[key] = self._captured(inputs())
-        held, wanted = self._graphs[key], work.rows * queries
+        held, wanted = self._graphs[key], work.rows
 
         def run() -> torch.Tensor:
             held.inputs.load(inputs())
@@ -80,21 +82,11 @@ class Replays:
         return Captured(graph, inputs, logits)
 
 
-def _queries_of(work: Work) -> int:
-    """Return the queries of each row; 0 unless all have as many, one behind the other, and the logits of all count."""
-    queries = work.batched_tokens // max(work.rows, 1)
-    if work.logit_tokens != work.batched_tokens or np.any(work.new_tokens != queries):
-        return 0
-    return queries if is_causal(work, pack(work)) else 0
-
-
-def _padded(work: Work, queries: int, rows: int) -> Work:
-    """Return the pass as one token and a chain behind it in each row, whichever of them are tokens of a chain."""
-    context = np.zeros(rows, np.int64)
-    context[: work.rows] = work.key_tokens - queries
-    chain = np.arange(rows * (queries - 1))
-    first = chain % max(queries - 1, 1) == 0
-    return Work.of(context, np.ones(rows), np.repeat(np.arange(rows), queries - 1), np.where(first, -1, chain - 1))
+def _one_query_a_row(work: Work) -> bool:
+    """Return whether each row has one query, behind all that it sees, whose logits count."""
+    if work.logit_tokens != work.rows or np.any(work.new_tokens != 1):
+        return False
+    return is_causal(work, pack(work))
 
 
 def _with_padding(tables: Tables, rows: int, page: int) -> Tables:

@@ -61,8 +61,8 @@ def request_table(
         "tpot_s": tpot_s,
         "decode_tpot_s": decode_tpot_s,
         "e2el_s": progress.finish_s - requests.arrival_s,
-        "slo_tpot_s": requests.tpot_slo_s,
-        "slo_ttft_s": requests.ttft_slo_s,
+        "slo_tpot_s": requests.tpot_slo_s.copy(),
+        "slo_ttft_s": requests.ttft_slo_s.copy(),
         "slo_ok": ttft_ok & tpot_ok,
         "ttft_ok": ttft_ok,
         "tpot_ok": tpot_ok,
@@ -72,7 +72,7 @@ def request_table(
     known = {name: _column(name, values, requests, progress) for name in REQUEST_COLUMNS}
     if moves is not None:
         known |= dict(zip(SPLIT_COLUMNS, moves, strict=True))
-    # A copy of all would be the largest thing in memory of a long run.
+    # A copy of all would be the largest thing in memory of a long run. What the requests say is theirs, and copied.
     return pd.DataFrame(known | {f"{NOTED}{name}": column for name, column in noted.items()}, copy=False)
 
 

@@ -106,7 +106,7 @@ def _array(column: Series[Any]) -> NDArray[Any]:
     """Return a column; of words, equal ones are one object."""
     if column.dtype.kind != "O":
         return column.to_numpy()
-    codes, words = column.factorize()
+    codes, words = column.factorize(use_na_sentinel=False)
     found: NDArray[Any] = np.asarray(words, dtype=object)[codes]
     return found
 

@@ -4,6 +4,7 @@ import json
 import math
 import re
 import tracemalloc
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,9 @@ from specsim.errors import SpecsimError
 from specsim.results.distribution import Sketched
 from specsim.results.schema import PASS_COLUMNS, REQUEST_COLUMNS, RunTotals
 from specsim.results.summary import summarise
-from tests.made import table_of
+from specsim.simulation import run
+from tests.laws.subjects import factory_of
+from tests.made import requests, simulation, table_of
 
 NAN = math.nan
 # Request 0 meets its SLO exactly, 1 misses TPOT, 2 has one token, 3 is rejected, 4 misses only TTFT.
@@ -299,6 +302,16 @@ def test_docs_name_every_column_and_key(metrics):
     keys |= {*metrics["specsim"]["classes"]["chat"], *metrics["specsim"]["time_s"]}
     bare = {re.sub(r"^(mean|median|std|p99)_(?=ttft|tpot|itl|e2el|decode)", "", key) for key in keys}
     assert bare - named == set()
+
+
+def test_who_writes_into_a_table_does_not_write_into_the_simulation():
+    told = requests([0.0, 0.1], [5, 6], [7, 8])
+    table = run(simulation(told, [7, 8], factory_of("vllm_spec"))).table()
+    for name in table.columns:
+        column = table[name].to_numpy()
+        for field in fields(told):
+            held = getattr(told, field.name)
+            assert not (isinstance(held, np.ndarray) and np.shares_memory(column, held)), (name, field.name)
 
 
 @pytest.mark.parametrize("rejected", [False, True])

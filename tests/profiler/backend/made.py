@@ -37,6 +37,9 @@ class Profiled:
         model = {TARGET: truth.target, DRAFT: truth.draft}[role]
         return run(), model.seconds(shape)
 
+    def untimed(self, run: Callable[[], Result]) -> Result:
+        return run()
+
 
 def for_drafter(simulation: Simulation, drafter: str) -> Simulation:
     """Return the simulation of one replica whose latency model prices this kind of drafter."""

@@ -103,11 +103,13 @@ def test_the_walls_clock_waits_for_arrivals_and_counts_the_hosts_time():
     assert wall.slept == [4.875], "nobody had work"
     # Of several passes behind one decision the run's clock tells only the first's beginning.
     assert timed(0.5) == 0.5
+    clock.untimed(wall.works(3.0))
+    assert timed(0.5) == 0.5, "no server fills a cache, or captures a graph, in the midst of a run"
 
 
 def test_a_run_on_the_walls_clock_takes_as_long_as_it_takes():
     told = requests([0.0, 0.4], [5, 5], [3, 3])
-    simulated = replace(simulation(told, [3, 3], factory_of("vllm_spec")), selection_token_s=5.0)
+    simulated = replace(simulation(told, [3, 3], factory_of("vllm_spec")), selection_token_s=5.0, step_limit_s=0.3)
     models, began = pair(simulated, "separate"), time.perf_counter()
     record = run(served(simulated, models, prompts_of(simulated), wall=True))
     assert 0.4 < record.progress.finish_s.max() < time.perf_counter() - began
