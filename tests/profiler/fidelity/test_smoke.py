@@ -255,6 +255,7 @@ def test_the_gpu_study_is_rehearsed_with_tiny_shapes(tmp_path, monkeypatch):
         ("llama-3.1-8b, llama-3.2-1b", "tiny-llama, tiny-llama-skip1"),
         ("device: cuda", "device: cpu\nthreads: 1"),
         ("dtype: bfloat16", "dtype: float32"),
+        ("graphs: true", "graphs: false"),
         ("requests=40]", "requests=3]"),
         ("loads: [0.2, 1.0, 1.5]", "loads: [1.0]"),
         ("repeats: 2\nreverse", "repeats: 1\nreverse"),
