@@ -114,8 +114,8 @@ class PassShapes(NamedTuple):
         return cls(context_tokens, rows, context_tokens + rows, rows, rows, 0)
 
     @classmethod
-    def with_nodes(cls, shape: PassShape, nodes: Any, pairs: Any) -> PassShapes:
-        """Return one shape with so many more tree nodes, as `PassShape.with_nodes`, arrays of each."""
+    def with_nodes(cls, shape: PassShape | PassShapes, nodes: Any, pairs: Any) -> PassShapes:
+        """Return shapes with so many more tree nodes, as `PassShape.with_nodes`; all broadcast together."""
         return cls(
             shape.context_tokens,
             shape.batched_tokens + nodes,
@@ -135,7 +135,7 @@ class PassShapes(NamedTuple):
 
     def cumulated(self, axis: int) -> PassShapes:
         """Return the shapes of the passes that hold the first 1, 2, ... rows along an axis."""
-        return PassShapes(*(np.cumsum(column, axis=axis) for column in self))
+        return PassShapes(*(np.add.accumulate(column, axis=axis) for column in self))
 
     def seconds(self, model: Any) -> npt.NDArray[np.float64]:
         """Return what a model says of each, 0 where nothing is batched."""

@@ -133,18 +133,22 @@ class Roofline:
 
     def seconds_array(self, shapes: PassShapes) -> Seconds:
         """Return the seconds of many passes."""
-        batched = np.asarray(shapes.batched_tokens, dtype=np.float64)
-        tiles = -(-batched // self.tile_tokens) * self.tile_tokens
+        batched, logits = np.asarray(shapes.batched_tokens), np.asarray(shapes.logit_tokens)
+        whole = self.tile_tokens == 1 and batched.dtype.kind == "i"
+        tiles = batched if whole else -(-batched // self.tile_tokens) * self.tile_tokens
         weights = np.maximum(self.delta_s + self.gamma_s * batched, self.compute_delta_s + self.compute_s * tiles)
-        read = self.alpha_s * np.asarray(shapes.context_tokens, dtype=np.float64)
-        pairs = np.asarray(shapes.attention_pairs, dtype=np.float64)
-        seconds = weights + np.maximum(read, self.beta_s * pairs) + self.pair_s * pairs
-        logits = np.asarray(shapes.logit_tokens)
-        seconds = seconds + self.logit_s * logits
+        read, pairs = self.alpha_s * np.asarray(shapes.context_tokens), np.asarray(shapes.attention_pairs)
+        seconds = weights + np.maximum(read, self.beta_s * pairs)
+        # A coefficient that is not given is not added: most are not, and each costs as long as the lines above.
+        for each_s, tokens in ((self.pair_s, pairs), (self.logit_s, logits)):
+            if each_s:
+                seconds = seconds + each_s * tokens
         for offsets, tokens in ((self.few_s, batched), (self.few_logits_s, logits)):
             for size, offset in enumerate(offsets, 1):
                 seconds = seconds + np.where(tokens == size, offset, 0.0)
-        return np.asarray(seconds - np.where(batched == 1, self.single_s, 0.0), dtype=np.float64)
+        if self.single_s:
+            seconds = seconds - np.where(batched == 1, self.single_s, 0.0)
+        return np.asarray(seconds, dtype=np.float64)
 
 
 def _offset(offsets: tuple[float, ...], tokens: float) -> float:

@@ -58,11 +58,11 @@ class ModelLatency:
     nonembedding_bytes: int | None = None
     misfit: str | None = None
     chosen: Form = field(init=False, repr=False, compare=False)
-    _sizes: Seconds = field(init=False, repr=False, compare=False)
+    _sizes: NDArray[np.int64] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "chosen", self.forms[self.form])
-        object.__setattr__(self, "_sizes", np.array([*self.graph_tokens, np.inf]))
+        object.__setattr__(self, "_sizes", np.array(self.graph_tokens, dtype=np.int64))
 
     @property
     def knee_tokens(self) -> float | None:
@@ -106,10 +106,13 @@ class ModelLatency:
         """Return `_run` of each."""
         batched = np.asarray(shapes.batched_tokens)
         if self.graph_tokens:
-            size = self._sizes[np.searchsorted(self._sizes[:-1], batched)]
-            batched = np.where(np.isinf(size), batched, size)
-        again = shapes.repeated_tokens if self.expands else 0
-        return shapes._replace(batched_tokens=batched, context_tokens=shapes.context_tokens + again)
+            padded = self._sizes.take(self._sizes.searchsorted(batched), mode="clip")
+            batched = np.where(batched > self.graph_tokens[-1], batched, padded)
+        if not self.expands:
+            return shapes._replace(batched_tokens=batched)
+        return shapes._replace(
+            batched_tokens=batched, context_tokens=shapes.context_tokens + shapes.repeated_tokens
+        )
 
     def extrapolates(self, shape: PassShape) -> bool:
         """Return whether a pass lies outside the range of the samples behind the forms."""

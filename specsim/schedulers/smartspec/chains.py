@@ -89,7 +89,7 @@ class GoodputChains(Speculation, Proposer):
             decoding = requests[:n]
             cached = view.target_cached[decoding], view.draft_cached[decoding]
             most = np.clip(useful_depth(view, decoding), 0, self.num_speculative_tokens)
-            batch, table = self._table(view, Batch(decoding, rows.chunks[:n], *cached, rows.fed[:n], most))
+            batch, table = self._table(view, Batch(decoding, *cached, rows.fed[:n], most))
             for k in np.argsort(-table[:, -1], kind="stable").tolist():
                 if rows_fit(view, rows, k):
                     depths[:n] = np.minimum(batch.longest, k)

@@ -18,18 +18,17 @@ from specsim.replica.request import Bools, Floats, Ids, Ints
 
 
 class Batch(NamedTuple):
-    """Decoding requests, first come first, (n,) each.
+    """Decoding requests, first come first, (n,) each: of all but their last token the target has a cache.
 
     Attributes
     ----------
-    requests : ids. chunks : pending tokens of each, 1 when decoding.
+    requests : ids.
     target_cached, draft_cached : tokens in either cache. fed : tokens that the drafter's cache lacks.
     longest : most draft tokens each may be given, at most V.
     evicted : (m,) requests that give up their cache for these, before the first pass of the step.
     """
 
     requests: Ids
-    chunks: Ints
     target_cached: Ints
     draft_cached: Ints
     fed: Ints
@@ -60,19 +59,26 @@ def pass_shapes(batch: Batch, passes: int) -> PassShapes:
     Pass i holds those with k >= i. The first also reads what the drafter's cache lacks, which is more than one token
     after a step in which everything was accepted, or nothing was drafted.
     """
-    level = np.arange(passes)[:, None]
-    first = level == 0
-    fed = np.where(first, batch.fed, 0)
-    shapes = PassShapes.each(batch.draft_cached + np.where(first, 0, batch.fed), fed, np.where(first, 0, 1))
-    return shapes.only(batch.longest > level)
+    cached, fed = batch.draft_cached, batch.fed
+    known, reading = cached + fed, np.minimum(fed, 1)
+    shapes = np.empty((4, passes, len(fed)), dtype=np.int64)
+    context, batched, pairs, requests = shapes
+    if passes:
+        context[0], batched[0], requests[0] = cached * reading, fed, reading
+        pairs[0] = fed * (known + 1) - fed * (fed + 1) // 2
+    context[1:], batched[1:], pairs[1:], requests[1:] = known, 1, known + 1, 1
+    shapes *= batch.longest > np.arange(passes)[:, None]
+    return PassShapes(context, batched, pairs, requests, requests, np.zeros_like(requests))
 
 
 def draft_seconds(model: DraftBelief, batch: Batch, most: int) -> Floats:
     """Return the seconds of the first 0..most draft passes of each prefix, (most + 1, n) (Eq. 5)."""
-    seconds = pass_shapes(batch, most).cumulated(axis=1).seconds(model)
+    seconds = np.zeros((most + 1, len(batch.requests)))
+    passes = pass_shapes(batch, most).cumulated(axis=1).seconds(model)
     if model.one_pass:
-        seconds[1:] = 0.0
-    return np.concatenate((np.zeros((1, len(batch.requests))), seconds.cumsum(axis=0)))
+        passes[1:] = 0.0
+    np.add.accumulate(passes, axis=0, out=seconds[1:])
+    return seconds
 
 
 def target_seconds(model: ModelBelief, batch: Batch, tree_tokens: Ints | Floats) -> Floats:
@@ -80,8 +86,11 @@ def target_seconds(model: ModelBelief, batch: Batch, tree_tokens: Ints | Floats)
 
     Batched tokens are the sum of k_i + 1, as in section 7.2.2; 4.3 forgets the roots.
     """
-    shapes = PassShapes.each(batch.target_cached, batch.chunks, tree_tokens)
-    return model.seconds_array(shapes.cumulated(axis=1))
+    context = np.add.accumulate(batch.target_cached)
+    roots = PassShapes.decode(context, np.arange(1, len(context) + 1))
+    nodes = np.add.accumulate(tree_tokens, axis=1)
+    pairs = np.add.accumulate(tree_tokens * (batch.target_cached + 2), axis=1)
+    return model.seconds_array(PassShapes.with_nodes(roots, nodes, pairs))
 
 
 def goodput(belief: Belief, batch: Batch, acceptance: Floats, most: int) -> Floats:
@@ -97,9 +106,12 @@ def goodput(belief: Belief, batch: Batch, acceptance: Floats, most: int) -> Floa
 
 def fitting(view: View, batch: Batch, tree_tokens: Ints) -> Bools:
     """Return for which (row, prefix) the cache has slots, (rows, n), with `tree_tokens` (rows, n) in both caches."""
+    rows, deepest = len(batch.requests), int(tree_tokens.max(initial=0))
+    if view.surely_fits(rows, rows * (deepest + 1), rows * deepest + int(batch.fed.sum())):
+        return np.ones(tree_tokens.shape, dtype=np.bool_)
     drafted = np.where(tree_tokens > 0, batch.fed + tree_tokens, 0)
     growth = view.growth_bytes(
-        batch.requests, batch.target_cached + batch.chunks + tree_tokens, batch.draft_cached + drafted
+        batch.requests, batch.target_cached + 1 + tree_tokens, batch.draft_cached + drafted
     )
     freed = int(view.held_bytes(batch.evicted).sum()) if len(batch.evicted) else 0
     fits: Bools = growth.cumsum(axis=1) <= view.free_bytes + freed
@@ -155,7 +167,7 @@ def longest_by_survival(belief: Belief, batch: Batch, acceptance: Floats, most: 
 
 def _verification(model: ModelBelief, batch: Batch, request: Ints, within: Bools) -> Floats:
     """Return the seconds of verifying the first tokens of the ranking, (tokens, passes), those `within` the passes."""
-    plain = PassShape.of(batch.target_cached, batch.chunks)
+    plain = PassShape.of_decoding(batch.target_cached)
     nodes = np.cumsum(within, axis=0)
-    pairs = np.cumsum(within * (batch.target_cached + batch.chunks + 1)[request][:, None], axis=0)
+    pairs = np.cumsum(within * (batch.target_cached + 2)[request][:, None], axis=0)
     return model.seconds_array(PassShapes.with_nodes(plain, nodes, pairs))

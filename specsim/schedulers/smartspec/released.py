@@ -150,7 +150,7 @@ class ReleasedLengths(Speculation):
         n, longest = rows.decoding, min(self.num_speculative_tokens, view.belief.draft.deepest)
         requests = rows.requests[:n]
         cached, ones = view.target_cached[requests], np.ones(n, dtype=np.int64)
-        batch = Batch(requests, rows.chunks[:n], cached, cached, ones, np.full(n, longest))
+        batch = Batch(requests, cached, cached, ones, np.full(n, longest))
         tokens_per_s = goodput(view.belief, batch, np.full(n, self.rate), longest)[:, -1]
         tokens_per_s[0] *= self.plain_factor
         lengths = np.arange(longest + 1)
@@ -161,5 +161,5 @@ class ReleasedLengths(Speculation):
 def _held_bytes(view: View, batch: Batch, length: int) -> int:
     """Return the bytes of cache that the batch holds when each of its requests has drafted `length` tokens."""
     drafted: Ints = view.draft_cached[batch.requests] + (view.draft_pending(batch.requests) + length if length else 0)
-    growth = view.growth_bytes(batch.requests, batch.target_cached + batch.chunks + length, drafted)
+    growth = view.growth_bytes(batch.requests, batch.target_cached + 1 + length, drafted)
     return int((view.held_bytes(batch.requests) + growth).sum())

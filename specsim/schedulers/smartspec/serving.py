@@ -149,7 +149,7 @@ class SmartSpec:
             forest, proposed = yield from proposing
         self.feedback.learn(proposed)
         n = forest.rows
-        rows = Rows(batch.requests[:n], batch.chunks[:n], n, batch.fed[:n])
+        rows = Rows(batch.requests[:n], np.ones(n, dtype=np.int64), n, batch.fed[:n])
         answer = yield TargetPass(rows.requests, rows.chunks, forest, evicted)
         self.proposal.learn(view, rows, forest, answer)
 
@@ -165,11 +165,10 @@ class SmartSpec:
         if not has_slot(view, requests[:1]):
             keep, _ = seats(view, requests, np.ones_like(requests))
             requests, evicted = requests[keep], requests[~keep]
-        longest = np.clip(useful_depth(view, requests), 0, min(self.proposal.deepest, view.belief.draft.deepest))
+        longest = np.minimum(useful_depth(view, requests), min(self.proposal.deepest, view.belief.draft.deepest))
         longest[self.feedback.plain(requests)] = 0
         return Batch(
             requests,
-            np.ones(len(requests), dtype=np.int64),
             view.target_cached[requests],
             view.draft_cached[requests],
             lag(view, requests),
