@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from specsim.latency.forms import Form, Seconds
-from specsim.pass_shape import PassShape, PassShapes
+from specsim.pass_shape import Ints, PassShape, PassShapes
 
 PROFILE_VERSION = 1
 MEMORY_SHARE = 0.9
@@ -58,7 +58,7 @@ class ModelLatency:
     nonembedding_bytes: int | None = None
     misfit: str | None = None
     chosen: Form = field(init=False, repr=False, compare=False)
-    _sizes: NDArray[np.int64] = field(init=False, repr=False, compare=False)
+    _sizes: Ints = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "chosen", self.forms[self.form])
@@ -110,9 +110,7 @@ class ModelLatency:
             batched = np.where(batched > self.graph_tokens[-1], batched, padded)
         if not self.expands:
             return shapes._replace(batched_tokens=batched)
-        return shapes._replace(
-            batched_tokens=batched, context_tokens=shapes.context_tokens + shapes.repeated_tokens
-        )
+        return shapes._replace(batched_tokens=batched, context_tokens=shapes.context_tokens + shapes.repeated_tokens)
 
     def extrapolates(self, shape: PassShape) -> bool:
         """Return whether a pass lies outside the range of the samples behind the forms."""

@@ -59,6 +59,7 @@ class Dispatch:
         n = len(requests)
         self._told = Sent(np.full(n, inf), *(np.zeros(n, dtype=np.int64) for _ in Sent._fields[1:]))
         self._servers = [Outstanding(each.ledger, each.view.belief, self._told) for each in replicas]
+        replicas[0].alone = len(replicas) == 1
         if isinstance(router, Planning) and len(replicas) > 1:
             router.plan(requests.class_names, len(replicas))
 

@@ -14,7 +14,7 @@ from specsim.replica.audit import Audit
 from specsim.replica.booking import Booking, Verification
 from specsim.replica.conversation import Conversation
 from specsim.replica.delays import delays
-from specsim.replica.fast_forward import FastForward
+from specsim.replica.fast_forward import FastForward, Horizon
 from specsim.replica.ledger import Ledger
 from specsim.replica.lobby import Lobby
 from specsim.replica.passes import NOBODY, DraftPass, Emitted, Pass, TargetPass
@@ -49,6 +49,7 @@ class Replica:
     `onward` is called with requests (n,) that have just ended here, and the tokens of each in the drafter's cache; it
     returns those that go on to another replica.
     `next_arrival_s` is when the next request arrives at any replica; None where nobody knows.
+    `alone` says that nobody looks at the ledger when a request arrives: no router has to choose.
     """
 
     def __init__(
@@ -78,11 +79,12 @@ class Replica:
         self._fast: FastForward | None = None
         if fast_forward and isinstance(backend, Repeating) and promises(scheduler):
             told = booking, audit, self.headway, self._lobby
-            self._fast = FastForward(env, name, ledger, view, backend, *told, self._next_event_s)
+            self._fast = FastForward(env, name, ledger, view, backend, *told, self._horizon)
         self.moving_s = 0.0
         self.answered: Callable[[int], None] | None = None
         self.onward: Callable[[Ids, Ints], Ids] | None = None
         self.next_arrival_s: float | None = None
+        self.alone = False
         self._bell = env.event()
         self._closed = False
 
@@ -129,10 +131,14 @@ class Replica:
         """Return how many of the requests that wait were in the queue by `at_s`."""
         return self.ledger.queued(at_s) + (self._lobby.queued(at_s) if self._lobby is not None else 0)
 
-    def _next_event_s(self) -> float:
-        """Return when at the earliest anything may happen that is not this replica's own doing."""
+    def _horizon(self) -> Horizon:
+        """Return what may happen that is not this replica's own doing; an arrival may be the lobby's business alone."""
         event_s = self.env.peek() if self.next_arrival_s is None else self.next_arrival_s
-        return event_s if self._patience is None else min(event_s, self._patience.next_s())
+        if self._patience is not None:
+            return Horizon(min(event_s, self._patience.next_s()), 0)
+        if self._lobby is None or self._shedding is not None or self.next_arrival_s is None or not self.alone:
+            return Horizon(event_s, 0)
+        return Horizon(event_s, self._lobby.unseen_steps)
 
     def close(self) -> None:
         """Say that no request will arrive any more."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import simpy
@@ -27,11 +27,34 @@ MOST = 128
 Waiting = Generator[simpy.Event, Any, None]
 
 
+class Horizon(NamedTuple):
+    """What may come between the steps of a replica.
+
+    Attributes
+    ----------
+    event_s : when at the earliest anything may happen that is not its own doing.
+    unseen_steps : how many steps may end at that time or later before anybody sees what happened; see `Lobby`.
+    """
+
+    event_s: float
+    unseen_steps: int
+
+    def steps(self, starts_s: Floats, further: int) -> int:
+        """Return how many steps end before the event, and up to `further` more, of those that start so.
+
+        `starts_s` (steps + 1,) has the end of the last behind it.
+        """
+        count = len(starts_s) - 1
+        if starts_s[-1] < self.event_s:
+            return count
+        return min(int(starts_s.searchsorted(self.event_s)) - 1 + further, count)
+
+
 class FastForward:
     """Run what a scheduler would `repeat` and what ends before the next event in one step of the clock.
 
-    All that is booked is equal, to the last bit, to what the passes book one by one. `next_event_s` tells when at the
-    earliest something may happen that a scheduler or a router sees. `lobby`, if any, is empty.
+    All that is booked is equal, to the last bit, to what the passes book one by one. `horizon` tells what may come
+    between two steps. `lobby`, if any, is empty at first; who arrives meanwhile is in it at last.
     """
 
     def __init__(
@@ -45,9 +68,9 @@ class FastForward:
         audit: Audit,
         headway: Headway,
         lobby: Lobby | None,
-        next_event_s: Callable[[], float],
+        horizon: Callable[[], Horizon],
     ) -> None:
-        self._next_event_s = next_event_s
+        self._horizon = horizon
         self._env, self._name, self._ledger, self._view = env, name, ledger, view
         self._backend, self._booking, self._audit = backend, booking, audit
         self._headway, self._lobby = headway, lobby
@@ -56,16 +79,17 @@ class FastForward:
     def passes(self, work: TargetPass, shape: PassShape) -> Generator[simpy.Event, Any, PassShape]:
         """Run passes like this one, which is reserved, and reserve the next; return its shape.
 
-        Each is followed by another of the same rows: none ends a request, wants memory that may not be there, or ends
-        at the next event or behind it. Where that leaves too few, none runs.
+        Each is followed by another of the same rows, decided before anybody sees the next event: none ends a request or
+        wants memory that may not be there. Where that leaves too few, none runs.
         """
-        ahead, next_s = self._ledger.ahead, self._next_event_s()
+        ahead, horizon = self._ledger.ahead, self._horizon()
         most = min(ahead.passes(work, shape), MOST)
         if most < LEAST or self._ledger.drafted:
             return shape
         seconds = self._backend.repeated(work, shape, most)
         starts_s = self._starts_s(seconds)
-        count = _before(next_s, starts_s)
+        # The next one, which is reserved here and runs alone, is the last of the unseen steps.
+        count = horizon.steps(starts_s, max(horizon.unseen_steps - 1, 0))
         if count < LEAST:
             return shape
         seconds, starts_s = seconds[:count], starts_s[: count + 1]
@@ -79,18 +103,19 @@ class FastForward:
     def rounds(self, work: DraftPass) -> Generator[simpy.Event, Any, Ids | None]:
         """Run rounds, the first of which begins with this pass, which is not reserved; return who ended with the last.
 
-        No other ends a request, and none wants memory that may not be there, or ends at the next event or behind it.
-        Where that leaves too few, none runs, and the answer is None.
+        No other ends a request, none wants memory that may not be there, and all are decided before anybody sees the
+        next event. Where that leaves too few, none runs, and the answer is None.
         """
-        ahead, passes, next_s = self._ledger.ahead, work.depth + 1, self._next_event_s()
-        if next_s <= self._another_s:
+        ahead, passes, horizon = self._ledger.ahead, work.depth + 1, self._horizon()
+        further, within_s = horizon.unseen_steps, horizon.event_s - self._env.now
+        if further < LEAST and horizon.event_s <= self._another_s:
             return None
         most = min(ahead.rounds(work), MOST)
-        rounds = self._backend.rounds(work, LEAST, most, next_s - self._env.now) if most >= LEAST else None
+        rounds = self._backend.rounds(work, LEAST, most, within_s, further) if most >= LEAST else None
         if rounds is None:
             return None
         starts_s = self._starts_s(rounds.seconds.ravel())
-        count = _before(next_s, starts_s) // passes
+        count = horizon.steps(starts_s[::passes], further)
         if count < LEAST:
             return None
         rounds, starts_s = rounds.first(count), starts_s[: count * passes + 1]
@@ -122,9 +147,3 @@ class FastForward:
         self._headway.passes += len(seconds)
         if self._lobby is not None:
             self._lobby.started(steps_s.tolist())
-
-
-def _before(end_s: float, starts_s: Floats) -> int:
-    """Return how many passes end before `end_s`, of those that start so, the end of the last behind them."""
-    count = len(starts_s) - 1
-    return count if starts_s[-1] < end_s else int(starts_s.searchsorted(end_s)) - 1

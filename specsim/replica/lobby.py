@@ -49,6 +49,12 @@ class Lobby:
         """Hear when steps started that nobody waited for."""
         self._starts.extend(starts_s)
 
+    @property
+    def unseen_steps(self) -> int:
+        """How many steps surely start before a decision sees who arrives in this one, this one included."""
+        full = len(self._starts) == self._starts.maxlen
+        return 1 + (len(self._starts) if full else 0)
+
     def idle(self) -> None:
         """Hear that the engine runs nothing: its next decision sees everybody."""
         self._starts.clear()

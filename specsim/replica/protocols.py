@@ -236,10 +236,10 @@ class Repeating(Protocol):
         """
         ...
 
-    def rounds(self, work: DraftPass, least: int, most: int, within_s: float) -> Rounds | None:
+    def rounds(self, work: DraftPass, least: int, most: int, within_s: float, further: int) -> Rounds | None:
         """Return rounds of chains for these decoding rows, the first of which begins with this pass.
 
-        There are `least` to `most`, and about as many as end `within_s`; else the answer is None. No round begins where
-        a chain of `depth` tokens is longer than what a row may emit beside the bonus token.
+        There are `least` to `most`, and about as many as end `within_s` and `further` ones; else the answer is None. No
+        round begins where a chain of `depth` tokens is longer than what a row may emit beside the bonus token.
         """
         ...

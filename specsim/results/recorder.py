@@ -16,7 +16,7 @@ from specsim.pass_shape import PassShape
 from specsim.replica.booking import Repeated, Speculated, Verification, in_turn
 from specsim.replica.passes import Drafted, DraftPass, by_pass
 from specsim.replica.protocols import Belief
-from specsim.replica.request import Floats, Ids
+from specsim.replica.request import Floats, Ids, Ints
 from specsim.results.fitted_range import counts_of, decodes_outside, rounds_outside
 from specsim.results.pauses import Pauses
 from specsim.results.schema import DRAFT_PASS, PASS_COLUMNS, VERIFY_PASS, RunTotals
@@ -120,7 +120,7 @@ class Recorder:
         if self._passes is not None:
             rows: dict[str, Any] = {"start_s": starts_s[:-1], "seconds": seconds, "kind": VERIFY_PASS}
             rows |= dict.fromkeys(("requests", "batched_tokens", "emitted_tokens"), shape.requests)
-            rows |= {"context_tokens": context, "queued": self._queued(replica, float(starts_s[-1]))}
+            rows |= {"context_tokens": context, "queued": self._queues(replica, starts_s[1:])}
             self._keep_all(seconds.shape, rows | {"replica": replica})
 
     def speculated(self, replica: int, speculated: Speculated) -> None:
@@ -133,8 +133,8 @@ class Recorder:
         self.draft_passes += depth * len(rounds)
         self._iterate(replica, *gaps, starts_s[depth + 1 :: depth + 1])
         if self._passes is not None:
-            rows = _columns_of(speculated) | {"replica": replica, "queued": self._queued(replica, float(starts_s[-1]))}
-            self._keep_all(rounds.seconds.shape, rows)
+            queued = self._queues(replica, starts_s[1:]).reshape(rounds.seconds.shape)
+            self._keep_all(rounds.seconds.shape, _columns_of(speculated) | {"replica": replica, "queued": queued})
 
     def _iterate(self, replica: int, requests: Ids, gaps_s: Floats, ends_s: Floats) -> None:
         """Count iterations that end so, (n,): in each these requests (m,) emit, in the first after `gaps_s`."""
@@ -144,6 +144,13 @@ class Recorder:
             self.watch()
         self._pauses.add(replica, requests, gaps_s)
         self._pauses.repeat(replica, requests, np.diff(ends_s))
+
+    def _queues(self, replica: int, ends_s: Floats) -> Ints:
+        """Return how many requests wait at each of these times, (n,), the first of which begin before anybody came."""
+        last = self._queued(replica, float(ends_s[-1]))
+        if last == self._queued(replica, float(ends_s[0])):
+            return np.full(len(ends_s), last)
+        return np.array([self._queued(replica, end_s) for end_s in ends_s.tolist()])
 
     def _keep_all(self, shape: tuple[int, ...], rows: dict[str, Any]) -> None:
         """Keep as many rows of `PASS_COLUMNS` as the shape holds; columns broadcast to it, those not given are 0."""

@@ -83,9 +83,9 @@ class SimulatedBackend:
         context = shape.context_tokens + rows * np.arange(most)
         return self._truth.target.seconds_array(PassShapes.decode(context, rows))
 
-    def rounds(self, work: DraftPass, least: int, most: int, within_s: float) -> Rounds | None:
+    def rounds(self, work: DraftPass, least: int, most: int, within_s: float, further: int) -> Rounds | None:
         """Return rounds of chains; see `specsim.world.rounds.SimulatedRounds.rounds`."""
-        return self._rounds.rounds(work, least, most, within_s)
+        return self._rounds.rounds(work, least, most, within_s, further)
 
     def output_tokens(self, ids: Ids) -> Ints:
         """Return how many tokens each request will emit in all, (n,); see `specsim.replica.protocols.Foresight`."""

@@ -25,7 +25,7 @@ class SimulatedRounds:
     def __init__(self, output_tokens: Ints, tape: Tape, truth: Belief, view: View) -> None:
         self._output_tokens, self._tape, self._truth, self._view = output_tokens, tape, truth, view
 
-    def rounds(self, work: DraftPass, least: int, most: int, within_s: float) -> Rounds | None:
+    def rounds(self, work: DraftPass, least: int, most: int, within_s: float, further: int) -> Rounds | None:
         """Return rounds of chains; see `specsim.replica.protocols.Repeating`.
 
         None, too, where a chain may stop short, or where somebody's own code reads the tape.
@@ -36,7 +36,7 @@ class SimulatedRounds:
             return None
         emitted, known = view.emitted_tokens[ids], view.target_cached[ids] + 1
         left = self._output_tokens[ids] - emitted
-        most = self._most(known, depth, min(most, int(left.min())), within_s)
+        most = self._most(known, depth, min(most, int(left.min())), within_s, further)
         if most < least:
             return None
         room = view.max_tokens[ids] - depth - emitted
@@ -53,11 +53,11 @@ class SimulatedRounds:
         seconds = by_pass(seconds, self._truth.target.seconds_array(verify), len(matched), depth)
         return Rounds(matched, tokens, over >= 0, draft, verify, seconds)
 
-    def _most(self, known: Ints, depth: int, most: int, within_s: float) -> int:
-        """Return how many rounds are worth looking at: about as many as end in time."""
+    def _most(self, known: Ints, depth: int, most: int, within_s: float, further: int) -> int:
+        """Return how many rounds are worth looking at: about as many as end in time, and `further` ones."""
         truth, rows = self._truth, len(known)
         plain = PassShape.decode(int(np.add.reduce(known)) - rows, rows)
         passes = 1 if truth.draft.one_pass else depth
         round_s = passes * truth.draft.seconds(plain)
         round_s += truth.target.seconds(plain.with_nodes(depth * rows, depth * (plain.context_tokens + 2 * rows)))
-        return int(within_s / round_s) if within_s < most * round_s else most
+        return min(int(within_s / round_s) + further, most) if within_s < most * round_s else most

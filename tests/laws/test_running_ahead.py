@@ -88,14 +88,31 @@ def worlds(draw: st.DrawFn, name: str) -> Simulation:
     )
 
 
+@st.composite
+def unseen(draw: st.DrawFn, name: str) -> Simulation:
+    """Draw a simulation in which steps are decided before anybody sees an arrival, and nothing else comes between."""
+    return replace(
+        draw(worlds(name)),
+        replicas=1,
+        split=None,
+        concurrency=None,
+        timeout_s=None,
+        shedding=None,
+        pipeline_steps=draw(st.sampled_from((1, 1, 2, 4))),
+    )
+
+
+@pytest.mark.parametrize("drawn", [worlds, unseen])
 @pytest.mark.parametrize("name", REPEATING)
-def test_what_runs_at_once_is_booked_and_shown_as_one_by_one(name: str) -> None:
+def test_what_runs_at_once_is_booked_and_shown_as_one_by_one(
+    name: str, drawn: Callable[[str], st.SearchStrategy[Simulation]]
+) -> None:
     """A scheduler that is asked less often is shown, whenever it is asked, what it would be shown then."""
     count = examples(15, 250)
     fewer = 0
 
     @settings(max_examples=count, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-    @given(simulated=worlds(name))
+    @given(simulated=drawn(name))
     def alike(simulated: Simulation) -> None:
         nonlocal fewer
         at_once, few = looking(simulated)

@@ -248,6 +248,14 @@ def test_a_scheduler_of_ones_own_may_draft_at_once() -> None:
     assert made[0].steps < made[1].steps / 2
 
 
+@pytest.mark.parametrize(("steps", "alone"), [(0, 3), (1, 2), (2, 2)])
+def test_rounds_run_on_across_an_arrival_that_no_decision_sees_yet(steps: int, alone: int) -> None:
+    """Two passes read prompts. Where no step is decided ahead, the round that the arrival falls into is alone, too."""
+    of = replace(chains(Chains), pipeline_steps=steps, keep_passes=True)
+    assert asked(of)[1] == alone
+    assert_same_record(run(of), run(replace(of, fast_forward=False)))
+
+
 def test_a_step_that_is_not_answered_is_closed() -> None:
     class Closing(Chains):
         repeats = True

@@ -110,9 +110,7 @@ def fitting(view: View, batch: Batch, tree_tokens: Ints) -> Bools:
     if view.surely_fits(rows, rows * (deepest + 1), rows * deepest + int(batch.fed.sum())):
         return np.ones(tree_tokens.shape, dtype=np.bool_)
     drafted = np.where(tree_tokens > 0, batch.fed + tree_tokens, 0)
-    growth = view.growth_bytes(
-        batch.requests, batch.target_cached + 1 + tree_tokens, batch.draft_cached + drafted
-    )
+    growth = view.growth_bytes(batch.requests, batch.target_cached + 1 + tree_tokens, batch.draft_cached + drafted)
     freed = int(view.held_bytes(batch.evicted).sum()) if len(batch.evicted) else 0
     fits: Bools = growth.cumsum(axis=1) <= view.free_bytes + freed
     return fits
