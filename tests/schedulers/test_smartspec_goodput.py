@@ -29,7 +29,7 @@ from tests.made import Hardware, Linear, hardware, one
 def batch_of(n: int, context: int = 256, longest: Any = 8, fed: int = 1) -> Batch:
     full = np.full(n, 1)
     most = np.broadcast_to(np.array(longest), n)
-    return Batch(np.arange(n), full, full * context, full * context, full * fed, most)
+    return Batch(np.arange(n), full * context, full * context, full * fed, most)
 
 
 def alike(n: int, acceptance: float = 0.7) -> Any:
@@ -132,9 +132,7 @@ def test_a_heads_window_forgets_and_an_unreached_head_stays_as_believed() -> Non
 
 def test_a_steps_seconds_by_hand() -> None:
     """Two requests, 100 and 200 cached, the second with room for one draft; the drafter lacks 1 and 3 tokens."""
-    batch = Batch(
-        np.arange(2), np.array([1, 1]), np.array([100, 200]), np.array([90, 180]), np.array([1, 3]), np.array([2, 1])
-    )
+    batch = Batch(np.arange(2), np.array([100, 200]), np.array([90, 180]), np.array([1, 3]), np.array([2, 1]))
     draft = draft_seconds(Linear(1e-3, 1.0, 100.0), batch, 2)
     # Pass 1 reads what is lacking: 1, 1 + 3 tokens over 90, 90 + 180; pass 2 holds the first request alone.
     first, second = (100 + 1 + 0.09, 100 + 4 + 0.27), 100 + 1 + 0.091
