@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 
 from specsim.errors import IllegalPass, represented
-from specsim.replica.passes import NOBODY, DraftPass, Pass, TargetPass
+from specsim.replica.passes import DEEPEST, NOBODY, DraftPass, Pass, TargetPass
 from specsim.replica.request import Bools, Ints
 from specsim.replica.trees import Forest
 
 _ARRAY, _INT64 = np.ndarray, np.dtype(np.int64)
 _NODES = np.arange(1 << 16)
-DEEPEST = 1024
 
 
 def owned(work: Pass) -> Pass:

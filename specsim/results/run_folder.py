@@ -14,6 +14,8 @@ PROVENANCE_FILE = "provenance.json"
 FILES = (METRICS_FILE, REQUESTS_FILE, PASSES_FILE, CONFIG_FILE, PROVENANCE_FILE)
 """The files of a run; a folder without the first is no run."""
 FAILURE_FILE = "failure.json"
+PLANNED_FILE = ".sweep.json"
+"""Stands in a sweep's folder, and holds the keys of the last sweep's points; its time is when that sweep began."""
 NAME_BYTES = 120
 """The most bytes of a readable name; with a hash behind it, it stays below a file system's 255."""
 
@@ -42,6 +44,11 @@ def is_run(folder: Path) -> bool:
 def holds_remains(folder: Path) -> bool:
     """Return whether ``folder`` holds a run or some files of one."""
     return is_run(folder) or all((Path(folder) / name).is_file() for name in (CONFIG_FILE, PROVENANCE_FILE))
+
+
+def holds_sweep(folder: Path) -> bool:
+    """Return whether the runs of a sweep lie below ``folder``."""
+    return (folder / PLANNED_FILE).is_file()
 
 
 def has_failed(folder: Path) -> bool:

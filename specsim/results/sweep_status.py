@@ -11,13 +11,10 @@ from pathlib import Path
 from specsim.errors import SpecsimError
 from specsim.results.failure import read_failure
 from specsim.results.parts import PARTS, holds_runs, read_parts
-from specsim.results.run_folder import METRICS_FILE, has_failed, is_run, run_folders
+from specsim.results.run_folder import METRICS_FILE, PLANNED_FILE, has_failed, is_run, run_folders
 from specsim.results.staging import in_one_step
 from specsim.results.store import read_config
 from specsim.settings.identity import identity, settings_of
-
-PLANNED_FILE = ".sweep.json"
-"""Holds the keys of the last sweep's points; its time is when that sweep began."""
 
 
 @dataclass(frozen=True, slots=True)

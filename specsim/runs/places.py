@@ -11,7 +11,7 @@ from typing import Any
 from specsim.errors import SpecsimError
 from specsim.results.checksums import damage
 from specsim.results.failure import read_failure
-from specsim.results.run_folder import has_failed, holds_remains
+from specsim.results.run_folder import has_failed, holds_remains, holds_sweep
 from specsim.results.staging import staging_path
 from specsim.results.store import read_config
 from specsim.settings.identity import HASH_CHARACTERS, identity, settings_of
@@ -53,16 +53,31 @@ def remove_empty(folder: Path) -> None:
 
 
 def check_place(config: Config, folder: Path | None) -> None:
-    """Refuse a folder that cannot be written, or that holds a run with other settings.
+    """Refuse a folder that cannot be written, or that holds a run with other settings, or a sweep.
 
     Raises
     ------
     SpecsimError
         Before anything has run.
     """
-    if folder is not None:
-        check_same_run(folder, config)
-        check_writable([folder])
+    if folder is None:
+        return
+    if holds_sweep(folder):
+        raise SpecsimError(f"out={folder}: holds a sweep; expected another folder, such as {folder / 'single'}")
+    check_same_run(folder, config)
+    check_writable([folder])
+
+
+def check_no_run(root: Path) -> None:
+    """Refuse a folder for a sweep that is the folder of one run.
+
+    Raises
+    ------
+    SpecsimError
+        Before anything has run.
+    """
+    if holds_remains(root):
+        raise SpecsimError(f"out={root}: holds a single run; expected a new folder, or one of sweeps")
 
 
 def check_same_run(folder: Path, config: Config) -> bool:

@@ -15,7 +15,7 @@ from specsim.results.parts import PARTS
 from specsim.results.run_folder import readable_name, run_folders
 from specsim.runs.handed import NOTHING, Handed
 from specsim.runs.idle import check_idle
-from specsim.runs.places import check_same_run, check_writable, settings_in, told_by_name
+from specsim.runs.places import check_no_run, check_same_run, check_writable, settings_in, told_by_name
 from specsim.runs.prepare import Experiment, prepare
 from specsim.runs.processes import check_jobs, in_processes
 from specsim.runs.provenance import sources_of
@@ -89,12 +89,14 @@ def plan(points: Sequence[Checked], root: Path | None, *, keep: str = KEEP[0]) -
     Raises
     ------
     SpecsimError
-        When two points are one configuration, or a folder cannot be written or holds another run.
+        When two points are one configuration, or a folder cannot be written or holds another run, or `root` is a run's.
     """
     labels = labels_of([each.point for each in points])
     keys = [identity(settings_of(each.config)) for each in points]
     _check_distinct(keys, labels)
     summary = keep == "summary"
+    if root is not None:
+        check_no_run(root)
     stored = {} if root is None else _stored(root)
     planned = [
         PlannedRun(each.config, label, stored.get(key), each.experiment, key, each.sources, summary)

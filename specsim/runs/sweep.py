@@ -129,7 +129,7 @@ def write_table(root: Path) -> tuple[str, ...]:
 
 def _executed(planned: PlannedRun) -> Made:
     """Return the run, where it has a folder as that: nothing of it stays in memory."""
-    config, folder = planned.config, planned.folder
+    config, folder = planned.config, _made_meanwhile(planned) or planned.folder
     if folder is None:
         run = execute(config, None, planned.experiment)
         kept = run.summary(planned.key, planned.name) if planned.summary else run
@@ -147,6 +147,14 @@ def _executed(planned: PlannedRun) -> Made:
             raise
         return _standing(folder)
     return Made(folder, worst_of(run.metrics), reason)
+
+
+def _made_meanwhile(planned: PlannedRun) -> Path | None:
+    """Return where another sweep has stored the same run under another name since this one was planned."""
+    folder = planned.folder
+    if folder is None or is_run(folder):
+        return None
+    return next(filter(is_run, sorted(folder.parent.glob(f"*-{planned.key}"))), None)
 
 
 def _standing(folder: Path) -> Made:

@@ -17,7 +17,7 @@ from specsim.pass_shape import PassShapes
 from specsim.replica.protocols import Foresight, View
 from specsim.replica.request import Floats, Ids
 from specsim.schedulers.laps_sd import round_s
-from specsim.schedulers.parts.parameters import at_least
+from specsim.schedulers.parts.parameters import draft_length
 from specsim.schedulers.parts.protocols import Batching, Rows
 from specsim.schedulers.parts.queues import Seats, live, with_rows
 from specsim.schedulers.perception import AcceptanceMonitor
@@ -38,7 +38,7 @@ class ToldAcceptance(AcceptanceMonitor):
     def __post_init__(self) -> None:
         # Not super(): a dataclass with slots is another class than the one that it was defined as.
         AcceptanceMonitor.__post_init__(self)
-        at_least(1, num_speculative_tokens=self.num_speculative_tokens)
+        draft_length(1, num_speculative_tokens=self.num_speculative_tokens)
 
     def foresee(self, foresight: Foresight) -> None:
         """Take the foresight that knows how often the drafter is right."""
@@ -66,7 +66,7 @@ class ShortestRemaining(Batching):
     _at: Floats = field(init=False, default_factory=lambda: np.zeros(0))
 
     def __post_init__(self) -> None:
-        at_least(1, num_speculative_tokens=self.num_speculative_tokens)
+        draft_length(1, num_speculative_tokens=self.num_speculative_tokens)
 
     def foresee(self, foresight: Foresight) -> None:
         """Take the foresight that knows the rounds left."""

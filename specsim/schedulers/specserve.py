@@ -29,7 +29,7 @@ from specsim.replica.protocols import View
 from specsim.replica.request import Bools, Floats, Ints
 from specsim.replica.trees import Forest
 from specsim.schedulers.parts.growth import grow_rows
-from specsim.schedulers.parts.parameters import at_least, probability
+from specsim.schedulers.parts.parameters import at_least, draft_length, probability
 from specsim.schedulers.parts.protocols import Growing, Rows, Speculation
 from specsim.schedulers.threshold import fitting_chain
 
@@ -121,7 +121,7 @@ class SpecServe(Speculation):
     _steps: int = field(init=False, repr=False, default=0)
 
     def __post_init__(self) -> None:
-        at_least(0, num_speculative_tokens=self.num_speculative_tokens)
+        draft_length(num_speculative_tokens=self.num_speculative_tokens)
         at_least(1, history_steps=self.history_steps)
         probability(first_confidence=self.first_confidence)
         self._confidences = np.full(self.history_steps, float(self.first_confidence))

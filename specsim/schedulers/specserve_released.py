@@ -31,7 +31,7 @@ from specsim.replica.protocols import View
 from specsim.replica.request import Bools, Ints
 from specsim.replica.trees import Forest
 from specsim.schedulers.parts.growth import grow_rows
-from specsim.schedulers.parts.parameters import at_least, probability
+from specsim.schedulers.parts.parameters import at_least, draft_length, probability
 from specsim.schedulers.parts.protocols import Growing, Rows, Speculation
 from specsim.schedulers.specserve import StepEstimate, estimate_of, first_kept
 from specsim.schedulers.threshold import fitting_chain
@@ -108,7 +108,7 @@ class ReleasedSpecServe(Speculation):
     mean: MeanConfidence = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        at_least(0, num_speculative_tokens=self.num_speculative_tokens)
+        draft_length(num_speculative_tokens=self.num_speculative_tokens)
         at_least(0, limit_s=0.0 if self.limit_s is None else self.limit_s)
         probability(first_confidence=self.first_confidence)
         self.mean = MeanConfidence(self.first_confidence)

@@ -21,7 +21,7 @@ from specsim.replica.protocols import View
 from specsim.replica.request import Ints
 from specsim.replica.trees import Forest
 from specsim.schedulers.parts.growth import fitting_shape, grow_rows
-from specsim.schedulers.parts.parameters import at_least
+from specsim.schedulers.parts.parameters import at_least, draft_length
 from specsim.schedulers.parts.protocols import Growing, Rows, Speculation
 from specsim.schedulers.parts.tree_shape import TreeShape
 
@@ -34,7 +34,8 @@ class Threshold(Speculation):
     num_speculative_tokens: int
 
     def __post_init__(self) -> None:
-        at_least(0, threshold=self.threshold, num_speculative_tokens=self.num_speculative_tokens)
+        draft_length(num_speculative_tokens=self.num_speculative_tokens)
+        at_least(0, threshold=self.threshold)
 
     @property
     def drafts(self) -> bool:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from specsim.replica.protocols import View
-from specsim.schedulers.parts.parameters import at_least
+from specsim.schedulers.parts.parameters import draft_length
 from specsim.schedulers.parts.protocols import Growing, Rows, Speculation
 from specsim.schedulers.vllm_spec import FixedChains
 
@@ -41,7 +41,7 @@ class ByBatchSize(Speculation):
     repeats = True
 
     def __post_init__(self) -> None:
-        at_least(0, num_speculative_tokens=self.num_speculative_tokens)
+        draft_length(num_speculative_tokens=self.num_speculative_tokens)
         table = checked_ranges(self.num_speculative_tokens_per_batch_size)
         chains = [FixedChains(min(k, self.num_speculative_tokens)) for _, _, k in table]
         object.__setattr__(self, "_firsts", [first for first, _, _ in table])

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from specsim.replica.protocols import View
 from specsim.schedulers.parts.growth import grow_trees, rows_fit
-from specsim.schedulers.parts.parameters import at_least
+from specsim.schedulers.parts.parameters import draft_length
 from specsim.schedulers.parts.protocols import Growing, Rows, Speculation
 
 
@@ -25,7 +25,7 @@ class FixedChains(Speculation):
     repeats = True
 
     def __post_init__(self) -> None:
-        at_least(0, num_speculative_tokens=self.num_speculative_tokens)
+        draft_length(num_speculative_tokens=self.num_speculative_tokens)
 
     @property
     def drafts(self) -> bool:

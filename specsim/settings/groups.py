@@ -72,6 +72,15 @@ def holds_requests(group: str, chosen: str) -> bool:
     return group == "trace" and is_path(chosen) and Path(chosen).suffix.lower() not in YAML_SUFFIXES
 
 
+def keys_called(name: str) -> list[str]:
+    """Return the keys of that name in the files of groups, such as "scheduler.max_num_seqs"."""
+    return [
+        f"{group}.{name}"
+        for group in _defaults()
+        if any(name in read_yaml(shipped("conf") / group / f"{each}.yaml") for each in sorted(shipped_names(group)))
+    ]
+
+
 def check_below(node: Any, setting: str, dotted: str, source: str) -> None:
     """Refuse a dotted key that a mapping lacks, with the nearest that it has."""
     for name in dotted.split("."):

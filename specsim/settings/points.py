@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from specsim.errors import SpecsimError, nearest
 from specsim.files.paths import is_path, shipped
-from specsim.settings.groups import names, names_for
+from specsim.settings.groups import keys_called, names, names_for
 from specsim.settings.instead import refuse_key
 from specsim.settings.python_value import PythonValue
 from specsim.settings.values import several, several_names, unquoted
@@ -108,7 +108,8 @@ def check_key(key: str) -> None:
     known = known_keys()
     head, *rest = key.split(".")
     if head not in known:
-        raise SpecsimError(f"{key}: unknown key{nearest(head, known)}")
+        below = keys_called(key)
+        raise SpecsimError(f"{key}: unknown key" + (nearest(below[0], below) if below else nearest(head, known)))
     if head not in GROUPS and (rest or known[head]) and rest not in [[each] for each in known[head]]:
         raise SpecsimError(f"{key}: unknown key{nearest('.'.join(rest), known[head])}")
 

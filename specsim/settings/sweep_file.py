@@ -43,7 +43,8 @@ def points_of(file: Path, words: Sequence[str] = ()) -> list[Point]:
     """
     node = CheckedMapping(str(file), "", read_yaml(file, "YAML file of a sweep"))
     node.only((), SECTIONS)
-    run = point_of(_mapping(node, "run")) | points(words, sweep=False)[0]
+    given = points(words, sweep=False)[0]
+    run = point_of(_mapping(node, "run")) | given
     spans: dict[str, list[Point]] = {
         "run": [run],
         "grid": _combined(node, _axes(node, "grid")),
@@ -51,7 +52,7 @@ def points_of(file: Path, words: Sequence[str] = ()) -> list[Point]:
         "random": _drawn(node),
         "seeds": _seeds(node),
     }
-    _check_once(node, spans)
+    _check_once(node, spans, given)
     _check_count(node, "", map(len, spans.values()))
     return [_joined(each) for each in product(*spans.values())]
 
@@ -151,10 +152,11 @@ def _stream(node: CheckedMapping, key: str, given: Any, seed: int) -> Iterator[V
     return (f"{luck.uniform(low, high):.{DIGITS}g}" for _ in iter(int, 1))
 
 
-def _check_once(node: CheckedMapping, spans: Mapping[str, Sequence[Point]]) -> None:
+def _check_once(node: CheckedMapping, spans: Mapping[str, Sequence[Point]], given: Point) -> None:
     seen: dict[str, str] = {}
     for section, each in spans.items():
         for key in each[0]:
             if key in seen:
-                node.refuse(section, f"{key} stands in {seen[key]}, too; expected it once")
+                first = "is given on the command line" if key in given else f"stands in {seen[key]}"
+                node.refuse(section, f"{key} {first}, too; expected it once")
             seen[key] = section

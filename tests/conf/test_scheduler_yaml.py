@@ -16,6 +16,7 @@ from specsim.errors import SpecsimError
 from specsim.files.interpolation import place_of
 from specsim.kinds.plugins import load_plugins
 from specsim.kinds.signature import parameter_types
+from specsim.replica.passes import DEEPEST
 from specsim.schedulers.loading import EXTRA_KEYS, scheduler_factory
 from tests.laws.subjects import NAMES, mapping_of, raw_of, repeats, resolved
 
@@ -152,6 +153,21 @@ def test_the_knobs_that_are_swept_stand_at_the_top(key: str) -> None:
     for name in owners:
         for above, node in nodes(raw_of(name)):
             assert key not in node or repeats(node[key]) == bool(above), (name, above)
+
+
+DRAFTING = sorted({path[-1] for _, path in parameters()} & {"num_speculative_tokens", "depth_max"})
+
+
+@pytest.mark.parametrize(("name", "path"), [each for each in parameters() if each[1][-1] in DRAFTING], ids=str)
+def test_a_draft_longer_than_any_pass_may_be_is_refused_by_its_key(name: str, path: tuple[str, ...]) -> None:
+    raw = node = raw_of(name)
+    for key in path[:-1]:
+        node = node[key]
+    node[path[-1]] = DEEPEST
+    scheduler_factory(resolved(raw), f"scheduler={name}")
+    node[path[-1]] = DEEPEST + 1
+    with pytest.raises(SpecsimError, match=rf"{path[-1]}=1025 is above 1,024"):
+        scheduler_factory(resolved(raw), f"scheduler={name}")
 
 
 NULLED: dict[str, Any] = {"slo_below": 1.5, "limit_s": 0.04}

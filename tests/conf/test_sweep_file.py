@@ -99,3 +99,8 @@ def test_a_mistake_is_a_line_that_names_file_and_key(tmp_path: Path, text: str) 
         points_of(file)
     assert str(wrong.value).startswith(f"{file}: ")
     assert WRONG[text] in str(wrong.value)
+
+
+def test_a_word_for_an_axis_of_the_file_is_refused_as_that(tmp_path: Path) -> None:
+    with pytest.raises(SpecsimError, match="grid: rps is given on the command line, too; expected it once"):
+        points_of(written(tmp_path, "grid: {rps: [1, 2]}"), ["rps=3"])

@@ -11,6 +11,7 @@ from specsim.cli import main
 from specsim.errors import SpecsimError
 from specsim.results.sweep_status import PLANNED_FILE, sweep_status
 from specsim.runs.plan import checked, plan
+from specsim.runs.sweep import run_all
 from specsim.settings.configured import from_words
 
 WORDS = ["trace=poisson", "requests=6", "acceptance=bernoulli", "profile=llama8b_1b_h100"]
@@ -253,3 +254,42 @@ def test_m_without_commas_is_one_run(tmp_path, started):
 def test_settings_on_both_sides_of_m(tmp_path, started):
     assert main(["run", "scheduler=fcfs", "-m", "rps=2,4", *WORDS, f"out={tmp_path / 'all'}"]) == 0
     assert len(started) == 2
+
+
+def test_a_sweep_and_a_single_run_do_not_share_a_folder(tmp_path, capsys, started):
+    """Either would hide the other: what reads a folder takes it for a run or for a sweep."""
+    words = ["scheduler=fcfs", *WORDS]
+    assert main(["run", "rps=2", *words, f"out={tmp_path / 'one'}"]) == 0
+    assert main(["run", "-m", "rps=2,4", *words, f"out={tmp_path / 'all'}"]) == 0
+    stood, ran = contents(tmp_path), len(started)
+    capsys.readouterr()
+    assert main(["run", "-m", "rps=2,4", *words, f"out={tmp_path / 'one'}"]) == 2
+    assert main(["run", "rps=2", *words, f"out={tmp_path / 'all'}"]) == 2
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.endswith("one: holds a single run; expected a new folder, or one of sweeps")
+    assert second.endswith(f"all: holds a sweep; expected another folder, such as {tmp_path / 'all' / 'single'}")
+    assert (contents(tmp_path), len(started)) == (stood, ran)
+
+
+def test_a_run_that_another_sweep_has_stored_since_it_was_planned_is_not_made_again(tmp_path, started):
+    """The other sweep has another axis, and so another name for the same run."""
+    root = tmp_path / "all"
+    planned = plan(checked(from_words(["rps=2,4", "scheduler=fcfs", *WORDS], sweep=True)), root)
+    assert main(["run", "-m", "scheduler=fcfs,continuous", "rps=4", *WORDS, f"out={root}"]) == 0
+    swept = run_all(planned, root)
+    assert len(started) == 3
+    assert sorted(path.name.rpartition("-")[0] for path in root.iterdir() if path.is_dir()) == [
+        "rps=2",
+        "scheduler=continuous",
+        "scheduler=fcfs",
+    ]
+    assert (len(swept.table["rps"].unique()), load_sweep(root).notes) == (2, ())
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [("num_speculative_tokens=4", "scheduler.num_speculative_tokens"), ("cv=2", "trace.cv"), ("rpss=2", "rps")],
+)
+def test_a_key_of_a_groups_file_is_told_with_its_group(capsys, word, meant):
+    assert main(["run", word]) == 2
+    assert capsys.readouterr().err == f"specsim: {word.partition('=')[0]}: unknown key; did you mean {meant!r}?\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from specsim.schedulers.parts.parameters import at_least
+from specsim.schedulers.parts.parameters import at_least, draft_length
 
 
 class TreeShape(NamedTuple):
@@ -74,6 +74,7 @@ class LoadAdaptive(Budgeted):
     def __post_init__(self) -> None:
         Budgeted.__post_init__(self)
         at_least(0, depth_min=self.depth_min)
+        draft_length(depth_max=self.depth_max)
         if self.depth_min > self.depth_max:
             raise ValueError(f"depth_min={self.depth_min} exceeds depth_max={self.depth_max}")
 
@@ -96,7 +97,7 @@ class BudgetShare(Budgeted):
 
     def __post_init__(self) -> None:
         Budgeted.__post_init__(self)
-        at_least(1, depth_max=self.depth_max)
+        draft_length(1, depth_max=self.depth_max)
 
     def __call__(self, requests: int) -> TreeShape:
         """Return the shape for a batch of `requests` speculating requests."""
@@ -113,7 +114,7 @@ class Fixed:
     width: int
 
     def __post_init__(self) -> None:
-        at_least(0, depth=self.depth)
+        draft_length(depth=self.depth)
         at_least(1, width=self.width)
 
     @property

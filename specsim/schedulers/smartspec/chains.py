@@ -33,7 +33,7 @@ from specsim.replica.protocols import View
 from specsim.replica.request import Floats
 from specsim.replica.trees import Forest
 from specsim.schedulers.parts.growth import grow, rows_fit, useful_depth
-from specsim.schedulers.parts.parameters import at_least
+from specsim.schedulers.parts.parameters import draft_length
 from specsim.schedulers.parts.protocols import Growing, Rows, Speculation
 from specsim.schedulers.smartspec.acceptance import AcceptanceAverage, Granularity
 from specsim.schedulers.smartspec.goodput import Batch, best, fitting, goodput, lengths_of, longest_by_survival
@@ -61,7 +61,7 @@ class GoodputChains(Speculation, Proposer):
     average: AcceptanceAverage = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        at_least(0, num_speculative_tokens=self.num_speculative_tokens)
+        draft_length(num_speculative_tokens=self.num_speculative_tokens)
         self.average = AcceptanceAverage(self.acceptance, self.window, self.first_acceptance)
 
     @property

@@ -22,7 +22,7 @@ from specsim.replica.protocols import View
 from specsim.replica.request import Ints
 from specsim.replica.trees import Forest
 from specsim.schedulers.parts.growth import grow
-from specsim.schedulers.parts.parameters import at_least
+from specsim.schedulers.parts.parameters import at_least, draft_length
 from specsim.schedulers.smartspec.goodput import Batch, fitting, lengths_of, longest_fitting, target_seconds
 from specsim.schedulers.smartspec.serving import Proposal, Proposer, Proposing
 
@@ -41,7 +41,8 @@ class ConfidentChains(Proposer):
     threshold: float
 
     def __post_init__(self) -> None:
-        at_least(0, num_speculative_tokens=self.num_speculative_tokens, threshold=self.threshold)
+        draft_length(num_speculative_tokens=self.num_speculative_tokens)
+        at_least(0, threshold=self.threshold)
 
     @property
     def deepest(self) -> int:

@@ -18,7 +18,7 @@ import numpy as np
 from specsim.replica.protocols import Foresight, View
 from specsim.replica.request import Ints
 from specsim.rng import STRIDE, stream_keys, uniforms
-from specsim.schedulers.parts.parameters import at_least
+from specsim.schedulers.parts.parameters import at_least, draft_length
 from specsim.schedulers.smartspec.goodput import Batch, best, fitting, goodput, lengths_of, longest_fitting
 from specsim.schedulers.smartspec.serving import Proposer, Proposing, propose_chains
 
@@ -36,7 +36,7 @@ class ForeseenChains(Proposer):
     _foresight: Foresight | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        at_least(0, num_speculative_tokens=self.num_speculative_tokens)
+        draft_length(num_speculative_tokens=self.num_speculative_tokens)
 
     @property
     def deepest(self) -> int:
@@ -77,7 +77,8 @@ class RandomChains(Proposer):
     seed: int
 
     def __post_init__(self) -> None:
-        at_least(0, num_speculative_tokens=self.num_speculative_tokens, seed=self.seed)
+        draft_length(num_speculative_tokens=self.num_speculative_tokens)
+        at_least(0, seed=self.seed)
 
     @property
     def deepest(self) -> int:

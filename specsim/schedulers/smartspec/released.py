@@ -35,7 +35,7 @@ from specsim.replica.protocols import View
 from specsim.replica.request import Floats, Ints
 from specsim.replica.trees import Forest
 from specsim.schedulers.parts.growth import grow_trees, rows_fit
-from specsim.schedulers.parts.parameters import at_least, probability
+from specsim.schedulers.parts.parameters import at_least, draft_length, probability
 from specsim.schedulers.parts.protocols import Growing, Rows, Speculation
 from specsim.schedulers.smartspec.goodput import Batch, goodput
 
@@ -97,7 +97,8 @@ class ReleasedLengths(Speculation):
     _length: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        at_least(0, num_speculative_tokens=self.num_speculative_tokens, plain_factor=self.plain_factor)
+        draft_length(num_speculative_tokens=self.num_speculative_tokens)
+        at_least(0, plain_factor=self.plain_factor)
         at_least(0, memory_factor=self.memory_factor)
         at_least(1, decision_steps=self.decision_steps, retry_steps=self.retry_steps)
         probability(first_rate=self.first_rate, weight=self.weight)
