@@ -143,7 +143,7 @@ def study_of(arguments: argparse.Namespace) -> Study:
     SpecsimError
         One line: an option beside a study that has its own, no scheduler, a word that is neither study nor setting.
     """
-    from profiler.fidelity.study import study_named
+    from profiler.fidelity.study_file import study_named
 
     words: list[str] = list(arguments.settings)
     if words and "=" not in words[0]:

@@ -8,31 +8,13 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from profiler.latency.grids import Grid, grid_of, shipped
+from profiler.latency.grids import Grid, shipped
 from specsim.errors import SpecsimError, nearest
-from specsim.files.checked_mapping import CheckedMapping, expanded
-from specsim.files.paths import is_path
-from specsim.files.paths import shipped as shipped_folder
-from specsim.files.yaml_file import read_yaml
 
 DRAFTERS = ("separate", "skip", "lookup")
 TEXTS = ("model", "tape")
 MEASURED, WALL = "measured", "wall"
 CLOCKS = (MEASURED, WALL)
-KEYS = ("description", "loads", "schedulers", "pairs")
-OPTIONS = ("settings", "repeats", "reverse", "clock", "device", "dtype", "threads", "cache_tokens", "graphs", "grid")
-PAIR_OPTIONS = (
-    "target",
-    "draft",
-    "random_weights",
-    "drafter",
-    "skip_layers",
-    "lookup_ngrams",
-    "prompts",
-    "profile_of",
-    "settings",
-    "schedulers",
-)
 LOADS = (0.5, 1.0, 1.5)
 CACHE_TOKENS = 16384
 Words = tuple[str, ...]
@@ -203,104 +185,3 @@ def described(study: Study) -> dict[str, Any]:
 def merged(words: Iterable[str]) -> list[str]:
     """Return settings of which the last one holds where a key is given twice."""
     return list({word.lstrip("+").partition("=")[0]: word for word in words}.values())
-
-
-def study_named(name: str) -> Study:
-    """Return the shipped study of that name, or that of a file.
-
-    Raises
-    ------
-    SpecsimError
-        One line naming the file and the key.
-    """
-    folder = shipped_folder("conf") / "fidelity"
-    file = expanded(name) if is_path(name) else folder / f"{name}.yaml"
-    if not is_path(name) and not file.is_file():
-        known = sorted(each.stem for each in folder.glob("*.yaml"))
-        raise SpecsimError(f"fidelity {name}: no such study{nearest(name, known)}")
-    return study_from_mapping(CheckedMapping(str(file), "", read_yaml(file, "study")), file)
-
-
-def study_from_mapping(node: CheckedMapping, file: Path) -> Study:
-    """Return the study of checked keys of a file."""
-    node.only(KEYS, OPTIONS)
-    given = node.values
-    device = node.choice("device", ("cpu", "cuda")) if "device" in given else "cpu"
-    base = shipped(device, quick=False)
-    schedulers = _schedulers(node)
-    pairs = tuple(_pair(each, name, file.parent, schedulers) for name, each in node.children("pairs", "pairs").items())
-    _check_profiles(pairs)
-    return Study(
-        name=file.stem,
-        description=node.text("description"),
-        loads=_loads(node),
-        schedulers=schedulers,
-        pairs=pairs,
-        settings=_texts(node, "settings"),
-        repeats=node.whole("repeats") if "repeats" in given else 2,
-        reverse=node.flag("reverse") if "reverse" in given else True,
-        clock=node.choice("clock", CLOCKS) if "clock" in given else MEASURED,
-        device=device,
-        dtype=node.text("dtype") if "dtype" in given else ("bfloat16" if device == "cuda" else "float32"),
-        threads=node.whole("threads", 0) if "threads" in given else 0,
-        cache_tokens=node.whole("cache_tokens") if "cache_tokens" in given else CACHE_TOKENS,
-        graphs=node.flag("graphs") if "graphs" in given else False,
-        grid=grid_of(node.child("grid"), base) if "grid" in given else base,
-    )
-
-
-def _check_profiles(pairs: Sequence[Pair]) -> None:
-    """Refuse a profile of a pair that comes later, which would be there the next time only, or of another target."""
-    before: dict[str, Pair] = {}
-    for pair in pairs:
-        if pair.profile_of:
-            other = before.get(pair.profile_of)
-            if other is None:
-                said = f"{pair.profile_of!r} is no pair above it{nearest(pair.profile_of, before)}"
-                raise SpecsimError(f"pair {pair.name}: profile_of {said}")
-            if other.of_target != pair.of_target:
-                said = f"its target is {other.of_target}; expected {pair.of_target}"
-                raise SpecsimError(f"pair {pair.name}: profile_of {other.name!r}: {said}")
-        before[pair.name] = pair
-
-
-def _loads(node: CheckedMapping) -> tuple[float, ...]:
-    loads = node.numbers("loads", 1)
-    if min(loads) <= 0 or len(set(loads)) < len(loads):
-        node.fail("loads", "a list of different numbers above 0")
-    return loads
-
-
-def _schedulers(node: CheckedMapping) -> dict[str, Words]:
-    held = node.child("schedulers", "schedulers, each with a list of settings", 1)
-    return {str(name): held.texts(str(name)) for name in held.values}
-
-
-def _texts(node: CheckedMapping, name: str) -> Words:
-    return node.texts(name) if name in node.values else ()
-
-
-def _pair(node: CheckedMapping, name: str, folder: Path, known: Mapping[str, Words]) -> Pair:
-    node.only(("text",), PAIR_OPTIONS)
-    given = node.values
-    further = _schedulers(node) if "schedulers" in given else {}
-    for scheduler in further:
-        if scheduler not in known:
-            node.refuse(f"schedulers.{scheduler}", f"not one of the study's{nearest(scheduler, known)}")
-    ngrams = node.wholes("lookup_ngrams") if "lookup_ngrams" in given else (1, 3)
-    if len(ngrams) != 2:
-        node.fail("lookup_ngrams", "two whole numbers, fewest and most tokens")
-    return Pair(
-        name=name,
-        text=node.choice("text", TEXTS),
-        target=node.text("target") if "target" in given else "",
-        draft=node.text("draft") if "draft" in given else "",
-        random_weights=_texts(node, "random_weights"),
-        drafter=node.choice("drafter", DRAFTERS) if "drafter" in given else "separate",
-        skip_layers=node.wholes("skip_layers", 0) if "skip_layers" in given else (),
-        lookup_ngrams=(ngrams[0], ngrams[1]),
-        prompts=tuple(folder / expanded(each) for each in _texts(node, "prompts")),
-        settings=_texts(node, "settings"),
-        schedulers=further,
-        profile_of=node.text("profile_of") if "profile_of" in given else "",
-    )

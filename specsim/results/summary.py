@@ -11,12 +11,14 @@ from specsim.errors import SpecsimError
 from specsim.replica.request import Floats
 from specsim.results.distribution import Sketched
 from specsim.results.load import load
+from specsim.results.rows import Rows
 from specsim.results.schema import NOTED, SCHEMA_VERSION, RunTotals
+from specsim.results.statistics import mean_of, peak, percentile, plain, ratio, sketched_ms, statistics_ms
 from specsim.results.window import Window, counts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from pandas import DataFrame, Series
+    from pandas import DataFrame
 
 ATTAINMENTS = {"slo": "slo_ok", "ttft": "ttft_ok", "tpot": "decode_tpot_ok"}
 """The column that each attainment counts, over all arrived requests; "tpot" is AdaServe's measure."""
@@ -34,7 +36,7 @@ def summarise(table: DataFrame, totals: RunTotals, window: Window | None = None)
         When the window selects no request.
     """
     load_block = load(table, totals, window)
-    rows = _Rows({str(name): _array(table[name]) for name in table.columns})
+    rows = Rows.of(table)
     if window is not None:
         rows = _select(rows, window)
     itl_s = totals.itl_s if totals.itl_window == window else np.empty(0)
@@ -48,7 +50,7 @@ def summarise(table: DataFrame, totals: RunTotals, window: Window | None = None)
         ("itl", itl_s),
         ("e2el", done["e2el_s"]),
     ):
-        metrics |= _sketched_ms(name, values) if isinstance(values, Sketched) else _statistics_ms(name, values)
+        metrics |= sketched_ms(name, values) if isinstance(values, Sketched) else statistics_ms(name, values)
     metrics |= _acceptance(rows)
     classes = _classes(rows, span)
     metrics["specsim"] = {
@@ -61,10 +63,10 @@ def summarise(table: DataFrame, totals: RunTotals, window: Window | None = None)
         **_worst(classes),
         "requests_by_replica": np.bincount(rows["replica"], minlength=totals.replicas).tolist(),
         "load": load_block,
-        "p99_ttft_s": _percentile(done["ttft_s"], 99),
-        "p99_e2el_s": _percentile(done["e2el_s"], 99),
-        "mean_decode_tpot_s": _mean(done["decode_tpot_s"]),
-        "p99_decode_tpot_s": _percentile(done["decode_tpot_s"], 99),
+        "p99_ttft_s": percentile(done["ttft_s"], 99),
+        "p99_e2el_s": percentile(done["e2el_s"], 99),
+        "mean_decode_tpot_s": mean_of(done["decode_tpot_s"]),
+        "p99_decode_tpot_s": percentile(done["decode_tpot_s"], 99),
         "itl_relative_error": itl_s.relative_error if isinstance(itl_s, Sketched) else 0.0,
         "preemptions": int(rows["preemptions"].sum()),
         **_engine(totals),
@@ -75,43 +77,7 @@ def summarise(table: DataFrame, totals: RunTotals, window: Window | None = None)
     return metrics
 
 
-class _Rows:
-    """Requests as arrays by column, (N,) each: a table of pandas takes longer to ask than a short run to simulate.
-
-    Those `kept` (all: None) of a column are copied when it is asked for: a copy of all is the most that a run holds.
-    """
-
-    def __init__(self, columns: Mapping[str, NDArray[Any]], kept: NDArray[np.bool_] | None = None):
-        self.columns, self._kept = columns, kept
-
-    def __getitem__(self, name: str) -> NDArray[Any]:
-        column = self.columns[name]
-        return column if self._kept is None else column[self._kept]
-
-    def __len__(self) -> int:
-        return len(self.columns["request_id"]) if self._kept is None else int(np.count_nonzero(self._kept))
-
-    def where(self, kept: NDArray[np.bool_]) -> _Rows:
-        """Return those of the rows where `kept` is true."""
-        if kept.all():
-            return self
-        whole = kept
-        if self._kept is not None:
-            whole = self._kept.copy()
-            whole[whole] = kept
-        return _Rows(self.columns, whole)
-
-
-def _array(column: Series[Any]) -> NDArray[Any]:
-    """Return a column; of words, equal ones are one object."""
-    if column.dtype.kind != "O":
-        return column.to_numpy()
-    codes, words = column.factorize(use_na_sentinel=False)
-    found: NDArray[Any] = np.asarray(words, dtype=object)[codes]
-    return found
-
-
-def _throughput(rows: _Rows, done: _Rows, duration_s: float | None) -> dict[str, Any]:
+def _throughput(rows: Rows, done: Rows, duration_s: float | None) -> dict[str, Any]:
     input_tokens = int(done["prompt_tokens"].sum())
     output_tokens = int(done["output_tokens"].sum())
     has_slo = any((~np.isnan(rows[name])).any() for name in ("slo_tpot_s", "slo_ttft_s"))
@@ -121,15 +87,15 @@ def _throughput(rows: _Rows, done: _Rows, duration_s: float | None) -> dict[str,
         "failed": len(rows) - len(done),
         "total_input_tokens": input_tokens,
         "total_output_tokens": output_tokens,
-        "request_throughput": _ratio(len(done), duration_s),
-        "request_goodput": _ratio(int(done["slo_ok"].sum()), duration_s) if has_slo else None,
-        "output_throughput": _ratio(output_tokens, duration_s),
-        "total_token_throughput": _ratio(input_tokens + output_tokens, duration_s),
-        "max_concurrent_requests": _peak(done["arrival_s"], done["finish_s"]),
+        "request_throughput": ratio(len(done), duration_s),
+        "request_goodput": ratio(int(done["slo_ok"].sum()), duration_s) if has_slo else None,
+        "output_throughput": ratio(output_tokens, duration_s),
+        "total_token_throughput": ratio(input_tokens + output_tokens, duration_s),
+        "max_concurrent_requests": peak(done["arrival_s"], done["finish_s"]),
     }
 
 
-def _acceptance(rows: _Rows) -> dict[str, Any]:
+def _acceptance(rows: Rows) -> dict[str, Any]:
     drafts, nodes = int(rows["speculations"].sum()), int(rows["draft_tokens"].sum())
     accepted = int(rows["accepted_tokens"].sum())
     return {
@@ -149,33 +115,33 @@ class _Span(NamedTuple):
     duration_s: float | None
 
 
-def _span(rows: _Rows) -> _Span:
+def _span(rows: Rows) -> _Span:
     arrival_s, finish_s = rows["arrival_s"], rows["finish_s"]
     first_s, finish_s = float(arrival_s.min()), finish_s[~np.isnan(finish_s)]
     return _Span(first_s, float(arrival_s.max()), float(finish_s.max() - first_s) if len(finish_s) else None)
 
 
-def _service(rows: _Rows, span: _Span) -> dict[str, Any]:
+def _service(rows: Rows, span: _Span) -> dict[str, Any]:
     """Return the metrics that a whole run and each of its classes have."""
     output_tokens = rows["output_tokens"]
     slo_ok: NDArray[np.bool_] = rows["slo_ok"]
     in_time = slo_ok & (rows["finish_s"] <= span.last_arrival_s)
     pauses_s = rows["longest_pause_s"]
     return {
-        **{f"{name}_attainment": _ratio(int(rows[column].sum()), len(rows)) for name, column in ATTAINMENTS.items()},
+        **{f"{name}_attainment": ratio(int(rows[column].sum()), len(rows)) for name, column in ATTAINMENTS.items()},
         "missed": _missed(rows),
-        "slo_goodput_tokens_per_s": _ratio(int(output_tokens[slo_ok].sum()), span.duration_s),
-        "slo_goodput_in_arrivals_tokens_per_s": _ratio(
+        "slo_goodput_tokens_per_s": ratio(int(output_tokens[slo_ok].sum()), span.duration_s),
+        "slo_goodput_in_arrivals_tokens_per_s": ratio(
             int(output_tokens[in_time].sum()), span.last_arrival_s - span.first_arrival_s
         ),
-        "generated_tokens_per_s": _ratio(int(output_tokens.sum()), span.duration_s),
-        "longest_pause_s": _plain(np.fmax.reduce(pauses_s, initial=np.nan)),
-        "mean_tokens_per_verification": _ratio(int(rows["decoded_tokens"].sum()), int(rows["verifications"].sum())),
-        "mean_draft_tokens_per_verification": _ratio(int(rows["draft_tokens"].sum()), int(rows["verifications"].sum())),
+        "generated_tokens_per_s": ratio(int(output_tokens.sum()), span.duration_s),
+        "longest_pause_s": plain(np.fmax.reduce(pauses_s, initial=np.nan)),
+        "mean_tokens_per_verification": ratio(int(rows["decoded_tokens"].sum()), int(rows["verifications"].sum())),
+        "mean_draft_tokens_per_verification": ratio(int(rows["draft_tokens"].sum()), int(rows["verifications"].sum())),
     }
 
 
-def _missed(rows: _Rows) -> dict[str, int]:
+def _missed(rows: Rows) -> dict[str, int]:
     """Return the counts of requests that missed each objective, and of rejected ones; a request may miss two."""
     rejected = rows["rejected_reason"] != ""
     late = {name: ~rows[f"{name}_ok"] & ~rejected for name in ("ttft", "tpot")}
@@ -188,7 +154,7 @@ def _worst(classes: Mapping[str, Any]) -> dict[str, Any]:
     return {"worst_class": name, "worst_class_attainment": classes[name]["slo_attainment"]}
 
 
-def _classes(rows: _Rows, span: _Span) -> dict[str, Any]:
+def _classes(rows: Rows, span: _Span) -> dict[str, Any]:
     blocks: dict[str, Any] = {}
     for name in sorted(set(rows["slo_class"])):
         part = rows.where(rows["slo_class"] == name)
@@ -201,7 +167,7 @@ def _classes(rows: _Rows, span: _Span) -> dict[str, Any]:
         }
         for column in ("tpot_s", "decode_tpot_s", "ttft_s", "e2el_s"):
             values = done[column]
-            block |= {f"mean_{column}": _mean(values), f"p99_{column}": _percentile(values, 99)}
+            block |= {f"mean_{column}": mean_of(values), f"p99_{column}": percentile(values, 99)}
         for column in ("slo_tpot_s", "slo_ttft_s"):
             block |= _objective(column, part[column])
         blocks[str(name)] = block
@@ -213,7 +179,7 @@ def _objective(column: str, seconds: Floats) -> dict[str, Any]:
     given = seconds[~np.isnan(seconds)]
     shared = given[0] if len(given) == len(seconds) and np.all(given == given[0]) else np.nan
     name = column.removesuffix("_s")
-    return {column: _plain(shared), f"{name}_range_s": [float(given.min()), float(given.max())] if len(given) else None}
+    return {column: plain(shared), f"{name}_range_s": [float(given.min()), float(given.max())] if len(given) else None}
 
 
 def _engine(totals: RunTotals) -> dict[str, Any]:
@@ -226,11 +192,11 @@ def _engine(totals: RunTotals) -> dict[str, Any]:
         "out_of_range_passes": int(totals.out_of_range_passes),
         "prefix_cache_queries": totals.prefix_queries,
         "prefix_cache_hits": totals.prefix_hits,
-        "prefix_cache_hit_rate": _ratio(totals.prefix_hits, totals.prefix_queries),
+        "prefix_cache_hit_rate": ratio(totals.prefix_hits, totals.prefix_queries),
         "moving_s": float(totals.moving_s),
-        "moving_overhead": _ratio(totals.moving_s, whole - seconds["idle"] - seconds["selection"] - totals.moving_s),
+        "moving_overhead": ratio(totals.moving_s, whole - seconds["idle"] - seconds["selection"] - totals.moving_s),
         "time_s": seconds,
-        "time_shares": {part: _ratio(spent, whole) for part, spent in seconds.items()},
+        "time_shares": {part: ratio(spent, whole) for part, spent in seconds.items()},
     }
 
 
@@ -245,20 +211,20 @@ def _split(table: DataFrame, totals: RunTotals) -> dict[str, Any]:
             "requests_by_prefill_replica": first.tolist(),
             "moved_requests": int(np.count_nonzero(~np.isnan(moving_s))),
             "moved_bytes": int(table["split.moved_bytes"].sum()),
-            "mean_moving_s": _mean(moving_s),
-            "p99_moving_s": _percentile(moving_s, 99),
+            "mean_moving_s": mean_of(moving_s),
+            "p99_moving_s": percentile(moving_s, 99),
         }
     }
 
 
-def _noted(done: _Rows) -> dict[str, Any]:
+def _noted(done: Rows) -> dict[str, Any]:
     """Return the mean of each column that the scheduler noted, under its name; nothing if it noted none."""
     columns = [name for name in done.columns if name.startswith(NOTED)]
-    means = {name.removeprefix(NOTED): _mean(done[name]) for name in columns}
+    means = {name.removeprefix(NOTED): mean_of(done[name]) for name in columns}
     return {NOTED.removesuffix("."): means} if columns else {}
 
 
-def _select(rows: _Rows, window: Window) -> _Rows:
+def _select(rows: Rows, window: Window) -> Rows:
     arrival_s = rows["arrival_s"]
     inside = counts(window, arrival_s)
     if not inside.any():
@@ -267,51 +233,6 @@ def _select(rows: _Rows, window: Window) -> _Rows:
     return rows.where(inside)
 
 
-def _statistics_ms(name: str, values_s: Floats) -> dict[str, float | None]:
-    values_ms = 1000 * values_s[~np.isnan(values_s)]
-    return {
-        f"mean_{name}_ms": _mean(values_ms),
-        f"median_{name}_ms": _percentile(values_ms, 50),
-        f"std_{name}_ms": float(np.std(values_ms)) if len(values_ms) else None,
-        f"p99_{name}_ms": _percentile(values_ms, 99),
-    }
-
-
-def _sketched_ms(name: str, values_s: Sketched) -> dict[str, float | None]:
-    return {
-        f"mean_{name}_ms": 1000 * values_s.mean,
-        f"median_{name}_ms": 1000 * values_s.median,
-        f"std_{name}_ms": 1000 * values_s.std,
-        f"p99_{name}_ms": 1000 * values_s.p99,
-    }
-
-
-def _peak(start_s: Floats, end_s: Floats) -> int:
-    """Return the most half-open intervals ``[start, end)`` that overlap at one time."""
-    times = np.concatenate([end_s, start_s])
-    change = np.repeat([-1, 1], [len(end_s), len(start_s)])
-    order = np.argsort(times, kind="stable")
-    return int(np.cumsum(change[order]).max(initial=0))
-
-
-def _count_reasons(rows: _Rows) -> dict[str, int]:
+def _count_reasons(rows: Rows) -> dict[str, int]:
     reasons = [str(reason) for reason in rows["rejected_reason"] if reason]
     return {reason: reasons.count(reason) for reason in sorted(set(reasons))}
-
-
-def _mean(values: Floats) -> float | None:
-    values = values[~np.isnan(values)]
-    return float(np.mean(values)) if len(values) else None
-
-
-def _percentile(values: Floats, percent: float) -> float | None:
-    values = values[~np.isnan(values)]
-    return float(np.percentile(values, percent)) if len(values) else None
-
-
-def _ratio(part: float, whole: float | None) -> float | None:
-    return part / whole if whole else None
-
-
-def _plain(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)

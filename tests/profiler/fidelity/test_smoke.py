@@ -14,7 +14,8 @@ torch = pytest.importorskip("torch")
 
 from profiler.cli import fidelity  # noqa: E402
 from profiler.fidelity import facts, models, running, serving  # noqa: E402
-from profiler.fidelity.study import Pair, study_named  # noqa: E402
+from profiler.fidelity.study import Pair  # noqa: E402
+from profiler.fidelity.study_file import study_named  # noqa: E402
 from profiler.fidelity.tables import read_tables  # noqa: E402
 from profiler.passes.replays import Replays  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from profiler.fidelity.command import add_arguments, study_of
-from profiler.fidelity.study import REAL, REVERSE, SIMULATED, described, study_named
+from profiler.fidelity.study import REAL, REVERSE, SIMULATED, described
+from profiler.fidelity.study_file import study_named
 from specsim.errors import SpecsimError
 from specsim.files.paths import shipped
 
