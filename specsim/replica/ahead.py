@@ -6,12 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from specsim.pass_shape import PassShape
 from specsim.replica.caches import Caches
 from specsim.replica.draft_cache import DraftCache
 from specsim.replica.emissions import Emissions, Gaps
 from specsim.replica.kv_pool import DRAFT, TARGET, KvPool
-from specsim.replica.passes import DraftPass, Rounds, TargetPass
+from specsim.replica.passes import Decodes, DraftPass, Rounds, TargetPass
 from specsim.replica.request import Facts, Floats, Ids, Ints
 from specsim.replica.roster import Roster
 from specsim.replica.state import Progress, known_tokens
@@ -44,29 +43,39 @@ class Ahead:
         self._draft_cache, self._caches, self._emissions = draft_cache, caches, emissions
         self._finish = finish
 
-    def passes(self, work: TargetPass, shape: PassShape) -> int:
-        """Return how often a reserved pass can surely run before another; 0 unless each row decodes one token."""
-        if shape.prefill_tokens or shape.batched_tokens != shape.requests or shape.moved_bytes or len(work.evict):
-            return 0
-        if self._caches.elsewhere or not self._decode(work.requests):
-            return 0
-        return self._pool.surely_more(len(work.requests))
+    def passes(self, work: TargetPass) -> int:
+        """Return how often this pass, which is not reserved, can surely run; 0 unless each row decodes one token.
 
-    def _decode(self, ids: Ids) -> bool:
-        """Return whether of all these requests only the last token is uncached."""
-        known = known_tokens(self._facts, self._progress, ids)
-        return bool(np.count_nonzero(known - self._progress.target_cached[ids] == 1) == len(ids))
+        Raises
+        ------
+        IllegalPass
+            When a request is unknown or named twice.
+        """
+        ids, forest, progress = work.requests, work.forest, self._progress
+        if len(work.evict) or self._caches.elsewhere or forest.draft_nodes:
+            return 0
+        if not 0 < len(ids) == len(work.chunks) == forest.rows:
+            return 0
+        self._roster.check(ids)
+        pending = known_tokens(self._facts, progress, ids) - progress.target_cached[ids]
+        ready = (pending == 1) & (work.chunks == 1) & (progress.emitted_tokens[ids] > 0)
+        return self._pool.surely_more(len(ids)) if np.count_nonzero(ready) == len(ids) else 0
 
-    def commit_passes(self, work: TargetPass, times: int, starts_s: Floats) -> Gaps:
-        """Book a reserved pass so many times, and reserve it again; `starts_s` as in `Emissions.repeat`."""
-        ids, progress = work.requests, self._progress
-        self._roster.admit(ids)
-        for column in ("target_cached", "emitted_tokens", "verifications", "decoded_tokens"):
+    def commit_passes(self, work: TargetPass, decodes: Decodes, starts_s: Floats) -> Gaps:
+        """Book passes that start at `starts_s`, the end of the last behind them, (passes + 1,)."""
+        ids, progress, times = work.requests, self._progress, len(decodes)
+        for column in ("emitted_tokens", "verifications", "decoded_tokens"):
             getattr(progress, column)[ids] += times
-        self._settle(ids, progress.target_cached[ids])
-        self._pool.hold(TARGET, ids, progress.target_cached[ids] + 1)
+        cached = progress.target_cached[ids] + times
+        if times > 1:
+            self._settle(ids, cached - 1)
+        progress.target_cached[ids] = cached
+        self._pool.hold(TARGET, ids, cached)
+        gaps = self._emissions.repeat(ids, starts_s)
         self._draft_cache.follow(ids)
-        return self._emissions.repeat(ids, starts_s)
+        if np.count_nonzero(decodes.finished):
+            self._finish(ids[decodes.finished], float(starts_s[-1]))
+        return gaps
 
     def rounds(self, work: DraftPass) -> int:
         """Return how many rounds can surely run that begin with this pass, which is not reserved; 0: not at once.

@@ -40,13 +40,13 @@ class Repeated(NamedTuple):
     Attributes
     ----------
     starts_s : (passes + 1,) of each, and the end of the last. seconds : (passes,) of each.
-    shape : of the first; the context of each later one is longer by a token a row.
+    context_tokens : of the first, in all; each later one has a token a row more.
     gaps : of the first, since each row's previous emission; behind it, those since the pass before.
     """
 
     starts_s: Floats
     seconds: Floats
-    shape: PassShape
+    context_tokens: int
     gaps: Gaps
 
 

@@ -17,7 +17,7 @@ from specsim.replica.delays import delays
 from specsim.replica.fast_forward import FastForward, Horizon
 from specsim.replica.ledger import Ledger
 from specsim.replica.lobby import Lobby
-from specsim.replica.passes import NOBODY, DraftPass, Emitted, Pass, TargetPass
+from specsim.replica.passes import NOBODY, Decodes, DraftPass, Emitted, Pass, Rounds, TargetPass
 from specsim.replica.patience import TIMEOUT, Patience
 from specsim.replica.protocols import Backend, Repeating, Scheduler, promises
 from specsim.replica.request import Ids, Ints, Requests
@@ -199,9 +199,11 @@ class Replica:
         ran = False
         while (work := conversation.ask(answer)) is not None:
             try:
-                if isinstance(work, DraftPass):
-                    at_once = work.repeat and not ran and (yield from self._rounds(work))
-                    answer = None if at_once else (yield from self._draft(work))
+                at_once = (yield from self._at_once(work)) if work.repeat and not ran else None
+                if isinstance(at_once, Decodes):
+                    answer = at_once.last()
+                elif isinstance(work, DraftPass):
+                    answer = (yield from self._draft(work)) if at_once is None else None
                 else:
                     answer = yield from self._verify(work, answer)
             except RouterFault:
@@ -241,8 +243,6 @@ class Replica:
         """Run a verification that was decided on `basis`, let its time go by and book it."""
         env, view, ledger = self.env, self.view, self.ledger
         shape = ledger.reserve(work)
-        if work.repeat and self._fast is not None and not self._lobby:
-            shape = yield from self._fast.passes(work, shape)
         start_s, moving_s = env.now, self._moving_s(work, shape)
         answer, forward_s = self.backend.verify(work, shape)
         thinking_s, seconds = self._thinking(work, basis), forward_s + moving_s
@@ -267,14 +267,15 @@ class Replica:
         if self.answered is not None and len(ids) > len(going):
             self.answered(len(ids) - len(going))
 
-    def _rounds(self, work: DraftPass) -> Generator[simpy.Event, Any, bool]:
-        """Run at once what can be run so of the rounds that begin with this pass; return whether any ran."""
+    def _at_once(self, work: Pass) -> Generator[simpy.Event, Any, Decodes | Rounds | None]:
+        """Run at once what can be run so of the steps that begin with this pass; return what ran, None if nothing."""
         if self._fast is None or self._lobby or self.onward is not None:
-            return False
-        ended = yield from self._fast.rounds(work)
-        if ended is not None and len(ended) and self.answered is not None:
-            self.answered(len(ended))
-        return ended is not None
+            return None
+        fast = self._fast
+        ran = yield from fast.rounds(work) if isinstance(work, DraftPass) else fast.passes(work)
+        if ran is not None and self.answered is not None and (ended := int(np.count_nonzero(ran.finished))):
+            self.answered(ended)
+        return ran
 
     def _moving_s(self, work: Pass, shape: PassShape) -> float:
         """Return the seconds in which caches leave for the host or come back before a pass."""

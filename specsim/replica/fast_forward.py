@@ -8,15 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import simpy
 
-from specsim.pass_shape import PassShape
 from specsim.replica.audit import Audit
 from specsim.replica.booking import Booking, Repeated, Speculated, in_turn
 from specsim.replica.delays import single
 from specsim.replica.ledger import Ledger
 from specsim.replica.lobby import Lobby
-from specsim.replica.passes import DraftPass, TargetPass
+from specsim.replica.passes import Decodes, DraftPass, Rounds, TargetPass
 from specsim.replica.protocols import Repeating
-from specsim.replica.request import Floats, Ids
+from specsim.replica.request import Floats
 from specsim.replica.stall import Headway
 from specsim.replica.view import LedgerView
 
@@ -76,36 +75,32 @@ class FastForward:
         self._headway, self._lobby = headway, lobby
         self._another_s = 0.0  # About when one more round would have ended: it is not worth asking for.
 
-    def passes(self, work: TargetPass, shape: PassShape) -> Generator[simpy.Event, Any, PassShape]:
-        """Run passes like this one, which is reserved, and reserve the next; return its shape.
+    def passes(self, work: TargetPass) -> Generator[simpy.Event, Any, Decodes | None]:
+        """Run passes like this one, which is not reserved; return them.
 
-        Each is followed by another of the same rows, decided before anybody sees the next event: none ends a request or
-        wants memory that may not be there. Where that leaves too few, none runs.
+        Only the last may end requests, none wants memory that may not be there, and all are decided before anybody sees
+        the next event. Where that leaves too few, none runs, and the answer is None.
         """
-        ahead, horizon = self._ledger.ahead, self._horizon()
-        most = min(ahead.passes(work, shape), MOST)
-        if most < LEAST or self._ledger.drafted:
-            return shape
-        seconds = self._backend.repeated(work, shape, most)
-        starts_s = self._starts_s(seconds)
-        # The next one, which is reserved here and runs alone, is the last of the unseen steps.
-        count = horizon.steps(starts_s, max(horizon.unseen_steps - 1, 0))
+        ledger, horizon = self._ledger, self._horizon()
+        most = min(ledger.ahead.passes(work), MOST)
+        if most < LEAST:
+            return None
+        context_tokens = int(np.add.reduce(ledger.progress.target_cached[work.requests]))
+        decodes = self._backend.decodes(work, context_tokens, most)
+        starts_s = self._starts_s(decodes.seconds)
+        count = horizon.steps(starts_s, horizon.unseen_steps)
         if count < LEAST:
-            return shape
-        seconds, starts_s = seconds[:count], starts_s[: count + 1]
-        yield from self._wait(seconds, starts_s)
-        self._audit.see_again(work, count)
-        gaps = ahead.commit_passes(work, count, starts_s)
-        self._move_on(seconds, starts_s[1:])
-        self._booking.repeated(self._name, Repeated(starts_s, seconds, shape, gaps))
-        return PassShape.decode(shape.context_tokens + count * shape.requests, shape.requests)
+            return None
+        decodes, starts_s = decodes.first(count), starts_s[: count + 1]
+        yield from self._wait(decodes.seconds, starts_s)
+        self._audit.see_decodes(work, decodes, self._env.now)
+        gaps = ledger.ahead.commit_passes(work, decodes, starts_s)
+        self._move_on(decodes.seconds, starts_s[1:-1])
+        self._booking.repeated(self._name, Repeated(starts_s, decodes.seconds, context_tokens, gaps))
+        return decodes
 
-    def rounds(self, work: DraftPass) -> Generator[simpy.Event, Any, Ids | None]:
-        """Run rounds, the first of which begins with this pass, which is not reserved; return who ended with the last.
-
-        No other ends a request, none wants memory that may not be there, and all are decided before anybody sees the
-        next event. Where that leaves too few, none runs, and the answer is None.
-        """
+    def rounds(self, work: DraftPass) -> Generator[simpy.Event, Any, Rounds | None]:
+        """Run rounds, the first of which begins with this pass, which is not reserved; return them. See `passes`."""
         ahead, passes, horizon = self._ledger.ahead, work.depth + 1, self._horizon()
         further, within_s = horizon.unseen_steps, horizon.event_s - self._env.now
         if further < LEAST and horizon.event_s <= self._another_s:
@@ -126,7 +121,7 @@ class FastForward:
         gaps = ahead.commit_rounds(work, rounds, ends_s)
         self._move_on(seconds, ends_s[1:-1])
         self._booking.speculated(self._name, Speculated(starts_s, rounds, gaps))
-        return work.requests[rounds.finished]
+        return rounds
 
     def _starts_s(self, seconds: Floats) -> Floats:
         """Return when passes of so many seconds (n,) start, and when the last ends, (n + 1,)."""

@@ -120,6 +120,30 @@ class Emitted(NamedTuple):
     finished: Bools
 
 
+class Decodes(NamedTuple):
+    """Passes of n rows that decode one token each, one behind the other.
+
+    Attributes
+    ----------
+    seconds : (passes,) of each. finished : (n,) rows whose output ends with the last pass; no earlier one ends any.
+    """
+
+    seconds: Floats
+    finished: Bools
+
+    def __len__(self) -> int:
+        return len(self.seconds)
+
+    def first(self, count: int) -> Decodes:
+        """Return the first so many passes."""
+        return self if count == len(self) else Decodes(self.seconds[:count], np.zeros_like(self.finished))
+
+    def last(self) -> Emitted:
+        """Return what the last pass answers."""
+        tokens, matched = np.ones(len(self.finished), dtype=np.int64), np.zeros(len(self.finished), dtype=np.int64)
+        return Emitted(tokens, matched, matched, self.finished)
+
+
 class Rounds(NamedTuple):
     """Rounds of n rows, one behind the other: `depth` draft passes that give each row a chain, and the verification.
 

@@ -7,7 +7,7 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from specsim.pass_shape import PassShape, PassShapes
-from specsim.replica.passes import Drafted, DraftPass, Emitted, Pass, Rounds, TargetPass
+from specsim.replica.passes import Decodes, Drafted, DraftPass, Emitted, Pass, Rounds, TargetPass
 from specsim.replica.request import Bools, Facts, Floats, Ids, Ints, Observed
 from specsim.replica.trees import Forest
 
@@ -229,11 +229,8 @@ def promises(decider: object) -> bool:
 class Repeating(Protocol):
     """A backend that can tell several passes at once; one that runs real models has to run each."""
 
-    def repeated(self, work: TargetPass, shape: PassShape, most: int) -> Floats:
-        """Return the seconds of passes of these decoding rows, one behind the other, (n,): the first has this shape.
-
-        `n` is at most `most`, and none of them ends a request.
-        """
+    def decodes(self, work: TargetPass, context_tokens: int, most: int) -> Decodes:
+        """Return passes of these decoding rows, which have so much context in all before the first; at most `most`."""
         ...
 
     def rounds(self, work: DraftPass, least: int, most: int, within_s: float, further: int) -> Rounds | None:

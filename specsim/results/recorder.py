@@ -111,17 +111,18 @@ class Recorder:
 
     def repeated(self, replica: int, repeated: Repeated) -> None:
         """Record passes of decoding rows; see `specsim.replica.booking.Booking`."""
-        starts_s, seconds, shape, gaps = repeated
+        starts_s, seconds, context_tokens, gaps = repeated
+        rows = len(gaps.requests)
         model_s = self._busy[replica].model_s
         model_s[VERIFY_PASS] = in_turn(model_s[VERIFY_PASS], seconds)
-        context = int(shape.context_tokens) + shape.requests * np.arange(len(seconds))
-        self._out_of_range += decodes_outside(self._models[replica][VERIFY_PASS], context, shape.requests)
+        context = context_tokens + rows * np.arange(len(seconds))
+        self._out_of_range += decodes_outside(self._models[replica][VERIFY_PASS], context, rows)
         self._iterate(replica, *gaps, starts_s[1:])
         if self._passes is not None:
-            rows: dict[str, Any] = {"start_s": starts_s[:-1], "seconds": seconds, "kind": VERIFY_PASS}
-            rows |= dict.fromkeys(("requests", "batched_tokens", "emitted_tokens"), shape.requests)
-            rows |= {"context_tokens": context, "queued": self._queues(replica, starts_s[1:])}
-            self._keep_all(seconds.shape, rows | {"replica": replica})
+            columns: dict[str, Any] = {"start_s": starts_s[:-1], "seconds": seconds, "kind": VERIFY_PASS}
+            columns |= dict.fromkeys(("requests", "batched_tokens", "emitted_tokens"), rows)
+            columns |= {"context_tokens": context, "queued": self._queues(replica, starts_s[1:])}
+            self._keep_all(seconds.shape, columns | {"replica": replica})
 
     def speculated(self, replica: int, speculated: Speculated) -> None:
         """Record rounds of chains; see `specsim.replica.booking.Booking`."""

@@ -9,7 +9,7 @@ import numpy as np
 from specsim.kernels.chosen import chosen as kernels
 from specsim.kernels.growth import OFF_PATH
 from specsim.pass_shape import PassShape, PassShapes
-from specsim.replica.passes import Drafted, DraftPass, Emitted, Pass, Rounds, TargetPass
+from specsim.replica.passes import Decodes, Drafted, DraftPass, Emitted, Pass, Rounds, TargetPass
 from specsim.replica.protocols import Belief, View
 from specsim.replica.request import Bools, Floats, Ids, Ints
 from specsim.replica.trees import Forest
@@ -76,12 +76,13 @@ class SimulatedBackend:
         tokens = np.where(complete, np.minimum(matched + 1, left), 0)
         return Emitted(tokens, np.minimum(matched, tokens), matched, tokens == left), seconds
 
-    def repeated(self, work: TargetPass, shape: PassShape, most: int) -> Floats:
-        """Return the seconds of passes of decoding rows, (n,); see `specsim.replica.protocols.Repeating`."""
-        ids, rows = work.requests, shape.requests
-        most = min(most, int((self._world.output_tokens[ids] - self._view.emitted_tokens[ids]).min()) - 1)
-        context = shape.context_tokens + rows * np.arange(most)
-        return self._truth.target.seconds_array(PassShapes.decode(context, rows))
+    def decodes(self, work: TargetPass, context_tokens: int, most: int) -> Decodes:
+        """Return passes of decoding rows; see `specsim.replica.protocols.Repeating`."""
+        ids, rows = work.requests, len(work.requests)
+        left = self._world.output_tokens[ids] - self._view.emitted_tokens[ids]
+        most = min(most, int(np.minimum.reduce(left)))
+        context = context_tokens + rows * np.arange(most)
+        return Decodes(self._truth.target.seconds_array(PassShapes.decode(context, rows)), left == most)
 
     def rounds(self, work: DraftPass, least: int, most: int, within_s: float, further: int) -> Rounds | None:
         """Return rounds of chains; see `specsim.world.rounds.SimulatedRounds.rounds`."""
