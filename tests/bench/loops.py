@@ -104,6 +104,8 @@ def timed(loop: Loop, group: str, repeats: int = REPEATS) -> Row:
         start_s = time.process_time()
         iterations = run(simulation).totals.iterations
         best_s = min(best_s, time.process_time() - start_s)
+        # The best of both: another process that comes and goes disturbs the one and not the other.
+        yardstick = min(yardstick, yardstick_us())
     return Row(group, loop.name, iterations, best_s / iterations * 1e6, yardstick, target=loop.target)
 
 

@@ -1,4 +1,7 @@
-"""Whole processes, as a user starts them: seconds by the clock, processor seconds, peak memory."""
+"""Whole processes, as a user starts them: seconds by the clock, processor seconds, peak memory.
+
+Each starts once before it is timed, as an installed program has: what Python compiles and specsim keeps is there.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
 
 from tests.bench.loops import CONV, PROFILE
 from tests.bench.rows import Row
 from tests.bench.yardstick import yardstick_us
 
 MILLION = ("scheduler=continuous", "trace=poisson", "requests=1000000", "rps=30", "trace.output_tokens.mean=210")
+SHORT_S, SHORT_REPEATS = 3.0, 3
 WHOLE_CONV = "continuous, all 19,366 of azure_conv"
 PROCESSES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("specsim --help", ("--help",), "0.3 s"),
@@ -34,17 +40,40 @@ def measured(*, million: bool) -> Iterator[Row]:
 
 
 def timed_process(name: str, words: tuple[str, ...], target: str = "") -> Row:
-    """Return the row of a process of these words, run in an empty folder."""
-    yardstick = yardstick_us()
+    """Return the row of a process of these words, run in an empty folder: of a short one the best of several."""
+    yardstick, timed = yardstick_us(), [_timed(name, words)]
+    while len(timed) <= SHORT_REPEATS and timed[0].seconds < SHORT_S:
+        timed.append(_timed(name, words))
+    best = min(timed[1:] or timed, key=lambda each: each.seconds)
+    return Row("process", name, 0, best.cpu_s * 1e6, yardstick, best.seconds, best.peak_mb, target)
+
+
+class _Timed(NamedTuple):
+    seconds: float
+    cpu_s: float
+    peak_mb: float
+
+
+def _timed(name: str, words: tuple[str, ...]) -> _Timed:
     with tempfile.TemporaryDirectory() as folder:
         start_s = time.perf_counter()
-        process = subprocess.Popen(words, cwd=folder, stdout=subprocess.DEVNULL)
+        process = subprocess.Popen(words, cwd=folder, stdout=subprocess.DEVNULL, env=_environment())
         _, status, usage = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - start_s
     if status:
         raise SystemExit(f"{name}: exit status {status}")
-    cpu_s = usage.ru_utime + usage.ru_stime
-    return Row("process", name, 0, cpu_s * 1e6, yardstick, seconds, _peak_mb(usage), target)
+    return _Timed(seconds, usage.ru_utime + usage.ru_stime, _peak_mb(usage))
+
+
+@cache
+def _compiled() -> tempfile.TemporaryDirectory[str]:
+    """Return a folder for what Python compiles, where the environment forbids it to lie beside the source."""
+    return tempfile.TemporaryDirectory()
+
+
+def _environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return kept | {"PYTHONPYCACHEPREFIX": _compiled().name}
 
 
 def _peak_mb(usage: resource.struct_rusage) -> float:
