@@ -12,13 +12,14 @@ from specsim.files.checked_mapping import expanded
 from specsim.latency.model import Profile
 from specsim.replica.protocols import Scheduler
 from specsim.results.capacity import Asked
+from specsim.results.found import Found
 from specsim.results.run_folder import holds_remains
 from specsim.results.store import StoredRun, read_run
 from specsim.results.sweep_folders import load_sweep
 from specsim.results.sweeps import Sweep
 from specsim.runs.execute import execute
 from specsim.runs.executors import LOCAL, check_executor
-from specsim.runs.find import RATE, SEED, Found, search
+from specsim.runs.find import RATE, SEED, search
 from specsim.runs.handed import handed
 from specsim.runs.iterations import iterations
 from specsim.runs.places import check_place
@@ -181,6 +182,7 @@ def find(
     within: float = 0.02,
     out: str | Path | None = None,
     jobs: int = 1,
+    progress: bool = True,
     **settings: Any,
 ) -> Found:
     """Return the highest rate at which a target attainment is kept, for every combination of `axes`.
@@ -194,7 +196,7 @@ def find(
     target : share of requests that meet their objectives, in (0, 1].
     of : ``"worst"``: of the worst class; ``"all"``; or a class.
     rates : lowest and highest, requests/s. within : how close the answer's two rates lie, as a share of the lower.
-    out, jobs, **settings : as of `sweep`; a run is stored as its summary.
+    out, jobs, progress, **settings : as of `sweep`; a run is stored as its summary.
 
     Raises
     ------
@@ -221,4 +223,4 @@ def find(
         return from_axes({**axes, **seeds}, {**settings, RATE: rate})
 
     root = None if out is None else expanded(str(out), "out=")
-    return search(Asked(target, first, last, within), of, at, root, jobs=jobs)
+    return search(Asked(target, first, last, within), of, at, root, jobs=jobs, progress=progress)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from math import isfinite
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,17 +12,17 @@ from specsim.commands.terminal import one_line
 from specsim.errors import SpecsimError
 
 if TYPE_CHECKING:
-    from specsim.runs.find import Found
+    from specsim.results.found import Found
     from specsim.settings.configured import Configured
 
 FIND_HELP = """\
 Settings are those of `specsim run`; several values of one make a line each: scheduler=adaserve,continuous
 Rates double until two in a row miss the target, then the search closes in. Every line meets the same requests.
-Without seed=, five seeds. A search that was stopped goes on where it was. docs/sweeps.md has an example.
+Without seed=, five seeds. A search that was stopped goes on where it was. Another search in the same folder has
+files of its own, find-2.csv and so on, and shares the runs. docs/sweeps.md has an example.
 """
 SEEDS = "seed=range(0,5)"
 OUT = Path("results/find")
-TABLE, FIGURE = "find.csv", "find"
 
 
 def add_find(commands: Any, jobs: Callable[[str], int], path: Callable[[str], Path]) -> None:
@@ -46,7 +45,9 @@ def add_find(commands: Any, jobs: Callable[[str], int], path: Callable[[str], Pa
 
 def find_command(arguments: argparse.Namespace) -> int:
     """Search, print a table, write it and a figure into the folder; return 1 if a run failed."""
+    from specsim.commands.find_table import find_table
     from specsim.results.capacity import Asked
+    from specsim.results.searches import FIRST, name_in
     from specsim.results.staging import in_one_step
     from specsim.runs.find import search
     from specsim.settings.configured import from_words
@@ -63,16 +64,19 @@ def find_command(arguments: argparse.Namespace) -> int:
         return from_words([*words, f"rps={rate!r}"], sweep=True)
 
     try:
-        found = search(asked, arguments.of, at, root, jobs=arguments.jobs, say=_say)
+        found = search(asked, arguments.of, at, root, jobs=arguments.jobs, say=_say, progress=True)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"the runs that ended are kept; the same command with --out {root} goes on") from None
-    with in_one_step(root / TABLE) as partial:
+    name = name_in(root, found.identity, {"settings": words, "of": found.of, **asked._asdict()})
+    with in_one_step(root / f"{name}.csv") as partial:
         found.table.to_csv(partial, index=False)
-    print("\n".join(_shown(found)))
+    print("\n".join(find_table(found)))
     for note in found.notes():
         print(f"note: {note}")
-    print(root / TABLE)
-    for file in _drawn(found, root):
+    if name != FIRST:
+        print(f"note: {root / FIRST}.csv holds another search; this one is {name}.csv")
+    print(root / f"{name}.csv")
+    for file in _drawn(found, root, name):
         print(file)
     for line in found.lines:
         for error in line.errors:
@@ -108,28 +112,11 @@ def _rates(word: str) -> tuple[float, float]:
     return first, last
 
 
-def _shown(found: Found) -> Iterator[str]:
-    """Yield the lines of the table."""
-    wide = max(9, *(len(line.name) for line in found.lines))
-    yield f"highest rate at which {100 * found.asked.target:g}% of {found.whose} attain, requests/s"
-    yield f"{'':{wide}}{'keeps':>9}{'misses':>9}{'seeds':>9}{'95% ±':>9}{'per GPU':>9}"
-    yield "-" * (wide + 45)
-    for line in found.lines:
-        each = found.capacity(line)
-        per_gpu = None if each.keeps is None else each.keeps / line.gpus
-        cells = (each.keeps, each.misses, each.mean, each.half_width, per_gpu)
-        yield f"{line.name:{wide}}" + "".join(f"{_number(cell):>9}" for cell in cells)
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None or not isfinite(value) else f"{value:.4g}"
-
-
-def _drawn(found: Found, root: Path) -> list[Path]:
+def _drawn(found: Found, root: Path, name: str) -> list[Path]:
     from specsim.figures.plots import save
 
     try:
-        return save({FIGURE: found.figure()}, root)
+        return save({name: found.figure()}, root)
     except SpecsimError as error:
         _say(f"note: no figure: {error}")
         return []

@@ -88,7 +88,7 @@ def capacity(asked: Asked, tested: Tested) -> Capacity:
         () if misses is None else tuple(rate for rate in sorted(tested) if rate > misses and _kept(asked, tested[rate]))
     )
     by_seed = np.array([_falls(asked.target, tested, seed) for seed in range(len(next(iter(tested.values()))))])
-    return Capacity(keeps, misses, by_seed, *_interval(by_seed), again)
+    return Capacity(keeps, misses, by_seed, *mean_interval(by_seed), again)
 
 
 def _kept(asked: Asked, attained: Sequence[float]) -> bool:
@@ -119,8 +119,8 @@ def _falls(target: float, tested: Tested, seed: int) -> float:
     return float("nan")
 
 
-def _interval(by_seed: Floats) -> tuple[float, float]:
-    """Return the mean and the half width of its 95% interval."""
+def mean_interval(by_seed: Floats) -> tuple[float, float]:
+    """Return the mean over seeds and the half width of its 95% interval (Student's t); NaN for one seed."""
     from scipy.stats import t
 
     mean = float(by_seed.mean())

@@ -10,6 +10,7 @@ import pytest
 import specsim
 from specsim.cli import main
 from specsim.errors import SpecsimError
+from specsim.runs.find import _together
 
 WORDS = ["trace=poisson", "profile=llama70b_1b_4xa100", "requests=60", "seed=0,1", "--rates", "0.5..16"]
 
@@ -29,7 +30,10 @@ def test_it_compares_schedulers_and_goes_on_where_it_was(tmp_path, capsys, unren
     assert (table["seeds"] == 2).all()
     assert (table["gpus"] == 4).all()
     assert "highest rate at which 90% of the worst class attain, requests/s" in said.out
-    assert "too short to judge" in said.out
+    assert "\nscheduler " in said.out
+    assert "note: scheduler=continuous: too short to judge: " in said.out
+    assert "\n* a run at this rate is too short to judge" in said.out
+    assert (table["keeps_too_short"] > 0).all()
     assert (tmp_path / "find.png").is_file()
     before = (tmp_path / "find.csv").read_bytes()
     parts = sorted((tmp_path / "parts").iterdir())
@@ -41,9 +45,9 @@ def test_it_compares_schedulers_and_goes_on_where_it_was(tmp_path, capsys, unren
 def test_it_says_where_no_rate_or_every_rate_keeps_the_target(tmp_path, capsys, unrendered):
     words = ["find", "scheduler=continuous", *WORDS[:-2], "--within", "50%", "--out", str(tmp_path)]
     assert main([*words, "--rates", "30..60"]) == 0
-    assert "continuous: misses the target at 30 requests/s, the lowest tested" in capsys.readouterr().out
+    assert "scheduler=continuous: misses the target at 30 requests/s, the lowest tested" in capsys.readouterr().out
     assert main([*words, "--rates", "0.01..0.02", "--target", "1%"]) == 0
-    assert "continuous: keeps the target at 0.02 requests/s, the highest tested" in capsys.readouterr().out
+    assert "scheduler=continuous: keeps the target at 0.02 requests/s, the highest tested" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -56,14 +60,66 @@ def test_it_says_where_no_rate_or_every_rate_keeps_the_target(tmp_path, capsys, 
         (["rps=3"], "rps: find chooses it; expected --rates LOW..HIGH"),
         (["--of", "cat"], "of=cat: no class of the requests; did you mean 'chat'?"),
         (["scheduler=adaserv"], "scheduler=adaserv: unknown; did you mean 'adaserve'?"),
+        (["scheduler=adaserve,adaserv"], "scheduler=adaserv: unknown; did you mean 'adaserve'?"),
         (["concurrency=3"], "rps: 0.5 and concurrency=3: clients send as they are answered; expected one of them"),
     ],
 )
 def test_a_mistake_is_one_line(words, said, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["find", "trace=poisson", "requests=5", *words]) == 2
-    assert capsys.readouterr().err.splitlines()[-1] == f"specsim: {said}"
+    assert capsys.readouterr().err.splitlines() == [f"specsim: {said}"]
     assert not list(tmp_path.rglob("*.csv"))
+
+
+FEW = ["trace=poisson", "profile=llama8b_1b_h100", "requests=20", "seed=0,1", "--rates", "2..4", "--within", "100%"]
+
+
+def test_it_says_what_the_runs_say_of_themselves(tmp_path, capsys, unrendered):
+    assert main(["find", "scheduler=vllm_spec", *FEW, "--out", str(tmp_path)]) == 0
+    notes = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note: ")]
+    assert sum("MISMATCHED PAIR: acceptance=llama70b_1b" in line for line in notes) == 1
+    found = specsim.find(
+        {"seed": [0, 1]},
+        rates=(2, 4),
+        within=1,
+        scheduler="vllm_spec",
+        trace="poisson",
+        profile="llama8b_1b_h100",
+        requests=20,
+    )
+    assert [f"note: {each}" for each in found.notes()] == notes
+
+
+def test_another_search_in_the_folder_leaves_the_first_as_it_is(tmp_path, capsys, unrendered):
+    words = ["find", "scheduler=continuous", *FEW, "--out", str(tmp_path)]
+    assert main([*words, "replicas=1,2"]) == 0
+    first = (tmp_path / "find.csv").read_bytes()
+    capsys.readouterr()
+    assert main([*words, "replicas=2,3"]) == 0
+    said = capsys.readouterr().out
+    assert f"{tmp_path / 'find.csv'} holds another search; this one is find-2.csv" in said
+    assert str(tmp_path / "find-2.png") in said
+    assert (tmp_path / "find.csv").read_bytes() == first
+    assert pd.read_csv(tmp_path / "find-2.csv")["replicas"].tolist() == [2, 3]
+    assert main([*words, "replicas=2,1"]) == 0
+    assert found_in(tmp_path)["replicas"].tolist() == [2, 1]
+    assert not (tmp_path / "find-3.csv").exists()
+    assert main([*words, "replicas=1,2", "--target", "80%"]) == 0
+    assert (tmp_path / "find-3.csv").exists()
+
+
+def test_it_tells_how_many_runs_of_a_rate_have_ended(tmp_path, capsys, unrendered, monkeypatch):
+    monkeypatch.setattr("specsim.runs.tally.LINE_S", 0.0)
+    assert main(["find", "scheduler=continuous", *FEW, "--out", str(tmp_path)]) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == "testing 2 requests/s"
+    assert said[1].startswith("1 of 2 runs done")
+
+
+def test_runs_that_were_made_again_are_counted_over_the_whole_search():
+    again = "made again: specsim's own code has changed"
+    notes = [f"1 run {again}", "left out: a part", f"20 runs {again}", "left out: a part"]
+    assert _together(notes) == ["left out: a part", f"21 runs {again}"]
 
 
 def test_from_python_it_is_the_same(tmp_path, capsys, unrendered):

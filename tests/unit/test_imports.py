@@ -169,8 +169,8 @@ ROOMS = {
     "__main__": {"cli"},
 }
 """What stands in each room may import its own and these. No room is reached from below, but for what `DRAWS` says."""
-DRAWS = {"specsim.results.iteration", "specsim.results.store", "specsim.results.sweeps"}
-"""A stored run, a sweep and an iteration can be drawn, and load the figures when they are asked to."""
+DRAWS = {"specsim.results.found", "specsim.results.iteration", "specsim.results.store", "specsim.results.sweeps"}
+"""A stored run, a sweep, a search and an iteration can be drawn, and load the figures when they are asked to."""
 
 
 def room_of(module):

@@ -1,0 +1,172 @@
+"""What a search for the highest rate has found: a table, notes and a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isnan
+from typing import TYPE_CHECKING, Any
+
+from specsim.results.capacity import Asked, Capacity, capacity
+from specsim.results.load_notes import in_short
+from specsim.results.sweeps import Sweep
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+WORST, ALL = "worst", "all"
+
+
+@dataclass(slots=True)
+class Line:
+    """One of the systems that are compared.
+
+    Attributes
+    ----------
+    label : the settings in which it differs from the others, or its scheduler. gpus : of all its replicas.
+    tested : by rate in requests/s, the attained share of each seed.
+    load : by rate, the block ``load`` of each seed's metrics; what failed has none.
+    errors : of failed runs.
+    """
+
+    label: Mapping[str, str]
+    gpus: int = 1
+    tested: dict[float, list[float]] = field(default_factory=dict)
+    load: dict[float, list[Mapping[str, Any]]] = field(default_factory=dict)
+    errors: list[str] = field(default_factory=list)
+
+    @property
+    def keys(self) -> str:
+        """The settings in which it differs, each without what stands before its last dot."""
+        return ", ".join(key.rpartition(".")[2] for key in self.label)
+
+    @property
+    def values(self) -> str:
+        """The values of these."""
+        return ", ".join(self.label.values())
+
+    @property
+    def name(self) -> str:
+        """Both."""
+        return ", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in self.label.items())
+
+    def too_short(self, rate: float | None) -> int:
+        """Return how many runs at a rate are too short to judge."""
+        return 0 if rate is None else sum(bool(load["too_short"]) for load in self.load[rate])
+
+    def overloaded(self, rate: float | None) -> int:
+        """Return how many runs at a rate are overloaded."""
+        return 0 if rate is None else sum(bool(load["overloaded"]) for load in self.load[rate])
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search has found.
+
+    Attributes
+    ----------
+    asked : the target, and the rates to look in. of : whose attainment: ``worst``, ``all`` or a class.
+    lines : the systems. sweep : every run that was made. identity : what two searches for the same share.
+    """
+
+    asked: Asked
+    of: str
+    lines: Sequence[Line]
+    sweep: Sweep
+    identity: str
+
+    def capacity(self, line: Line) -> Capacity:
+        """Return what the tested rates of a line say."""
+        return capacity(self.asked, line.tested)
+
+    @property
+    def whose(self) -> str:
+        """Whose attainment it is, in words."""
+        return {ALL: "all requests", WORST: "the worst class"}.get(self.of, f"class {self.of}")
+
+    @property
+    def table(self) -> DataFrame:
+        """A row a line: the settings in which it differs, and the answer; rates in requests/s, NaN where there is none.
+
+        ``keeps_rps`` is the highest tested rate up to which every tested rate keeps the target in the mean over seeds,
+        ``misses_rps`` the lowest that does not. ``mean_rps`` and ``half_width_rps`` are of the rates at which the seeds
+        fall below it, each on a line between tested rates, and of their 95% interval. ``keeps_too_short``,
+        ``misses_too_short`` and ``keeps_overloaded`` count the runs at that rate which are so, of ``seeds`` runs.
+        """
+        from pandas import DataFrame
+
+        rows = []
+        for line in self.lines:
+            each = self.capacity(line)
+            answer = {"keeps_rps": each.keeps, "misses_rps": each.misses, "mean_rps": each.mean}
+            answer |= {"half_width_rps": each.half_width, "gpus": line.gpus, "seeds": len(each.by_seed)}
+            answer |= {"keeps_too_short": line.too_short(each.keeps), "misses_too_short": line.too_short(each.misses)}
+            answer |= {"keeps_overloaded": line.overloaded(each.keeps)}
+            rows.append({**line.label, "target": self.asked.target, "of": self.of, **answer})
+        return DataFrame(rows).astype({"keeps_rps": float, "misses_rps": float})
+
+    def notes(self) -> Iterator[str]:
+        """Yield what the table does not show: of each line, then of the runs."""
+        for line in self.lines:
+            each = self.capacity(line)
+            for note in (*_edges(self.asked, line, each), *_length(line, each)):
+                yield f"{line.name}: {note}"
+        if any(len(self.capacity(line).by_seed) < 2 for line in self.lines):
+            yield "no interval: one seed"
+        yield from self.sweep.notes
+        yield from in_short([run.notes for run in self.sweep])
+
+    def figure(self) -> Figure:
+        """Return a figure of attainment against the rate.
+
+        Raises
+        ------
+        SpecsimError
+            When there are more lines than can be told apart.
+        """
+        from specsim.figures.capacity import Curve, attained_up_to
+
+        whose = "Requests" if self.of == ALL else f"Requests of {self.whose}"
+        lines = {}
+        for line in self.lines:
+            hollow, short = filter(line.overloaded, line.tested), filter(line.too_short, line.tested)
+            lines[line.values] = Curve(line.tested, self.capacity(line).keeps, frozenset(hollow), frozenset(short))
+        said = self.sweep.seeds_said() if self.sweep else ()
+        label = f"{whose}\nthat meet their objectives (%)"
+        return attained_up_to(self.asked, label, lines, title=self.lines[0].keys, covered=said)
+
+
+def _edges(asked: Asked, line: Line, found: Capacity) -> Iterator[str]:
+    """Yield why an answer is missing or not the whole truth."""
+    if found.keeps is None:
+        yield f"misses the target at {asked.first:g} requests/s, the lowest tested"
+    if found.misses is None:
+        yield f"keeps the target at {asked.last:g} requests/s, the highest tested"
+    if found.again:
+        yield f"not monotonic: the target is met again at {', '.join(f'{rate:g}' for rate in found.again)} requests/s"
+    if isnan(found.mean):
+        yield f"no mean over seeds: {_without_edge(asked, line, found)}"
+
+
+def _without_edge(asked: Asked, line: Line, found: Capacity) -> str:
+    """Return why some seeds have no rate at which they fall below the target."""
+    below = sum(share < asked.target for share in line.tested[asked.first])
+    above = sum(map(isnan, found.by_seed)) - below
+    parts = [f"{below} of {len(found.by_seed)} miss the target at {asked.first:g} requests/s, the lowest tested"]
+    parts += [f"{above} of {len(found.by_seed)} keep it at {max(line.tested):g} requests/s, the highest tested"]
+    return "; ".join(part for part, count in zip(parts, (below, above), strict=True) if count)
+
+
+def _length(line: Line, found: Capacity) -> Iterator[str]:
+    """Yield how long runs at the edge would have to be, if they are too short or overloaded."""
+    edge = [rate for rate in (found.keeps, found.misses) if rate is not None]
+    short = [rate for rate in edge if line.too_short(rate)]
+    if short:
+        counts = [f"{line.too_short(rate)} of {len(line.load[rate])} runs at {rate:g} requests/s" for rate in short]
+        loads = [load for rate in short for load in line.load[rate] if load["too_short"]]
+        needed = max(load["needed_requests"] or 0 for load in loads)
+        cure = f"; requests={needed} would do" if needed else ""
+        yield f"too short to judge: {', '.join(counts)}{cure}"
+    if line.overloaded(found.keeps):
+        yield f"overloaded at {found.keeps:g} requests/s: a longer run would attain less"

@@ -1,0 +1,149 @@
+"""What a search has found, by hand: marks and counts of runs that cannot be judged, and why a number is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf
+from typing import Any
+
+import numpy as np
+import pytest
+
+from specsim.commands.find_table import FOOTNOTES, OVERLOADED, SHORT, find_table
+from specsim.figures.capacity import FILLS, SAID
+from specsim.results.capacity import Asked
+from specsim.results.found import Found, Line
+from specsim.results.sweeps import Sweep
+
+ASKED = Asked(0.9, 1.0, 4.0, 1.0)
+TESTED = {1.0: [1.0, 1.0, 0.97], 2.0: [0.96, 0.9, 0.93], 4.0: [0.5, 0.8, 0.7]}
+KEY = "scheduler.num_speculative_tokens"
+
+
+def load(*, short: bool = False, overloaded: bool = False, needed: int | None = 90) -> dict[str, Any]:
+    return {"too_short": short, "overloaded": overloaded, "needed_requests": needed}
+
+
+def line(
+    value: str = "4",
+    tested: Mapping[float, Sequence[float]] = TESTED,
+    loads: Mapping[float, Sequence[Mapping[str, Any]]] | None = None,
+    gpus: int = 1,
+) -> Line:
+    judged = {rate: [load()] * len(shares) for rate, shares in tested.items()}
+    given = {rate: list(each) for rate, each in {**judged, **(loads or {})}.items()}
+    return Line({KEY: value}, gpus, {rate: list(shares) for rate, shares in tested.items()}, given)
+
+
+def found(*lines: Line, asked: Asked = ASKED) -> Found:
+    return Found(asked, "worst", lines, Sweep([]), "of this search")
+
+
+def doubtful() -> Line:
+    edge = [load(short=True, needed=200), load(short=True, needed=None), load(overloaded=True)]
+    return line("8", loads={2.0: edge, 4.0: [load(short=True), load(), load()]}, gpus=2)
+
+
+def row(of: Found, value: str) -> str:
+    return next(each for each in find_table(of) if each.startswith(f"{value} "))
+
+
+def test_the_column_of_the_settings_has_their_key_and_so_has_each_note() -> None:
+    each = found(doubtful())
+    assert list(find_table(each))[1].startswith("num_speculative_tokens ")
+    assert all(note.startswith("num_speculative_tokens=8: ") for note in each.notes())
+
+
+def test_what_cannot_be_judged_is_marked_and_the_marks_are_explained() -> None:
+    each = found(line(), doubtful())
+    assert row(each, "8").split()[1:3] == [f"2{SHORT}{OVERLOADED}", f"4{SHORT}"]
+    assert row(each, "8").split()[-1] == f"1{SHORT}{OVERLOADED}"
+    assert row(each, "4").split()[1:3] == ["2", "4"]
+    below = list(find_table(each))[-2:]
+    assert below == [f"{mark} {FOOTNOTES[mark]}" for mark in (SHORT, OVERLOADED)]
+
+
+def test_marks_that_stand_nowhere_are_not_explained() -> None:
+    each = found(line())
+    assert list(find_table(each))[-1].startswith("4 ")
+
+
+def test_the_table_counts_the_runs_that_cannot_be_judged() -> None:
+    table = found(line(), doubtful(), line("16", {1.0: [0.5, 0.5, 0.5]})).table
+    assert table["keeps_too_short"].tolist() == [0, 2, 0]
+    assert table["misses_too_short"].tolist() == [0, 1, 0]
+    assert table["keeps_overloaded"].tolist() == [0, 1, 0]
+
+
+def test_a_note_says_how_many_requests_would_do_at_both_rates() -> None:
+    said = list(found(doubtful()).notes())
+    counts = "2 of 3 runs at 2 requests/s, 1 of 3 runs at 4 requests/s"
+    assert f"num_speculative_tokens=8: too short to judge: {counts}; requests=200 would do" in said
+    assert "num_speculative_tokens=8: overloaded at 2 requests/s: a longer run would attain less" in said
+
+
+def test_a_missing_mean_over_seeds_has_a_reason() -> None:
+    tested = {1.0: [0.8, 1.0, 1.0], 2.0: [0.8, 1.0, 0.95], 4.0: [0.1, 0.95, 0.7]}
+    each = found(line(tested=tested))
+    assert row(each, "4").split()[3:5] == ["-", "-"]
+    lowest = "1 of 3 miss the target at 1 requests/s, the lowest tested"
+    highest = "1 of 3 keep it at 4 requests/s, the highest tested"
+    assert f"num_speculative_tokens=4: no mean over seeds: {lowest}; {highest}" in each.notes()
+
+
+def test_only_the_reason_that_holds_is_given() -> None:
+    each = found(line(tested={1.0: [1.0, 1.0], 2.0: [0.95, 1.0], 4.0: [0.5, 0.95]}))
+    (note,) = (note for note in each.notes() if "no mean" in note)
+    assert note.endswith("no mean over seeds: 1 of 2 keep it at 4 requests/s, the highest tested")
+
+
+def test_the_figure_has_the_tables_answer_and_intervals_of_95_percent() -> None:
+    (axes,) = (figure := found(line(), doubtful()).figure()).axes
+    dotted = [drawn for drawn in axes.get_lines() if drawn.get_linestyle() == ":"]
+    assert [list(drawn.get_xdata()) for drawn in dotted] == [[2.0, 2.0], [2.0, 2.0]]
+    low, high = np.array(axes.containers[0][2][0].get_segments()[1])[:, 1]
+    assert low == pytest.approx(93 - 4.302653 * 3.0 / np.sqrt(3))
+    assert high == 100
+    (caption,) = (text.get_text() for text in figure.texts if "95% intervals" in text.get_text())
+    assert "Dotted: the highest tested rate that keeps the target." in caption
+    (legend,) = figure.legends
+    assert legend.get_title().get_text() == "num_speculative_tokens"
+    assert [text.get_text() for text in legend.get_texts()] == ["4", "8"]
+
+
+def test_intervals_stay_within_what_a_share_can_be() -> None:
+    (axes,) = found(line(tested={1.0: [1.0, 0.9], 2.0: [0.1, 0.0]})).figure().axes
+    ends = np.array(axes.containers[0][2][0].get_segments())[:, :, 1]
+    assert ends.min() == 0
+    assert ends.max() == 100
+
+
+def test_the_figure_marks_overloaded_and_short_points_and_says_how() -> None:
+    figure = found(line(), doubtful()).figure()
+    (axes,) = figure.axes
+    marked = {
+        kind: [drawn for drawn in axes.get_lines() if fill_of.items() <= _look(drawn).items()]
+        for kind, fill_of in FILLS.items()
+    }
+    assert [list(drawn.get_xdata()) for drawn in marked["overloaded"]] == [[2.0]]
+    assert [list(drawn.get_xdata()) for drawn in marked["too short"]] == [[4.0]]
+    (caption,) = (text.get_text().replace("\n", " ") for text in figure.texts if "95%" in text.get_text())
+    assert all(said in caption for said in SAID.values())
+    plain = found(line()).figure()
+    assert not any(said in text.get_text() for text in plain.texts for said in SAID.values())
+
+
+def _look(drawn: Any) -> dict[str, Any]:
+    return {
+        "markerfacecolor": drawn.get_markerfacecolor(),
+        "fillstyle": drawn.get_fillstyle(),
+        "markerfacecoloralt": drawn.get_markerfacecoloralt(),
+    }
+
+
+def test_the_figure_shows_every_tested_rate() -> None:
+    wide = {**TESTED, 64.0: [0.1, 0.1, 0.1]}
+    (axes,) = found(line("4"), line("8", wide), asked=Asked(0.9, 1.0, inf, 1.0)).figure().axes
+    low, high = axes.get_xlim()
+    assert low < 1
+    assert high > 64
