@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 HIGH_IN = 3.1
 HANDLE_IN, MOST_COLUMNS, CAPTION_CHARACTERS = 0.65, 6, 132
 MARKER_POINTS, SPREAD_POINTS, ABOVE, MARGIN = 4.5, 2.4, 4, 0.05
+THIN = 0.4
+"""Edge of a half-filled marker in points: the empty half of a triangle is small."""
 FILLS: Mapping[str, Mapping[str, Any]] = {
     "overloaded": {"markerfacecolor": "white"},
-    "too short": {"fillstyle": "left", "markerfacecoloralt": "white"},
+    "too short": {"fillstyle": "left", "markerfacecoloralt": "white", "markeredgewidth": THIN},
 }
 SAID = {
     "overloaded": "Hollow \N{WHITE CIRCLE}: a run is overloaded, and a longer one would attain less.",

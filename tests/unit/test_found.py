@@ -138,6 +138,7 @@ def _look(drawn: Any) -> dict[str, Any]:
         "markerfacecolor": drawn.get_markerfacecolor(),
         "fillstyle": drawn.get_fillstyle(),
         "markerfacecoloralt": drawn.get_markerfacecoloralt(),
+        "markeredgewidth": drawn.get_markeredgewidth(),
     }
 
 
