@@ -18,7 +18,7 @@ from specsim.figures.timeline import timeline
 from specsim.files.checked_mapping import expanded
 from specsim.results.run_folder import readable_name
 from specsim.results.sweep_axes import SweepAxes, line_named
-from specsim.results.sweep_table import ALL, CLASS, SEED, rows_with, values_of
+from specsim.results.sweep_table import ALL, CLASS, SEED, rows_with, values_of, without_failures
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -96,24 +96,24 @@ def sweep_figures(table: DataFrame, axes: SweepAxes, against: Any = None) -> dic
 
     Parameters
     ----------
-    table : rows of `Sweep.table`. against : the line from which differences are taken; by default the one with the
-        highest mean attainment.
+    table : rows of `Sweep.table`; captions count its failed runs. against : the line from which differences are taken;
+        by default the one with the highest mean attainment.
 
     Raises
     ------
     SpecsimError
         When `against` is no line, or the mean would be over more than seeds.
     """
-    lines = values_of(table, axes.line)
-    paired = len(lines) > 1 and table[SEED].nunique() > 1
-    base = _best(table, axes.line) if against is None else line_named(table, axes.line, against)
+    measured = without_failures(table)
+    paired = len(values_of(measured, axes.line)) > 1 and measured[SEED].nunique() > 1
+    base = _best(measured, axes.line) if against is None else line_named(measured, axes.line, against)
     figures = {}
     for values, rows in _parts(table, axes.rest):
         title, stem = ", ".join(f"{key} = {value}" for key, value in values.items()), readable_name(values)
         behind = f",{stem}" if values else ""
         for name, measure in (("attainment", ATTAINMENT), ("goodput", GOODPUT)):
             figures[f"{name}{behind}"] = curves(rows, axes, measure, title=title)
-            if paired and {base} < set(rows[axes.line]):
+            if paired and {base} < set(without_failures(rows)[axes.line]):
                 figures[f"{name}_difference{behind}"] = curves(rows, axes, measure, base, title=title)
     return figures
 
@@ -152,12 +152,16 @@ def plot_published(
 
 
 def _parts(table: DataFrame, rest: Sequence[str]) -> Iterator[tuple[dict[str, str], DataFrame]]:
-    """Yield, for each combination of values of the settings `rest`, these values as words and the rows with them."""
+    """Yield, for each combination of values of the settings `rest`, these values as words and the rows with them.
+
+    A combination of failed runs alone is left out.
+    """
     if not rest:
         yield {}, table
         return
     for values, rows in table.groupby(list(rest), dropna=False):
-        yield dict(zip(rest, map(word, values), strict=True)), rows
+        if not without_failures(rows).empty:
+            yield dict(zip(rest, map(word, values), strict=True)), rows
 
 
 def _best(table: DataFrame, line: str) -> Any:

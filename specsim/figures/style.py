@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import pairwise
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Protocol
 
 import matplotlib as mpl
@@ -19,6 +20,8 @@ DPI = 200
 # Mean width of a character of the tick labels, 7.5 points.
 CHARACTER_IN = 0.057
 GREY = "#555555"
+CAPTION_CHARACTERS = 132
+CAPTION_LINE_IN = 0.13
 
 # Okabe and Ito (2008), without black (axes) and yellow (too faint for lines on white).
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
@@ -100,6 +103,13 @@ def legend_above(figure: Figure, axes: Axes, columns: int = 6) -> None:
     figure.legend(
         handles, labels, loc="outside upper center", ncols=min(columns, max(len(labels), 1)), handlelength=1.8
     )
+
+
+def caption_below(figure: Figure, said: Sequence[str]) -> None:
+    """Put sentences below a figure, which grows by each of their lines but the first."""
+    lines = wrap(" ".join(said), CAPTION_CHARACTERS, break_on_hyphens=False)
+    figure.supxlabel("\n".join(lines), fontsize=7, color=GREY, x=0.01, ha="left")
+    figure.set_figheight(figure.get_figheight() + CAPTION_LINE_IN * max(len(lines) - 1, 0))
 
 
 def name_ticks(axes: Axes, labels: Sequence[str], *, room_in: float) -> None:

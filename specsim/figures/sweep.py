@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.lines import Line2D
 from matplotlib.transforms import ScaledTranslation
 
-from specsim.figures.style import CHARACTER_IN, GREY, PALETTE, WIDE_IN, new_figure, style
+from specsim.figures.load_marks import MARKER_POINTS, Marks, mark, marks_of, table_said
+from specsim.figures.style import CHARACTER_IN, GREY, PALETTE, WIDE_IN, caption_below, new_figure, style
 from specsim.figures.sweep_panels import ATTAINMENT, Panel, caption_of, is_share, named, panels_of, told, word
 from specsim.results.sweep_axes import SweepAxes
-from specsim.results.sweep_table import ALL, CLASS, rows_with, values_of
+from specsim.results.sweep_table import rows_with, values_of, without_failures
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-OVERLOADED = "load.overloaded"
 DASHES = ("-", "--", "-.", ":")
 MARKERS = "osD^vPX<>*hdp8"
 MOST_TICKS, CROWD = 9, 8
 ROW_IN, LEGEND_IN, FRAME_IN = 0.17, 0.17, 0.85
-CAPTION_CHARACTERS = 132
-SPREAD_POINTS = 1.6
+SPREAD_POINTS = 2.4
 LOG_RATIO, MARGIN = 16, 0.07
 
 
@@ -37,27 +35,29 @@ def curves(
 
     The x axis is `axes.x`, with a line for each value of `axes.line`. Without `axes.x` there is a row for each value.
     With `against` the figure shows the difference of the others from that value of `axes.line`, paired by seed. Points
-    of an overloaded run are hollow.
+    of an overloaded run are hollow, points of a run that is too short to judge are half-filled.
 
     Parameters
     ----------
     table : rows of `Sweep.table` that differ in nothing but the class, the seed and `axes` (`rest` is not drawn).
+        Failed runs are counted in the caption.
 
     Raises
     ------
     SpecsimError
         As in `over_seeds` and `paired_difference`, when a mean would be over more than seeds.
     """
+    every, table = table, without_failures(table)
     panels = panels_of(table, axes, measure, against)
     names = values_of(table, axes.line)
     shown = [each for each in names if against is None or each != against]
     looks = {name: _look(place) for place, name in enumerate(names)}
-    rows, hollow = axes.x is None, _overloaded(table, axes, against)
+    rows, marks = axes.x is None, marks_of(table, axes, against)
     with style():
         figure, all_axes = _layout(len(panels), shown, rows=rows, shared=rows or is_share(measure))
         for panel_axes, panel in zip(all_axes, panels, strict=True):
             draw = _rows if rows else _lines
-            draw(panel_axes, panel, axes, shown, looks, hollow)
+            draw(panel_axes, panel, axes, shown, looks, marks)
             panel_axes.set_title(panel.title)
             _limit(panel_axes, panels if is_share(measure) else [panel], measure, against, rows=rows)
             _name(panel_axes, axes, measure, against)
@@ -65,8 +65,8 @@ def curves(
             figure.suptitle(title, fontsize=8)
         else:
             _legend(figure, shown, looks, f"{axes.line}, with {title}" if title else axes.line)
-        said = caption_of(panels, table, axes, against, hollow=bool(hollow))
-        figure.supxlabel(fill(said, CAPTION_CHARACTERS), fontsize=7, color=GREY, x=0.01, ha="left")
+        said = caption_of([panel.means for panel in panels], axes, against)
+        caption_below(figure, [*said, *table_said(every)])
         return figure
 
 
@@ -92,7 +92,7 @@ def _shape(panels: int, lines: Sequence[Any], *, rows: bool) -> tuple[int, float
 
 def _legend(figure: Figure, lines: Sequence[Any], looks: dict[Any, Any], title: str) -> None:
     """Put a legend above the figure, with lines long enough to show their dashes."""
-    handles = [Line2D([], [], markersize=3.5, linewidth=1.0, **looks[name]) for name in lines]
+    handles = [Line2D([], [], linewidth=1.0, **looks[name]) for name in lines]
     words = [word(name) for name in lines]
     columns = _legend_columns(lines)
     figure.legend(handles, words, title=title, loc="outside upper center", ncols=columns, handlelength=3.2)
@@ -105,24 +105,25 @@ def _legend_columns(lines: Sequence[Any]) -> int:
 
 def _look(place: int) -> dict[str, Any]:
     dash, marker = DASHES[place // len(PALETTE) % len(DASHES)], MARKERS[place % len(MARKERS)]
-    return {"color": PALETTE[place % len(PALETTE)], "linestyle": dash, "marker": marker}
+    look: dict[str, Any] = {"color": PALETTE[place % len(PALETTE)], "linestyle": dash, "marker": marker}
+    # A marker that an edge of the panel cuts in half would look half-filled.
+    return {**look, "markersize": MARKER_POINTS, "clip_on": False}
 
 
 def _lines(
-    axes: Axes, panel: Panel, sweep: SweepAxes, lines: Sequence[Any], looks: dict[Any, Any], hollow: set[Any]
+    axes: Axes, panel: Panel, sweep: SweepAxes, lines: Sequence[Any], looks: dict[Any, Any], marks: Marks
 ) -> None:
     assert sweep.x is not None
     at = values_of(panel.means, sweep.x)
     for place, name in enumerate(lines):
         rows = rows_with(panel.means, sweep.line, name)
         aside = ScaledTranslation((place - (len(lines) - 1) / 2) * _step(lines) / 72, 0, axes.figure.dpi_scale_trans)
-        drawn: dict[str, Any] = {"markersize": 3.5, "transform": axes.transData + aside}
+        drawn: dict[str, Any] = {"transform": axes.transData + aside}
         bars: dict[str, Any] = {"linewidth": 1.0, "elinewidth": 0.8, "capsize": 1.5}
         reach = [rows["below"], rows["above"]]
         axes.errorbar(rows[sweep.x], rows["mean"], reach, **looks[name], **bars, **drawn)
-        full = rows[[(name, x) in hollow for x in rows[sweep.x]]]
-        white = {"markerfacecolor": "white", "zorder": 3, **looks[name], "linestyle": "", **drawn}
-        axes.plot(full[sweep.x], full["mean"], **white)
+        points = zip(rows[sweep.x], rows["mean"], strict=True)
+        mark(axes, points, [marks[name, x] for x in rows[sweep.x]], **looks[name], **drawn)
     logarithmic = at[0] > 0 and at[-1] / at[0] >= LOG_RATIO
     axes.set_xscale("log" if logarithmic else "linear")
     # matplotlib's limits leave out points that are drawn with an offset.
@@ -156,28 +157,18 @@ def _step(lines: Sequence[Any]) -> float:
 
 
 def _rows(
-    axes: Axes, panel: Panel, sweep: SweepAxes, lines: Sequence[Any], looks: dict[Any, Any], hollow: set[Any]
+    axes: Axes, panel: Panel, sweep: SweepAxes, lines: Sequence[Any], looks: dict[Any, Any], marks: Marks
 ) -> None:
     for place, name in enumerate(lines):
         row = rows_with(panel.means, sweep.line, name)
-        look = {**looks[name], "linestyle": "", "markersize": 3.5, "zorder": 3}
-        look |= {"markerfacecolor": "white"} if (name, None) in hollow else {}
+        look = {**looks[name], "linestyle": "", "zorder": 3}
         axes.errorbar(
             row["mean"], [place] * len(row), xerr=[row["below"], row["above"]], elinewidth=0.8, capsize=1.5, **look
         )
+        mark(axes, ((mean, place) for mean in row["mean"]), [marks[name, None]] * len(row), **look)
     axes.set_yticks(range(len(lines)), [word(each) for each in lines])
     axes.set_ylim(len(lines) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
-
-
-def _overloaded(table: DataFrame, axes: SweepAxes, against: Any) -> set[Any]:
-    """Return each (line, x) with an overloaded run, or compared with one; x is None if there is no x axis."""
-    whole = table[table[CLASS] == ALL]
-    keys = [axes.line, *([axes.x] if axes.x else [])]
-    rows = whole[keys].astype(object).where(whole[keys].notna(), None).assign(**({} if axes.x else {"x": None}))
-    full = {tuple(row) for row in rows[whole[OVERLOADED].eq(True)].itertuples(index=False)}
-    beside = {x for line, x in full if line == against} if against is not None else set()
-    return full | {tuple(row) for row in rows.itertuples(index=False) if row[1] in beside}
 
 
 def _name(axes: Axes, sweep: SweepAxes, measure: str, against: Any) -> None:

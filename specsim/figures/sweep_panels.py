@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 ATTAINMENT, WORST, GOODPUT = "slo_attainment", "worst_class_attainment", "slo_goodput_tokens_per_s"
-TOO_SHORT = "load.too_short"
 LABELS = {
     "rps": "Request rate (requests/s)",
     "slo_scale": "TPOT SLO scale (x)",
@@ -52,10 +51,10 @@ def panels_of(table: DataFrame, axes: SweepAxes, measure: str, against: Any = No
 
     def means(rows: DataFrame, of_measure: str, keys: Sequence[str]) -> DataFrame:
         if against is None:
-            return _drawn(over_seeds(rows, of_measure, keys), measure, least=0.0)
+            return in_units(over_seeds(rows, of_measure, keys), measure)
         rest, least = [key for key in keys if key != axes.line], -100.0 if is_share(measure) else -math.inf
         paired = with_partner(rows, against, rest, of=axes.line)
-        return _drawn(paired_difference(paired, of_measure, against, rest, of=axes.line), measure, least=least)
+        return in_units(paired_difference(paired, of_measure, against, rest, of=axes.line), measure, least=least)
 
     whole = means(table, measure, [CLASS, *by])
     classes = [*sorted(set(whole[CLASS]) - {ALL}), ALL]
@@ -65,7 +64,7 @@ def panels_of(table: DataFrame, axes: SweepAxes, measure: str, against: Any = No
     return panels
 
 
-def _drawn(means: DataFrame, measure: str, *, least: float) -> DataFrame:
+def in_units(means: DataFrame, measure: str, *, least: float = 0.0) -> DataFrame:
     """Return means in the figure's unit, with intervals cut to the values that the measure can have."""
     scale, most = (100.0, 100.0) if is_share(measure) else (1.0, math.inf)
     middle, reach = scale * means["mean"], (scale * means["half_width"]).fillna(0.0)
@@ -78,10 +77,10 @@ def is_share(measure: str) -> bool:
     return measure.endswith("attainment")
 
 
-def caption_of(panels: Sequence[Panel], table: DataFrame, axes: SweepAxes, against: Any, *, hollow: bool) -> str:
-    """Return the caption: what the means are over, and what their intervals cover."""
-    counts = sorted({count for panel in panels for count in panel.means["count"] if count})
-    covers = sorted({each for panel in panels for each in panel.means[COVERS]} - {ONE_SEED})
+def caption_of(means: Sequence[DataFrame], axes: SweepAxes, against: Any = None) -> list[str]:
+    """Return sentences of a caption: what each of the `means` is over, what their intervals cover, what goes along."""
+    counts = sorted({count for each in means for count in each["count"] if count})
+    covers = sorted({what for each in means for what in each[COVERS]} - {ONE_SEED})
     what = "Means" if against is None else f"Differences from {told(axes.line, against)}, paired by seed: means"
     if not covers:
         parts = [f"{what} of one seed: no interval."]
@@ -92,14 +91,9 @@ def caption_of(panels: Sequence[Panel], table: DataFrame, axes: SweepAxes, again
         ]
         if not any("arrivals" in each for each in covers):
             parts.append("Arrivals and lengths are the recorded trace's under every seed.")
-    if hollow:
-        parts.append("Hollow: overloaded, what is shown depends on how long the run is.")
-    runs = table[table[CLASS] == ALL]
-    if TOO_SHORT in table and runs[TOO_SHORT].eq(True).any():
-        parts.append(f"{runs[TOO_SHORT].eq(True).sum()} of {len(runs)} runs are too short (docs/metrics.md).")
     if axes.along:
         parts.append(f"What differs along with {axes.line}: {', '.join(axes.along)}.")
-    return " ".join(parts)
+    return parts
 
 
 def named(key: str, *, difference: bool = False) -> str:

@@ -183,7 +183,7 @@ class Sweep(Sequence[AnyRun]):
 
         axes = self._two_axes("curves", x, line)
         base = None if against is None else line_named(self._table, axes.line, against)
-        return curves(self._table, axes, measure, base)
+        return curves(self._whole, axes, measure, base)
 
     def overview(self, *, x: str | None = None, line: str | None = None) -> Figure:
         """Return attainment and goodput of all classes against `x`, side by side, with up to six named lines.
@@ -195,7 +195,7 @@ class Sweep(Sequence[AnyRun]):
         """
         from specsim.figures.overview import overview
 
-        return overview(self._table, self._two_axes("overview", x, line))
+        return overview(self._whole, self._two_axes("overview", x, line))
 
     def _two_axes(self, name: str, x: str | None, line: str | None) -> SweepAxes:
         """Return the axes of a figure that shows every run; `name` is what asks for it."""
@@ -244,4 +244,4 @@ class Sweep(Sequence[AnyRun]):
         if axes.x is None and self._table[SEED].nunique() == 1:
             said = [(",".join(f"{key}={value}" for key, value in named.items()), got) for named, got in self.labelled()]
             return plot_comparison(said, folder)
-        return plot_sweep(self._table, axes, folder, against)
+        return plot_sweep(self._whole, axes, folder, against)

@@ -24,6 +24,31 @@ def test_the_lines_are_means_over_seeds_and_are_named(runs):
         assert not figure.legends
 
 
+def test_marks_and_caption_are_those_of_the_curves(runs):
+    overview, curves = runs.overview(), runs.curves()
+    caption = overview._supxlabel.get_text()
+    assert caption == curves._supxlabel.get_text()
+    assert "2 seeds with 95% intervals" in caption
+    assert "runs are too short" in caption
+    (all_classes,) = (axes for axes in curves.axes if axes.get_title() == "all classes")
+    for panel in overview.axes:
+        assert [fills(panel, name) for name in ("continuous", "fcfs")] == [
+            fills(all_classes, name) for name in ("continuous", "fcfs")
+        ]
+        assert fills(panel, "fcfs")
+
+
+def fills(axes, name):
+    """Return (x, fill, face) of each marked point of a line."""
+    line = axes.containers[("continuous", "fcfs").index(name)].lines[0]
+    marks = [each for each in axes.lines if each.get_color() == line.get_color() and each.get_linestyle() == "None"]
+    return sorted(
+        (x, each.get_fillstyle(), "white" if each.get_markerfacecolor() == "white" else "ink")
+        for each in marks
+        for x in each.get_xdata()
+    )
+
+
 def test_names_at_the_ends_do_not_touch(runs):
     figure = runs.overview()
     figure.draw_without_rendering()
@@ -43,3 +68,12 @@ def test_what_cannot_be_shown_is_refused(runs):
         sweep(
             {"rps": [2, 4], "slo_scale": [1, 2], "scheduler": ["fcfs", "vtc"]}, trace="poisson", requests=4
         ).overview()
+
+
+def test_intervals_end_at_what_the_measure_can_be(runs):
+    share, goodput = runs.overview().axes
+    for panel, most in ((share, 100), (goodput, np.inf)):
+        for line in panel.containers:
+            (bars,) = line.lines[2]
+            ends = np.concatenate([segment[:, 1] for segment in bars.get_segments()])
+            assert 0 <= ends.min() <= ends.max() <= most

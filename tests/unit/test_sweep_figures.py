@@ -13,6 +13,7 @@ from specsim.figures.sweep import curves
 from specsim.figures.sweep_panels import named
 from specsim.results.seeds import over_seeds, paired_difference
 from specsim.results.sweep_axes import axes_of
+from specsim.results.sweep_table import without_failures
 
 CLASSES = ["chat", "coding", "summarization", "all"]
 PANELS = ["chat", "coding", "summarization", "all classes", "worst class"]
@@ -31,6 +32,7 @@ def table(schedulers=("adaserve", "fcfs"), covers="classes, acceptance", **axes)
     frame["worst_class_attainment"] = np.where(whole, luck.uniform(0, 0.2, len(frame)), np.nan)
     frame["slo_goodput_tokens_per_s"] = luck.uniform(100, 900, len(frame))
     frame["load.overloaded"] = np.where(whole, frame.get("rps", pd.Series(0, frame.index)) == 8, None)
+    frame["load.too_short"] = np.where(whole, False, None)
     return frame
 
 
@@ -127,20 +129,102 @@ def test_one_seed_shows_no_interval_and_says_so():
     assert all(low == high for axes in figure.axes for low, high in itertools.chain(*reaches(axes)))
 
 
+def judged(frame, **points):
+    """Return a table whose runs at these rates are too short: `overloaded` cannot be told, as of a real run."""
+    short = frame["rps"].isin(points["short"]) & (frame["slo_class"] == "all")
+    return frame.assign(
+        **{
+            "load.overloaded": frame["load.overloaded"].where(~short, None),
+            "load.too_short": frame["load.too_short"].where(~short, True),
+        }
+    )
+
+
+def marked(axes):
+    """Return the x of marked points by fill: those of each line."""
+    white = [line for line in axes.lines if line.get_markerfacecolor() == "white"]
+    half = [line for line in axes.lines if line.get_fillstyle() == "left"]
+    return {name: [list(line.get_xdata()) for line in lines] for name, lines in (("hollow", white), ("half", half))}
+
+
 def test_an_overloaded_point_is_hollow():
     figure = drawn(table())
-    axes = figure.axes[0]
-    white = [line for line in axes.lines if line.get_markerfacecolor() == "white"]
-    assert [list(line.get_xdata()) for line in white] == [[8], [8]]
-    assert "Hollow: overloaded" in words(figure)
+    assert marked(figure.axes[0]) == {"hollow": [[8], [8]], "half": []}
+    assert "Hollow \u25cb: a run is overloaded" in words(figure)
+    assert "Half-filled" not in words(figure)
     assert "Hollow" not in words(drawn(table(rps=[2, 4])))
 
 
-def test_runs_that_are_too_short_are_counted():
+def test_a_point_that_is_too_short_to_judge_is_neither_full_nor_hollow():
+    figure = drawn(judged(table(), short=[2, 4]))
+    for axes in figure.axes:
+        assert marked(axes) == {"hollow": [[8], [8]], "half": [[2, 4], [2, 4]]}
+    assert "Half-filled \u25d0: a run is too short to judge" in words(figure)
+    assert "12 of 18 runs are too short" in words(figure)
+
+
+def test_a_row_has_its_mark_above_its_marker_and_no_edge_cuts_it():
+    axes = drawn(judged(table(rps=[4]), short=[4])).axes[0]
+    marks = [line for line in axes.lines if line.get_fillstyle() == "left"]
+    assert [line.get_ydata().tolist() for line in marks] == [[0], [1]]
+    assert min(line.get_zorder() for line in marks) > max(each.lines[0].get_zorder() for each in axes.containers)
+    assert not any(line.get_clip_on() for line in marks)
+
+
+def test_of_several_seeds_the_strongest_caveat_marks_a_point():
     frame = table()
+    whole = frame["slo_class"] == "all"
+    frame["load.too_short"] = np.where(whole, (frame["seed"] == 0) & (frame["rps"] != 4), None)
+    frame["load.overloaded"] = np.where(whole, (frame["seed"] == 1) & (frame["rps"] == 8), None)
+    assert marked(drawn(frame).axes[0]) == {"hollow": [[8], [8]], "half": [[2], [2]]}
+
+
+def test_a_difference_is_marked_by_the_runs_that_it_is_from():
+    frame = judged(table(), short=[2])
+    frame.loc[frame["scheduler"] == "adaserve", ["load.overloaded", "load.too_short"]] = False
+    assert marked(drawn(frame, against="fcfs").axes[0]) == {"hollow": [[8]], "half": [[2]]}
+    assert marked(drawn(frame).axes[0]) == {"hollow": [[8]], "half": [[2]]}
+
+
+def test_runs_that_are_too_short_are_counted():
+    frame = table(rps=[2, 3, 4])
     frame["load.too_short"] = np.where(frame["slo_class"] == "all", frame["seed"] == 0, None)
     assert "6 of 18 runs are too short" in words(drawn(frame))
     assert "too short" not in words(drawn(table()))
+
+
+def failing(frame, row):
+    """Return a table in which the run of this row has failed: one row, without metrics."""
+    key = ["scheduler", "rps", "seed"]
+    its = (frame[key] == frame.loc[row, key]).all(axis="columns")
+    frame = frame.assign(error=np.where(its, "no memory", None))
+    measures = [name for name in frame if name.startswith(("slo_a", "slo_g", "worst", "load"))]
+    frame.loc[its, measures] = np.nan
+    return frame[~its | (frame["slo_class"] == "all")]
+
+
+def test_failed_runs_are_counted_in_the_caption_and_not_drawn():
+    frame = failing(table(seed=[0]), 0)
+    figure = curves(frame, axes_of(without_failures(frame)))
+    assert "1 of 6 runs failed and is left out." in words(figure)
+    assert [list(x) for x, _ in lines_of(figure.axes[0])] == [[4, 8], [2, 4, 8]]
+    assert "failed" not in words(drawn(table()))
+
+
+def test_each_figure_counts_the_failed_runs_of_its_own_values():
+    frame = pd.concat([failing(table(seed=[0], slo_scale=[0.8]), 0), table(seed=[0], slo_scale=[1.2])])
+    figures = sweep_figures(frame, axes_of(without_failures(frame)))
+    assert {name for name, figure in figures.items() if "1 of 6 runs failed" in words(figure)} == {
+        "attainment,slo_scale=0.8",
+        "goodput,slo_scale=0.8",
+    }
+
+
+def test_where_all_runs_of_a_value_failed_no_figure_is_drawn():
+    gone = table(["fcfs"], seed=[0], rps=[2], slo_scale=[0.8])
+    frame = pd.concat([failing(gone, 0), table(["fcfs"], seed=[0], slo_scale=[1.2, 1.4])])
+    figures = sweep_figures(frame, axes_of(without_failures(frame), line="scheduler"))
+    assert set(figures) == {f"{name},slo_scale={scale}" for name in ("attainment", "goodput") for scale in (1.2, 1.4)}
 
 
 def test_without_a_number_a_row_stands_for_each():

@@ -1,0 +1,67 @@
+"""How figures mark points whose load needs a caveat, and what their captions say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from specsim.results.sweep_axes import SweepAxes
+from specsim.results.sweep_table import ALL, CLASS, ERROR
+from specsim.results.verdicts import KEPT_UP, OVERLOADED, SHORT, failed_said, verdicts, worst
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
+
+FILLS: dict[str, dict[str, Any]] = {
+    SHORT: {"fillstyle": "left", "markerfacecoloralt": "white"},
+    OVERLOADED: {"markerfacecolor": "white"},
+}
+GLYPHS = {KEPT_UP: "", SHORT: "\N{CIRCLE WITH LEFT HALF BLACK}", OVERLOADED: "\N{WHITE CIRCLE}"}
+SAID = {
+    OVERLOADED: "a run is overloaded, and what is shown depends on how long it is.",
+    SHORT: "a run is too short to judge its load or its attainment.",
+}
+NAMED = {OVERLOADED: "Hollow", SHORT: "Half-filled"}
+MARKER_POINTS = 4.5
+"""The least size at which a half-filled marker differs from a full one in print."""
+ABOVE = 4
+"""The order of drawing of marks, above the markers that they cover."""
+
+Marks = dict[tuple[Any, Any], str]
+
+
+def marks_of(table: DataFrame, axes: SweepAxes, against: Any = None) -> Marks:
+    """Return the verdict of each point (line, x) and of those it is compared with; x is None if there is no x axis."""
+    whole = table[table[CLASS] == ALL]
+    keys = [axes.line, *([axes.x] if axes.x else [])]
+    rows = whole[keys].astype(object).where(whole[keys].notna(), None).assign(**({} if axes.x else {"x": None}))
+    found: dict[tuple[Any, Any], list[str]] = {}
+    for (line, x), verdict in zip(rows.itertuples(index=False, name=None), verdicts(whole), strict=True):
+        found.setdefault((line, x), []).append(verdict)
+    beside = {x: each for (line, x), each in found.items() if against is not None and line == against}
+    return {(line, x): worst([*each, *beside.get(x, ())]) for (line, x), each in found.items()}
+
+
+def mark(axes: Axes, points: Iterable[tuple[float, float]], told: Sequence[str], **look: Any) -> None:
+    """Draw the points (x, y) whose verdict needs a caveat over markers of the same `look`."""
+    places = list(points)
+    for verdict, fill in FILLS.items():
+        chosen = [place for place, each in zip(places, told, strict=True) if each == verdict]
+        if chosen:
+            axes.plot(*zip(*chosen, strict=True), **{**look, **fill, "linestyle": "", "zorder": ABOVE})
+
+
+def marks_said(told: Sequence[str], failed: int = 0) -> list[str]:
+    """Return the sentences of a caption about marks, from the verdict of each run, and about failed runs."""
+    said = [f"{NAMED[each]} {GLYPHS[each]}: {SAID[each]}" for each in (OVERLOADED, SHORT) if each in told]
+    if SHORT in told:
+        count = told.count(SHORT)
+        said.append(f"{count} of {len(told)} runs {'is' if count == 1 else 'are'} too short (docs/metrics.md).")
+    return said + [f"{each}." for each in failed_said(failed, failed + len(told))]
+
+
+def table_said(table: DataFrame) -> list[str]:
+    """Return `marks_said` of the rows of a `Sweep.table`, failed runs included."""
+    failed = table[ERROR].notna() if ERROR in table else table[CLASS].isna()
+    return marks_said(list(verdicts(table[(table[CLASS] == ALL) & ~failed])), int(failed.sum()))
