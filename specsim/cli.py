@@ -155,7 +155,7 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     listing.set_defaults(command=_list)
     plot = commands.add_parser("plot", help="draw figures of a run or a sweep, or compare runs")
     plot.add_argument("runs", nargs="+", type=_typed_path, metavar="RUN", help="run folders, or the folder of a sweep")
-    plot.add_argument("--out", type=_typed_path, help="folder for the figures")
+    plot.add_argument("--out", type=_typed_path, help="folder for the figures (figures/ in the first folder)")
     plot.add_argument("--x", metavar="KEY", help="of a sweep: the number along the axis (rps)")
     plot.add_argument("--line", metavar="KEY", help="of a sweep: the setting with a line for each value (scheduler)")
     plot.add_argument("--against", metavar="VALUE", help="of a sweep: the line that differences are from (the best)")
@@ -238,12 +238,14 @@ def _list(arguments: argparse.Namespace) -> int:
 def _plot(arguments: argparse.Namespace) -> int:
     from specsim.api import load_run, load_sweep
     from specsim.results.parts import holds_runs
+    from specsim.results.verdicts import failed_said
     from specsim.runs import execute as execution
 
     places = arguments.runs
     if any(holds_runs(place) for place in places):
         sweep = load_sweep(*places)
-        for line in sweep.notes:
+        failed = len(sweep.failures)
+        for line in (*sweep.notes, *failed_said(failed, failed + len(sweep))):
             print(f"note: {line}")
         given = {name: getattr(arguments, name) for name in SWEEP_OPTIONS}
         for path in sweep.plot(arguments.out or places[0] / "figures", **given):

@@ -48,7 +48,7 @@ def overview(table: DataFrame, axes: SweepAxes) -> Figure:
     by = [axes.line, axes.x]
     means = {measure: in_units(over_seeds(whole, measure, by), measure) for measure in (ATTAINMENT, GOODPUT)}
     with style():
-        figure = new_figure(PANEL_IN + 0.75, WIDE_IN)
+        figure = new_figure(PANEL_IN + 0.62, WIDE_IN)
         for panel, measure in zip(figure.subplots(1, 2), means, strict=True):
             _panel(panel, means[measure], axes, marks, measure)
         caption_below(figure, [*caption_of(list(means.values()), axes), *table_said(every)])

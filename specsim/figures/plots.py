@@ -57,9 +57,14 @@ def plot_run(run: RunData, folder: str | Path, formats: Sequence[str] = ("png", 
 
 
 def plot_comparison(
-    runs: Sequence[tuple[str, Mapping[str, Any]]], folder: str | Path, formats: Sequence[str] = ("png", "pdf")
+    runs: Sequence[tuple[str, Mapping[str, Any]]],
+    folder: str | Path,
+    formats: Sequence[str] = ("png", "pdf"),
+    failed: int = 0,
 ) -> list[Path]:
     """Save one figure of several runs ``(label, metrics)`` into ``folder`` and return the files.
+
+    Its caption counts the `failed` runs beside these.
 
     Raises
     ------
@@ -68,7 +73,7 @@ def plot_comparison(
     """
     if not runs:
         raise SpecsimError("nothing to compare: expected at least one run folder")
-    return save({"comparison": comparison(runs)}, _path(folder), formats)
+    return save({"comparison": comparison(runs, failed)}, _path(folder), formats)
 
 
 def plot_sweep(

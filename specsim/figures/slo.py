@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from specsim.figures.load_marks import GLYPHS, marks_said
 from specsim.figures.rows import rows_of_runs, stacked_goodput
 from specsim.figures.style import (
     CHARACTER_IN,
     GREY,
     amount,
+    caption_below,
     colours,
     fits_level,
     hatches,
@@ -20,6 +22,7 @@ from specsim.figures.style import (
     style,
 )
 from specsim.results.table import objective
+from specsim.results.verdicts import verdict_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,32 +66,37 @@ def slo_by_class(metrics: Mapping[str, Any]) -> Figure:
         return figure
 
 
-def comparison(runs: Sequence[tuple[str, Mapping[str, Any]]]) -> Figure:
+def comparison(runs: Sequence[tuple[str, Mapping[str, Any]]], failed: int = 0) -> Figure:
     """Return two panels of the runs ``(label, metrics)``: a group of bars per run, or a row per run if there are many.
 
     The upper panel has attainment in % per class and of all, the lower one goodput in tokens/s, stacked by class. A
-    ``key=`` with which all labels begin is left out of them.
+    ``key=`` with which all labels begin is left out of them. The caption counts the `failed` runs beside these.
     """
     blocks = [metrics["specsim"] for _, metrics in runs]
     names = list(dict.fromkeys(name for block in blocks for name in block["classes"]))
+    verdicts = [verdict_of(block["load"]) for block in blocks]
     what, values = _shared_key([label for label, _ in runs])
-    labels = [_elide(value) for value in values]
-    labels = [_marked(label, block) for label, block in zip(labels, blocks, strict=True)]
-    if len(runs) > MOST_GROUPS:
-        return rows_of_runs(labels, blocks, names, what)
-    level = fits_level(labels, LABEL_ROOM_IN)
+    labels = [f"{_elide(value)} {GLYPHS[each]}".rstrip() for value, each in zip(values, verdicts, strict=True)]
     with style():
-        # Slanted labels need height of their own: sin 35 degrees of their length.
-        figure = new_figure(4.0 if level else 3.9 + 0.57 * CHARACTER_IN * max(map(len, labels)))
-        above, below = figure.subplots(2, 1, sharex=True)
-        _group_attainment(above, blocks, names)
-        _stack_goodput(below, blocks, names)
-        name_ticks(below, labels, room_in=LABEL_ROOM_IN)
-        above.tick_params(axis="x", length=0)
-        below.set_xlabel(what)
-        below.set_xlim(-0.6, len(runs) - 0.4)
-        legend_above(figure, above)
+        many = len(runs) > MOST_GROUPS
+        figure = rows_of_runs(labels, blocks, names, what) if many else _groups(labels, blocks, names, what)
+        caption_below(figure, ["One run each: no interval.", *marks_said(verdicts, failed)])
         return figure
+
+
+def _groups(labels: Sequence[str], blocks: Sequence[Mapping[str, Any]], names: Sequence[str], what: str) -> Figure:
+    level = fits_level(labels, LABEL_ROOM_IN)
+    # Slanted labels need height of their own: sin 35 degrees of their length.
+    figure = new_figure(4.0 if level else 3.9 + 0.57 * CHARACTER_IN * max(map(len, labels)))
+    above, below = figure.subplots(2, 1, sharex=True)
+    _group_attainment(above, blocks, names)
+    _stack_goodput(below, blocks, names)
+    name_ticks(below, labels, room_in=LABEL_ROOM_IN)
+    above.tick_params(axis="x", length=0)
+    below.set_xlabel(what)
+    below.set_xlim(-0.6, len(blocks) - 0.4)
+    legend_above(figure, above)
+    return figure
 
 
 def _shared_key(labels: Sequence[str]) -> tuple[str, list[str]]:
@@ -98,10 +106,6 @@ def _shared_key(labels: Sequence[str]) -> tuple[str, list[str]]:
     if len(keys) != 1 or not single:
         return "Run", list(labels)
     return keys.pop(), [label.partition("=")[2] for label in labels]
-
-
-def _marked(label: str, block: Mapping[str, Any]) -> str:
-    return f"{label} (overloaded)" if block["load"]["overloaded"] else label
 
 
 def _elide(label: str) -> str:

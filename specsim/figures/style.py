@@ -106,10 +106,10 @@ def legend_above(figure: Figure, axes: Axes, columns: int = 6) -> None:
 
 
 def caption_below(figure: Figure, said: Sequence[str]) -> None:
-    """Put sentences below a figure, which grows by each of their lines but the first."""
+    """Put sentences below a figure, which grows by their lines."""
     lines = wrap(" ".join(said), CAPTION_CHARACTERS, break_on_hyphens=False)
     figure.supxlabel("\n".join(lines), fontsize=7, color=GREY, x=0.01, ha="left")
-    figure.set_figheight(figure.get_figheight() + CAPTION_LINE_IN * max(len(lines) - 1, 0))
+    figure.set_figheight(figure.get_figheight() + CAPTION_LINE_IN * len(lines))
 
 
 def name_ticks(axes: Axes, labels: Sequence[str], *, room_in: float) -> None:

@@ -243,5 +243,5 @@ class Sweep(Sequence[AnyRun]):
         axes = axes_of(self._table, x, line)
         if axes.x is None and self._table[SEED].nunique() == 1:
             said = [(",".join(f"{key}={value}" for key, value in named.items()), got) for named, got in self.labelled()]
-            return plot_comparison(said, folder)
+            return plot_comparison(said, folder, failed=len(self.failures))
         return plot_sweep(self._whole, axes, folder, against)

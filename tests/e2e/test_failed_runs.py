@@ -111,6 +111,24 @@ def test_a_failure_takes_the_place_of_a_run_that_no_longer_stands(tmp_path, worl
     assert len(load_sweep(tmp_path)) == 1
 
 
+@pytest.mark.usefixtures("unrendered")
+@pytest.mark.parametrize("axis", ["rps=2,4,8", "scheduler=fcfs,continuous,vtc"])
+def test_a_plot_says_in_a_note_and_in_its_captions_that_runs_failed(tmp_path, capsys, world, monkeypatch, axis):
+    from specsim.figures import plots
+
+    words = [word for word in WORDS if word.partition("=")[0] != axis.partition("=")[0]]
+    assert main(["run", "-m", axis, *words, f"out={tmp_path}"]) == 1
+    drawn, save = {}, plots.save
+    monkeypatch.setattr(plots, "save", lambda figures, *more: drawn.update(figures) or save(figures, *more))
+    capsys.readouterr()
+    assert main(["plot", str(tmp_path)]) == 0
+    notes = [line for line in capsys.readouterr().out.splitlines() if "failed" in line]
+    assert notes == ["note: 1 of 3 runs failed and is left out"]
+    assert drawn
+    for figure in drawn.values():
+        assert "1 of 3 runs failed and is left out." in figure._supxlabel.get_text().replace("\n", " ")
+
+
 def test_python_has_the_failures_and_a_warning(world):
     with pytest.warns(UserWarning, match=r"1 of 3 runs failed, the first: fcfs at 0\.5 s"):
         runs = sweep({"rps": [2, 4, 8]}, **SETTINGS)

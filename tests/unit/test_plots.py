@@ -20,6 +20,8 @@ from specsim.results.summary import summarise
 from tests.made import table_of
 
 NAMES = ("chat", "coding", "summarization")
+SHORT = " \u25d0"
+"""Behind the label of a run that is too short, as are all of 60 requests."""
 
 
 @dataclasses.dataclass
@@ -201,7 +203,7 @@ def test_comparison_has_one_group_per_run(count):
     figure = comparison(runs)
     above, below = figure.axes
     assert axis_labels(figure) == [("", "SLO attainment (%)"), ("Run", "SLO goodput (tokens/s)")]
-    assert [label.get_text() for label in below.get_xticklabels()] == [label for label, _ in runs]
+    assert [label.get_text() for label in below.get_xticklabels()] == [label + SHORT for label, _ in runs]
     assert legend_texts(figure) == [*NAMES, "all"]
     assert [len(group) for group in above.containers] == [count] * 4
     goodputs = [metrics["specsim"]["slo_goodput_tokens_per_s"] for _, metrics in runs]
@@ -216,7 +218,7 @@ def test_many_runs_have_a_row_each(count):
     figure = comparison(runs)
     left, right = figure.axes
     assert axis_labels(figure) == [("SLO attainment (%)", "Run"), ("SLO goodput (tokens/s)", "")]
-    assert [label.get_text() for label in left.get_yticklabels()] == [label for label, _ in runs]
+    assert [label.get_text() for label in left.get_yticklabels()] == [label + SHORT for label, _ in runs]
     assert left.get_ylim()[0] > left.get_ylim()[1], "the first run on top"
     assert legend_texts(figure) == [*NAMES, "all"]
     blocks = [metrics["specsim"] for _, metrics in runs]
@@ -248,7 +250,25 @@ def test_many_runs_of_which_one_lacks_a_class():
 def test_a_key_that_all_labels_share_names_the_axis(labels, what, shown):
     below = comparison([(label, run(rows=60).metrics) for label in labels]).axes[1]
     assert below.get_xlabel() == what
-    assert [label.get_text() for label in below.get_xticklabels()] == shown
+    assert [label.get_text() for label in below.get_xticklabels()] == [each + SHORT for each in shown]
+
+
+@pytest.mark.parametrize("count", [3, 11])
+def test_a_comparison_has_the_marks_of_a_sweep_and_its_caption(count):
+    runs = [(f"policy_{place}", run(seed=place, rows=60).metrics) for place in range(count)]
+    for place, (overloaded, too_short) in enumerate([(False, False), (True, False)]):
+        runs[place][1]["specsim"]["load"] |= {"overloaded": overloaded, "too_short": too_short}
+    figure = comparison(runs, failed=2)
+    figure.draw_without_rendering()
+    named = figure.axes[1].get_xticklabels() if count == 3 else figure.axes[0].get_yticklabels()
+    assert [text.get_text() for text in named][:3] == ["policy_0", "policy_1 \u25cb", "policy_2" + SHORT]
+    caption = figure._supxlabel
+    assert caption.get_window_extent().y0 >= 0
+    said = caption.get_text().replace("\n", " ")
+    assert "Hollow \u25cb: a run is overloaded" in said
+    assert "Half-filled \u25d0: a run is too short to judge" in said
+    assert f"{count - 2} of {count} runs" in said
+    assert f"2 of {count + 2} runs failed and are left out." in said
 
 
 def test_comparison_grows_for_long_labels():
