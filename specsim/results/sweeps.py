@@ -225,7 +225,7 @@ class Sweep(Sequence[AnyRun]):
         """Return a map of which `of` is best: a cell per `x` and `y`, a panel per value of `panel`; see `winners`."""
         from specsim.figures.winners import winner_map
 
-        return winner_map(self.winners(measure, by=[x, y, panel], of=of), measure, x, y, panel)
+        return winner_map(self.winners(measure, by=[x, y, panel], of=of), self._whole, measure, x, y, panel)
 
     def plot(
         self, folder: str | Path, *, x: str | None = None, line: str | None = None, against: Any = None

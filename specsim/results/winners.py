@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isnan, nan
+from math import isclose, isnan, nan
 from typing import TYPE_CHECKING, Any
 
 from specsim.errors import SpecsimError
 from specsim.results.seeds import over_seeds, paired_difference
 from specsim.results.sweep_axes import check_setting
-from specsim.results.sweep_table import ALL, CLASS, values_of, without_failures
+from specsim.results.sweep_table import ALL, CLASS, rows_with, values_of, without_failures
+from specsim.results.verdicts import verdicts, worst
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+EQUAL = 1e-12
+"""The relative difference up to which means are equal: that of sums in another order."""
 
 
 def winners(
@@ -22,7 +26,10 @@ def winners(
 
     Columns: `by`; ``winner``, its ``mean`` over seeds; ``second``, the next best; ``lead``, by how much the winner's
     mean is better; ``half_width`` of the lead's 95% interval, paired by seed, NaN for one seed; ``decided``, whether
-    the lead exceeds it. With one seed nothing is decided. Of equal means the first by name wins.
+    the lead exceeds it; ``tied``, how many have the best mean; ``winner_load`` and ``second_load``: ``kept up``, ``too
+    short`` or ``overloaded``, of several seeds the last of these. With one seed nothing is decided. Of equal means the
+    first by name is the winner. A lead is decided for runs of this length: longer runs may differ if one is too short
+    or overloaded.
 
     Parameters
     ----------
@@ -57,5 +64,8 @@ def winners(
         lead = float(paired["mean"]) * (-1 if less else 1)
         decided = not isnan(reach) and lead > reach
         told = {"winner": first[of], "mean": float(first["mean"]), "second": second[of]}
-        rows.append({**here, **told, "lead": lead, "half_width": reach, "decided": decided})
+        tied = sum(isclose(each, first["mean"], rel_tol=EQUAL) for each in means["mean"])
+        load = {name: worst(verdicts(rows_with(cell, of, told[name]))) for name in ("winner", "second")}
+        told |= {"lead": lead, "half_width": reach, "decided": decided, "tied": tied}
+        rows.append({**here, **told, **{f"{name}_load": each for name, each in load.items()}})
     return DataFrame(rows)

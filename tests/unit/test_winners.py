@@ -9,19 +9,26 @@ from scipy.stats import t
 
 from specsim import SpecsimError, sweep
 from specsim.figures.line_ends import apart
+from specsim.figures.winners import winner_map
 from specsim.results.winners import winners
+
+LOAD = {"load.overloaded": False, "load.too_short": False}
 
 
 def table(values):
-    """Return rows of a sweep's table from attainments by (scheduler, rps): one a seed."""
+    """Return rows of a sweep's table from attainments by (scheduler, rps): one a seed. Each server keeps up."""
     rows = [
         {"run": f"{name}{rps}{seed}", "scheduler": name, "rps": rps, "seed": seed, "slo_class": "all", "share": share}
         for (name, rps), shares in values.items()
         for seed, share in enumerate(shares)
     ]
-    return pd.DataFrame(rows).assign(point="", varies_with_seed="acceptance")[
-        ["run", "scheduler", "rps", "seed", "slo_class", "point", "varies_with_seed", "share"]
-    ]
+    return (
+        pd.DataFrame(rows)
+        .assign(point="", varies_with_seed="acceptance")[
+            ["run", "scheduler", "rps", "seed", "slo_class", "point", "varies_with_seed", "share"]
+        ]
+        .assign(**LOAD)
+    )
 
 
 CLEAR = {("a", 1): (0.9, 0.8, 0.85), ("b", 1): (0.5, 0.4, 0.46), ("c", 1): (0.1, 0.1, 0.1)}
@@ -69,6 +76,28 @@ def test_of_equal_means_the_first_by_name_wins_undecided():
     assert found[["winner", "second", "lead", "decided"]].values.tolist() == [["a", "b", 0.0, False]]
 
 
+def test_a_tie_is_counted():
+    tied = {("b", 1): (0.5, 0.5), ("a", 1): (0.5, 0.5), ("c", 1): (0.2, 0.2)}
+    found = winners(
+        table(tied | {("d", 1): (0.1 + 0.2, 0.7), ("a", 2): (0.9, 0.8), ("b", 2): (0.1, 0.2)}), "share", ["rps"]
+    )
+    assert found["tied"].tolist() == [3, 1]
+    assert winners(table({key: (np.nan, np.nan) for key in tied}), "share", ["rps"])["tied"].tolist() == [0]
+
+
+def test_the_load_of_winner_and_second_stands_beside_them():
+    frame = table({("a", 1): (0.9, 0.8), ("b", 1): (0.5, 0.4), ("c", 1): (0.1, 0.2)})
+    frame = frame.astype(dict.fromkeys(LOAD, object))
+    frame.loc[frame["scheduler"] == "c", "load.overloaded"] = True
+    frame.loc[(frame["scheduler"] == "b") & (frame["seed"] == 0), ["load.overloaded", "load.too_short"]] = None, True
+    found = winners(frame, "share", ["rps"]).iloc[0]
+    assert (found["winner_load"], found["second_load"]) == ("kept up", "too short")
+    frame.loc[(frame["scheduler"] == "b") & (frame["seed"] == 1), "load.overloaded"] = True
+    assert winners(frame, "share", ["rps"])["second_load"].tolist() == ["overloaded"]
+    with pytest.raises(SpecsimError, match=r"no column 'load.too_short'; expected the rows of a Sweep's table"):
+        winners(frame.drop(columns="load.too_short"), "share", ["rps"])
+
+
 def test_a_point_with_one_scheduler_is_refused():
     alone = {key: values for key, values in (CLEAR | CLOSE).items() if key in (("a", 1), ("a", 2), ("b", 2))}
     with pytest.raises(SpecsimError, match="one scheduler; expected two or more"):
@@ -101,10 +130,43 @@ def test_the_map_has_a_cell_for_each_point(runs):
         for column, rps in enumerate((2, 20)):
             for row, scale in enumerate((2.0, 0.5)):
                 cell = found.loc[(alpha, rps, scale)]
-                assert said[column, row] == f"{100 * cell['mean']:.0f}\n+{100 * cell['lead']:.1f}"
+                lead = "tie" if cell["lead"] == 0 else f"+{100 * cell['lead']:.1f}"
+                assert said[column, row] == f"{100 * cell['mean']:.0f} \u25d0\n{lead}"
         hatched = sum(patch.get_hatch() is not None for patch in axes.patches)
-        assert hatched == (~found.loc[alpha]["decided"]).sum()
-    assert set(found["winner"]) <= {text.get_text() for text in figure.legends[0].get_texts()}
+        assert hatched == (~found.loc[alpha]["decided"] & (found.loc[alpha]["tied"] == 1)).sum()
+    assert set(found[found["tied"] == 1]["winner"]) <= set(legend(figure))
+
+
+def legend(figure):
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def test_the_map_has_the_caption_of_the_curves(runs):
+    caption = runs.map("rps", "slo_scale", "acceptance.alpha")._supxlabel.get_text().replace("\n", " ")
+    assert "mean over 2 seeds" in caption
+    assert "Half-filled \u25d0: a run is too short to judge" in caption
+    assert "32 of 32 runs are too short" in caption
+
+
+@pytest.mark.parametrize(
+    ("overloaded", "too_short", "glyph"), [(False, False, ""), (None, True, " \u25d0"), (True, False, " \u25cb")]
+)
+def test_a_tie_is_no_ones_and_a_cell_is_marked_by_its_load(overloaded, too_short, glyph):
+    frame = table({("a", 1): (1.0, 1.0), ("b", 1): (1.0, 1.0), ("a", 2): (0.9, 0.9), ("b", 2): (0.2, 0.2)})
+    frame = frame.assign(**{"load.overloaded": overloaded, "load.too_short": too_short})
+    for place, key in enumerate(("slo_scale", "replicas")):
+        frame.insert(3 + place, key, 1)
+    found = winners(frame, "share", ["rps", "slo_scale", "replicas"])
+    figure = winner_map(found, frame, "share", "rps", "slo_scale", "replicas")
+    (axes,) = figure.axes
+    assert [text.get_text() for text in axes.texts] == [f"1{glyph}\ntie", f"1{glyph}\n+0.7"]
+    assert legend(figure) == ["a", "tie: several are best"]
+    tie, won = (patch.get_facecolor() for patch in axes.patches)
+    assert tie != won
+    assert ("\u25cb" in figure._supxlabel.get_text(), "\u25d0" in figure._supxlabel.get_text()) == (
+        glyph == " \u25cb",
+        glyph == " \u25d0",
+    )
 
 
 def test_a_map_of_settings_that_do_not_differ_is_refused(runs):
