@@ -9,7 +9,8 @@ import numpy as np
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from specsim.figures.style import GREY, colours, legend_above, legend_name, new_figure, style
+from specsim.figures.load_marks import run_said
+from specsim.figures.style import GREY, caption_below, colours, legend_above, legend_name, new_figure, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 # More points than a printed line can show only enlarge the PDF.
 MOST_POINTS = 1000
+TPOT_SAID = "TPOT runs from the first token (tpot_s). slo_by_class also marks AdaServe's, from the first decoding pass."
 
 
 def latency_cdf(metrics: Mapping[str, Any], requests: DataFrame) -> Figure:
@@ -33,7 +35,7 @@ def latency_cdf(metrics: Mapping[str, Any], requests: DataFrame) -> Figure:
         left, right = figure.subplots(1, 2, sharey=True)
         _panel(left, classes, requests, "slo_tpot_s")
         _panel(right, classes, requests, "slo_ttft_s")
-        left.set_xlabel("Time per output token, TPOT (ms)")
+        left.set_xlabel("Time per output token, TPOT as in vLLM (ms)")
         right.set_xlabel("Time to first token, TTFT (ms)")
         left.set_ylabel("Share of arrived requests (%)")
         left.set_ylim(0, 102)
@@ -41,6 +43,7 @@ def latency_cdf(metrics: Mapping[str, Any], requests: DataFrame) -> Figure:
             # A line without points, for the legend alone.
             left.add_line(Line2D([], [], color=GREY, linestyle="--", linewidth=1.0, label="SLO"))
         legend_above(figure, left)
+        caption_below(figure, [TPOT_SAID, *run_said(metrics["specsim"]["load"])])
         return figure
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from specsim.results.sweep_axes import SweepAxes
 from specsim.results.sweep_table import ALL, CLASS, ERROR
-from specsim.results.verdicts import KEPT_UP, OVERLOADED, SHORT, failed_said, verdicts, worst
+from specsim.results.verdicts import KEPT_UP, OVERLOADED, SHORT, failed_said, verdict_of, verdicts, worst
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,8 +19,8 @@ FILLS: dict[str, dict[str, Any]] = {
 }
 GLYPHS = {KEPT_UP: "", SHORT: "\N{CIRCLE WITH LEFT HALF BLACK}", OVERLOADED: "\N{WHITE CIRCLE}"}
 SAID = {
-    OVERLOADED: "a run is overloaded, and what is shown depends on how long it is.",
-    SHORT: "a run is too short to judge its load or its attainment.",
+    OVERLOADED: "overloaded, and what is shown depends on how long it is",
+    SHORT: "too short to judge its load or its attainment",
 }
 NAMED = {OVERLOADED: "Hollow", SHORT: "Half-filled"}
 MARKER_POINTS = 4.5
@@ -54,11 +54,17 @@ def mark(axes: Axes, points: Iterable[tuple[float, float]], told: Sequence[str],
 
 def marks_said(told: Sequence[str], failed: int = 0) -> list[str]:
     """Return the sentences of a caption about marks, from the verdict of each run, and about failed runs."""
-    said = [f"{NAMED[each]} {GLYPHS[each]}: {SAID[each]}" for each in (OVERLOADED, SHORT) if each in told]
+    said = [f"{NAMED[each]} {GLYPHS[each]}: a run is {SAID[each]}." for each in (OVERLOADED, SHORT) if each in told]
     if SHORT in told:
         count = told.count(SHORT)
         said.append(f"{count} of {len(told)} runs {'is' if count == 1 else 'are'} too short (docs/metrics.md).")
     return said + [f"{each}." for each in failed_said(failed, failed + len(told))]
+
+
+def run_said(load: Mapping[str, Any]) -> list[str]:
+    """Return the sentence of a caption about the block ``load`` of the one run that a figure shows."""
+    verdict = verdict_of(load)
+    return [f"The run is {SAID[verdict]} (docs/metrics.md)."] if verdict in SAID else []
 
 
 def table_said(table: DataFrame) -> list[str]:

@@ -3,17 +3,18 @@
 import dataclasses
 import subprocess
 import sys
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.transforms import Bbox
 
 from specsim.errors import SpecsimError
 from specsim.figures.latency import latency_cdf
 from specsim.figures.plots import plot_comparison, plot_run, run_figures
 from specsim.figures.slo import comparison, slo_by_class
-from specsim.figures.style import fits_level, style
+from specsim.figures.style import amount, fits_level, style
 from specsim.figures.timeline import timeline
 from specsim.results.schema import PASS_COLUMNS, RunTotals
 from specsim.results.summary import summarise
@@ -152,11 +153,62 @@ def test_slo_bars_are_the_metrics():
     assert overlapping_ticks(figure) == []
 
 
+def mark_boxes(figure, axes):
+    """Return the box of each mark of a drawn figure, in pixels, its edge included."""
+    figure.draw_without_rendering()
+    found = []
+    for line in axes.lines:
+        reach = (line.get_markersize() * (2**0.5 if line.get_marker() == "D" else 1) + line.get_markeredgewidth()) / 2
+        pixels = reach * figure.dpi / 72
+        found += [Bbox([place - pixels, place + pixels]) for place in axes.transData.transform(line.get_xydata())]
+    return found
+
+
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.5, 0.97, 1.0])
+def test_no_label_covers_a_mark_and_no_mark_another(share):
+    metrics = run().metrics
+    for part in (metrics["specsim"], *metrics["specsim"]["classes"].values()):
+        part |= dict.fromkeys(("slo_attainment", "ttft_attainment", "tpot_attainment"), share)
+    figure = slo_by_class(metrics)
+    left = figure.axes[0]
+    marks = mark_boxes(figure, left)
+    assert len(marks) == 2 * (len(NAMES) + 1)
+    words = [text.get_window_extent() for text in (*left.texts, *left.get_xticklabels(), left.xaxis.label)]
+    assert [text.get_text() for text in left.texts] == [amount(100 * share)] * (len(NAMES) + 1)
+    assert not any(mark.overlaps(word) for mark in marks for word in words)
+    assert not any(one.overlaps(other) for one, other in combinations(marks, 2))
+
+
+def test_figures_of_a_run_say_which_tpot_is_theirs():
+    given = run()
+    bars, curves = slo_by_class(given.metrics), latency_cdf(given.metrics, given.requests)
+    assert legend_texts(bars) == ["met TTFT alone", "met TPOT alone, from the first decoding pass"]
+    for name in ("as in vLLM (tpot_s)", "as in AdaServe (decode_tpot_s)"):
+        assert name in caption(bars)
+    assert "TPOT runs from the first token (tpot_s)" in caption(curves)
+
+
+@pytest.mark.parametrize(
+    ("overloaded", "too_short", "said"),
+    [(True, False, "The run is overloaded"), (None, True, "The run is too short to judge"), (False, False, "")],
+)
+def test_figures_of_a_run_say_what_its_load_comes_to(overloaded, too_short, said):
+    given = run()
+    given.metrics["specsim"]["load"] |= {"overloaded": overloaded, "too_short": too_short}
+    for figure in (slo_by_class(given.metrics), latency_cdf(given.metrics, given.requests)):
+        assert said in caption(figure)
+        assert ("The run is" in caption(figure)) == bool(said)
+
+
+def caption(figure):
+    return figure._supxlabel.get_text().replace("\n", " ")
+
+
 def test_cdf_meets_its_slo_line_at_the_share_that_meets_it():
     given = run()
     figure = latency_cdf(given.metrics, given.requests)
     assert axis_labels(figure) == [
-        ("Time per output token, TPOT (ms)", "Share of arrived requests (%)"),
+        ("Time per output token, TPOT as in vLLM (ms)", "Share of arrived requests (%)"),
         ("Time to first token, TTFT (ms)", ""),
     ]
     assert legend_texts(figure) == [*NAMES, "SLO"]
