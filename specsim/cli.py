@@ -257,7 +257,10 @@ def _plot(arguments: argparse.Namespace) -> int:
     runs = [load_run(folder) for folder in places]
     if len(runs) == 1 and runs[0].passes is None:
         print("note: no timeline; a run with passes=true keeps what it needs")
-    for path in execution.plot(runs, arguments.out):
+    files = execution.plot(runs, arguments.out)
+    if len(runs) > 1 and arguments.out is None:
+        print("note: the figure of all runs stands in the first run's folder; --out DIR puts it elsewhere")
+    for path in files:
         print(path)
     return 0
 

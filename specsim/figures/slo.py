@@ -43,6 +43,7 @@ TPOT_SAID = (
 )
 MOST_LABEL_CHARACTERS = 36
 LABEL_ROOM_IN = 6.2
+TICK_LINE_IN = 0.13
 MOST_GROUPS = 10
 # Keeps numbers over bars readable across a grid line.
 LABEL_BOX = {"facecolor": "white", "edgecolor": "none", "pad": 0.4}
@@ -96,9 +97,10 @@ def comparison(runs: Sequence[tuple[str, Mapping[str, Any]]], failed: int = 0) -
     names = list(dict.fromkeys(name for block in blocks for name in block["classes"]))
     verdicts = [verdict_of(block["load"]) for block in blocks]
     what, values = _shared_key([label for label, _ in runs])
-    labels = [f"{_elide(value)} {GLYPHS[each]}".rstrip() for value, each in zip(values, verdicts, strict=True)]
+    many = len(runs) > MOST_GROUPS
+    told = _elided(values) if many else _stacked(values)
+    labels = [f"{value} {GLYPHS[each]}".rstrip() for value, each in zip(told, verdicts, strict=True)]
     with style():
-        many = len(runs) > MOST_GROUPS
         figure = rows_of_runs(labels, blocks, names, what) if many else _groups(labels, blocks, names, what)
         caption_below(figure, ["One run each: no interval.", *marks_said(verdicts, failed)])
         return figure
@@ -107,7 +109,8 @@ def comparison(runs: Sequence[tuple[str, Mapping[str, Any]]], failed: int = 0) -
 def _groups(labels: Sequence[str], blocks: Sequence[Mapping[str, Any]], names: Sequence[str], what: str) -> Figure:
     level = fits_level(labels, LABEL_ROOM_IN)
     # Slanted labels need height of their own: sin 35 degrees of their length.
-    figure = new_figure(4.0 if level else 3.9 + 0.57 * CHARACTER_IN * max(map(len, labels)))
+    lines = 1 + max(label.count("\n") for label in labels)
+    figure = new_figure(3.9 + (TICK_LINE_IN * lines if level else 0.57 * CHARACTER_IN * max(map(len, labels))))
     above, below = figure.subplots(2, 1, sharex=True)
     _group_attainment(above, blocks, names)
     _stack_goodput(below, blocks, names)
@@ -128,9 +131,17 @@ def _shared_key(labels: Sequence[str]) -> tuple[str, list[str]]:
     return keys.pop(), [label.partition("=")[2] for label in labels]
 
 
-def _elide(label: str) -> str:
+def _stacked(labels: Sequence[str]) -> list[str]:
+    """Return labels with a line for each of their settings if they then fit side by side; else without their middle."""
+    lines = [label.replace(",", "\n") for label in labels]
+    return lines if fits_level([f"{each}  " for each in lines], LABEL_ROOM_IN) else _elided(labels)
+
+
+def _elided(labels: Sequence[str]) -> list[str]:
+    """Return labels without their middle where they are long, unless two would become one."""
     kept = MOST_LABEL_CHARACTERS // 2 - 1
-    return label if len(label) <= MOST_LABEL_CHARACTERS else f"{label[:kept]}..{label[-kept:]}"
+    short = [each if len(each) <= MOST_LABEL_CHARACTERS else f"{each[:kept]}..{each[-kept:]}" for each in labels]
+    return short if len(set(short)) == len(set(labels)) else list(labels)
 
 
 def _group_attainment(axes: Axes, blocks: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:

@@ -73,7 +73,7 @@ def scan(runs: Sequence[AnyRun | Path], failures: Sequence[Failure] = ()) -> Sca
     SpecsimError
         When two copies of a run have different results.
     """
-    names = _names([*runs, *failures])
+    names = names_of([*runs, *failures])
     kept: list[AnyRun | Path] = []
     notes: list[str] = []
     seen: dict[str, tuple[str, str]] = {}
@@ -117,7 +117,7 @@ def _twice(one: tuple[str, str], other: tuple[str, str]) -> str:
     return f"{one[0]!r} and {other[0]!r} hold the same run: it is counted once"
 
 
-def _names(runs: Sequence[AnyRun | Failure | Path]) -> list[str]:
+def names_of(runs: Sequence[AnyRun | Failure | Path]) -> list[str]:
     """Return a name for each run: its folder's, or its path if two share it; else a summary's, or a number."""
     folders = [run if isinstance(run, Path) else run.folder for run in runs]
     named = [getattr(run, "name", "") or str(place) for place, run in enumerate(runs)]

@@ -91,16 +91,18 @@ def execute(
 
 
 def plot(runs: Sequence[StoredRun], out: Path | None = None) -> list[Path]:
-    """Draw one run's figures, or one comparison of several, and return the files.
+    """Draw one run's figures, or one comparison of several by the settings that differ, and return the files.
 
     `out` is by default ``figures`` in the first run's folder.
     """
     from specsim.figures.plots import plot_comparison, plot_run
+    from specsim.results.run_labels import labels_of
 
     where = runs[0].folder / "figures" if out is None else out
     if len(runs) == 1:
         return plot_run(runs[0], where)
-    return plot_comparison([(run.folder.name, run.metrics) for run in runs], where)
+    metrics = [run.metrics for run in runs]
+    return plot_comparison(list(zip(labels_of(runs), metrics, strict=True)), where)
 
 
 def _out_of_range(totals: RunTotals) -> tuple[str, ...]:

@@ -296,7 +296,12 @@ def test_many_runs_of_which_one_lacks_a_class():
     [
         (["scheduler=a", "scheduler=b"], "scheduler", ["a", "b"]),
         (["scheduler=a", "rps=2"], "Run", ["scheduler=a", "rps=2"]),
-        (["rps=2,seed=1", "rps=2,seed=2"], "Run", ["rps=2,seed=1", "rps=2,seed=2"]),
+        (["rps=2,seed=1", "rps=2,seed=2"], "Run", ["rps=2\nseed=1", "rps=2\nseed=2"]),
+        (
+            [f"trace=a{'a' * 40},rps={rps}" for rps in (2, 4)],
+            "Run",
+            [f"trace=a{'a' * 40}\nrps={rps}" for rps in (2, 4)],
+        ),
     ],
 )
 def test_a_key_that_all_labels_share_names_the_axis(labels, what, shown):
@@ -321,6 +326,15 @@ def test_a_comparison_has_the_marks_of_a_sweep_and_its_caption(count):
     assert "Half-filled \u25d0: a run is too short to judge" in said
     assert f"{count - 2} of {count} runs" in said
     assert f"2 of {count + 2} runs failed and are left out." in said
+
+
+def test_long_labels_that_differ_in_their_middle_stay_whole():
+    differ = [f"drafter={'a' * 30},rps={place},scheduler={'b' * 30}" for place in range(8)]
+    below = comparison([(label, run(rows=60).metrics) for label in differ]).axes[1]
+    assert [label.get_text() for label in below.get_xticklabels()] == [each + SHORT for each in differ]
+    alike = [label.replace("drafter", f"drafter{place}") for place, label in enumerate(differ)]
+    below = comparison([(label, run(rows=60).metrics) for label in alike]).axes[1]
+    assert below.get_xticklabels()[0].get_text() == f"drafter0={'a' * 8}..{'b' * 17}" + SHORT
 
 
 def test_comparison_grows_for_long_labels():
