@@ -154,8 +154,9 @@ def _coefficients(fitted: Fitted) -> dict[str, Any]:
 
 def _knee(choice: Choice, facts: dict[str, Any]) -> dict[str, float | None]:
     """Return the fitted roofline's ridge, and compute over bandwidth as measured on the device."""
+    form = choice.roofline.fitted.form
     return {
-        "fitted": choice.roofline.fitted.form.knee_tokens or None,
+        "fitted": (form.knee_tokens or None) if isinstance(form, Roofline) else None,
         "compute_over_bandwidth": facts["knee_tokens"],
     }
 

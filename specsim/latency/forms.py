@@ -18,7 +18,7 @@ Seconds: TypeAlias = NDArray[np.float64]
 class Linear:
     """T = alpha * context + gamma * batched + delta (SmartSpec Eq. 7, SpecServe Eq. 2).
 
-    It has no knee and no quadratic part: `attention_pairs` and `logit_tokens` are ignored.
+    It has no bend and no quadratic part: `attention_pairs` and `logit_tokens` are ignored.
     """
 
     alpha_s: float
@@ -26,8 +26,8 @@ class Linear:
     delta_s: float
 
     @property
-    def knee_tokens(self) -> float | None:
-        """None: a line has no knee."""
+    def bend_tokens(self) -> float | None:
+        """None: a line has no bend."""
         return None
 
     def scaled(self, factor: float, context: float) -> Linear:
@@ -169,7 +169,7 @@ class Table:
     floor_s: float
 
     @property
-    def knee_tokens(self) -> float | None:
+    def bend_tokens(self) -> float | None:
         """Batched tokens at which the table leaves its floor; None if it never does."""
         rows = list(zip(self.batched_tokens, self.seconds_at, strict=True))
         for (low, before), (high, after) in pairwise(rows):

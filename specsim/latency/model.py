@@ -65,9 +65,9 @@ class ModelLatency:
         object.__setattr__(self, "_sizes", np.array(self.graph_tokens, dtype=np.int64))
 
     @property
-    def knee_tokens(self) -> float | None:
-        """The knee of the form: a roofline's ridge, the end of a table's floor; None for a line."""
-        return self.chosen.knee_tokens
+    def bend_tokens(self) -> float | None:
+        """Batched tokens from which on each further one costs more: compute is the slower side; None for a line."""
+        return self.chosen.bend_tokens
 
     def seconds(self, shape: PassShape) -> float:
         """Return the seconds of one pass, overhead included."""

@@ -1,4 +1,4 @@
-"""Whether what was chosen will do: the acceptance for its pair, the fit of the profile, a budget for its ridge."""
+"""Whether what was chosen will do: the acceptance for its pair, the fit of the profile, a budget for its bend."""
 
 from __future__ import annotations
 
@@ -73,11 +73,10 @@ def check_budget(scheduler: Mapping[str, Any], source: str) -> None:
 
 def budget_note(scheduler: Mapping[str, Any], truth: Profile, profile: str) -> str | None:
     """Return a line where verifying a whole budget leaves the memory-bound part of the target's pass."""
-    budget, knee = scheduler.get("verify_tokens"), truth.target.knee_tokens
-    if not is_number(budget) or knee is None or budget <= knee:
+    budget, bend = scheduler.get("verify_tokens"), truth.target.bend_tokens
+    if not is_number(budget) or bend is None or budget <= bend:
         return None
-    name = "ridge" if truth.target.form == "roofline" else "bend"
     return (
-        f"scheduler.verify_tokens={budget} lies past the {name} of {profile}, {knee:.4g} tokens: from there on "
-        "every token of a verification takes time of its own"
+        f"scheduler.verify_tokens={budget} lies past the bend of {profile}, {bend:.4g} tokens: from there on compute "
+        "is the slower side, and each further token of a verification costs more"
     )

@@ -148,14 +148,13 @@ def test_names_of_one_model(one: str, other: str, same: bool) -> None:
         assert Pair("x", a).has_draft(Pair("y", b)) == same
 
 
-def test_a_budget_past_the_ridge_names_both_numbers() -> None:
+def test_a_budget_past_the_bend_names_both_numbers() -> None:
     (note,) = budget_notes()
-    assert note.startswith(
-        "scheduler.verify_tokens=512 lies past the ridge of profile=llama70b_1b_4xh100, 255.2 tokens"
-    )
-    assert not budget_notes(scheduler__verify_tokens="255")
+    assert note.startswith("scheduler.verify_tokens=512 lies past the bend of profile=llama70b_1b_4xh100, 367 tokens")
+    assert not budget_notes(scheduler__verify_tokens="366")
+    assert len(budget_notes(scheduler__verify_tokens="367")) == 1
     assert not budget_notes(scheduler="continuous")
-    assert not budget_notes(profile__form="linear"), "a line has no ridge"
+    assert not budget_notes(profile__form="linear"), "a line has no bend"
     assert len(budget_notes(scheduler="laps_adaserve")) == 1
     (note,) = budget_notes(profile="adaserve_artifact_llama70b")
     assert "lies past the bend of profile=adaserve_artifact_llama70b, 69.82 tokens" in note

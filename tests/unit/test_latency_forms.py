@@ -84,7 +84,7 @@ def test_only_the_last_of_a_chunk_pays_for_logits() -> None:
 
 def test_linear_is_equation_7() -> None:
     assert LINEAR.seconds(one(10_000, 100, 1e9)) == pytest.approx(5e-8 * 10_000 + 2e-4 * 100 + 0.03)
-    assert LINEAR.knee_tokens is None
+    assert LINEAR.bend_tokens is None
 
 
 def test_roofline_is_memory_bound_below_and_compute_bound_above() -> None:
@@ -127,6 +127,6 @@ def test_table_interpolates_extrapolates_and_keeps_its_floor(batched: int, secon
     assert TABLE.seconds(one(1e6, batched, 1e9)) == pytest.approx(seconds)
 
 
-def test_table_knee_is_where_it_leaves_its_floor() -> None:
-    assert TABLE.knee_tokens == pytest.approx(128 * 30 / 55)
-    assert Table((1.0, 2.0), (0.01, 0.01), 0.02).knee_tokens is None
+def test_table_bends_where_it_leaves_its_floor() -> None:
+    assert TABLE.bend_tokens == pytest.approx(128 * 30 / 55)
+    assert Table((1.0, 2.0), (0.01, 0.01), 0.02).bend_tokens is None

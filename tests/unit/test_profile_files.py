@@ -41,8 +41,8 @@ def test_every_shipped_profile_loads_and_is_plausible(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) <= 120
     assert 0.001 < profile.draft.seconds(one(512, 1, 513)) < profile.baseline_s < 0.1
     assert profile.usable_kv_tokens > 50_000
-    assert profile.target.knee_tokens is not None
-    assert 50 < profile.target.knee_tokens < 600
+    assert profile.target.bend_tokens is not None
+    assert 50 < profile.target.bend_tokens < 600
     assert all(len(entry["sha256"]) == 64 and entry["licence"] for entry in profile.provenance)
     assert profile.assumptions
 

@@ -78,11 +78,11 @@ def prefill_s(model: ModelLatency) -> float:
 def summary(profile: Profile) -> list[str]:
     """Return a row of the first table."""
     form = profile.target.chosen
-    ridge, bend = (form.knee_tokens, form.bend_tokens) if isinstance(form, Roofline) else (None, form.knee_tokens)
+    ridge = form.knee_tokens if isinstance(form, Roofline) else None
     return [
         f"`{profile.name}`",
         f"{profile.baseline_s / MS:.1f}",
-        *("-" if tokens is None else f"{tokens:.0f}" for tokens in (ridge, bend)),
+        *("-" if tokens is None else f"{tokens:.0f}" for tokens in (ridge, form.bend_tokens)),
         f"{CHUNK / prefill_s(profile.target):,.0f}",
         f"{CHUNK / (prefill_s(profile.target) + prefill_s(profile.draft)):,.0f}",
         f"{profile.usable_kv_tokens:,}",
