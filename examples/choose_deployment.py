@@ -28,6 +28,8 @@ def main() -> None:
     servers: dict[str, list[Any]] = {"profile": list(SERVERS), "replicas": [1, 2, 3]}
     others = sweep({"scheduler": ["continuous", "adaserve"], **servers}, **LOAD)
     chains = sweep({"scheduler__num_speculative_tokens": [2, 4], **servers}, scheduler="vllm_spec", **LOAD)
+    for note in dict.fromkeys([*others.notes, *chains.notes]):
+        print(f"note: {note}")
 
     table = pd.concat([others.table, chains.table])
     table = table[table["slo_class"] == "all"]
@@ -42,7 +44,9 @@ def main() -> None:
         return
     for _, row in meets[meets["gpus"] == meets["gpus"].min()].iterrows():
         spread = f"{row['slo_attainment']:.1%} +- {row['load.attainment_half_width']:.1%}"
-        print(f"\n{row['gpus']} GPUs: {row['profile']} x {row['replicas']}, {row['policy']}: {spread}", end="")
+        doubt = " (overloaded)" if row["load.overloaded"] else " (too short to judge)" if row["load.too_short"] else ""
+        named = f"{row['profile']} x {row['replicas']}, {row['policy']}"
+        print(f"\n{row['gpus']} GPUs: {named}: {spread}{doubt}", end="")
     print()
 
 

@@ -45,7 +45,8 @@ def run_command(arguments: argparse.Namespace) -> int:
     with _folder(config["out"], config["choices"]) as folder:
         check_place(config, folder)
         run = execute(config, folder, experiment, progress=True)
-    _say_notes([run.notes])
+    for note in run.notes:
+        print(f"note: {note}")
     print(class_table(run.metrics))
     print(folder)
     return 0
@@ -70,7 +71,6 @@ def run_sweep(chosen: Sequence[Configured], arguments: argparse.Namespace) -> in
             said = f"{kept} of {len(planned)} runs are kept; the same command with out={root} goes on"
             raise KeyboardInterrupt(said) from None
     notes = write_table(root)
-    _say_notes([run.notes for run in runs])
     for line in (*runs.notes, *notes):
         print(f"note: {line}")
     failed, made = {tuple(each.label.items()) for each in runs.failures}, iter(runs)
@@ -116,13 +116,6 @@ def _show(arguments: argparse.Namespace, chosen: Sequence[Configured]) -> int:
             print("---", *(f"# {key}={value}" for key, value in label.items()), sep="\n")
         print(config_text(shown, *path), end="")
     return 0
-
-
-def _say_notes(notes: Sequence[Sequence[str]]) -> None:
-    from specsim.results.load_notes import in_short
-
-    for note in in_short(notes):
-        print(f"note: {note}")
 
 
 @contextmanager

@@ -116,7 +116,7 @@ def _rows(
 ) -> DataFrame:
     planned = plan(points, root)
     runs = run_all(planned, progress=True, jobs=jobs)
-    for note in runs.notes:
+    for note in runs.whole_notes:
         say(f"note: {note}")
     where = f"{experiment.file}: systems.{batch.system}"
     if runs.failures:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import ceil, log10
 from typing import Any
 
 from specsim.results.load import TARGET_HALF_WIDTH
-
-KINDS = ("OVERLOADED", "too short", "not steady")
 
 
 def load_notes(block: Mapping[str, Any], counted: int) -> tuple[str, ...]:
@@ -28,19 +26,6 @@ def load_notes(block: Mapping[str, Any], counted: int) -> tuple[str, ...]:
         rate = _rate(-block["backlog_trend_per_s"], *(-each for each in block["backlog_trend_interval_per_s"][::-1]))
         notes.append(f"not steady: the backlog falls by {rate}; warmup=SECONDS leaves the beginning out")
     return tuple(notes)
-
-
-def in_short(notes: Sequence[Sequence[str]]) -> list[str]:
-    """Return the notes of several runs, each once; for each of `KINDS` the number of runs that have it."""
-    every = dict.fromkeys(note for each in notes for note in each)
-    plain = [note for note in every if note.partition(":")[0] not in KINDS]
-    for kind in KINDS:
-        found = [note for each in notes for note in each if note.startswith(f"{kind}:")]
-        if len(found) == 1:
-            plain += found
-        elif found:
-            plain.append(f"{kind}: {len(found)} of {len(notes)} runs; the notes in each run's provenance.json say why")
-    return plain
 
 
 def _closed(block: Mapping[str, Any], counted: int) -> tuple[str, ...]:

@@ -57,12 +57,13 @@ class AnyRun(Protocol):
 
 
 class Scan(NamedTuple):
-    """A table, the runs and failures in it, and notes."""
+    """A table, the runs and failures in it, notes about the whole, and the notes of each run."""
 
     table: DataFrame
     runs: tuple[AnyRun | Path, ...]
     failures: tuple[Failure, ...]
     notes: tuple[str, ...]
+    run_notes: tuple[tuple[str, ...], ...]
 
 
 def scan(runs: Sequence[AnyRun | Path], failures: Sequence[Failure] = ()) -> Scan:
@@ -76,6 +77,7 @@ def scan(runs: Sequence[AnyRun | Path], failures: Sequence[Failure] = ()) -> Sca
     names = names_of([*runs, *failures])
     kept: list[AnyRun | Path] = []
     notes: list[str] = []
+    run_notes: list[tuple[str, ...]] = []
     seen: dict[str, tuple[str, str]] = {}
 
     def distinct() -> Iterator[SweptRun]:
@@ -92,12 +94,13 @@ def scan(runs: Sequence[AnyRun | Path], failures: Sequence[Failure] = ()) -> Sca
                 continue
             seen[key] = (name, result)
             kept.append(place)
+            run_notes.append(run.notes)
             yield swept
         for name, each in zip(names[len(runs) :], failures, strict=True):
             yield SweptRun(name, settings_of(each.config), None, None, None, each.error)
 
     table = sweep_table(distinct())
-    return Scan(table, tuple(kept), tuple(failures), tuple(notes))
+    return Scan(table, tuple(kept), tuple(failures), tuple(notes), tuple(run_notes))
 
 
 def _swept(name: str, run: AnyRun) -> SweptRun:

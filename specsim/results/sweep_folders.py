@@ -46,7 +46,7 @@ def load_sweep(*folders: str | Path) -> Sweep:
     notes += found.notes
     if not found.runs and not failures:
         raise SpecsimError(notes[0])
-    return Sweep(found.runs, [*notes, *_mixed(found.table)], found.table, failures)
+    return Sweep(found.runs, [*notes, *_mixed(found.table)], found, failures)
 
 
 def _summaries(roots: Sequence[Path], places: Sequence[Path]) -> tuple[list[Summary], list[Failure], list[str]]:

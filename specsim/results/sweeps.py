@@ -12,9 +12,10 @@ import numpy as np
 from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import shown
 from specsim.results.failure import Failure
-from specsim.results.scan import AnyRun, scan
+from specsim.results.scan import AnyRun, Scan, scan
 from specsim.results.store import read_run
 from specsim.results.sweep_axes import SweepAxes, axes_of, beside, check_setting, line_named
+from specsim.results.sweep_notes import in_short
 from specsim.results.sweep_table import CLASS, RUN, SEED, differing, keys_of, values_of, without_failures
 
 if TYPE_CHECKING:
@@ -29,14 +30,14 @@ class Sweep(Sequence[AnyRun]):
 
     Attributes
     ----------
-    notes : lines about the sweep as a whole. failures : points whose runs failed; they appear only in the table.
+    whole_notes : lines about the sweep as a whole. failures : points whose runs failed; they appear only in the table.
     """
 
     def __init__(
         self,
         runs: Iterable[AnyRun | Path],
         notes: Sequence[str] = (),
-        table: DataFrame | None = None,
+        found: Scan | None = None,
         failures: Sequence[Failure] = (),
     ):
         if not isinstance(runs, Iterable):
@@ -45,8 +46,8 @@ class Sweep(Sequence[AnyRun]):
         for each in self._runs:
             if not (isinstance(each, Path) or hasattr(each, "folder")):
                 raise SpecsimError(f"Sweep: {shown(each)} is no run; expected runs, or the paths of their folders")
-        self._given = table
-        self.notes = tuple(notes)
+        self._found = found
+        self.whole_notes = tuple(notes)
         self.failures = tuple(failures)
 
     def __len__(self) -> int:
@@ -78,11 +79,13 @@ class Sweep(Sequence[AnyRun]):
         return sweep_html(self.axes, len(self), self.labelled(MOST_SHOWN), [*failed, *self.notes])
 
     @cached_property
+    def _scanned(self) -> Scan:
+        return self._found or scan(self._runs, self.failures)
+
+    @cached_property
     def _whole(self) -> DataFrame:
-        if self._given is not None:
-            return self._given
-        found = scan(self._runs, self.failures)
-        if found.notes:
+        found = self._scanned
+        if self._found is None and found.notes:
             raise SpecsimError(found.notes[0])
         return found.table
 
@@ -97,6 +100,15 @@ class Sweep(Sequence[AnyRun]):
         A failed run has one row, with its error line in the column ``error``.
         """
         return self._whole.copy()
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """The notes of the runs, those that several share as one line, then `whole_notes`."""
+        return (*in_short(self._scanned.run_notes, self._name), *self.whole_notes) if self._runs else self.whole_notes
+
+    def _name(self, place: int) -> str:
+        """Return the settings of a run in which the runs differ, as text."""
+        return ", ".join(f"{key}={value}" for key, value in self._labels()[place].items())
 
     @property
     def axes(self) -> dict[str, list[Any]]:
@@ -139,10 +151,13 @@ class Sweep(Sequence[AnyRun]):
         """Return ``(label, metrics)`` of each run, or of the first `most`; a label holds the settings that differ."""
         if most is not None and not (isinstance(most, int) and most >= 0):
             raise SpecsimError(f"labelled: {shown(most)}: expected how many runs to take, or None for all")
+        return [(label, run.metrics) for label, run in zip(self._labels()[:most], self[:most], strict=True)]
+
+    def _labels(self) -> list[dict[str, Any]]:
+        """Return of each run the settings in which the runs differ."""
         keys = list(self.axes)
-        rows = self._table.drop_duplicates(RUN)[keys].head(len(self) if most is None else most)
-        told = [dict(zip(keys, row, strict=True)) for row in rows.itertuples(index=False)]
-        return [(row, run.metrics) for row, run in zip(told, self[:most], strict=True)]
+        rows = self._table.drop_duplicates(RUN)[keys]
+        return [dict(zip(keys, row, strict=True)) for row in rows.itertuples(index=False)]
 
     def seeds_said(self) -> tuple[str, ...]:
         """Return a line about what an interval over the seeds of this sweep covers; none for one seed."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from specsim.files.checked_mapping import CheckedMapping
 from specsim.results.run_folder import stamp_of
 from specsim.results.store import StoredRun
+from specsim.results.sweep_notes import extrapolated
 from specsim.results.writer import write_run
 from specsim.runs.places import check_same_run
 from specsim.runs.prepare import Experiment, prepare
@@ -109,7 +110,7 @@ def _out_of_range(totals: RunTotals) -> tuple[str, ...]:
     outside, passes = totals.out_of_range_passes, totals.iterations + totals.draft_passes
     if not outside:
         return ()
-    return (f"{outside} of {passes} passes lie outside the range the profile was fitted on: extrapolated",)
+    return (extrapolated(outside, passes),)
 
 
 def _rejected(metrics: Mapping[str, Any]) -> tuple[str, ...]:

@@ -119,12 +119,12 @@ def write_table(root: Path) -> tuple[str, ...]:
 
     Returns
     -------
-    lines about the runs in the folder as a whole.
+    lines about the folder as a whole, without the notes of its runs.
     """
     found = load_sweep(root)
     with in_one_step(root / "table.csv") as partial:
         found.table.to_csv(partial, index=False)
-    return found.notes
+    return found.whole_notes
 
 
 def _executed(planned: PlannedRun) -> Made:

@@ -92,10 +92,10 @@ def test_a_slower_drafter_of_ones_own_takes_longer(written):
 
 def test_a_sweep_runs_again_when_the_class_or_its_file_changes(written):
     settings = own(out="all")
-    assert not sweep({"rps": [2, 4]}, **settings, progress=False).notes
-    assert not sweep({"rps": [2, 4]}, **settings, progress=False).notes
+    assert not sweep({"rps": [2, 4]}, **settings, progress=False).whole_notes
+    assert not sweep({"rps": [2, 4]}, **settings, progress=False).whole_notes
     (written / "served.log").write_text(LOG + "14.0 7 7\n")
-    (again,) = sweep({"rps": [2, 4]}, **settings, progress=False).notes
+    (again,) = sweep({"rps": [2, 4]}, **settings, progress=False).whole_notes
     assert "trace served.log is another file by now" in again
 
 

@@ -108,7 +108,7 @@ def test_a_damaged_run_is_made_again_and_the_rest_is_kept(made, root, capsys, st
     for path, text in contents(made).items():
         if path.name != "provenance.json":
             assert (root / path).read_bytes() == text
-    assert load_sweep(root).notes == ()
+    assert load_sweep(root).whole_notes == ()
 
 
 @pytest.mark.parametrize("harm", HARMS)
@@ -117,7 +117,7 @@ def test_reading_names_a_damaged_run_and_leaves_it_out(root, harm):
     harmful(of(root, "rps=4"), of(root, "rps=8"))
     found = load_sweep(root)
     assert [run.config["rps"] for run in found] == [2, 8]
-    (note,) = found.notes
+    (note,) = found.whole_notes
     assert note.startswith("left out: ")
     name = reason.split()[0]
     assert name in note
@@ -128,7 +128,7 @@ def test_reading_names_a_damaged_run_and_leaves_it_out(root, harm):
 
 def test_a_figure_says_what_it_leaves_out(root, capsys, monkeypatch):
     (of(root, "rps=4") / "passes.parquet").unlink()
-    (note,) = load_sweep(root).notes
+    (note,) = load_sweep(root).whole_notes
     monkeypatch.setattr(Sweep, "plot", lambda *_, **__: [])
     assert main(["plot", str(root)]) == 0
     assert f"note: {note}" in capsys.readouterr().out.splitlines()
@@ -177,7 +177,7 @@ def test_runs_of_other_code_in_one_table_are_told_apart_and_said(root, capsys, m
     said = "the runs were made by different code of specsim: the column code tells which"
     assert f"note: {said}" in capsys.readouterr().out.splitlines()
     found = load_sweep(root)
-    assert found.notes == (said,)
+    assert found.whole_notes == (said,)
     assert found.table.groupby("code")["rps"].unique().map(sorted).to_dict()["0" * 12] == [2, 16]
 
 
@@ -216,9 +216,9 @@ def test_an_edited_plug_in_is_not_read_back_from_an_old_run(plugin, capsys, star
 def test_python_hears_of_an_edited_plug_in_in_the_notes(plugin):
     settings = {"scheduler": "./my_policy.yaml", "plugins": "my_policy.py", "trace": "poisson", "requests": 6}
     plugin(1)
-    assert sweep({"rps": [20, 40]}, out="all", **settings).notes == ()
+    assert sweep({"rps": [20, 40]}, out="all", **settings).whole_notes == ()
     plugin(2)
-    assert sweep({"rps": [20, 40]}, out="all", **settings).notes == (
+    assert sweep({"rps": [20, 40]}, out="all", **settings).whole_notes == (
         "2 runs made again: plug-in my_policy has changed",
     )
 
@@ -229,7 +229,9 @@ def test_runs_of_two_states_of_a_plug_in_are_told_apart(plugin):
     plugin(64)
     assert main([word.replace("rps=20,40", "rps=20,80") for word in MINE]) == 0
     found = load_sweep("all")
-    assert found.notes == ("the runs were made from different files: the column scheduler.read.my_policy tells which",)
+    assert found.whole_notes == (
+        "the runs were made from different files: the column scheduler.read.my_policy tells which",
+    )
     assert found.table["scheduler.read.my_policy"].nunique() == 2
 
 

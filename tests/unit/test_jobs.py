@@ -64,7 +64,7 @@ def test_what_stands_is_kept_and_what_is_damaged_is_made_again_with_a_note(tmp_p
     again = ran(tmp_path, WORDS, 2)
     after = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.json")}
     assert {path for path in before if after[path] != before[path]} == {lost}
-    assert again.notes == ("1 run made again: requests.parquet is damaged",)
+    assert again.whole_notes == ("1 run made again: requests.parquet is damaged",)
 
 
 def test_a_run_that_fails_elsewhere_fails_here(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from specsim.api import simulate, sweep
 from specsim.results.load import load, service_s
-from specsim.results.load_notes import in_short, load_notes
+from specsim.results.load_notes import load_notes
 from specsim.results.summary import summarise
 from tests.unit.test_metrics_summary import made_table, totals
 
@@ -128,16 +128,6 @@ def test_a_window_judges_the_attainment_of_those_it_counts_and_the_load_of_all(t
 )
 def test_the_notes_say_what_is_wrong_and_how_long_is_long_enough(changes, said):
     assert load_notes(FINE | changes, 40) == said
-
-
-def test_a_sweep_counts_the_runs_of_each_kind():
-    notes = [("twin", "OVERLOADED: a"), ("twin", "too short: b"), ("OVERLOADED: c",), ()]
-    assert in_short(notes) == [
-        "twin",
-        "OVERLOADED: 2 of 4 runs; the notes in each run's provenance.json say why",
-        "too short: b",
-    ]
-    assert in_short([("twin", "too short: b", "not steady: c")]) == ["twin", "too short: b", "not steady: c"]
 
 
 @pytest.fixture

@@ -138,7 +138,7 @@ def test_the_same_run_twice_is_counted_once_with_a_note(copied):
     found = load_sweep(copied)
     assert len(found) == 8
     assert set(found.means()["count"]) == {2}
-    (note,) = found.notes
+    (note,) = found.whole_notes
     assert "'a copy'" in note
     assert first.name in note
     assert len(load_sweep(copied, copied)) == 8
@@ -150,7 +150,7 @@ def test_the_same_run_twice_with_other_results_is_refused(copied):
     metrics = json.loads((copied / "a copy" / "metrics.json").read_text())
     metrics["specsim"]["slo_attainment"] = 0.123
     (copied / "a copy" / "metrics.json").write_text(json.dumps(metrics))
-    assert "metrics.json is damaged" in load_sweep(copied).notes[0]
+    assert "metrics.json is damaged" in load_sweep(copied).whole_notes[0]
     provenance = json.loads((first / "provenance.json").read_text())
     del provenance["sha256"]
     (copied / "a copy" / "provenance.json").write_text(json.dumps(sealed(provenance, copied / "a copy")))
@@ -162,7 +162,7 @@ def test_a_run_that_is_just_being_written_is_not_counted(copied):
     first = load_sweep(copied)[0].folder
     shutil.copytree(first, copied / ".rps=9.123.tmp")
     assert len(load_sweep(copied)) == 8
-    assert not load_sweep(copied).notes
+    assert not load_sweep(copied).whole_notes
 
 
 def test_several_folders_are_one_sweep(copied, tmp_path):
