@@ -24,13 +24,14 @@ BLOCK = 1 << 16
 class Sketched:
     """Statistics of numbers that were not kept, in their unit.
 
-    `mean` and `std` (of the population) are of all `count` numbers. `median` and `p99` are within `relative_error` of
-    the number at that rank, the lower one if the rank is between two.
+    `mean` and `std` (of the population) are of all `count` numbers. `least`, `median` and `p99` are within
+    `relative_error` of the number at that rank, the lower one if the rank is between two.
     """
 
     count: int
     mean: float
     std: float
+    least: float
     median: float
     p99: float
     relative_error: float = RELATIVE_ERROR
@@ -79,10 +80,11 @@ class Distribution:
         """The numbers in the order in which they were added; of more than `most_exact` their statistics."""
         if self._sketch is None:
             return np.array(self._kept, dtype=np.float64)
-        median, p99 = (self._sketch.get_quantile_value(rank) for rank in (0.5, 0.99))
+        least, median, p99 = (self._sketch.get_quantile_value(rank) for rank in (0, 0.5, 0.99))
+        assert least is not None
         assert median is not None
         assert p99 is not None
-        return Sketched(self._count, self._mean, sqrt(self._squares / self._count), median, p99)
+        return Sketched(self._count, self._mean, sqrt(self._squares / self._count), least, median, p99)
 
     def _begin_sketch(self) -> None:
         from ddsketch import DDSketch

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from math import ceil
+from dataclasses import asdict, dataclass, replace
+from math import ceil, sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from specsim.replica.request import Floats
 from specsim.results.batch_means import BATCHES, Trend, backlog, half_width, trend, warm_up
 from specsim.results.schema import RunTotals
+from specsim.results.service import alone_s, idle_share, service_s
 from specsim.results.window import Window, counts
 
 if TYPE_CHECKING:
@@ -33,6 +34,15 @@ EVIDENT_RATIO = 2.0
 CAUGHT_UP = 0.1
 """Share of the last backlog. If the backlog fell that low in the second half, the rest came in a later burst."""
 
+LEAST_QUEUED = 0.1
+"""Share of all requests that wait for their first token at the last arrival, from which on they tell overload."""
+LEAST_DEVIATIONS = 2.5
+"""The queue that tells overload, in standard deviations of what arrives minus what is served at full load."""
+IDLE = 0.001
+"""The largest idle share of a server that is near saturation."""
+CROWDED = 10
+"""Mean backlog of a server near saturation, in the backlog of requests that each take as long as they do alone."""
+
 
 @dataclass(frozen=True, slots=True)
 class Load:
@@ -43,11 +53,15 @@ class Load:
     arrival_span_s: float | None = None
     drain_s: float | None = None
     longest_service_s: float | None = None
+    longest_alone_s: float | None = None
     last_backlog: int | None = None
     backlog_trend_per_s: float | None = None
     backlog_trend_interval_per_s: list[float] | None = None
     backlog_grows: bool | None = None
     overloaded: bool | None = None
+    mean_backlog: float | None = None
+    alone_backlog: float | None = None
+    saturated: bool | None = None
     steady: bool | None = None
     warm_up_requests: int | None = None
     attainment_half_width: float | None = None
@@ -68,7 +82,27 @@ def load(table: DataFrame, totals: RunTotals, window: Window | None) -> dict[str
         start_s, met = window[0], met[counts(window, arrival_s)]
     if totals.clients is not None:
         return asdict(_closed(totals.clients, met))
-    return asdict(judged(arrival_s, table["finish_s"].to_numpy(), service_s(table, totals), met, start_s))
+    finish_s, began_s = table["finish_s"].to_numpy(), table["first_token_s"].to_numpy()
+    found = judged(arrival_s, finish_s, service_s(table, totals), met, start_s, began_s)
+    return asdict(_crowded(found, arrival_s, finish_s, alone_s(table, totals), idle_share(totals)))
+
+
+def _crowded(found: Load, arrival_s: Floats, finish_s: Floats, alone_s: Floats, idle: float) -> Load:
+    """Return the load with its backlogs over the second half of the arrivals, and whether it is near saturation."""
+    if found.arrival_span_s is None:
+        return found
+    served, end_s = ~np.isnan(finish_s), float(arrival_s[-1])
+    times_s = np.linspace(end_s - found.arrival_span_s / 2, end_s, LEAST_JUDGED)
+    mean = float(backlog(arrival_s[served], finish_s[served], times_s).mean())
+    alone = float(alone_s[served].sum()) / found.arrival_span_s
+    saturated = not found.overloaded and idle <= IDLE and mean >= CROWDED * alone
+    return replace(
+        found,
+        longest_alone_s=float(alone_s[served].max()),
+        mean_backlog=mean,
+        alone_backlog=alone,
+        saturated=saturated,
+    )
 
 
 def _closed(clients: int, met: NDArray[np.bool_]) -> Load:
@@ -76,27 +110,6 @@ def _closed(clients: int, met: NDArray[np.bool_]) -> Load:
     half = half_width(met) if len(met) else None
     needed = None if half is None else ceil(len(met) * (half / TARGET_HALF_WIDTH) ** 2)
     return Load(clients, attainment_half_width=half, needed_requests=needed, too_short=not needed or len(met) < needed)
-
-
-def service_s(table: DataFrame, totals: RunTotals) -> Floats:
-    """Return the own service of each request, (N,) seconds: the time that it would take alone; NaN if rejected.
-
-    It is the least of three estimates, each too long for another reason: finish - arrival, which includes waiting; its
-    passes at the mean seconds of a pass, which includes the larger batches of overload; its tokens at the fastest pace
-    among the longer outputs, which includes that output's preemptions.
-    """
-    sojourn_s: Floats = (table["finish_s"] - table["arrival_s"]).to_numpy()
-    decode_s = (table["finish_s"] - table["first_token_s"]).to_numpy()
-    steps = table["output_tokens"].to_numpy() - 1
-    served = (steps > 0) & ~np.isnan(sojourn_s)
-    if totals.iterations == 0 or not served.any():
-        return sojourn_s
-    pass_s = (totals.prefill_s + totals.draft_s + totals.selection_s + totals.verify_s) / totals.iterations
-    longer = served & (steps >= np.median(steps[served]))
-    fastest_s = float((decode_s[longer] / steps[longer]).min())
-    passes = table["verifications"].to_numpy()
-    alone_s: Floats = np.minimum(passes * pass_s, steps * fastest_s) + pass_s
-    return np.minimum(sojourn_s, alone_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +121,7 @@ class Lives:
     first_s, last_s : first and last arrival, rejected requests included.
     arrival_s, finish_s : (N,) of the served requests, in order of arrival.
     longest_s : the longest own service.
+    began_s : (N,) time of the first token; None: not known.
     """
 
     first_s: float
@@ -115,6 +129,7 @@ class Lives:
     arrival_s: Floats
     finish_s: Floats
     longest_s: float
+    began_s: Floats | None = None
 
     @property
     def span_s(self) -> float:
@@ -133,25 +148,51 @@ class Lives:
 
     def caught_up(self) -> bool:
         """Return whether the backlog fell to `CAUGHT_UP` of its last size in the second half of the arrivals."""
-        half_s = (self.first_s + self.last_s) / 2
-        ends_s = self.finish_s[(self.finish_s >= half_s) & (self.finish_s <= self.last_s)]
-        left = backlog(self.arrival_s, self.finish_s, np.append(ends_s, (half_s, self.last_s)))
+        left = self._left(self.finish_s)
         return bool(left.min() <= CAUGHT_UP * left[-1])
+
+    def queues(self) -> bool:
+        """Return whether more wait for their first token at the last arrival than chance and one burst bring about.
+
+        At full load the queue is a random walk. Its variance grows by 1 with each request for services of cv 1, and by
+        the dispersion of the arrivals.
+        """
+        n = len(self.arrival_s)
+        if self.began_s is None or n < LEAST_JUDGED:
+            return False
+        waiting = self._left(self.began_s)
+        counts = np.histogram(self.arrival_s, BATCHES, (self.first_s, self.last_s))[0]
+        deviation = sqrt(n * (1 + counts.var(ddof=1) / counts.mean()))
+        least = max(LEAST_QUEUED * n, LEAST_DEVIATIONS * deviation)
+        return bool(waiting[-1] >= least and waiting.min() > CAUGHT_UP * waiting[-1])
+
+    def _left(self, until_s: Floats) -> Floats:
+        """Return how many were there at each of `until_s` in the second half of the arrivals, last at its end."""
+        half_s = (self.first_s + self.last_s) / 2
+        ends_s = until_s[(until_s >= half_s) & (until_s <= self.last_s)]
+        return backlog(self.arrival_s, until_s, np.append(ends_s, (half_s, self.last_s)))
 
 
 def judged(
-    arrival_s: Floats, finish_s: Floats, service_s: Floats, met: NDArray[np.bool_], start_s: float = 0.0
+    arrival_s: Floats,
+    finish_s: Floats,
+    service_s: Floats,
+    met: NDArray[np.bool_],
+    start_s: float = 0.0,
+    began_s: Floats | None = None,
 ) -> Load:
     """Return the load of requests (N,) in order of arrival; `finish_s` and `service_s` are NaN if rejected.
 
     `met` (M,) says which of the counted requests attained. The backlog's trend begins at `start_s` or later.
+    `began_s` (N,) are the times of the first tokens; without them no queue is judged.
     """
     half = half_width(met) if len(met) else None
     served = ~np.isnan(finish_s)
     first_s, last_s = float(arrival_s[0]), float(arrival_s[-1])
     if not served.any() or first_s == last_s:
         return Load(attainment_half_width=half)
-    lives = Lives(first_s, last_s, arrival_s[served], finish_s[served], float(service_s[served].max()))
+    began_s = None if began_s is None else began_s[served]
+    lives = Lives(first_s, last_s, arrival_s[served], finish_s[served], float(service_s[served].max()), began_s)
     found = _trend(lives, arrival_s, start_s)
     overloaded = _overloaded(lives, found)
     steady = None if overloaded is None else not overloaded and (found is None or found.interval_per_s[1] >= 0)
@@ -162,22 +203,21 @@ def judged(
         needed = (settled or 0) + ceil(len(met) * (half / TARGET_HALF_WIDTH) ** 2)
         needed = max(needed, _ample(lives, rate_per_s)) if steady is None else needed
     return Load(
-        None,
-        lives.makespan_ratio,
-        lives.span_s,
-        lives.drain_s,
-        lives.longest_s,
-        int(backlog(lives.arrival_s, lives.finish_s, np.array([last_s]))[0]),
-        None if found is None else found.per_s,
-        None if found is None else list(found.interval_per_s),
-        None if found is None else found.grows,
-        overloaded,
-        steady,
-        settled,
-        half,
-        needed,
-        None if needed is None else needed / rate_per_s,
-        steady is None or (needed is not None and len(met) < needed),
+        makespan_ratio=lives.makespan_ratio,
+        arrival_span_s=lives.span_s,
+        drain_s=lives.drain_s,
+        longest_service_s=lives.longest_s,
+        last_backlog=int(backlog(lives.arrival_s, lives.finish_s, np.array([last_s]))[0]),
+        backlog_trend_per_s=None if found is None else found.per_s,
+        backlog_trend_interval_per_s=None if found is None else list(found.interval_per_s),
+        backlog_grows=None if found is None else found.grows,
+        overloaded=overloaded,
+        steady=steady,
+        warm_up_requests=settled,
+        attainment_half_width=half,
+        needed_requests=needed,
+        needed_s=None if needed is None else needed / rate_per_s,
+        too_short=steady is None or (needed is not None and len(met) < needed),
     )
 
 
@@ -199,7 +239,8 @@ def _overloaded(lives: Lives, found: Trend | None) -> bool | None:
     """
     ratio, drain_s = lives.makespan_ratio, lives.drain_s
     if found is None:
-        return True if ratio > EVIDENT_RATIO and drain_s > LEAST_SERVICES * lives.longest_s else None
+        evident = ratio > EVIDENT_RATIO and drain_s > LEAST_SERVICES * lives.longest_s
+        return True if evident or lives.queues() else None
     if found.grows:
         return True
     if ratio <= MOST_MAKESPAN_RATIO:

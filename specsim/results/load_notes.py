@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import ceil, log10
 from typing import Any
 
-from specsim.results.load import TARGET_HALF_WIDTH
+from specsim.results.load import EVIDENT_RATIO, TARGET_HALF_WIDTH
 
 
 def load_notes(block: Mapping[str, Any], counted: int) -> tuple[str, ...]:
@@ -15,9 +15,10 @@ def load_notes(block: Mapping[str, Any], counted: int) -> tuple[str, ...]:
         return _closed(block, counted)
     if block["overloaded"]:
         return (f"OVERLOADED: {_excess(block)}; figures of a longer run would differ",)
+    crowded = [f"near saturation: {_crowd(block)}"] if block.get("saturated") else []
     if block["steady"] is None:
-        return (f"too short: {_unjudged(block, counted)}",)
-    notes = []
+        return (*crowded, f"too short: {_unjudged(block, counted)}")
+    notes = crowded
     if block["too_short"]:
         half, goal = (100 * each for each in (block["attainment_half_width"], TARGET_HALF_WIDTH))
         known = f"slo_attainment is known to +-{half:.1f} points (95%)"
@@ -42,9 +43,19 @@ def _excess(block: Mapping[str, Any]) -> str:
     if block["backlog_grows"]:
         rate = _rate(block["backlog_trend_per_s"], *block["backlog_trend_interval_per_s"])
         return f"the backlog grows by {rate} to {block['last_backlog']} requests at the last arrival"
+    if block["makespan_ratio"] <= EVIDENT_RATIO and block["backlog_grows"] is None:
+        return f"the queue for the first token grows; {block['last_backlog']} requests are there at the last arrival"
     return (
         f"the last request ends {block['drain_s']:.3g} s after the last arrival, "
         f"which makes {block['makespan_ratio']:.3g} times the arrivals' span"
+    )
+
+
+def _crowd(block: Mapping[str, Any]) -> str:
+    times = block["mean_backlog"] / block["alone_backlog"]
+    return (
+        f"the server was hardly idle, {block['last_backlog']} requests were there at the last arrival, and there are "
+        f"{times:.0f} times as many as if each were served alone; attainment may fall as the run gets longer"
     )
 
 
@@ -53,7 +64,7 @@ def _unjudged(block: Mapping[str, Any], counted: int) -> str:
         return "all requests arrive at one time, or none was served: no load can be read from them"
     return (
         f"{counted} requests in {block['arrival_span_s']:.3g} s of arrivals; the longest alone takes "
-        f"{block['longest_service_s']:.3g} s and the last ends {block['drain_s']:.3g} s after the last arrival: "
+        f"{block['longest_alone_s']:.3g} s and the last ends {block['drain_s']:.3g} s after the last arrival: "
         f"load and attainment cannot be judged; expected {_needed(block)} or more"
     )
 

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from specsim.api import simulate, sweep
-from specsim.results.load import load, service_s
+from specsim.results.distribution import Sketched
+from specsim.results.load import load
 from specsim.results.load_notes import load_notes
+from specsim.results.service import alone_s, service_s
 from specsim.results.summary import summarise
 from tests.unit.test_metrics_summary import made_table, totals
 
@@ -15,7 +17,8 @@ FINE = {
     "makespan_ratio": 1.02,
     "arrival_span_s": 100.0,
     "drain_s": 2.0,
-    "longest_service_s": 3.0,
+    "longest_service_s": 5.0,
+    "longest_alone_s": 3.0,
     "last_backlog": 7,
     "backlog_trend_per_s": 0.01,
     "backlog_trend_interval_per_s": [-0.1, 0.12],
@@ -44,6 +47,16 @@ def test_a_requests_own_service_is_the_least_of_three_estimates(table):
     np.testing.assert_allclose(slow, table["e2el_s"], rtol=1e-12)
     many = made_table(verifications=[900, 900, 0, 0, 900])
     np.testing.assert_allclose(service_s(many, totals())[:2], [4 * 0.5 + pass_s, 3 * 0.5 + pass_s], rtol=1e-12)
+
+
+def test_alone_a_request_takes_its_passes_at_the_least_time_between_two_emissions(table):
+    """A mean pass takes 4/9 s, the quickest emission 0.5 s; verifications are 2, 3, 0, 0, 2."""
+    pass_s = 4 / 9
+    expected = [2 * 0.5 + pass_s, 3 * 0.5 + pass_s, pass_s, np.nan, 2 * 0.5 + pass_s]
+    np.testing.assert_allclose(alone_s(table, totals()), expected, rtol=1e-12)
+    sketched = Sketched(count=9, mean=0.7, std=0.1, least=0.25, median=0.7, p99=1.0)
+    np.testing.assert_allclose(alone_s(table, totals(itl_s=sketched))[:1], [2 * 0.25 + pass_s], rtol=1e-12)
+    np.testing.assert_allclose(alone_s(table, totals(itl_s=np.empty(0))), table["e2el_s"])
 
 
 def test_without_a_pass_or_a_second_token_the_sojourn_stands(table):
@@ -121,6 +134,20 @@ def test_a_window_judges_the_attainment_of_those_it_counts_and_the_load_of_all(t
             ),
         ),
         (
+            {"overloaded": True, "steady": False, "backlog_grows": None, "makespan_ratio": 1.6, "last_backlog": 929},
+            (
+                "OVERLOADED: the queue for the first token grows; 929 requests are there at the last arrival; figures"
+                " of a longer run would differ",
+            ),
+        ),
+        (
+            {"saturated": True, "last_backlog": 535, "mean_backlog": 560.0, "alone_backlog": 20.0},
+            (
+                "near saturation: the server was hardly idle, 535 requests were there at the last arrival, and there"
+                " are 28 times as many as if each were served alone; attainment may fall as the run gets longer",
+            ),
+        ),
+        (
             {"steady": None, "overloaded": None, "too_short": True, "makespan_ratio": None},
             ("too short: all requests arrive at one time, or none was served: no load can be read from them",),
         ),
@@ -148,6 +175,30 @@ def test_40_requests_of_a_conversation_are_too_short_and_1000_overload_it(schedu
     assert long.metrics["specsim"]["load"]["overloaded"] is True
     assert long.metrics["specsim"]["load"]["makespan_ratio"] > 1.1
     assert long.provenance["notes"] == list(long.notes)
+
+
+@pytest.mark.parametrize("rps", [24, 30, 40])
+def test_heavy_overload_is_told_in_a_minute(rps):
+    run = simulate("vllm_spec", "poisson", rps=rps, requests=1_500)
+    block = run.metrics["specsim"]["load"]
+    assert block["overloaded"] is True
+    assert not [note for note in run.notes if note.startswith("too short")]
+    assert block["longest_alone_s"] == pytest.approx(7.0, rel=0.03)
+
+
+def test_a_longest_request_alone_is_the_same_in_an_empty_server_and_an_overloaded_one():
+    empty, full = (simulate("vllm_spec", "poisson", rps=rps, requests=500) for rps in (0.05, 30))
+    alone_s = [run.metrics["specsim"]["load"]["longest_alone_s"] for run in (empty, full)]
+    assert alone_s[1] == pytest.approx(alone_s[0], rel=0.05)
+    assert alone_s[0] == pytest.approx(empty.requests["e2el_s"].max(), rel=0.05)
+
+
+def test_a_server_at_its_limit_is_near_saturation_and_one_below_is_not():
+    limit, below = (simulate("vllm_spec", "poisson", rps=rps, requests=n) for rps, n in ((20, 4_000), (14, 1_000)))
+    assert limit.metrics["specsim"]["load"]["saturated"] is True
+    assert any(note.startswith("near saturation: the server was hardly idle, 535 requests") for note in limit.notes)
+    assert below.metrics["specsim"]["load"]["saturated"] is False
+    assert not any(note.startswith("near saturation") for note in below.notes)
 
 
 @pytest.mark.slow
