@@ -6,10 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
+from specsim.results.shortening import fitted, shorten
+
 WIDTH = 100
 ABSENT = "-"
 FLATTERED = 0.1
 """Excess of TPOT alone over the attainment from which on a table has a star."""
+
+MARKS = {
+    "saturated": "at its limit; a longer run may attain less",
+    "too short": "load or attainment are not known well enough",
+}
+"""What a mark at the end of a row means."""
 
 
 def class_table(metrics: Mapping[str, Any]) -> str:
@@ -20,7 +28,7 @@ def class_table(metrics: Mapping[str, Any]) -> str:
     rows = [_class_row(name, part) for name, part in block["classes"].items()]
     rows.append(_total_row(metrics))
     width = WIDTH - 2 * (len(head) - 1) - sum(_widths([head[1:], units[1:], *(row[1:] for row in rows)]))
-    rows = [[_shorten(row[0], max(width, 8)), *row[1:]] for row in rows]
+    rows = [[shorten(row[0], max(width, 8)), *row[1:]] for row in rows]
     lines = _align([head, units, *rows], left=1)
     lines.insert(2, "-" * len(lines[0]))
     return "\n".join([*lines, "", *_verdict_lines(block), *_run_lines(block)])
@@ -39,7 +47,7 @@ def comparison_table(runs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any] |
     names = [[key.rsplit(".", 1)[-1] for key in keys], [""] * len(keys)]
     names += [[_text(label.get(key)) for key in keys] for label, _ in runs]
     room = WIDTH - sum(_widths(figures)) - 2 * (len(head) + len(keys) - 1)
-    names = _fit(names, room)
+    names = fitted(names, room)
     rows = [[*label, *values] for label, values in zip(names, figures, strict=True)]
     lines = _align(rows, left=len(keys))
     lines.insert(2, "-" * max(len(line) for line in lines))
@@ -108,18 +116,23 @@ def _verdict_lines(block: Mapping[str, Any]) -> list[str]:
     lines = []
     if block["load"]["overloaded"]:
         lines.append("OVERLOADED: more arrives than is served, and the figures depend on how long the run is")
-    if flattered(block):
-        lines.append(
-            f"* TPOT alone would say {_number(block['tpot_attainment'], 100, 1)}%: "
-            "it leaves out the waits before the first decoding pass"
-        )
+    if would_say := _flattery(block):
+        lines.append(f"* TPOT alone would say {would_say}: it leaves out the waits before the first decoding pass")
     worst = f"worst class {block['worst_class']} {_number(block['worst_class_attainment'], 100, 1)}%"
     clients, ratio = block["load"].get("clients"), _number(block["load"]["makespan_ratio"], 1, 2)
     span = f"makespan {ratio} x the arrivals' span" if clients is None else f"closed loop of {clients} clients"
     lines.append(f"{worst}; {_missed_words(block)}; {span}")
     goodput = _number(block["slo_goodput_in_arrivals_tokens_per_s"], 1, 1)
     lines.append(f"goodput {goodput} tok/s while requests arrive")
-    return [_shorten(line, WIDTH) for line in lines]
+    return [shorten(line, WIDTH) for line in lines]
+
+
+def _flattery(block: Mapping[str, Any]) -> str:
+    """Return what TPOT alone would say where the table has a star: of the run, or else of the classes."""
+    if flattered(block):
+        return f"{_number(block['tpot_attainment'], 100, 1)}%"
+    starred = [(name, part) for name, part in block["classes"].items() if flattered(part)]
+    return ", ".join(f"{name} {_number(part['tpot_attainment'], 100, 1)}%" for name, part in starred)
 
 
 def _missed_words(block: Mapping[str, Any]) -> str:
@@ -143,7 +156,7 @@ def _run_lines(block: Mapping[str, Any]) -> list[str]:
     ]
     if rejected:
         lines.append(f"rejected: {reasons}")
-    return [_shorten(line, WIDTH) for line in lines]
+    return [shorten(line, WIDTH) for line in lines]
 
 
 def _run_figures(block: Mapping[str, Any] | None) -> list[str]:
@@ -158,8 +171,15 @@ def _run_figures(block: Mapping[str, Any] | None) -> list[str]:
         _number(block["longest_pause_s"], 1, 2),
         _number(block["load"]["makespan_ratio"], 1, 2),
         {"ttft": "TTFT", "tpot": "TPOT", "rejected": "reject", None: ABSENT}[most_missed(block)],
-        "OVERLOADED" if block["load"]["overloaded"] else "",
+        _mark(block["load"]),
     ]
+
+
+def _mark(load: Mapping[str, Any]) -> str:
+    """Return why a run's figures would change with its length, if they would."""
+    if load["overloaded"]:
+        return "OVERLOADED"
+    return "saturated" if load.get("saturated") else "too short" if load.get("too_short") else ""
 
 
 def _legend_lines(blocks: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -169,7 +189,8 @@ def _legend_lines(blocks: Sequence[Mapping[str, Any]]) -> list[str]:
     if any(flattered(block) for block in blocks):
         points = f"{100 * FLATTERED:.0f} points more or above"
         lines.append(f"* TPOT alone would say {points}: it leaves out the waits before decoding")
-    return lines
+    marks = {_mark(block["load"]) for block in blocks}
+    return [*lines, *(f"{mark}: {said}" for mark, said in MARKS.items() if mark in marks)]
 
 
 def _promises(name: str, blocks: Sequence[Mapping[str, Any]]) -> str:
@@ -193,24 +214,8 @@ def _text(value: Any) -> str:
     return ABSENT if value is None else str(value)
 
 
-def _fit(rows: list[list[str]], room: int) -> list[list[str]]:
-    """Shorten the widest columns, one character at a time, until the columns fit into ``room`` characters."""
-    widths = _widths(rows)
-    while sum(widths) > room and max(widths) > 6:
-        widths[widths.index(max(widths))] -= 1
-    return [[_shorten(cell, width) for cell, width in zip(row, widths, strict=True)] for row in rows]
-
-
-def _shorten(text: str, width: int) -> str:
-    """Cut out the middle, since swept values mostly differ at the ends."""
-    if len(text) <= width:
-        return text
-    kept = width - 2
-    return f"{text[: kept - kept // 2]}..{text[len(text) - kept // 2 :]}"
-
-
 def _widths(rows: Iterable[Sequence[str]]) -> list[int]:
-    return [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    return [max(map(len, column)) for column in zip(*rows, strict=True)]
 
 
 def _align(rows: Sequence[Sequence[str]], *, left: int) -> list[str]:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from specsim.results.shortening import fitted
 from specsim.results.table import WIDTH, class_table, comparison_table
 
 
@@ -152,6 +153,55 @@ def test_an_objective_that_nobody_has_is_none_of_anything():
     without = metrics({"code": part(slo_tpot_range_s=None)})
     assert "objectives: code TTFT 2 s, TPOT none" in comparison_table([({"rps": 2}, without)])
     assert "none ms" not in comparison_table([({"rps": 2}, without)])
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        ("llama8b_1b_h100", "llama70b_1b_4xh100", "llama70b_1b_4xa100"),
+        ("/data/" + "x" * 90 + "/monday.csv", "/data/" + "x" * 90 + "/friday.csv"),
+        ("/data/" + "x" * 90 + "/monday/" + "y" * 90, "/data/" + "x" * 90 + "/friday/" + "y" * 90),
+        ("monday" + "x" * 90, "friday" + "x" * 90, None),
+        ("x" * 45 + "a" + "x" * 5 + "b" + "x" * 45, "x" * 45 + "b" + "x" * 5 + "b" + "x" * 45),
+    ],
+)
+def test_shortened_values_of_a_column_stay_distinct(values):
+    keys = ("scheduler.num_speculative_tokens", "seed")
+    runs = [({"profile": value} | dict.fromkeys(keys, 31), starved()) for value in values]
+    lines = comparison_table(runs).splitlines()
+    assert len({line.split()[0] for line in lines[3 : 3 + len(values)]}) == len(values)
+    assert max(map(len, lines)) <= WIDTH
+
+
+def test_values_that_no_cut_keeps_apart_are_not_cut_so_far():
+    values = ["a" + "x" * 80 + "b", "a" + "x" * 80 + "c", "d" + "x" * 80 + "b", "d" + "x" * 80 + "c"]
+    shown = fitted([["path"], *([value] for value in values)], 20)
+    assert len({row[0] for row in shown[1:]}) == 4
+    many = [f"{'x' * place}y{'x' * (60 - place)}" for place in range(0, 60, 2)]
+    shown = fitted([["path"], *([value] for value in many)], 8)
+    assert len({row[0] for row in shown[1:]}) == 30
+
+
+def test_comparison_marks_every_row_whose_figures_need_a_longer_run():
+    load = {"makespan_ratio": 1.04, "overloaded": False, "too_short": True}
+    short, limit = metrics(load=load), metrics(load=load | {"saturated": True})
+    text = comparison_table(
+        [({"rps": 2}, short), ({"rps": 4}, limit), ({"rps": 6}, starved()), ({"rps": 8}, metrics())]
+    )
+    ends = {row: cells(text, row)[-2:] for row in "2468"}
+    assert ends["2"] == ["too", "short"]
+    assert ends["4"][-1] == "saturated"
+    assert ends["6"][-1] == "OVERLOADED"
+    assert ends["8"][-1] == "TPOT"
+    assert "too short: load or attainment are not known well enough" in text
+    assert "too short" not in comparison_table([({"rps": 8}, metrics())])
+
+
+def test_a_star_of_a_class_alone_has_its_line():
+    text = class_table(metrics({"code": part(tpot_attainment=0.9), "chat": part()}))
+    assert cells(text, "code")[2] == "*50.0"
+    assert cells(text, "all")[2] == "47.6"
+    assert "* TPOT alone would say code 90.0%: it leaves out the waits before the first decoding pass" in text
 
 
 def test_comparison_keeps_the_ends_of_long_values():
