@@ -4,13 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import ceil, log10
-from typing import Any
+from typing import Any, NamedTuple
 
 from specsim.results.load import EVIDENT_RATIO, TARGET_HALF_WIDTH
 
 
-def load_notes(block: Mapping[str, Any], counted: int) -> tuple[str, ...]:
+class Recorded(NamedTuple):
+    """A trace that ends: how many requests it holds, and what gives more of them, if anything does."""
+
+    requests: int
+    cure: str
+
+
+def load_notes(block: Mapping[str, Any], counted: int, recorded: Recorded | None = None) -> tuple[str, ...]:
     """Return the notes of a run, each ``KIND: reason``; none if all is well. `counted` requests are in the metrics."""
+    return tuple(_with_end(note, block, recorded) for note in _notes(block, counted))
+
+
+def _with_end(note: str, block: Mapping[str, Any], recorded: Recorded | None) -> str:
+    """Return the note; where it advises more requests than the trace holds, with that number."""
+    needed = block["needed_requests"]
+    if recorded is None or needed is None or needed <= recorded.requests or not note.startswith("too short"):
+        return note
+    return f"{note}, but the trace holds {recorded.requests:,}{recorded.cure and f': {recorded.cure}'}"
+
+
+def _notes(block: Mapping[str, Any], counted: int) -> tuple[str, ...]:
     if block.get("clients") is not None:
         return _closed(block, counted)
     if block["overloaded"]:

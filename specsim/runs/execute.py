@@ -30,6 +30,7 @@ REASONS = {
 """Why a request is in ``rejected_reason``, as a note of a run says it."""
 
 if TYPE_CHECKING:
+    from specsim.results.load_notes import Recorded
     from specsim.results.schema import RunTotals
 
 
@@ -76,7 +77,7 @@ def execute(
     block = metrics["specsim"]
     drafting = (experiment.drafting_note,) if experiment.drafting_note and totals.draft_passes else ()
     notes = experiment.notes + drafting + _out_of_range(totals) + _rejected(metrics)
-    notes += load_notes(block["load"], block["arrived"])
+    notes += load_notes(block["load"], block["arrived"], _recorded(experiment))
     provenance = provenance_of(experiment, notes, started, loop_s, totals.iterations)
     provenance["router"] = router
     provenance["varies_with_seed"] = list(experiment.varies)
@@ -111,6 +112,19 @@ def _out_of_range(totals: RunTotals) -> tuple[str, ...]:
     if not outside:
         return ()
     return (extrapolated(outside, passes),)
+
+
+def _recorded(experiment: Experiment) -> Recorded | None:
+    """Return how many requests a recording holds, and what draws more from it; None for an endless trace."""
+    from specsim.results.load_notes import Recorded
+
+    source = experiment.source
+    if source.holds is None:
+        return None
+    if "arrivals" in experiment.varies:
+        return Recorded(source.holds, "several seeds draw others from it")
+    resampled = "trace.resample=SECONDS with several seeds draws others from it"
+    return Recorded(source.holds, "" if source.origin == "object" else resampled)
 
 
 def _rejected(metrics: Mapping[str, Any]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 
@@ -63,6 +63,8 @@ class TraceRecipe:
         whole = self.window is not None or self.block_s is not None
         trace: Trace = asked(self.source, self.reader.read, Trace, seed, None if whole else requests)
         trace = trace if self.window is None else trace.window(*self.window)
+        if "arrivals" not in self.reader.drawn and (requests is None or whole or len(trace) > requests):
+            trace = replace(trace, source=replace(trace.source, holds=len(trace)))
         if self.block_s is not None:
             said = f"trace.resample={self.block_s:g}: the seed draws blocks of {self.block_s:g} s from the recording"
             trace = noted(resample(trace, self.block_s, seed=seed, requests=requests), said)

@@ -9,6 +9,7 @@ import numpy as np
 from specsim.errors import SpecsimError, nearest
 from specsim.replica.request import Floats, Ints, Requests
 from specsim.rng import stream_keys, uniforms
+from specsim.workload.odd_objectives import odd_objectives
 from specsim.workload.slo import Promise, SloMix
 from specsim.workload.trace import Trace
 
@@ -156,6 +157,7 @@ def _notes(mix: SloMix, trace: Trace, requests: Requests) -> tuple[str, ...]:
         notes.append(f"classes: {how}")
     if mix.classes and carried:
         notes.append(f"objectives: {mix.source}'s; the trace's own are not used (slo=trace uses them)")
+    notes += odd_objectives(mix, trace)
     waiting = {requests.class_names[code] for code in np.unique(requests.slo_class[np.isnan(requests.ttft_slo_s)])}
     if waiting:
         listed = ", ".join(sorted(waiting))

@@ -19,7 +19,10 @@ Origin = Literal["real", "twin", "toy", "synthetic", "file", "object"]
 
 @dataclass(frozen=True, slots=True)
 class TraceSource:
-    """The origin of a trace, which a run prints and keeps in its provenance."""
+    """The origin of a trace, which a run prints and keeps in its provenance.
+
+    `holds` is the number of requests of a recording, whatever part of it a run takes; None: not known, or endless.
+    """
 
     name: str
     origin: Origin
@@ -27,6 +30,7 @@ class TraceSource:
     sha256: str | None = None
     note: str | None = None
     licence: str | None = None
+    holds: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

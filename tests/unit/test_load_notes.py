@@ -8,7 +8,7 @@ import pytest
 from specsim.api import simulate, sweep
 from specsim.results.distribution import Sketched
 from specsim.results.load import load
-from specsim.results.load_notes import load_notes
+from specsim.results.load_notes import Recorded, load_notes
 from specsim.results.service import alone_s, service_s
 from specsim.results.summary import summarise
 from tests.unit.test_metrics_summary import made_table, totals
@@ -155,6 +155,33 @@ def test_a_window_judges_the_attainment_of_those_it_counts_and_the_load_of_all(t
 )
 def test_the_notes_say_what_is_wrong_and_how_long_is_long_enough(changes, said):
     assert load_notes(FINE | changes, 40) == said
+
+
+def test_a_note_never_advises_more_requests_than_the_trace_holds_without_saying_so():
+    short = FINE | {"too_short": True, "attainment_half_width": 0.06, "needed_requests": 12_700, "needed_s": 4_700.0}
+    (plain,) = load_notes(short, 8_819, Recorded(12_700, "a cure"))
+    assert plain.endswith("+-5 take about 13,000 requests (4,700 s)")
+    (said,) = load_notes(short, 8_819, Recorded(8_819, "a cure"))
+    assert said == f"{plain}, but the trace holds 8,819: a cure"
+    (said,) = load_notes(short, 8_819, Recorded(8_819, ""))
+    assert said == f"{plain}, but the trace holds 8,819"
+
+
+@pytest.mark.parametrize("requests", [None, 100])
+def test_a_short_recording_is_told_apart_from_a_short_run(tmp_path, requests):
+    rows = "".join(f"{second / 2},200,100\n" for second in range(150))
+    (tmp_path / "mine.csv").write_text(f"arrival_s,prompt_tokens,output_tokens\n{rows}")
+    (said,) = _short(simulate("continuous", tmp_path / "mine.csv", requests=requests, acceptance="bernoulli"))
+    assert said.endswith(", but the trace holds 150: trace.resample=SECONDS with several seeds draws others from it")
+    resampled = {"requests": requests, "trace__resample": 20.0, "acceptance": "bernoulli"}
+    (said,) = _short(simulate("continuous", tmp_path / "mine.csv", **resampled))
+    assert said.endswith(", but the trace holds 150: several seeds draw others from it")
+    (said,) = _short(simulate("continuous", "poisson", requests=40))
+    assert "the trace holds" not in said
+
+
+def _short(run):
+    return [note for note in run.notes if note.startswith("too short")]
 
 
 @pytest.fixture
