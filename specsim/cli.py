@@ -245,7 +245,7 @@ def _plot(arguments: argparse.Namespace) -> int:
     if any(holds_runs(place) for place in places):
         sweep = load_sweep(*places)
         failed = len(sweep.failures)
-        for line in (*sweep.notes, *failed_said(failed, failed + len(sweep))):
+        for line in (*sweep.whole_notes, *failed_said(failed, failed + len(sweep))):
             print(f"note: {line}")
         given = {name: getattr(arguments, name) for name in SWEEP_OPTIONS}
         for path in sweep.plot(arguments.out or places[0] / "figures", **given):

@@ -73,7 +73,7 @@ def _excess(block: Mapping[str, Any]) -> str:
 def _crowd(block: Mapping[str, Any]) -> str:
     times = block["mean_backlog"] / block["alone_backlog"]
     return (
-        f"the server was hardly idle, {block['last_backlog']} requests were there at the last arrival, and there are "
+        f"the server was hardly idle, {block['last_backlog']} requests were there at the last arrival, and there were "
         f"{times:.0f} times as many as if each were served alone; attainment may fall as the run gets longer"
     )
 

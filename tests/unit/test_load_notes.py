@@ -144,7 +144,7 @@ def test_a_window_judges_the_attainment_of_those_it_counts_and_the_load_of_all(t
             {"saturated": True, "last_backlog": 535, "mean_backlog": 560.0, "alone_backlog": 20.0},
             (
                 "near saturation: the server was hardly idle, 535 requests were there at the last arrival, and there"
-                " are 28 times as many as if each were served alone; attainment may fall as the run gets longer",
+                " were 28 times as many as if each were served alone; attainment may fall as the run gets longer",
             ),
         ),
         (
