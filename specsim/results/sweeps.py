@@ -107,8 +107,9 @@ class Sweep(Sequence[AnyRun]):
         return (*in_short(self._scanned.run_notes, self._name), *self.whole_notes) if self._runs else self.whole_notes
 
     def _name(self, place: int) -> str:
-        """Return the settings of a run in which the runs differ, as text."""
-        return ", ".join(f"{key}={value}" for key, value in self._labels()[place].items())
+        """Return the settings of a run in which the runs differ, as text, without those that others bring along."""
+        along = axes_of(self._table).along
+        return ", ".join(f"{key}={value}" for key, value in self._labels()[place].items() if key not in along)
 
     @property
     def axes(self) -> dict[str, list[Any]]:

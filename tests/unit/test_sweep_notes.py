@@ -63,5 +63,15 @@ def test_without_runs_there_are_only_the_notes_of_the_whole(tmp_path):
     assert type(runs)((), ["of the whole"]).notes == ("of the whole",)
 
 
+def test_a_note_of_one_run_names_its_point_without_what_a_scheduler_brings_along():
+    runs = sweep({"scheduler": ["continuous", "smartspec_lookup"], "rps": [2, 4]}, **SMALL, any_target=True)
+    assert "drafter" in runs.axes
+    assert [runs._name(place) for place in (0, 3)] == [
+        "scheduler=continuous, rps=2",
+        "scheduler=smartspec_lookup, rps=4",
+    ]
+    assert runs[1:2]._name(0) == ""
+
+
 def _out(folder, stored):
     return {"out": folder} if stored else {}
