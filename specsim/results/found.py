@@ -8,7 +8,6 @@ from math import isnan
 from typing import TYPE_CHECKING, Any
 
 from specsim.results.capacity import Asked, Capacity, capacity
-from specsim.results.load_notes import in_short
 from specsim.results.sweeps import Sweep
 
 if TYPE_CHECKING:
@@ -115,7 +114,6 @@ class Found:
         if any(len(self.capacity(line).by_seed) < 2 for line in self.lines):
             yield "no interval: one seed"
         yield from self.sweep.notes
-        yield from in_short([run.notes for run in self.sweep])
 
     def figure(self) -> Figure:
         """Return a figure of attainment against the rate.

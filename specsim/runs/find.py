@@ -66,7 +66,7 @@ def search(
             _hear(lines[_key(each)], of, each.config, run)
         failures += made.failures
         runs += made
-        notes += made.notes
+        notes += made.whole_notes
         wanted = _next_rates(asked, lines)
     return Found(asked, of, list(lines.values()), Sweep(runs, _together(notes), failures=failures), searched)
 
