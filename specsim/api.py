@@ -28,6 +28,7 @@ from specsim.runs.processes import check_jobs
 from specsim.runs.run import Run
 from specsim.runs.sweep import run_all
 from specsim.settings.configured import Configured, from_axes, from_values
+from specsim.settings.from_python import HANDED
 from specsim.workload.slo import SloMix
 from specsim.workload.trace import Trace
 
@@ -35,10 +36,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 __all__ = ["Found", "Run", "Sweep", "find", "iterations", "load_run", "load_sweep", "simulate", "sweep"]
-
-HANDED = ("scheduler", "trace", "profile", "slo")
-"""Groups that an object may stand for."""
-
 
 def simulate(
     scheduler: str | Path | Scheduler | Callable[[], Scheduler] = "adaserve",
@@ -86,11 +83,12 @@ def simulate(
     >>> run.metrics["completed"]
     50
     """
-    groups = {"scheduler": scheduler, "trace": trace, "profile": profile, "slo": slo}
-    groups |= {"acceptance": acceptance, "drafter": drafter, "engine": engine, "router": router}
+    groups = {"profile": profile, "slo": slo, "acceptance": acceptance, "drafter": drafter}
+    groups |= {"engine": engine, "router": router}
     values = {"rps": rps, "requests": requests, "slo_scale": slo_scale, "seed": seed}
     values |= {} if replicas is None else {"replicas": replicas}
-    chosen = {group: value for group, value in groups.items() if value is not None}
+    chosen = {"scheduler": scheduler, "trace": trace}
+    chosen |= {group: value for group, value in groups.items() if value is not None}
     return _simulated(chosen, {**values, "passes": passes, **settings}, out, progress=progress)
 
 

@@ -93,7 +93,8 @@ def handed(given: Mapping[str, object]) -> Handed:
     for group, wanted in (("profile", Profile), ("slo", SloMix)):
         if group in given:
             if not isinstance(given[group], wanted):
-                raise SpecsimError(f"{group}: {represented(given[group])}; expected a name or a {wanted.__name__}")
+                expected = f"expected a name, a path or a {wanted.__name__}"
+                raise SpecsimError(f"{group}: {represented(given[group])}; {expected}")
             found[group] = given[group]
     if "slo" in found:
         check_mix(found["slo"])
@@ -102,7 +103,7 @@ def handed(given: Mapping[str, object]) -> Handed:
 
 def _frame(given: object) -> Trace:
     if not hasattr(given, "columns"):
-        raise SpecsimError(f"trace: {represented(given)}; expected a name, a Trace or a DataFrame")
+        raise SpecsimError(f"trace: {represented(given)}; expected a name, a path, a Trace or a DataFrame")
     return trace_of(given)  # type: ignore[arg-type]
 
 
@@ -110,12 +111,16 @@ def _scheduler(given: Any) -> SchedulerFactory:
     """Return what makes a fresh scheduler: a factory, or copies of an instance."""
     is_instance = callable(getattr(given, "step", None)) and not isinstance(given, type)
     if not is_instance and not callable(given):
-        raise SpecsimError(f"scheduler: {represented(given)}; expected a name, a scheduler, or what makes one")
+        lacks = "" if type(given).__module__ == "builtins" else " has no step(view) method"
+        raise SpecsimError(
+            f"scheduler: {represented(given)}{lacks}; expected a name, a path, a scheduler, or what makes one"
+        )
     factory = (lambda: deepcopy(given)) if is_instance else given
     try:
         made = factory()
     except Exception as error:
-        where = own_line(error.__traceback__, given)
+        inside = error.__traceback__ and error.__traceback__.tb_next
+        where = own_line(inside, given)
         hint = "" if is_instance else "; expected a scheduler, or what makes one when called without arguments"
         raise SpecsimError(f"scheduler: {represented(given)}: {complaint(error)}{where}{hint}") from error
     if not callable(getattr(made, "step", None)):

@@ -13,6 +13,8 @@ from specsim.settings.points import GROUPS, TEXTS, check_key
 from specsim.settings.python_value import PythonValue
 
 Given = str | PythonValue
+HANDED = ("scheduler", "trace", "profile", "slo")
+"""Groups that an object may stand for, in `specsim.api.simulate` alone."""
 
 
 def point_of(settings: Mapping[str, Any]) -> dict[str, Given]:
@@ -66,5 +68,6 @@ def _value(key: str, value: Any) -> Given:
     if value is None and key in TEXTS:
         return "null"
     if not isinstance(value, str | Path):
-        raise SpecsimError(f"{key}: {represented(value)}; expected a name or a path (a sweep takes no objects)")
+        alone = " (only simulate takes objects)" if key in HANDED else ""
+        raise SpecsimError(f"{key}: {represented(value)}; expected a name or a path{alone}")
     return str(value)

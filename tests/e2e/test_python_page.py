@@ -149,31 +149,40 @@ class Stepless:
     pass
 
 
+class Needy(Stepless):
+    def __init__(self, slots):
+        self.slots = slots
+
+
 def broken():
     raise KeyError("no such thing")
 
 
 MISTAKES = [
-    (lambda: simulate(7), "scheduler: 7; expected a name, a scheduler, or what makes one"),
+    (lambda: simulate(7), "scheduler: 7; expected a name, a path, a scheduler, or what makes one"),
+    (lambda: simulate(None, "poisson"), "scheduler: None; expected a name, a path, a scheduler, or what makes one"),
+    (lambda: simulate("fcfs", None), "trace: None; expected a name, a path, a Trace or a DataFrame"),
+    (lambda: simulate(Stepless()), "has no step(view) method; expected a name, a path, a scheduler"),
+    (lambda: simulate(Needy), "missing 1 required positional argument: 'slots'; expected a scheduler, or what makes"),
     (lambda: simulate(Stepless), "which has no step(view) method"),
     (lambda: simulate(broken), "KeyError"),
     (lambda: simulate(Counting(), scheduler__steps=3), "scheduler is an object; expected the value in it"),
-    (lambda: simulate("fcfs", 7), "trace: 7; expected a name, a Trace or a DataFrame"),
+    (lambda: simulate("fcfs", 7), "trace: 7; expected a name, a path, a Trace or a DataFrame"),
     (lambda: simulate("fcfs", frame(output_tokens=[20, 0, 10])), "DataFrame: 1 damaged row: row 2: output_tokens 0"),
     (lambda: simulate("fcfs", frame(prompt_tokens=[1, np.nan, 2])), "row 2: prompt_tokens None"),
     (lambda: simulate("fcfs", frame(tpot_slo=[1, 1, 1])), "did you mean 'tpot_slo_s'?"),
     (lambda: simulate("fcfs", frame().drop(columns="output_tokens")), "no column output_tokens"),
     (lambda: simulate("fcfs", frame().head(0)), "no row"),
     (lambda: simulate("fcfs", trace_of(COLUMNS), trace__window=[0, 1]), "trace is an object"),
-    (lambda: simulate("fcfs", profile={"name": "x"}), "expected a name or a Profile"),
-    (lambda: simulate("fcfs", slo=mix), "expected a name or a SloMix"),
+    (lambda: simulate("fcfs", profile={"name": "x"}), "expected a name, a path or a Profile"),
+    (lambda: simulate("fcfs", slo=mix), "expected a name, a path or a SloMix"),
     (lambda: simulate("fcfs", slo=mix(share=0.5)), "my mix: classes: shares add up to 0.5, expected 1"),
     (lambda: simulate("fcfs", slo=mix(bound=None)), "my mix: chat: max_tokens: None"),
     (lambda: simulate("fcfs", acceptance=0.7), "acceptance: 0.7; expected a name or a path"),
     (lambda: simulate("fcfs", "poisson", requests="8"), "requests: '8' is not a whole number"),
     (lambda: simulate("fcfs", "poisson", rps=object()), "rps: a object that cannot be written as text"),
     (lambda: simulate("fcfs", "poisson", seed=None), "seed: None is not a whole number"),
-    (lambda: sweep({"scheduler": [Counting()]}), "expected a name or a path"),
+    (lambda: sweep({"scheduler": [Counting()]}), "expected a name or a path (only simulate takes objects)"),
 ]
 
 
@@ -183,6 +192,12 @@ def test_a_mistake_is_one_line(call, said):
         call()
     assert said in str(raised.value)
     assert len(str(raised.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("group", ["router", "acceptance", "drafter", "engine"])
+def test_what_only_a_name_stands_for_is_refused_without_a_word_on_objects(group):
+    with pytest.raises(SpecsimError, match=f"^{group}: 0.7; expected a name or a path$"):
+        simulate("fcfs", "poisson", **{group: 0.7})
 
 
 def test_values_are_what_they_are():
