@@ -21,6 +21,7 @@ from specsim.runs.execute import execute
 from specsim.runs.executors import LOCAL, check_executor
 from specsim.runs.find import RATE, SEED, search
 from specsim.runs.handed import handed
+from specsim.runs.handed_trace import settings_of_trace
 from specsim.runs.iterations import iterations
 from specsim.runs.places import check_place
 from specsim.runs.plan import check_keep, checked, plan
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 __all__ = ["Found", "Run", "Sweep", "find", "iterations", "load_run", "load_sweep", "simulate", "sweep"]
+
 
 def simulate(
     scheduler: str | Path | Scheduler | Callable[[], Scheduler] = "adaserve",
@@ -87,7 +89,7 @@ def simulate(
     groups |= {"engine": engine, "router": router}
     values = {"rps": rps, "requests": requests, "slo_scale": slo_scale, "seed": seed}
     values |= {} if replicas is None else {"replicas": replicas}
-    chosen = {"scheduler": scheduler, "trace": trace}
+    chosen: dict[str, object] = {"scheduler": scheduler, "trace": trace}
     chosen |= {group: value for group, value in groups.items() if value is not None}
     return _simulated(chosen, {**values, "passes": passes, **settings}, out, progress=progress)
 
@@ -95,13 +97,15 @@ def simulate(
 def _simulated(
     groups: Mapping[str, object], settings: Mapping[str, Any], out: str | Path | None, *, progress: bool
 ) -> Run:
-    objects = handed({group: value for group, value in groups.items() if _is_object(group, value)})
-    for name in settings:
+    given = {group: value for group, value in groups.items() if _is_object(group, value)}
+    of_trace, others = settings_of_trace(given["trace"], settings) if "trace" in given else ({}, settings)
+    objects = handed(given, of_trace)
+    for name in others:
         group, _, below = name.partition("__")
         if below and group in objects.described:
             raise SpecsimError(f"{group}.{below}: {group} is an object; expected the value in it")
     ((_, config, experiment, _),) = checked(
-        [from_values({**groups, **objects.choices, **settings}, objects.described)], objects
+        [from_values({**groups, **objects.choices, **others}, objects.described)], objects
     )
     folder = None if out is None else expanded(str(out), "out=")
     check_place(config, folder)

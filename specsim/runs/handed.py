@@ -14,10 +14,10 @@ from typing import Any
 from specsim.errors import SpecsimError, represented
 from specsim.latency.model import Profile
 from specsim.replica.blame import complaint, own_line
+from specsim.runs.handed_trace import HandedTrace, handed_trace
 from specsim.schedulers.loading import SchedulerFactory
-from specsim.workload.frame import content_sha256, trace_of
+from specsim.workload.frame import content_sha256
 from specsim.workload.slo import SloMix, check_mix
-from specsim.workload.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Handed:
     """What was handed in; None where the configuration describes it."""
 
     scheduler: SchedulerFactory | None = None
-    trace: Trace | None = None
+    trace: HandedTrace | None = None
     profile: Profile | None = None
     slo: SloMix | None = None
 
@@ -36,7 +36,7 @@ class Handed:
         if self.scheduler is not None:
             found["scheduler"] = _said(self.scheduler.example, _content(self.scheduler.example))
         if self.trace is not None:
-            found["trace"] = _said(self.trace, content_sha256(self.trace)) | {"name": self.trace.source.name}
+            found["trace"] = _trace_said(self.trace)
         if self.profile is not None:
             found["profile"] = _said(self.profile, _content(self.profile)) | {"name": self.profile.name}
         if self.slo is not None:
@@ -76,8 +76,8 @@ class Handed:
 NOTHING = Handed()
 
 
-def handed(given: Mapping[str, object]) -> Handed:
-    """Return the objects among settings by group.
+def handed(given: Mapping[str, object], of_trace: Mapping[str, Any]) -> Handed:
+    """Return the objects among settings by group; `of_trace` are the settings that go with the trace.
 
     Raises
     ------
@@ -88,8 +88,7 @@ def handed(given: Mapping[str, object]) -> Handed:
     if "scheduler" in given:
         found["scheduler"] = _scheduler(given["scheduler"])
     if "trace" in given:
-        trace = given["trace"]
-        found["trace"] = trace if isinstance(trace, Trace) else _frame(trace)
+        found["trace"] = handed_trace(given["trace"], of_trace)
     for group, wanted in (("profile", Profile), ("slo", SloMix)):
         if group in given:
             if not isinstance(given[group], wanted):
@@ -99,12 +98,6 @@ def handed(given: Mapping[str, object]) -> Handed:
     if "slo" in found:
         check_mix(found["slo"])
     return Handed(**found)
-
-
-def _frame(given: object) -> Trace:
-    if not hasattr(given, "columns"):
-        raise SpecsimError(f"trace: {represented(given)}; expected a name, a path, a Trace or a DataFrame")
-    return trace_of(given)  # type: ignore[arg-type]
 
 
 def _scheduler(given: Any) -> SchedulerFactory:
@@ -129,8 +122,16 @@ def _scheduler(given: Any) -> SchedulerFactory:
 
 
 def _said(given: object, content: str | None) -> dict[str, Any]:
-    kind = type(given)
-    return {"object": f"{kind.__module__}.{kind.__qualname__}", "sha256": content}
+    return {"object": _named(type(given)), "sha256": content}
+
+
+def _trace_said(given: HandedTrace) -> dict[str, Any]:
+    said = {"object": _named(given.kind), "sha256": content_sha256(given.trace), "name": given.trace.source.name}
+    return {**said, **given.taken}
+
+
+def _named(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _content(given: object) -> str | None:

@@ -32,6 +32,7 @@ from specsim.runs.prefix_caching import prefixes
 from specsim.runs.split import pools, splitting
 from specsim.schedulers.loading import SchedulerFactory, scheduler_factory
 from specsim.simulation import Simulation
+from specsim.workload import entry as keys
 from specsim.workload.load import TraceRecipe, trace_recipe
 from specsim.workload.promise import Promised, promise
 from specsim.workload.reader import HeldTrace
@@ -180,7 +181,8 @@ def _load(node: CheckedMapping, config: Mapping[str, Any], plugins: Plugins, han
 def _recipe(config: Mapping[str, Any], plugins: Plugins, handed: Handed) -> TraceRecipe:
     named = source("trace", config)
     if handed.trace is not None:
-        return TraceRecipe(named, HeldTrace(handed.trace), None, None)
+        node = CheckedMapping("", "trace", config["trace"])
+        return TraceRecipe(named, HeldTrace(handed.trace.trace), keys.window(node), keys.resample(node))
     return trace_recipe(config["trace"], named, folder("trace", config), plugins)
 
 

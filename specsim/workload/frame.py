@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from specsim.errors import SpecsimError, represented
+from specsim.files.checked_mapping import CheckedMapping
+from specsim.workload import entry as keys
+from specsim.workload.arrivals import Unit
 from specsim.workload.damage import Damage
 from specsim.workload.published import noted
-from specsim.workload.table import Cells, Rows, Table
+from specsim.workload.table import COLUMNS, Cells, Rows, Table
 from specsim.workload.trace import Trace, TraceSource
 from specsim.workload.user_file import read_table
 
@@ -21,7 +24,13 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-def trace_of(columns: DataFrame | Mapping[str, Any], name: str = "DataFrame") -> Trace:
+def trace_of(
+    columns: DataFrame | Mapping[str, Any],
+    name: str = "DataFrame",
+    *,
+    time_unit: Unit | None = None,
+    tick_s: float | None = None,
+) -> Trace:
     """Return the trace of these columns, in order of arrival, with the first arrival at 0.
 
     Parameters
@@ -29,6 +38,8 @@ def trace_of(columns: DataFrame | Mapping[str, Any], name: str = "DataFrame") ->
     columns : a DataFrame, or sequences of one length by name: those of any file that docs/traces.md names, as
         ``arrival_s``, ``prompt_tokens`` and ``output_tokens``; a missing value (None, NaN) is an empty cell.
     name : of the trace, in messages and in the provenance, which also holds the checksum of the columns.
+    time_unit : of arrivals that are numbers: ``"s"``, ``"ms"``, ``"us"`` or ``"ns"``; None: as docs/traces.md says.
+    tick_s : seconds over which requests of one stamp are spread evenly; None: they arrive together.
 
     Raises
     ------
@@ -47,7 +58,10 @@ def trace_of(columns: DataFrame | Mapping[str, Any], name: str = "DataFrame") ->
     def read(wanted: Sequence[str]) -> tuple[Cells, Rows]:
         return {each: cells[each] for each in wanted}, Rows(range(1, count + 1), Damage(Path(name), "row"), [])
 
-    trace, said = read_table(Table(Path(name), "columns", tuple(cells), read), TraceSource(name, "object"))
+    node = CheckedMapping(name, "", {"time_unit": time_unit, "tick_s": tick_s})
+    how: dict[str, Any] = {"time_unit": keys.time_unit(node), "tick_s": keys.tick_s(node)}
+    table = Table(Path(name), COLUMNS, tuple(cells), read)
+    trace, said = read_table(table, TraceSource(name, "object"), **how)
     return noted(replace(trace, source=replace(trace.source, sha256=content_sha256(trace))), f"{name}: {said}")
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Sequence
 
 import numpy as np
 
 from specsim.errors import SpecsimError
 from specsim.replica.request import LONGEST_S
-from specsim.workload.arrivals import PER_S, UNITS, Clock, Unit
+from specsim.workload.arrivals import PER_S, SINCE_1970_S, UNITS, Clock, Unit
+from specsim.workload.table import COLUMNS, Table
 from specsim.workload.trace import Floats
 
 YEAR_S = 365.25 * 86400
@@ -18,11 +19,13 @@ LATEST_S = 1e11
 """Seconds since 1970, in the year 5138."""
 SLOW_S, FAST_PER_S = 100, 1000
 """The mean gap and the mean rate beyond which the unit may be wrong."""
+SPARSE_S = 3600
+"""The mean gap up to which milliseconds, the commonest unit beside seconds, are named beside a finer unit."""
 UNEVEN = 0.02
 """The distance in ticks by which a gap may miss a multiple of the tick, and the share of gaps that may miss by more."""
 
 
-def check_pace(clock: Clock, column: str, file: Path, unit: Unit, chosen: bool) -> list[str]:
+def check_pace(clock: Clock, column: str, table: Table, unit: Unit, chosen: bool) -> list[str]:
     """Return notes about an odd pace of arrivals; a unit that the user did not choose must make sense.
 
     Raises
@@ -30,12 +33,11 @@ def check_pace(clock: Clock, column: str, file: Path, unit: Unit, chosen: bool) 
     SpecsimError
         One line with the unit to set, when arrivals span many years or are in the far future.
     """
-    span_s, gaps = float(clock.since_s.max()), max(1, len(clock.since_s) - 1)
+    file, span_s, gaps = table.file, float(clock.since_s.max()), max(1, len(clock.since_s) - 1)
     latest_s = 0.0 if chosen or clock.latest_s is None else clock.latest_s
-    likely = _finer(unit, span_s / gaps, latest_s)
-    cure = (
-        f"; in {likely} {said_s(span_s * PER_S[unit] / PER_S[likely])}: set trace.time_unit={likely}" if likely else ""
-    )
+    likely = _likely(unit, span_s, span_s / gaps, latest_s)
+    spans = ", ".join(f"in {each} {said_s(span_s * PER_S[unit] / PER_S[each])}" for each in likely)
+    cure = f"; {spans}: {_set_to(likely, table)}" if likely else ""
     if latest_s > LATEST_S:
         raise SpecsimError(f"{file}: {column} reaches {latest_s:.6g} s, the year {1970 + latest_s / YEAR_S:,.0f}{cure}")
     if span_s > (LONGEST_S if chosen or clock.latest_s is None else MOST_YEARS * YEAR_S):
@@ -48,9 +50,9 @@ def check_pace(clock: Clock, column: str, file: Path, unit: Unit, chosen: bool) 
     if chosen or clock.latest_s is None:
         return []
     if span_s / gaps > SLOW_S and likely:
-        return [f"one request in {said_s(span_s / gaps)}: if {column} is in {likely}, set trace.time_unit={likely}"]
+        return [f"one request in {said_s(span_s / gaps)}: {_if_in(likely, unit, span_s / gaps, column, table)}"]
     if span_s and gaps / span_s > FAST_PER_S and unit != "s":
-        return [f"{gaps / span_s:,.0f} requests/s: if {column} is in s, set trace.time_unit=s"]
+        return [f"{gaps / span_s:,.0f} requests/s: if {column} is in s, {_set_to(['s'], table)}"]
     return []
 
 
@@ -84,11 +86,28 @@ def said_s(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
-def _finer(unit: Unit, gap_s: float, latest_s: float) -> Unit | None:
-    """Return the first finer unit in which arrivals would make sense, else the finest."""
+def _set_to(units: Sequence[Unit], table: Table) -> str:
+    """Return how the user of a file, or of columns in memory, sets the unit."""
+    if table.kind != COLUMNS:
+        return f"set trace.time_unit={' or '.join(units)}"
+    words = " or ".join(f'"{each}"' for each in units)
+    return f"give simulate trace__time_unit={words}, or trace_of time_unit={words}"
+
+
+def _if_in(likely: Sequence[Unit], unit: Unit, gap_s: float, column: str, table: Table) -> str:
+    gaps = [f"{each} (one in {said_s(gap_s * PER_S[unit] / PER_S[each])})" for each in likely]
+    return f"if {column} is in {' or '.join(gaps if len(gaps) > 1 else likely)}, {_set_to(likely, table)}"
+
+
+def _likely(unit: Unit, span_s: float, gap_s: float, latest_s: float) -> list[Unit]:
+    """Return the finer units in which arrivals would make sense, else the finest; none where there is none."""
     finer = UNITS[UNITS.index(unit) + 1 :]
-    for each in finer:
-        smaller = PER_S[unit] / PER_S[each]
-        if latest_s * smaller <= LATEST_S and gap_s * smaller <= SLOW_S:
-            return each
-    return finer[-1] if finer else None
+    since_1970 = [each for each in finer if SINCE_1970_S <= latest_s * PER_S[unit] / PER_S[each] <= LATEST_S]
+    if since_1970 and latest_s > max(LATEST_S, 10 * span_s):
+        return since_1970
+    sensible = [each for each in finer if latest_s * PER_S[unit] / PER_S[each] <= LATEST_S]
+    gaps_s = {each: gap_s * PER_S[unit] / PER_S[each] for each in sensible}
+    first = next((each for each in sensible if gaps_s[each] <= SLOW_S), None)
+    if first is None:
+        return list(finer[-1:])
+    return ["ms", first] if first != "ms" and SLOW_S < gaps_s.get("ms", 0) <= SPARSE_S else [first]

@@ -11,6 +11,8 @@ from specsim.workload.damage import Damage
 
 Cells = dict[str, list[object]]
 """Columns by name; cells are text (CSV) or typed values (JSON, Parquet)."""
+COLUMNS = "columns"
+"""The kind of a table in memory."""
 
 
 class Rows(NamedTuple):
@@ -32,7 +34,7 @@ class Table:
 
     Attributes
     ----------
-    file : its path. kind : CSV, JSON lines, JSON or Parquet
+    file : its path. kind : CSV, JSON lines, JSON or Parquet, or `COLUMNS`
     names : of its columns, in order
     read : returns the cells of the columns asked for, and their rows
     where : the beginning of messages about the names, such as ``line 1: `` of a CSV

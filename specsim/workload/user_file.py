@@ -105,7 +105,7 @@ def read_table(
     if "cached_tokens" in optional:
         share = optional["cached_tokens"].sum() / prompt.sum()
         rows.note(f"cached_tokens: {100 * share:.3g}% of the prompts' tokens are cached at arrival")
-    for odd in check_pace(clock, form.arrival, file, unit, time_unit is not None):
+    for odd in check_pace(clock, form.arrival, table, unit, time_unit is not None):
         rows.note(odd)
     if form is ADASERVE:
         prompt, note = adaserve.prompt_tokens(cells.get("prompt"), prompt, optional["slo_class"])

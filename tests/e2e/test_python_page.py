@@ -173,7 +173,7 @@ MISTAKES = [
     (lambda: simulate("fcfs", frame(tpot_slo=[1, 1, 1])), "did you mean 'tpot_slo_s'?"),
     (lambda: simulate("fcfs", frame().drop(columns="output_tokens")), "no column output_tokens"),
     (lambda: simulate("fcfs", frame().head(0)), "no row"),
-    (lambda: simulate("fcfs", trace_of(COLUMNS), trace__window=[0, 1]), "trace is an object"),
+    (lambda: simulate("fcfs", trace_of(COLUMNS), trace__time_unit="ms"), "trace is an object"),
     (lambda: simulate("fcfs", profile={"name": "x"}), "expected a name, a path or a Profile"),
     (lambda: simulate("fcfs", slo=mix), "expected a name, a path or a SloMix"),
     (lambda: simulate("fcfs", slo=mix(share=0.5)), "my mix: classes: shares add up to 0.5, expected 1"),

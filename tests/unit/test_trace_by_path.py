@@ -316,6 +316,17 @@ def test_a_unit_that_may_be_wrong_is_a_note_and_a_chosen_one_is_none(read):
     assert "1,143 requests/s: if timestamp is in s, set trace.time_unit=s" in read(fast, "t.jsonl").said
 
 
+def test_a_pace_that_fits_milliseconds_and_a_finer_unit_names_both(read):
+    said = read(USER + "0,1,1\n500000,1,1\n900000,1,1\n").said
+    hint = "if arrival_s is in ms (one in 8 min) or us (one in 0.45 s), set trace.time_unit=ms or us"
+    assert f"one request in 5 days: {hint}" in said
+
+
+def test_sparse_requests_since_1970_are_in_the_unit_of_their_date(refused):
+    said = refused(USER + "1700000000000,1,1\n1700000500000,1,1\n1700000900000,1,1\n")
+    assert said.endswith("; in ms 15 min: set trace.time_unit=ms")
+
+
 def test_a_unit_changes_nothing_for_timestamps(refused):
     said = refused(AZURE + "2024-05-12 00:00:00+00:00,9,10\n", time_unit="s")
     assert said == "trace.time_unit=s changes nothing: TIMESTAMP holds timestamps"

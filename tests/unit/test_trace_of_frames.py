@@ -1,10 +1,14 @@
 """Times of a DataFrame: with a zone, without one, as text."""
 
+import re
+
 import pandas as pd
 import pytest
 
+from specsim import SpecsimError, simulate
 from specsim.workload.frame import trace_of
 
+SMALL = {"profile": "llama8b_1b_h100", "acceptance": "bernoulli"}
 TIMES = ["2026-01-05T10:00:00.5", "2026-01-05T10:00:02.0"]
 
 
@@ -13,3 +17,52 @@ def test_times_in_a_zone_are_times(zone):
     times = pd.to_datetime(pd.Series(TIMES)).dt.tz_localize(zone)
     trace = trace_of(pd.DataFrame({"arrival_s": times, "prompt_tokens": [5, 6], "output_tokens": [7, 8]}))
     assert trace.arrival_s.tolist() == [0.0, 1.5]
+
+
+def in_ms(first=1700000000000):
+    return pd.DataFrame(
+        {"arrival_s": [first, first + 500000, first + 900000], "prompt_tokens": [5, 6, 7], "output_tokens": [7, 8, 9]}
+    )
+
+
+def test_advice_on_the_unit_can_be_followed():
+    for call in (lambda: simulate("fcfs", in_ms(), **SMALL), lambda: trace_of(in_ms())):
+        with pytest.raises(SpecsimError) as raised:
+            call()
+        said = 'in ms 15 min: give simulate trace__time_unit="ms", or trace_of time_unit="ms"'
+        assert str(raised.value).endswith(said)
+    run = simulate("fcfs", in_ms(), trace__time_unit="ms", **SMALL)
+    assert run.requests["arrival_s"].tolist() == [0, 500, 900]
+    assert trace_of(in_ms(), time_unit="ms").arrival_s.tolist() == [0, 500, 900]
+    assert not any("time_unit" in note for note in run.notes)
+
+
+@pytest.mark.parametrize("given", [in_ms(), trace_of(in_ms(), time_unit="ms")], ids=["frame", "trace"])
+def test_a_window_and_blocks_are_of_any_trace(given):
+    unit = {"trace__time_unit": "ms"} if isinstance(given, pd.DataFrame) else {}
+    late = simulate("fcfs", given, trace__window=[400, 1000], **unit, **SMALL)
+    assert late.requests["arrival_s"].tolist() == [0, 400]
+    assert late.config["trace"]["window"] == [400, 1000]
+    drawn = [simulate("fcfs", given, trace__resample=450, seed=seed, **unit, **SMALL) for seed in range(4)]
+    assert len({tuple(run.requests["arrival_s"]) for run in drawn}) > 1
+    assert "arrivals" in drawn[0].provenance["varies_with_seed"]
+
+
+def test_requests_stamped_alike_are_spread_over_a_tick():
+    frame = in_ms(0).assign(arrival_s=[0, 0, 3])
+    assert simulate("fcfs", frame, trace__tick_s=3, **SMALL).requests["arrival_s"].tolist() == [0, 1.5, 3]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"trace__time_unit": "minutes"}, "time_unit: 'minutes' is unknown"),
+        ({"trace__tick_s": -1}, "tick_s: -1 is not"),
+        ({"trace__window": [5, 1]}, "trace.window: [5, 1] is not [start_s, stop_s]"),
+        ({"trace__resample": 0}, "trace.resample: 0 is not"),
+        ({"trace__rps": 2}, "trace.rps: trace is an object; expected the value in it"),
+    ],
+)
+def test_a_setting_that_does_not_fit_a_frame_is_one_line(settings, said):
+    with pytest.raises(SpecsimError, match=re.escape(said)):
+        simulate("fcfs", in_ms(0), **{**settings, **SMALL})
