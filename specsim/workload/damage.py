@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from gzip import BadGzipFile, GzipFile
 from io import BytesIO
 from pathlib import Path
@@ -21,9 +21,10 @@ STEP_BYTES = 1 << 20
 class Damage:
     """The damaged rows of one file, collected for one error line."""
 
-    def __init__(self, file: Path, unit: str = "line") -> None:
+    def __init__(self, file: Path, unit: str = "line", label: Callable[[int], str] = str) -> None:
         self.file = file
         self.unit = unit
+        self._label = label
         self._rows: dict[int, str] = {}
 
     def add(self, row: int, what: str) -> None:
@@ -34,7 +35,7 @@ class Damage:
         """Raise a ``SpecsimError`` that counts the damaged rows and names the first few, if there are any."""
         if not self._rows:
             return
-        told = [f"{self.unit} {row}: {self._rows[row]}" for row in sorted(self._rows)[:TOLD]]
+        told = [f"{self.unit} {self._label(row)}: {self._rows[row]}" for row in sorted(self._rows)[:TOLD]]
         more = [f"and {len(self._rows) - TOLD} more"] if len(self._rows) > TOLD else []
         rows = "row" if len(self._rows) == 1 else "rows"
         raise SpecsimError(f"{self.file}: {len(self._rows)} damaged {rows}: {', '.join(told + more)}")

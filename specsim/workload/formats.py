@@ -63,6 +63,8 @@ ADASERVE = Format(
 )
 VLLM = Format("vLLM benchmark result", *vllm_result.LISTS, "s")
 FORMATS = (OWN, AZURE, BURSTGPT, TIMED, ADASERVE, VLLM)
+REQUIRED = frozenset(name for each in FORMATS for name in (each.arrival, each.prompt, each.output))
+"""Columns in which no cell may be empty."""
 KNOWN = frozenset((*OPTIONAL, *(name for each in FORMATS for name in each.columns)))
 
 

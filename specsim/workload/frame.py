@@ -14,7 +14,8 @@ from specsim.errors import SpecsimError, represented
 from specsim.files.checked_mapping import CheckedMapping
 from specsim.workload import entry as keys
 from specsim.workload.arrivals import Unit
-from specsim.workload.damage import Damage
+from specsim.workload.damage import Damage, shown
+from specsim.workload.formats import REQUIRED
 from specsim.workload.published import noted
 from specsim.workload.table import COLUMNS, Cells, Rows, Table
 from specsim.workload.trace import Trace, TraceSource
@@ -44,10 +45,11 @@ def trace_of(
     Raises
     ------
     SpecsimError
-        One line for an unknown or missing column, and for damaged rows, counted from 1.
+        One line for an unknown or missing column, and for damaged rows, by the index of a DataFrame, else from 1.
     """
     try:
-        cells = {str(each): _cells(column) for each, column in columns.items()}
+        named = [(str(each), column) for each, column in columns.items()]
+        cells = {each: _cells(column, each) for each, column in named}
     except (TypeError, ValueError, AttributeError):
         raise SpecsimError(f"{name}: {represented(columns)} holds no columns by name") from None
     counts = {len(column) for column in cells.values()}
@@ -56,11 +58,11 @@ def trace_of(
     count = counts.pop() if counts else 0
 
     def read(wanted: Sequence[str]) -> tuple[Cells, Rows]:
-        return {each: cells[each] for each in wanted}, Rows(range(1, count + 1), Damage(Path(name), "row"), [])
+        return {each: cells[each] for each in wanted}, Rows(range(1, count + 1), _damage(columns, name), [])
 
     node = CheckedMapping(name, "", {"time_unit": time_unit, "tick_s": tick_s})
     how: dict[str, Any] = {"time_unit": keys.time_unit(node), "tick_s": keys.tick_s(node)}
-    table = Table(Path(name), COLUMNS, tuple(cells), read)
+    table = Table(Path(name), COLUMNS, tuple(each for each, _ in named), read)
     trace, said = read_table(table, TraceSource(name, "object"), **how)
     return noted(replace(trace, source=replace(trace.source, sha256=content_sha256(trace))), f"{name}: {said}")
 
@@ -78,11 +80,30 @@ def content_sha256(trace: Trace) -> str:
     return digest.hexdigest()
 
 
-def _cells(column: Any) -> list[object]:
-    """Return a column as plain values: times as ``numpy.datetime64[ns]``, missing values as None."""
+def _damage(columns: DataFrame | Mapping[str, Any], name: str) -> Damage:
+    """Return what collects damaged rows: a DataFrame's have labels of their own."""
+    index: Any = getattr(columns, "index", None)
+    if not hasattr(index, "tolist"):
+        return Damage(Path(name), "row")
+    return Damage(Path(name), "index", lambda row: shown(index[row - 1 : row].tolist()[0]))
+
+
+def _cells(column: Any, name: str) -> list[object]:
+    """Return a column as plain values: times, and time since any moment, as ``numpy.datetime64[ns]``.
+
+    Missing values are None, unless the column may have none: then they stay what they are.
+    """
     if getattr(getattr(column, "dtype", None), "tz", None) is not None:
         column = column.dt.tz_convert(None)
     values = np.asarray(column)
+    if values.dtype.kind == "m":
+        values = np.datetime64(0, "ns") + values
     if values.dtype.kind == "M":
         return list(values.astype("datetime64[ns]"))
-    return [None if value is None or value != value else value for value in values.tolist()]
+    cells: list[object] = values.tolist()
+    return cells if name in REQUIRED else [None if _is_missing(cell) else cell for cell in cells]
+
+
+def _is_missing(cell: Any) -> bool:
+    """Return whether a cell is None, NaN or pandas' NA, which equals nothing and differs from nothing."""
+    return cell is None or type(cell).__name__ == "NAType" or bool(cell != cell)

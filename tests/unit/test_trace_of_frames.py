@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -17,6 +18,42 @@ def test_times_in_a_zone_are_times(zone):
     times = pd.to_datetime(pd.Series(TIMES)).dt.tz_localize(zone)
     trace = trace_of(pd.DataFrame({"arrival_s": times, "prompt_tokens": [5, 6], "output_tokens": [7, 8]}))
     assert trace.arrival_s.tolist() == [0.0, 1.5]
+
+
+@pytest.mark.parametrize(("label", "said"), [(["a", "b"], "index 'b'"), ([7, 70], "index 70"), ([0, 1], "index 1")])
+def test_a_damaged_row_is_named_by_the_index_of_its_frame(label, said):
+    frame = pd.DataFrame({"arrival_s": [0, np.nan], "prompt_tokens": [5, 6], "output_tokens": [7, 8]}, index=label)
+    with pytest.raises(SpecsimError, match=f"^DataFrame: 1 damaged row: {said}: arrival_s NaN is not a number$"):
+        trace_of(frame)
+    with pytest.raises(SpecsimError, match=r"^mine: 1 damaged row: row 2: arrival_s NaN is not a number$"):
+        trace_of(frame.to_dict("list"), "mine")
+
+
+def test_missing_cells_of_nullable_columns():
+    frame = pd.DataFrame({"arrival_s": [0, 1], "prompt_tokens": [5, 6], "output_tokens": [7, 8]}).astype("Int64")
+    for missing in (pd.array([None, 2], "Int64"), pd.Series([pd.NA, 2], dtype=object)):
+        assert trace_of(frame.assign(cached_tokens=missing)).cached_tokens.tolist() == [0, 2]
+    frame["prompt_tokens"] = pd.Series([5, pd.NA], dtype=object)
+    with pytest.raises(SpecsimError, match="index 1: prompt_tokens <NA> is not a whole number"):
+        trace_of(frame)
+
+
+def test_times_since_any_moment_are_times():
+    times = pd.to_timedelta([90.5, 92.0], unit="s")
+    trace = trace_of(pd.DataFrame({"arrival_s": times, "prompt_tokens": [5, 6], "output_tokens": [7, 8]}))
+    assert trace.arrival_s.tolist() == [0.0, 1.5]
+
+
+def test_a_column_that_stands_twice_is_refused():
+    frame = in_ms(0)
+    with pytest.raises(SpecsimError, match=r"^DataFrame: column 'arrival_s' stands twice$"):
+        trace_of(pd.concat([frame, frame], axis=1))
+
+
+def test_a_run_says_that_it_was_given_a_frame():
+    (note,) = [each for each in simulate("fcfs", in_ms(0), **SMALL).notes if each.startswith("given as an object")]
+    assert "DataFrame)" in note
+    assert "Trace" not in note
 
 
 def in_ms(first=1700000000000):
