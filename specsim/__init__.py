@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from specsim.api import Found, Run, Sweep, find, iterations, load_run, load_sweep, simulate, sweep
     from specsim.errors import SpecsimError
 
+__version__: str
 __all__ = ["Found", "Run", "SpecsimError", "Sweep", "find", "iterations", "load_run", "load_sweep", "simulate", "sweep"]
 
 
@@ -21,4 +22,8 @@ def __getattr__(name: str) -> Any:
         from specsim import api
 
         return getattr(api, name)
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("specsim")
     raise AttributeError(f"module 'specsim' has no attribute {name!r}")

@@ -75,6 +75,11 @@ class Found:
     sweep: Sweep
     identity: str
 
+    def __repr__(self) -> str:
+        share = f"{100 * self.asked.target:.4g}% of {self.whose}"
+        systems = f"{len(self.lines)} system{'s' * (len(self.lines) > 1)}"
+        return f"<Found of {systems} in {len(self.sweep)} runs: {share}>"
+
     def capacity(self, line: Line) -> Capacity:
         """Return what the tested rates of a line say."""
         return capacity(self.asked, line.tested)

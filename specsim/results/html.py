@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from pathlib import Path
 from typing import Any
 
+from specsim.results.run_title import run_title
 from specsim.results.table import class_table, comparison_table
 
 MOST_ROWS = 20
-SHOWN = ("scheduler", "trace", "profile", "slo")
 
 
 def run_html(config: Mapping[str, Any], metrics: Mapping[str, Any], notes: Sequence[str]) -> str:
     """Return a run's name, its table by class and its notes as HTML."""
-    chosen = [f"{key}={Path(config['choices'][key]).name}" for key in SHOWN]
-    set_to = [f"{key}={config[key]}" for key in ("rps", "requests", "seed") if config[key] is not None]
-    return _html(f"Run: {', '.join([*chosen, *set_to])}", class_table(metrics), notes)
+    return _html(run_title(config), class_table(metrics), notes)
 
 
 def sweep_html(

@@ -20,6 +20,7 @@ from specsim.results.run_folder import (
     is_run,
     run_folders,
 )
+from specsim.results.run_title import run_line
 from specsim.results.schema import NOTED, PASS_COLUMNS, REQUEST_COLUMNS, SCHEMA_VERSION, SPLIT_COLUMNS
 
 if TYPE_CHECKING:
@@ -70,6 +71,12 @@ class StoredRun:
         from specsim.figures.plots import plot_run
 
         return plot_run(self, self.folder / "figures" if folder is None else folder)
+
+    def __repr__(self) -> str:
+        try:
+            return run_line(self.config, self.metrics, self.folder)
+        except (SpecsimError, KeyError, TypeError) as error:
+            return f"<Run in {self.folder}: {first_line(error)}>"
 
     def _repr_html_(self) -> str:
         from specsim.results.html import run_html

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specsim.errors import SpecsimError
+from specsim.results.run_title import run_line
 from specsim.results.summaries import BY_THE_CLOCK, Summary, compact
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ class Run:
     metrics: dict[str, Any]
     config: dict[str, Any]
     provenance: dict[str, Any]
-    requests: DataFrame = field(repr=False)
-    passes: DataFrame | None = field(default=None, repr=False)
+    requests: DataFrame
+    passes: DataFrame | None = None
     folder: Path | None = None
     notes: tuple[str, ...] = ()
 
@@ -57,6 +58,9 @@ class Run:
         if where is None:
             raise SpecsimError("the run is only in memory; expected plot(folder)")
         return plot_run(self, where)
+
+    def __repr__(self) -> str:
+        return run_line(self.config, self.metrics, self.folder)
 
     def _repr_html_(self) -> str:
         from specsim.results.html import run_html

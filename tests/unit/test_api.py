@@ -3,6 +3,7 @@
 import doctest
 import inspect
 import json
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 import specsim
-from specsim import SpecsimError, load_run, load_sweep, simulate, sweep
+from specsim import SpecsimError, find, load_run, load_sweep, simulate, sweep
 
 SMALL = {"trace": "poisson", "requests": 8, "acceptance": "bernoulli", "profile": "llama8b_1b_h100"}
 
@@ -39,6 +40,33 @@ def test_public_names_are_offered_and_documented():
         assert inspect.getdoc(getattr(specsim, name))
     with pytest.raises(AttributeError, match="simulat"):
         _ = specsim.simulat
+
+
+def test_the_version_is_that_of_the_installation():
+    assert specsim.__version__ == version("specsim")
+
+
+def test_what_python_shows_of_a_run_is_one_short_line(tmp_path):
+    said = (
+        "<Run: scheduler=fcfs, trace=poisson, profile=llama8b_1b_h100, slo=adaserve, requests=8, seed=0; 8 requests, "
+    )
+    run = simulate("fcfs", **SMALL)
+    attained = f"{said}{run.slo_attainment:.1%} attained; "
+    assert repr(run) == f"{attained}in memory>"
+    simulate("fcfs", out="mine", **SMALL)
+    assert repr(load_run("mine")) == f"{attained}in mine>"
+
+
+def test_what_python_shows_of_a_damaged_run_is_its_damage(tmp_path):
+    simulate("fcfs", out="mine", **SMALL)
+    stored = load_run("mine")
+    (tmp_path / "mine" / "config.yaml").unlink()
+    assert repr(stored).startswith("<Run in mine: 'mine/config.yaml' is missing")
+
+
+def test_what_python_shows_of_a_search_is_one_short_line():
+    found = find({"scheduler": ["continuous"]}, rates=(1, 4), within=0.5, seed=0, progress=False, **SMALL)
+    assert repr(found) == f"<Found of 1 system in {len(found.sweep)} runs: 90% of the worst class>"
 
 
 def test_without_out_nothing_is_written(tmp_path):
