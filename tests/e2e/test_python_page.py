@@ -13,10 +13,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from specsim import SpecsimError, load_run, simulate, sweep
+from specsim import Run, SpecsimError, load_run, simulate, sweep
 from specsim.files.paths import shipped
 from specsim.files.yaml_file import read_yaml
 from specsim.plugin import Forest, Promise, SloClass, SloMix, TargetPass, decode, load_profile, trace_of
+from specsim.results.store import StoredRun
 from specsim.schedulers.fcfs import Fcfs
 from specsim.workload.slo import mix_from_mapping
 
@@ -68,6 +69,17 @@ def test_the_page_is_typed(tmp_path):
     (tmp_path / "wrong.py").write_text("from specsim import simulate\n\nsimulate(7, slo=3.5, rps='2')\n")
     done = subprocess.run([*checked, "wrong.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.stdout.count("[arg-type]") == 3
+
+
+def test_the_page_lists_what_a_run_has():
+    listed = set(
+        re.findall(r"^\| `(\w+)[`(]", PAGE.read_text("utf-8").partition("attribute of a `Run`")[2], re.MULTILINE)
+    )
+    listed -= {"scheduler", "trace", "profile", "slo"}
+    public = {name for name in (*Run.__dataclass_fields__, *vars(Run)) if not name.startswith("_")}
+    assert listed == public
+    stored = {name for name in dir(StoredRun) if not name.startswith("_")}
+    assert stored == public - {"summary"}
 
 
 def test_objects_give_what_names_give():
