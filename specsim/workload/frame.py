@@ -99,7 +99,7 @@ def _cells(column: Any, name: str) -> list[object]:
     if values.dtype.kind == "m":
         values = np.datetime64(0, "ns") + values
     if values.dtype.kind == "M":
-        return list(values.astype("datetime64[ns]"))
+        return ["NaT" if np.isnat(each) else each for each in values.astype("datetime64[ns]")]
     cells: list[object] = values.tolist()
     return cells if name in REQUIRED else [None if _is_missing(cell) else cell for cell in cells]
 

@@ -44,6 +44,13 @@ def test_times_since_any_moment_are_times():
     assert trace.arrival_s.tolist() == [0.0, 1.5]
 
 
+@pytest.mark.parametrize("read", [pd.to_datetime, pd.to_timedelta])
+def test_a_missing_time_is_named(read):
+    times = read(pd.Series([1.0, None]), unit="s")
+    with pytest.raises(SpecsimError, match="index 1: arrival_s 'NaT' is no time like"):
+        trace_of(pd.DataFrame({"arrival_s": times, "prompt_tokens": [5, 6], "output_tokens": [7, 8]}))
+
+
 def test_a_column_that_stands_twice_is_refused():
     frame = in_ms(0)
     with pytest.raises(SpecsimError, match=r"^DataFrame: column 'arrival_s' stands twice$"):
