@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from math import isfinite, isnan, nan
+from math import isfinite, nan
 from typing import Any
 
 import numpy as np
@@ -35,8 +35,7 @@ def number(cell: object) -> float | None:
 def not_a_number(cell: object, wanted: str = "a number") -> str:
     """Return what is wrong with a cell that is no number."""
     comma = isinstance(cell, str) and COMMA.fullmatch(cell)
-    said = "NaN" if isinstance(cell, float) and isnan(cell) else shown(cell)
-    return f"{said} holds a comma; expected a decimal point" if comma else f"{said} is not {wanted}"
+    return f"{shown(cell)} holds a comma; expected a decimal point" if comma else f"{shown(cell)} is not {wanted}"
 
 
 def tokens(cells: Sequence[object], column: str, rows: Rows, least: int = 1) -> Ints:

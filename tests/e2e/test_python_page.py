@@ -181,7 +181,7 @@ MISTAKES = [
     (lambda: simulate(Counting(), scheduler__steps=3), "scheduler is an object; expected the value in it"),
     (lambda: simulate("fcfs", 7), "trace: 7; expected a name, a path, a Trace or a DataFrame"),
     (lambda: simulate("fcfs", frame(output_tokens=[20, 0, 10])), "DataFrame: 1 damaged row: index 1: output_tokens 0"),
-    (lambda: simulate("fcfs", frame(prompt_tokens=[1, np.nan, 2])), "index 1: prompt_tokens NaN is not a whole number"),
+    (lambda: simulate("fcfs", frame(prompt_tokens=[1, np.nan, 2])), "index 1: prompt_tokens nan is not a whole number"),
     (lambda: simulate("fcfs", frame(tpot_slo=[1, 1, 1])), "did you mean 'tpot_slo_s'?"),
     (lambda: simulate("fcfs", frame().drop(columns="output_tokens")), "no column output_tokens"),
     (lambda: simulate("fcfs", frame().head(0)), "no row"),

@@ -23,9 +23,9 @@ def test_times_in_a_zone_are_times(zone):
 @pytest.mark.parametrize(("label", "said"), [(["a", "b"], "index 'b'"), ([7, 70], "index 70"), ([0, 1], "index 1")])
 def test_a_damaged_row_is_named_by_the_index_of_its_frame(label, said):
     frame = pd.DataFrame({"arrival_s": [0, np.nan], "prompt_tokens": [5, 6], "output_tokens": [7, 8]}, index=label)
-    with pytest.raises(SpecsimError, match=f"^DataFrame: 1 damaged row: {said}: arrival_s NaN is not a number$"):
+    with pytest.raises(SpecsimError, match=f"^DataFrame: 1 damaged row: {said}: arrival_s nan is not a number$"):
         trace_of(frame)
-    with pytest.raises(SpecsimError, match=r"^mine: 1 damaged row: row 2: arrival_s NaN is not a number$"):
+    with pytest.raises(SpecsimError, match=r"^mine: 1 damaged row: row 2: arrival_s nan is not a number$"):
         trace_of(frame.to_dict("list"), "mine")
 
 
