@@ -25,6 +25,10 @@ class RouterFault(SpecsimError):
     """A router failed, or named no replica: one line that names it and the simulated time."""
 
 
+class ModelFault(SpecsimError):
+    """A pass of a model takes a time that no clock can wait for: one line that names the model."""
+
+
 class IllegalPass(SchedulerFault):
     """A scheduler asked for a pass that no server could run."""
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
+from numbers import Real
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
-from specsim.files.checked_mapping import CheckedMapping
+from specsim.errors import SpecsimError
+from specsim.files.checked_mapping import CheckedMapping, shown
 from specsim.kinds.table import Kinds, Maker, asked
 from specsim.latency.forms import Linear
 from specsim.latency.model import ModelLatency, Profile
+from specsim.pass_shape import PassShape
 
 
 class Drafter(Protocol):
@@ -109,9 +112,18 @@ def equipped(profile: Profile, drafter: Drafter, source: str = "drafter") -> Pro
     draft: ModelLatency = asked(source, drafter.of, ModelLatency, profile)
     if draft is profile.draft:
         return profile
+    _check_time(draft, source)
     if stated is not None:
         stated += profile.draft.weights_bytes - draft.weights_bytes
     return replace(profile, draft=draft, stated_usable_kv_bytes=stated)
+
+
+def _check_time(draft: ModelLatency, source: str) -> None:
+    """Refuse a drafter whose shortest pass takes a time that no clock can wait for."""
+    seconds = asked(source, draft.seconds, Real, PassShape.decode(1))
+    if not 0 <= seconds < inf:
+        said = f"{source}: a pass of {shown(draft.name)} takes {seconds:g} s"
+        raise SpecsimError(f"{said}; expected a finite number of seconds, at least 0")
 
 
 def _of_target(profile: Profile, name: str, time: float, cache: float, weights: float) -> ModelLatency:

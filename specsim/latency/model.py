@@ -75,7 +75,7 @@ class ModelLatency:
         seconds = self.chosen.seconds(run) + self.overhead_s + self._host_s(shape)
         if self.speculation_s and shape.logit_tokens > shape.requests:
             seconds += self.speculation_s
-        return seconds if seconds > self.least_s else self.least_s
+        return seconds if seconds > self.least_s or not self.least_s else self.least_s
 
     def seconds_array(self, shapes: PassShapes) -> Seconds:
         """Return the seconds of many passes."""

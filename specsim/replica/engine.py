@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import simpy
 
-from specsim.errors import RouterFault, SpecsimError
+from specsim.errors import ModelFault, RouterFault, SpecsimError
 from specsim.pass_shape import PassShape
 from specsim.replica.audit import Audit
 from specsim.replica.booking import Booking, Verification
 from specsim.replica.conversation import Conversation
-from specsim.replica.delays import delays
+from specsim.replica.delays import delays, possible
 from specsim.replica.fast_forward import FastForward, Horizon
 from specsim.replica.ledger import Ledger
 from specsim.replica.lobby import Lobby
@@ -206,8 +206,8 @@ class Replica:
                     answer = (yield from self._draft(work)) if at_once is None else None
                 else:
                     answer = yield from self._verify(work, answer)
-            except RouterFault:
-                raise  # A request went on, or was followed by its client's next one: not the scheduler's doing.
+            except (ModelFault, RouterFault):
+                raise  # Not the scheduler's doing: a request went on, or its client's next one followed.
             except SpecsimError as error:
                 conversation.refuse(str(error))
             ran = True
@@ -246,7 +246,7 @@ class Replica:
         start_s, moving_s = env.now, self._moving_s(work, shape)
         answer, forward_s = self.backend.verify(work, shape)
         thinking_s, seconds = self._thinking(work, basis), forward_s + moving_s
-        yield env.timeout(thinking_s + seconds)
+        yield env.timeout(possible(thinking_s + seconds))
         self._audit.see(work, shape, answer, env.now)
         drafted = ledger.progress.draft_cached[work.requests] if self.onward is not None else NOBODY
         gaps = ledger.commit_verify(work, answer, start_s, env.now)

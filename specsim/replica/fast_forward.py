@@ -10,7 +10,7 @@ import simpy
 
 from specsim.replica.audit import Audit
 from specsim.replica.booking import Booking, Repeated, Speculated, in_turn
-from specsim.replica.delays import single
+from specsim.replica.delays import check_rounds, single
 from specsim.replica.ledger import Ledger
 from specsim.replica.lobby import Lobby
 from specsim.replica.passes import Decodes, DraftPass, Rounds, TargetPass
@@ -92,7 +92,7 @@ class FastForward:
         if count < LEAST:
             return None
         decodes, starts_s = decodes.first(count), starts_s[: count + 1]
-        yield from self._wait(decodes.seconds, starts_s)
+        yield from self._wait(decodes.seconds[:, None], starts_s)
         self._audit.see_decodes(work, decodes, self._env.now)
         gaps = ledger.ahead.commit_passes(work, decodes, starts_s)
         self._move_on(decodes.seconds, starts_s[1:-1])
@@ -116,7 +116,7 @@ class FastForward:
         rounds, starts_s = rounds.first(count), starts_s[: count * passes + 1]
         seconds, ends_s = rounds.seconds.ravel(), starts_s[::passes]
         self._another_s = 2 * ends_s[-1] - ends_s[-2]
-        yield from self._wait(seconds, starts_s)
+        yield from self._wait(rounds.seconds, starts_s)
         self._audit.see_rounds(work, rounds, self._env.now)
         gaps = ahead.commit_rounds(work, rounds, ends_s)
         self._move_on(seconds, ends_s[1:-1])
@@ -130,9 +130,10 @@ class FastForward:
         return np.add.accumulate(starts_s, out=starts_s)
 
     def _wait(self, seconds: Floats, starts_s: Floats) -> Waiting:
-        """Let the clock move over passes as it would pass by pass."""
+        """Let the clock move over rounds (n, passes) as it would pass by pass."""
+        check_rounds(seconds, float(starts_s[-1]))
         delay_s = single(float(starts_s[0]), float(starts_s[-1]))
-        for each in seconds.tolist() if delay_s is None else (delay_s,):
+        for each in seconds.ravel().tolist() if delay_s is None else (delay_s,):
             yield self._env.timeout(each)
 
     def _move_on(self, seconds: Floats, steps_s: Floats) -> None:

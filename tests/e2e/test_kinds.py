@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from specsim import SpecsimError, load_run, simulate, sweep
+from specsim.cli import main
 from specsim.kinds.installed import ENTRY_POINTS, installed
 from specsim.settings.groups import names
 
@@ -127,6 +128,27 @@ def test_a_mistake_is_one_line_that_names_the_choice(written, group, file, old, 
     assert len(str(raised.value).splitlines()) == 1
     assert str(raised.value).startswith(f"{group}=./{group}.yaml: ")
     assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(("factor", "said"), [("-1", "-0.0019"), ("float('nan')", "nan"), ("float('inf')", "inf")])
+def test_a_drafter_whose_pass_takes_no_possible_time_is_one_line_and_exit_code_2(written, capsys, factor, said):
+    text = (written / "remote.py").read_text()
+    (written / "remote.py").write_text(text.replace("delta_s=", f"delta_s={factor} * "))
+    words = ["plugins=[./remote.py]", "drafter=./drafter.yaml", "acceptance=bernoulli", "+scheduler=vllm_spec"]
+    assert main(["run", *words, "trace=poisson", "requests=5"]) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert "drafter=./drafter.yaml: a pass of 'remote drafter' takes " + said in told
+
+
+def test_a_time_that_turns_impossible_during_the_run_names_the_drafter(written):
+    """A pass over a context of 200 tokens takes no time, over a longer one less."""
+    text = (written / "remote.py").read_text()
+    form = "Linear(alpha_s=0.0, gamma_s=self.token_s, delta_s=self.round_trip_s)"
+    assert form in text
+    (written / "remote.py").write_text(text.replace(form, "Linear(-1e-5, 0.0, self.round_trip_s)"))
+    with pytest.raises(SpecsimError, match=r"^a pass of the drafter takes -\S+ s; expected a finite number"):
+        simulate(**own())
 
 
 def test_an_unknown_kind_is_refused_with_the_nearest_name(written):
