@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 from specsim.errors import SpecsimError, first_line
 from specsim.files.regular_file import MOST_BYTES, check_file
 from specsim.replica.request import Bools, Floats, Ints
-from specsim.world.recorded import METADATA_KEY, ON_PATH, RECORDING_FORMAT
+from specsim.world.recorded import METADATA_KEY, RECORDING_FORMAT
+from specsim.world.recording_checks import ON_PATH
 
 ABOUT = ("format", "target", "draft", "drafter", "temperature", "proposals", "versions", "date", "hardware")
 """The required keys of the metadata."""

@@ -10,7 +10,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
-from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import CheckedMapping, shown
 from specsim.kinds.table import Kinds, Maker, asked
 from specsim.latency.forms import Linear
@@ -122,8 +121,8 @@ def _check_time(draft: ModelLatency, source: str) -> None:
     """Refuse a drafter whose shortest pass takes a time that no clock can wait for."""
     seconds = asked(source, draft.seconds, Real, PassShape.decode(1))
     if not 0 <= seconds < inf:
-        said = f"{source}: a pass of {shown(draft.name)} takes {seconds:g} s"
-        raise SpecsimError(f"{said}; expected a finite number of seconds, at least 0")
+        said = f"a pass of {shown(draft.name)} takes {seconds:g} s"
+        CheckedMapping(source, "", {}).refuse("", f"{said}; expected a finite number of seconds, at least 0")
 
 
 def _of_target(profile: Profile, name: str, time: float, cache: float, weights: float) -> ModelLatency:

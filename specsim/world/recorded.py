@@ -18,12 +18,12 @@ from specsim.files.regular_file import MOST_BYTES, check_file, check_rows
 from specsim.replica.request import Bools, Floats, Ints
 from specsim.rng import STRIDE, Words, stream_keys
 from specsim.world.acceptance_model import Evidence
+from specsim.world.recording_checks import ON_PATH, check_columns
 from specsim.world.tape import Tape
 
 RECORDING_FORMAT = 1
 METADATA_KEY = b"specsim"
 COLUMNS = ("category", "sequence", "position", "path", "confidence", "rank", "target_probability")
-ON_PATH = -1
 LEAST_CONFIDENCE = 1e-7
 """Confidence of a proposal whose own was rounded to 0 in half precision."""
 _UNSTRIDE = np.uint64(pow(int(STRIDE), -1, 1 << 64))
@@ -210,7 +210,7 @@ def _read(path: Path) -> tuple[dict[str, Any], str]:
         columns = {name: _array(table[name]) for name in COLUMNS}
     except (pa.ArrowException, ValueError, AttributeError) as error:
         raise SpecsimError(f"{path}: unexpected column types: {first_line(error)}") from None
-    _check(path, columns)
+    check_columns(path, columns)
     return columns, str(about.get("drafter", ""))
 
 
@@ -237,22 +237,3 @@ def _array(column: Any) -> Any:
     if pa.types.is_dictionary(whole.type):
         whole = whole.dictionary_decode()
     return whole.to_numpy(zero_copy_only=False)
-
-
-def _check(path: Path, columns: Mapping[str, Any]) -> None:
-    for name in ("sequence", "position", "path", "rank"):
-        if columns[name].dtype.kind != "i":
-            raise SpecsimError(f"{path}: {name}: expected whole numbers")
-    if not all(isinstance(each, str) for each in columns["category"]):
-        raise SpecsimError(f"{path}: category: expected names")
-    for name in ("confidence", "target_probability"):
-        values = columns[name]
-        if values.ndim != 2 or values.shape != columns["confidence"].shape:
-            raise SpecsimError(f"{path}: {name}: expected one list of K numbers a row")
-        if not ((values >= 0) & (values <= 1.001)).all():
-            raise SpecsimError(f"{path}: {name}: holds something else than probabilities")
-    if (np.diff(columns["confidence"], axis=1) > 1e-3).any():
-        raise SpecsimError(f"{path}: confidence: expected the likeliest proposal first")
-    most = columns["confidence"].shape[1]
-    if not ((columns["rank"] >= 0) & (columns["rank"] <= most)).all():
-        raise SpecsimError(f"{path}: rank: expected 0 to {most}")

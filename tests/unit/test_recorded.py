@@ -129,7 +129,7 @@ def test_a_lookup_is_silent_where_it_found_nothing_and_proposes_one_token(tmp_pa
 
 
 def test_a_model_is_never_silent_however_sure_it_is_of_one_token(tmp_path: Path) -> None:
-    write(tmp_path, [row | {"confidence": [1.0, 0.0, 0.0]} for row in rows()] + rows())
+    write(tmp_path, [row | {"confidence": [1.0, 0.0, 0.0]} if row["sequence"] else row for row in rows()])
     text = tape(tmp_path)
     assert not text.silent
     assert (text.confidence > 0).all()
@@ -167,10 +167,13 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"about": []}, "is no recording"),
     ({"rank": None}, "column 'rank' is missing"),
     ({"table": []}, "holds no rows"),
-    ({"rank": pa.array([9] * len(rows()), pa.int8())}, "rank: expected 0 to 3"),
-    ({"confidence": pa.array([[2.0, 0, 0]] * len(rows()), pa.list_(pa.float32(), K))}, "something else than prob"),
-    ({"confidence": pa.array([[0.1, 0.2, 0]] * len(rows()), pa.list_(pa.float32(), K))}, "likeliest proposal first"),
-    ({"confidence": pa.array([[float("nan")] * K] * len(rows()), pa.list_(pa.float32(), K))}, "something else"),
+    ({"rank": pa.array([9] * len(rows()), pa.int8())}, "row 1: rank: 9; expected 0 to 3"),
+    (
+        {"confidence": pa.array([[2.0, 0, 0]] * len(rows()), pa.list_(pa.float32(), K))},
+        "0.0]; expected prob",
+    ),
+    ({"confidence": pa.array([[0.1, 0.2, 0]] * len(rows()), pa.list_(pa.float32(), K))}, "the likeliest first"),
+    ({"confidence": pa.array([[float("nan")] * K] * len(rows()), pa.list_(pa.float32(), K))}, "confidence: [nan"),
     ({"target_probability": pa.array([[0.1]] * len(rows()), pa.list_(pa.float32(), 1))}, "one list of K numbers"),
     ({"confidence": pa.array([0.1] * len(rows()))}, "one list of K numbers"),
     ({"table": [row for row in rows() if row["path"] > 0]}, "no row of a target's own text"),
@@ -185,6 +188,33 @@ def test_a_bad_recording_is_one_line_that_names_the_file(tmp_path: Path, change:
     assert str(error.value).startswith(str(path))
     assert said in str(error.value)
     assert "\n" not in str(error.value)
+
+
+NONSENSE: list[tuple[dict[str, Any], str]] = [
+    ({"position": 0}, "row 4: position: 0 comes after 0 in text 0 of 'code'; expected 1"),
+    ({"position": 7}, "row 7: position: 2 comes after 0 in text 0 of 'code'; expected 1"),
+    ({"position": -1}, "row 4: position: -1; expected 0 or more"),
+    ({"path": 0}, "row 4: path: 0; expected -1, or 1, 2, ..."),
+    ({"path": -7}, "row 4: path: -7; expected -1, or 1, 2, ..."),
+    ({"confidence": [0.75, 0.75, 0.0]}, "row 4: confidence: [0.75, 0.75, 0.0]; expected probabilities whose sum"),
+    ({"target_probability": [0.75, 0.5, 0.0]}, "row 4: target_probability: [0.75, 0.5, 0.0]; expected prob"),
+]
+
+
+@pytest.mark.parametrize(("change", "said"), NONSENSE, ids=[said for _, said in NONSENSE])
+def test_a_bad_row_is_one_line_with_its_number(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+    """Row 4 is position 1 of the first text, row 7 position 2: each position has two wrong turns behind it."""
+    table = rows()
+    write(tmp_path, [*table[:3], table[3] | change, *table[4:]])
+    with pytest.raises(SpecsimError) as error:
+        read(tmp_path)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_text_may_begin_at_any_position(tmp_path: Path) -> None:
+    write(tmp_path, [row for row in rows() if row["position"] > 1])
+    assert np.allclose(along(tape(tmp_path, "chat"), 0, 4), [0.52, 0.53, 0.54, 0.52])
 
 
 @pytest.mark.parametrize(
