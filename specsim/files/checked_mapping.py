@@ -73,6 +73,8 @@ class CheckedMapping:
     def choice(self, name: str, valid: Iterable[str]) -> str:
         """Return one of the valid names."""
         value, names = self.values.get(name), tuple(valid)
+        if name not in self.values:
+            self.refuse(name, f"missing key{nearest('', names)}")
         if isinstance(value, str) and value in names:
             return value
         self.refuse(name, f"{shown(value)} is unknown{nearest(str(value), names)}")

@@ -202,11 +202,15 @@ def _tape(model: AcceptanceModel, load: _Load, seed: int, named: str) -> Tape:
     Raises
     ------
     SpecsimError
-        When a kind of somebody's own fails, or its tape is of another number of requests.
+        When it lacks a category, when a kind of somebody's own fails, or its tape is of another number of requests.
     """
     rows: Ints = load.trace.row
     classes = load.promised.requests.slo_class
-    tape: Tape = asked(named, model.tape, Tape, load.promised.acceptance, classes, rows, seed)
+    try:
+        tape: Tape = asked(named, model.tape, Tape, load.promised.acceptance, classes, rows, seed)
+    except SpecsimError as error:
+        said = str(error)
+        raise SpecsimError(said if said.startswith(named) else f"{named}: {said}") from error
     ours = below(type(model).__module__, {OURS})
     return tape if ours else guarded(tape, len(rows), named)
 

@@ -79,7 +79,7 @@ class Acceptance:
         """
         found = self.curves.get(category) or self.curves.get("default")
         if found is None:
-            raise SpecsimError(f"acceptance has no category {category!r}{nearest(category, self.curves)}")
+            raise SpecsimError(f"categories: no category {category!r} and no default{nearest(category, self.curves)}")
         return found
 
 

@@ -61,7 +61,7 @@ class Recording:
         """
         found = self.categories.get(name) or self.categories.get("default")
         if found is None:
-            raise SpecsimError(f"acceptance has no category {name!r}{nearest(name, self.categories)}")
+            raise SpecsimError(f"categories: no category {name!r} and no default{nearest(name, self.categories)}")
         return found
 
 

@@ -215,7 +215,7 @@ HEADS = {"kind": "heads", "one_pass": True, "depth": 5, "pass_share": 0.1, "weig
 @pytest.mark.parametrize(
     ("mapping", "said"),
     [
-        ({}, "kind: None is unknown"),
+        ({}, "kind: missing key; valid: heads, layers_skipped, lookup, separate"),
         ({"kind": "lookups"}, "did you mean 'lookup'?"),
         ({"kind": "lookup"}, "pass_s: missing key"),
         ({**LOOKUP, "pas_s": 1}, "pas_s: unknown key"),

@@ -230,6 +230,7 @@ def test_a_text_may_begin_at_any_position(tmp_path: Path) -> None:
         ({"kind": "recorded", "path": 3, "categories": {"a": "code"}}, "path: 3"),
         ({"kind": "recorded", "path": "broken.parquet", "categories": {"a": "code"}}, "cannot be read as Parquet"),
         ({"kind": "record"}, "did you mean 'recorded'?"),
+        ({"path": "mine.parquet"}, "kind: missing key; valid: bernoulli, curves, recorded"),
     ],
 )
 def test_a_bad_yaml_is_one_line(tmp_path: Path, mapping: dict[str, Any], said: str) -> None:
@@ -245,3 +246,19 @@ def test_a_category_without_a_recorded_one_is_refused(tmp_path: Path) -> None:
     write(tmp_path)
     with pytest.raises(SpecsimError, match="no category 'chat'"):
         read(tmp_path, {"coding": "code"}).category("chat")
+
+
+@pytest.mark.parametrize(("kind", "category"), [("recorded", "coding"), ("curves", "chat")])
+def test_a_run_whose_category_is_not_there_names_the_file_and_the_key(tmp_path: Path, kind: str, category: str) -> None:
+    write(tmp_path)
+    curve = {"agreement": 0.8, "concentration": 2.0, "spread": 0.3, "tail": 0.5}
+    files = {
+        "recorded": {"kind": "recorded", "path": "mine.parquet", "categories": {"codin": "chat"}},
+        "curves": {"kind": "curves", "width": 4, "levels": 4, "categories": {"chatt": curve}},
+    }
+    file = tmp_path / "mine.yaml"
+    file.write_text(yaml.safe_dump(files[kind]))
+    with pytest.raises(SpecsimError) as error:
+        simulate(trace="poisson", requests=5, profile="llama8b_1b_h100", acceptance=str(file), any_target=True)
+    said = f"categories: no category {category!r} and no default; did you mean"
+    assert str(error.value).startswith(f"acceptance={file}: {said}")

@@ -282,7 +282,7 @@ def curved(**changes):
 @pytest.mark.parametrize(
     ("mapping", "named"),
     [
-        ({}, "kind: None"),
+        ({}, "kind: missing key"),
         ({**BERNOULLI, "kind": "bernouli"}, "kind: 'bernouli'.*'bernoulli'"),
         ({**BERNOULLI, "kind": ["bernoulli"]}, "kind"),
         ({**BERNOULLI, "kind": {}}, "kind"),
