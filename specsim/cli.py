@@ -48,8 +48,9 @@ Any key of a chosen file can be set: scheduler.verify_tokens=256 slo.classes.cha
 """
 
 CALIBRATE_HELP = """\
-POINTS: CSV, JSON or Parquet with the columns isl, osl, concurrency, ttft_ms and tpot_ms, a row a point; or results of
-`vllm bench serve --save-result --max-concurrency N`. At least 15 points. docs/engines.md has an example.
+POINTS: CSV, JSON or Parquet with the columns isl, osl, concurrency or rate, ttft_ms and tpot_ms, a row a point; or
+results of `vllm bench serve --save-result`, with --max-concurrency N (closed loops) or --request-rate R (open loops).
+At least 15 points. Exit code 4: the engine file is written, but not fit for use. docs/engines.md has an example.
 """
 
 
@@ -181,7 +182,13 @@ def _add_calibrate(commands: Any) -> None:
     calibrate = commands.add_parser(
         "calibrate", help="points of your own server -> an engine file", epilog=CALIBRATE_HELP
     )
-    calibrate.add_argument("points", nargs="+", type=_typed_path, metavar="POINTS", help="files of closed loops")
+    calibrate.add_argument(
+        "points",
+        nargs="+",
+        type=_typed_path,
+        metavar="POINTS",
+        help="files of closed loops (clients that wait) and open loops (rates)",
+    )
     calibrate.add_argument("--profile", required=True, help="of the GPUs and the model that were measured")
     calibrate.add_argument("--engine", help="what to begin with: its other keys are kept (what the profile brings)")
     calibrate.add_argument("--all", action="store_true", help="fit pipeline_steps and frontend_s to TTFT, too")

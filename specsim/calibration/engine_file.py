@@ -12,6 +12,8 @@ from specsim.calibration.points import Point
 from specsim.latency.engine import LABELS, Engine
 
 DIGITS = 4
+MOST_MEDIAN = 0.25
+"""The largest median of held-out TPOT errors that is fit for use."""
 
 
 def rounded(engine: Engine) -> dict[str, float | int]:
@@ -24,10 +26,23 @@ def rounded(engine: Engine) -> dict[str, float | int]:
     }
 
 
-def engine_keys(base: Mapping[str, Any], engine: Engine, description: str, source: str) -> dict[str, Any]:
-    """Return the keys of the file, in the order of the shipped ones; `base` are those of the fit's own base."""
+def misfit(all_points: Group) -> str | None:
+    """Return why the calibration is not fit for use, None if it is."""
+    median = all_points.tpot.median
+    said = f"the median held-out error of TPOT is {100 * median:.0f}%, above {100 * MOST_MEDIAN:.0f}%"
+    return said if median > MOST_MEDIAN else None
+
+
+def engine_keys(
+    base: Mapping[str, Any], engine: Engine, description: str, source: str, wrong: str | None = None
+) -> dict[str, Any]:
+    """Return the keys of the file, in the order of the shipped ones.
+
+    `base` are those of the fit's own base. `wrong` is its `misfit`.
+    """
     kept = {key: value for key, value in base.items() if key not in LABELS}
-    return {"description": description, "source": source} | kept | rounded(engine)
+    marked = {} if wrong is None else {"misfit": wrong}
+    return {"description": description, "source": source} | marked | kept | rounded(engine)
 
 
 def counted(points: Sequence[Point]) -> str:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from specsim.latency.engine import Engine
 
 LEAST_POINTS = 15
-FAR = 0.25
+UNFIT = 4
+"""The exit code of a calibration that is not fit for use; the file is written and marked."""
 MOST_HOST_SHARE = 0.5
 HEAD = (
     "held-out error, %",
@@ -30,7 +31,7 @@ def calibrate_command(arguments: argparse.Namespace) -> int:
     """Fit an engine to points, write it and its figure, and print its errors on points that were not fitted."""
     from tqdm import tqdm
 
-    from specsim.calibration.engine_file import counted, engine_keys, source
+    from specsim.calibration.engine_file import counted, engine_keys, misfit, source
     from specsim.calibration.errors import groups
     from specsim.calibration.reading import read_points
     from specsim.latency.peaks import peak_notes
@@ -49,19 +50,19 @@ def calibrate_command(arguments: argparse.Namespace) -> int:
     began = config["choices"]["engine"]
     told = source(fit, Path(began).name, arguments.points, measured.sha256, points, table[0])
     description = f"Calibrated on {counted(points)} of {arguments.points[0].name}"
-    keys = engine_keys(config["engine"], engine, description, told)
+    keys = engine_keys(config["engine"], engine, description, told, wrong := misfit(table[0]))
     _draw(held, figure)
     with in_one_step(out) as partial:
         partial.write_text(yaml_text(keys, sort_keys=False), encoding="utf-8")
     peaks = peak_notes(fit.server.profile, f"profile={arguments.profile}")
-    notes = _notes(engine, fit.host_share(points, engine), table[0], len(measured.points))
+    notes = _notes(engine, fit.host_share(points, engine), table[0], len(measured.points), wrong)
     for note in [*measured.notes, *peaks, *notes]:
         print(f"note: {note}")
     changed = ("overhead_s", "request_s", *(("pipeline_steps", "frontend_s") if fit.whole else ()))
     print(f"engine={began} with", ", ".join(f"{key} {keys[key]:g}" for key in changed))
     print(*_lines([HEAD, *(_row(each) for each in table)]), sep="\n")
     print(out, figure, sep="\n")
-    return 0
+    return 0 if wrong is None else UNFIT
 
 
 def _places(out: Path, *, force: bool) -> tuple[Path, Path]:
@@ -113,7 +114,7 @@ def _check(points: Sequence[Point], given: int) -> None:
         )
 
 
-def _notes(engine: Engine, host_share: float, all_points: Group, given: int) -> Iterator[str]:
+def _notes(engine: Engine, host_share: float, all_points: Group, given: int, wrong: str | None) -> Iterator[str]:
     if given > all_points.points:
         left_out = given - all_points.points
         yield f"left out, {left_out} of {given} points: their caches do not fit beside the weights"
@@ -124,9 +125,9 @@ def _notes(engine: Engine, host_share: float, all_points: Group, given: int) -> 
             f"host time is {100 * host_share:.0f}% of TPOT (median), more than the kernels'; check the profile's GPU "
             "and model, and the unit of the points"
         )
-    if all_points.tpot.median > FAR:
+    if wrong is not None:
         yield (
-            f"TPOT is {100 * all_points.tpot.median:.0f}% off (median): host time alone does not explain these points; "
+            f"not fit for use: {wrong}: host time alone does not explain these points; "
             "check the profile's GPU and model, the unit of the points, and whether prompts run beside decodes"
         )
 

@@ -22,7 +22,8 @@ KEYS = (
     "pipeline_steps",
     "frontend_s",
 )
-LABELS = ("description", "source")
+LABELS = ("description", "source", "misfit")
+"""Beside the keys; `misfit` says why a calibration is not fit for use."""
 VERIFICATIONS = ("tree_attention", "batch_expansion")
 MOST_GRAPH_TOKENS = 1 << 16
 MOST_STEPS = 8

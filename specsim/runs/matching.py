@@ -50,9 +50,19 @@ def fitness_note(profile: Profile, source: str, *, any_fit: bool) -> str | None:
     SpecsimError
         When it is not fit for use and was not asked for.
     """
-    said = unfit(profile)
+    return _let_stand(unfit(profile), source, "another profile", any_fit=any_fit)
+
+
+def calibration_note(engine: Mapping[str, Any], source: str, *, any_fit: bool) -> str | None:
+    """Return the same as `fitness_note` of an engine whose calibration is marked as not fit for use."""
+    misfit = engine.get("misfit")
+    said = None if misfit is None else f"not fit for use: {misfit}"
+    return _let_stand(said, source, "another engine", any_fit=any_fit)
+
+
+def _let_stand(said: str | None, source: str, expected: str, *, any_fit: bool) -> str | None:
     if said is not None and not any_fit:
-        raise SpecsimError(f"{source}: {said}; expected another profile, or any_fit=true")
+        raise SpecsimError(f"{source}: {said}; expected {expected}, or any_fit=true")
     return None if said is None else f"{source}: {said}"
 
 

@@ -26,7 +26,7 @@ from specsim.runs.fingerprint import package_sha256, plugins_sha256
 from specsim.runs.foreign_tape import guarded
 from specsim.runs.handed import NOTHING, Handed
 from specsim.runs.hardware import Fleet, fleet
-from specsim.runs.matching import budget_note, check_budget, fitness_note, pair_note
+from specsim.runs.matching import budget_note, calibration_note, check_budget, fitness_note, pair_note
 from specsim.runs.overload import shedding, timeout
 from specsim.runs.prefix_caching import prefixes
 from specsim.runs.split import pools, splitting
@@ -111,7 +111,9 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
         config["acceptance"], source("acceptance", config), folder("acceptance", config), plugins
     )
     pair_said = _pair_note(config, truth, model, any_target=node.flag("any_target"))
-    fit_notes = [fitness_note(each.truth, named, any_fit=node.flag("any_fit")) for named, each in served_on.each()]
+    any_fit = node.flag("any_fit")
+    fit_notes = [fitness_note(each.truth, named, any_fit=any_fit) for named, each in served_on.each()]
+    fit_notes.append(calibration_note(config["engine"], source("engine", config), any_fit=any_fit))
     factory = handed.scheduler or scheduler_factory(config["scheduler"], source("scheduler", config), plugins)
     checksums = plugins_sha256(
         [*plugin_modules({each: config[each] for each in ENTRY_POINTS}, plugins), *handed.modules]

@@ -20,6 +20,7 @@ from specsim.calibration.load import Load
 from specsim.calibration.points import Point, Server
 from specsim.calibration.reading import read_points
 from specsim.cli import main
+from specsim.errors import SpecsimError
 from specsim.files.paths import shipped
 from specsim.files.yaml_file import read_yaml
 from specsim.latency.engine import Engine, engine_from_mapping
@@ -419,10 +420,20 @@ def test_points_beyond_the_memory_are_left_out_and_told(tmp_path: Path, capsys: 
 def test_a_wrong_unit_is_told(csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = pd.read_csv(csv)
     told.assign(tpot_ms=told.tpot_ms / 1e3).to_csv(csv, index=False)
-    assert calibrate(csv, "--out", tmp_path / "mine.yaml") == 0
+    out = tmp_path / "mine.yaml"
+    assert calibrate(csv, "--out", out) == 4
     said = capsys.readouterr().out
     assert "note: no host time was found" in said
     assert "check the profile's GPU and model, the unit of the points" in said
+    misfit = read_yaml(out)["misfit"]
+    assert misfit.startswith("the median held-out error of TPOT is ")
+    assert f"note: not fit for use: {misfit}" in said
+    with pytest.raises(SpecsimError) as refused:
+        simulate("sarathi", "poisson", profile=PROFILE, engine=str(out), requests=5)
+    expected = "expected another engine, or any_fit=true"
+    assert str(refused.value) == f"engine={out}: not fit for use: {misfit}; {expected}"
+    run = simulate("sarathi", "poisson", profile=PROFILE, engine=str(out), requests=5, any_fit=True)
+    assert any(misfit in note for note in run.provenance["notes"])
 
 
 def test_a_wrong_unit_that_host_time_explains_is_told(
@@ -458,3 +469,11 @@ def test_the_docs_show_what_the_command_prints(
     assert main(["calibrate", *f"{words}mine.yaml".replace("\\\n", " ").split()]) == 0
     assert shown.partition("$ ")[0] == capsys.readouterr().out
     assert simulate("continuous", "poisson", requests=5, engine="./mine.yaml").requests.finish_s.notna().all()
+
+
+def test_the_help_says_that_points_may_be_rates(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["calibrate", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "files of closed loops (clients that wait) and open loops (rates)" in said
+    assert "--request-rate R" in said
