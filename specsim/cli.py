@@ -11,7 +11,7 @@ from typing import Any
 from specsim.commands.calibrate import calibrate_command
 from specsim.commands.find import add_find
 from specsim.commands.profiling import profiler_command
-from specsim.commands.reproduce import reproduce_command
+from specsim.commands.reproduce import add_reproduce
 from specsim.commands.run import run_command
 from specsim.commands.sweep import add_sweep
 from specsim.commands.sweep_options import add_sweep_options, jobs
@@ -151,8 +151,10 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     run.add_argument("settings", nargs="*", metavar="KEY=VALUE")
     run.set_defaults(command=run_command)
     add_sweep(commands)
-    listing = commands.add_parser("list", help="what can be chosen")
-    listing.add_argument("kind", nargs="?", metavar="{" + ",".join(GROUPS) + "}")
+    said = "Print what can be chosen, each name with a line about it: scheduler=NAME of a run, and so on."
+    listing = commands.add_parser("list", help="what can be chosen", description=said)
+    kinds = "{" + ",".join(GROUPS) + "}"
+    listing.add_argument("kind", nargs="?", metavar=kinds, help="what to list (all of them)")
     listing.set_defaults(command=_list)
     plot = commands.add_parser("plot", help="draw figures of a run or a sweep, or compare runs")
     plot.add_argument("runs", nargs="+", type=_typed_path, metavar="RUN", help="run folders, or the folder of a sweep")
@@ -163,7 +165,7 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     plot.set_defaults(command=_plot)
     _add_calibrate(commands)
     add_find(commands, jobs, _typed_path)
-    _add_reproduce(commands)
+    add_reproduce(commands, jobs, _typed_path)
     trace = commands.add_parser("trace", help="fetch a public trace")
     verbs = trace.add_subparsers(metavar="VERB", required=True, parser_class=_Parser)
     fetch = verbs.add_parser("fetch", help="download a trace from its official home")
@@ -196,17 +198,6 @@ def _add_calibrate(commands: Any) -> None:
     calibrate.add_argument("--out", type=_typed_path, default=Path("engine.yaml"), help="file to write (engine.yaml)")
     calibrate.add_argument("--force", action="store_true", help="replace what is there")
     calibrate.set_defaults(command=calibrate_command)
-
-
-def _add_reproduce(commands: Any) -> None:
-    reproduce = commands.add_parser("reproduce", help="published figures again: theirs against ours")
-    reproduce.add_argument("names", nargs="*", metavar="NAME", help="experiments of conf/published, figures (all)")
-    reproduce.add_argument("--quick", action="store_true", help="few points, one seed, short runs: no verdicts")
-    reproduce.add_argument("--jobs", type=jobs, default=1, metavar="N", help="processes that run at once (1)")
-    reproduce.add_argument("--redraw", action="store_true", help="run nothing: figures and page from the stored rows")
-    reproduce.add_argument("--out", type=_typed_path, help="folder of the rows (results/published; quick: quick/)")
-    reproduce.add_argument("--page", type=_typed_path, help="Markdown file to renew (reproduction.md in that folder)")
-    reproduce.set_defaults(command=reproduce_command)
 
 
 def _typed_path(word: str) -> Path:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from specsim.errors import SpecsimError
 
@@ -16,6 +16,23 @@ if TYPE_CHECKING:
 OUT = Path("results/published")
 RUNS = "runs"
 """The folder below `--out` that keeps the runs."""
+HELP = """\
+Without NAME all experiments run that have not run yet, one after the other. Each takes up to seventeen minutes of one
+core, all of them hours. `specsim reproduce --list` names them.
+"""
+
+
+def add_reproduce(commands: Any, jobs: Callable[[str], int], path: Callable[[str], Path]) -> None:
+    """Add the command and its options to the parser."""
+    reproduce = commands.add_parser("reproduce", help="published figures again: theirs against ours", epilog=HELP)
+    reproduce.add_argument("names", nargs="*", metavar="NAME", help="experiments of conf/published, figures (all)")
+    reproduce.add_argument("--list", action="store_true", help="run nothing: print the experiments and their figures")
+    reproduce.add_argument("--quick", action="store_true", help="few points, one seed, short runs: no verdicts")
+    reproduce.add_argument("--jobs", type=jobs, default=1, metavar="N", help="processes that run at once (1)")
+    reproduce.add_argument("--redraw", action="store_true", help="run nothing: figures and page from the stored rows")
+    reproduce.add_argument("--out", type=path, help="folder of the rows (results/published; quick: quick/)")
+    reproduce.add_argument("--page", type=path, help="Markdown file to renew (reproduction.md in that folder)")
+    reproduce.set_defaults(command=reproduce_command)
 
 
 def reproduce_command(arguments: argparse.Namespace) -> int:
@@ -25,12 +42,16 @@ def reproduce_command(arguments: argparse.Namespace) -> int:
     from specsim.published.running import measured
 
     chosen = experiments(tuple(arguments.names))
+    if arguments.list:
+        print(*_listed(chosen), sep="\n")
+        return 0
     out = arguments.out or (OUT / "quick" if arguments.quick else OUT)
     page = arguments.page or out / "reproduction.md"
     if arguments.quick and arguments.out is not None and not arguments.redraw:
         _check_quick(chosen, arguments.out)
     if not arguments.redraw:
-        for each in chosen:
+        for place, each in enumerate(chosen, 1):
+            _say(f"{each.name}: {place} of {len(chosen)} experiments")
             try:
                 found = measured(each, out / RUNS / each.name, quick=arguments.quick, jobs=arguments.jobs, say=_say)
             except KeyboardInterrupt:
@@ -40,6 +61,14 @@ def reproduce_command(arguments: argparse.Namespace) -> int:
     known = {each.file: each for each in (*experiments(), *chosen)}
     _publish(_stored(known.values(), out), out, page)
     return 0
+
+
+def _listed(chosen: Iterable[Experiment]) -> Iterator[str]:
+    """Yield each experiment, and below it its figures with their titles."""
+    for each in chosen:
+        yield f"{each.name}:"
+        wide = max(len(figure.name) for figure in each.figures)
+        yield from (f"  {figure.name:{wide}}  {figure.title}" for figure in each.figures)
 
 
 def _check_quick(chosen: Iterable[Experiment], out: Path) -> None:

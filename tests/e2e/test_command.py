@@ -175,3 +175,11 @@ def test_a_users_own_profiler_is_told(tmp_path, name):
     assert done.returncode == 2
     assert "stands in the way of specsim's own package profiler" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_help_of_list_says_what_it_prints_and_what_it_takes(capsys):
+    with pytest.raises(SystemExit):
+        main(["list", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Print what can be chosen, each name with a line about it" in said
+    assert "what to list (all of them)" in said

@@ -28,6 +28,7 @@ CASES = [
         ],
     ),
     ("reproduce smartspec_l", ["smartspec_low_rates"]),
+    ("reproduce --li", ["--list"]),
     ("ru", ["run"]),
     ("run sch", ["scheduler="]),
     ("run +sch", ["+scheduler="]),
@@ -96,7 +97,7 @@ def in_bash(lines):
     return [part.split("\n")[1:-1] for part in done.stdout.split("---")[1:]]
 
 
-@pytest.mark.parametrize("cases", [CASES[6:8], pytest.param(CASES, marks=pytest.mark.slow)], ids=["two", "all"])
+@pytest.mark.parametrize("cases", [CASES[7:9], pytest.param(CASES, marks=pytest.mark.slow)], ids=["two", "all"])
 def test_bash_is_offered_what_stands_behind_its_word_breaks(here, cases):
     """Bash takes ``scheduler=ad`` for three words and replaces the last of them."""
     for (line, whole), found in zip(cases, in_bash([f"specsim {line}" for line, _ in cases]), strict=True):

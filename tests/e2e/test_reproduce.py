@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from specsim.cli import main
+from specsim.files.paths import shipped
 from specsim.runs import sweep
 from tests.published import TINY, tiny
 
@@ -28,6 +29,33 @@ def test_the_quick_form_ends_in_rows_figures_and_a_page_without_verdicts(tmp_pat
     for name in ("tiny_attainment", "tiny_latency"):
         assert (out / "figures" / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
     assert "none (quick)" in (out / "reproduction.md").read_text(encoding="utf-8")
+
+
+def test_the_experiments_are_listed_with_their_figures_and_nothing_runs(
+    tmp_path: Path, started: list[object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["reproduce", "--list"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    files = sorted((shipped("conf") / "published").glob("*.yaml"))
+    assert [line for line in said if not line.startswith(" ")] == [f"{file.stem}:" for file in files]
+    assert "  adaserve_fig1_strict  AdaServe, Fig. 1: attainment of the strict class" in said
+    assert main(["reproduce", "--list", str(tiny(tmp_path))]) == 0
+    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert listed == ["tiny:", "tiny_attainment", "tiny_latency"]
+    assert not started
+
+
+def test_a_line_names_the_experiment_that_begins_and_how_many_there_are(
+    tmp_path: Path, started: list[object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "more").mkdir()
+    other = tiny(tmp_path / "more").rename(tmp_path / "more" / "other.yaml")
+    assert main(["reproduce", str(tiny(tmp_path)), str(other), "--quick", "--out", str(tmp_path / "out")]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert [line for line in said if line.endswith("experiments")] == [
+        "tiny: 1 of 2 experiments",
+        "other: 2 of 2 experiments",
+    ]
 
 
 def test_the_quick_form_is_not_written_over_the_whole_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
