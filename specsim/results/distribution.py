@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass
-from math import sqrt
+from math import inf, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +24,7 @@ BLOCK = 1 << 16
 class Sketched:
     """Statistics of numbers that were not kept, in their unit.
 
-    `mean` and `std` (of the population) are of all `count` numbers. `least`, `median` and `p99` are within
+    `mean`, `std` (of the population) and `least` are of all `count` numbers. `median` and `p99` are within
     `relative_error` of the number at that rank, the lower one if the rank is between two.
     """
 
@@ -50,6 +50,7 @@ class Distribution:
         self._sketch: DDSketch | None = None
         self._count = 0
         self._mean = self._squares = 0.0
+        self._least = inf
 
     def add(self, numbers: Floats) -> None:
         """Add numbers (n,)."""
@@ -74,17 +75,17 @@ class Distribution:
             assert self._sketch is not None
             self._sketch.merge(other._sketch)
             self._weigh(other._count, other._mean, other._squares)
+        self._least = min(self._least, other._least)
 
     @property
     def result(self) -> Floats | Sketched:
         """The numbers in the order in which they were added; of more than `most_exact` their statistics."""
         if self._sketch is None:
             return np.array(self._kept, dtype=np.float64)
-        least, median, p99 = (self._sketch.get_quantile_value(rank) for rank in (0, 0.5, 0.99))
-        assert least is not None
+        median, p99 = (self._sketch.get_quantile_value(rank) for rank in (0.5, 0.99))
         assert median is not None
         assert p99 is not None
-        return Sketched(self._count, self._mean, sqrt(self._squares / self._count), least, median, p99)
+        return Sketched(self._count, self._mean, sqrt(self._squares / self._count), self._least, median, p99)
 
     def _begin_sketch(self) -> None:
         from ddsketch import DDSketch
@@ -98,6 +99,7 @@ class Distribution:
     def _fold(self, numbers: Floats) -> None:
         """Add numbers (n,) to the sketch and to the moments; equal numbers, as the pauses of a batch, at once."""
         assert self._sketch is not None
+        self._least = min(self._least, float(numbers.min()))
         for number, times in zip(*(each.tolist() for each in np.unique(numbers, return_counts=True)), strict=True):
             self._sketch.add(number, times)
         self._weigh(len(numbers), float(np.mean(numbers)), float(np.var(numbers)) * len(numbers))

@@ -283,7 +283,7 @@ def test_a_run_that_another_sweep_has_stored_since_it_was_planned_is_not_made_ag
         "scheduler=continuous",
         "scheduler=fcfs",
     ]
-    assert (len(swept.table["rps"].unique()), load_sweep(root).notes) == (2, ())
+    assert (len(swept.table["rps"].unique()), load_sweep(root).whole_notes) == (2, ())
 
 
 @pytest.mark.parametrize(

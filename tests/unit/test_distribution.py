@@ -50,6 +50,7 @@ def test_beyond_the_bound_the_error_is_the_stated_one(kind: str, sizes: list[int
     known = filled(numbers, sizes, most_exact=int(share * len(numbers))).result
     assert isinstance(known, Sketched)
     assert known.count == len(numbers)
+    assert known.least == np.min(numbers)
     assert known.mean == pytest.approx(np.mean(numbers), rel=1e-12)
     assert known.std == pytest.approx(np.std(numbers), rel=1e-12, abs=1e-12 * np.mean(numbers))
     for found, percent in ((known.median, 50), (known.p99, 99)):
@@ -84,6 +85,7 @@ def test_those_of_several_are_those_of_one(kind: str, sizes: list[int], most_exa
         once = filled(numbers, sizes, 0).result
         assert isinstance(once, Sketched)
         assert (found.count, found.median, found.p99) == (once.count, once.median, once.p99)
+        assert found.least == np.min(numbers)
         assert found.mean == pytest.approx(np.mean(numbers), rel=1e-12)
         assert found.std == pytest.approx(np.std(numbers), rel=1e-12, abs=1e-12 * np.mean(numbers))
     else:
