@@ -90,7 +90,7 @@ def caption_of(means: Sequence[DataFrame], axes: SweepAxes, against: Any = None)
             f"{what} over {seeds} seeds with {LEVEL:.0%} intervals, which cover {' or '.join(map(listed, covers))}."
         ]
         if not any("arrivals" in each for each in covers):
-            parts.append("Arrivals and lengths are the recorded trace's under every seed.")
+            parts.append("Arrivals and lengths are the trace's own under every seed.")
     if axes.along:
         parts.append(f"What differs along with {axes.line}: {', '.join(axes.along)}.")
     return parts

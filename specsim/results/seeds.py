@@ -106,7 +106,7 @@ def covers_said(table: DataFrame) -> tuple[str, ...]:
     if seeds < 2:
         return ()
     covered = " or ".join(map(listed, sorted(set(table[VARIES]))))
-    fixed = "" if "arrivals" in covered else "; arrivals and lengths are the recorded trace's under each"
+    fixed = "" if "arrivals" in covered else "; arrivals and lengths are the trace's own under each"
     return (f"{seeds} seeds: an interval over them covers {covered}{fixed}",)
 
 

@@ -195,8 +195,8 @@ def test_the_table_holds_the_whole_folder_and_is_written_whole(tmp_path, monkeyp
     ("words", "covers"),
     [
         (WORDS, "arrivals, lengths, classes and acceptance"),
-        (["trace=azure_code", *WORDS[1:]], "classes and acceptance; arrivals and lengths are the recorded trace's"),
-        (["trace=adaserve_fig8", "requests=6"], "acceptance; arrivals and lengths are the recorded trace's"),
+        (["trace=azure_code", *WORDS[1:]], "classes and acceptance; arrivals and lengths are the trace's own"),
+        (["trace=adaserve_fig8", "requests=6"], "acceptance; arrivals and lengths are the trace's own"),
     ],
     ids=["synthetic", "recorded", "recorded classes"],
 )

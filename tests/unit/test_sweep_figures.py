@@ -120,7 +120,7 @@ def test_a_figure_says_what_its_intervals_cover(covers, said, fixed, against):
     caption = words(drawn(table(covers=covers), against=against))
     assert "over 3 seeds with 95% intervals" in caption
     assert said in caption
-    assert ("recorded trace's" in caption) == fixed
+    assert ("the trace's own" in caption) == fixed
 
 
 def test_one_seed_shows_no_interval_and_says_so():
