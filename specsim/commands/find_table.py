@@ -13,7 +13,7 @@ HEAD = ("keeps", "misses", "seeds", "95% ±", "per GPU")
 SHORT, OVERLOADED = "*", "+"
 FOOTNOTES = {
     SHORT: "a run at this rate is too short to judge; runs of equal requests are shorter at higher rates",
-    OVERLOADED: "a run at this rate is overloaded; a longer run would attain less",
+    OVERLOADED: "a run at this rate is overloaded or near saturation; a longer run would attain less",
 }
 CELL = 8
 

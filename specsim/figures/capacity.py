@@ -30,7 +30,7 @@ FILLS: Mapping[str, Mapping[str, Any]] = {
     "too short": {"fillstyle": "left", "markerfacecoloralt": "white", "markeredgewidth": THIN},
 }
 SAID = {
-    "overloaded": "Hollow \N{WHITE CIRCLE}: a run is overloaded, and a longer one would attain less.",
+    "overloaded": "Hollow \N{WHITE CIRCLE}: a run is overloaded or near saturation, and would attain less if longer.",
     "too short": "Half-filled \N{CIRCLE WITH LEFT HALF BLACK}: a run is too short to judge its load or its attainment.",
 }
 
@@ -41,7 +41,7 @@ class Curve(NamedTuple):
     Attributes
     ----------
     tested : by rate in requests/s, the attained share of each seed. keeps : the highest rate that keeps the target.
-    overloaded, too_short : rates at which a run is so.
+    overloaded, too_short : rates at which a run is so; overloaded or near saturation.
     """
 
     tested: Tested

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from specsim.results.sweep_axes import SweepAxes
 from specsim.results.sweep_table import ALL, CLASS, ERROR
-from specsim.results.verdicts import KEPT_UP, OVERLOADED, SHORT, failed_said, verdict_of, verdicts, worst
+from specsim.results.verdicts import KEPT_UP, OVERLOADED, SATURATED, SHORT, failed_said, verdict_of, verdicts, worst
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -15,14 +15,17 @@ if TYPE_CHECKING:
 
 FILLS: dict[str, dict[str, Any]] = {
     SHORT: {"fillstyle": "left", "markerfacecoloralt": "white"},
+    SATURATED: {"markerfacecolor": "white"},
     OVERLOADED: {"markerfacecolor": "white"},
 }
-GLYPHS = {KEPT_UP: "", SHORT: "\N{CIRCLE WITH LEFT HALF BLACK}", OVERLOADED: "\N{WHITE CIRCLE}"}
+HALF, HOLLOW = "\N{CIRCLE WITH LEFT HALF BLACK}", "\N{WHITE CIRCLE}"
+GLYPHS = {KEPT_UP: "", SHORT: HALF, SATURATED: HOLLOW, OVERLOADED: HOLLOW}
 SAID = {
     OVERLOADED: "overloaded, and what is shown depends on how long it is",
+    SATURATED: "near saturation, and may attain less if it is longer",
     SHORT: "too short to judge its load or its attainment",
 }
-NAMED = {OVERLOADED: "Hollow", SHORT: "Half-filled"}
+NAMED = {OVERLOADED: "Hollow", SATURATED: "Hollow", SHORT: "Half-filled"}
 MARKER_POINTS = 4.5
 """The least size at which a half-filled marker differs from a full one in print."""
 ABOVE = 4
@@ -54,7 +57,7 @@ def mark(axes: Axes, points: Iterable[tuple[float, float]], told: Sequence[str],
 
 def marks_said(told: Sequence[str], failed: int = 0) -> list[str]:
     """Return the sentences of a caption about marks, from the verdict of each run, and about failed runs."""
-    said = [f"{NAMED[each]} {GLYPHS[each]}: a run is {SAID[each]}." for each in (OVERLOADED, SHORT) if each in told]
+    said = [f"{NAMED[each]} {GLYPHS[each]}: a run is {SAID[each]}." for each in NAMED if each in told]
     if SHORT in told:
         count = told.count(SHORT)
         said.append(f"{count} of {len(told)} runs {'is' if count == 1 else 'are'} too short (docs/metrics.md).")

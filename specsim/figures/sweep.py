@@ -35,7 +35,7 @@ def curves(
 
     The x axis is `axes.x`, with a line for each value of `axes.line`. Without `axes.x` there is a row for each value.
     With `against` the figure shows the difference of the others from that value of `axes.line`, paired by seed. Points
-    of an overloaded run are hollow, points of a run that is too short to judge are half-filled.
+    of a run that is overloaded or near saturation are hollow, those of one that is too short to judge half-filled.
 
     Parameters
     ----------

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from specsim.results.capacity import Asked, Capacity, capacity
 from specsim.results.sweeps import Sweep
+from specsim.results.verdicts import depends_on_length
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,8 +56,8 @@ class Line:
         return 0 if rate is None else sum(bool(load["too_short"]) for load in self.load[rate])
 
     def overloaded(self, rate: float | None) -> int:
-        """Return how many runs at a rate are overloaded."""
-        return 0 if rate is None else sum(bool(load["overloaded"]) for load in self.load[rate])
+        """Return how many runs at a rate are overloaded or near saturation."""
+        return 0 if rate is None else sum(map(depends_on_length, self.load[rate]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,4 +173,4 @@ def _length(line: Line, found: Capacity) -> Iterator[str]:
         cure = f"; requests={needed} would do" if needed else ""
         yield f"too short to judge: {', '.join(counts)}{cure}"
     if line.overloaded(found.keeps):
-        yield f"overloaded at {found.keeps:g} requests/s: a longer run would attain less"
+        yield f"overloaded or near saturation at {found.keeps:g} requests/s: a longer run would attain less"

@@ -1,4 +1,4 @@
-"""What a run's load comes to, in a word: it kept up, it is overloaded, or it is too short to judge."""
+"""What a run's load comes to, in a word: it kept up, is near saturation, overloaded, or too short to judge."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from specsim.errors import SpecsimError
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
-KEPT_UP, SHORT, OVERLOADED = "kept up", "too short", "overloaded"
-RANKED = (KEPT_UP, SHORT, OVERLOADED)
+KEPT_UP, SHORT, SATURATED, OVERLOADED = "kept up", "too short", "near saturation", "overloaded"
+RANKED = (KEPT_UP, SHORT, SATURATED, OVERLOADED)
 """From the verdict that needs no caveat to the one that needs the strongest."""
 PREFIX = "load."
 
@@ -20,7 +20,14 @@ def verdict_of(load: Mapping[str, Any]) -> str:
     """Return the verdict of a run's block ``load``."""
     if load["overloaded"]:
         return OVERLOADED
+    if load.get("saturated"):
+        return SATURATED
     return SHORT if load["too_short"] else KEPT_UP
+
+
+def depends_on_length(load: Mapping[str, Any]) -> bool:
+    """Return whether a longer run would attain something else, by its block ``load``."""
+    return verdict_of(load) in (SATURATED, OVERLOADED)
 
 
 def verdicts(table: DataFrame) -> Series[str]:
@@ -31,11 +38,11 @@ def verdicts(table: DataFrame) -> Series[str]:
     SpecsimError
         When the table has no columns of the load.
     """
-    names = ("overloaded", "too_short")
-    for name in names:
+    for name in ("overloaded", "too_short"):
         if PREFIX + name not in table:
             raise SpecsimError(f"the table has no column '{PREFIX}{name}'; expected the rows of a Sweep's table")
-    told = table[[PREFIX + name for name in names]].eq(True).set_axis(names, axis="columns")
+    names = ["overloaded", "saturated", "too_short"]
+    told = table.reindex(columns=[PREFIX + name for name in names]).eq(True).set_axis(names, axis="columns")
     return told.apply(verdict_of, axis="columns", result_type="reduce").astype(object)
 
 

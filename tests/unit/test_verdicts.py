@@ -1,0 +1,45 @@
+"""What a run's load comes to in a word, alone and in a table."""
+
+import pandas as pd
+import pytest
+
+from specsim.figures.load_marks import GLYPHS, HOLLOW, marks_said
+from specsim.results.verdicts import (
+    KEPT_UP,
+    OVERLOADED,
+    SATURATED,
+    SHORT,
+    depends_on_length,
+    verdict_of,
+    verdicts,
+    worst,
+)
+
+LOADS = {
+    KEPT_UP: {"overloaded": False, "saturated": False, "too_short": False},
+    SHORT: {"overloaded": None, "saturated": None, "too_short": True},
+    SATURATED: {"overloaded": None, "saturated": True, "too_short": True},
+    OVERLOADED: {"overloaded": True, "saturated": False, "too_short": False},
+}
+
+
+@pytest.mark.parametrize("verdict", LOADS)
+def test_a_load_has_one_verdict(verdict: str) -> None:
+    assert verdict_of(LOADS[verdict]) == verdict
+    assert depends_on_length(LOADS[verdict]) == (verdict in (SATURATED, OVERLOADED))
+    assert (GLYPHS[verdict] == HOLLOW) == depends_on_length(LOADS[verdict])
+
+
+def test_a_table_has_those_of_its_rows_and_of_several_the_strongest_holds() -> None:
+    table = pd.DataFrame(list(LOADS.values()), dtype=object).add_prefix("load.")
+    assert list(verdicts(table)) == list(LOADS)
+    assert worst(LOADS) == OVERLOADED
+    assert worst([SATURATED, SHORT, KEPT_UP]) == SATURATED
+    older = table.drop(columns="load.saturated")
+    assert list(verdicts(older)) == [KEPT_UP, SHORT, SHORT, OVERLOADED]
+
+
+def test_a_caption_says_what_a_hollow_point_is() -> None:
+    overloaded, saturated, *_ = marks_said([OVERLOADED, SATURATED, SHORT])
+    assert overloaded.startswith(f"Hollow {HOLLOW}: a run is overloaded")
+    assert saturated.startswith(f"Hollow {HOLLOW}: a run is near saturation")
