@@ -110,8 +110,8 @@ FAULTS = (
     ),
     Fault(
         "specsim/replica/engine.py",
-        "env.timeout(thinking_s + seconds)",
-        "env.timeout(1.001 * (thinking_s + seconds))",
+        "possible(thinking_s + seconds)",
+        "possible(1.001 * (thinking_s + seconds))",
         ("tests/theory/test_queueing.py", "-k", "not littles"),
     ),
     Fault(
