@@ -12,10 +12,10 @@ from specsim.replica.request import Bools, Floats, Ids, Ints
 from specsim.replica.trees import Forest
 
 NOBODY: Ids = np.zeros(0, dtype=np.int64)
-DEEPEST = 1024
-"""The most levels of a draft, in one pass or in several."""
 """No request."""
 NOBODY.flags.writeable = False
+DEEPEST = 1024
+"""The most levels of a draft, in one pass or in several."""
 
 
 class DraftPass(NamedTuple):
