@@ -182,8 +182,8 @@ def test_a_sweep_says_what_its_seeds_cover():
     (line,) = covers_said(table())
     assert "3 seeds" in line
     assert "classes and acceptance" in line
-    assert "recorded" in line
+    assert "the trace's own" in line
     (all_of_it,) = covers_said(table().assign(varies_with_seed="arrivals, lengths, acceptance"))
     assert "arrivals, lengths and acceptance" in all_of_it
-    assert "recorded" not in all_of_it
+    assert "the trace's own" not in all_of_it
     assert covers_said(table(seed=[7])) == ()
