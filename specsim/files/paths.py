@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 
@@ -22,6 +22,7 @@ def shipped(name: str) -> Path:
     raise FileNotFoundError(f"this installation of specsim lacks its {name}/ folder")
 
 
+@lru_cache(maxsize=4096)
 def is_path(value: str) -> bool:
     """Return whether a group's value means a file: it has a slash or a suffix."""
     return "/" in value or bool(Path(value).suffix)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -40,12 +41,17 @@ def read_yaml(path: Path, what: str = "YAML file", group: str = "") -> dict[str,
     SpecsimError
         One line naming the file and its line or key that is refused.
     """
+    values: dict[str, Any] = copied(peek_yaml(path, what, group))
+    return values
+
+
+def peek_yaml(path: Path, what: str = "YAML file", group: str = "") -> Mapping[str, Any]:
+    """Return what `read_yaml` does, to be looked at and not changed: all who ask for a file share it."""
     facts = check_file(path, MOST_BYTES, what, group)
     try:
-        values: dict[str, Any] = copied(_values(path, facts.st_mtime_ns, facts.st_size))
+        return _values(path, facts.st_mtime_ns, facts.st_size)
     except SpecsimError as error:
         raise SpecsimError(f"{group}{path}{error}") from None
-    return values
 
 
 @lru_cache(maxsize=256)

@@ -14,6 +14,7 @@ from typing import Any
 
 from specsim.errors import SpecsimError, first_line, nearest
 from specsim.files.checked_mapping import expanded
+from specsim.files.plain import copied
 from specsim.kinds.installed import installed
 from specsim.kinds.plugins import below
 from specsim.kinds.signature import check_arguments, parameter_types
@@ -49,7 +50,9 @@ def build(mapping: Mapping[str, Any], where: str, scope: Scope) -> Any:
     target = target_of(mapping, where, scope)
     given = {key: value for key, value in mapping.items() if key not in ("_target_", "_partial_")}
     arguments = {
-        key: build(value, f"{where}: {key}", scope) if isinstance(value, Mapping) and "_target_" in value else value
+        key: build(value, f"{where}: {key}", scope)
+        if isinstance(value, Mapping) and "_target_" in value
+        else copied(value)
         for key, value in given.items()
     }
     as_function = mapping.get("_partial_", False)
@@ -79,14 +82,16 @@ def target_of(mapping: Mapping[str, Any], where: str, scope: Scope) -> Any:
         raise SpecsimError(f"{where}: _target_: missing, expected the dotted name of a class")
     module_name, _, attribute = name.rpartition(".")
     module = _module(name, module_name, attribute, where, scope)
-    names = [
-        each
-        for each, value in vars(module).items()
-        if getattr(value, "__module__", None) == module_name and not each.startswith("_") and callable(value)
-    ]
-    if attribute not in names:
+    if not _is_of(module, attribute):
+        names = [each for each in vars(module) if _is_of(module, each)]
         raise SpecsimError(f"{where}: _target_: {module_name} has no {attribute!r}{nearest(attribute, names)}")
     return getattr(module, attribute)
+
+
+def _is_of(module: ModuleType, name: str) -> bool:
+    """Return whether a module defines a public class or function of this name."""
+    value = vars(module).get(name)
+    return callable(value) and not name.startswith("_") and getattr(value, "__module__", None) == module.__name__
 
 
 def defaults_of(entry: EntryPoint, group: str) -> dict[str, Any]:

@@ -23,7 +23,7 @@ def check_arguments(target: Any, arguments: Mapping[str, Any], where: str, *, co
     SpecsimError
         One line that begins with `where` and names the key.
     """
-    parameters = inspect.signature(target).parameters
+    parameters = parameters_of(target)
     for key in arguments:
         if key not in parameters:
             raise SpecsimError(f"{where}: unknown key {key!r}{nearest(key, parameters)}")
@@ -34,6 +34,12 @@ def check_arguments(target: Any, arguments: Mapping[str, Any], where: str, *, co
     hints = parameter_types(target)
     for key, value in arguments.items():
         _check_type(hints.get(key), value, f"{where}: {key}")
+
+
+@lru_cache(maxsize=256)
+def parameters_of(target: Any) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of a class or function by name."""
+    return inspect.signature(target).parameters
 
 
 def parameter_types(target: Any) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def scan(runs: Sequence[AnyRun | Path], failures: Sequence[Failure] = ()) -> Sca
     kept: list[AnyRun | Path] = []
     notes: list[str] = []
     run_notes: list[tuple[str, ...]] = []
-    seen: dict[str, tuple[str, str]] = {}
+    seen: dict[tuple[str | None, Value | None], tuple[str, AnyRun | Path]] = {}
 
     def distinct() -> Iterator[SweptRun]:
         for name, place in zip(names, runs, strict=False):
@@ -88,11 +88,11 @@ def scan(runs: Sequence[AnyRun | Path], failures: Sequence[Failure] = ()) -> Sca
             except SpecsimError as error:
                 notes.append(f"left out: {error}")
                 continue
-            key, result = identity(swept.settings), identity(flat(run.metrics))
+            key = swept.point, swept.settings.get(SEED)
             if key in seen:
-                notes.append(_twice(seen[key], (name, result)))
+                notes.append(_twice(seen[key], (name, place)))
                 continue
-            seen[key] = (name, result)
+            seen[key] = (name, place)
             kept.append(place)
             run_notes.append(run.notes)
             yield swept
@@ -112,8 +112,11 @@ def _swept(name: str, run: AnyRun) -> SweptRun:
     return SweptRun(name, settings, point, ", ".join(varies), run.metrics)
 
 
-def _twice(one: tuple[str, str], other: tuple[str, str]) -> str:
-    if one[1] != other[1]:
+def _twice(one: tuple[str, AnyRun | Path], other: tuple[str, AnyRun | Path]) -> str:
+    first, second = (
+        flat(read_run(place).metrics if isinstance(place, Path) else place.metrics) for _, place in (one, other)
+    )
+    if first != second:
         raise SpecsimError(
             f"{one[0]!r} and {other[0]!r} hold one configuration and different results; expected one of them"
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specsim.files.checked_mapping import CheckedMapping
+from specsim.files.plain import copied
 from specsim.results.run_folder import stamp_of
 from specsim.results.store import StoredRun
 from specsim.results.sweep_notes import extrapolated
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
 
 def stored_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return what makes a run the run it is: not where it is kept, nor what else changes no number."""
-    return {key: value for key, value in config.items() if key not in NOT_OF_THE_RUN}
+    stored: dict[str, Any] = copied({key: value for key, value in config.items() if key not in NOT_OF_THE_RUN})
+    return stored
 
 
 def execute(

@@ -16,6 +16,10 @@ from specsim.replica.kv_pool import Memory
 from specsim.replica.machine import Machine
 from specsim.runs.chosen import folder, source
 
+GROUPS = ("engine", "drafter", "profile")
+READ = (*GROUPS, "belief", "replica_profiles", "profiles")
+"""Keys of a configuration that say what a run is served on."""
+
 
 class Hardware(NamedTuple):
     """The engine, and what passes take on it: the truth, and what schedulers believe."""
@@ -91,6 +95,21 @@ def fleet(config: Mapping[str, Any], plugins: Mapping[str, ModuleType], profile:
     SpecsimError
         One line about a value of the engine, the drafter, a profile or the belief, or about models that differ.
     """
+    if profile is not None or "_target_" in config["drafter"]:
+        return _fleet(config, plugins, profile)
+    keys = {key: config[key] for key in READ if key in config}
+    chosen = {group: config["choices"][group] for group in GROUPS}
+    kept: Fleet = pickle.loads(_kept_fleet(pickle.dumps({**keys, "choices": chosen})))
+    return kept
+
+
+@lru_cache(maxsize=64)
+def _kept_fleet(config: bytes) -> bytes:
+    """Return a fleet that a sweep asks for at each of its points, to be copied for each."""
+    return pickle.dumps(_fleet(pickle.loads(config), {}, None))
+
+
+def _fleet(config: Mapping[str, Any], plugins: Mapping[str, ModuleType], profile: Profile | None) -> Fleet:
     engine = engine_from_mapping(config["engine"], source("engine", config))
     beside = source("drafter", config)
     drafter = drafter_from_mapping(config["drafter"], beside, folder("drafter", config), plugins)
@@ -99,11 +118,11 @@ def fleet(config: Mapping[str, Any], plugins: Mapping[str, ModuleType], profile:
         return _with_drafter(engine.running(given), named, drafter, beside)
 
     def served(keys: Mapping[str, Any], named: str, given: Profile | None = None) -> Hardware:
-        truth, belief = running(given or _profile(keys, named), named), config["belief"]
+        truth, belief = running(given or profile_from_mapping(keys, named), named), config["belief"]
         if belief is None:
             return Hardware(engine, truth, truth)
         believed = belief if "name" in belief else {**keys, **belief}
-        return Hardware(engine, truth, running(_profile(believed, "belief"), "belief"))
+        return Hardware(engine, truth, running(profile_from_mapping(believed, "belief"), "belief"))
 
     chosen, named = config["choices"]["profile"], source("profile", config)
     names = tuple(config["replica_profiles"] or ())
@@ -114,17 +133,6 @@ def fleet(config: Mapping[str, Any], plugins: Mapping[str, ModuleType], profile:
             found[name] = where, served(config["profiles"][name], where)
     _check_models(found)
     return Fleet(found[chosen][1], names, found)
-
-
-def _profile(keys: Mapping[str, Any], named: str) -> Profile:
-    """Return the profile of these keys: a copy that nobody shares of one that is kept, since a sweep repeats a few."""
-    profile: Profile = pickle.loads(_read_profile(pickle.dumps(keys), named))
-    return profile
-
-
-@lru_cache(maxsize=64)
-def _read_profile(keys: bytes, named: str) -> bytes:
-    return pickle.dumps(profile_from_mapping(pickle.loads(keys), named))
 
 
 def _check_models(found: Mapping[str, tuple[str, Hardware]]) -> None:

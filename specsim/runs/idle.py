@@ -7,7 +7,7 @@ from typing import Any
 
 from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import CheckedMapping
-from specsim.files.yaml_file import read_yaml
+from specsim.files.yaml_file import peek_yaml
 from specsim.kinds.installed import ENTRY_POINTS
 from specsim.kinds.plugins import unused_plugins
 from specsim.runs.split import pools
@@ -80,7 +80,7 @@ def _of_profile(key: str, config: Mapping[str, Any]) -> str | None:
     part, _, rest = below.partition(".")
     if key == "gpus":
         path = file_of("profile", config["choices"]["profile"])
-        return f"the times of {source} are of {'its own' if path is None else read_yaml(path).get('gpus')} GPUs"
+        return f"the times of {source} are of {'its own' if path is None else peek_yaml(path).get('gpus')} GPUs"
     if key == "memory_bytes" and "usable_kv_bytes" in profile:
         return f"{source} states usable_kv_bytes"
     if part in ERRORS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from specsim.results.run_folder import readable_name, run_folders
 from specsim.runs.handed import NOTHING, Handed
 from specsim.runs.idle import check_idle
 from specsim.runs.places import check_no_run, check_same_run, check_writable, settings_in, told_by_name
-from specsim.runs.prepare import Experiment, prepare
+from specsim.runs.prepare import Experiment, check_seed, prepare
 from specsim.runs.processes import check_jobs, in_processes
 from specsim.runs.provenance import sources_of
 from specsim.settings.configured import Configured, labels_of
@@ -39,7 +39,7 @@ class PlannedRun:
     ----------
     config : resolved and checked. label : the settings, as typed, in which the points of the sweep differ.
     folder : where the run is stored or will be, None where it stays in memory.
-    experiment : as it was prepared to check the point, None where that would hold too much memory.
+    experiment : as it was prepared to check the point, None where it was not, or would hold too much memory.
     key : identity of its settings. sources : the code and the files that it would be made from.
     summary : whether only the run's summary is kept, unless it has a folder already.
     """
@@ -59,7 +59,7 @@ class PlannedRun:
 
 
 class Checked(NamedTuple):
-    """A point, its configuration, what was prepared of it (None beyond `KEPT_BYTES`), and what it is made from."""
+    """A point, its configuration, what was prepared of it if that is kept, and what it is made from."""
 
     point: Point
     config: dict[str, Any]
@@ -116,37 +116,63 @@ def plan(points: Sequence[Checked], root: Path | None, *, keep: str = KEEP[0]) -
 
 
 def checked(chosen: Sequence[Configured], handed: Handed = NOTHING, *, jobs: int = 1) -> list[Checked]:
-    """Prepare every point before any of them runs, with the objects that were `handed` in.
+    """Check every point before any of them runs, with the objects that were `handed` in.
 
-    With several `jobs` the points are checked in as many processes, and nothing that was prepared is kept.
+    Of points that differ in their seed alone the first is prepared: settings that are right with one seed are right
+    with any. With several `jobs` that is done in as many processes, and nothing that was prepared is kept.
 
     Raises
     ------
     SpecsimError
         One line for the first point that is wrong.
     """
-    if check_jobs(jobs) > 1:
-        return _checked_in_processes(chosen, jobs)
-    points, held_bytes = [], 0
-    for point, config in chosen:
+    first: dict[Any, int] = {}
+    leaders = [first.setdefault(_apart_from_seed(each), place) for place, each in enumerate(chosen)]
+    wanted = sorted(set(leaders))
+    configs = [chosen[place].config for place in wanted]
+    prepared = _prepared_here(configs, handed) if check_jobs(jobs) == 1 else _prepared_in_processes(configs, jobs)
+    made, points = dict(zip(wanted, prepared, strict=True)), []
+    for place, (leader, (point, config)) in enumerate(zip(leaders, chosen, strict=True)):
+        check_seed(config)
+        points.append(
+            Checked(point, config, made[leader].experiment if place == leader else None, made[leader].sources)
+        )
+    check_idle(chosen)
+    return points
+
+
+def _apart_from_seed(each: Configured) -> Any:
+    """Return what points have in common that differ in their seed alone.
+
+    Points have nothing in common where another setting may follow the seed: one that refers to it, and what a trace or
+    an acceptance of somebody's own reads.
+    """
+    foreign = any("_target_" in each.config[group] for group in ("trace", "acceptance"))
+    if foreign or any("$" in str(value) for value in each.point.values()):
+        return id(each)
+    return tuple((key, str(value)) for key, value in each.point.items() if key != "seed")
+
+
+class _Prepared(NamedTuple):
+    experiment: Experiment | None
+    sources: Mapping[str, Any]
+
+
+def _prepared_here(configs: Sequence[Config], handed: Handed) -> Iterator[_Prepared]:
+    held_bytes = 0
+    for config in configs:
         experiment = prepare(config, handed)
         held_bytes += _bytes_of(experiment)
-        kept = experiment if held_bytes <= KEPT_BYTES else None
-        points.append(Checked(point, config, kept, sources_of(experiment)))
-    check_idle(chosen)
-    return points
+        yield _Prepared(experiment if held_bytes <= KEPT_BYTES else None, sources_of(experiment))
 
 
-def _checked_in_processes(chosen: Sequence[Configured], jobs: int) -> list[Checked]:
+def _prepared_in_processes(configs: Sequence[Config], jobs: int) -> Iterator[_Prepared]:
     # What is wrong with every point is found without a process.
-    prepare(chosen[0].config)
-    found = dict(in_processes(_sources, [each.config for each in chosen], jobs))
-    points, alike = [], dict[str, Mapping[str, Any]]()
-    for index, (point, config) in enumerate(chosen):
+    prepare(configs[0])
+    found, alike = dict(in_processes(_sources, configs, jobs)), dict[str, Mapping[str, Any]]()
+    for index, config in enumerate(configs):
         sources = found[index] or sources_of(prepare(config))
-        points.append(Checked(point, config, None, alike.setdefault(json.dumps(sources, sort_keys=True), sources)))
-    check_idle(chosen)
-    return points
+        yield _Prepared(None, alike.setdefault(json.dumps(sources, sort_keys=True), sources))
 
 
 def _sources(config: Config) -> Mapping[str, Any] | None:

@@ -188,6 +188,11 @@ def _recipe(config: Mapping[str, Any], plugins: Plugins, handed: Handed) -> Trac
     return trace_recipe(config["trace"], named, folder("trace", config), plugins)
 
 
+def check_seed(config: Mapping[str, Any]) -> None:
+    """Refuse a seed that is no whole number from 0 on."""
+    _seed(CheckedMapping("", "", config))
+
+
 def _seed(node: CheckedMapping) -> int:
     return node.whole("seed", 0, 2**63 - 1)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
@@ -10,6 +9,7 @@ from typing import Any
 
 from specsim.errors import SpecsimError, nearest
 from specsim.kinds.build import Scope, build, target_of
+from specsim.kinds.signature import parameters_of
 from specsim.replica.protocols import Clairvoyant, Scheduler
 
 OWN_PACKAGE = "specsim.schedulers"
@@ -65,7 +65,7 @@ def _without_shared(mapping: Mapping[str, Any], source: str, scope: Scope) -> di
     SpecsimError
         When a part has another value for a shared key, since setting the key at the top would change nothing.
     """
-    taken = inspect.signature(target_of(mapping, source, scope)).parameters
+    taken = parameters_of(target_of(mapping, source, scope))
     shared = {key: dict(_places(mapping, key)) for key in mapping if key not in taken and not key.startswith("_")}
     known = [*taken, *(key for key, places in shared.items() if places)]
     for key, places in shared.items():

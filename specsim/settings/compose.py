@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import expanded
 from specsim.files.interpolation import is_closed, is_plain, place_of
 from specsim.files.paths import is_path, shipped
 from specsim.files.plain import copied
-from specsim.files.yaml_file import read_yaml
+from specsim.files.yaml_file import peek_yaml, read_yaml
 from specsim.kinds.installed import installed
 from specsim.settings.fleet import KEY as FLEET
 from specsim.settings.fleet import profile_named, with_fleet
@@ -51,14 +51,15 @@ def compose(point: Point, objects: Mapping[str, Mapping[str, Any]] | None = None
         _check_path(key, str(point.get(key, "")))
     point, followed = with_suggestions(point)
     _check_places(point)
-    shared, chosen = _composed(
-        tuple(_hydra_word(group, point) for group in GROUPS if group in point and group not in held)
-    )
-    tree, chosen = copied(shared), {**chosen, **{group: str(point[group]) for group in GROUPS if group in point}}
-    for group in GROUPS:
-        tree[group] = dict(held[group]) if group in held else _from_elsewhere(group, tree[group], point)
-    put(tree, {key: text for key, text in point.items() if key not in GROUPS and key not in TEXTS}, chosen)
-    resolved = {**_resolved(tree, chosen), "choices": chosen, "followed": followed}
+    words = tuple(_hydra_word(group, point) for group in GROUPS if group in point and group not in held)
+    shared = _composed(words)
+    chosen = {**shared.chosen, **{group: str(point[group]) for group in GROUPS if group in point}}
+    tree = {**shared.tree, **_own_groups(shared.tree, point, held)}
+    settings = {key: text for key, text in point.items() if key not in GROUPS and key not in TEXTS}
+    # Other points share what this one leaves alone.
+    tree |= {key: copied(tree[key]) for key in {each.partition(".")[0] for each in settings} if key in tree}
+    put(tree, settings, chosen)
+    resolved = {**_resolved(tree, words, chosen), "choices": chosen, "followed": followed}
     if holds_requests("trace", chosen["trace"]) and "trace.path" not in point:
         # A shell may have put it there for a `*`: what a file is called is never resolved.
         resolved["trace"]["path"] = chosen["trace"]
@@ -89,7 +90,7 @@ def _check_places(point: Point) -> None:
         path = file_of(group, chosen_in(group, point)) if group in GROUPS and below else None
         if path is None:
             continue
-        place = place_of(read_yaml(path), below)
+        place = place_of(peek_yaml(path), below)
         if place != below:
             raise SpecsimError(f"{key}={value}: follows {group}.{place}; expected {group}.{place}={value}")
 
@@ -114,9 +115,23 @@ def _belief(
     return profile_named(chosen, "belief")
 
 
+class _Composed(NamedTuple):
+    """What Hydra composes of choices alone: the points that make them share it, and none changes it.
+
+    Attributes
+    ----------
+    tree : by key, not yet resolved. chosen : the choice of each group.
+    open : the keys in which a reference leads to another key.
+    """
+
+    tree: Mapping[str, Any]
+    chosen: Mapping[str, str]
+    open: frozenset[str]
+
+
 @cache
-def _composed(words: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the tree that Hydra composes of choices alone, not yet resolved, and the choice of each group."""
+def _composed(words: tuple[str, ...]) -> _Composed:
+    """Return what Hydra composes of choices alone."""
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
     from omegaconf import OmegaConf
@@ -128,18 +143,44 @@ def _composed(words: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, str]]:
     config.pop("hydra")
     plain = OmegaConf.to_container(config, resolve=False)
     assert isinstance(plain, dict)
-    return {str(key): value for key, value in plain.items()}, {each: chosen[each] for each in GROUPS}
+    tree = {str(key): value for key, value in plain.items()}
+    open_ = frozenset(key for key, value in tree.items() if not is_closed(value))
+    return _Composed(tree, {each: chosen[each] for each in GROUPS}, open_)
 
 
-def _resolved(tree: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, Any]:
-    """Return the tree with every reference followed; OmegaConf gets what holds any, since it takes long."""
+def _own_groups(tree: Mapping[str, Any], point: Point, held: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the groups of a point that Hydra cannot compose: objects of Python's, and choices outside conf/."""
+    elsewhere = {group: _from_elsewhere(group, tree[group], point) for group in GROUPS if _elsewhere(group, point)}
+    return {**elsewhere, **{group: dict(held[group]) for group in GROUPS if group in held}}
+
+
+def _resolved(tree: Mapping[str, Any], words: tuple[str, ...], chosen: Mapping[str, str]) -> dict[str, Any]:
+    """Return the tree with every reference followed; what Hydra composed of `words` alone is followed once for all."""
+    shared = _composed(words)
+    own = {key for key, value in tree.items() if value is not shared.tree.get(key)}
+    if not shared.open <= own or not all(is_closed(tree[key]) for key in own):
+        return _followed(tree, chosen)
+    return {
+        key: _followed({key: value}, chosen)[key] if key in own else _followed_once(words, key)
+        for key, value in tree.items()
+    }
+
+
+@cache
+def _followed_once(words: tuple[str, ...], key: str) -> Any:
+    shared = _composed(words)
+    return _followed({key: shared.tree[key]}, shared.chosen)[key]
+
+
+def _followed(tree: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, Any]:
+    """Return values of which none refers to another; OmegaConf, which takes long, gets those that do."""
+    if all(map(is_plain, tree.values())):
+        return {key: copied(value) for key, value in tree.items()}
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    closed = all(is_closed(value) for value in tree.values())
-    open_ = {key: value for key, value in tree.items() if not (closed and is_plain(value))}
     try:
-        plain = OmegaConf.to_container(OmegaConf.create(open_), resolve=True, throw_on_missing=True)
+        plain = OmegaConf.to_container(OmegaConf.create(dict(tree)), resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
         key = str(error.full_key or "")
         group = key.partition(".")[0]
@@ -148,7 +189,7 @@ def _resolved(tree: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, A
     except RecursionError:
         raise SpecsimError("settings: nested too deep to resolve, or ${...} that leads in a circle") from None
     assert isinstance(plain, dict)
-    return {str(key): plain[key] if key in open_ else copied(value) for key, value in tree.items()}
+    return {str(key): value for key, value in plain.items()}
 
 
 def _hydra_word(group: str, point: Point) -> str:
@@ -170,8 +211,6 @@ def _elsewhere(group: str, point: Point) -> bool:
 
 
 def _from_elsewhere(group: str, node: Any, point: Point) -> Any:
-    if not _elsewhere(group, point):
-        return node
     chosen = str(point[group])
     if holds_requests(group, chosen):
         return {**node, "path": chosen}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import expanded
 from specsim.files.paths import is_path, shipped
-from specsim.files.yaml_file import read_yaml
+from specsim.files.yaml_file import peek_yaml
 from specsim.kinds.installed import installed
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def choices(group: str) -> dict[str, str]:
     for name in names(group):
         path = shipped("conf") / group / f"{name}.yaml"
         there = path.is_file()
-        said = read_yaml(path).get("description", "") if there else f"installed by {installed(group)[name].module}"
+        said = peek_yaml(path).get("description", "") if there else f"installed by {installed(group)[name].module}"
         lines[name] = str(said)
     return lines
 
@@ -77,7 +77,7 @@ def keys_called(name: str) -> list[str]:
     return [
         f"{group}.{name}"
         for group in _defaults()
-        if any(name in read_yaml(shipped("conf") / group / f"{each}.yaml") for each in sorted(shipped_names(group)))
+        if any(name in peek_yaml(shipped("conf") / group / f"{each}.yaml") for each in sorted(shipped_names(group)))
     ]
 
 
@@ -98,5 +98,5 @@ def shipped_names(group: str) -> frozenset[str]:
 
 @cache
 def _defaults() -> Mapping[str, str]:
-    listed = read_yaml(shipped("conf") / "config.yaml")["defaults"]
+    listed = peek_yaml(shipped("conf") / "config.yaml")["defaults"]
     return {str(group): str(name) for each in listed if isinstance(each, dict) for group, name in each.items()}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
 Value = str | int | float | bool
+AS_IT_IS = (str, int, bool)
 HASH_CHARACTERS = 12
 NOT_OF_THE_RUN = ("out", "followed", "step_limit_s", "kernel")
 """Keys that change no number: where a run is kept, what was suggested, how long a step may take, what computes it."""
@@ -32,29 +33,43 @@ def identity(settings: Mapping[str, Value]) -> str:
 
 def flat(mapping: Mapping[str, Any]) -> dict[str, Value]:
     """Return a nested mapping by dotted key, without what is null."""
-    return dict(_flat("", mapping))
+    found: dict[str, Value] = {}
+    _flatten("", mapping, found)
+    return found
 
 
-def _flat(prefix: str, mapping: Mapping[str, Any]) -> Iterator[tuple[str, Value]]:
+def _flatten(prefix: str, mapping: Mapping[str, Any], found: dict[str, Value]) -> None:
     for key, value in mapping.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flat(f"{prefix}{key}.", value)
+        kind = type(value)
+        if kind in AS_IT_IS:
+            found[f"{prefix}{key}"] = value
+        elif kind is float:
+            found[f"{prefix}{key}"] = _number(value)
+        elif (kind is dict or isinstance(value, Mapping)) and value:
+            _flatten(f"{prefix}{key}.", value, found)
         elif value is not None:
-            yield f"{prefix}{key}", _plain(value)
+            found[f"{prefix}{key}"] = _plain(value)
 
 
 def _plain(value: Any) -> Value:
-    """Return a whole float as an integer, as equality has it, and a list as text."""
+    """Return a list or an empty mapping as text."""
     if isinstance(value, float):
-        return int(value) if value.is_integer() else value
+        return _number(value)
     if isinstance(value, list | tuple | Mapping):
         return json.dumps(_whole(value), ensure_ascii=False, sort_keys=True)
     return value if isinstance(value, Value) else str(value)
 
 
 def _whole(value: Any) -> Any:
+    if type(value) in AS_IT_IS:
+        return value
+    if isinstance(value, float):
+        return _number(value)
     if isinstance(value, Mapping):
         return {str(key): _whole(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_whole(each) for each in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    return [_whole(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _number(value: float) -> int | float:
+    """Return a whole float as an integer, as equality has it."""
+    return int(value) if value.is_integer() else value

@@ -9,7 +9,7 @@ from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import expanded
 from specsim.files.interpolation import value_at
 from specsim.files.paths import is_path
-from specsim.files.yaml_file import read_yaml
+from specsim.files.yaml_file import peek_yaml
 from specsim.settings.groups import check_below, chosen_in, default_of, file_of, names
 from specsim.settings.points import GROUPS, Point
 from specsim.settings.python_value import PythonValue
@@ -52,7 +52,7 @@ def _stands(key: str, point: Point) -> str | None:
         return default_of(group)
     path = file_of(group, chosen_in(group, point))
     try:
-        return _word(value_at(read_yaml(path), below)) if path is not None else None
+        return _word(value_at(peek_yaml(path), below)) if path is not None else None
     except KeyError:
         return None
 
@@ -62,7 +62,7 @@ def _suggests(group: str, chosen: str, scheduler: str) -> dict[str, str]:
     path = file_of(group, chosen)
     if path is None:
         return {}
-    said, source = read_yaml(path).get("suggests") or {}, f"{group}={chosen}: suggests"
+    said, source = peek_yaml(path).get("suggests") or {}, f"{group}={chosen}: suggests"
     if not isinstance(said, Mapping):
         raise SpecsimError(f"{source}: expected settings by key")
     words: dict[str, str] = {}
@@ -99,7 +99,7 @@ def _constants(family: str, constants: Mapping[Any, Any], source: str, scheduler
 
 def _shipped_scheduler(name: str) -> Mapping[str, Any]:
     path = None if is_path(name) else file_of("scheduler", name)
-    return {} if path is None else read_yaml(path)
+    return {} if path is None else peek_yaml(path)
 
 
 def _has(mapping: Mapping[str, Any], key: str) -> bool:
@@ -119,4 +119,4 @@ def _holds(group: str, chosen: str, point: Point) -> bool:
     """Return whether a group's file has every key that the point sets below the group."""
     path = file_of(group, chosen)
     below = {key.split(".")[1] for key in point if key.startswith(f"{group}.")}
-    return not below or path is None or below <= set(read_yaml(path))
+    return not below or path is None or below <= set(peek_yaml(path))

@@ -310,3 +310,11 @@ def test_a_target_that_is_not_there_is_one_line(target: Any, said: str) -> None:
 def test_what_has_no_step_is_no_scheduler() -> None:
     message = refused({"_target_": "specsim.schedulers.parts.tree_shape.Fixed", "depth": 2, "width": 2})
     assert "has no step(view) method" in message
+
+
+def test_a_list_of_a_file_is_each_scheduler_s_own() -> None:
+    factory = scheduler_factory(mapping_of("vllm_dynamic"), "scheduler=vllm_dynamic")
+    one, other = (typing.cast(typing.Any, factory()).speculation for _ in range(2))
+    assert one.num_speculative_tokens_per_batch_size == other.num_speculative_tokens_per_batch_size
+    one.num_speculative_tokens_per_batch_size[0][2] = 99
+    assert other.num_speculative_tokens_per_batch_size[0][2] == 5

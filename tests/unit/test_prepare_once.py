@@ -5,6 +5,7 @@ import json
 import pytest
 
 from specsim import simulate, sweep
+from specsim.errors import SpecsimError
 from specsim.runs import execute, plan
 from specsim.runs import sweep as runs_of_a_sweep
 from specsim.runs.prepare import prepare
@@ -34,6 +35,44 @@ def prepared(monkeypatch, tmp_path):
 def test_a_sweep_prepares_each_point_once(prepared, out):
     sweep({"rps": [1, 2, 3]}, trace="poisson", out=out, progress=False, **SMALL)
     assert len(prepared) == 3
+
+
+def test_of_points_that_differ_in_their_seed_one_is_checked(prepared):
+    words = ["trace=poisson", "requests=6", "rps=1,2", "scheduler=vllm_spec"]
+    points = plan.checked(from_words([*words, "seed=range(0,5)"], sweep=True))
+    assert len(prepared) == 2
+    assert [each.experiment is not None for each in points] == [True, *4 * [False]] * 2
+    assert len({id(each.sources) for each in points}) == 2
+
+
+@pytest.mark.parametrize(("length", "times"), [("2", 1), ("${seed}", 3)])
+def test_points_are_alike_only_where_no_other_setting_follows_the_seed(prepared, length, times):
+    words = ["trace=poisson", "requests=6", "scheduler=vllm_spec", f"scheduler.num_speculative_tokens={length}"]
+    plan.checked(from_words([*words, "seed=1,2,3"], sweep=True))
+    assert len(prepared) == times
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_point_that_is_wrong_for_its_seed_alone_is_a_failed_run(prepared, jobs):
+    settings = {"trace": "poisson", "rps": 2, "metrics.window": [0.1, 1.0], "progress": False, **SMALL, "requests": 4}
+    with pytest.warns(UserWarning, match="of 12 runs failed, the first: metrics.window"):
+        found = sweep({"seed": range(12)}, jobs=jobs, **settings)
+    assert len(found) == 12 - len(found.failures)
+    assert 0 < len(found.failures) < 12
+    assert {each.error.partition(" ")[0] for each in found.failures} == {"metrics.window:"}
+
+
+def test_a_seed_that_is_none_is_refused_before_anything_runs(prepared):
+    with pytest.raises(SpecsimError, match=r"^seed: -1"):
+        sweep({"seed": [0, -1]}, trace="poisson", **SMALL)
+
+
+def test_what_happens_to_one_run_s_configuration_does_not_reach_another(prepared):
+    one, other = sweep({"seed": [0, 1]}, trace="poisson", progress=False, **SMALL)
+    one.config["profile"]["target"]["name"] = "mine"
+    assert other.config["profile"]["target"]["name"] != "mine"
+    (third,) = sweep({"seed": [2]}, trace="poisson", progress=False, **SMALL)
+    assert third.config["profile"]["target"]["name"] == other.config["profile"]["target"]["name"]
 
 
 def test_a_run_is_prepared_once(prepared):
