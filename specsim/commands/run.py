@@ -70,8 +70,10 @@ def run_sweep(chosen: Sequence[Configured], arguments: argparse.Namespace) -> in
             kept = len(standing(planned, root))
             said = f"{kept} of {len(planned)} runs are kept; the same command with out={root} goes on"
             raise KeyboardInterrupt(said) from None
-    notes = write_table(root)
-    for line in (*runs.notes, *notes):
+    stored = write_table(root)
+    # Where the folder holds no other runs, these were read and their table made for it already.
+    told_of = stored if len(stored) == len(runs) else runs
+    for line in dict.fromkeys((*told_of.notes, *runs.whole_notes, *stored.whole_notes)):
         print(f"note: {line}")
     failed, made = {tuple(each.label.items()) for each in runs.failures}, iter(runs)
     shown = planned[:MOST_SHOWN]
@@ -79,7 +81,7 @@ def run_sweep(chosen: Sequence[Configured], arguments: argparse.Namespace) -> in
     print(comparison_table(told))
     if len(planned) > len(shown):
         print(f"{len(planned) - len(shown)} more runs in {root / 'table.csv'}")
-    for line in runs.seeds_said():
+    for line in told_of.seeds_said():
         print(line)
     print(root)
     return _say_failures(runs.failures, debug=arguments.debug)

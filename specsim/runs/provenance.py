@@ -41,7 +41,7 @@ def provenance_of(
             "system": platform.system(),
             "python": platform.python_version(),
         },
-        "versions": dict(_versions()),
+        "versions": dict(versions()),
         "kernel": described(experiment.simulation.kernel),
         **sources_of(experiment),
         "profile": _profile_facts(first),
@@ -52,7 +52,8 @@ def provenance_of(
 
 
 @cache
-def _versions() -> Mapping[str, str]:
+def versions() -> Mapping[str, str]:
+    """Return the versions of `PACKAGES`."""
     return {name: version(name) for name in PACKAGES}
 
 

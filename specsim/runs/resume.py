@@ -10,7 +10,7 @@ from typing import Any
 from specsim.results.checksums import damage
 from specsim.results.store import StoredRun
 from specsim.runs.prepare import Experiment
-from specsim.runs.provenance import PACKAGES, sources_of
+from specsim.runs.provenance import PACKAGES, sources_of, versions
 
 
 def why_again(folder: Path, experiment: Experiment) -> str | None:
@@ -41,7 +41,5 @@ def changed(stored: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
 
 
 def _version(stored: Mapping[str, Any]) -> str:
-    from importlib.metadata import version
-
-    before, now = stored.get("versions", {}).get(PACKAGES[0]), version(PACKAGES[0])
+    before, now = (each.get(PACKAGES[0]) for each in (stored.get("versions", {}), versions()))
     return f", version {before} to {now}" if before != now else ""

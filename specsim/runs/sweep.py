@@ -114,17 +114,12 @@ def _made(planned: PlannedRun) -> Made:
         return Made(_failed(planned, error, seen), None)
 
 
-def write_table(root: Path) -> tuple[str, ...]:
-    """Write ``table.csv`` into a sweep's folder, whole or not at all: the table of all runs in it.
-
-    Returns
-    -------
-    lines about the folder as a whole, without the notes of its runs.
-    """
+def write_table(root: Path) -> Sweep:
+    """Write ``table.csv`` into a sweep's folder, whole or not at all, and return all runs in it."""
     found = load_sweep(root)
     with in_one_step(root / "table.csv") as partial:
         found.table.to_csv(partial, index=False)
-    return found.whole_notes
+    return found
 
 
 def _executed(planned: PlannedRun) -> Made:
