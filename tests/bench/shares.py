@@ -10,6 +10,7 @@ import tempfile
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from specsim.errors import SpecsimError
 from specsim.simulation import run
@@ -20,8 +21,25 @@ OUTSIDE = "simpy, and what numpy and Python do among themselves"
 Function = tuple[str, int, str]
 
 
-def shares(loop: loops.Loop) -> tuple[int, dict[str, tuple[float, float]]]:
-    """Return the iterations of a loop, and by room the share of its time and the calls per iteration.
+class Shares(NamedTuple):
+    """Where the time of a loop goes.
+
+    Attributes
+    ----------
+    iterations, turns : of the loop, and those of the scheduler in it.
+    at_once, bookings : iterations that ran several at once, and in how many steps of the clock.
+    rooms : by room the share of the time, and the calls per iteration.
+    """
+
+    iterations: int
+    turns: int
+    at_once: int
+    bookings: int
+    rooms: dict[str, tuple[float, float]]
+
+
+def shares(loop: loops.Loop) -> Shares:
+    """Return where the time of a loop goes.
 
     Time in numpy and in Python counts for the room whose code calls it. Profiling slows calls, so that rooms of many
     short calls have a larger share here than in a plain run.
@@ -45,7 +63,14 @@ def shares(loop: loops.Loop) -> tuple[int, dict[str, tuple[float, float]]]:
             seconds[_room(caller)] += part_s
             calls[_room(caller)] += times
     whole_s = sum(seconds.values())
-    return iterations, {room: (seconds[room] / whole_s, calls[room] / iterations) for room in seconds}
+    times = {(Path(file).name, name): count for (file, _, name), (_, count, *_) in stats.items()}
+    return Shares(
+        iterations,
+        times["conversation.py", "__init__"],
+        iterations - times["backend.py", "verify"],
+        times.get(("ahead.py", "commit_passes"), 0) + times.get(("ahead.py", "commit_rounds"), 0),
+        {room: (seconds[room] / whole_s, calls[room] / iterations) for room in seconds},
+    )
 
 
 def _room(function: Function) -> str:
@@ -65,9 +90,10 @@ def main() -> int:
         if not chosen:
             raise SpecsimError(f"{wanted}: no loop's name begins so")
         for loop in chosen:
-            iterations, found = shares(loop)
-            print(f"\n{loop.name}: {iterations:,} iterations")
-            for room, (share, calls) in sorted(found.items(), key=lambda each: -each[1][0]):
+            found = shares(loop)
+            at_once = f"{found.at_once:,} of them at once in {found.bookings:,} bookings"
+            print(f"\n{loop.name}: {found.iterations:,} iterations, {found.turns:,} turns, {at_once}")
+            for room, (share, calls) in sorted(found.rooms.items(), key=lambda each: -each[1][0]):
                 print(f"{room:54}{100 * share:6.1f}% {calls:8.0f} calls an iteration")
     return 0
 
