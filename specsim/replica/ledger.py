@@ -195,7 +195,7 @@ class Ledger:
         queries = chunks if tree is None else chunks + tree
         self.pool.hold(TARGET, ids, cached + queries)
         prefill_tokens = int(np.add.reduce(chunks)) - int(decoding)
-        return PassShape.of(cached, chunks, 0 if tree is None else tree, prefill_tokens)
+        return PassShape.of(cached, chunks, tree, prefill_tokens)
 
     def commit_draft(self, work: DraftPass, grown: Forest, start_s: float) -> None:
         """Book a draft pass that started at `start_s`: its chunks are cached, its leaves hold slots until the end.
