@@ -118,12 +118,15 @@ class SpecServe(Speculation):
     verifier : whether tokens are dropped before the verification; false is SpecServe-minus.
     history_steps : steps that drafted whose confidences are averaged.
     first_confidence : the mean at the beginning, with the weight of one token for each of those steps.
+
+    `mean_confidence` is that of the tokens drafted in the last `history_steps` steps that drafted.
     """
 
     num_speculative_tokens: int
     verifier: bool
     history_steps: int
     first_confidence: float
+    mean_confidence: float = field(init=False, repr=False)
     _confidences: Floats = field(init=False, repr=False)
     _drafted: Floats = field(init=False, repr=False)
     _steps: int = field(init=False, repr=False, default=0)
@@ -134,16 +137,12 @@ class SpecServe(Speculation):
         probability(first_confidence=self.first_confidence)
         self._confidences = np.full(self.history_steps, float(self.first_confidence))
         self._drafted = np.ones(self.history_steps)
+        self._average()
 
     @property
     def drafts(self) -> bool:
         """Whether it drafts: always, unless the longest chain is 0 tokens."""
         return self.num_speculative_tokens > 0
-
-    @property
-    def mean_confidence(self) -> float:
-        """Mean confidence of the tokens drafted in the last `history_steps` steps that drafted."""
-        return float(self._confidences.sum() / self._drafted.sum())
 
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield draft passes while they promise more throughput and return the tokens worth verifying."""
@@ -164,6 +163,10 @@ class SpecServe(Speculation):
         oldest = self._steps % self.history_steps
         self._confidences[oldest], self._drafted[oldest] = confidences.sum(), len(confidences)
         self._steps += 1
+        self._average()
+
+    def _average(self) -> None:
+        self.mean_confidence = float(self._confidences.sum() / self._drafted.sum())
 
 
 def strictest_s(view: View, rows: Rows) -> float:
