@@ -39,6 +39,7 @@ class AcceptanceAverage:
     window: int
     first: float
     _tokens: Ints = field(init=False, repr=False)
+    _sums: Ints = field(init=False, repr=False)
     _seen: Ints = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -69,19 +70,21 @@ class AcceptanceAverage:
     def _room(self, requests: int) -> None:
         """Make a row for everybody, which is kept, and one for each of so many requests."""
         tokens = np.zeros((2, requests + 1, self.window), dtype=np.int64)
-        seen = np.zeros(requests + 1, dtype=np.int64)
+        sums, seen = np.zeros((2, requests + 1), dtype=np.int64), np.zeros(requests + 1, dtype=np.int64)
         if requests:
-            tokens[:, 0], seen[0] = self._tokens[:, 0], self._seen[0]
-        self._tokens, self._seen = tokens, seen
+            tokens[:, 0], sums[:, 0], seen[0] = self._tokens[:, 0], self._sums[:, 0], self._seen[0]
+        self._tokens, self._sums, self._seen = tokens, sums, seen
 
     def _note(self, rows: Ints, tokens: Ints) -> None:
         """Note a step of each row: `tokens` (2, rows) that were right, and that were tried."""
-        self._tokens[:, rows, self._seen[rows] % self.window] = tokens
+        place = self._seen[rows] % self.window
+        self._sums[:, rows] += tokens - self._tokens[:, rows, place]
+        self._tokens[:, rows, place] = tokens
         self._seen[rows] += 1
 
     def _rate(self, rows: Ints, before: float | Floats) -> Floats:
         """Return each row's acceptance, (rows,); a step that its window lacks tried one token, right with `before`."""
-        right, tried = self._tokens[:, rows].sum(axis=2)
+        right, tried = self._sums[:, rows]
         lacking = np.maximum(self.window - self._seen[rows], 0)
         rate: Floats = (right + before * lacking) / (tried + lacking)
         return rate
