@@ -36,17 +36,16 @@ class PassShape(NamedTuple):
     moved_bytes: int = 0
 
     @classmethod
-    def of(cls, cached: Ints, chunks: Ints, nodes: Ints | int = 0, prefill_tokens: int = 0) -> PassShape:
+    def of(cls, cached: Ints, chunks: Ints, nodes: Ints | None = None, prefill_tokens: int = 0) -> PassShape:
         """Return the shape of `chunks` and `nodes` of trees behind `cached` tokens, (n,) each: a row a request."""
-        queries = chunks + nodes
-        fed, batched = int(np.add.reduce(chunks)), int(np.add.reduce(queries))
-        pairs = float(np.dot(queries, cached + chunks + 1)) - float(np.dot(chunks, chunks + 1)) / 2
-        reading = queries > 0
-        context, requests = int(np.dot(cached, reading)), int(np.count_nonzero(reading))
-        again = 0 if batched == fed else int(np.dot(cached, nodes)) + int(np.dot(cached, chunks > 0)) - context
-        return cls(
-            context, batched, pairs, prefill_tokens, batched - fed + int(np.count_nonzero(chunks)), requests, again
-        )
+        queries, drafted = (chunks, 0) if nodes is None else (chunks + nodes, int(np.add.reduce(nodes)))
+        fed, own = int(np.add.reduce(chunks)), int(chunks.dot(chunks))
+        attended = int(queries.dot(cached)) + int(queries.dot(chunks)) + fed + drafted
+        pairs = float(attended) - float(own + fed) / 2
+        requests, logits = int(np.count_nonzero(queries)), drafted + int(np.count_nonzero(chunks))
+        context = int(np.add.reduce(cached)) if requests == len(cached) else int(cached.dot(queries > 0))
+        again = 0 if nodes is None else int(cached.dot(nodes)) + int(cached.dot(chunks > 0)) - context
+        return cls(context, fed + drafted, pairs, prefill_tokens, logits, requests, again)
 
     @classmethod
     def of_decoding(cls, cached: Ints, nodes: Ints | None = None, drafted: int = 0) -> PassShape:
@@ -75,11 +74,16 @@ class PassShape(NamedTuple):
 
     def with_nodes(self, nodes: float, pairs: float) -> PassShape:
         """Return the shape with so many more tree nodes below roots of decoding requests, which attend to `pairs`."""
-        return self._replace(
-            batched_tokens=self.batched_tokens + nodes,
-            attention_pairs=self.attention_pairs + pairs,
-            logit_tokens=self.logit_tokens + nodes,
-            repeated_tokens=self.repeated_tokens + pairs - 2 * nodes,
+        context, batched, attended, prefill, logits, requests, again, moved = self
+        return PassShape(
+            context,
+            batched + nodes,
+            attended + pairs,
+            prefill,
+            logits + nodes,
+            requests,
+            again + pairs - 2 * nodes,
+            moved,
         )
 
 

@@ -66,7 +66,7 @@ class DraftCache:
             self._check_fed(work, cached, chunks)
             self._pool.hold(DRAFT, ids, cached + chunks + held)
             prompts = cached < self._facts.prompt_tokens[ids]
-            shape = PassShape.of(cached, chunks, nodes, int(np.dot(chunks, prompts)))
+            shape = PassShape.of(cached, chunks, nodes if len(inner) else None, int(np.dot(chunks, prompts)))
         if not shape.batched_tokens:
             raise IllegalPass("a draft pass without tokens: nobody's chunk holds any, and no drafted node is extended")
         self._note(ids, held, forest, leaves)

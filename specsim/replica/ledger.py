@@ -180,7 +180,7 @@ class Ledger:
         tree = None
         if forest.draft_nodes:
             self._trees = tree = forest.tree_tokens()
-        ones = (chunks == 1) & (emitted > 0)
+        ones = np.logical_and(chunks == 1, emitted)
         if (decoding := np.count_nonzero(ones)) == len(ids) and np.count_nonzero(pending == 1) == len(ids):
             self.pool.hold(TARGET, ids, cached + 1 if tree is None else cached + tree + 1)
             return PassShape.of_decoding(cached, tree, forest.draft_nodes)
@@ -195,7 +195,7 @@ class Ledger:
         queries = chunks if tree is None else chunks + tree
         self.pool.hold(TARGET, ids, cached + queries)
         prefill_tokens = int(np.add.reduce(chunks)) - int(decoding)
-        return PassShape.of(cached, chunks, 0 if tree is None else tree, prefill_tokens)
+        return PassShape.of(cached, chunks, tree, prefill_tokens)
 
     def commit_draft(self, work: DraftPass, grown: Forest, start_s: float) -> None:
         """Book a draft pass that started at `start_s`: its chunks are cached, its leaves hold slots until the end.
@@ -218,8 +218,9 @@ class Ledger:
         ids, progress = self._ids, self.progress
         self._emissions.decode(ids, start_s)
         before = progress.emitted_tokens[ids]
-        decoding = (before > 0) & (answer.tokens > 0)
-        progress.target_cached[ids] += work.chunks + answer.matched
+        decoding = np.logical_and(before, answer.tokens)
+        cached = progress.target_cached[ids] + (work.chunks + answer.matched)
+        progress.target_cached[ids] = cached
         self.roster.admit(ids)
         self.caches.publish(TARGET, ids)
         if work.forest.draft_nodes:
@@ -232,7 +233,7 @@ class Ledger:
         if self._drafts.rows:
             self._draft_cache.keep(ids, answer.matched)
         progress.emitted_tokens[ids] = before + answer.tokens
-        self.pool.hold(TARGET, ids, progress.target_cached[ids])
+        self.pool.hold(TARGET, ids, cached)
         gaps = self._emissions.emit(ids, decoding, answer, now_s)
         self._draft_cache.follow(ids)
         self._drafts.verified(ids)

@@ -94,7 +94,7 @@ class Outstanding:
         reading_s = 0.0
         if reads.any():
             chunks = lacks[reads]
-            reading_s = target.seconds(PassShape.of(cached[reads], chunks, 0, int(np.add.reduce(chunks))))
+            reading_s = target.seconds(PassShape.of(cached[reads], chunks, prefill_tokens=int(np.add.reduce(chunks))))
         left = int(np.add.reduce(self._told.most_tokens[ids] - text))
         return reading_s + target.seconds(PassShape.of_decoding(text)) * left / len(ids)
 

@@ -48,4 +48,4 @@ class Shedding(NamedTuple):
         lacks = np.concatenate((ledger.known(here), told.prompt_tokens[new])) - cached
         reading = (lacks > 1) | (np.arange(len(lacks)) == len(lacks) - 1)
         chunks = lacks[reading]
-        return belief.target.seconds(PassShape.of(cached[reading], chunks, 0, int(np.add.reduce(chunks))))
+        return belief.target.seconds(PassShape.of(cached[reading], chunks, prefill_tokens=int(np.add.reduce(chunks))))

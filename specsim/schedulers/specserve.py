@@ -53,15 +53,14 @@ class StepEstimate(NamedTuple):
 
     def throughput(self, forest: Forest) -> float:
         """Return expected tokens/s of verifying all of `forest` now (Eq. 7, Algorithm 3)."""
-        nodes = slice(forest.rows, None)
-        pairs = float(self.node_pairs[forest.row[nodes]].sum())
-        return self._rate(float(forest.path_probability[nodes].sum()), forest.draft_nodes, pairs, 0.0)
+        return self._rate(*self._drafted(forest), 0.0)
 
     def throughput_after(self, forest: Forest, leaves: Ints, confidence: float) -> float:
         """Return `throughput` after one more draft pass behind `leaves` whose tokens have this confidence."""
-        rows = np.concatenate((forest.row[forest.rows :], forest.row[leaves]))
-        drafted = forest.path_probability[forest.rows :].sum() + confidence * forest.path_probability[leaves].sum()
-        return self._rate(float(drafted), len(rows), float(self.node_pairs[rows].sum()), self._pass_s(forest, leaves))
+        drafted, nodes, pairs = self._drafted(forest)
+        drafted += confidence * float(forest.path_probability[leaves].sum())
+        pairs += float(self.node_pairs[forest.row[leaves]].sum())
+        return self._rate(drafted, nodes + len(leaves), pairs, self._pass_s(forest, leaves))
 
     def by_kept(self, forest: Forest) -> tuple[Ints, Floats]:
         """Return the drafted nodes, the likeliest first, and the tokens/s of verifying the first 0, 1, ..., N of them.
@@ -76,6 +75,14 @@ class StepEstimate(NamedTuple):
         verify_s = self.view.belief.target.seconds_array(shapes)
         seconds = self.view.now_s - self.start_s + verify_s
         return forest.rows + ranked, np.where(seconds > self.limit_s, -1.0, tokens / seconds)
+
+    def _drafted(self, forest: Forest) -> tuple[float, int, float]:
+        """Return the expected tokens of all drafted nodes, how many nodes there are, and the keys they attend to."""
+        if not forest.draft_nodes:
+            return 0.0, 0, 0.0
+        nodes = slice(forest.rows, None)
+        pairs = float(self.node_pairs[forest.row[nodes]].sum())
+        return float(forest.path_probability[nodes].sum()), forest.draft_nodes, pairs
 
     def _rate(self, drafted: float, nodes: int, pairs: float, more_s: float) -> float:
         verify_s = self.view.belief.target.seconds(self.plain.with_nodes(nodes, pairs))
@@ -97,7 +104,8 @@ class StepEstimate(NamedTuple):
 def estimate_of(view: View, rows: Rows, limit_s: float = np.inf) -> StepEstimate:
     """Return the estimate of a step over these rows that begins now."""
     cached, chunks = view.target_cached[rows.requests], rows.chunks
-    return StepEstimate(view, rows, view.now_s, limit_s, PassShape.of(cached, chunks), cached + chunks + 1)
+    plain = PassShape.of_decoding(cached) if rows.decoding == len(cached) else PassShape.of(cached, chunks)
+    return StepEstimate(view, rows, view.now_s, limit_s, plain, cached + chunks + 1)
 
 
 @dataclass(slots=True)
@@ -110,12 +118,15 @@ class SpecServe(Speculation):
     verifier : whether tokens are dropped before the verification; false is SpecServe-minus.
     history_steps : steps that drafted whose confidences are averaged.
     first_confidence : the mean at the beginning, with the weight of one token for each of those steps.
+
+    `mean_confidence` is that of the tokens drafted in the last `history_steps` steps that drafted.
     """
 
     num_speculative_tokens: int
     verifier: bool
     history_steps: int
     first_confidence: float
+    mean_confidence: float = field(init=False, repr=False)
     _confidences: Floats = field(init=False, repr=False)
     _drafted: Floats = field(init=False, repr=False)
     _steps: int = field(init=False, repr=False, default=0)
@@ -126,16 +137,12 @@ class SpecServe(Speculation):
         probability(first_confidence=self.first_confidence)
         self._confidences = np.full(self.history_steps, float(self.first_confidence))
         self._drafted = np.ones(self.history_steps)
+        self._average()
 
     @property
     def drafts(self) -> bool:
         """Whether it drafts: always, unless the longest chain is 0 tokens."""
         return self.num_speculative_tokens > 0
-
-    @property
-    def mean_confidence(self) -> float:
-        """Mean confidence of the tokens drafted in the last `history_steps` steps that drafted."""
-        return float(self._confidences.sum() / self._drafted.sum())
 
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield draft passes while they promise more throughput and return the tokens worth verifying."""
@@ -156,6 +163,10 @@ class SpecServe(Speculation):
         oldest = self._steps % self.history_steps
         self._confidences[oldest], self._drafted[oldest] = confidences.sum(), len(confidences)
         self._steps += 1
+        self._average()
+
+    def _average(self) -> None:
+        self.mean_confidence = float(self._confidences.sum() / self._drafted.sum())
 
 
 def strictest_s(view: View, rows: Rows) -> float:

@@ -73,7 +73,7 @@ class SimulatedBackend:
             matched = np.zeros(len(ids), dtype=np.int64)
         self._drafter.verified()
         left = self._world.output_tokens[ids] - emitted
-        tokens = np.where(complete, np.minimum(matched + 1, left), 0)
+        tokens = np.minimum(matched + 1, left) * complete
         return Emitted(tokens, np.minimum(matched, tokens), matched, tokens == left), seconds
 
     def decodes(self, work: TargetPass, context_tokens: int, most: int) -> Decodes:

@@ -81,7 +81,7 @@ class SimulatedDrafter:
         """
         forest, nodes = work.forest, work.forest.draft_nodes
         feeds = len(work.chunks) > 0
-        if feeds:
+        if feeds and self._model.expands:
             self._bonus = work.requests[work.chunks == BONUS_CHUNK]
         paid = self._doubled(work, shape, forest.row[work.leaves], feeds)
         seconds = self._seconds(paid, work.leaves, forest.rows)
@@ -121,7 +121,7 @@ class SimulatedDrafter:
         as well and is fed so too. One that missed more is fed as one sequence; V0 would not draft for it again.
         A pass that `feeds` holds the token of the second sequence already.
         """
-        if not self._model.expands or not len(self._bonus):
+        if not len(self._bonus):
             return shape
         requests = work.requests[np.unique(row)]
         requests = requests[np.isin(requests, self._bonus)]

@@ -8,7 +8,7 @@ Deviations: see chains.py.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -39,6 +39,7 @@ class AcceptanceAverage:
     window: int
     first: float
     _tokens: Ints = field(init=False, repr=False)
+    _sums: Ints = field(init=False, repr=False)
     _seen: Ints = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -48,18 +49,19 @@ class AcceptanceAverage:
 
     def of(self, requests: Ids) -> Floats:
         """Return the acceptance to expect of each request, (n,)."""
-        overall = self._rate(np.zeros(1, dtype=np.int64), self.first)
+        overall = self._rate(0, self.first)
         if len(self._seen) == 1:
-            return np.full(len(requests), overall[0])
+            return np.full(len(requests), overall)
         known = requests < len(self._seen) - 1
-        return np.where(known, self._rate(np.where(known, requests + 1, 0), overall), overall)
+        each: Floats = np.where(known, self._rate(np.where(known, requests + 1, 0), overall), overall)
+        return each
 
     def learn(self, view: View, requests: Ids, drafted: Ints, matched: Ints) -> None:
         """Note a step: `drafted` (n,) tokens of each chain, of which the first `matched` (n,) were right."""
         tried = np.minimum(matched + 1, drafted)
         if not tried.any():
             return
-        self._note(np.zeros(1, dtype=np.int64), np.array([[matched.sum()], [tried.sum()]]))
+        self._note(0, np.array((matched.sum(), tried.sum())))
         if self.granularity == "per_request":
             if len(self._seen) == 1:
                 self._room(len(view.arrival_s))
@@ -69,19 +71,20 @@ class AcceptanceAverage:
     def _room(self, requests: int) -> None:
         """Make a row for everybody, which is kept, and one for each of so many requests."""
         tokens = np.zeros((2, requests + 1, self.window), dtype=np.int64)
-        seen = np.zeros(requests + 1, dtype=np.int64)
+        sums, seen = np.zeros((2, requests + 1), dtype=np.int64), np.zeros(requests + 1, dtype=np.int64)
         if requests:
-            tokens[:, 0], seen[0] = self._tokens[:, 0], self._seen[0]
-        self._tokens, self._seen = tokens, seen
+            tokens[:, 0], sums[:, 0], seen[0] = self._tokens[:, 0], self._sums[:, 0], self._seen[0]
+        self._tokens, self._sums, self._seen = tokens, sums, seen
 
-    def _note(self, rows: Ints, tokens: Ints) -> None:
-        """Note a step of each row: `tokens` (2, rows) that were right, and that were tried."""
-        self._tokens[:, rows, self._seen[rows] % self.window] = tokens
+    def _note(self, rows: Ints | int, tokens: Ints) -> None:
+        """Note a step of each row, or of one: `tokens` (2, rows) that were right, and that were tried."""
+        place = self._seen[rows] % self.window
+        self._sums[:, rows] += tokens - self._tokens[:, rows, place]
+        self._tokens[:, rows, place] = tokens
         self._seen[rows] += 1
 
-    def _rate(self, rows: Ints, before: float | Floats) -> Floats:
+    def _rate(self, rows: Ints | int, before: Any) -> Any:
         """Return each row's acceptance, (rows,); a step that its window lacks tried one token, right with `before`."""
-        right, tried = self._tokens[:, rows].sum(axis=2)
+        right, tried = self._sums[:, rows]
         lacking = np.maximum(self.window - self._seen[rows], 0)
-        rate: Floats = (right + before * lacking) / (tried + lacking)
-        return rate
+        return (right + before * lacking) / (tried + lacking)

@@ -53,28 +53,34 @@ def lengths_of(batch: Batch, most: int) -> Ints:
     return np.minimum(np.arange(most + 1)[:, None], batch.longest)
 
 
-def pass_shapes(batch: Batch, passes: int) -> PassShapes:
-    """Return what each request adds to draft pass 1, 2, ..., (passes, n).
+def pass_counts(batch: Batch, passes: int) -> Ints:
+    """Return what each request adds to draft pass 1, 2, ...: context, tokens, pairs and requests, (4, passes, n).
 
     Pass i holds those with k >= i. The first also reads what the drafter's cache lacks, which is more than one token
     after a step in which everything was accepted, or nothing was drafted.
     """
     cached, fed = batch.draft_cached, batch.fed
     known, reading = cached + fed, np.minimum(fed, 1)
-    shapes = np.empty((4, passes, len(fed)), dtype=np.int64)
-    context, batched, pairs, requests = shapes
+    counts = np.empty((4, passes, len(fed)), dtype=np.int64)
+    context, batched, pairs, requests = counts
     if passes:
         context[0], batched[0], requests[0] = cached * reading, fed, reading
         pairs[0] = fed * (known + 1) - fed * (fed + 1) // 2
     context[1:], batched[1:], pairs[1:], requests[1:] = known, 1, known + 1, 1
-    shapes *= batch.longest > np.arange(passes)[:, None]
-    return PassShapes(context, batched, pairs, requests, requests, np.zeros_like(requests))
+    counts *= batch.longest > np.arange(passes)[:, None]
+    return counts
+
+
+def _shapes(counts: Ints) -> PassShapes:
+    """Return the shapes of draft passes with such counts: one token of each request has logits."""
+    context, batched, pairs, requests = counts
+    return PassShapes(context, batched, pairs, requests, requests, 0)
 
 
 def draft_seconds(model: DraftBelief, batch: Batch, most: int) -> Floats:
     """Return the seconds of the first 0..most draft passes of each prefix, (most + 1, n) (Eq. 5)."""
     seconds = np.zeros((most + 1, len(batch.requests)))
-    passes = pass_shapes(batch, most).cumulated(axis=1).seconds(model)
+    passes = _shapes(np.add.accumulate(pass_counts(batch, most), axis=2)).seconds(model)
     if model.one_pass:
         passes[1:] = 0.0
     np.add.accumulate(passes, axis=0, out=seconds[1:])
@@ -148,8 +154,8 @@ def longest_by_survival(belief: Belief, batch: Batch, acceptance: Floats, most: 
     level, request, survival = level[order], request[order], survival[order]
     # Rows: so many of the likeliest tokens. Columns: pass by pass, then passes up to that one.
     here, within = level[:, None] == np.arange(most), level[:, None] <= np.arange(most)
-    drafted = PassShapes(*(here * each[level, request][:, None] for each in pass_shapes(batch, most)))
-    seconds = drafted.cumulated(axis=0).seconds(belief.draft)
+    drafted = here * pass_counts(batch, most)[:, level, request, None]
+    seconds = _shapes(np.add.accumulate(drafted, axis=1)).seconds(belief.draft)
     if belief.draft.one_pass:
         seconds[:, 1:] = 0.0
     seconds = seconds.cumsum(axis=1)
