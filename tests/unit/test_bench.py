@@ -29,10 +29,19 @@ def test_a_loop_is_timed_beside_a_yardstick() -> None:
 
 
 def test_the_time_of_a_loop_is_shared_out_among_rooms() -> None:
-    iterations, found = shares(loops.Loop("some", ("scheduler=vllm_spec", *loops.batch(2, 20))))
-    assert iterations > 5
-    assert {"replica", "world", "schedulers", "results", "latency"} <= found.keys()
-    assert sum(share for share, _ in found.values()) == pytest.approx(1.0)
+    found = shares(loops.Loop("some", ("scheduler=vllm_spec", *loops.batch(2, 20))))
+    assert found.iterations > 5
+    assert {"replica", "world", "schedulers", "results", "latency"} <= found.rooms.keys()
+    assert sum(share for share, _ in found.rooms.values()) == pytest.approx(1.0)
+
+
+def test_what_ran_at_once_is_counted() -> None:
+    loop = loops.Loop("some", ("scheduler=continuous", *loops.batch(2, 60)))
+    found, slowly = shares(loop), shares(replace(loop, fields={"fast_forward": False}))
+    assert found.iterations == slowly.iterations == slowly.turns
+    assert (slowly.at_once, slowly.bookings) == (0, 0)
+    assert found.turns + found.at_once - found.bookings == found.iterations
+    assert found.bookings > 0
 
 
 @pytest.mark.slow
