@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
@@ -20,6 +21,15 @@ from tests.bench.rows import Row
 from tests.bench.yardstick import yardstick_us
 
 MILLION = ("scheduler=continuous", "trace=poisson", "requests=1000000", "rps=30", "trace.output_tokens.mean=210")
+POINTS, JOBS = 10_000, 2
+SWEEP = (
+    "scheduler=continuous,fcfs",
+    "rps=2,4",
+    f"seed=range(0,{POINTS // 4})",
+    "trace=poisson",
+    "requests=10",
+    PROFILE,
+)
 ONE_REQUEST = ("run", "scheduler=continuous", *CONV[:2], "requests=1")
 AT_FIRST_PASS = """
 import os, sys
@@ -42,11 +52,16 @@ PROCESSES: tuple[tuple[str, tuple[str, ...], str], ...] = (
 
 
 def measured(*, million: bool) -> Iterator[Row]:
-    """Yield the rows of all, without the million requests unless asked for."""
+    """Yield the rows of all; the longest, a million requests and ten thousand points, only if asked for."""
     yield timed_process("start to the first pass", (sys.executable, "-c", AT_FIRST_PASS, *ONE_REQUEST), "0.8 s")
     for name, words, target in PROCESSES:
         if million or words[1:6] != MILLION:
             yield timed_process(name, (sys.executable, "-m", "specsim", *words), target)
+    if million:
+        words = ("run", "-m", *SWEEP, "--keep", "summary", "--jobs", str(JOBS))
+        row = timed_process(f"a sweep of {POINTS:,} points", (sys.executable, "-m", "specsim", *words), "90% busy")
+        assert row.seconds is not None
+        yield replace(row, busy=row.us / 1e6 / JOBS / row.seconds)
 
 
 def timed_process(name: str, words: tuple[str, ...], target: str = "") -> Row:
