@@ -176,10 +176,10 @@ def _numbers(block: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return the scalars of a block by dotted key; rejected requests are summed over reasons."""
     found: dict[str, Any] = {}
     for key, value in block.items():
-        if key == "rejected" and isinstance(value, Mapping):
-            found[prefix + key] = sum(value.values())
-        elif isinstance(value, Mapping):
-            found |= _numbers(value, f"{prefix}{key}.")
-        elif not isinstance(value, list | tuple):
+        if not isinstance(value, (dict, list, tuple)):
             found[prefix + key] = value
+        elif key == "rejected" and isinstance(value, dict):
+            found[prefix + key] = sum(value.values())
+        elif isinstance(value, dict):
+            found |= _numbers(value, f"{prefix}{key}.")
     return found

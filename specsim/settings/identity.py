@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
 Value = str | int | float | bool
-AS_IT_IS = (str, int, bool)
+AS_IT_IS = frozenset((str, int, bool))
 HASH_CHARACTERS = 12
 NOT_OF_THE_RUN = ("out", "followed", "step_limit_s", "kernel")
 """Keys that change no number: where a run is kept, what was suggested, how long a step may take, what computes it."""
@@ -19,10 +19,29 @@ def settings_of(config: Mapping[str, Any]) -> dict[str, Value]:
 
     A group's own key (``scheduler``) holds its choice, ``belief`` the name of the profile. Lists are JSON text.
     """
+    return _settings(config, {})
+
+
+def identities(configs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the `identity` of the settings of each; what several hold as one object is flattened once."""
+    flattened: dict[int, dict[str, Value]] = {}
+    return [identity(_settings(config, flattened)) for config in configs]
+
+
+def _settings(config: Mapping[str, Any], flattened: dict[int, dict[str, Value]]) -> dict[str, Value]:
+    """Return `settings_of`; `flattened` has what was flattened before, by the identity of an object that lives on."""
     belief = config.get("belief") or {}
-    rest = {key: value for key, value in config.items() if key not in ("choices", "belief", *NOT_OF_THE_RUN)}
-    named = {**config["choices"], "belief": belief.get("name")}
-    return flat(named) | flat(rest) | flat({"belief": belief or None})
+    found = flat({**config["choices"], "belief": belief.get("name")})
+    for key, value in config.items():
+        if key in ("choices", "belief") or key in NOT_OF_THE_RUN:
+            continue
+        if type(value) is not dict:
+            found |= flat({key: value})
+        else:
+            if id(value) not in flattened:
+                flattened[id(value)] = flat({key: value})
+            found |= flattened[id(value)]
+    return found | flat({"belief": belief or None})
 
 
 def identity(settings: Mapping[str, Value]) -> str:
