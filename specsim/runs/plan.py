@@ -20,7 +20,7 @@ from specsim.runs.prepare import Experiment, check_seed, prepare
 from specsim.runs.processes import check_jobs, in_processes
 from specsim.runs.provenance import sources_of
 from specsim.settings.configured import Configured, labels_of
-from specsim.settings.identity import identities, identity
+from specsim.settings.identity import identity, settings_of
 from specsim.settings.points import Point
 
 Config = Mapping[str, Any]
@@ -92,7 +92,7 @@ def plan(points: Sequence[Checked], root: Path | None, *, keep: str = KEEP[0]) -
         When two points are one configuration, or a folder cannot be written or holds another run, or `root` is a run's.
     """
     labels = labels_of([each.point for each in points])
-    keys = identities([each.config for each in points])
+    keys = [identity(settings_of(each.config)) for each in points]
     _check_distinct(keys, labels)
     summary = keep == "summary"
     if root is not None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import marshal
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
 Value = str | int | float | bool
 AS_IT_IS = frozenset((str, int, bool))
+MARSHAL_VERSION = 2
+"""Of bytes that depend on values alone, and tell 1 from 1.0 and from True; later ones depend on who shares what."""
 HASH_CHARACTERS = 12
 NOT_OF_THE_RUN = ("out", "followed", "step_limit_s", "kernel")
 """Keys that change no number: where a run is kept, what was suggested, how long a step may take, what computes it."""
@@ -19,29 +24,25 @@ def settings_of(config: Mapping[str, Any]) -> dict[str, Value]:
 
     A group's own key (``scheduler``) holds its choice, ``belief`` the name of the profile. Lists are JSON text.
     """
-    return _settings(config, {})
-
-
-def identities(configs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the `identity` of the settings of each; what several hold as one object is flattened once."""
-    flattened: dict[int, dict[str, Value]] = {}
-    return [identity(_settings(config, flattened)) for config in configs]
-
-
-def _settings(config: Mapping[str, Any], flattened: dict[int, dict[str, Value]]) -> dict[str, Value]:
-    """Return `settings_of`; `flattened` has what was flattened before, by the identity of an object that lives on."""
     belief = config.get("belief") or {}
     found = flat({**config["choices"], "belief": belief.get("name")})
     for key, value in config.items():
-        if key in ("choices", "belief") or key in NOT_OF_THE_RUN:
-            continue
-        if type(value) is not dict:
-            found |= flat({key: value})
-        else:
-            if id(value) not in flattened:
-                flattened[id(value)] = flat({key: value})
-            found |= flattened[id(value)]
+        if key not in ("choices", "belief", *NOT_OF_THE_RUN):
+            found |= _part(key, value)
     return found | flat({"belief": belief or None})
+
+
+def _part(key: str, value: Any) -> dict[str, Value]:
+    """Return `flat` of one key; that of a mapping is kept, since the points of a sweep repeat most of theirs."""
+    if type(value) is dict:
+        with suppress(ValueError):
+            return _kept_part(key, marshal.dumps(value, MARSHAL_VERSION))
+    return flat({key: value})
+
+
+@lru_cache(maxsize=1024)
+def _kept_part(key: str, value: bytes) -> dict[str, Value]:
+    return flat({key: marshal.loads(value)})
 
 
 def identity(settings: Mapping[str, Value]) -> str:
