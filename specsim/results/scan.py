@@ -84,7 +84,8 @@ def scan(runs: Sequence[AnyRun | Path], failures: Sequence[Failure] = ()) -> Sca
         for name, place in zip(names, runs, strict=False):
             try:
                 run = read_run(place) if isinstance(place, Path) else place
-                swept = _swept(name, run)
+                provenance = run.provenance
+                swept = _swept(name, run, provenance)
             except SpecsimError as error:
                 notes.append(f"left out: {error}")
                 continue
@@ -94,7 +95,7 @@ def scan(runs: Sequence[AnyRun | Path], failures: Sequence[Failure] = ()) -> Sca
                 continue
             seen[key] = (name, place)
             kept.append(place)
-            run_notes.append(run.notes)
+            run_notes.append(tuple(provenance.get("notes", ())))
             yield swept
         for name, each in zip(names[len(runs) :], failures, strict=True):
             yield SweptRun(name, settings_of(each.config), None, None, None, each.error)
@@ -103,8 +104,8 @@ def scan(runs: Sequence[AnyRun | Path], failures: Sequence[Failure] = ()) -> Sca
     return Scan(table, tuple(kept), tuple(failures), tuple(notes), tuple(run_notes))
 
 
-def _swept(name: str, run: AnyRun) -> SweptRun:
-    config, provenance = run.config, run.provenance
+def _swept(name: str, run: AnyRun, provenance: Mapping[str, Any]) -> SweptRun:
+    config = run.config
     settings = {**settings_of(config), **_read_by(provenance)}
     point = identity({each: value for each, value in settings.items() if each != SEED})
     # From the provenance, since the trace's file may have changed or gone since the run.

@@ -70,7 +70,8 @@ def sweep_table(runs: Iterable[SweptRun]) -> DataFrame:
     rows: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = []
     for place, run in enumerate(runs):
         base = base if place else dict(run.settings)
-        told = {key: value for key, value in run.settings.items() if key in ALWAYS or base.get(key) != value}
+        told = {key: run.settings[key] for key in ALWAYS if key in run.settings}
+        told |= dict(run.settings.items() - base.items())
         missing = {key: None for key in base if key not in run.settings}
         ends = {POINT: run.point, VARIES: run.varies}
         if run.error is None:
