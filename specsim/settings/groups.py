@@ -63,7 +63,9 @@ def file_of(group: str, chosen: str) -> Path | None:
         raise SpecsimError(
             f"{group}={chosen[:40]}...: a name of {len(chosen):,} characters; expected one that is listed"
         )
-    path = expanded(chosen) if is_path(chosen) else shipped("conf") / group / f"{chosen}.yaml"
+    if not is_path(chosen):
+        return _shipped_file(group, chosen)
+    path = expanded(chosen)
     return path if path.is_file() and not holds_requests(group, chosen) else None
 
 
@@ -88,6 +90,12 @@ def check_below(node: Any, setting: str, dotted: str, source: str) -> None:
             known = map(str, node) if isinstance(node, Mapping) else ()
             raise SpecsimError(f"{setting}: {source} has no such key{nearest(name, known)}")
         node = node[name]
+
+
+@cache
+def _shipped_file(group: str, name: str) -> Path | None:
+    path = shipped("conf") / group / f"{name}.yaml"
+    return path if path.is_file() else None
 
 
 @cache

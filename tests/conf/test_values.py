@@ -5,7 +5,7 @@ import pytest
 from specsim.errors import SpecsimError
 from specsim.settings.groups import names
 from specsim.settings.points import points
-from specsim.settings.values import fitting, whole
+from specsim.settings.values import _parsed, fitting, value_of, whole
 
 
 def swept(word):
@@ -103,3 +103,11 @@ def test_several_values_where_one_is_due():
     for text in ("1,2", "choice(1,2)", "range(1,3)", "glob(*)"):
         with pytest.raises(SpecsimError, match=r"key=.*several"):
             fitting("key=", text, 1)
+
+
+@pytest.mark.parametrize(
+    "text", ["0", "-0", "7", "-12", "007", "+7", "1_000", "123456789012345", "9" * 40, "1e3", "2.0"]
+)
+def test_a_number_is_what_hydra_reads(text):
+    read = _parsed("rps=", text).value()
+    assert (value_of("rps=", text), type(value_of("rps=", text))) == (read, type(read))
