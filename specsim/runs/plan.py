@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from specsim.errors import SpecsimError, represented
+from specsim.files.checked_mapping import CheckedMapping
 from specsim.results.checksums import damage
 from specsim.results.parts import PARTS
 from specsim.results.run_folder import readable_name, run_folders
 from specsim.runs.handed import NOTHING, Handed
 from specsim.runs.idle import check_idle
 from specsim.runs.places import check_no_run, check_same_run, check_writable, settings_in, told_by_name
-from specsim.runs.prepare import Experiment, check_seed, prepare
+from specsim.runs.prepare import Experiment, prepare, seed_of
 from specsim.runs.processes import check_jobs, in_processes
 from specsim.runs.provenance import sources_of
 from specsim.settings.configured import Configured, labels_of
@@ -133,7 +134,7 @@ def checked(chosen: Sequence[Configured], handed: Handed = NOTHING, *, jobs: int
     prepared = _prepared_here(configs, handed) if check_jobs(jobs) == 1 else _prepared_in_processes(configs, jobs)
     made, points = dict(zip(wanted, prepared, strict=True)), []
     for place, (leader, (point, config)) in enumerate(zip(leaders, chosen, strict=True)):
-        check_seed(config)
+        seed_of(CheckedMapping("", "", config))
         points.append(
             Checked(point, config, made[leader].experiment if place == leader else None, made[leader].sources)
         )

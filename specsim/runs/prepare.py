@@ -103,7 +103,7 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
         One line naming the key, the value and what was expected.
     """
     node = CheckedMapping("", "", config)
-    seed = _seed(node)
+    seed = seed_of(node)
     plugins = load_plugins(_plugins(node))
     served_on = fleet(config, plugins, handed.profile)
     truth = served_on.first.truth
@@ -153,7 +153,7 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
 
 def _load(node: CheckedMapping, config: Mapping[str, Any], plugins: Plugins, handed: Handed, served_on: Fleet) -> _Load:
     """Return what is sent, and what is promised to it."""
-    seed = _seed(node)
+    seed = seed_of(node)
     mix = handed.slo or mix_from_mapping(config["slo"], source("slo", config))
     recipe = _recipe(config, plugins, handed)
     trace = recipe.trace(seed, *_limits(node))
@@ -188,12 +188,8 @@ def _recipe(config: Mapping[str, Any], plugins: Plugins, handed: Handed) -> Trac
     return trace_recipe(config["trace"], named, folder("trace", config), plugins)
 
 
-def check_seed(config: Mapping[str, Any]) -> None:
-    """Refuse a seed that is no whole number from 0 on."""
-    _seed(CheckedMapping("", "", config))
-
-
-def _seed(node: CheckedMapping) -> int:
+def seed_of(node: CheckedMapping) -> int:
+    """Return the seed of a configuration; SpecsimError where it is no whole number from 0 on."""
     return node.whole("seed", 0, 2**63 - 1)
 
 
