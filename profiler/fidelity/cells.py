@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profiler.fidelity.study import REAL, Cell
+from specsim.pass_shape import PassShape
 from specsim.results.staging import in_one_step
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ CELLS = "cells"
 METADATA = b"specsim"
 LISTS = ("ids", "emitted")
 """Columns of a cell's passes that hold lists."""
-SHAPE = ("requests", "context_tokens", "batched_tokens", "attention_pairs", "prefill_tokens", "logit_tokens")
+SHAPE = PassShape._fields
 
 
 class Outcome(NamedTuple):
@@ -63,6 +64,27 @@ def stored(files: Sequence[Path]) -> Iterator[tuple[dict[str, Any], pa.Table]]:
     for file in files:
         table = pq.read_table(file, partitioning=None)
         yield json.loads(table.schema.metadata[METADATA]), table.replace_schema_metadata(None)
+
+
+def read_outcome(file: Path) -> Outcome:
+    """Return what a stored cell left."""
+    from profiler.fidelity.journal import Entry, Timed
+
+    ((told, table),) = stored([file])
+    rows = table.to_pylist()
+    passes = [
+        Entry(
+            row["role"],
+            row["kind"],
+            PassShape(*(row[name] for name in SHAPE)),
+            Timed(row["measured_s"], row["predicted_s"]),
+            row["host_s"],
+            tuple(row["ids"]),
+            tuple(row["emitted"]),
+        )
+        for row in rows
+    ]
+    return Outcome(passes, told["numbers"], told["requests"])
 
 
 def _table(entries: Sequence[Entry]) -> pa.Table:

@@ -14,7 +14,7 @@ import torch
 
 from profiler.backend.future import Told
 from profiler.fidelity.models import Ready
-from profiler.fidelity.study import Pair, Study
+from profiler.fidelity.study import Study
 from profiler.latency.hardware import hardware
 from profiler.models.loading import torch_device
 from profiler.passes.packing import Ints
@@ -31,11 +31,11 @@ MODELS = ("target", "draft", "random_weights", "drafter", "skip_layers")
 """Of a pair, what its profile depends on."""
 
 
-def profile_facts(study: Study, pair: Pair, ready: Ready) -> dict[str, Any]:
+def profile_facts(study: Study, ready: Ready) -> dict[str, Any]:
     """Return what the measured profile of a pair depends on: its models, where and how they run, and the sources."""
     about = hardware(torch_device(study.device))
     return {
-        **{name: getattr(pair, name) for name in MODELS},
+        **{name: getattr(ready.pair, name) for name in MODELS},
         "dtype": study.dtype,
         "device": study.device,
         "threads": torch.get_num_threads(),
@@ -54,7 +54,7 @@ def profile_facts(study: Study, pair: Pair, ready: Ready) -> dict[str, Any]:
 
 def lookup_facts(study: Study, ready: Ready) -> dict[str, Any]:
     """Return what the measured price of a lookup depends on."""
-    return {**profile_facts(study, ready.pair, ready), "lookup_ngrams": ready.pair.lookup_ngrams}
+    return {**profile_facts(study, ready), "lookup_ngrams": ready.pair.lookup_ngrams}
 
 
 def pair_facts(
@@ -71,7 +71,7 @@ def pair_facts(
     pair.pop("schedulers")
     pair["prompts"] = [sha256(each.read_bytes()).hexdigest() for each in ready.pair.prompts]
     return {
-        **profile_facts(study, ready.pair, ready),
+        **profile_facts(study, ready),
         "clock": study.clock,
         "pair": pair,
         "files": sources_of(prepare(_config(words))),

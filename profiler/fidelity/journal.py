@@ -44,6 +44,13 @@ class Entry:
     emitted: tuple[int, ...]
 
 
+def predicted(role: str, shape: PassShape, truth: Belief, host_bytes_per_s: float) -> float:
+    """Return the seconds of a piece of work by a latency model; caches move at so many bytes per second."""
+    if role == MOVE:
+        return shape.moved_bytes / host_bytes_per_s
+    return {TARGET: truth.target, DRAFT: truth.draft}[role].seconds(shape)
+
+
 class Clock:
     """A stopwatch that tells what it measures or, if `predicted`, what a latency model says; it keeps both in `kept`.
 
@@ -60,10 +67,7 @@ class Clock:
     def timed(self, role: str, shape: PassShape, run: Callable[[], Result]) -> tuple[Result, float]:
         """Return the result and the seconds; see `profiler.backend.stopwatch.Stopwatch`."""
         result, measured_s = self._inner.timed(role, shape, run)
-        if role == MOVE:
-            predicted_s = shape.moved_bytes / self._bytes_per_s
-        else:
-            predicted_s = {TARGET: self._truth.target, DRAFT: self._truth.draft}[role].seconds(shape)
+        predicted_s = predicted(role, shape, self._truth, self._bytes_per_s)
         self.kept.append(Timed(measured_s, predicted_s))
         return result, predicted_s if self._predicted else measured_s
 

@@ -1,13 +1,11 @@
-"""The profile of a pair, measured on the very path that serves: laid out, run, and its choice on the host."""
+"""Passes of a pair timed on the very path that serves: laid out, run, and their choice on the host."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,11 +21,8 @@ from profiler.backend.stopwatch import DeviceStopwatch
 from profiler.fidelity.models import Ready
 from profiler.latency.grids import Grid
 from profiler.latency.hardware import ceilings, hardware
-from profiler.latency.order import interleaved
 from profiler.latency.points import Point
-from profiler.latency.profile_file import HEADING, profile_mapping
-from profiler.latency.samples import Sample, SampleFile
-from profiler.latency.text import write, yaml_text
+from profiler.latency.samples import Sample
 from profiler.latency.timers import Timing, timer_for
 from profiler.passes.attention_check import checked_error
 from profiler.passes.forward import PackedForward
@@ -45,56 +40,13 @@ ROUNDS = 3
 NAN = float("nan")
 COVERS = "seconds of the serving path: inputs laid out, pass, choice on the host; passes launched kernel by kernel"
 REPLAYED = ", but for decodes and levels of chains, which are replayed as CUDA graphs"
-Told = Callable[[str], None]
-
-
-def profile_of(ready: Ready, grid: Grid, place: Path, told: Told) -> Path:
-    """Return the profile's file at `place`, a name without suffix, measured unless it is there.
-
-    All points are run in each of some rounds, so that a disturbance of the machine meets few runs of any of them. Where
-    the drafter is a lookup, the target itself stands in the place of a draft model.
-    """
-    file = profile_file(place)
-    if file.exists():
-        return file
-    samples = samples_file(place)
-    samples.unlink(missing_ok=True)
-    every, seconds = points(grid), defaultdict[tuple[str, Point], list[float]](list)
-    for turn in range(ROUNDS):
-        for role, point in every:
-            seconds[role, point] += _runs(_forward(ready, role), role, point, grid, turn)
-        told(f"profile: round {turn + 1} of {ROUNDS}, {len(every)} points")
-    kept = SampleFile(samples, _facts(ready, grid))
-    kept.samples += [_sample(role, point, Timing.of(runs)) for (role, point), runs in seconds.items()]
-    kept.write()
-    mapping, _ = profile_mapping(ready.pair.name, [kept.path])
-    # This profile holds the host's time: no engine adds any.
-    mapping.pop("suggests", None)
-    mapping["assumptions"] = kept.facts["assumptions"]
-    write(file, yaml_text(mapping, HEADING.replace("latency", "fidelity")))
-    return file
-
-
-def profile_file(place: Path) -> Path:
-    """Return the file of a measured profile at `place`, a name without suffix, which may hold dots."""
-    return place.with_name(f"{place.name}.yaml")
-
-
-def samples_file(place: Path) -> Path:
-    """Return the file of the points behind a measured profile."""
-    return place.with_name(f"{place.name}.samples.parquet")
-
-
-def points(grid: Grid) -> list[tuple[str, Point]]:
-    """Return the points to be timed, each with its role; kinds, roles and sizes take turns."""
-    return list(interleaved({role: grid.passes(role) for role in ROLES}))
 
 
 def pace(ready: Ready, grid: Grid, samples: Sequence[Sample]) -> float:
     """Return how much longer the smallest target pass takes now than when the profile was measured, as a ratio."""
     point = grid.passes("target")[0]
     (known,) = [each.median_s for each in samples if each.name == ("target", point.key, "eager")]
-    return float(np.median(_runs(ready.models.target, "target", point, grid, ROUNDS))) / known
+    return float(np.median(runs(ready, "target", point, grid, ROUNDS))) / known
 
 
 def lookup_s(ready: Ready, grid: Grid) -> dict[str, float]:
@@ -132,8 +84,9 @@ def _forward(ready: Ready, role: str) -> PackedForward:
     return ready.models.target if role == "target" or isinstance(draft, LookupMatch) else draft
 
 
-def _runs(forward: PackedForward, role: str, point: Point, grid: Grid, turn: int) -> list[float]:
+def runs(ready: Ready, role: str, point: Point, grid: Grid, turn: int) -> list[float]:
     """Return the seconds of some runs of a point, as a server runs it, behind one that warms up."""
+    forward = _forward(ready, role)
     clock, seconds = DeviceStopwatch(forward.device), list[float]()
     for each in range(1 + -(-grid.repeats // ROUNDS)):
         run = _prepared(forward, role, point, ROUNDS * each + turn)
@@ -174,7 +127,8 @@ def _rows(work: Work, rng: np.random.Generator, vocabulary: int) -> Iterator[Row
         )
 
 
-def _sample(role: str, point: Point, timing: Timing) -> Sample:
+def sample(role: str, point: Point, timing: Timing) -> Sample:
+    """Return the sample of a point timed so."""
     work = point.work()
     return Sample(
         role=role,
@@ -203,7 +157,8 @@ def _sample(role: str, point: Point, timing: Timing) -> Sample:
     )
 
 
-def _facts(ready: Ready, grid: Grid) -> dict[str, Any]:
+def sample_facts(ready: Ready, grid: Grid) -> dict[str, Any]:
+    """Return what all samples of a pair share: its models, the machine and its ceilings."""
     target = ready.models.target
     shapes = {"target": target.shape, "draft": _forward(ready, "draft").shape}
     if isinstance(ready.models.draft, LookupMatch):

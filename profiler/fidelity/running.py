@@ -1,11 +1,12 @@
-"""A study run: each pair profiled and served in one sitting, cell by cell; what is stored is not run again."""
+"""A study run: each pair served and profiled in one sitting, by turns; what is stored is not run again."""
 
 from __future__ import annotations
 
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,11 +14,12 @@ import torch
 
 from profiler.backend.served import LookupMatch
 from profiler.fidelity import measuring
-from profiler.fidelity.cells import CELLS, Outcome, place_of, store
+from profiler.fidelity.cells import CELLS, Outcome, place_of, read_outcome, store
 from profiler.fidelity.facts import key_of, lookup_facts, pair_facts, profile_facts, settings_key
 from profiler.fidelity.models import Ready, Shelf
-from profiler.fidelity.serving import Scene, outcome_of, service_rate, with_texts
-from profiler.fidelity.study import SIMULATED, WALL, Cell, Pair, Study, described
+from profiler.fidelity.rounds import Rounds, samples_file
+from profiler.fidelity.serving import Scene, outcome_of, predicted_anew, service_rate, with_texts
+from profiler.fidelity.study import REAL, WALL, Cell, Pair, Study, described
 from profiler.fidelity.tables import ABOUT
 from profiler.latency.samples import read_samples
 from profiler.passes.versions import versions
@@ -69,48 +71,79 @@ def _pair_run(
         return [], {"left_out": str(error)}
     first = next(iter(study.schedulers))
     words = study.words(pair, first)
-    scene, samples = _scene(study, ready, root, words, told)
+    rounds = _rounds(study, ready, root, words, told)
+    scene = _scene(study, ready, root, rounds.first() if rounds else given_profile(words))
     if pair.text == "model":
         told(f"{pair.name}: each text alone")
         scene = with_texts(scene, words)
     rate = service_rate(scene, words)
     told(f"{pair.name}: {first} serves {rate:.3g} requests/s where all come at once")
-    files = _cells_run(study, scene, rate, samples, root, told, clock)
+    real = [each for each in study.cells(pair) if each.side == REAL]
+    files = _cells_run(study, scene, real, rate, rounds, root, told, clock)
+    if rounds is not None:
+        scene = replace(scene, truth=rounds.whole())
+        _predict_anew(study, scene, rate, zip(real, files, strict=True))
+    rest = [each for each in study.cells(pair) if each.side != REAL]
+    files += _cells_run(study, scene, rest, rate, None, root, told, clock)
     return files, {
         "text": pair.text,
         "rate": rate,
-        "held_out": _held_out(scene.profile),
-        "samples": samples.name if samples else None,
+        "held_out": _held_out(scene.truth or scene.profile),
+        "samples": samples_file(scene.truth).name if scene.truth else None,
         "target": ready.models.target.shape.name,
         "drafter": _drafter(ready),
     }
 
 
 def _cells_run(
-    study: Study, scene: Scene, rate: float, measured: Path | None, root: Path, told: Told, clock: Callable[[], float]
+    study: Study,
+    scene: Scene,
+    cells: Sequence[Cell],
+    rate: float,
+    rounds: Rounds | None,
+    root: Path,
+    told: Told,
+    clock: Callable[[], float],
 ) -> list[Path]:
-    """Run the cells of a scene that are not there; return the files of all."""
+    """Run the cells that are not there, and between them the rounds of the profile; return the files of all."""
     ready, pair = scene.ready, scene.ready.pair
     first = scene.merged(study.words(pair, next(iter(study.schedulers))))
     facts = pair_facts(study, ready, first, scene.prompts, scene.texts)
-    samples = read_samples(measured)[1] if measured else []
-    cells, files = study.cells(pair), list[Path]()
+    samples = read_samples(samples_file(scene.profile))[1] if rounds else []
+    files = list[Path]()
     for number, cell in enumerate(cells, start=1):
-        words = [*study.words(pair, cell.scheduler), f"rps={cell.load * rate!r}"]
-        rests_on = {"cell": cell._asdict(), "facts": facts, "settings": settings_key(scene.merged(words))}
-        file = place_of(root, cell, key_of(rests_on))
+        words = _words(study, cell, pair, rate)
+        settings = [settings_key(each) for each in scene.rests_on(words)]
+        file = place_of(root, cell, key_of({"cell": cell._asdict(), "facts": facts, "settings": settings}))
         failed = file.with_name(f"{file.stem}.failed.parquet")
         if not file.exists():
             started = clock()
-            pace = measuring.pace(ready, study.grid, samples) if samples and cell.side != SIMULATED else math.nan
+            pace = measuring.pace(ready, study.grid, samples) if samples else math.nan
             outcome = _outcome(scene, cell, words, pace)
             store(file if "error" not in outcome.numbers else failed, cell, outcome)
             said = outcome.numbers.get("error", "done")
             told(f"{number} of {len(cells)}: {cell.label}: {said}, {clock() - started:.1f} s", 1)
+            if rounds is not None:
+                rounds.go_on(number / len(cells))
         else:
             told("", 1)
         files.append(file if file.exists() else failed)
     return files
+
+
+def _words(study: Study, cell: Cell, pair: Pair, rate: float) -> list[str]:
+    return [*study.words(pair, cell.scheduler), f"rps={cell.load * rate!r}"]
+
+
+def _predict_anew(study: Study, scene: Scene, rate: float, ran: Iterable[tuple[Cell, Path]]) -> None:
+    """Have the profile of all rounds predict the passes of real runs, in the files of those that did not fail."""
+    for cell, file in ran:
+        outcome = read_outcome(file)
+        if "error" in outcome.numbers:
+            continue
+        anew = predicted_anew(scene, _words(study, cell, scene.ready.pair, rate), outcome)
+        if anew.passes != outcome.passes:
+            store(file, cell, anew)
 
 
 def block_tokens(study: Study, pair: Pair) -> set[int]:
@@ -136,32 +169,27 @@ def _outcome(scene: Scene, cell: Cell, words: list[str], pace: float) -> Outcome
         return Outcome([], {"error": first_line(error) or type(error).__name__}, {})
 
 
-def _scene(study: Study, ready: Ready, root: Path, words: list[str], told: Told) -> tuple[Scene, Path | None]:
-    """Return the scene of a pair, and the points of its profile if that was measured; its lookup is timed once."""
-    profile, samples, pair = given_profile(words), None, ready.pair
-    if profile is None:
-        place = _profile_place(study, ready, root)
-        told(f"{pair.name}: profile")
-        profile = measuring.profile_of(ready, study.grid, place, lambda line: told(f"{pair.name}: {line}"))
-        samples = measuring.samples_file(place)
+def _rounds(study: Study, ready: Ready, root: Path, words: list[str], told: Told) -> Rounds | None:
+    """Return what measures the profile of a pair; None where settings name one."""
+    if given_profile(words) is not None:
+        return None
+    pair = ready.pair
+    place = root / CELLS / f"{pair.name}-{key_of(profile_facts(study, ready))}"
+    return Rounds(ready, study.grid, place, lambda line: told(f"{pair.name}: {line}"))
+
+
+def _scene(study: Study, ready: Ready, root: Path, profile: Path | None) -> Scene:
+    """Return the scene of a pair; its lookup is timed once."""
+    assert profile is not None, "a profile that is not given is measured"
     further = ["any_fit=true"]
     if isinstance(ready.models.draft, LookupMatch):
-        kept = root / CELLS / f"{pair.name}-{key_of(lookup_facts(study, ready))}.lookup.json"
+        kept = root / CELLS / f"{ready.pair.name}-{key_of(lookup_facts(study, ready))}.lookup.json"
         if not kept.exists():
             _write(kept, measuring.lookup_s(ready, study.grid))
         prices = json.loads(kept.read_text(encoding="utf-8"))
         further += ["drafter=lookup", *(f"drafter.{key}={value!r}" for key, value in prices.items())]
     wall = study.clock == WALL
-    return Scene(ready, profile, tuple(further), study.cache_tokens, None, None, wall=wall), samples
-
-
-def _profile_place(study: Study, ready: Ready, root: Path) -> Path:
-    """Return where the profile of a pair is kept, without suffix: that of another pair, if it may and can take it."""
-    mine, other = (
-        root / CELLS / f"{each.name}-{key_of(profile_facts(study, each, ready))}"
-        for each in (ready.pair, study.profiled_as(ready.pair))
-    )
-    return other if measuring.profile_file(other).exists() else mine
+    return Scene(ready, profile, tuple(further), study.cache_tokens, None, None, wall=wall)
 
 
 def _drafter(ready: Ready) -> str:

@@ -16,7 +16,7 @@ from profiler.backend.served import LookupMatch, served, texts_of
 from profiler.backend.stopwatch import DeviceStopwatch
 from profiler.fidelity.accounting import Step, accounted
 from profiler.fidelity.cells import Outcome
-from profiler.fidelity.journal import Clock, Entry, Journal
+from profiler.fidelity.journal import Clock, Entry, Journal, predicted
 from profiler.fidelity.models import Ready
 from profiler.fidelity.study import REAL, REVERSE, SIMULATED, Cell, merged
 from profiler.fidelity.texts import differing, tape_of
@@ -24,6 +24,7 @@ from profiler.fidelity.verdicts import CLEAR
 from profiler.passes.packing import Ints
 from specsim.errors import SpecsimError
 from specsim.replica.protocols import Backend, View
+from specsim.replica.request import Floats
 from specsim.results.record import Record
 from specsim.results.summary import summarise
 from specsim.runs.prepare import prepare
@@ -42,8 +43,10 @@ class Scene:
 
     Attributes
     ----------
-    profile : its file. words : settings of the drafter. prompts, texts : of the requests where the text is the model's.
+    profile : its file, by which schedulers decide and objectives are promised.
+    words : settings of the drafter. prompts, texts : of the requests where the text is the model's.
     cache_tokens : that both models hold. seed : of random tokens. wall : whether real runs go by the wall's clock.
+    truth : the file of the profile that says what simulated passes take; None: `profile` does.
     """
 
     ready: Ready
@@ -54,17 +57,28 @@ class Scene:
     texts: Sequence[Told] | None
     seed: int = 0
     wall: bool = False
+    truth: Path | None = None
 
     def merged(self, words: Sequence[str]) -> list[str]:
         """Return the settings of a run of this scene."""
-        return merged([*words, f"profile={self.profile}", *self.words])
+        return self._with_profile(words, self.profile)
+
+    def rests_on(self, words: Sequence[str]) -> list[list[str]]:
+        """Return the settings of a run with each profile that it takes."""
+        return [self._with_profile(words, each) for each in (self.profile, self.truth) if each is not None]
+
+    def _with_profile(self, words: Sequence[str], profile: Path) -> list[str]:
+        return merged([*words, f"profile={profile}", *self.words])
 
     def simulation(self, words: Sequence[str]) -> Simulation:
         """Return the simulation of a cell's settings, with the memory and the text of this scene."""
-        whole = prepare(from_words(self.merged(words), sweep=False)[0].config).simulation
+        whole, *others = (
+            prepare(from_words(each, sweep=False)[0].config).simulation for each in self.rests_on(words)
+        )
         bytes_ = whole.memory.target_token_bytes + whole.memory.draft_token_bytes
         most = min(whole.memory.capacity_bytes, self.cache_tokens * bytes_)
-        whole = replace(whole, memory=replace(whole.memory, capacity_bytes=most), step_limit_s=None)
+        truth = others[0].truth if others else whole.truth
+        whole = replace(whole, truth=truth, memory=replace(whole.memory, capacity_bytes=most), step_limit_s=None)
         if self.texts is None:
             return whole
         match = self.ready.models.draft
@@ -100,7 +114,7 @@ def outcome_of(scene: Scene, cell: Cell, words: Sequence[str]) -> Outcome:
     simulation, entries, kept = scene.simulation(words), list[Entry](), list[Known]()
     record = run(_with_backend(scene, simulation, cell, entries, kept))
     table = record.table()
-    numbers = _numbers(record) | _accounts(record, entries, cell)
+    numbers = _numbers(record) | _accounts(entries, record.requests.arrival_s, cell.side)
     if kept and scene.texts is not None:
         asked = np.setdiff1d(np.arange(len(table)), list(record.rejected))
         count, widest = differing(kept[0], scene.texts, asked)
@@ -150,15 +164,27 @@ def _numbers(record: Record) -> dict[str, Any]:
     return whole | {name: block[name] for name in SERVICE} | classes | {"rejected": len(record.rejected)}
 
 
-def _accounts(record: Record, entries: Sequence[Entry], cell: Cell) -> dict[str, float]:
+def predicted_anew(scene: Scene, words: Sequence[str], outcome: Outcome) -> Outcome:
+    """Return a real run's outcome with the seconds that the scene's truth predicts of its passes."""
+    simulation, entries = scene.simulation(words), list[Entry]()
+    for each in outcome.passes:
+        seconds = predicted(each.role, each.shape, simulation.truth, simulation.host_bytes_per_s)
+        # What the clock was not asked for took no time.
+        time = each.time._replace(predicted_s=seconds if each.time.measured_s else 0.0)
+        entries.append(replace(each, time=time))
+    accounts = _accounts(entries, np.array(outcome.requests["arrival_s"]), REAL)
+    return Outcome(entries, {**outcome.numbers, **accounts}, outcome.requests)
+
+
+def _accounts(entries: Sequence[Entry], arrival_s: Floats, side: str) -> dict[str, float]:
     """Return the means of the run's own decisions with its own seconds, and with the other ones."""
-    own = "measured_s" if cell.side not in (SIMULATED, REVERSE) else "predicted_s"
+    own = "measured_s" if side not in (SIMULATED, REVERSE) else "predicted_s"
     other = {"measured_s": "predicted_s", "predicted_s": "measured_s"}[own]
     found: dict[str, float] = {}
     for told, column in (("own", own), ("other", other)):
-        if cell.side == SIMULATED and told == "other":
+        if side == SIMULATED and told == "other":
             continue
         steps = (Step(each.requests, each.emitted, each.host_s + getattr(each.time, column)) for each in entries)
-        means = accounted(steps, record.requests.arrival_s).means(record.requests.arrival_s)
+        means = accounted(steps, arrival_s).means(arrival_s)
         found |= {f"{told}.{name}": value for name, value in means.items()}
     return found

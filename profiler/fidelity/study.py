@@ -52,7 +52,6 @@ class Pair:
         and most).
     prompts : files of texts; empty: the shipped ones. settings : words of a run, for this pair alone.
     schedulers : further words by scheduler.
-    profile_of : a pair of the same target, whose profile is taken if it was measured: a lookup has no draft model.
     """
 
     name: str
@@ -66,7 +65,6 @@ class Pair:
     prompts: tuple[Path, ...] = ()
     settings: Words = ()
     schedulers: Mapping[str, Words] = field(default_factory=dict)
-    profile_of: str = ""
 
     def __post_init__(self) -> None:
         if not self.name or self.name.startswith(".") or set(self.name) & set("/\\"):
@@ -81,11 +79,6 @@ class Pair:
         if not 1 <= self.lookup_ngrams[0] <= self.lookup_ngrams[1]:
             raise SpecsimError(f"pair {self.name}: lookup_ngrams {self.lookup_ngrams}: expected fewest and most tokens")
 
-    @property
-    def of_target(self) -> str:
-        """The target's name, or that of its shape."""
-        return self.target or self.random_weights[0]
-
 
 @dataclass(frozen=True, slots=True)
 class Study:
@@ -95,7 +88,7 @@ class Study:
     ----------
     loads : arrivals as multiples of the rate at which the first scheduler serves. repeats : real runs of each cell.
     schedulers : words of each beside ``scheduler=NAME``. settings : words of every run.
-    typed : words of every run that hold against all others. beside : pairs that are left out, but whose profiles serve.
+    typed : words of every run that hold against all others.
     reverse : whether the models also run on the simulated clock.
     clock : of real runs: ``measured`` (moved on by the seconds of passes) or ``wall``.
     device, dtype, threads : of the models; 0 threads are torch's choice. cache_tokens : tokens that both models cache.
@@ -110,7 +103,6 @@ class Study:
     pairs: tuple[Pair, ...]
     settings: Words = ()
     typed: Words = ()
-    beside: tuple[Pair, ...] = ()
     repeats: int = 2
     reverse: bool = True
     clock: str = MEASURED
@@ -138,16 +130,15 @@ class Study:
         return merged(every)
 
     def cells(self, pair: Pair) -> list[Cell]:
-        """Return the cells of a pair; repeats and loads take turns, so that drift meets all of them."""
-        found = []
-        for repeat in range(self.repeats):
-            for load in self.loads:
-                for scheduler in self.schedulers:
-                    sides = [SIMULATED, REAL] if not repeat else [REAL]
-                    if self.reverse and not repeat and pair.text == "model":
-                        sides.append(REVERSE)
-                    found += [Cell(pair.name, scheduler, load, side, repeat) for side in sides]
-        return found
+        """Return the cells of a pair: real ones first, whose repeats and loads take turns, so that drift meets all."""
+        backwards = self.reverse and pair.text == "model"
+        sides = [(REAL, repeat) for repeat in range(self.repeats)] + [(SIMULATED, 0)] + [(REVERSE, 0)] * backwards
+        return [
+            Cell(pair.name, scheduler, load, side, repeat)
+            for side, repeat in sides
+            for load in self.loads
+            for scheduler in self.schedulers
+        ]
 
     def only(self, names: Sequence[str]) -> Study:
         """Return the study of these pairs alone.
@@ -163,21 +154,13 @@ class Study:
                 raise SpecsimError(f"pair {name}: unknown{nearest(name, known)}")
         if not names:
             return self
-        chosen, beside = (
-            tuple(each for each in self.pairs if (each.name in names) == taken) for taken in (True, False)
-        )
-        return replace(self, pairs=chosen, beside=beside)
-
-    def profiled_as(self, pair: Pair) -> Pair:
-        """Return the pair whose profile a pair may take, itself where it names none."""
-        return next((each for each in (*self.pairs, *self.beside) if each.name == pair.profile_of), pair)
+        return replace(self, pairs=tuple(each for each in self.pairs if each.name in names))
 
 
 def described(study: Study) -> dict[str, Any]:
     """Return a study as plain values for its report; files by name alone."""
     told = asdict(study)
-    for key in ("pairs", "beside"):
-        told[key] = [{name: value for name, value in pair.items() if value} for pair in told[key]]
+    told["pairs"] = [{name: value for name, value in pair.items() if value} for pair in told["pairs"]]
     plain: dict[str, Any] = json.loads(json.dumps(told, default=lambda file: file.name))
     return {"name": plain.pop("name"), "description": plain.pop("description"), "study": plain}
 

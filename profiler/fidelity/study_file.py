@@ -32,7 +32,6 @@ PAIR_OPTIONS = (
     "skip_layers",
     "lookup_ngrams",
     "prompts",
-    "profile_of",
     "settings",
     "schedulers",
 )
@@ -62,7 +61,6 @@ def study_from_mapping(node: CheckedMapping, file: Path) -> Study:
     base = shipped(device, quick=False)
     schedulers = _schedulers(node)
     pairs = tuple(_pair(each, name, file.parent, schedulers) for name, each in node.children("pairs", "pairs").items())
-    _check_profiles(pairs)
     return Study(
         name=file.stem,
         description=node.text("description"),
@@ -80,21 +78,6 @@ def study_from_mapping(node: CheckedMapping, file: Path) -> Study:
         graphs=node.flag("graphs") if "graphs" in given else False,
         grid=grid_of(node.child("grid"), base) if "grid" in given else base,
     )
-
-
-def _check_profiles(pairs: Sequence[Pair]) -> None:
-    """Refuse a profile of a pair that comes later, which would be there the next time only, or of another target."""
-    before: dict[str, Pair] = {}
-    for pair in pairs:
-        if pair.profile_of:
-            other = before.get(pair.profile_of)
-            if other is None:
-                said = f"{pair.profile_of!r} is no pair above it{nearest(pair.profile_of, before)}"
-                raise SpecsimError(f"pair {pair.name}: profile_of {said}")
-            if other.of_target != pair.of_target:
-                said = f"its target is {other.of_target}; expected {pair.of_target}"
-                raise SpecsimError(f"pair {pair.name}: profile_of {other.name!r}: {said}")
-        before[pair.name] = pair
 
 
 def _loads(node: CheckedMapping) -> tuple[float, ...]:
@@ -135,5 +118,4 @@ def _pair(node: CheckedMapping, name: str, folder: Path, known: Mapping[str, Wor
         prompts=tuple(folder / expanded(each) for each in _texts(node, "prompts")),
         settings=_texts(node, "settings"),
         schedulers=further,
-        profile_of=node.text("profile_of") if "profile_of" in given else "",
     )

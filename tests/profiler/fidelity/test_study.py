@@ -42,7 +42,9 @@ def test_cells_take_turns_and_only_texts_of_a_model_run_on_both_clocks():
         assert len(cells) == len(set(cells))
         assert sum(each.side == REAL for each in cells) == 2 * 2 * 3
         assert sum(each.side == SIMULATED for each in cells) == 2 * 3
-        assert [each.repeat for each in cells] == sorted(each.repeat for each in cells)
+        real = [each for each in cells if each.side == REAL]
+        assert cells[: len(real)] == real
+        assert [each.repeat for each in real] == sorted(each.repeat for each in real)
     assert sum(each.side == REVERSE for each in by_text["model"]) == 2 * 3
     assert not any(each.side == REVERSE for each in by_text["tape"])
 
@@ -64,11 +66,9 @@ def test_words_beside_a_study_hold_against_those_of_its_pairs_and_schedulers():
     assert not {"scheduler.verify_tokens=24", "scheduler.shape.width_max=1"} & set(words)
 
 
-def test_pairs_that_are_left_out_still_say_whose_profile_it_is():
+def test_pairs_may_be_left_out():
     whole = study_named("cpu")
-    lookup = whole.only(["lookup"])
-    assert [pair.name for pair in lookup.pairs] == ["lookup"]
-    assert lookup.profiled_as(lookup.pairs[0]).name == whole.profiled_as(lookup.pairs[0]).name == "skip"
+    assert [pair.name for pair in whole.only(["lookup"]).pairs] == ["lookup"]
     assert [pair.name for pair in whole.only(["lookup", "skip"]).pairs] == ["skip", "lookup"]
 
 
@@ -129,13 +129,6 @@ def test_mistakes_of_a_command_line(words, said):
         ("trees: [3, 6]", "trees: 3", "grid.trees: 3 is not"),
         ("  own: {", "  ow/n: {", "pair ow/n: names files; expected a name without separators"),
         ("  own: {", "  ..: {", "pair ..: names files; expected a name without separators"),
-        ("drafter: lookup, ", "drafter: lookup, profile_of: onw, ", "'onw' is no pair above it; did you mean 'own'"),
-        ("skip_layers: [1]", "skip_layers: [1], profile_of: tape", "pair own: profile_of 'tape' is no pair above it"),
-        (
-            "tiny-llama, tiny-llama-skip1]",
-            "tiny-llama-skip1, tiny-llama], profile_of: own",
-            "pair tape: profile_of 'own': its target is tiny-llama; expected tiny-llama-skip1",
-        ),
     ],
 )
 def test_mistakes_of_a_file(tmp_path, old, new, said):

@@ -1,0 +1,105 @@
+"""The profile of a pair, measured in rounds: the first before its runs, the others between them."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+from profiler.backend.served import LookupMatch
+from profiler.fidelity.measuring import ROLES, ROUNDS, runs, sample, sample_facts
+from profiler.fidelity.models import Ready
+from profiler.latency.grids import Grid
+from profiler.latency.order import interleaved
+from profiler.latency.points import Point
+from profiler.latency.profile_file import HEADING, profile_mapping
+from profiler.latency.samples import SampleFile
+from profiler.latency.text import write, yaml_text
+from profiler.latency.timers import Timing
+from specsim.results.staging import in_one_step
+
+FIRST = "first"
+Turn = tuple[int, str, Point]
+
+
+class Rounds:
+    """Times all points of a grid in each of some rounds, so that a disturbance of the machine meets few runs of any.
+
+    The first round makes a first profile, by which schedulers decide; what passes take is the profile of all rounds,
+    the later of which lie between the runs that it predicts. What is timed is kept, share by share.
+
+    Parameters
+    ----------
+    place : where the profiles are kept, a name without suffix.
+    told : hears of each round.
+    """
+
+    def __init__(self, ready: Ready, grid: Grid, place: Path, told: Callable[[str], None]) -> None:
+        self._ready, self._grid, self._place, self._told = ready, grid, place, told
+        self._kept = _named(place, "runs.json")
+        self._seconds: dict[str, list[float]] = (
+            json.loads(self._kept.read_text(encoding="utf-8")) if self._kept.exists() else {}
+        )
+        points = list(interleaved({role: grid.passes(role) for role in ROLES}))
+        # Behind a lookup the target stands in the place of a draft model, whose price no run pays.
+        lasting = points if not isinstance(ready.models.draft, LookupMatch) else [p for p in points if p[0] == "target"]
+        self._first: list[Turn] = [(0, *each) for each in points]
+        self._later: list[Turn] = [(turn, *each) for turn in range(1, ROUNDS) for each in lasting]
+
+    def first(self) -> Path:
+        """Return the profile of the first round."""
+        return self._profile(f"{self._place.name}.{FIRST}", self._first)
+
+    def go_on(self, share: float) -> None:
+        """Time what is missing of the first `share` of the later rounds, 0 to 1."""
+        self._time(self._later[: round(share * len(self._later))])
+
+    def whole(self) -> Path:
+        """Return the profile of all rounds."""
+        return self._profile(self._place.name, self._first + self._later)
+
+    def _profile(self, name: str, turns: list[Turn]) -> Path:
+        """Return the profile's file of that name, measured and fitted unless it is there."""
+        file, place = self._place.with_name(f"{name}.yaml"), self._place.with_name(name)
+        if file.exists():
+            return file
+        self._time(turns)
+        seconds = defaultdict[tuple[str, Point], list[float]](list)
+        for turn, role, point in turns:
+            seconds[role, point] += self._seconds[_key(turn, role, point)]
+        samples = samples_file(file)
+        samples.unlink(missing_ok=True)
+        kept = SampleFile(samples, sample_facts(self._ready, self._grid))
+        kept.samples += [sample(role, point, Timing.of(each)) for (role, point), each in seconds.items()]
+        kept.write()
+        mapping, _ = profile_mapping(self._ready.pair.name, [kept.path])
+        # This profile holds the host's time: no engine adds any.
+        mapping.pop("suggests", None)
+        mapping["assumptions"] = kept.facts["assumptions"]
+        write(file, yaml_text(mapping, HEADING.replace("latency", "fidelity")))
+        self._told(f"profile: {place.name}, {len(seconds)} points")
+        return file
+
+    def _time(self, turns: list[Turn]) -> None:
+        """Time what is missing of some turns, and keep it."""
+        missing = [each for each in turns if _key(*each) not in self._seconds]
+        for turn, role, point in missing:
+            self._seconds[_key(turn, role, point)] = runs(self._ready, role, point, self._grid, turn)
+        if missing:
+            with in_one_step(self._kept) as partial:
+                partial.write_text(json.dumps(self._seconds) + "\n", encoding="utf-8")
+
+
+def samples_file(profile: Path) -> Path:
+    """Return the file of the points behind a measured profile."""
+    return _named(profile.with_suffix(""), "samples.parquet")
+
+
+def _named(place: Path, suffix: str) -> Path:
+    """Return the file of that suffix behind a name that may hold dots."""
+    return place.with_name(f"{place.name}.{suffix}")
+
+
+def _key(turn: int, role: str, point: Point) -> str:
+    return f"{turn} {role} {point.key}"

@@ -1,0 +1,82 @@
+"""The rounds of a profile: a first one at once, the others by shares between runs; nothing is timed twice."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from profiler.backend.served import LookupMatch  # noqa: E402
+from profiler.fidelity import models, rounds  # noqa: E402
+from profiler.fidelity.rounds import Rounds, samples_file  # noqa: E402
+from profiler.fidelity.study import Pair  # noqa: E402
+from profiler.fidelity.study_file import study_named  # noqa: E402
+from profiler.latency.samples import read_samples  # noqa: E402
+
+pytestmark = pytest.mark.torch
+TAPE = Pair("tape", "tape", random_weights=("tiny-llama", "tiny-llama-skip1"))
+
+
+@pytest.fixture
+def timed(monkeypatch):
+    """Every turn that is timed takes a second more than the last one."""
+    found = []
+
+    def runs(ready, role, point, grid, turn):
+        found.append((turn, role, point.key))
+        return [float(len(found))]
+
+    monkeypatch.setattr(rounds, "runs", runs)
+    return found
+
+
+@pytest.fixture(scope="module")
+def ready():
+    return models.Shelf(study_named("tiny")).ready(TAPE, {16})
+
+
+def rounds_of(ready, place, told=lambda line: None):
+    return Rounds(ready, study_named("tiny").grid, place / "tape", told)
+
+
+def test_the_first_round_comes_at_once_and_the_others_by_shares(ready, tmp_path, timed):
+    study = rounds_of(ready, tmp_path)
+    first = study.first()
+    points = len(timed)
+    assert {turn for turn, _, _ in timed} == {0}
+    assert len({each[1:] for each in timed}) == points
+    study.go_on(0.25)
+    assert len(timed) == points + round(points / 2)
+    study.go_on(0.25)
+    assert len(timed) == points + round(points / 2)
+    whole = study.whole()
+    assert len(timed) == len(set(timed)) == 3 * points
+    assert first != whole
+    kept = {file: read_samples(samples_file(file))[1] for file in (first, whole)}
+    assert {each.runs for each in kept[first]} == {1}
+    assert {each.runs for each in kept[whole]} == {3}
+    turns = {(role, key): [n + 1.0 for n, each in enumerate(timed) if each[1:] == (role, key)] for _, role, key in timed}
+    assert {(each.role, each.key): each.median_s for each in kept[whole]} == {key: each[1] for key, each in turns.items()}
+
+
+def test_what_was_timed_is_not_timed_again(ready, tmp_path, timed):
+    before = rounds_of(ready, tmp_path)
+    before.first()
+    before.go_on(0.5)
+    ran = len(timed)
+    again = rounds_of(ready, tmp_path)
+    again.first()
+    again.go_on(0.5)
+    assert len(timed) == ran
+    again.whole()
+    assert len(timed) == len(set(timed)) == 3 * ran // 2
+
+
+def test_behind_a_lookup_later_rounds_are_of_the_target_alone(ready, tmp_path, timed):
+    models = SimpleNamespace(target=ready.models.target, draft=LookupMatch(1, 3))
+    lookup = SimpleNamespace(pair=ready.pair, models=models, kernel=ready.kernel, passes=ready.passes)
+    rounds_of(lookup, tmp_path).whole()
+    assert {role for turn, role, _ in timed if turn} == {"target"}
+    assert {role for turn, role, _ in timed if not turn} == {"target", "draft"}
