@@ -159,7 +159,7 @@ def test_what_a_cell_rests_on_says_whether_it_runs_again(tmp_path, monkeypatch):
         ran.clear()
         words = ["tiny", "requests=2", "--pairs", "tape", "--loads", "1", "--repeats", "1", "--out", str(tmp_path)]
         assert fidelity([*words, *further]) == 0
-        return len(ran), len(list((tmp_path / "cells").glob("tape-*.samples.parquet")))
+        return len(ran), len(list((tmp_path / "cells").glob("tape-*.runs.json")))
 
     assert runs() == (6, 1)
     assert runs() == (0, 1)
