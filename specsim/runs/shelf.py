@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from specsim.errors import SpecsimError
 from specsim.results.failure import Failure
 from specsim.results.parts import merge_parts, read_parts, write_part
 from specsim.results.summaries import Summary
@@ -15,7 +16,7 @@ from specsim.runs.plan import PlannedRun
 from specsim.runs.resume import changed
 
 PART_S = 1.0
-"""Seconds of work that a killed sweep loses at most, beside the points that were running."""
+"""Seconds after which what has ended is written: a killed sweep loses no more, beside the points that were running."""
 
 
 class Shelf:
@@ -33,7 +34,10 @@ class Shelf:
         self.notes: tuple[str, ...] = ()
         self._root = root
         self._rows: list[Summary | Failure] = []
-        self._written_s = time.monotonic()
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._writer = threading.Thread(target=self._keep_writing, daemon=True)
+        self._broken: Exception | None = None
         if root is None:
             return
         found = read_parts(root)
@@ -54,12 +58,16 @@ class Shelf:
             merge_parts(root, without=outdated)
 
     def put(self, one: Any) -> None:
-        """Keep a summary, or the failure of a run without a folder; all else has its own place."""
+        """Keep a summary, or the failure of a run without a folder; all else has its own place.
+
+        It is written within `PART_S`, even if no other ends. What cannot be written fails at the next one.
+        """
         if self._root is None or not (isinstance(one, Summary) or (isinstance(one, Failure) and one.folder is None)):
             return
-        self._rows.append(one)
-        if time.monotonic() - self._written_s >= PART_S:
-            self._write(self._root)
+        if self._broken is not None:
+            raise self._broken
+        with self._lock:
+            self._rows.append(one)
 
     def merge(self) -> None:
         """Write all that the folder keeps anew, so that its files depend on its rows alone."""
@@ -67,16 +75,29 @@ class Shelf:
             merge_parts(self._root)
 
     def __enter__(self) -> Shelf:
+        if self._root is not None:
+            self._writer.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         if self._root is not None:
+            self._ended.set()
+            self._writer.join()
             self._write(self._root)
 
+    def _keep_writing(self) -> None:
+        assert self._root is not None
+        while not self._ended.wait(PART_S):
+            try:
+                self._write(self._root)
+            except (OSError, SpecsimError) as error:
+                self._broken = error
+                return
+
     def _write(self, root: Path) -> None:
-        if self._rows:
-            write_part(root, self._rows)
-            self._rows.clear()
-        self._written_s = time.monotonic()
+        with self._lock:
+            if self._rows:
+                write_part(root, self._rows)
+                self._rows.clear()

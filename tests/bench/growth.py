@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.bench.loops import PROFILE, Loop, batch, steady, timed
@@ -41,3 +41,9 @@ def measured() -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
         for loop in loops(Path(folder)):
             yield timed(loop, "growth", repeats=2)
+
+
+def overload(rows: Sequence[Row]) -> str:
+    """Return in words how much more an iteration costs in overload than below the service rate."""
+    below, above = (row for row in rows if "the service rate" in row.name)
+    return f"overload: {above.us / below.us:.2f} times as long, {above.cost / below.cost:.2f} in yardsticks (1.5)"

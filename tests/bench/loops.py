@@ -65,12 +65,15 @@ def main_loops(folder: Path) -> Iterator[Loop]:
     """Yield the loops that have targets."""
     apart = {"fast_forward": False}
     yield Loop("continuous, azure_conv, step by step", ("scheduler=continuous", *CONV), "25,000 it/s", apart)
+    yield Loop("continuous, azure_code, step by step", ("scheduler=continuous", *CODE), "25,000 it/s", apart)
     yield Loop("continuous, azure_conv", ("scheduler=continuous", *CONV), "150,000 it/s")
     yield Loop("continuous, azure_code", ("scheduler=continuous", *CODE), "150,000 it/s")
     yield Loop("vllm_spec k=4, azure_conv, step by step", ("scheduler=vllm_spec", *CONV), fields=apart)
     yield Loop("vllm_spec k=4, azure_conv", ("scheduler=vllm_spec", *CONV), "15,000 it/s")
-    yield Loop("smartspec, azure_conv", ("scheduler=smartspec", *CONV), "8,000 it/s")
-    yield Loop("specserve, azure_conv", ("scheduler=specserve", *CONV), "8,000 it/s")
+    yield Loop("vllm_spec k=4, azure_code", ("scheduler=vllm_spec", *CODE), "15,000 it/s")
+    for name in ("smartspec", "specserve"):
+        yield Loop(f"{name}, azure_conv", (f"scheduler={name}", *CONV), "8,000 it/s")
+        yield Loop(f"{name}, azure_code", (f"scheduler={name}", *CODE), "8,000 it/s")
     tree = (steady(folder, 8, 3, 512), *batch(64))
     yield Loop("adaserve 64 x 8 x 3, budget 512, steady, numpy", (*tree, "kernel=numpy"), "2,500 it/s")
     if find_spec("numba") is not None:

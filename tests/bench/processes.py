@@ -20,7 +20,8 @@ from tests.bench.loops import CONV, PROFILE
 from tests.bench.rows import Row
 from tests.bench.yardstick import yardstick_us
 
-MILLION = ("scheduler=continuous", "trace=poisson", "requests=1000000", "rps=30", "trace.output_tokens.mean=210")
+MILLION = ("scheduler=continuous", "trace=poisson", "requests=1000000", "rps=11.574", "trace.output_tokens.mean=210")
+"""A day of them."""
 POINTS, JOBS = 10_000, 2
 SWEEP = (
     "scheduler=continuous,fcfs",
@@ -39,12 +40,14 @@ SimulatedBackend.verify = lambda *given: os._exit(0)
 sys.exit(main(sys.argv[1:]) or "no pass")
 """
 """What ends a process where its first pass would begin."""
+BESIDE = ("continuous", "vllm_spec", "smartspec", "specserve")
+"""Schedulers whose loops have targets."""
 SHORT_S, SHORT_REPEATS = 30.0, 2
 WHOLE_CONV = "continuous, all 19,366 of azure_conv"
 PROCESSES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("specsim --help", ("--help",), "0.3 s"),
     ("start to end of one request", ONE_REQUEST, ""),
-    ("continuous, first 2,000 of azure_conv", ("run", "scheduler=continuous", *CONV), ""),
+    *((f"{name}, first 2,000 of azure_conv", ("run", f"scheduler={name}", *CONV), "") for name in BESIDE),
     (WHOLE_CONV, ("run", "scheduler=continuous", *CONV[:2]), "that of dynamo.replay"),
     ("the main job: adaserve, all 8,819 of azure_code", ("run", "scheduler=adaserve", "trace=azure_code"), "4 s"),
     ("continuous, a million requests", ("run", *MILLION, PROFILE), "minutes, 1 GB"),
