@@ -176,6 +176,8 @@ def _check_keys(words: Iterable[str]) -> None:
     for key, instead in (("rps", "--loads"), ("out", "--out")):
         if any(word.lstrip("+").startswith(f"{key}=") for word in words):
             raise SpecsimError(f"{key}: fidelity chooses it; expected {instead}")
+    if any(word.lstrip("+").startswith("replica_profiles=") for word in words):
+        raise SpecsimError("replica_profiles: real passes have one replica; expected profile=FILE, or none")
 
 
 def _described(arguments: argparse.Namespace, words: Sequence[str]) -> Study:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,8 +37,16 @@ SERVED = {
     "mean_tokens_per_verification": "tokens per verification",
     "iterations": "iterations",
     "slo_goodput_tokens_per_s": "goodput, tokens/s",
-    ATTAINMENT: "attainment",
 }
+OF_CLASS = "attainment."
+"""What the columns of the classes' attainments begin with."""
+ROUNDS = """\
+The profile is measured by the path, and by the stopwatch, that serves. Its first round comes before the
+  real runs, its others between them, so that it sees the machine that they see. One that was measured before them
+  would be off by the pace more. Schedulers decide by the first round, and objectives rest on it, in real runs as in
+  simulated ones; what simulated passes take is of all rounds. A lookup's price is measured before the runs. Rounds are
+  kept: runs that are added later have none between them."""
+GIVEN = "The profile was measured before, elsewhere: it is the one that `profile=` names."
 CLOCK = {
     MEASURED: (
         "of a real run moves on by measured seconds; time in which nobody has work is skipped. With `--clock wall` it\n"
@@ -70,6 +77,8 @@ def page(tables: Tables, *, figures: str, remarks: str = "") -> str:
         clock=CLOCK[about["study"].get("clock", MEASURED)],
         runs=_table(_runs(verdicts, tables.cells)),
         shares=_table(_shares(tables)),
+        rounds=ROUNDS if any(each.get("samples") for each in about["pairs"].values()) else GIVEN,
+        tpot=_table(_tpot(tables)),
         service=_table(_service(tables)),
         kinds=_table(_kinds(tables)),
         most=MOST_SIZES,
@@ -111,7 +120,7 @@ def _summary(tables: Tables, verdicts: list[Verdict]) -> str:
 
 def _errors(verdicts: list[Verdict]) -> Iterator[Row]:
     yield ("pair", *(f"{name}: median error, within target, within allowed" for name in METRICS.values()))
-    for pair in sorted({each.pair for each in verdicts}):
+    for pair in dict.fromkeys(each.pair for each in verdicts):
         cells = []
         for metric in METRICS:
             mine = [each for each in verdicts if (each.pair, each.metric) == (pair, metric)]
@@ -122,9 +131,8 @@ def _errors(verdicts: list[Verdict]) -> Iterator[Row]:
 
 def _counts(verdicts: list[Verdict]) -> Iterator[Row]:
     yield ("pair", "load", *(f"{name}: kept, median" for name in METRICS.values()))
-    order = sorted(verdicts, key=lambda each: (each.pair, each.load))
-    for (pair, load), some in groupby(order, key=lambda each: (each.pair, each.load)):
-        mine = list(some)
+    for pair, load in dict.fromkeys((each.pair, each.load) for each in verdicts):
+        mine = [each for each in verdicts if (each.pair, each.load) == (pair, load)]
         cells: list[str] = []
         for metric in METRICS:
             those = [each for each in mine if each.metric == metric]
@@ -174,12 +182,35 @@ def _shares(tables: Tables) -> Iterator[Row]:
         )
 
 
+def _tpot(tables: Tables) -> Iterator[Row]:
+    cells = _served_cells(tables)
+    schedulers = list(dict.fromkeys(cells.scheduler))
+    yield ("pair", "load", *(f"`{each}`" for each in schedulers))
+    means = cells.groupby(["pair", "load", "scheduler", "side"]).mean_tpot_ms.mean()
+    for pair, load in dict.fromkeys(zip(cells.pair, cells.load, strict=True)):
+        sides = [[means.get((pair, load, each, side), np.nan) for side in (REAL, SIMULATED)] for each in schedulers]
+        yield (pair, f"{load:g}", *(f"{real:.0f}, {simulated:.0f}" for real, simulated in sides))
+
+
 def _service(tables: Tables) -> Iterator[Row]:
-    yield ("pair", "load", *(f"{name}: real, simulated" for name in SERVED.values()))
-    cells = tables.cells[tables.cells.error.isna()] if "error" in tables.cells else tables.cells
-    for (pair, load), some in cells.groupby(["pair", "load"]):
+    cells = _served_cells(tables)
+    classes = sorted(name for name in cells if name.startswith(OF_CLASS))
+    told = {**SERVED, **{name: f"{name.removeprefix(OF_CLASS)}, attainment" for name in classes}}
+    yield ("pair", "scheduler", "load", *told.values())
+    rows = []
+    for (pair, scheduler, load), some in cells.groupby(KEYS, sort=False):
         sides = [some[some.side == side] for side in (REAL, SIMULATED)]
-        yield (pair, f"{load:g}", *(", ".join(f"{each[name].mean():.4g}" for each in sides) for name in SERVED))
+        means = {name: [float(each[name].mean()) for each in sides] for name in told}
+        apart = max(abs(real - simulated) for name, (real, simulated) in means.items() if name in classes)
+        shown = (", ".join(f"{mean:.4g}" for mean in each) for each in means.values())
+        rows.append((apart, (pair, f"`{scheduler}`", f"{load:g}", *shown)))
+    yield from (row for _, row in sorted(rows, key=lambda each: -each[0]))
+
+
+def _served_cells(tables: Tables) -> DataFrame:
+    """Return the cells of runs that did not fail, real and simulated."""
+    cells = tables.cells[tables.cells.error.isna()] if "error" in tables.cells else tables.cells
+    return cells[cells.side.isin((REAL, SIMULATED))]
 
 
 def _kinds(tables: Tables) -> Iterator[Row]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from profiler.backend.served import LookupMatch
 from profiler.fidelity.measuring import ROLES, ROUNDS, runs, sample, sample_facts
@@ -14,7 +16,7 @@ from profiler.latency.grids import Grid
 from profiler.latency.order import interleaved
 from profiler.latency.points import Point
 from profiler.latency.profile_file import HEADING, profile_mapping
-from profiler.latency.samples import SampleFile
+from profiler.latency.samples import WRITE_EVERY_S, SampleFile, read_samples
 from profiler.latency.text import write, yaml_text
 from profiler.latency.timers import Timing
 from specsim.results.staging import in_one_step
@@ -49,7 +51,7 @@ class Rounds:
 
     def first(self) -> Path:
         """Return the profile of the first round."""
-        return self._profile(f"{self._place.name}.{FIRST}", self._first)
+        return self._profile(f"{self._place.name}.{FIRST}", self._first, "its first round")
 
     def go_on(self, share: float) -> None:
         """Time what is missing of the first `share` of the later rounds, 0 to 1."""
@@ -57,20 +59,21 @@ class Rounds:
 
     def whole(self) -> Path:
         """Return the profile of all rounds."""
-        return self._profile(self._place.name, self._first + self._later)
+        return self._profile(self._place.name, self._first + self._later, "all rounds")
 
-    def _profile(self, name: str, turns: list[Turn]) -> Path:
+    def _profile(self, name: str, turns: list[Turn], said: str) -> Path:
         """Return the profile's file of that name, measured and fitted unless it is there."""
-        file, place = self._place.with_name(f"{name}.yaml"), self._place.with_name(name)
+        file = self._place.with_name(f"{name}.yaml")
         if file.exists():
             return file
+        self._told(f"profile: {said}, {len(turns)} passes")
         self._time(turns)
         seconds = defaultdict[tuple[str, Point], list[float]](list)
         for turn, role, point in turns:
             seconds[role, point] += self._seconds[_key(turn, role, point)]
         samples = samples_file(file)
         samples.unlink(missing_ok=True)
-        kept = SampleFile(samples, sample_facts(self._ready, self._grid))
+        kept = SampleFile(samples, self._facts())
         kept.samples += [sample(role, point, Timing.of(each)) for (role, point), each in seconds.items()]
         kept.write()
         mapping, _ = profile_mapping(self._ready.pair.name, [kept.path])
@@ -78,17 +81,26 @@ class Rounds:
         mapping.pop("suggests", None)
         mapping["assumptions"] = kept.facts["assumptions"]
         write(file, yaml_text(mapping, HEADING.replace("latency", "fidelity")))
-        self._told(f"profile: {place.name}, {len(seconds)} points")
         return file
+
+    def _facts(self) -> dict[str, Any]:
+        """Return what the samples share; the ceilings of the machine are found once."""
+        first = samples_file(self._place.with_name(f"{self._place.name}.{FIRST}.yaml"))
+        return read_samples(first)[0] if first.exists() else sample_facts(self._ready, self._grid)
 
     def _time(self, turns: list[Turn]) -> None:
         """Time what is missing of some turns, and keep it."""
+        written_s = time.monotonic()
         missing = [each for each in turns if _key(*each) not in self._seconds]
-        for turn, role, point in missing:
+        for place, (turn, role, point) in enumerate(missing, start=1):
             self._seconds[_key(turn, role, point)] = runs(self._ready, role, point, self._grid, turn)
-        if missing:
-            with in_one_step(self._kept) as partial:
-                partial.write_text(json.dumps(self._seconds) + "\n", encoding="utf-8")
+            if place == len(missing) or time.monotonic() - written_s > WRITE_EVERY_S:
+                self._write()
+                written_s = time.monotonic()
+
+    def _write(self) -> None:
+        with in_one_step(self._kept) as partial:
+            partial.write_text(json.dumps(self._seconds) + "\n", encoding="utf-8")
 
 
 def samples_file(profile: Path) -> Path:

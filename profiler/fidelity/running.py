@@ -19,7 +19,7 @@ from profiler.fidelity.facts import key_of, lookup_facts, pair_facts, profile_fa
 from profiler.fidelity.models import Ready, Shelf
 from profiler.fidelity.rounds import Rounds, samples_file
 from profiler.fidelity.serving import Scene, outcome_of, predicted_anew, service_rate, with_texts
-from profiler.fidelity.study import REAL, WALL, Cell, Pair, Study, described
+from profiler.fidelity.study import REAL, SIMULATED, WALL, Cell, Pair, Study, described
 from profiler.fidelity.tables import ABOUT
 from profiler.latency.samples import read_samples
 from profiler.passes.versions import versions
@@ -109,7 +109,7 @@ def _cells_run(
     ready, pair = scene.ready, scene.ready.pair
     first = scene.merged(study.words(pair, next(iter(study.schedulers))))
     facts = pair_facts(study, ready, first, scene.prompts, scene.texts)
-    samples = read_samples(samples_file(scene.profile))[1] if rounds else []
+    samples = read_samples(samples_file(scene.profile))[1] if rounds or scene.truth else []
     files = list[Path]()
     for number, cell in enumerate(cells, start=1):
         words = _words(study, cell, pair, rate)
@@ -118,7 +118,7 @@ def _cells_run(
         failed = file.with_name(f"{file.stem}.failed.parquet")
         if not file.exists():
             started = clock()
-            pace = measuring.pace(ready, study.grid, samples) if samples else math.nan
+            pace = measuring.pace(ready, study.grid, samples) if samples and cell.side != SIMULATED else math.nan
             outcome = _outcome(scene, cell, words, pace)
             store(file if "error" not in outcome.numbers else failed, cell, outcome)
             said = outcome.numbers.get("error", "done")

@@ -131,8 +131,7 @@ class Study:
 
     def cells(self, pair: Pair) -> list[Cell]:
         """Return the cells of a pair: real ones first, whose repeats and loads take turns, so that drift meets all."""
-        backwards = self.reverse and pair.text == "model"
-        sides = [(REAL, repeat) for repeat in range(self.repeats)] + [(SIMULATED, 0)] + [(REVERSE, 0)] * backwards
+        sides = [(REAL, repeat) for repeat in range(self.repeats)] + [(SIMULATED, 0)] + [(REVERSE, 0)] * self.reverse
         return [
             Cell(pair.name, scheduler, load, side, repeat)
             for side, repeat in sides

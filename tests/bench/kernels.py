@@ -81,7 +81,7 @@ def _late_calls(loop: Loop) -> dict[str, tuple[Any, ...]]:
 
     plain = Kernels()
     made = Kernels(**{name: watched(name, getattr(plain, name)) for name in counts})
-    with mock.patch.object(chosen, "kernels", lambda choice: made):
+    with mock.patch.object(chosen, "kernels", return_value=made):
         run(replace(prepared(loop.words), kernel="numpy"))
     return kept
 

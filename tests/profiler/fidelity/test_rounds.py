@@ -57,8 +57,12 @@ def test_the_first_round_comes_at_once_and_the_others_by_shares(ready, tmp_path,
     kept = {file: read_samples(samples_file(file))[1] for file in (first, whole)}
     assert {each.runs for each in kept[first]} == {1}
     assert {each.runs for each in kept[whole]} == {3}
-    turns = {(role, key): [n + 1.0 for n, each in enumerate(timed) if each[1:] == (role, key)] for _, role, key in timed}
-    assert {(each.role, each.key): each.median_s for each in kept[whole]} == {key: each[1] for key, each in turns.items()}
+    turns = {
+        (role, key): [n + 1.0 for n, each in enumerate(timed) if each[1:] == (role, key)] for _, role, key in timed
+    }
+    assert {(each.role, each.key): each.median_s for each in kept[whole]} == {
+        key: each[1] for key, each in turns.items()
+    }
 
 
 def test_what_was_timed_is_not_timed_again(ready, tmp_path, timed):

@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 
 from profiler.cli import fidelity  # noqa: E402
 from profiler.fidelity import facts, models, running, serving  # noqa: E402
+from profiler.fidelity.cells import read_outcome  # noqa: E402
 from profiler.fidelity.study import Pair  # noqa: E402
 from profiler.fidelity.study_file import study_named  # noqa: E402
 from profiler.fidelity.tables import read_tables  # noqa: E402
@@ -51,7 +52,7 @@ def root(tmp_path_factory):
 
 def test_every_cell_is_there_once_and_says_what_the_target_says_alone(root):
     cells = read_tables(root).cells
-    assert len(cells) == 2 * 24 + 18
+    assert len(cells) == 3 * 24
     assert not cells.duplicated(["pair", "scheduler", "load", "side", "repeat"]).any()
     on_models = cells[(cells.side != "simulated") & (cells.pair != "tape")]
     assert len(on_models) == 2 * 18
@@ -65,6 +66,41 @@ def test_a_runs_own_seconds_make_its_times_again(root):
     keys = ["scheduler", "load"]
     both = back.merge(simulated, on=keys, suffixes=("_back", ""))
     pd.testing.assert_series_equal(both.iterations_back, both.iterations, check_names=False)
+
+
+def predicted_of(root, side):
+    """Return the predicted seconds of each pass of the pair `tape`, by its role and shape."""
+    found = {}
+    for file in (root / "cells").glob(f"tape-*-{side}*.parquet"):
+        found |= {(each.role, each.shape): each.time.predicted_s for each in read_outcome(file).passes}
+    return found
+
+
+def test_the_profile_that_simulates_predicts_what_real_runs_did(root):
+    """Though it was measured while they ran: their first predictions were by its first round."""
+    real, simulated = (predicted_of(root, side) for side in ("real", "simulated"))
+    both = real.keys() & simulated.keys()
+    assert len(both) > 20
+    assert {key: real[key] for key in both} == {key: simulated[key] for key in both}
+
+
+def test_predictions_are_made_anew_where_a_study_was_cut_before_they_were(tmp_path, monkeypatch):
+    def cut(*given):
+        raise KeyboardInterrupt
+
+    words = ["tiny", "requests=2", "--pairs", "tape", "--loads", "1", "--repeats", "1", "--out", str(tmp_path)]
+    with monkeypatch.context() as patched:
+        patched.setattr(running, "_predict_anew", cut)
+        with pytest.raises(KeyboardInterrupt):
+            fidelity(words)
+    before = predicted_of(tmp_path, "real")
+    assert fidelity(words) == 0
+    real, simulated = (predicted_of(tmp_path, side) for side in ("real", "simulated"))
+    both = real.keys() & simulated.keys()
+    assert both
+    assert {key: real[key] for key in both} == {key: simulated[key] for key in both}
+    assert real.keys() == before.keys()
+    assert real != before
 
 
 def test_passes_are_predicted_and_measured(root):
@@ -114,13 +150,13 @@ def test_a_cell_that_fails_is_a_row_with_its_error_and_runs_again_the_next_time(
     monkeypatch.setattr(running, "outcome_of", failing)
     assert fidelity(words) == 1
     cells = read_tables(tmp_path).cells
-    assert cells.error.dropna().tolist() == ["the device is gone and more"] * 2
+    assert cells.error.dropna().tolist() == ["the device is gone and more"] * 3
     assert set(cells[cells.error.isna()].scheduler) == {"adaserve", "laps_sd"}
     assert "- tape, continuous, load 1, real: the device is gone" in (tmp_path / "report.md").read_text()
     monkeypatch.setattr(running, "outcome_of", whole)
     assert fidelity(words) == 0
     assert "error" not in read_tables(tmp_path).cells
-    assert capsys.readouterr().out.count(": done, ") == 4 + 2
+    assert capsys.readouterr().out.count(": done, ") == 6 + 3
 
 
 def test_runs_that_all_fail_are_a_report_and_one_line(tmp_path, monkeypatch, capsys):
@@ -130,7 +166,7 @@ def test_runs_that_all_fail_are_a_report_and_one_line(tmp_path, monkeypatch, cap
     monkeypatch.setattr(running, "outcome_of", failing)
     words = ["tiny", "requests=2", "--pairs", "tape", "--loads", "1", "--repeats", "1", "--out", str(tmp_path)]
     assert fidelity(words) == 1
-    assert capsys.readouterr().err == "fidelity tiny: 6 of 6 runs failed\n"
+    assert capsys.readouterr().err == "fidelity tiny: 9 of 9 runs failed\n"
     assert len(read_tables(tmp_path).passes) == 0
     assert "- tape, laps_sd, load 1, real: the device is gone" in (tmp_path / "report.md").read_text(encoding="utf-8")
 
@@ -139,7 +175,7 @@ def test_real_runs_that_all_fail_leave_the_simulated_ones(tmp_path, capsys):
     """Real passes have one replica."""
     words = ["tiny", "replicas=2", "--pairs", "tape", "--loads", "1", "--repeats", "1", "--out", str(tmp_path)]
     assert fidelity(words) == 1
-    assert capsys.readouterr().err == "fidelity tiny: 3 of 6 runs failed\n"
+    assert capsys.readouterr().err == "fidelity tiny: 6 of 9 runs failed\n"
 
 
 def test_a_run_that_clearly_differs_is_a_fault(tmp_path, monkeypatch, capsys):
@@ -161,15 +197,15 @@ def test_what_a_cell_rests_on_says_whether_it_runs_again(tmp_path, monkeypatch):
         assert fidelity([*words, *further]) == 0
         return len(ran), len(list((tmp_path / "cells").glob("tape-*.runs.json")))
 
-    assert runs() == (6, 1)
+    assert runs() == (9, 1)
     assert runs() == (0, 1)
-    assert runs("seed=3") == (6, 1)
-    assert runs("--cache-tokens", "8192") == (6, 2)
-    assert runs("--dtype", "float32") == (6, 3)
-    assert runs("--clock", "wall") == (6, 3)
+    assert runs("seed=3") == (9, 1)
+    assert runs("--cache-tokens", "8192") == (9, 2)
+    assert runs("--dtype", "float32") == (9, 3)
+    assert runs("--clock", "wall") == (9, 3)
     assert "of a real run goes with the wall's" in (tmp_path / "report.md").read_text(encoding="utf-8")
     monkeypatch.setattr(facts, "folder_sha256", lambda folder: "another source")
-    assert runs() == (6, 4)
+    assert runs() == (9, 4)
     assert runs() == (0, 4)
     about = read_tables(tmp_path).about
     assert about["command"].startswith("specsim fidelity tiny requests=2 --pairs tape")
