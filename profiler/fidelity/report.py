@@ -78,7 +78,7 @@ def page(tables: Tables, *, figures: str, remarks: str = "") -> str:
         runs=_table(_runs(verdicts, tables.cells)),
         shares=_table(_shares(tables)),
         rounds=ROUNDS if any(each.get("samples") for each in about["pairs"].values()) else GIVEN,
-        tpot=_table(_tpot(tables)),
+        latencies=_table(_latencies(tables)),
         service=_table(_service(tables)),
         kinds=_table(_kinds(tables)),
         most=MOST_SIZES,
@@ -182,11 +182,11 @@ def _shares(tables: Tables) -> Iterator[Row]:
         )
 
 
-def _tpot(tables: Tables) -> Iterator[Row]:
+def _latencies(tables: Tables) -> Iterator[Row]:
     cells = _served_cells(tables)
     schedulers = list(dict.fromkeys(cells.scheduler))
     yield ("pair", "load", *(f"`{each}`" for each in schedulers))
-    means = cells.groupby(["pair", "load", "scheduler", "side"]).mean_tpot_ms.mean()
+    means = cells.groupby(["pair", "load", "scheduler", "side"]).mean_e2el_ms.mean()
     for pair, load in dict.fromkeys(zip(cells.pair, cells.load, strict=True)):
         sides = [[means.get((pair, load, each, side), np.nan) for side in (REAL, SIMULATED)] for each in schedulers]
         yield (pair, f"{load:g}", *(f"{real:.0f}, {simulated:.0f}" for real, simulated in sides))
