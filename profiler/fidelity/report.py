@@ -194,14 +194,15 @@ def _latencies(tables: Tables) -> Iterator[Row]:
 
 def _service(tables: Tables) -> Iterator[Row]:
     cells = _served_cells(tables)
-    classes = sorted(name for name in cells if name.startswith(OF_CLASS))
-    told = {**SERVED, **{name: f"{name.removeprefix(OF_CLASS)}, attainment" for name in classes}}
+    classes = sorted(name for name in map(str, cells.columns) if name.startswith(OF_CLASS))
+    told = dict(SERVED)
+    told.update({name: f"{name.removeprefix(OF_CLASS)}, attainment" for name in classes})
     yield ("pair", "scheduler", "load", *told.values())
     rows = []
     for (pair, scheduler, load), some in cells.groupby(KEYS, sort=False):
         sides = [some[some.side == side] for side in (REAL, SIMULATED)]
         means = {name: [float(each[name].mean()) for each in sides] for name in told}
-        apart = max(abs(real - simulated) for name, (real, simulated) in means.items() if name in classes)
+        apart = max((abs(means[name][0] - means[name][1]) for name in classes), default=0.0)
         shown = (", ".join(f"{mean:.4g}" for mean in each) for each in means.values())
         rows.append((apart, (pair, f"`{scheduler}`", f"{load:g}", *shown)))
     yield from (row for _, row in sorted(rows, key=lambda each: -each[0]))
