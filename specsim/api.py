@@ -11,7 +11,7 @@ from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import expanded
 from specsim.latency.model import Profile
 from specsim.replica.protocols import Scheduler
-from specsim.results.capacity import Asked
+from specsim.results.capacity import LONGEST, Asked
 from specsim.results.found import Found
 from specsim.results.run_folder import holds_remains
 from specsim.results.store import StoredRun, read_run
@@ -182,6 +182,7 @@ def find(
     of: str = "worst",
     rates: tuple[float, float] = (0.5, 64.0),
     within: float = 0.02,
+    longest: int = LONGEST,
     out: str | Path | None = None,
     jobs: int = 1,
     progress: bool = True,
@@ -198,6 +199,8 @@ def find(
     target : share of requests that meet their objectives, in (0, 1].
     of : ``"worst"``: of the worst class; ``"all"``; or a class.
     rates : lowest and highest, requests/s. within : how close the answer's two rates lie, as a share of the lower.
+    longest : the most requests of a run of a drawn trace, which is made longer until it can be judged, unless
+        ``requests`` says its length.
     out, jobs, progress, **settings : as of `sweep`; a run is stored as its summary.
 
     Raises
@@ -216,6 +219,8 @@ def find(
         raise SpecsimError(
             f"find: target={target}, within={within}, rates={rates}: expected shares in (0, 1], and rates that rise"
         )
+    if longest < 1:
+        raise SpecsimError(f"find: longest={longest}: expected a number of requests, at least 1")
     if RATE in axes or RATE in settings:
         raise SpecsimError("find: rps is what is looked for; expected rates=(lowest, highest)")
     check_jobs(jobs)
@@ -225,4 +230,4 @@ def find(
         return from_axes({**axes, **seeds}, {**settings, RATE: rate})
 
     root = None if out is None else expanded(str(out), "out=")
-    return search(Asked(target, first, last, within), of, at, root, jobs=jobs, progress=progress)
+    return search(Asked(target, first, last, within, longest), of, at, root, jobs=jobs, progress=progress)

@@ -89,7 +89,7 @@ class Study:
     loads : arrivals as multiples of the rate at which the first scheduler serves. repeats : real runs of each cell.
     schedulers : words of each beside ``scheduler=NAME``. settings : words of every run.
     typed : words of every run that hold against all others.
-    reverse : whether the models also run on the simulated clock.
+    reverse_from : the least load at which the models also run on the simulated clock; None: at none.
     clock : of real runs: ``measured`` (moved on by the seconds of passes) or ``wall``.
     device, dtype, threads : of the models; 0 threads are torch's choice. cache_tokens : tokens that both models cache.
     graphs : whether passes whose shapes come again are captured as CUDA graphs and replayed.
@@ -104,7 +104,7 @@ class Study:
     settings: Words = ()
     typed: Words = ()
     repeats: int = 2
-    reverse: bool = True
+    reverse_from: float | None = 0.0
     clock: str = MEASURED
     device: str = "cpu"
     dtype: str = "float32"
@@ -131,13 +131,17 @@ class Study:
 
     def cells(self, pair: Pair) -> list[Cell]:
         """Return the cells of a pair: real ones first, whose repeats and loads take turns, so that drift meets all."""
-        sides = [(REAL, repeat) for repeat in range(self.repeats)] + [(SIMULATED, 0)] + [(REVERSE, 0)] * self.reverse
+        sides = [*((REAL, repeat) for repeat in range(self.repeats)), (SIMULATED, 0), (REVERSE, 0)]
         return [
             Cell(pair.name, scheduler, load, side, repeat)
             for side, repeat in sides
             for load in self.loads
+            if side != REVERSE or self._reversed(load)
             for scheduler in self.schedulers
         ]
+
+    def _reversed(self, load: float) -> bool:
+        return self.reverse_from is not None and load >= self.reverse_from
 
     def only(self, names: Sequence[str]) -> Study:
         """Return the study of these pairs alone.

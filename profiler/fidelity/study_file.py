@@ -23,7 +23,18 @@ from specsim.files.paths import shipped as shipped_folder
 from specsim.files.yaml_file import read_yaml
 
 KEYS = ("description", "loads", "schedulers", "pairs")
-OPTIONS = ("settings", "repeats", "reverse", "clock", "device", "dtype", "threads", "cache_tokens", "graphs", "grid")
+OPTIONS = (
+    "settings",
+    "repeats",
+    "reverse_from",
+    "clock",
+    "device",
+    "dtype",
+    "threads",
+    "cache_tokens",
+    "graphs",
+    "grid",
+)
 PAIR_OPTIONS = (
     "target",
     "draft",
@@ -69,7 +80,7 @@ def study_from_mapping(node: CheckedMapping, file: Path) -> Study:
         pairs=pairs,
         settings=_texts(node, "settings"),
         repeats=node.whole("repeats") if "repeats" in given else 2,
-        reverse=node.flag("reverse") if "reverse" in given else True,
+        reverse_from=_reverse_from(node) if "reverse_from" in given else 0.0,
         clock=node.choice("clock", CLOCKS) if "clock" in given else MEASURED,
         device=device,
         dtype=node.text("dtype") if "dtype" in given else ("bfloat16" if device == "cuda" else "float32"),
@@ -85,6 +96,10 @@ def _loads(node: CheckedMapping) -> tuple[float, ...]:
     if min(loads) <= 0 or len(set(loads)) < len(loads):
         node.fail("loads", "a list of different numbers above 0")
     return loads
+
+
+def _reverse_from(node: CheckedMapping) -> float | None:
+    return None if node.values["reverse_from"] is None else node.number("reverse_from")
 
 
 def _schedulers(node: CheckedMapping) -> dict[str, Words]:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 FIND_HELP = """\
 Settings are those of `specsim run`; several values of one make a line each: scheduler=adaserve,continuous
 Rates double until two in a row miss the target, then the search closes in. Every line meets the same requests.
-Without seed=, five seeds. A search that was stopped goes on where it was. Another search in the same folder has
+Without seed=, five seeds. Runs of a drawn trace are made longer until they can be judged, unless requests= says how
+many requests they have. A search that was stopped goes on where it was. Another search in the same folder has
 files of its own, find-2.csv and so on, and shares the runs. docs/sweeps.md has an example.
 """
 SEEDS = "seed=range(0,5)"
@@ -38,6 +39,7 @@ def add_find(commands: Any, jobs: Callable[[str], int], path: Callable[[str], Pa
     find.add_argument("--of", default="worst", metavar="WHOM", help="worst: the worst class; all; or a class (worst)")
     find.add_argument("--rates", default="0.5..64", metavar="LOW..HIGH", help="to look in, in requests/s (0.5..64)")
     find.add_argument("--within", default="2%", metavar="SHARE", help="how close the answer's two rates lie (2%%)")
+    find.add_argument("--longest", type=int, metavar="N", help="requests of a run that is made longer (10000)")
     find.add_argument("--jobs", type=jobs, default=1, metavar="N", help="processes that run at once (1)")
     find.add_argument("--out", type=path, default=OUT, metavar="DIR", help="of runs, table and figure (results/find)")
     find.set_defaults(command=find_command)
@@ -53,12 +55,9 @@ def find_command(arguments: argparse.Namespace) -> int:
     from specsim.settings.configured import from_words
 
     asked = Asked(_share("--target", arguments.target), *_rates(arguments.rates), _share("--within", arguments.within))
-    words, root = list(arguments.settings), arguments.out
-    keys = {word.lstrip("+").partition("=")[0] for word in words}
-    for key, instead in (("rps", "--rates LOW..HIGH"), ("out", "--out DIR")):
-        if key in keys:
-            raise SpecsimError(f"{key}: find chooses it; expected {instead}")
-    words += [] if "seed" in keys else [SEEDS]
+    if arguments.longest is not None:
+        asked = asked._replace(longest=_longest(arguments.longest))
+    words, root = _words(arguments.settings), arguments.out
 
     def at(rate: float) -> Sequence[Configured]:
         return from_words([*words, f"rps={rate!r}"], sweep=True)
@@ -84,6 +83,15 @@ def find_command(arguments: argparse.Namespace) -> int:
     return 1 if found.sweep.failures else 0
 
 
+def _words(settings: Sequence[str]) -> list[str]:
+    """Return the settings, with seeds where they say none."""
+    keys = {word.lstrip("+").partition("=")[0] for word in settings}
+    for key, instead in (("rps", "--rates LOW..HIGH"), ("out", "--out DIR")):
+        if key in keys:
+            raise SpecsimError(f"{key}: find chooses it; expected {instead}")
+    return [*settings, *([] if "seed" in keys else [SEEDS])]
+
+
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
@@ -98,6 +106,12 @@ def _share(flag: str, word: str) -> float:
     if not 0 < share <= 1:
         raise SpecsimError(f"{flag} {word}: expected a share above 0 up to 1, or a percentage such as 90%")
     return share
+
+
+def _longest(requests: int) -> int:
+    if requests < 1:
+        raise SpecsimError(f"--longest {requests}: expected a number of requests, at least 1")
+    return requests
 
 
 def _rates(word: str) -> tuple[float, float]:

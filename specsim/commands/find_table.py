@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 HEAD = ("keeps", "misses", "seeds", "95% ±", "per GPU")
 SHORT, OVERLOADED = "*", "+"
 FOOTNOTES = {
-    SHORT: "a run at this rate is too short to judge; runs of equal requests are shorter at higher rates",
+    SHORT: "a run at this rate is too short to judge",
     OVERLOADED: "a run at this rate is overloaded or near saturation; a longer run would attain less",
 }
 CELL = 8

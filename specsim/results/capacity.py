@@ -11,6 +11,8 @@ import numpy as np
 from specsim.replica.request import Floats
 
 LEVEL = 0.95
+LONGEST = 10_000
+"""The most requests to which a run is made longer."""
 STEP = 2.0
 """From one rate of the coarse scan to the next."""
 DIGITS = 4
@@ -27,12 +29,14 @@ class Asked(NamedTuple):
     target : share of requests to attain, in [0, 1].
     first, last : the least and the highest rate to test, requests/s.
     within : the rates that keep and miss the target lie no further apart than this share of the lower.
+    longest : the most requests of a run that is made longer because it says too little.
     """
 
     target: float
     first: float
     last: float
     within: float
+    longest: int = LONGEST
 
 
 Tested = Mapping[float, Sequence[float]]

@@ -25,15 +25,19 @@ class Line:
     Attributes
     ----------
     label : the settings in which it differs from the others, or its scheduler. gpus : of all its replicas.
+    endless : whether its runs may be made longer.
     tested : by rate in requests/s, the attained share of each seed.
     load : by rate, the block ``load`` of each seed's metrics; what failed has none.
+    requests : by rate, how many each run has; of an endless line alone.
     errors : of failed runs.
     """
 
     label: Mapping[str, str]
     gpus: int = 1
+    endless: bool = False
     tested: dict[float, list[float]] = field(default_factory=dict)
     load: dict[float, list[Mapping[str, Any]]] = field(default_factory=dict)
+    requests: dict[float, int] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
 
     @property
@@ -96,8 +100,9 @@ class Found:
 
         ``keeps_rps`` is the highest tested rate up to which every tested rate keeps the target in the mean over seeds,
         ``misses_rps`` the lowest that does not. ``mean_rps`` and ``half_width_rps`` are of the rates at which the seeds
-        fall below it, each on a line between tested rates, and of their 95% interval. ``keeps_too_short``,
-        ``misses_too_short`` and ``keeps_overloaded`` count the runs at that rate which are so, of ``seeds`` runs.
+        fall below it, each on a line between tested rates, and of their 95% interval. ``keeps_requests`` is the length
+        of the runs at the first, if it was the search's to choose. ``keeps_too_short``, ``misses_too_short`` and
+        ``keeps_overloaded`` count the runs at that rate which are so, of ``seeds`` runs.
         """
         from pandas import DataFrame
 
@@ -106,10 +111,11 @@ class Found:
             each = self.capacity(line)
             answer = {"keeps_rps": each.keeps, "misses_rps": each.misses, "mean_rps": each.mean}
             answer |= {"half_width_rps": each.half_width, "gpus": line.gpus, "seeds": len(each.by_seed)}
+            answer |= {"keeps_requests": None if each.keeps is None else line.requests.get(each.keeps)}
             answer |= {"keeps_too_short": line.too_short(each.keeps), "misses_too_short": line.too_short(each.misses)}
             answer |= {"keeps_overloaded": line.overloaded(each.keeps)}
             rows.append({**line.label, "target": self.asked.target, "of": self.of, **answer})
-        return DataFrame(rows).astype({"keeps_rps": float, "misses_rps": float})
+        return DataFrame(rows).astype(dict.fromkeys(("keeps_rps", "misses_rps", "keeps_requests"), float))
 
     def notes(self) -> Iterator[str]:
         """Yield what the table does not show: of each line, then of the runs."""
@@ -170,7 +176,7 @@ def _length(line: Line, found: Capacity) -> Iterator[str]:
         counts = [f"{line.too_short(rate)} of {len(line.load[rate])} runs at {rate:g} requests/s" for rate in short]
         loads = [load for rate in short for load in line.load[rate] if load["too_short"]]
         needed = max(load["needed_requests"] or 0 for load in loads)
-        cure = f"; requests={needed} would do" if needed else ""
+        cure = f"; {needed:,} requests would do" if needed else ""
         yield f"too short to judge: {', '.join(counts)}{cure}"
     if line.overloaded(found.keeps):
         yield f"overloaded or near saturation at {found.keeps:g} requests/s: a longer run would attain less"

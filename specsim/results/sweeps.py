@@ -109,7 +109,8 @@ class Sweep(Sequence[AnyRun]):
     def _name(self, place: int) -> str:
         """Return the settings of a run in which the runs differ, as text, without those that others bring along."""
         along = axes_of(self._table).along
-        return ", ".join(f"{key}={value}" for key, value in self._labels()[place].items() if key not in along)
+        told = {key: value for key, value in self._labels()[place].items() if key not in along}
+        return ", ".join(f"{key}={'null' if value is None or value != value else value}" for key, value in told.items())
 
     @property
     def axes(self) -> dict[str, list[Any]]:

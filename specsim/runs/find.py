@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from specsim.errors import SpecsimError, nearest
 from specsim.results.capacity import Asked, next_rate
 from specsim.results.failure import Failure
 from specsim.results.found import ALL, WORST, Found, Line
+from specsim.results.lengthening import longer
 from specsim.results.scan import AnyRun
 from specsim.results.sweeps import Sweep
 from specsim.runs.plan import checked, plan
@@ -20,12 +21,18 @@ from specsim.runs.sweep import run_all
 from specsim.settings.configured import Configured, labels_of
 from specsim.settings.identity import flat, identity, settings_of
 
-RATE, SEED = "rps", "seed"
+RATE, SEED, REQUESTS = "rps", "seed", "requests"
+DRAWN = "synthetic"
+"""The kind of a trace that has no end."""
 AGAIN = re.compile(r"(\d+) runs? made again: (.*)")
 Key = tuple[str, ...]
+Test = tuple[float, int | None]
+"""A rate in requests/s, and how many requests the runs at it have; None: what their settings say."""
 At = Callable[[float], Sequence[Configured]]
 """Returns the points of a rate: every line's, with every seed."""
 Say = Callable[[str], None]
+Result = tuple[Mapping[str, Any], AnyRun | Failure]
+"""A configuration, and what came of it."""
 
 
 def search(
@@ -40,9 +47,10 @@ def search(
 ) -> Found:
     """Test rates until every line's answer is as narrow as was asked for.
 
-    Every line meets the same requests and texts at each rate (common random numbers). What is stored below `root` is
-    not run again, so that a search which was stopped goes on where it was. `say` hears which rates are tested next;
-    `progress` tells how many of their runs have ended, as in a sweep.
+    Every line meets the same requests and texts at each rate (common random numbers). A rate at which a line's runs do
+    not say enough is tested again with longer ones, if their trace has no end and no setting says their length. What is
+    stored below `root` is not run again, so that a search which was stopped goes on where it was. `say` hears which
+    rates are tested next; `progress` tells how many of their runs have ended, as in a sweep.
 
     Raises
     ------
@@ -50,44 +58,71 @@ def search(
         One line for any mistake in what was given; when no run of a line can be made.
     """
     lines: dict[Key, Line] = {}
-    runs: list[AnyRun] = []
-    failures: list[Failure] = []
+    heard: dict[tuple[Key, float], list[Result]] = {}
     notes: list[str] = []
-    wanted: dict[float, Sequence[Key]] = {asked.first: ()}
+    wanted: dict[Test, Sequence[Key]] = {(asked.first, None): ()}
     searched = ""
     while wanted:
-        points = [each for rate, who in wanted.items() for each in at(rate) if not who or _key(each) in who]
-        _add_lines(lines, points, of)
+        keyed = [each for test, who in wanted.items() for each in _points(at, test, who)]
+        points = [each for _, each in keyed]
+        _add_lines(lines, keyed, of)
         searched = searched or _identity(asked, of, points)
         planned = plan(checked(points, jobs=jobs), root, keep="summary")
-        say(f"testing {', '.join(f'{rate:g}' for rate in wanted)} requests/s")
+        say(f"testing {', '.join(map(_said, wanted))}")
         made = run_all(planned, root, progress=progress, jobs=jobs)
-        for each, run in zip(points, _in_order(points, made), strict=True):
-            _hear(lines[_key(each)], of, each.config, run)
-        failures += made.failures
-        runs += made
         notes += made.whole_notes
-        wanted = _next_rates(asked, lines)
+        results: dict[tuple[Key, float], list[Result]] = {}
+        for (key, each), run in zip(keyed, _in_order(points, made), strict=True):
+            results.setdefault((key, float(each.config[RATE])), []).append((each.config, run))
+        for (key, rate), those in results.items():
+            _hear(lines[key], of, rate, those)
+        heard |= results
+        wanted = _next_tests(asked, lines)
+    ended = [run for those in heard.values() for _, run in those]
+    runs = [run for run in ended if not isinstance(run, Failure)]
+    failures = [run for run in ended if isinstance(run, Failure)]
     return Found(asked, of, list(lines.values()), Sweep(runs, _together(notes), failures=failures), searched)
 
 
-def _add_lines(lines: dict[Key, Line], points: Sequence[Configured], of: str) -> None:
+def _points(at: At, test: Test, who: Sequence[Key]) -> Iterator[tuple[Key, Configured]]:
+    """Yield the points of a test, each with its line's key: those of the lines `who`, or of all."""
+    rate, requests = test
+    for each in at(rate):
+        key = _key(each)
+        if not who or key in who:
+            yield key, each if requests is None else _of_length(each, requests)
+
+
+def _of_length(each: Configured, requests: int) -> Configured:
+    """Return a point with so many requests; the first of them are those of a shorter one."""
+    return Configured({**each.point, REQUESTS: str(requests)}, {**each.config, REQUESTS: requests})
+
+
+def _add_lines(lines: dict[Key, Line], keyed: Sequence[tuple[Key, Configured]], of: str) -> None:
     """Add the lines that no point before has shown."""
-    for each, label in zip(points, labels_of([each.point for each in points]), strict=True):
-        told = {key: value for key, value in label.items() if key not in (RATE, SEED)}
+    for (key, each), label in zip(keyed, labels_of([each.point for _, each in keyed]), strict=True):
+        told = {name: value for name, value in label.items() if name not in (RATE, SEED)}
         told = told or {"scheduler": str(each.config["choices"]["scheduler"])}
-        lines.setdefault(_key(each), Line(told, _gpus(each.config)))
+        lines.setdefault(key, Line(told, _gpus(each.config), _endless(each)))
         _check_whose(of, each.config)
 
 
-def _next_rates(asked: Asked, lines: Mapping[Key, Line]) -> dict[float, Sequence[Key]]:
-    """Return which lines are to be tested next, by rate."""
-    wanted: dict[float, Sequence[Key]] = {}
+def _next_tests(asked: Asked, lines: Mapping[Key, Line]) -> dict[Test, Sequence[Key]]:
+    """Return which lines are to be tested next, by test: what says too little first, since the next rate follows."""
+    wanted: dict[Test, Sequence[Key]] = {}
     for key, line in lines.items():
+        tests: list[Test] = [(rate, more) for rate in line.tested if (more := longer(asked, line, rate)) is not None]
         rate = next_rate(asked, line.tested)
-        if rate is not None:
-            wanted[rate] = (*wanted.get(rate, ()), key)
+        if not tests and rate is not None:
+            tests = [(rate, None)]
+        for test in tests:
+            wanted[test] = (*wanted.get(test, ()), key)
     return wanted
+
+
+def _said(test: Test) -> str:
+    rate, requests = test
+    return f"{rate:g} requests/s" + ("" if requests is None else f" with {requests:,} requests")
 
 
 def _together(notes: Iterable[str]) -> list[str]:
@@ -126,17 +161,26 @@ def _in_order(points: Sequence[Configured], made: Sweep) -> list[AnyRun | Failur
     return [failed.get(identity(settings_of(each.config))) or next(runs) for each in points]
 
 
-def _hear(line: Line, of: str, config: Mapping[str, Any], run: AnyRun | Failure) -> None:
-    """Note what a run attained; one that failed attained nothing."""
-    rate = float(config[RATE])
-    shares, load = line.tested.setdefault(rate, []), line.load.setdefault(rate, [])
-    if isinstance(run, Failure):
-        line.errors.append(f"{rate:g} requests/s, seed {config[SEED]}: {run.error}")
-        shares.append(0.0)
-        return
-    metrics = run.metrics["specsim"]
-    shares.append(_share(metrics, of))
-    load.append(metrics["load"])
+def _hear(line: Line, of: str, rate: float, results: Sequence[Result]) -> None:
+    """Note what the runs at a rate attained, in place of shorter ones; one that failed attained nothing."""
+    shares, load = line.tested[rate], line.load[rate] = [], []
+    for config, run in results:
+        if isinstance(run, Failure):
+            line.errors.append(f"{rate:g} requests/s, seed {config[SEED]}: {run.error}")
+            shares.append(0.0)
+            continue
+        metrics = run.metrics["specsim"]
+        shares.append(_share(metrics, of))
+        load.append(metrics["load"])
+    config = results[0][0]
+    if line.endless:
+        line.requests[rate] = config[REQUESTS] or config["trace"]["n"]
+
+
+def _endless(each: Configured) -> bool:
+    """Return whether the search may choose how long runs are: their trace is drawn, and no setting says it."""
+    drawn = each.config["trace"]["kind"] == DRAWN and each.config["metrics"]["window"] is None
+    return drawn and each.config[REQUESTS] is None and "trace.n" not in each.point
 
 
 def _check_whose(of: str, config: Mapping[str, Any]) -> None:

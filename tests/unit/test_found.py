@@ -32,7 +32,7 @@ def line(
 ) -> Line:
     judged = {rate: [load()] * len(shares) for rate, shares in tested.items()}
     given = {rate: list(each) for rate, each in {**judged, **(loads or {})}.items()}
-    return Line({KEY: value}, gpus, {rate: list(shares) for rate, shares in tested.items()}, given)
+    return Line({KEY: value}, gpus, tested={rate: list(shares) for rate, shares in tested.items()}, load=given)
 
 
 def found(*lines: Line, asked: Asked = ASKED) -> Found:
@@ -78,7 +78,7 @@ def test_the_table_counts_the_runs_that_cannot_be_judged() -> None:
 def test_a_note_says_how_many_requests_would_do_at_both_rates() -> None:
     said = list(found(doubtful()).notes())
     counts = "2 of 3 runs at 2 requests/s, 1 of 3 runs at 4 requests/s"
-    assert f"num_speculative_tokens=8: too short to judge: {counts}; requests=200 would do" in said
+    assert f"num_speculative_tokens=8: too short to judge: {counts}; 200 requests would do" in said
     full = "num_speculative_tokens=8: overloaded or near saturation at 2 requests/s: a longer run would attain less"
     assert full in said
 

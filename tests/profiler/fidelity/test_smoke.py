@@ -295,7 +295,7 @@ def test_the_gpu_study_is_rehearsed_with_tiny_shapes(tmp_path, monkeypatch):
         ("graphs: true", "graphs: false"),
         ("requests=40]", "requests=3]"),
         ("loads: [0.2, 1.0, 1.5]", "loads: [1.0]"),
-        ("repeats: 2\nreverse", "repeats: 1\nreverse"),
+        ("repeats: 2\nreverse_from", "repeats: 1\nreverse_from"),
         ("cache_tokens: 120000", "cache_tokens: 20000"),
     ):
         assert whole in study
