@@ -185,6 +185,7 @@ def find(
     longest: int = LONGEST,
     out: str | Path | None = None,
     jobs: int = 1,
+    executor: str = "local",
     progress: bool = True,
     **settings: Any,
 ) -> Found:
@@ -201,7 +202,7 @@ def find(
     rates : lowest and highest, requests/s. within : how close the answer's two rates lie, as a share of the lower.
     longest : the most requests of a run of a drawn trace, which is made longer until it can be judged, unless
         ``requests`` says its length.
-    out, jobs, progress, **settings : as of `sweep`; a run is stored as its summary.
+    out, jobs, executor, progress, **settings : as of `sweep`; a run is stored as its summary.
 
     Raises
     ------
@@ -230,4 +231,6 @@ def find(
         return from_axes({**axes, **seeds}, {**settings, RATE: rate})
 
     root = None if out is None else expanded(str(out), "out=")
-    return search(Asked(target, first, last, within, longest), of, at, root, jobs=jobs, progress=progress)
+    return search(
+        Asked(target, first, last, within, longest), of, at, root, jobs=jobs, executor=executor, progress=progress
+    )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from specsim.commands.sweep_options import executor
 from specsim.commands.terminal import one_line
 from specsim.errors import SpecsimError
 
@@ -41,6 +42,7 @@ def add_find(commands: Any, jobs: Callable[[str], int], path: Callable[[str], Pa
     find.add_argument("--within", default="2%", metavar="SHARE", help="how close the answer's two rates lie (2%%)")
     find.add_argument("--longest", type=int, metavar="N", help="requests of a run that is made longer (10000)")
     find.add_argument("--jobs", type=jobs, default=1, metavar="N", help="processes that run at once (1)")
+    find.add_argument("--executor", type=executor, default="local", metavar="NAME", help="local, ray, dask or slurm")
     find.add_argument("--out", type=path, default=OUT, metavar="DIR", help="of runs, table and figure (results/find)")
     find.set_defaults(command=find_command)
 
@@ -63,7 +65,8 @@ def find_command(arguments: argparse.Namespace) -> int:
         return from_words([*words, f"rps={rate!r}"], sweep=True)
 
     try:
-        found = search(asked, arguments.of, at, root, jobs=arguments.jobs, say=_say, progress=True)
+        jobs, on = arguments.jobs, arguments.executor
+        found = search(asked, arguments.of, at, root, jobs=jobs, executor=on, say=_say, progress=True)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"the runs that ended are kept; the same command with --out {root} goes on") from None
     name = name_in(root, found.identity, {"settings": words, "of": found.of, **asked._asdict()})

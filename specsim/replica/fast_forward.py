@@ -79,7 +79,7 @@ class FastForward:
         """Run passes like this one, which is not reserved; return them.
 
         Only the last may end requests, none wants memory that may not be there, and all are decided before anybody sees
-        the next event. Where that leaves too few, none runs, and the answer is None.
+        the next event and before the scheduler's own deadline. Where that leaves too few, none runs: the answer is None.
         """
         ledger, horizon = self._ledger, self._horizon()
         most = min(ledger.ahead.passes(work), MOST)
@@ -88,7 +88,7 @@ class FastForward:
         context_tokens = int(np.add.reduce(ledger.progress.target_cached[work.requests]))
         decodes = self._backend.decodes(work, context_tokens, most)
         starts_s = self._starts_s(decodes.seconds)
-        count = horizon.steps(starts_s, horizon.unseen_steps)
+        count = min(horizon.steps(starts_s, horizon.unseen_steps), _before(work.until_s, starts_s))
         if count < LEAST:
             return None
         decodes, starts_s = decodes.first(count), starts_s[: count + 1]
@@ -110,7 +110,7 @@ class FastForward:
         if rounds is None:
             return None
         starts_s = self._starts_s(rounds.seconds.ravel())
-        count = horizon.steps(starts_s[::passes], further)
+        count = min(horizon.steps(starts_s[::passes], further), _before(work.until_s, starts_s[::passes]))
         if count < LEAST:
             return None
         rounds, starts_s = rounds.first(count), starts_s[: count * passes + 1]
@@ -143,3 +143,8 @@ class FastForward:
         self._headway.passes += len(seconds)
         if self._lobby is not None:
             self._lobby.started(steps_s.tolist())
+
+
+def _before(until_s: float, starts_s: Floats) -> int:
+    """Return how many steps start before a time; `starts_s` (steps + 1,) has the end of the last behind it."""
+    return int(starts_s[:-1].searchsorted(until_s))

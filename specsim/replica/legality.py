@@ -38,9 +38,9 @@ def owned(work: Pass) -> Pass:
     if type(transfer) is not bool:
         raise IllegalPass(f"{type(work).__name__}.transfer is {_kind(transfer)}; expected True or False")
     if isinstance(work, TargetPass):
-        if type(work.repeat) is not bool:
-            raise IllegalPass(f"TargetPass.repeat is {_kind(work.repeat)}; expected True or False")
-        return TargetPass(requests.copy(), chunks.copy(), forest, evict, transfer, work.repeat)
+        if work.repeat is not False:
+            _check_repeat(work)
+        return TargetPass(requests.copy(), chunks.copy(), *work[2:])
     _check_growth(work)
     fed = chunks.copy() if len(chunks) else NOBODY
     return DraftPass(requests.copy(), fed, *work[2:])
@@ -105,8 +105,16 @@ def _check_growth(work: DraftPass) -> None:
         _check_size("beam", 1 if beam is None else beam, 1)
     if work.depth != 1 or work.deepest is not None:
         _check_depth(work)
+    if work.repeat is not False:
+        _check_repeat(work)
+
+
+def _check_repeat(work: Pass) -> None:
+    name, until_s = type(work).__name__, work.until_s
     if type(work.repeat) is not bool:
-        raise IllegalPass(f"DraftPass.repeat is {_kind(work.repeat)}; expected True or False")
+        raise IllegalPass(f"{name}.repeat is {_kind(work.repeat)}; expected True or False")
+    if not isinstance(until_s, float | int) or until_s != until_s:
+        raise IllegalPass(f"{name}.until_s is {_kind(until_s)}; expected a time in seconds")
 
 
 def _check_depth(work: DraftPass) -> None:

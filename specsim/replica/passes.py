@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +42,7 @@ class DraftPass(NamedTuple):
         lacks, and its verification as a whole, and the next steps would be the same, as long as nobody arrives or ends,
         more cache surely fits and no row is that near to its `max_tokens`. The engine may run several such steps; then
         it closes this one where it yields, and asks for the next.
+    until_s : a deadline of the scheduler's own: `repeat` is said of steps that start before it.
     """
 
     requests: Ids
@@ -54,6 +56,7 @@ class DraftPass(NamedTuple):
     depth: int = 1
     deepest: Ints | None = None
     repeat: bool = False
+    until_s: float = inf
 
 
 class TargetPass(NamedTuple):
@@ -71,6 +74,7 @@ class TargetPass(NamedTuple):
     transfer : their caches go to the host instead, and come back with the next pass that names them; both take time.
     repeat : whether the next steps would be this pass again, as long as each row emits one token, nobody arrives or
         ends and more cache surely fits. The engine may then run several; the answer is the last one's.
+    until_s : as in `DraftPass`.
     """
 
     requests: Ids
@@ -79,6 +83,7 @@ class TargetPass(NamedTuple):
     evict: Ids = NOBODY
     transfer: bool = False
     repeat: bool = False
+    until_s: float = inf
 
 
 Pass = DraftPass | TargetPass

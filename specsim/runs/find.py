@@ -15,6 +15,7 @@ from specsim.results.found import ALL, WORST, Found, Line
 from specsim.results.lengthening import longer
 from specsim.results.scan import AnyRun
 from specsim.results.sweeps import Sweep
+from specsim.runs.executors import LOCAL, check_executor
 from specsim.runs.plan import checked, plan
 from specsim.runs.resume import made_again
 from specsim.runs.sweep import run_all
@@ -42,6 +43,7 @@ def search(
     root: Path | None,
     *,
     jobs: int = 1,
+    executor: str = LOCAL,
     say: Say = lambda _: None,
     progress: bool = False,
 ) -> Found:
@@ -50,13 +52,15 @@ def search(
     Every line meets the same requests and texts at each rate (common random numbers). A rate at which a line's runs do
     not say enough is tested again with longer ones, if their trace has no end and no setting says their length. What is
     stored below `root` is not run again, so that a search which was stopped goes on where it was. `say` hears which
-    rates are tested next; `progress` tells how many of their runs have ended, as in a sweep.
+    rates are tested next; `progress` tells how many of their runs have ended, and `jobs` and `executor` run them, as in
+    a sweep.
 
     Raises
     ------
     SpecsimError
         One line for any mistake in what was given; when no run of a line can be made.
     """
+    here = jobs if check_executor(executor, jobs) == LOCAL else 1
     lines: dict[Key, Line] = {}
     heard: dict[tuple[Key, float], list[Result]] = {}
     notes: list[str] = []
@@ -67,9 +71,9 @@ def search(
         points = [each for _, each in keyed]
         _add_lines(lines, keyed, of)
         searched = searched or _identity(asked, of, points)
-        planned = plan(checked(points, jobs=jobs), root, keep="summary")
+        planned = plan(checked(points, jobs=here), root, keep="summary")
         say(f"testing {', '.join(map(_said, wanted))}")
-        made = run_all(planned, root, progress=progress, jobs=jobs)
+        made = run_all(planned, root, progress=progress, jobs=jobs, executor=executor)
         notes += made.whole_notes
         results: dict[tuple[Key, float], list[Result]] = {}
         for (key, each), run in zip(keyed, _in_order(points, made), strict=True):

@@ -52,7 +52,7 @@ class Composed:
             else:
                 forest = yield from growing
         repeat = rows.repeat and not self.speculation.drafts
-        answer = yield TargetPass(rows.requests, rows.chunks, forest, evicted, rows.transfer, repeat)
+        answer = yield TargetPass(rows.requests, rows.chunks, forest, evicted, rows.transfer, repeat, rows.until_s)
         self.speculation.learn(view, rows, forest, answer)
         self.batching.learn(view, rows, forest, answer, view.forward_s - forward_s)
 

@@ -37,4 +37,4 @@ class FixedChains(Speculation):
         depth = self.num_speculative_tokens
         if not rows_fit(view, rows, depth):
             depth = 0
-        return grow_trees(view, rows.requests, rows.fed, rows.decoding, depth, width=1, repeat=rows.repeat)
+        return grow_trees(view, rows.requests, rows.fed, rows.decoding, depth, 1, rows.repeat, rows.until_s)

@@ -201,6 +201,40 @@ def test_a_part_does_not_repeat_by_what_it_inherits_or_takes_from_another(tokens
         assert_same_record(run(of), run(replace(of, fast_forward=False)))
 
 
+class Shifts(Turns):
+    """The same, and says until when the rows stay."""
+
+    repeats = True
+    asked = 0
+
+    def rows(self, view: View, drafting: bool) -> Rows:
+        Shifts.asked += 1
+        return super().rows(view, drafting)._replace(until_s=(int(view.now_s * 10) + 1) / 10)
+
+
+@pytest.mark.parametrize("tokens", [0, 4])
+def test_passes_at_once_stop_at_a_deadline_of_the_schedulers_own(tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Shifts, "asked", 0)
+    of = chains(lambda: Composed(Shifts(8, 2048, 0.01), FixedChains(tokens)))
+    record = run(of)
+    at_once = Shifts.asked
+    assert_same_record(record, run(replace(of, fast_forward=False)))
+    apart = Shifts.asked - at_once
+    assert record.progress.finish_s.max() / 0.1 < at_once < apart / 2
+
+
+@pytest.mark.parametrize("kind", [TargetPass, DraftPass])
+@pytest.mark.parametrize("until_s", [float("nan"), "1"])
+def test_a_deadline_is_a_time(kind: type[Any], until_s: object) -> None:
+    class Wrong:
+        def step(self, view: View) -> Step:
+            ids = np.array(view.waiting)
+            yield kind(ids, view.pending(ids), Forest.roots(len(ids)), repeat=True, until_s=until_s)
+
+    with pytest.raises(IllegalPass, match=rf"{kind.__name__}.until_s is .*; expected a time in seconds"):
+        run(simulation(requests([0.0], [4], [9]), [3], Wrong))
+
+
 @pytest.mark.parametrize("kind", [TargetPass, DraftPass])
 def test_the_word_of_a_scheduler_is_checked(kind: type[Any]) -> None:
     class Wrong:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from math import inf
 
 import numpy as np
 
@@ -19,7 +20,14 @@ GoingOn = Callable[[Forest, Ints], Ints]
 
 
 def grow_trees(
-    view: View, requests: Ids, chunks: Ints, growing: int, depth: int, width: int, repeat: bool = False
+    view: View,
+    requests: Ids,
+    chunks: Ints,
+    growing: int,
+    depth: int,
+    width: int,
+    repeat: bool = False,
+    until_s: float = inf,
 ) -> Generator[DraftPass, Forest, Forest]:
     """Yield draft passes and return candidate trees: `depth` layers of a request's likeliest `width` nodes each.
 
@@ -29,10 +37,10 @@ def grow_trees(
     ----------
     requests : (n,) rows of the coming verification; the first `growing` of them get a tree.
     chunks : (n,) tokens for the drafter's cache, in the first pass; in a pass of their own if no tree grows.
-    repeat : as in `DraftPass`.
+    repeat, until_s : as in `DraftPass`.
     """
-    deepest = deepest_of(view, requests, growing)
-    return grow(requests, chunks, deepest, (width,) * depth, beam=width if width > 1 else None, repeat=repeat)
+    deepest, beam = deepest_of(view, requests, growing), width if width > 1 else None
+    return grow(requests, chunks, deepest, (width,) * depth, beam=beam, repeat=repeat, until_s=until_s)
 
 
 def grow(
@@ -44,6 +52,7 @@ def grow(
     beam: int | None = None,
     going_on: GoingOn | None = None,
     repeat: bool = False,
+    until_s: float = inf,
 ) -> Generator[DraftPass, Forest, Forest]:
     """Yield draft passes and return the trees; each pass gives every leaf as many children as its width.
 
@@ -56,7 +65,7 @@ def grow(
         `going_on` stops all trees, they are left to a later step.
     deepest : (n,) the greatest depth of each tree.
     widths : children of each leaf, by depth; empty: no pass.
-    beam, repeat : as in `DraftPass`.
+    beam, repeat, until_s : as in `DraftPass`.
     """
     forest = Forest.roots(len(requests))
     leaves = np.flatnonzero(deepest > 0)
@@ -72,7 +81,16 @@ def grow(
         depth = 1 if going_on is not None else _equal(widths, level)
         bound = limit if depth > 1 else None
         forest = yield DraftPass(
-            requests, chunks, forest, leaves, widths[level], beam, depth=depth, deepest=bound, repeat=repeat
+            requests,
+            chunks,
+            forest,
+            leaves,
+            widths[level],
+            beam,
+            depth=depth,
+            deepest=bound,
+            repeat=repeat,
+            until_s=until_s,
         )
         chunks, level = NOBODY, level + depth
         if level < len(widths):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from math import inf
 from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -26,6 +27,7 @@ class Rows(NamedTuple):
     repeat : whether the next steps would have these rows again, as long as all of them decode, nobody arrives or ends
         and more cache surely fits. A speculation part whose drafts would be alike, too, says so of its draft pass
         (`DraftPass.repeat`). Parts that `learn` are asked before each step.
+    until_s : a deadline of the part's own: `repeat` is said of steps that start before it.
     """
 
     requests: Ids
@@ -35,6 +37,7 @@ class Rows(NamedTuple):
     evicted: Ids = NOBODY
     transfer: bool = False
     repeat: bool = False
+    until_s: float = inf
 
 
 Growing = Generator[DraftPass, Forest, Forest]
