@@ -79,7 +79,8 @@ class FastForward:
         """Run passes like this one, which is not reserved; return them.
 
         Only the last may end requests, none wants memory that may not be there, and all are decided before anybody sees
-        the next event and before the scheduler's own deadline. Where that leaves too few, none runs: the answer is None.
+        the next event and before the scheduler's own deadline. Where that leaves too few, none runs, and the answer is
+        None.
         """
         ledger, horizon = self._ledger, self._horizon()
         most = min(ledger.ahead.passes(work), MOST)
