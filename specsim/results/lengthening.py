@@ -19,7 +19,8 @@ def longer(asked: Asked, line: Line, rate: float) -> int | None:
     """Return how many requests the runs of a line at a rate should have; None if they say enough, or cannot be longer.
 
     Runs that keep the target say enough when each is long enough to judge and neither overloaded nor near saturation,
-    since a longer run would attain less. Runs that miss it do when the interval of their mean lies below it.
+    since a longer run would attain less. Runs that miss it do when their mean misses it by more than they are known to.
+    That is told of the attainment of all requests; a class's is known less well.
     """
     requests, loads, shares = line.requests.get(rate), line.load[rate], line.tested[rate]
     if requests is None or requests >= asked.longest or len(loads) < len(shares):

@@ -183,7 +183,7 @@ def _hear(line: Line, of: str, rate: float, results: Sequence[Result]) -> None:
 
 def _endless(each: Configured) -> bool:
     """Return whether the search may choose how long runs are: their trace is drawn, and no setting says it."""
-    drawn = each.config["trace"]["kind"] == DRAWN and each.config["metrics"]["window"] is None
+    drawn = each.config["trace"].get("kind") == DRAWN and each.config["metrics"]["window"] is None
     return drawn and each.config[REQUESTS] is None and "trace.n" not in each.point
 
 
