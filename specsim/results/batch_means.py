@@ -60,12 +60,17 @@ def half_width(met: NDArray[np.bool_]) -> float:
     attain do not prove that none will miss.
     """
     n = len(met)
-    share = (met.sum() + 2) / (n + 4)
-    independent = Z_975 * sqrt(share * (1 - share) / (n + 4))
+    independent = independent_half_width(float(met.mean()), n)
     if n < BATCHES:
         return independent
     means = np.array([batch.mean() for batch in np.array_split(met, BATCHES)])
     return max(independent, T_975 * float(means.std(ddof=1)) / sqrt(BATCHES))
+
+
+def independent_half_width(share: float, n: int) -> float:
+    """Return half of Agresti and Coull's (1998) 95% interval of a share of `n` independent requests."""
+    centre = (share * n + 2) / (n + 4)
+    return Z_975 * sqrt(centre * (1 - centre) / (n + 4))
 
 
 def warm_up(values: Floats) -> int | None:

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isnan
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from specsim.results.capacity import Asked, Capacity, capacity
+from specsim.results.judged import ALL, WORST, Judged
 from specsim.results.sweeps import Sweep
-from specsim.results.verdicts import depends_on_length
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
-
-WORST, ALL = "worst", "all"
 
 
 @dataclass(slots=True)
@@ -27,7 +25,7 @@ class Line:
     label : the settings in which it differs from the others, or its scheduler. gpus : of all its replicas.
     endless : whether its runs may be made longer.
     tested : by rate in requests/s, the attained share of each seed.
-    load : by rate, the block ``load`` of each seed's metrics; what failed has none.
+    judged : by rate, how well each seed's run knows its share; what failed has none.
     requests : by rate, how many each run has; of an endless line alone.
     errors : of failed runs.
     """
@@ -36,7 +34,7 @@ class Line:
     gpus: int = 1
     endless: bool = False
     tested: dict[float, list[float]] = field(default_factory=dict)
-    load: dict[float, list[Mapping[str, Any]]] = field(default_factory=dict)
+    judged: dict[float, list[Judged]] = field(default_factory=dict)
     requests: dict[float, int] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
 
@@ -57,11 +55,11 @@ class Line:
 
     def too_short(self, rate: float | None) -> int:
         """Return how many runs at a rate are too short to judge."""
-        return 0 if rate is None else sum(bool(load["too_short"]) for load in self.load[rate])
+        return 0 if rate is None else sum(run.too_short for run in self.judged[rate])
 
     def overloaded(self, rate: float | None) -> int:
         """Return how many runs at a rate are overloaded or near saturation."""
-        return 0 if rate is None else sum(map(depends_on_length, self.load[rate]))
+        return 0 if rate is None else sum(run.depends_on_length for run in self.judged[rate])
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +171,8 @@ def _length(line: Line, found: Capacity) -> Iterator[str]:
     edge = [rate for rate in (found.keeps, found.misses) if rate is not None]
     short = [rate for rate in edge if line.too_short(rate)]
     if short:
-        counts = [f"{line.too_short(rate)} of {len(line.load[rate])} runs at {rate:g} requests/s" for rate in short]
-        loads = [load for rate in short for load in line.load[rate] if load["too_short"]]
-        needed = max(load["needed_requests"] or 0 for load in loads)
+        counts = [f"{line.too_short(rate)} of {len(line.judged[rate])} runs at {rate:g} requests/s" for rate in short]
+        needed = max(run.needed_requests or 0 for rate in short for run in line.judged[rate] if run.too_short)
         cure = f"; {needed:,} requests would do" if needed else ""
         yield f"too short to judge: {', '.join(counts)}{cure}"
     if line.overloaded(found.keeps):

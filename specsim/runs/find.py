@@ -11,7 +11,8 @@ from typing import Any
 from specsim.errors import SpecsimError, nearest
 from specsim.results.capacity import Asked, next_rate
 from specsim.results.failure import Failure
-from specsim.results.found import ALL, WORST, Found, Line
+from specsim.results.found import Found, Line
+from specsim.results.judged import ALL, WORST, judged
 from specsim.results.lengthening import longer
 from specsim.results.scan import AnyRun
 from specsim.results.sweeps import Sweep
@@ -167,15 +168,14 @@ def _in_order(points: Sequence[Configured], made: Sweep) -> list[AnyRun | Failur
 
 def _hear(line: Line, of: str, rate: float, results: Sequence[Result]) -> None:
     """Note what the runs at a rate attained, in place of shorter ones; one that failed attained nothing."""
-    shares, load = line.tested[rate], line.load[rate] = [], []
+    shares, runs = line.tested[rate], line.judged[rate] = [], []
     for config, run in results:
         if isinstance(run, Failure):
             line.errors.append(f"{rate:g} requests/s, seed {config[SEED]}: {run.error}")
             shares.append(0.0)
             continue
-        metrics = run.metrics["specsim"]
-        shares.append(_share(metrics, of))
-        load.append(metrics["load"])
+        runs.append(judged(run.metrics["specsim"], of))
+        shares.append(runs[-1].share)
     config = results[0][0]
     if line.endless:
         line.requests[rate] = config[REQUESTS] or config["trace"]["n"]
@@ -191,14 +191,3 @@ def _check_whose(of: str, config: Mapping[str, Any]) -> None:
     known = [WORST, ALL, *config["slo"]["classes"]]
     if of not in known:
         raise SpecsimError(f"of={of}: no class of the requests{nearest(of, known)}")
-
-
-def _share(metrics: Mapping[str, Any], of: str) -> float:
-    """Return the share that was attained by all, by the worst class, or by a class."""
-    if of == ALL:
-        return float(metrics["slo_attainment"])
-    if of == WORST:
-        return float(metrics["worst_class_attainment"])
-    if of not in metrics["classes"]:
-        raise SpecsimError(f"of={of}: no request of it arrived; expected one of {', '.join(metrics['classes'])}")
-    return float(metrics["classes"][of]["slo_attainment"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pandas as pd
@@ -142,3 +144,24 @@ def test_from_python_it_is_the_same(tmp_path, capsys, unrendered):
         specsim.find({"rps": [1, 2]})
     with pytest.raises(SpecsimError, match=r"target=0, .*expected shares in \(0, 1\], and rates that rise"):
         specsim.find({}, target=0)
+
+
+def test_a_search_makes_runs_longer_until_they_can_be_judged(tmp_path, capsys, unrendered):
+    words = ["find", "scheduler=continuous", "trace=poisson", "profile=llama70b_1b_4xa100", "seed=0", "--target", "30%"]
+    words += ["--rates", "0.5..1", "--within", "100%", "--longest", "1200", "--out", str(tmp_path)]
+    assert main(words) == 0
+    tested = re.findall(r"testing (.*)", "".join(capsys.readouterr()))
+    lengths = [int(count.replace(",", "")) for count in re.findall(r"with ([\d,]+) requests", " ".join(tested))]
+    assert lengths
+    assert max(lengths) <= 1200
+    ran = specsim.load_sweep(tmp_path)
+    assert {run.config["requests"] for run in ran} == {None, *lengths}
+    assert found_in(tmp_path)["keeps_requests"].item() in lengths
+
+
+@pytest.mark.skipif(find_spec("dask") is None, reason="needs specsim[dask]")
+def test_a_search_on_another_executor_finds_the_same(tmp_path, capsys, unrendered):
+    for executor in ("local", "dask"):
+        words = ["find", "scheduler=vllm_spec", *FEW, "--executor", executor]
+        assert main([*words, "--out", str(tmp_path / executor)]) == 0
+    assert (tmp_path / "local" / "find.csv").read_bytes() == (tmp_path / "dask" / "find.csv").read_bytes()

@@ -13,6 +13,7 @@ from specsim.commands.find_table import FOOTNOTES, OVERLOADED, SHORT, find_table
 from specsim.figures.capacity import FILLS, SAID
 from specsim.results.capacity import Asked
 from specsim.results.found import Found, Line
+from specsim.results.judged import Judged
 from specsim.results.sweeps import Sweep
 
 ASKED = Asked(0.9, 1.0, 4.0, 1.0)
@@ -20,19 +21,19 @@ TESTED = {1.0: [1.0, 1.0, 0.97], 2.0: [0.96, 0.9, 0.93], 4.0: [0.5, 0.8, 0.7]}
 KEY = "scheduler.num_speculative_tokens"
 
 
-def load(*, short: bool = False, overloaded: bool = False, needed: int | None = 90) -> dict[str, Any]:
-    return {"too_short": short, "overloaded": overloaded, "needed_requests": needed}
+def run(*, short: bool = False, overloaded: bool = False, needed: int | None = 90) -> Judged:
+    return Judged(0.9, 0.03, needed, short, overloaded)
 
 
 def line(
     value: str = "4",
     tested: Mapping[float, Sequence[float]] = TESTED,
-    loads: Mapping[float, Sequence[Mapping[str, Any]]] | None = None,
+    runs: Mapping[float, Sequence[Judged]] | None = None,
     gpus: int = 1,
 ) -> Line:
-    judged = {rate: [load()] * len(shares) for rate, shares in tested.items()}
-    given = {rate: list(each) for rate, each in {**judged, **(loads or {})}.items()}
-    return Line({KEY: value}, gpus, tested={rate: list(shares) for rate, shares in tested.items()}, load=given)
+    judged = {rate: [run()] * len(shares) for rate, shares in tested.items()}
+    given = {rate: list(each) for rate, each in {**judged, **(runs or {})}.items()}
+    return Line({KEY: value}, gpus, tested={rate: list(shares) for rate, shares in tested.items()}, judged=given)
 
 
 def found(*lines: Line, asked: Asked = ASKED) -> Found:
@@ -40,8 +41,8 @@ def found(*lines: Line, asked: Asked = ASKED) -> Found:
 
 
 def doubtful() -> Line:
-    edge = [load(short=True, needed=200), load(short=True, needed=None), load(overloaded=True)]
-    return line("8", loads={2.0: edge, 4.0: [load(short=True), load(), load()]}, gpus=2)
+    edge = [run(short=True, needed=200), run(short=True, needed=None), run(overloaded=True)]
+    return line("8", runs={2.0: edge, 4.0: [run(short=True), run(), run()]}, gpus=2)
 
 
 def row(of: Found, value: str) -> str:

@@ -2,51 +2,46 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-
 from specsim.results.capacity import Asked
 from specsim.results.found import Line
+from specsim.results.judged import Judged
 from specsim.results.lengthening import longer
 
 ASKED = Asked(0.9, 1.0, 8.0, 0.02, longest=10_000)
 RATE = 2.0
 
 
-def load(half: float = 0.02, **other: Any) -> dict[str, Any]:
-    plain = {"too_short": False, "overloaded": False, "saturated": False, "needed_requests": 400}
-    return {**plain, "attainment_half_width": half, **other}
+def run(half: float = 0.02, needed: int | None = 400, *, short: bool = False, depends: bool = False) -> Judged:
+    return Judged(0.9, half, needed, short, depends)
 
 
-def line(shares: list[float], loads: list[dict[str, Any]], requests: int | None = 1000) -> Line:
+def line(shares: list[float], runs: list[Judged], requests: int | None = 1000) -> Line:
     lengths = {} if requests is None else {RATE: requests}
-    return Line({}, endless=requests is not None, tested={RATE: shares}, load={RATE: loads}, requests=lengths)
+    return Line({}, endless=requests is not None, tested={RATE: shares}, judged={RATE: runs}, requests=lengths)
 
 
-SHORT = load(0.08, too_short=True, needed_requests=2600)
+SHORT = run(0.08, 2600, short=True)
 
 
 def test_runs_that_can_be_judged_are_long_enough() -> None:
-    assert longer(ASKED, line([0.95, 0.93], [load(), load()]), RATE) is None
-    assert longer(ASKED, line([0.5, 0.4], [load(), load()]), RATE) is None
+    assert longer(ASKED, line([0.95, 0.93], [run(), run()]), RATE) is None
+    assert longer(ASKED, line([0.5, 0.4], [run(), run()]), RATE) is None
 
 
 def test_runs_that_keep_the_target_become_as_long_as_the_shortest_of_them_needs() -> None:
-    assert longer(ASKED, line([0.95, 0.93], [load(), SHORT]), RATE) == 2600
+    assert longer(ASKED, line([0.95, 0.93], [run(), SHORT]), RATE) == 2600
 
 
 def test_a_run_gets_at_least_twice_as_long() -> None:
-    little = load(0.06, too_short=True, needed_requests=1100)
-    unknown = load(0.06, too_short=True, needed_requests=None)
+    little = run(0.06, 1100, short=True)
+    unknown = run(0.06, None, short=True)
     assert longer(ASKED, line([0.95], [little]), RATE) == 2000
     assert longer(ASKED, line([0.95], [unknown]), RATE) == 2000
 
 
-@pytest.mark.parametrize("kind", ["overloaded", "saturated"])
-def test_a_target_that_is_kept_under_overload_is_not_believed(kind: str) -> None:
-    assert longer(ASKED, line([0.95, 0.95], [load(), load(**{kind: True})]), RATE) == 2000
-    assert longer(ASKED, line([0.6, 0.6], [load(), load(**{kind: True})]), RATE) is None
+def test_a_target_that_is_kept_under_overload_is_not_believed() -> None:
+    assert longer(ASKED, line([0.95, 0.95], [run(), run(depends=True)]), RATE) == 2000
+    assert longer(ASKED, line([0.6, 0.6], [run(), run(depends=True)]), RATE) is None
 
 
 def test_a_miss_counts_once_its_interval_lies_below_the_target() -> None:
