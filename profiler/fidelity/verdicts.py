@@ -129,9 +129,10 @@ class Shares(NamedTuple):
     Attributes
     ----------
     gap : simulated less real. seconds : of it, from passes that take other seconds under the decisions of the real run.
-    decisions : from decisions that differ since the clock did. text : from what is drafted and accepted.
+    decisions : from decisions that differ since the clock did. text : from what is drafted and accepted; NaN where the
+        models have not run on the simulated clock: `decisions` holds both there.
     decisions_back : the share of decisions taken the other way: measured seconds under the simulation's decisions,
-        less the real run's; NaN where the models have not run on the simulated clock.
+        less the real run's; NaN as `text`.
     """
 
     pair: str
@@ -154,11 +155,10 @@ def shares(cells: DataFrame) -> list[Shares]:
             continue
         whole, other = (float(each.mean()) for each in sides[REAL])
         end = float(simulated[0])
-        # On a tape the models on the simulated clock are the simulation.
-        between, reverse = (
-            float(each[0]) if len(each) else none for each, none in zip(sides[REVERSE], (end, np.nan), strict=True)
-        )
-        steps = [end - whole, other - whole, between - other, end - between, reverse - whole]
+        between, reverse = (float(each[0]) if len(each) else np.nan for each in sides[REVERSE])
+        text = end - between
+        decisions = end - other if np.isnan(text) else between - other
+        steps = [end - whole, other - whole, decisions, text, reverse - whole]
         found.append(Shares(*key, *(each / whole for each in steps)))
     return sorted(found, key=lambda each: -abs(each.gap))
 

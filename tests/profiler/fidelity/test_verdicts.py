@@ -94,10 +94,10 @@ def test_a_gap_is_seconds_and_decisions_and_text():
     tape, model = shares(cells)
     again = pd.concat([cells, pd.DataFrame([cell("tape", "real", 1, own=0.4, other=0.25)])])
     mean = next(each for each in shares(again) if each.scheduler == "tape")
-    assert mean[3:7] == pytest.approx((0.0, -0.2, 0.2, 0.0))
-    assert tape[3:7] == pytest.approx((0.5, 0.15, 0.35, 0.0))
+    unknown = float("nan")
+    assert mean[3:] == pytest.approx((0.0, -0.2, 0.2, unknown, unknown), nan_ok=True)
+    assert tape[3:] == pytest.approx((0.5, 0.15, 0.35, unknown, unknown), nan_ok=True)
     assert model[3:] == pytest.approx((0.3, 0.05, 0.2, 0.05, 0.1))
-    assert tape.decisions_back != tape.decisions_back
 
 
 def passes(rows):
