@@ -43,7 +43,7 @@ def of(*names: str) -> tuple[str, ...]:
 LAWS = "tests/laws/test_every_scheduler.py"
 GOLDEN = "tests/golden/test_golden.py"
 MISTAKES = "tests/conf/test_bad_input.py"
-LEDGER, BACKEND = "specsim/replica/ledger.py", "specsim/world/backend.py"
+BOOKS, ANSWER = "specsim/kernels/books.py", "specsim/kernels/acceptance.py"
 SLO_TREES = "conf/scheduler/adaserve.yaml"
 SELECTION = "specsim.schedulers.parts.selection"
 
@@ -54,12 +54,10 @@ FAULTS = (
         "        self.used_bytes -= 0",
         (LAWS, *of("vllm_spec")),
     ),
-    Fault(BACKEND, "np.minimum(matched + 1, left)", "matched + 1", (LAWS, *of("vllm_spec"))),
-    Fault(
-        BACKEND, "np.minimum(matched, tokens), matched, tokens", "matched, matched, tokens", (LAWS, *of("specinfer"))
-    ),
-    Fault(LEDGER, "progress.verifications[ids] += decoding", "progress.verifications[ids] += 1", (LAWS, *of("fcfs"))),
-    Fault(LEDGER, "[ids] += self._trees > 0", "[ids] += self._trees >= 0", (LAWS, *of("specserve"))),
+    Fault(ANSWER, "np.minimum(matched + 1, left)", "(matched + 1)", (LAWS, *of("vllm_spec"))),
+    Fault(ANSWER, "np.minimum(matched, tokens), matched, tokens", "matched, matched, tokens", (LAWS, *of("specinfer"))),
+    Fault(BOOKS, "tally.verifications[ids] += decoding", "tally.verifications[ids] += 1", (LAWS, *of("fcfs"))),
+    Fault(BOOKS, "[ids] += tree > 0", "[ids] += tree >= 0", (LAWS, *of("specserve"))),
     Fault(
         "specsim/replica/caches.py",
         "self._progress.preemptions[ids] += 1",
@@ -67,15 +65,15 @@ FAULTS = (
         (LAWS, *of("las")),
     ),
     Fault(
-        "specsim/replica/draft_cache.py",
-        "self._nodes[ids] = self._depth[ids] = 0",
-        "self._depth[ids] = 0",
+        BOOKS,
+        "books.draft_nodes[ids] = books.draft_depth[ids] = 0",
+        "books.draft_depth[ids] = 0",
         (LAWS, *of("vllm_spec")),
     ),
     Fault(
-        "specsim/world/drafting.py",
-        "grown.numbers[DEPTH] < work.deepest",
-        "grown.numbers[DEPTH] <= work.deepest",
+        "specsim/kernels/layers.py",
+        "grown.numbers[DEPTH] < deepest[row]",
+        "grown.numbers[DEPTH] <= deepest[row]",
         (LAWS, *of("smartspec_per_request")),
     ),
     Fault(

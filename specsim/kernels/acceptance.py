@@ -1,10 +1,12 @@
-"""The walk of the target down each tree, or down chain after chain: how many drafted tokens are its own."""
+"""What the target says: how many tokens of each tree, or of chain after chain, are its own, and what it then emits."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from specsim.kernels.arrays import Ints
+from specsim.kernels.arrays import Bools, Ints
 from specsim.kernels.growth import DEPTH, ROW, SLOT, TOKEN, Pooled
 from specsim.rng import STRIDE, Words, mix
 
@@ -21,6 +23,33 @@ def numpy_walk(numbers: Ints, rows: int, rank: Ints) -> Ints:
     right = rows + (rank[numbers[SLOT, rows:]] == numbers[TOKEN, rows:]).nonzero()[0]
     matched[numbers[ROW].take(right)] = numbers[DEPTH].take(right)
     return matched
+
+
+Answer = tuple[Ints, Ints, Ints, Bools]
+"""Tokens emitted, draft tokens accepted, draft tokens that were right, rows that finish; (n,) each."""
+
+
+class Texts(NamedTuple):
+    """Columns of all requests, (N,) each: how far each is read and emitted, and how long its output will be."""
+
+    prompt_tokens: Ints
+    emitted_tokens: Ints
+    target_cached: Ints
+    output_tokens: Ints
+
+
+def numpy_answer(texts: Texts, ids: Ints, chunks: Ints, numbers: Ints, rank: Ints) -> Answer:
+    """Return what a verification emits of requests `ids` (n,), `chunks` (n,) pending tokens and a forest.
+
+    A row whose chunk is all that is pending emits its right tokens and one more, up to its end. `numbers` and `rank`
+    are as in `numpy_walk`.
+    """
+    emitted, rows = texts.emitted_tokens[ids], len(ids)
+    complete = chunks == texts.prompt_tokens[ids] + emitted - texts.target_cached[ids]
+    matched = numpy_walk(numbers, rows, rank) if numbers.shape[1] > rows else np.zeros(rows, dtype=np.int64)
+    left = texts.output_tokens[ids] - emitted
+    tokens = np.minimum(matched + 1, left) * complete
+    return tokens, np.minimum(matched, tokens), matched, tokens == left
 
 
 def numpy_rounds(text: Pooled, key: Words, depth: int, left: Ints, room: Ints, most: int) -> Ints:

@@ -6,16 +6,28 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Literal
 
 from specsim.errors import SpecsimError
-from specsim.kernels.acceptance import numpy_rounds, numpy_walk
+from specsim.kernels.acceptance import Answer, Texts, numpy_answer, numpy_rounds
 from specsim.kernels.arrays import Bools, Floats, Ints
 from specsim.kernels.blocks import numpy_hold
+from specsim.kernels.books import (
+    Books,
+    Left,
+    Room,
+    Taken,
+    Tally,
+    numpy_commit,
+    numpy_deepen,
+    numpy_reserve,
+    numpy_reserve_draft,
+)
 from specsim.kernels.growth import Front, Grown, Growth, Pooled, Text, numpy_grow
+from specsim.kernels.layers import Layers, numpy_layers
 from specsim.kernels.selection import Bounds, numpy_select
 from specsim.rng import Words
 
@@ -30,16 +42,21 @@ class Kernels:
 
     grow: Callable[[Text, Front, Growth], Grown] = numpy_grow
     select: Callable[[Ints, Floats, Floats, Ints, Bounds], Bools] = numpy_select
-    walk: Callable[[Ints, int, Ints], Ints] = numpy_walk
+    layers: Callable[[Grown, int, Ints | None, Ints], Layers] = numpy_layers
+    answer: Callable[[Texts, Ints, Ints, Ints, Ints], Answer] = numpy_answer
     rounds: Callable[[Pooled, Words, int, Ints, Ints, int], Ints] = numpy_rounds
     hold: Callable[[Ints, Ints, Ints, int, int], int] = numpy_hold
+    reserve: Callable[[Books, Ints, Ints, Ints, Room], Taken] = numpy_reserve
+    reserve_draft: Callable[[Books, Ints, Ints, Ints, int, Ints, Room], Taken] = numpy_reserve_draft
+    deepen: Callable[[Books, Ints, Ints, Ints, Ints, Room], int] = numpy_deepen
+    commit: Callable[[Books, Tally, Ints, Ints, Ints, Answer, bool, bool, float, int], Left] = numpy_commit
 
     def compile(self) -> None:
         """Take the compiled functions."""
-        from specsim.kernels.compiled import numba_grow, numba_hold, numba_rounds, numba_select, numba_walk
+        from specsim.kernels import compiled
 
-        self.grow, self.select, self.hold = numba_grow, numba_select, numba_hold
-        self.walk, self.rounds = numba_walk, numba_rounds
+        for each in fields(self):
+            setattr(self, each.name, getattr(compiled, f"numba_{each.name}"))
 
 
 NUMPY = Kernels()

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from specsim.kernels.acceptance import Answer, Texts
 from specsim.kernels.arrays import Bools, Floats, Ints
+from specsim.kernels.books import Books, Left, Room, Taken, Tally
 from specsim.kernels.compiling import told
 from specsim.kernels.growth import Front, Grown, Growth, Pooled, Text, numpy_grow
+from specsim.kernels.layers import Layers
 from specsim.kernels.selection import Bounds
+from specsim.pass_shape import PassShape
 from specsim.rng import Words
 
 with told():
-    from specsim.kernels import loops
+    from specsim.kernels import book_loops, loops
+
+NO_LIMIT: Ints = np.zeros(0, dtype=np.int64)
 
 
 def numba_grow(text: Text, front: Front, growth: Growth) -> Grown:
@@ -41,10 +49,12 @@ def numba_select(row: Ints, path: Floats, need: Floats, order: Ints, bounds: Bou
     return chosen
 
 
-def numba_walk(numbers: Ints, rows: int, rank: Ints) -> Ints:
-    """See `specsim.kernels.acceptance.numpy_walk`."""
-    matched: Ints = loops.walk(numbers, rows, rank)
-    return matched
+def numba_answer(texts: Texts, ids: Ints, chunks: Ints, numbers: Ints, rank: Ints) -> Answer:
+    """See `specsim.kernels.acceptance.numpy_answer`."""
+    told, finished = np.empty((3, len(ids)), dtype=np.int64), np.empty(len(ids), dtype=np.bool_)
+    book_loops.answer(numbers, rank, *texts, ids, chunks, told, finished)
+    tokens, accepted, matched = told
+    return tokens, accepted, matched, finished
 
 
 def numba_rounds(text: Pooled, key: Words, depth: int, left: Ints, room: Ints, most: int) -> Ints:
@@ -58,3 +68,73 @@ def numba_hold(held: Ints, ids: Ints, tokens: Ints, block_tokens: int, most: int
     """See `specsim.kernels.blocks.numpy_hold`."""
     more: int = loops.hold(held, ids, tokens, block_tokens, most)
     return more
+
+
+def numba_layers(grown: Grown, depth: int, deepest: Ints | None, cached: Ints) -> Layers:
+    """See `specsim.kernels.layers.numpy_layers`."""
+    counts, scratch = np.empty((depth - 1, 4), dtype=np.int64), np.empty(len(cached), dtype=np.int64)
+    extended = np.empty(grown.numbers.shape[1], dtype=np.int64)
+    numbers = np.ascontiguousarray(grown.numbers)
+    limit = NO_LIMIT if deepest is None else deepest
+    passes, many = book_loops.layers(numbers, grown.ends, limit, cached, counts, extended, scratch)
+    shapes: list[PassShape] = []
+    before: list[int] = []
+    for each in counts[:passes].tolist():
+        if each == before:
+            shapes.append(shapes[-1])
+            continue
+        context, batched, requests, again = before = each
+        pairs = float(context + again + batched)
+        shapes.append(PassShape(context, batched, pairs, 0, batched, requests, again))
+    return Layers(shapes, extended[:many])
+
+
+def numba_reserve(books: Books, ids: Ints, chunks: Ints, numbers: Ints, room: Room) -> Taken:
+    """See `specsim.kernels.books.numpy_reserve`."""
+    tree, cached = np.empty((2, len(ids)), dtype=np.int64)
+    told = book_loops.reserve(*books, ids, chunks, numbers, *room, tree, cached)
+    return _taken(told, tree if numbers.shape[1] > len(ids) else tree[:0])
+
+
+def numba_reserve_draft(
+    books: Books, ids: Ints, chunks: Ints, numbers: Ints, fresh: int, leaves: Ints, room: Room
+) -> Taken:
+    """See `specsim.kernels.books.numpy_reserve_draft`."""
+    extended, scratch = np.empty(len(leaves), dtype=np.int64), np.empty((3, len(ids)), dtype=np.int64)
+    leaves = np.ascontiguousarray(leaves)
+    return _taken(
+        book_loops.reserve_draft(*books, ids, chunks, numbers, fresh, leaves, *room, extended, scratch), extended
+    )
+
+
+def _taken(told: tuple[Any, ...], rows: Ints) -> Taken:
+    blocks, *counts = told
+    return Taken(0, None, rows[:0]) if blocks == book_loops.ILLEGAL else Taken(blocks, PassShape(*counts), rows)
+
+
+def numba_deepen(books: Books, ids: Ints, chunks: Ints, numbers: Ints, extended: Ints, room: Room) -> int:
+    """See `specsim.kernels.books.numpy_deepen`."""
+    scratch = np.empty((2, len(ids)), dtype=np.int64)
+    more: int = book_loops.deepen(*books, ids, chunks, numbers, extended, *room, scratch)
+    return more
+
+
+def numba_commit(
+    books: Books,
+    tally: Tally,
+    ids: Ints,
+    chunks: Ints,
+    tree: Ints,
+    answer: Answer,
+    drafted: bool,
+    feeds: bool,
+    now_s: float,
+    block_tokens: int,
+) -> Left:
+    """See `specsim.kernels.books.numpy_commit`."""
+    # A backend of one's own may count in other integers.
+    tokens, accepted, matched = (np.ascontiguousarray(each, dtype=np.int64) for each in answer[:3])
+    who, gaps_s = np.empty((2, len(ids)), dtype=np.int64), np.empty(len(ids))
+    asked = ids, chunks, tree, tokens, accepted, matched, drafted, feeds, now_s
+    more, more_draft, later, first = book_loops.commit(*books, *tally, *asked, block_tokens, who, gaps_s)
+    return Left(more, more_draft, who[0, :later], gaps_s[:later], who[1, :first])

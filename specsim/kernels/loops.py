@@ -220,16 +220,6 @@ def select(row, path, need, order, most_nodes, budget, fill, slo_below, fill_bel
     return chosen
 
 
-@compiled(array_of(WHOLE, 2), WHOLE, INTS)
-def walk(numbers, rows, rank):
-    """See `specsim.kernels.acceptance.numpy_walk`."""
-    matched = np.zeros(rows, dtype=np.int64)
-    for node in range(rows, numbers.shape[1]):
-        if rank[numbers[SLOT, node]] == numbers[TOKEN, node]:
-            matched[numbers[ROW, node]] = numbers[DEPTH, node]
-    return matched
-
-
 @compiled(INTS, INTS, WHOLE, WORDS, WHOLE, INTS, INTS, filled(WHOLE, 2))
 def rounds(rank, start, mask, key, depth, left, room, matched):
     """Fill `matched` (most, n) as `specsim.kernels.acceptance.numpy_rounds` does; return how many rounds there are."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import numpy as np
 
 from specsim.errors import IllegalPass
+from specsim.kernels.books import Books, numpy_follow, numpy_keep
+from specsim.kernels.chosen import chosen as kernels
 from specsim.pass_shape import PassShape
 from specsim.replica.kv_pool import DRAFT, KvPool
-from specsim.replica.legality import drafted_leaves, first_wrong
+from specsim.replica.legality import check_leaves, first_wrong
 from specsim.replica.passes import NOBODY, Drafted, DraftPass
-from specsim.replica.request import Facts, Ids, Ints
-from specsim.replica.state import Progress, known_tokens
-from specsim.replica.trees import Forest
+from specsim.replica.request import Ids, Ints
 
 
 class DraftCache:
@@ -21,26 +23,24 @@ class DraftCache:
 
     Parameters
     ----------
-    facts, progress, pool : of the ledger.
+    books, pool : of the ledger.
     feeds : whether there is a cache. For a drafter without one (a lookup, heads that read the target's last state),
         only the root of each decoding request is pending.
     """
 
-    __slots__ = ("_depth", "_facts", "_nodes", "_pool", "_progress", "extended", "feeds")
+    __slots__ = ("_books", "_pool", "extended", "feeds")
 
-    def __init__(self, facts: Facts, progress: Progress, pool: KvPool, feeds: bool) -> None:
-        self._facts, self._progress, self._pool, self.feeds = facts, progress, pool, feeds
-        self._nodes = np.zeros_like(progress.draft_cached)
-        self._depth = np.zeros_like(progress.draft_cached)
+    def __init__(self, books: Books, pool: KvPool, feeds: bool) -> None:
+        self._books, self._pool, self.feeds = books, pool, feeds
         self.extended = NOBODY
 
     def share(self, request: int, tokens: int) -> None:
         """Note that so many of a request's first tokens are cached before it begins."""
-        self._progress.draft_cached[request] = tokens * self.feeds
+        self._books.draft_cached[request] = tokens * self.feeds
 
     def fed(self, ids: Ids) -> Ints:
         """Return the tokens that the drafter's own cache holds of each request, (n,)."""
-        return self._progress.draft_cached[ids] * self.feeds
+        return self._books.draft_cached[ids] * self.feeds
 
     def reserve(self, work: DraftPass, ids: Ids) -> PassShape:
         """Take the slots of a draft pass of these rows, or of the first of several, and return its shape.
@@ -53,29 +53,22 @@ class DraftCache:
             When the pool is too small.
         """
         forest, leaves = work.forest, work.leaves
-        cached = self._progress.draft_cached[ids]
-        inner = drafted_leaves(work)
-        nodes = np.bincount(forest.row[inner], minlength=len(ids))
-        held = self._nodes[ids] + nodes
-        if not len(work.chunks) and len(inner) == len(leaves):
-            # Whoever has drafted nodes has caught up: there is nothing to feed and nothing to look at.
-            self._pool.hold(DRAFT, ids, cached + held)
-            shape = PassShape.of_nodes(cached, nodes)
-        else:
-            chunks = work.chunks if len(work.chunks) else np.zeros_like(ids)
-            self._check_fed(work, cached, chunks)
-            self._pool.hold(DRAFT, ids, cached + chunks + held)
-            prompts = cached < self._facts.prompt_tokens[ids]
-            shape = PassShape.of(cached, chunks, nodes if len(inner) else None, int(np.dot(chunks, prompts)))
-        if not shape.batched_tokens:
-            raise IllegalPass("a draft pass without tokens: nobody's chunk holds any, and no drafted node is extended")
-        self._note(ids, held, forest, leaves)
-        self.extended = ids[forest.row[leaves]]
-        return shape
+        if work.deepest is not None or (len(leaves) and not work.width):
+            check_leaves(work)
+        asked = ids, work.chunks, forest.numbers, forest.fresh, leaves
+        taken = kernels().reserve_draft(self._books, *asked, self._pool.left())
+        if taken.shape is None:
+            self._refuse(work)
+        self._pool.take(DRAFT, taken.blocks)
+        self.extended = taken.rows
+        return taken.shape
 
-    def _check_fed(self, work: DraftPass, cached: Ints, chunks: Ints) -> None:
-        """Refuse chunks (n,) longer than what is lacking; whoever is extended must have caught up by then."""
-        pending = known_tokens(self._facts, self._progress, work.requests) - cached
+    def _refuse(self, work: DraftPass) -> NoReturn:
+        """Say why a draft pass is illegal: what is wrong with a leaf or a chunk, or that nothing would run."""
+        check_leaves(work)
+        cached = self._books.draft_cached[work.requests]
+        chunks = work.chunks if len(work.chunks) else np.zeros_like(work.requests)
+        pending = self._books.prompt_tokens[work.requests] + self._books.emitted_tokens[work.requests] - cached
         wrong = (chunks < 0) | (chunks > pending)
         if np.count_nonzero(wrong):
             said = first_wrong(wrong, "request {} is given {} of {}", work.requests, chunks, pending)
@@ -86,6 +79,7 @@ class DraftCache:
             columns = (each[extended] for each in (work.requests, chunks, pending))
             said = first_wrong(wrong, "request {} is given {} of {} tokens", *columns)
             raise IllegalPass(f"a leaf can only be extended where the drafter's cache has caught up: {said}")
+        raise IllegalPass("a draft pass without tokens: nobody's chunk holds any, and no drafted node is extended")
 
     def deepen(self, work: DraftPass, ids: Ids, drafted: Drafted) -> None:
         """Take the slots of what the passes behind the first have extended.
@@ -95,41 +89,21 @@ class DraftCache:
         OutOfMemory
             When the pool is too small.
         """
-        forest, extended = drafted.forest, drafted.extended
-        held = self._nodes[ids] + np.bincount(forest.row[extended], minlength=len(ids))
-        cached = self._progress.draft_cached[ids]
-        self._pool.hold(DRAFT, ids, (cached + work.chunks if len(work.chunks) else cached) + held)
-        self._note(ids, held, forest, extended)
-
-    def _note(self, ids: Ids, held: Ints, forest: Forest, leaves: Ints) -> None:
-        """Note that each row holds so many drafted nodes (n,), and how deep the `leaves` lie that were extended."""
-        self._nodes[ids] = held
-        if len(leaves):
-            np.maximum.at(self._depth, ids[forest.row[leaves]], forest.depth[leaves])
-
-    def keep(self, ids: Ids, matched: Ints) -> None:
-        """Keep what lies on the accepted path of these rows; `matched` (n,) draft tokens were right."""
-        progress = self._progress
-        if self.feeds:
-            in_step = progress.draft_cached[ids] == known_tokens(self._facts, progress, ids)
-            progress.draft_cached[ids] += np.where(in_step, np.minimum(matched, self._depth[ids]), 0)
-        self.forget(ids)
-        self._pool.hold(DRAFT, ids, progress.draft_cached[ids])
+        grown = drafted.forest.numbers, drafted.extended
+        self._pool.take(DRAFT, kernels().deepen(self._books, ids, work.chunks, *grown, self._pool.left()))
 
     def drop(self, ids: Ids) -> None:
         """Drop those nodes of these requests that no verification took up."""
-        left = ids[self._nodes[ids] > 0]
+        left = ids[self._books.draft_nodes[ids] > 0]
         if len(left):
-            self.keep(left, np.zeros_like(left))
+            block_tokens = self._pool.memory.block_tokens
+            self._pool.take(DRAFT, numpy_keep(self._books, left, np.zeros_like(left), self.feeds, block_tokens))
 
     def forget(self, ids: Ids) -> None:
         """Note that no drafted node of these requests is cached."""
-        self._nodes[ids] = self._depth[ids] = 0
+        self._books.draft_nodes[ids] = self._books.draft_depth[ids] = 0
 
     def follow(self, ids: Ids) -> None:
         """Move a drafter without a cache to where the target is: behind all but the root of a decoding request."""
         if not self.feeds:
-            progress = self._progress
-            known = known_tokens(self._facts, progress, ids)
-            decoding = (known - progress.target_cached[ids] == 1) & (progress.emitted_tokens[ids] > 0)
-            progress.draft_cached[ids] = known - decoding
+            numpy_follow(self._books, ids)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
-from specsim.replica.passes import Emitted
-from specsim.replica.request import Bools, Floats, Ids
+from specsim.replica.request import Floats, Ids
 from specsim.replica.state import Progress
 
 
@@ -36,19 +33,6 @@ class Emissions:
             self._progress.first_decode_s[list(first)] = start_s
             self._undecoded -= first
 
-    def emit(self, ids: Ids, decoding: Bools, answer: Emitted, now_s: float) -> Gaps:
-        """Note the time of an emission; `decoding` (n,) are those that have emitted before."""
-        progress = self._progress
-        later = emitting = ids
-        if np.count_nonzero(decoding) < len(ids):
-            emitting, later = ids[answer.tokens > 0], ids[decoding]
-            first = ids[(answer.tokens > 0) & ~decoding]
-            progress.first_token_s[first] = now_s
-            self._undecoded.update(first.tolist())
-        gaps = Gaps(later, now_s - progress.last_token_s[later])
-        progress.last_token_s[emitting] = now_s
-        return gaps
-
     def repeat(self, ids: Ids, starts_s: Floats) -> Gaps:
         """Note emissions of all at each of `starts_s[1:]`, decoding from `starts_s[0]` on; return the first's gaps."""
         self.decode(ids, float(starts_s[0]))
@@ -56,9 +40,10 @@ class Emissions:
         self._progress.last_token_s[ids] = starts_s[-1]
         return gaps
 
-    def begun(self, request: int) -> None:
-        """Note that a request has its first token and has not decoded."""
-        self._undecoded.add(request)
+    def begin(self, ids: Ids) -> None:
+        """Note that requests have their first token and have not decoded."""
+        if len(ids):
+            self._undecoded.update(ids.tolist())
 
     def forget(self, request: int) -> None:
         """Note that a request emits nothing any more."""

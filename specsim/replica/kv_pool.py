@@ -7,13 +7,13 @@ from typing import TypeVar
 
 import numpy as np
 
+from specsim.kernels.books import ENDLESS, Room
 from specsim.kernels.chosen import chosen as kernels
 from specsim.replica.request import Bools, Ids, Ints, Requests
 
 TARGET, DRAFT = 0, 1
 KV_CAPACITY = "kv_capacity"
 """The reason of a request that never fits."""
-_ENDLESS = 1 << 62
 Tokens = TypeVar("Tokens", int, Ints)
 
 
@@ -45,16 +45,18 @@ class KvPool:
     """Blocks held per request and model; never more than the capacity (PagedAttention, Kwon et al. 2023).
 
     `overdrawn` says whether more was ever freed than was held: somebody else has written to `used_bytes`.
+    `blocks` and `lent` (2, N) are columns of `specsim.kernels.books.Books`, by model: the blocks that each request
+    holds of its own, and its tokens in blocks that are lent to it.
     """
 
     __slots__ = (
         "_block_bytes",
         "_block_tokens",
-        "_blocks",
         "_of_model",
         "_round_up",
-        "_shared",
         "_sharing",
+        "blocks",
+        "lent",
         "memory",
         "overdrawn",
         "used_bytes",
@@ -68,9 +70,9 @@ class KvPool:
             memory.block_tokens * memory.target_token_bytes,
             memory.block_tokens * memory.draft_token_bytes,
         )
-        self._blocks = np.zeros((2, requests), dtype=np.int64)
-        self._of_model = tuple(self._blocks)
-        self._shared = np.zeros((2, requests), dtype=np.int64)
+        self.blocks = np.zeros((2, requests), dtype=np.int64)
+        self._of_model = tuple(self.blocks)
+        self.lent = np.zeros((2, requests), dtype=np.int64)
         self._sharing = False
         # 0-d arrays: numpy adds one to a short array in about half the time of a Python integer.
         self._block_tokens = np.array(memory.block_tokens, dtype=np.int64)
@@ -85,14 +87,21 @@ class KvPool:
         """Return in words how much of the pool is free."""
         return f"{_gib(self.free_bytes)} of {_gib(self.memory.capacity_bytes)} free"
 
+    def left(self) -> Room:
+        """Return how many further blocks fit, of each model alone."""
+        free = max(self.memory.capacity_bytes - self.used_bytes, 0)
+        target, draft = self._block_bytes
+        most = free // target if target else ENDLESS
+        return Room(self.memory.block_tokens, most, free // draft if draft else ENDLESS)
+
     def growth_bytes(self, ids: Ids, target_cached: Ints, draft_cached: Ints) -> Ints:
         """Return the further bytes that each request needs to hold so many tokens of each model, (n,)."""
         block, up = self._block_tokens, self._round_up
         if self._sharing:
-            shared = self._shared[:, ids]
+            shared = self.lent[:, ids]
             target_cached, draft_cached = target_cached - shared[TARGET], draft_cached - shared[DRAFT]
-        target = np.maximum((target_cached + up) // block - self._blocks[TARGET, ids], 0)
-        draft = np.maximum((draft_cached + up) // block - self._blocks[DRAFT, ids], 0)
+        target = np.maximum((target_cached + up) // block - self.blocks[TARGET, ids], 0)
+        draft = np.maximum((draft_cached + up) // block - self.blocks[DRAFT, ids], 0)
         growth: Ints = target * self._block_bytes[TARGET] + draft * self._block_bytes[DRAFT]
         return growth
 
@@ -109,7 +118,7 @@ class KvPool:
 
     def held_bytes(self, ids: Ids) -> Ints:
         """Return the bytes that each request holds alone, (n,)."""
-        target, draft = self._blocks[:, ids]
+        target, draft = self.blocks[:, ids]
         held: Ints = target * self._block_bytes[TARGET] + draft * self._block_bytes[DRAFT]
         return held
 
@@ -121,14 +130,23 @@ class KvPool:
         OutOfMemory
             When the pool has too few; nothing is changed then.
         """
-        size = self._block_bytes[model]
         if self._sharing:
-            tokens = tokens - self._shared[model][ids]
-        most = max((self.memory.capacity_bytes - self.used_bytes) // size, 0) if size else _ENDLESS
-        more = kernels().hold(self._of_model[model], ids, tokens, self.memory.block_tokens, most)
-        if more > most:
-            raise OutOfMemory(f"{_gib(more * size)} more cache wanted, {self.room()}")
-        self.used_bytes += more * size
+            tokens = tokens - self.lent[model][ids]
+        left = self.left()
+        self.take(model, kernels().hold(self._of_model[model], ids, tokens, left.block_tokens, left[1 + model]))
+
+    def take(self, model: int, blocks: int) -> None:
+        """Count further blocks of a model, which `self.blocks` tells of already; fewer than 0 are given back.
+
+        Raises
+        ------
+        OutOfMemory
+            When the pool has too few; then `self.blocks` tells of none of them.
+        """
+        more = blocks * self._block_bytes[model]
+        if more > 0 and more > self.free_bytes:
+            raise OutOfMemory(f"{_gib(more)} more cache wanted, {self.room()}")
+        self.used_bytes += more
 
     def bytes_of(self, model: int, tokens: int) -> int:
         """Return the bytes of so many tokens of one model, whole blocks."""
@@ -149,28 +167,28 @@ class KvPool:
 
     def lent_bytes(self, ids: Ids) -> Ints:
         """Return the bytes of the blocks that are lent to each request, (n,)."""
-        target, draft = self._shared[:, ids] // self.memory.block_tokens
+        target, draft = self.lent[:, ids] // self.memory.block_tokens
         lent: Ints = target * self._block_bytes[TARGET] + draft * self._block_bytes[DRAFT]
         return lent
 
     def lend(self, model: int, request: int, tokens: int) -> None:
         """Note that the blocks of a request's first `tokens` of one model are not its own."""
-        self._shared[model, request] = tokens
+        self.lent[model, request] = tokens
         self._sharing = True
 
     def hand_over(self, model: int, request: int, tokens: int) -> None:
         """Free a request's own blocks of so many tokens of one model, and lend it as many more."""
-        self._blocks[model, request] -= tokens // self.memory.block_tokens
+        self.blocks[model, request] -= tokens // self.memory.block_tokens
         self.used_bytes -= self.bytes_of(model, tokens)
-        self.lend(model, request, int(self._shared[model, request]) + tokens)
+        self.lend(model, request, int(self.lent[model, request]) + tokens)
 
     def release(self, ids: Ids) -> None:
         """Free everything that these requests hold."""
-        held = self._blocks[:, ids].sum(axis=1)
+        held = self.blocks[:, ids].sum(axis=1)
         self.used_bytes -= int(held[TARGET]) * self._block_bytes[TARGET]
         self.used_bytes -= int(held[DRAFT]) * self._block_bytes[DRAFT]
         self.overdrawn |= self.used_bytes < 0
-        self._blocks[:, ids] = 0
+        self.blocks[:, ids] = 0
 
 
 def _gib(count: int) -> str:

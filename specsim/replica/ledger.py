@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import numpy as np
 
 from specsim.errors import IllegalPass
+from specsim.kernels.books import Books, Tally
+from specsim.kernels.chosen import chosen as kernels
 from specsim.pass_shape import PassShape
 from specsim.replica.ahead import Ahead
 from specsim.replica.caches import Caches
@@ -38,6 +42,10 @@ class Ledger:
         self.facts = empty_rows(Facts, n)
         self.progress = empty_rows(Progress, n)
         self.pool = KvPool(memory, n)
+        known = self.facts.prompt_tokens, self.progress.emitted_tokens
+        cached = self.progress.target_cached, self.progress.draft_cached
+        self._books = Books(*known, *cached, *self.pool.blocks, *self.pool.lent, *np.zeros((2, n), dtype=np.int64))
+        self._tally = Tally(*(getattr(self.progress, name) for name in Tally._fields))
         self.roster = Roster(n)
         self.rejected: dict[int, str] = {}
         self.finished = 0
@@ -46,7 +54,7 @@ class Ledger:
         self._reached_s = np.full(n, np.nan)
         self._last, self._in_order = -1, True
         self._emissions = Emissions(self.progress)
-        self._draft_cache = DraftCache(self.facts, self.progress, self.pool, draft_cached)
+        self._draft_cache = DraftCache(self._books, self.pool, draft_cached)
         self.caches = Caches(self.facts, self.progress, self.pool, self._draft_cache, prefixes)
         kept = self._draft_cache, self.caches, self._emissions
         self.ahead = Ahead(self.facts, self.progress, self.pool, self.roster, *kept, self._finish)
@@ -77,7 +85,7 @@ class Ledger:
         progress, first_s = self.progress, told.first_token_s[request]
         progress.emitted_tokens[request] = 1
         progress.first_token_s[request] = progress.last_token_s[request] = first_s
-        self._emissions.begun(request)
+        self._emissions.begin(np.array([request]))
         self.caches.come(request, int(told.cached_tokens[request]), int(told.draft_tokens[request]))
 
     def refuse(self, request: int, told: Requests, reason: str) -> None:
@@ -174,28 +182,28 @@ class Ledger:
             raise IllegalPass(f"a pass names request {request}, which {why}")
 
     def _reserve_target(self, work: TargetPass, ids: Ids) -> PassShape:
-        chunks, forest = work.chunks, work.forest
-        cached, emitted = self.progress.target_cached[ids], self.progress.emitted_tokens[ids]
-        pending = self.facts.prompt_tokens[ids] + emitted - cached
-        tree = None
-        if forest.draft_nodes:
-            self._trees = tree = forest.tree_tokens()
-        ones = np.logical_and(chunks == 1, emitted)
-        if (decoding := np.count_nonzero(ones)) == len(ids) and np.count_nonzero(pending == 1) == len(ids):
-            self.pool.hold(TARGET, ids, cached + 1 if tree is None else cached + tree + 1)
-            return PassShape.of_decoding(cached, tree, forest.draft_nodes)
+        taken = kernels().reserve(self._books, ids, work.chunks, work.forest.numbers, self.pool.left())
+        if taken.shape is None:
+            self._refuse(work, ids)
+        self.pool.take(TARGET, taken.blocks)
+        self._trees = taken.rows
+        return taken.shape
+
+    def _refuse(self, work: TargetPass, ids: Ids) -> NoReturn:
+        """Say why a verification is illegal: a chunk of too many tokens or none, or a tree behind too few."""
+        chunks, pending, tree = (
+            work.chunks,
+            self.known(ids) - self.progress.target_cached[ids],
+            work.forest.tree_tokens(),
+        )
         wrong = (chunks < 1) | (chunks > pending)
         if np.count_nonzero(wrong):
             said = first_wrong(wrong, "request {} is given {}, {} are pending", ids, chunks, pending)
             raise IllegalPass(f"a chunk must hold between one and all of the pending tokens: {said}")
-        if tree is not None and np.count_nonzero(tree[chunks < pending]):
-            wrong = (tree > 0) & (chunks < pending)
-            said = first_wrong(wrong, "request {} reads {} of {} pending tokens", ids, chunks, pending)
-            raise IllegalPass(f"a tree hangs behind a prefill that is not finished: {said}")
-        queries = chunks if tree is None else chunks + tree
-        self.pool.hold(TARGET, ids, cached + queries)
-        prefill_tokens = int(np.add.reduce(chunks)) - int(decoding)
-        return PassShape.of(cached, chunks, tree, prefill_tokens)
+        said = first_wrong(
+            (tree > 0) & (chunks < pending), "request {} reads {} of {} pending tokens", ids, chunks, pending
+        )
+        raise IllegalPass(f"a tree hangs behind a prefill that is not finished: {said}")
 
     def commit_draft(self, work: DraftPass, grown: Forest, start_s: float) -> None:
         """Book a draft pass that started at `start_s`: its chunks are cached, its leaves hold slots until the end.
@@ -215,31 +223,20 @@ class Ledger:
 
         Only the accepted path stays cached; finished requests free everything.
         """
-        ids, progress = self._ids, self.progress
+        ids, trees = self._ids, self._trees
+        assert not len(trees) or (answer.matched <= trees).all(), "a backend accepts more than a tree holds"
         self._emissions.decode(ids, start_s)
-        before = progress.emitted_tokens[ids]
-        decoding = np.logical_and(before, answer.tokens)
-        cached = progress.target_cached[ids] + (work.chunks + answer.matched)
-        progress.target_cached[ids] = cached
+        done = trees, answer, self.drafted, self._draft_cache.feeds, now_s
+        left = kernels().commit(self._books, self._tally, ids, work.chunks, *done, self.pool.memory.block_tokens)
+        self.pool.take(DRAFT, left.draft_blocks)
+        self.pool.take(TARGET, left.target_blocks)
         self.roster.admit(ids)
         self.caches.publish(TARGET, ids)
-        if work.forest.draft_nodes:
-            assert not np.count_nonzero(answer.matched > self._trees), "a backend accepts more than a tree holds"
-            progress.draft_tokens[ids] += self._trees
-            progress.speculations[ids] += self._trees > 0
-            progress.accepted_tokens[ids] += answer.accepted
-        progress.verifications[ids] += decoding
-        progress.decoded_tokens[ids] += decoding * answer.tokens
-        if self._drafts.rows:
-            self._draft_cache.keep(ids, answer.matched)
-        progress.emitted_tokens[ids] = before + answer.tokens
-        self.pool.hold(TARGET, ids, cached)
-        gaps = self._emissions.emit(ids, decoding, answer, now_s)
-        self._draft_cache.follow(ids)
+        self._emissions.begin(left.first)
         self._drafts.verified(ids)
         if np.count_nonzero(answer.finished):
             self._finish(ids[answer.finished], now_s)
-        return gaps
+        return Gaps(left.later, left.gaps_s)
 
     def end_step(self) -> None:
         """Drop what was drafted in this step and never verified."""

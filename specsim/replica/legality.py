@@ -12,7 +12,6 @@ from specsim.replica.request import Bools, Ints
 from specsim.replica.trees import Forest
 
 _ARRAY, _INT64 = np.ndarray, np.dtype(np.int64)
-_NODES = np.arange(1 << 16)
 
 
 def owned(work: Pass) -> Pass:
@@ -46,8 +45,8 @@ def owned(work: Pass) -> Pass:
     return DraftPass(requests.copy(), fed, *work[2:])
 
 
-def drafted_leaves(work: DraftPass) -> Ints:
-    """Return those leaves of a pass, (m,), that are no roots, after refusing all that could not be extended.
+def check_leaves(work: DraftPass) -> None:
+    """Refuse leaves that cannot be extended.
 
     Raises
     ------
@@ -55,23 +54,13 @@ def drafted_leaves(work: DraftPass) -> Ints:
         When a leaf is no node of the forest, stands twice, has children, or would get none or too deep ones: one line
         that names it.
     """
-    forest, leaves = work.forest, work.leaves
-    if not len(leaves):
-        return leaves
+    if not len(work.leaves):
+        return
     if not work.width:
         raise IllegalPass("DraftPass.width is 0; expected at least 1 where leaves are extended")
-    first, nodes = leaves.item(0), len(forest.row)
-    if (
-        forest.fresh <= first <= nodes - len(leaves)
-        and leaves.tobytes() == _NODES[first : first + len(leaves)].tobytes()
-    ):
-        inner = leaves if forest.fresh else leaves[:0]
-    else:
-        _check_leaves(forest, leaves)
-        inner = leaves[leaves >= forest.rows]
+    _check_leaves(work.forest, work.leaves)
     if work.deepest is not None:
-        _check_room(forest, leaves, work.deepest)
-    return inner
+        _check_room(work.forest, work.leaves, work.deepest)
 
 
 def _check_leaves(forest: Forest, leaves: Ints) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from specsim.kernels.acceptance import Texts
 from specsim.kernels.chosen import chosen as kernels
 from specsim.kernels.growth import OFF_PATH
 from specsim.pass_shape import PassShape, PassShapes
@@ -49,6 +50,7 @@ class SimulatedBackend:
         self._host_bytes_per_s = host_bytes_per_s
         self._truth = truth
         self._view = view
+        self._texts = Texts(view.prompt_tokens, view.emitted_tokens, view.target_cached, world.output_tokens)
         self._drafter = SimulatedDrafter(world.tape, truth.draft, view)
         self._proposals = self._drafter.proposals
         self._rounds = SimulatedRounds(world.output_tokens, world.tape, truth, view)
@@ -64,17 +66,10 @@ class SimulatedBackend:
     def verify(self, work: TargetPass, shape: PassShape) -> tuple[Emitted, float]:
         """Return what each row emits and the seconds of one target pass; acceptance never changes the cost."""
         seconds = self._truth.target.seconds(shape)
-        ids, forest = work.requests, work.forest
-        emitted = self._view.emitted_tokens[ids]
-        complete = work.chunks == self._view.pending(ids)
-        if forest.draft_nodes:
-            matched = kernels().walk(forest.numbers, forest.rows, self._proposals.rows[1])
-        else:
-            matched = np.zeros(len(ids), dtype=np.int64)
+        forest = work.forest
+        told = kernels().answer(self._texts, work.requests, work.chunks, forest.numbers, self._proposals.rows[1])
         self._drafter.verified()
-        left = self._world.output_tokens[ids] - emitted
-        tokens = np.minimum(matched + 1, left) * complete
-        return Emitted(tokens, np.minimum(matched, tokens), matched, tokens == left), seconds
+        return Emitted(*told), seconds
 
     def decodes(self, work: TargetPass, context_tokens: int, most: int) -> Decodes:
         """Return passes of decoding rows; see `specsim.replica.protocols.Repeating`."""

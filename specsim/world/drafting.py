@@ -6,11 +6,12 @@ import numpy as np
 
 from specsim.errors import SpecsimError
 from specsim.kernels.chosen import chosen as kernels
-from specsim.kernels.growth import ALL, DEPTH, ROW, SLOT, Front, Grown, Growth, next_keys
+from specsim.kernels.growth import ALL, ROW, SLOT, Front, Grown, Growth, next_keys
 from specsim.pass_shape import PassShape
 from specsim.replica.passes import NOBODY, Drafted, DraftPass, Level
 from specsim.replica.protocols import DraftBelief, View
 from specsim.replica.request import Bools, Ids, Ints
+from specsim.replica.trees import Forest
 from specsim.rng import Words
 from specsim.world.tape import Tape
 
@@ -89,23 +90,27 @@ class SimulatedDrafter:
             return Drafted(forest, [Level(paid, seconds, nodes)])
         grown = self._grow(work)
         ends = grown.ends.tolist()
-        levels, rows, high = [Level(paid, seconds, nodes + ends[0])], b"", 0
-        shallow = None if work.deepest is None else grown.numbers[DEPTH] < work.deepest[grown.numbers[ROW]]
-        while len(levels) < work.depth and high < ends[len(levels) - 1]:
-            layer = slice(high, ends[len(levels) - 1])
-            row = grown.numbers[ROW, layer] if shallow is None else grown.numbers[ROW, layer][shallow[layer]]
-            if not len(row):
-                break
-            if (now := row.tobytes()) != rows:
-                paid, rows = self._doubled(work, self._shape(work, row), row, False), now
+        levels = [Level(paid, seconds, nodes + ends[0])]
+        if work.depth == 1:
+            return Drafted(self._with(forest, grown, 0), levels)
+        cached = self._view.draft_cached[work.requests]
+        layers = kernels().layers(grown, work.depth, work.deepest, cached + work.chunks if feeds else cached)
+        plain, drafted = None, 0
+        for level, each in enumerate(layers.shapes, 1):
+            if each is not plain:
+                paid = plain = each
+                if len(self._bonus):
+                    extended = layers.extended[drafted : drafted + int(each.batched_tokens)]
+                    paid = self._doubled(work, each, grown.numbers[ROW].take(extended), False)
                 seconds = 0.0 if self._model.one_pass else self._model.seconds(paid)
-            levels.append(Level(paid, seconds, nodes + ends[len(levels)]))
-            high = layer.stop
-        extended = np.arange(len(forest), len(forest) + high)
-        if shallow is not None:
-            extended = extended[shallow[:high]]
-        fresh = len(forest) + (ends[len(levels) - 2] if len(levels) > 1 else 0)
-        return Drafted(forest.with_nodes(grown.numbers, grown.odds, fresh) if ends[-1] else forest, levels, extended)
+            drafted += int(each.batched_tokens)
+            levels.append(Level(paid, seconds, nodes + ends[level]))
+        fresh = ends[len(levels) - 2] if len(levels) > 1 else 0
+        return Drafted(self._with(forest, grown, fresh), levels, layers.extended + len(forest))
+
+    def _with(self, forest: Forest, grown: Grown, fresh: int) -> Forest:
+        """Return a forest with the nodes that were grown, the first `fresh` of which have been extended."""
+        return forest.with_nodes(grown.numbers, grown.odds, len(forest) + fresh) if grown.numbers.size else forest
 
     def _seconds(self, shape: PassShape, leaves: Ints, rows: int) -> float:
         """Return the seconds of a first pass: 0 if an earlier one has proposed all depths."""
@@ -133,13 +138,6 @@ class SimulatedDrafter:
             logit_tokens=shape.logit_tokens + sequences,
             repeated_tokens=shape.repeated_tokens + context_tokens,
         )
-
-    def _shape(self, work: DraftPass, row: Ints) -> PassShape:
-        """Return the shape of a pass after the first one, which extends nodes of these rows, (m,)."""
-        cached = self._view.draft_cached[work.requests]
-        if len(work.chunks):
-            cached = cached + work.chunks
-        return PassShape.of_nodes(cached, np.bincount(row, minlength=len(cached)))
 
     def _grow(self, work: DraftPass) -> Grown:
         """Return the nodes of all levels, with their slots."""

@@ -11,7 +11,7 @@ import pytest
 from specsim.errors import IllegalPass
 from specsim.replica.kv_pool import Memory
 from specsim.replica.ledger import Ledger
-from specsim.replica.legality import drafted_leaves
+from specsim.replica.legality import check_leaves
 from specsim.replica.passes import NOBODY, DraftPass, Emitted, Pass, TargetPass
 from specsim.replica.request import Ints
 from specsim.replica.trees import Forest
@@ -199,4 +199,4 @@ def test_a_request_that_can_never_fit_is_rejected_at_the_door(memory_bytes: int,
 @pytest.mark.parametrize("leaves", [[0, 2], [0, 3], [-1, 0]])
 def test_a_leaf_is_a_node(leaves: list[int]) -> None:
     with pytest.raises(IllegalPass, match="is no node: the forest has 2"):
-        drafted_leaves(DraftPass(ints(0, 1), ints(1, 1), Forest.roots(2), ints(*leaves), 1))
+        check_leaves(DraftPass(ints(0, 1), ints(1, 1), Forest.roots(2), ints(*leaves), 1))

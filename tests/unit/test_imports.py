@@ -73,6 +73,8 @@ CORE = ["specsim.replica.request", "specsim.replica.trees", "specsim.replica.pas
 SHAPE = "specsim.pass_shape"
 KERNEL_SHAPES = "specsim.kernels.growth"
 """Says which column of a forest is which."""
+BOOKS = {"specsim.kernels.books", "specsim.kernels.chosen"}
+"""The arithmetic of a ledger, and which of its twins a run uses."""
 
 
 @pytest.mark.parametrize("place", range(len(CORE)))
@@ -90,6 +92,7 @@ def test_the_ledger_rests_on_the_core_and_the_memory():
     assert "specsim.replica.passes" in ours("specsim.replica.ledger")
     rests_on = {
         SHAPE,
+        *BOOKS,
         *CORE,
         "specsim.replica.kv_pool",
         "specsim.errors",
@@ -112,7 +115,7 @@ def test_the_ledger_rests_on_the_core_and_the_memory():
         "specsim.errors",
     }
     assert ours("specsim.replica.roster", late=True) <= {"specsim.errors", "specsim.replica.request"}
-    assert ours("specsim.replica.kv_pool", late=True) <= {"specsim.kernels.chosen", "specsim.replica.request"}
+    assert ours("specsim.replica.kv_pool", late=True) <= {*BOOKS, "specsim.replica.request"}
 
 
 ROOMS = {
@@ -122,7 +125,7 @@ ROOMS = {
     "pass_shape": set(),
     "files": {"errors"},
     "replica": {"kernels", "pass_shape", "errors"},
-    "kernels": {"rng", "files", "errors"},
+    "kernels": {"pass_shape", "rng", "files", "errors"},
     "kinds": {"replica", "files", "errors"},
     "schedulers": {"kinds", "kernels", "replica", "pass_shape", "rng", "errors"},
     "routers": {"kinds", "replica", "rng", "errors"},

@@ -12,7 +12,7 @@ import pytest
 from specsim.api import simulate
 from specsim.errors import SpecsimError
 from specsim.kernels import chosen
-from specsim.kernels.acceptance import numpy_walk
+from specsim.kernels.acceptance import numpy_answer
 from specsim.kernels.growth import numpy_grow
 from specsim.settings.identity import settings_of
 from specsim.simulation import run
@@ -89,7 +89,7 @@ def test_kernels_are_those_of_the_run_that_goes_on() -> None:
         inside = chosen.chosen()
         assert inside is not chosen.NUMPY
     assert chosen.chosen() is chosen.NUMPY
-    assert inside.walk is numpy_walk
+    assert inside.answer is numpy_answer
 
 
 def test_the_kernel_is_told_and_no_part_of_a_run() -> None:

@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specsim.kernels.acceptance import numpy_rounds, numpy_walk
+from specsim.kernels.acceptance import Texts, numpy_answer, numpy_rounds, numpy_walk
 from specsim.kernels.blocks import numpy_hold
-from specsim.kernels.growth import ALL, Front, Growth, Pooled, numpy_grow
+from specsim.kernels.growth import ALL, PARENT, ROW, Front, Grown, Growth, Pooled, numpy_grow
+from specsim.kernels.layers import numpy_layers
 from specsim.kernels.selection import Bounds, numpy_select
 from specsim.rng import STRIDE
 from tests.examples import examples
@@ -113,17 +114,48 @@ def test_an_order_of_any_layout_is_taken() -> None:
         assert numpy_select(*asked, order, bounds).tolist() == numba_select(*asked, order, bounds).tolist()
 
 
-@many
-@given(fronts(), st.integers(0, 2**32 - 1))
-def test_the_target_walks_the_same_way(drawn: tuple[Pooled, Front, Growth], seed: int) -> None:
-    from specsim.kernels.compiled import numba_walk
-
-    text, front, growth = drawn
+@st.composite
+def trees(draw: st.DrawFn) -> tuple[int, Any, Grown, np.random.Generator]:
+    """Rows, a forest's numbers, what was grown of it, and luck."""
+    text, front, growth = draw(fronts())
     grown = numpy_grow(text, front, growth._replace(most=1 << 21))
     rows = len(growth.limit)
     numbers = np.concatenate((np.zeros((5, rows), dtype=np.int64), grown.numbers), axis=1)
-    rank = np.random.default_rng(seed).integers(-1, growth.width + 1, grown.rows.shape[1])
-    assert_equal([numpy_walk(numbers, rows, rank)], [numba_walk(numbers, rows, rank)])
+    numbers[ROW, :rows], numbers[PARENT, :rows] = np.arange(rows), -1
+    # The front's nodes count from 50, as if others stood before them.
+    numbers[PARENT, rows:] = np.maximum(numbers[PARENT, rows:] - growth.first + rows, numbers[ROW, rows:])
+    return rows, numbers, grown, np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+
+
+@many
+@given(trees())
+def test_the_target_says_the_same(drawn: tuple[int, Any, Grown, np.random.Generator]) -> None:
+    from specsim.kernels.compiled import numba_answer
+
+    rows, numbers, grown, luck = drawn
+    rank = luck.integers(-1, 6, max(grown.rows.shape[1], 1))
+    prompt, emitted = luck.integers(1, 9, 12), luck.integers(0, 4, 12)
+    texts = Texts(prompt, emitted, luck.integers(0, prompt + emitted), emitted + luck.integers(1, 6, 12))
+    ids = luck.permutation(12)[:rows]
+    chunks = np.where(luck.random(rows) < 0.7, (prompt + emitted - texts.target_cached)[ids], 1)
+    assert_equal(*(answer(texts, ids, chunks, numbers, rank) for answer in (numpy_answer, numba_answer)))
+
+
+@many
+@given(trees(), st.data())
+def test_further_passes_extend_the_same_nodes(
+    drawn: tuple[int, Any, Grown, np.random.Generator], data: st.DataObject
+) -> None:
+    from specsim.kernels.compiled import numba_layers
+
+    rows, _, grown, luck = drawn
+    deepest = luck.integers(0, 7, rows) if data.draw(st.booleans()) else None
+    depth = data.draw(st.integers(1, len(grown.ends)))
+    cached = luck.integers(0, 90, rows)
+    one, other = (layers(grown, depth, deepest, cached) for layers in (numpy_layers, numba_layers))
+    assert one.shapes == other.shapes
+    assert len(one.shapes) < depth
+    assert_equal([one.extended], [other.extended])
 
 
 @many

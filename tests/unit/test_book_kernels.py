@@ -1,0 +1,156 @@
+"""What a pass takes and leaves is the same in numba and in numpy, to the last bit, whatever the scheduler asks for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from specsim.kernels.books import (
+    NO_INTS,
+    Books,
+    Room,
+    Taken,
+    Tally,
+    numpy_commit,
+    numpy_deepen,
+    numpy_reserve,
+    numpy_reserve_draft,
+)
+from specsim.kernels.growth import DEPTH, PARENT, ROW
+from tests.examples import examples
+
+pytest.importorskip("numba", reason="needs specsim[fast]")
+
+N = 10
+many = settings(max_examples=examples(300, 3_000), deadline=None, derandomize=True)
+
+
+class Scene:
+    """Books of which anything may hold, rows of a pass, and a forest behind them."""
+
+    def __init__(self, luck: np.random.Generator, block_tokens: int, slack: int) -> None:
+        self.luck = luck
+        prompt, emitted = luck.integers(1, 30, N), luck.integers(0, 5, N)
+        known = prompt + emitted
+        target = np.where(luck.random(N) < 0.6, known - 1, luck.integers(0, known))
+        draft = np.where(luck.random(N) < 0.4, known - luck.integers(0, 3, N), luck.integers(0, known + 1)).clip(0)
+        lent = [luck.integers(0, 2, N) * (cached // block_tokens) * block_tokens for cached in (target, draft)]
+        blocks = [-(-(cached - each) // block_tokens) for cached, each in zip((target, draft), lent, strict=True)]
+        nodes = luck.integers(0, 3, (2, N)) * (luck.random(N) < 0.3)
+        self.books = Books(prompt, emitted, target, draft, *blocks, *lent, *nodes)
+        self.ids = luck.permutation(N)[: luck.integers(1, N)]
+        self.room = Room(block_tokens, *(int(each) for each in luck.integers(0, slack, 2)))
+        self.numbers = self.forest(int(luck.integers(0, 4)))
+        least = int(self.numbers[PARENT].max()) + 1
+        self.fresh = int(luck.integers(least, self.numbers.shape[1] + 1))
+
+    def forest(self, levels: int) -> Any:
+        rows = len(self.ids)
+        numbers = np.full((5, rows), -1)
+        numbers[ROW], numbers[DEPTH] = np.arange(rows), 0
+        for _ in range(levels):
+            above = np.sort(self.luck.integers(0, numbers.shape[1], self.luck.integers(1, 5)))
+            new = np.zeros((5, len(above)), dtype=np.int64)
+            new[ROW], new[PARENT], new[DEPTH] = numbers[ROW, above], above, numbers[DEPTH, above] + 1
+            numbers = np.concatenate((numbers, new), axis=1)
+        return numbers
+
+    def leaves(self) -> Any:
+        """Mostly nodes without children, rarely anything."""
+        nodes = self.numbers.shape[1]
+        if self.luck.random() < 0.2:
+            return self.luck.integers(-1, nodes + 1, self.luck.integers(0, 5))
+        if self.luck.random() < 0.4:
+            return self.luck.permutation(len(self.ids))[: self.luck.integers(0, len(self.ids) + 1)]
+        return np.setdiff1d(np.arange(nodes), self.numbers[PARENT])
+
+    def lacking(self, cached: Any) -> Any:
+        return (self.books.prompt_tokens + self.books.emitted_tokens - cached)[self.ids]
+
+    def twice(self) -> tuple[Books, Books]:
+        return self.books, Books(*(column.copy() for column in self.books))
+
+
+def seeds() -> Any:
+    return st.integers(0, 2**32 - 1), st.sampled_from((1, 2, 16)), st.sampled_from((1, 4, 60))
+
+
+def scene(seed: int, block_tokens: int, slack: int) -> Scene:
+    return Scene(np.random.default_rng(seed), block_tokens, slack)
+
+
+def assert_same(one: Any, other: Any) -> None:
+    for mine, theirs in zip(one, other, strict=True):
+        assert np.asarray(mine).tobytes() == np.asarray(theirs).tobytes()
+        assert np.shape(mine) == np.shape(theirs)
+
+
+def assert_taken(one: Taken, other: Taken) -> None:
+    assert one.shape == other.shape
+    assert one.shape is None or [type(each) for each in one.shape] == [type(each) for each in other.shape]
+    assert one.blocks == other.blocks
+    assert_same([one.rows], [other.rows])
+
+
+def chunks_of(drawn: Scene, lacking: Any) -> Any:
+    """Mostly legal ones."""
+    luck, n = drawn.luck, len(lacking)
+    chunks = np.where(luck.random(n) < 0.6, lacking, luck.integers(0, np.maximum(lacking, 0) + 1))
+    return chunks if luck.random() < 0.9 else chunks + luck.integers(-1, 2, n)
+
+
+@many
+@given(*seeds())
+def test_a_verification_takes_the_same(seed: int, block_tokens: int, slack: int) -> None:
+    from specsim.kernels.compiled import numba_reserve
+
+    drawn = scene(seed, block_tokens, slack)
+    one, other = drawn.twice()
+    chunks = np.maximum(chunks_of(drawn, drawn.lacking(drawn.books.target_cached)), drawn.luck.integers(0, 2))
+    if drawn.luck.random() < 0.3:
+        drawn.numbers = drawn.numbers[:, : len(drawn.ids)].copy()
+    asked = drawn.ids, chunks, drawn.numbers, drawn.room
+    assert_taken(numpy_reserve(one, *asked), numba_reserve(other, *asked))
+    assert_same(one, other)
+
+
+@many
+@given(*seeds())
+def test_a_draft_takes_the_same(seed: int, block_tokens: int, slack: int) -> None:
+    from specsim.kernels.compiled import numba_deepen, numba_reserve_draft
+
+    drawn = scene(seed, block_tokens, slack)
+    one, other = drawn.twice()
+    chunks = chunks_of(drawn, drawn.lacking(drawn.books.draft_cached)) if drawn.luck.random() < 0.7 else NO_INTS
+    asked = drawn.ids, chunks, drawn.numbers, drawn.fresh, drawn.leaves(), drawn.room
+    assert_taken(numpy_reserve_draft(one, *asked), numba_reserve_draft(other, *asked))
+    assert_same(one, other)
+    extended = np.sort(drawn.luck.integers(0, drawn.numbers.shape[1], drawn.luck.integers(0, 6)))
+    asked = drawn.ids, chunks, drawn.numbers, extended, drawn.room
+    assert numpy_deepen(one, *asked) == numba_deepen(other, *asked)
+    assert_same(one, other)
+
+
+@many
+@given(*seeds())
+def test_a_verification_leaves_the_same(seed: int, block_tokens: int, slack: int) -> None:
+    from specsim.kernels.compiled import numba_commit
+
+    drawn = scene(seed, block_tokens, slack)
+    luck, n, drafted, feeds = drawn.luck, len(drawn.ids), *(bool(each) for each in drawn.luck.integers(0, 2, 2))
+    one, other = drawn.twice()
+    tallies = [Tally(*luck.integers(0, 9, (5, N)), *luck.random((2, N)))]
+    tallies.append(Tally(*(column.copy() for column in tallies[0])))
+    tree = np.bincount(drawn.numbers[ROW, n:], minlength=n) if luck.random() < 0.7 else NO_INTS
+    matched = luck.integers(0, tree + 1) if len(tree) else np.zeros(n, dtype=np.int64)
+    tokens = (matched + 1) * (luck.random(n) < 0.8)
+    answer = tokens, np.minimum(matched, tokens), matched, luck.random(n) < 0.2
+    chunks = np.maximum(drawn.lacking(drawn.books.target_cached), 1)
+    asked = drawn.ids, chunks, tree, answer, drafted, feeds, 3.25, block_tokens
+    assert_same(numpy_commit(one, tallies[0], *asked), numba_commit(other, tallies[1], *asked))
+    assert_same(one, other)
+    assert_same(*tallies)
