@@ -9,12 +9,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import Literal
+from typing import Any, Literal
 
 from specsim.errors import SpecsimError
 from specsim.kernels.acceptance import Answer, Texts, numpy_answer, numpy_rounds
 from specsim.kernels.arrays import Bools, Floats, Ints
-from specsim.kernels.blocks import numpy_hold
+from specsim.kernels.blocks import numpy_growth, numpy_hold
 from specsim.kernels.books import (
     Books,
     Left,
@@ -28,12 +28,16 @@ from specsim.kernels.books import (
 )
 from specsim.kernels.growth import Front, Grown, Growth, Pooled, Text, numpy_grow
 from specsim.kernels.layers import Layers, numpy_layers
+from specsim.kernels.roofline import numpy_pad, numpy_roofline
 from specsim.kernels.selection import Bounds, numpy_select
+from specsim.kernels.subset import numpy_subset
 from specsim.rng import Words
 
 Choice = Literal["auto", "numpy", "numba"]
-PATIENCE = 1_000
-"""Drafts after which ``auto`` takes numba: what is over sooner does not pay for its import, half a second."""
+PATIENCE = 20_000
+"""Verifications after which ``auto`` takes numba: what is over sooner does not pay for its import, half a second."""
+A_DRAFT = 20
+"""Verifications that gain as much as one draft."""
 
 
 @dataclass(slots=True)
@@ -43,9 +47,13 @@ class Kernels:
     grow: Callable[[Text, Front, Growth], Grown] = numpy_grow
     select: Callable[[Ints, Floats, Floats, Ints, Bounds], Bools] = numpy_select
     layers: Callable[[Grown, int, Ints | None, Ints], Layers] = numpy_layers
+    subset: Callable[[Ints, Floats, int, Bools], tuple[Ints, Floats] | None] = numpy_subset
     answer: Callable[[Texts, Ints, Ints, Ints, Ints], Answer] = numpy_answer
+    roofline: Callable[[Any, Any, Any, Any, Floats, Floats, Floats], Floats] = numpy_roofline
+    pad: Callable[[Any, Ints], Any] = numpy_pad
     rounds: Callable[[Pooled, Words, int, Ints, Ints, int], Ints] = numpy_rounds
     hold: Callable[[Ints, Ints, Ints, int, int], int] = numpy_hold
+    growth: Callable[[Ints, Ints, Ints, Ints, int, tuple[int, int]], Ints] = numpy_growth
     reserve: Callable[[Books, Ints, Ints, Ints, Room], Taken] = numpy_reserve
     reserve_draft: Callable[[Books, Ints, Ints, Ints, int, Ints, Room], Taken] = numpy_reserve_draft
     deepen: Callable[[Books, Ints, Ints, Ints, Ints, Room], int] = numpy_deepen
@@ -87,22 +95,29 @@ def kernels(choice: Choice) -> Kernels:
     if choice == "numba" or (choice == "auto" and "specsim.kernels.compiled" in sys.modules):
         made.compile()
     elif choice == "auto" and find_spec("numba") is not None:
-        made.grow = _patiently(made)
+        _be_patient(made)
     return made
 
 
-def _patiently(made: Kernels) -> Callable[[Text, Front, Growth], Grown]:
-    """Return a growth that compiles the kernels when it has been called often."""
+def _be_patient(made: Kernels) -> None:
+    """Let the kernels be compiled when they have been called often."""
     left = PATIENCE
 
-    def grow(text: Text, front: Front, growth: Growth) -> Grown:
+    def hurry(calls: int) -> None:
         nonlocal left
-        left -= 1
-        if not left:
+        if left > 0 >= left - calls:
             made.compile()
+        left -= calls
+
+    def grow(text: Text, front: Front, growth: Growth) -> Grown:
+        hurry(A_DRAFT)
         return numpy_grow(text, front, growth)
 
-    return grow
+    def reserve(books: Books, ids: Ints, chunks: Ints, numbers: Ints, room: Room) -> Taken:
+        hurry(1)
+        return numpy_reserve(books, ids, chunks, numbers, room)
+
+    made.grow, made.reserve = grow, reserve
 
 
 @contextmanager

@@ -8,10 +8,12 @@ import numpy as np
 
 from specsim.kernels.acceptance import Answer, Texts
 from specsim.kernels.arrays import Bools, Floats, Ints
+from specsim.kernels.blocks import numpy_growth
 from specsim.kernels.books import Books, Left, Room, Taken, Tally
 from specsim.kernels.compiling import told
 from specsim.kernels.growth import Front, Grown, Growth, Pooled, Text, numpy_grow
 from specsim.kernels.layers import Layers
+from specsim.kernels.roofline import numpy_pad
 from specsim.kernels.selection import Bounds
 from specsim.pass_shape import PassShape
 from specsim.rng import Words
@@ -47,6 +49,31 @@ def numba_select(row: Ints, path: Floats, need: Floats, order: Ints, bounds: Bou
     needs, turns = np.ascontiguousarray(need, dtype=np.float64), np.ascontiguousarray(order, dtype=np.int64)
     chosen: Bools = loops.select(row, path, needs, turns, *bounds)
     return chosen
+
+
+def numba_roofline(
+    context: Any, batched: Any, pairs: Any, logits: Any, rates: Floats, few: Floats, few_logits: Floats
+) -> Floats:
+    """See `specsim.kernels.roofline.numpy_roofline`."""
+    seconds: Floats = loops.roofline(context, batched, pairs, logits, rates, few, few_logits)
+    return seconds
+
+
+def numba_pad(batched: Any, sizes: Ints) -> Any:
+    """See `specsim.kernels.roofline.numpy_pad`, which answers where a mean number of tokens is asked for."""
+    return loops.pad(batched, sizes) if _whole(batched) else numpy_pad(batched, sizes)
+
+
+def _whole(counts: Any) -> bool:
+    return np.asarray(counts).dtype == np.int64
+
+
+def numba_subset(numbers: Ints, odds: Floats, rows: int, keep: Bools) -> tuple[Ints, Floats] | None:
+    """See `specsim.kernels.subset.numpy_subset`."""
+    kept = rows + int(np.count_nonzero(keep[rows:]))
+    some, probabilities = np.empty((5, kept), dtype=np.int64), np.empty((2, kept))
+    legal = loops.subset(numbers, odds, rows, np.ascontiguousarray(keep), some, probabilities)
+    return (some, probabilities) if legal else None
 
 
 def numba_answer(texts: Texts, ids: Ints, chunks: Ints, numbers: Ints, rank: Ints) -> Answer:
@@ -87,6 +114,14 @@ def numba_layers(grown: Grown, depth: int, deepest: Ints | None, cached: Ints) -
         pairs = float(context + again + batched)
         shapes.append(PassShape(context, batched, pairs, 0, batched, requests, again))
     return Layers(shapes, extended[:many])
+
+
+def numba_growth(blocks: Ints, ids: Ints, target: Ints, draft: Ints, block_tokens: int, sizes: tuple[int, int]) -> Ints:
+    """See `specsim.kernels.blocks.numpy_growth`, which answers where tokens are no whole numbers."""
+    if not (_whole(target) and _whole(draft)):
+        return numpy_growth(blocks, ids, target, draft, block_tokens, sizes)
+    growth: Ints = loops.growth(target, draft, ids, blocks, block_tokens, *sizes)
+    return growth
 
 
 def numba_reserve(books: Books, ids: Ints, chunks: Ints, numbers: Ints, room: Room) -> Taken:

@@ -47,6 +47,20 @@ def compiled(*signature: Any) -> Callable[[Kernel], Kernel]:
     return made
 
 
+def elementwise(layout: str, *signature: Any) -> Callable[[Kernel], Kernel]:
+    """Decorate a kernel of single numbers, and of whole arrays where the layout says so; it broadcasts as numpy does.
+
+    The last argument is what it answers. See `numba.guvectorize`.
+    """
+
+    def made(kernel: Kernel) -> Kernel:
+        with _kept_in(_folder()) as cached:
+            done: Kernel = numba.guvectorize([signature], layout, nopython=True, cache=cached)(kernel)
+            return done
+
+    return made
+
+
 def _folder() -> Path | None:
     """Return a folder that can be written to, $NUMBA_CACHE_DIR or the user's cache; None where there is none."""
     named = os.environ.get("NUMBA_CACHE_DIR")

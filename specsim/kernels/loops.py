@@ -19,6 +19,7 @@ from specsim.kernels.compiling import (
     WORDS,
     array_of,
     compiled,
+    elementwise,
     filled,
     inner,
 )
@@ -130,8 +131,8 @@ def grow(
 
 
 @inner
-def _ranked(row, path, rows):
-    """Return the nodes row by row, likeliest first, ties to the earlier one, and where each row begins."""
+def _by_row(row, rows):
+    """Return the nodes row by row, in their order, and where each row begins."""
     begins, filled = np.zeros(rows + 1, dtype=np.int64), np.empty(rows, dtype=np.int64)
     nodes = np.empty(len(row), dtype=np.int64)
     for node in range(len(row)):
@@ -140,13 +141,30 @@ def _ranked(row, path, rows):
         filled[each] = begins[each]
         begins[each + 1] += begins[each]
     for node in range(len(row)):
-        at = filled[row[node]]
-        while at > begins[row[node]] and path[nodes[at - 1]] < path[node]:
-            nodes[at] = nodes[at - 1]
-            at -= 1
-        nodes[at] = node
+        nodes[filled[row[node]]] = node
         filled[row[node]] += 1
     return nodes, begins
+
+
+@inner
+def _take_needed(path, nodes, need, most, slo_below, chosen):
+    """Mark the likeliest of `nodes`, ties to the earlier one, until 1 + their paths reach `need`; return how many.
+
+    At most `most` are taken, and none below `slo_below`.
+    """
+    reached, taken, wanted = 0.0, 0, need > 1.0
+    while wanted and taken < most:
+        best = -1
+        for node in nodes:
+            if not chosen[node] and (best < 0 or path[node] > path[best]):
+                best = node
+        if best < 0 or path[best] < slo_below:
+            break
+        chosen[best] = True
+        taken += 1
+        reached += path[best]
+        wanted = 1.0 + reached < need
+    return taken
 
 
 @inner
@@ -196,19 +214,12 @@ def _take_likeliest(path, chosen, count):
 def select(row, path, need, order, most_nodes, budget, fill, slo_below, fill_below, tile):
     """See `specsim.kernels.selection.numpy_select`."""
     rows, chosen = len(need), np.zeros(len(row), dtype=np.bool_)
-    nodes, begins = _ranked(row, path, rows)
+    nodes, begins = _by_row(row, rows)
     left = budget - rows
     for place in range(rows):
         request = order[place]
-        reached, wanted, likely = 0.0, np.int64(need[request] > 1.0), 0
-        for at in range(begins[request], begins[request + 1]):
-            reached += path[nodes[at]]
-            wanted += 1.0 + reached < need[request]
-            likely += path[nodes[at]] >= slo_below
-        taken = max(min(wanted, likely, most_nodes, left), 0)
-        for at in range(begins[request], begins[request] + taken):
-            chosen[nodes[at]] = True
-        left -= taken
+        own = nodes[begins[request] : begins[request + 1]]
+        left -= _take_needed(path, own, need[request], min(most_nodes, left), slo_below, chosen)
     if not fill:
         return chosen
     if fill_below > 0:
@@ -218,6 +229,54 @@ def select(row, path, need, order, most_nodes, budget, fill, slo_below, fill_bel
         left = min(left, -(-wished // tile) * tile - spent)
     _take_likeliest(path, chosen, left)
     return chosen
+
+
+@elementwise("(),(),(),(),(k),(f),(g)->()", *(NUMBER,) * 4, *(FLOATS,) * 3, filled(NUMBER))
+def roofline(context, batched, pairs, logits, rates, few, few_logits, seconds):
+    """See `specsim.kernels.roofline.numpy_roofline`."""
+    delta_s, gamma_s, compute_delta_s, compute_s = rates[0], rates[1], rates[2], rates[3]
+    alpha_s, beta_s, tile, single_s, pair_s, logit_s = rates[4], rates[5], rates[6], rates[7], rates[8], rates[9]
+    tiles = -(-batched // tile) * tile
+    total = max(delta_s + gamma_s * batched, compute_delta_s + compute_s * tiles) + max(
+        alpha_s * context, beta_s * pairs
+    )
+    total += pair_s * pairs
+    total += logit_s * logits
+    for size in range(len(few)):
+        total += few[size] if batched == size + 1 else 0.0
+    for size in range(len(few_logits)):
+        total += few_logits[size] if logits == size + 1 else 0.0
+    seconds[0] = total - single_s if batched == 1 else total
+
+
+@elementwise("(),(s)->()", WHOLE, INTS, filled(WHOLE))
+def pad(batched, sizes, padded):
+    """See `specsim.kernels.roofline.numpy_pad`."""
+    low, high = 0, len(sizes)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if sizes[middle] < batched else (low, middle)
+    padded[0] = sizes[low] if low < len(sizes) else batched
+
+
+@compiled(array_of(WHOLE, 2), array_of(NUMBER, 2), WHOLE, BOOLS, filled(WHOLE, 2), filled(NUMBER, 2))
+def subset(numbers, odds, rows, keep, some, probabilities):
+    """Fill `some` (5, kept) and `probabilities` (2, kept) as `specsim.kernels.subset.numpy_subset` does; or False."""
+    renamed, kept = np.empty(len(keep), dtype=np.int64), 0
+    for node in range(len(keep)):
+        renamed[node] = -1
+        if node >= rows and not keep[node]:
+            continue
+        parent = numbers[PARENT, node]
+        if node >= rows and renamed[parent] < 0:
+            return False
+        renamed[node] = kept
+        for column in range(5):
+            some[column, kept] = numbers[column, node]
+        some[PARENT, kept] = renamed[parent] if node >= rows else parent
+        probabilities[PROBABILITY, kept], probabilities[PATH, kept] = odds[PROBABILITY, node], odds[PATH, node]
+        kept += 1
+    return True
 
 
 @compiled(INTS, INTS, WHOLE, WORDS, WHOLE, INTS, INTS, filled(WHOLE, 2))
@@ -254,3 +313,11 @@ def hold(held, ids, tokens, block_tokens, most):
         for place in range(len(ids)):
             held[ids[place]] = (tokens[place] + block_tokens - 1) // block_tokens
     return more
+
+
+@elementwise("(),(),(),(m,n),(),(),()->()", *(WHOLE,) * 3, array_of(WHOLE, 2), *(WHOLE,) * 3, filled(WHOLE))
+def growth(target, draft, request, blocks, block_tokens, target_bytes, draft_bytes, more):
+    """See `specsim.kernels.blocks.numpy_growth`."""
+    target_blocks = (target + block_tokens - 1) // block_tokens - blocks[0, request]
+    draft_blocks = (draft + block_tokens - 1) // block_tokens - blocks[1, request]
+    more[0] = max(target_blocks, 0) * target_bytes + max(draft_blocks, 0) * draft_bytes

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from specsim.kernels.chosen import chosen as kernels
 from specsim.pass_shape import PassShape, PassShapes
 
 Seconds: TypeAlias = NDArray[np.float64]
@@ -76,6 +77,12 @@ class Roofline:
     logit_s: float = 0.0
     few_s: tuple[float, ...] = ()
     few_logits_s: tuple[float, ...] = ()
+    _rates: tuple[Seconds, Seconds, Seconds] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        rates = [getattr(self, each.name) for each in fields(self)[:10]]
+        rows = rates, self.few_s, self.few_logits_s
+        object.__setattr__(self, "_rates", tuple(np.array(each, dtype=np.float64) for each in rows))
 
     @property
     def knee_tokens(self) -> float | None:
@@ -133,22 +140,8 @@ class Roofline:
 
     def seconds_array(self, shapes: PassShapes) -> Seconds:
         """Return the seconds of many passes."""
-        batched, logits = np.asarray(shapes.batched_tokens), np.asarray(shapes.logit_tokens)
-        whole = self.tile_tokens == 1 and batched.dtype.kind == "i"
-        tiles = batched if whole else -(-batched // self.tile_tokens) * self.tile_tokens
-        weights = np.maximum(self.delta_s + self.gamma_s * batched, self.compute_delta_s + self.compute_s * tiles)
-        read, pairs = self.alpha_s * np.asarray(shapes.context_tokens), np.asarray(shapes.attention_pairs)
-        seconds = weights + np.maximum(read, self.beta_s * pairs)
-        # A coefficient that is not given is not added: most are not, and each costs as long as the lines above.
-        for each_s, tokens in ((self.pair_s, pairs), (self.logit_s, logits)):
-            if each_s:
-                seconds = seconds + each_s * tokens
-        for offsets, tokens in ((self.few_s, batched), (self.few_logits_s, logits)):
-            for size, offset in enumerate(offsets, 1):
-                seconds = seconds + np.where(tokens == size, offset, 0.0)
-        if self.single_s:
-            seconds = seconds - np.where(batched == 1, self.single_s, 0.0)
-        return np.asarray(seconds, dtype=np.float64)
+        counts = shapes.context_tokens, shapes.batched_tokens, shapes.attention_pairs, shapes.logit_tokens
+        return kernels().roofline(*counts, *self._rates)
 
 
 def _offset(offsets: tuple[float, ...], tokens: float) -> float:

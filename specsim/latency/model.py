@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from specsim.kernels.chosen import chosen as kernels
 from specsim.latency.forms import Form, Seconds
 from specsim.pass_shape import Ints, PassShape, PassShapes
 
@@ -104,10 +105,9 @@ class ModelLatency:
 
     def _runs(self, shapes: PassShapes) -> PassShapes:
         """Return `_run` of each."""
-        batched = np.asarray(shapes.batched_tokens)
+        batched = shapes.batched_tokens
         if self.graph_tokens:
-            padded = self._sizes.take(self._sizes.searchsorted(batched), mode="clip")
-            batched = np.where(batched > self.graph_tokens[-1], batched, padded)
+            batched = kernels().pad(batched, self._sizes)
         if not self.expands:
             return shapes._replace(batched_tokens=batched)
         return shapes._replace(batched_tokens=batched, context_tokens=shapes.context_tokens + shapes.repeated_tokens)

@@ -66,7 +66,9 @@ class Speculated(NamedTuple):
 
 def in_turn(total: float, seconds: Floats) -> float:
     """Return the total to which seconds (n,) are added one after the other, to the last bit."""
-    return float(np.add.accumulate(np.concatenate(([total], seconds)))[-1])
+    sums = np.empty(len(seconds) + 1)
+    sums[0], sums[1:] = total, seconds
+    return float(np.add.accumulate(sums, out=sums)[-1])
 
 
 class Booking(Protocol):

@@ -51,9 +51,7 @@ class KvPool:
 
     __slots__ = (
         "_block_bytes",
-        "_block_tokens",
         "_of_model",
-        "_round_up",
         "_sharing",
         "blocks",
         "lent",
@@ -74,9 +72,6 @@ class KvPool:
         self._of_model = tuple(self.blocks)
         self.lent = np.zeros((2, requests), dtype=np.int64)
         self._sharing = False
-        # 0-d arrays: numpy adds one to a short array in about half the time of a Python integer.
-        self._block_tokens = np.array(memory.block_tokens, dtype=np.int64)
-        self._round_up = np.array(memory.block_tokens - 1, dtype=np.int64)
 
     @property
     def free_bytes(self) -> int:
@@ -96,14 +91,11 @@ class KvPool:
 
     def growth_bytes(self, ids: Ids, target_cached: Ints, draft_cached: Ints) -> Ints:
         """Return the further bytes that each request needs to hold so many tokens of each model, (n,)."""
-        block, up = self._block_tokens, self._round_up
         if self._sharing:
-            shared = self.lent[:, ids]
-            target_cached, draft_cached = target_cached - shared[TARGET], draft_cached - shared[DRAFT]
-        target = np.maximum((target_cached + up) // block - self.blocks[TARGET, ids], 0)
-        draft = np.maximum((draft_cached + up) // block - self.blocks[DRAFT, ids], 0)
-        growth: Ints = target * self._block_bytes[TARGET] + draft * self._block_bytes[DRAFT]
-        return growth
+            lent = self.lent[:, ids]
+            target_cached, draft_cached = target_cached - lent[TARGET], draft_cached - lent[DRAFT]
+        sizes = self._block_bytes
+        return kernels().growth(self.blocks, ids, target_cached, draft_cached, self.memory.block_tokens, sizes)
 
     def surely_fits(self, requests: int, target_cached: int, draft_cached: int) -> bool:
         """Return True only if so many more tokens of so many requests fit, whatever blocks they fall into: quick."""

@@ -14,7 +14,8 @@ from specsim.replica.request import Ints
 
 def decodes_outside(target: ModelBelief, context_tokens: Ints, rows: int) -> int:
     """Return how many passes that decode so many rows each lie outside; their contexts (passes,) rise."""
-    if _inside(target, context_tokens[[0, -1]], (rows, rows)):
+    ends = int(context_tokens[0]), int(context_tokens[-1])
+    if _inside(target, ends, (rows, rows)):
         return 0
     return _outside(target, context_tokens, np.full_like(context_tokens, rows))
 
@@ -39,8 +40,8 @@ def counts_of(rounds: Rounds, name: str) -> Ints:
 
 def _inside(model: ModelBelief, context_tokens: Any, batched_tokens: Any) -> bool:
     """Return whether passes surely lie inside, by their least and their greatest counts, (2,) each."""
-    corners = zip(context_tokens, batched_tokens, strict=True)
-    return not any(model.extrapolates(_counts(*each)) for each in corners)
+    least, most = map(_counts, context_tokens, batched_tokens)
+    return not (model.extrapolates(least) or model.extrapolates(most))
 
 
 def _outside(model: ModelBelief, context_tokens: Ints, batched_tokens: Ints) -> int:

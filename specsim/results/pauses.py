@@ -36,7 +36,10 @@ class Pauses:
         self._longest_s = np.full(requests, -np.inf)
 
     def add(self, replica: int, requests: Ids, seconds: Floats) -> None:
-        """Add the pauses of one pass, (m,) each: requests that emitted, and seconds since their previous emission."""
+        """Add the pauses of one pass, (m,) each: requests that emitted, and seconds since their previous emission.
+
+        Of several passes, (passes, m) each or flat.
+        """
         heard = self._heard[replica]
         heard.owners.frombytes(requests.tobytes())
         heard.seconds.frombytes(seconds.tobytes())
@@ -48,7 +51,8 @@ class Pauses:
         while len(seconds):
             passes = -(-(BLOCK - len(self._heard[replica].seconds)) // len(requests))
             some, seconds = seconds[:passes], seconds[passes:]
-            self.add(replica, np.tile(requests, len(some)), np.repeat(some, len(requests)))
+            everybody = np.broadcast_to(requests, (len(some), len(requests)))
+            self.add(replica, everybody, np.repeat(some, len(requests)))
 
     @property
     def latencies_s(self) -> Floats | Sketched:

@@ -144,7 +144,7 @@ class Recorder:
         if self.watch is not None and self.iterations // WATCHED_EVERY > looked:
             self.watch()
         self._pauses.add(replica, requests, gaps_s)
-        self._pauses.repeat(replica, requests, np.diff(ends_s))
+        self._pauses.repeat(replica, requests, ends_s[1:] - ends_s[:-1])
 
     def _queues(self, replica: int, ends_s: Floats) -> Ints:
         """Return how many requests wait at each of these times, (n,), the first of which begin before anybody came."""

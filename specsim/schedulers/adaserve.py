@@ -110,7 +110,7 @@ class SloTrees(CandidateTrees):
         """Return which nodes of the candidate trees are verified, (nodes,)."""
         n = rows.decoding
         tree_tokens = min(self.verify_tokens - n, forest.draft_nodes)
-        step_s = self.time_margin * believed_verify_s(view, rows.requests, rows.chunks, tree_tokens)
+        step_s = self.time_margin * believed_verify_s(view, rows, tree_tokens)
         need = tokens_needed(view, rows.requests[:n], step_s)
         capped = self.cap(need, int(forest.depth[-1]))
         if self.slo_below is not None:

@@ -71,23 +71,24 @@ class Continuous(PrefillFirst):
         if unread(view, prompts):
             yield TargetPass(*prompts, Forest.roots(len(prompts.requests)))
         else:
-            yield decode(view, prompts.requests)._replace(repeat=True)
+            yield decode(view, prompts.requests, repeat=True)
 
 
-def decode(view: View, joining: Ids = NOBODY) -> TargetPass:
+def decode(view: View, joining: Ids = NOBODY, *, repeat: bool = False) -> TargetPass:
     """Return one decode pass of every running request; preempts the youngest if memory is short.
 
     `joining` (m,) are waiting requests with nothing left to read, who decode too where there is memory for all.
+    `repeat` is as in `TargetPass`.
     """
     resident = view.running
     if len(joining):
         everybody = np.concatenate((resident, joining))
         ones = np.ones(len(everybody), dtype=np.int64)
         if seats(view, everybody, ones)[0].all():
-            return TargetPass(everybody, ones, Forest.roots(len(everybody)))
+            return TargetPass(everybody, ones, Forest.roots(len(everybody)), repeat=repeat)
     ones = np.ones(len(resident), dtype=np.int64)
     if view.surely_fits(len(resident), len(resident), 0):
-        return TargetPass(resident, ones, Forest.roots(len(resident)))
+        return TargetPass(resident, ones, Forest.roots(len(resident)), repeat=repeat)
     keep, _ = seats(view, resident, ones)
     running = resident[keep]
-    return TargetPass(running, ones[: len(running)], Forest.roots(len(running)), resident[~keep])
+    return TargetPass(running, ones[: len(running)], Forest.roots(len(running)), resident[~keep], repeat=repeat)

@@ -12,11 +12,11 @@ from typing import Literal
 
 import numpy as np
 
-from specsim.replica.passes import TargetPass
+from specsim.replica.passes import NOBODY, TargetPass
 from specsim.replica.protocols import Step, View
 from specsim.replica.request import Bools, Ids, Ints
 from specsim.replica.trees import Forest
-from specsim.schedulers.parts.batching import Admission, Chunks, decoding, prompt_chunks, seats
+from specsim.schedulers.parts.batching import Admission, Chunks, decoding, lag, prompt_chunks, seats
 from specsim.schedulers.parts.parameters import at_least, share
 from specsim.schedulers.parts.protocols import Batching, Rows, rows_of
 
@@ -77,8 +77,10 @@ class Chunked(Batching):
         decodes = decoding(view, view.running)
         budget = int(np.count_nonzero(decodes)) + self.prefill_tokens
         running, evicted = mixed(view, decodes, budget, Admission(self.max_num_seqs, self.watermark, drafting))
-        rows = rows_of(view, *running, evicted, first=self.prefill == "first")
-        return rows._replace(repeat=bool(decodes.all()) and rows.decoding == len(decodes) == len(rows.requests))
+        requests, tokens = running
+        if len(requests) == len(decodes) and decodes.all():
+            return Rows(requests, tokens, len(requests), lag(view, requests), evicted, repeat=True)
+        return rows_of(view, *running, evicted, first=self.prefill == "first")
 
 
 def mixed(view: View, decodes: Bools, budget: int, admission: Admission) -> tuple[Chunks, Ids]:
@@ -88,11 +90,16 @@ def mixed(view: View, decodes: Bools, budget: int, admission: Admission) -> tupl
     """
     resident = view.running
     sizes = chunk_sizes(view.pending(resident), decodes, budget)
+    if not view.waiting and decodes.all() and view.surely_fits(len(resident), len(resident), 0):
+        run = sizes > 0
+        return Chunks(resident[run], sizes[run]), NOBODY
     keep, free_bytes = seats(view, resident, sizes)
     run = keep & (sizes > 0)
     running = Chunks(resident[run], sizes[run])
     if view.waiting and keep.all():
-        new = prompt_chunks(view, admission, budget - int(running.tokens.sum()), free_bytes)
+        new = prompt_chunks(view, admission, budget - int(np.add.reduce(running.tokens)), free_bytes)
+        if not len(new.requests):
+            return running, NOBODY
         running = Chunks(*(np.concatenate(both) for both in zip(running, new, strict=True)))
     return running, resident[~keep]
 
@@ -102,8 +109,10 @@ def chunk_sizes(pending: Ints, decodes: Bools, budget: int) -> Ints:
     left = budget - int(np.count_nonzero(decodes))
     if left >= 0 and decodes.all():
         return pending
-    sizes = np.where(decodes, 0, pending)
-    before = np.cumsum(sizes) - sizes
-    sizes = np.clip(left - before, 0, sizes)
-    seated = np.cumsum(decodes) <= budget
-    return np.where(decodes, seated.astype(np.int64), sizes)
+    sizes: Ints = np.where(decodes, 0, pending)
+    before = np.add.accumulate(sizes) - sizes
+    sizes = np.minimum(np.maximum(left - before, 0), sizes)
+    if left >= 0:
+        sizes += decodes
+        return sizes
+    return np.where(decodes, (np.add.accumulate(decodes, dtype=np.int64) <= budget).astype(np.int64), sizes)

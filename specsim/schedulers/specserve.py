@@ -28,7 +28,7 @@ from specsim.replica.passes import NOBODY
 from specsim.replica.protocols import View
 from specsim.replica.request import Bools, Floats, Ints
 from specsim.replica.trees import Forest
-from specsim.schedulers.parts.growth import grow_rows
+from specsim.schedulers.parts.growth import grow_rows, plain_shape
 from specsim.schedulers.parts.parameters import at_least, draft_length, probability
 from specsim.schedulers.parts.protocols import Growing, Rows, Speculation
 from specsim.schedulers.threshold import fitting_chain
@@ -103,9 +103,8 @@ class StepEstimate(NamedTuple):
 
 def estimate_of(view: View, rows: Rows, limit_s: float = np.inf) -> StepEstimate:
     """Return the estimate of a step over these rows that begins now."""
-    cached, chunks = view.target_cached[rows.requests], rows.chunks
-    plain = PassShape.of_decoding(cached) if rows.decoding == len(cached) else PassShape.of(cached, chunks)
-    return StepEstimate(view, rows, view.now_s, limit_s, plain, cached + chunks + 1)
+    seen = view.target_cached[rows.requests] + rows.chunks + 1
+    return StepEstimate(view, rows, view.now_s, limit_s, plain_shape(view, rows), seen)
 
 
 @dataclass(slots=True)

@@ -70,18 +70,22 @@ def test_auto_compiles_when_a_run_has_drafted_often(
     simulation = replace(scene(), scheduler=factory_of("vllm_spec"), keep_passes=True)
     patient = run(replace(simulation, kernel="auto"))
     assert not with_numba, "the run is short"
-    monkeypatch.setattr(chosen, "PATIENCE", 3)
+    monkeypatch.setattr(chosen, "PATIENCE", 3 * chosen.A_DRAFT)
     hurried = run(replace(simulation, kernel="auto"))
     assert len(with_numba) == 1
     assert_same_record(patient, hurried)
 
 
-def test_a_run_that_never_drafts_compiles_nothing(
+def test_a_run_that_never_drafts_waits_longer(
     with_numba: list[chosen.Kernels], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chosen, "PATIENCE", 1)
-    run(replace(scene(), scheduler=factory_of("continuous"), kernel="auto"))
-    assert not with_numba
+    simulation = replace(scene(), scheduler=factory_of("continuous"), kernel="auto", fast_forward=False)
+    monkeypatch.setattr(chosen, "PATIENCE", 1_000_000)
+    passes = run(simulation).totals.iterations
+    for patience, compiled in ((passes + 1, 0), (passes, 1)):
+        monkeypatch.setattr(chosen, "PATIENCE", patience)
+        run(simulation)
+        assert len(with_numba) == compiled
 
 
 def test_kernels_are_those_of_the_run_that_goes_on() -> None:

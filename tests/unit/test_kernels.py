@@ -15,10 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specsim.kernels.acceptance import Texts, numpy_answer, numpy_rounds, numpy_walk
-from specsim.kernels.blocks import numpy_hold
+from specsim.kernels.blocks import numpy_growth, numpy_hold
 from specsim.kernels.growth import ALL, PARENT, ROW, Front, Grown, Growth, Pooled, numpy_grow
 from specsim.kernels.layers import numpy_layers
+from specsim.kernels.roofline import numpy_pad, numpy_roofline
 from specsim.kernels.selection import Bounds, numpy_select
+from specsim.kernels.subset import numpy_subset
 from specsim.rng import STRIDE
 from tests.examples import examples
 
@@ -142,6 +144,22 @@ def test_the_target_says_the_same(drawn: tuple[int, Any, Grown, np.random.Genera
 
 
 @many
+@given(trees())
+def test_the_same_nodes_are_kept(drawn: tuple[int, Any, Grown, np.random.Generator]) -> None:
+    from specsim.kernels.compiled import numba_subset
+
+    rows, numbers, grown, luck = drawn
+    odds = np.concatenate((np.ones((2, rows)), grown.odds), axis=1)
+    keep = luck.random(numbers.shape[1]) < luck.choice((0.3, 0.9))
+    if luck.random() < 0.7:
+        for node in range(rows, len(keep)):
+            keep[node] &= keep[numbers[PARENT, node]] or numbers[PARENT, node] < rows
+    one, other = (subset(numbers, odds, rows, keep) for subset in (numpy_subset, numba_subset))
+    assert (one is None) == (other is None)
+    assert_equal(one or (), other or ())
+
+
+@many
 @given(trees(), st.data())
 def test_further_passes_extend_the_same_nodes(
     drawn: tuple[int, Any, Grown, np.random.Generator], data: st.DataObject
@@ -203,6 +221,44 @@ def test_the_same_blocks_are_held(data: st.DataObject) -> None:
     assert more[0] == more[1] == (-(-tokens // block_tokens) - held[ids]).sum()
     assert_equal(after[:1], after[1:])
     assert (after[0] != held).any() <= (more[0] <= most)
+
+
+@many
+@given(st.integers(0, 2**32 - 1))
+def test_requests_grow_by_the_same(seed: int) -> None:
+    from specsim.kernels.compiled import numba_growth
+
+    luck = np.random.default_rng(seed)
+    ids = luck.permutation(12)[: luck.integers(0, 13)]
+    target = luck.integers(0, 90, ((), (3, 1))[luck.integers(2)]) + luck.integers(0, 9, len(ids))
+    draft = luck.integers(0, 90, len(ids)) / luck.choice((1, 1, 2))
+    draft = draft if (draft % 1).any() else draft.astype(np.int64)
+    asked = luck.integers(0, 6, (2, 12)), ids, target, draft, int(luck.integers(1, 20)), (7 << 40, 0)
+    assert_equal([numpy_growth(*asked)], [numba_growth(*asked)])
+
+
+@many
+@given(st.data())
+def test_passes_take_the_same_seconds(data: st.DataObject) -> None:
+    from specsim.kernels.compiled import numba_pad, numba_roofline
+
+    luck = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    shapes: tuple[tuple[int, ...], ...] = ((), (5,), (3, 1), (3, 5))
+    context, batched, pairs, logits = (
+        luck.integers(0, most, shapes[luck.integers(len(shapes))]) for most in (90_000, 600, 9_000_000, 40)
+    )
+    if data.draw(st.booleans()):
+        batched = batched / 8
+    rates = luck.random(10) * (luck.random(10) < 0.7)
+    rates[6] = data.draw(st.sampled_from((1, 8, 64)))
+    few, few_logits = luck.random(luck.integers(0, 4)) - 0.5, luck.random(luck.integers(0, 4)) - 0.5
+    asked = context, batched, pairs, logits, rates, few, few_logits
+    one, other = (np.broadcast_arrays(roofline(*asked), logits)[0] for roofline in (numpy_roofline, numba_roofline))
+    assert_equal([one], [other])
+    sizes = np.unique(luck.integers(1, 500, luck.integers(1, 9)))
+    asked = luck.integers(0, 600, shapes[luck.integers(len(shapes))]), sizes
+    asked = asked if data.draw(st.booleans()) else (asked[0] / 2, sizes)
+    assert_equal([numpy_pad(*asked)], [numba_pad(*asked)])
 
 
 COMPILE = "import specsim.kernels.compiled"

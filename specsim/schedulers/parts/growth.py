@@ -157,8 +157,16 @@ def fitting_shape(view: View, rows: Rows, shape: TreeShape) -> TreeShape:
     return TreeShape(depth, width)
 
 
-def believed_verify_s(view: View, requests: Ids, chunks: Ints, tree_tokens: int) -> float:
+def plain_shape(view: View, rows: Rows) -> PassShape:
+    """Return the shape of verifying these rows without trees."""
+    cached = view.target_cached[rows.requests]
+    if rows.decoding == len(cached):
+        return PassShape.of_decoding(cached)
+    return PassShape.of(cached, rows.chunks)
+
+
+def believed_verify_s(view: View, rows: Rows, tree_tokens: int) -> float:
     """Return the believed seconds of a verification of these rows with `tree_tokens`."""
-    plain = PassShape.of(view.target_cached[requests], chunks)
-    pairs = tree_tokens * plain.context_tokens / len(requests)
+    plain = plain_shape(view, rows)
+    pairs = tree_tokens * plain.context_tokens / len(rows.requests)
     return view.belief.target.seconds(plain.with_nodes(tree_tokens, pairs))
