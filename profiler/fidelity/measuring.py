@@ -144,6 +144,7 @@ def sample(role: str, point: Point, timing: Timing) -> Sample:
         logit_tokens=work.logit_tokens,
         captured_tokens=work.batched_tokens,
         median_s=timing.median_s,
+        mean_s=timing.mean_s,
         least_s=timing.least_s,
         spread_s=timing.spread_s,
         runs=timing.runs,

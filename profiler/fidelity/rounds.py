@@ -76,7 +76,7 @@ class Rounds:
         kept = SampleFile(samples, self._facts())
         kept.samples += [sample(role, point, Timing.of(each)) for (role, point), each in seconds.items()]
         kept.write()
-        mapping, _ = profile_mapping(self._ready.pair.name, [kept.path])
+        mapping, _ = profile_mapping(self._ready.pair.name, [kept.path], "mean")
         # This profile holds the host's time: no engine adds any.
         mapping.pop("suggests", None)
         mapping["assumptions"] = kept.facts["assumptions"]

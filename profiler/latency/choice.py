@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,8 @@ LEAST_GAIN = 0.1
 """The share of their error that a list of offsets must take off."""
 KNEES = (2, 8, 32, 96, 192, 384)
 Fit = Callable[[Samples], Fitted]
+Statistic = Literal["median", "mean"]
+"""What stands for the runs of a point."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +71,8 @@ def shapes_of(samples: list[Sample], role: str) -> set[str]:
     return {each.shape for each in usable(samples, role)}
 
 
-def judge(samples: list[Sample], role: str) -> Choice:
-    """Fit both forms to a role's samples; the roofline takes what has the least error.
+def judge(samples: list[Sample], role: str, statistic: Statistic = "median") -> Choice:
+    """Fit both forms to a role's samples, the median or the mean of each; the roofline takes what has the least error.
 
     Raises
     ------
@@ -81,7 +84,7 @@ def judge(samples: list[Sample], role: str) -> Choice:
     check_shapes(role, shapes, "measured shapes of pass")
     number = {shape: place % FOLDS for place, shape in enumerate(shapes)}
     fold = np.array([number[each.shape] for each in kept])
-    columns = as_columns(kept)
+    columns = as_columns(kept, statistic)
     few = _chosen_offsets(columns, fold)
     by_terms = {(*terms, *few): _judged(columns, fold, _roofline(1, (*terms, *few))) for terms in TERMS}
     by_terms = {extra: judged for extra, judged in by_terms.items() if _takes_time(judged)}
@@ -131,7 +134,7 @@ def _size(sample: Sample) -> tuple[int, int, str]:
     return sample.batched_tokens, sample.context_tokens, sample.key
 
 
-def as_columns(samples: list[Sample]) -> Samples:
+def as_columns(samples: list[Sample], statistic: Statistic = "median") -> Samples:
     """Return samples as columns; the modelled all-reduce is added to the measured seconds.
 
     Batched tokens are those that ran, padded to the captured size, as an engine that captures graphs pads its passes.
@@ -142,7 +145,7 @@ def as_columns(samples: list[Sample]) -> Samples:
         np.array([float(each.captured_tokens) for each in samples]),
         np.array([float(each.attention_pairs) for each in samples]),
         np.array([float(each.logit_tokens) for each in samples]),
-        np.array([each.median_s + each.all_reduce_s for each in samples]),
+        np.array([(each.median_s if statistic == "median" else each.mean_s) + each.all_reduce_s for each in samples]),
     )
 
 

@@ -143,7 +143,7 @@ class Bench:
         sample_s: float = NAN,
         clocks: tuple[float, float] = (NAN, NAN),
     ) -> Sample:
-        shown = timing or Timing(NAN, NAN, NAN, 0)
+        shown = timing or Timing(NAN, NAN, NAN, NAN, 0)
         sm_mhz, memory_mhz = clocks
         return Sample(
             role=self.role,
@@ -159,6 +159,7 @@ class Bench:
             logit_tokens=work.logit_tokens,
             captured_tokens=size,
             median_s=shown.median_s,
+            mean_s=shown.mean_s,
             least_s=shown.least_s,
             spread_s=shown.spread_s,
             runs=shown.runs,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from profiler.latency.choice import Choice, judge, usable
+from profiler.latency.choice import Choice, Statistic, judge, usable
 from profiler.latency.fit import Fitted
 from profiler.latency.sample_checks import check_apart, check_finished
 from profiler.latency.samples import Sample, check_same, machines, read_samples
@@ -46,8 +46,13 @@ def read_all(paths: list[Path]) -> tuple[dict[str, Any], list[Sample]]:
     return facts, samples
 
 
-def profile_mapping(name: str, paths: list[Path]) -> tuple[dict[str, Any], dict[str, Choice]]:
+def profile_mapping(
+    name: str, paths: list[Path], statistic: Statistic = "median"
+) -> tuple[dict[str, Any], dict[str, Choice]]:
     """Return the keys of a profile fitted to samples files, and the fits of target and draft.
+
+    A `median` is what a pass takes on a machine that nobody disturbs. A `mean` is what passes take in a run, one with
+    the other.
 
     Raises
     ------
@@ -55,7 +60,7 @@ def profile_mapping(name: str, paths: list[Path]) -> tuple[dict[str, Any], dict[
         When samples are too few, of different pairs, or make no valid profile.
     """
     facts, samples = read_all(paths)
-    choices = {role: judge(samples, role) for role in ROLES}
+    choices = {role: judge(samples, role, statistic) for role in ROLES}
     scores = {form: sum(choices[role].forms[form].score for role in ROLES) for form in ("roofline", "linear")}
     mapping: dict[str, Any] = {
         "name": name,

@@ -18,7 +18,9 @@ from specsim.files.regular_file import MOST_BYTES, check_file
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT = 2
+FORMAT = 3
+WITHOUT_MEANS = 2
+"""The format of files that were written before a sample held the mean of its runs."""
 METADATA = b"specsim"
 IDENTITY = (
     "target",
@@ -42,6 +44,7 @@ MEASURED = ("flops_per_s", "bytes_per_s", "knee_tokens", "models", "attention_er
 """Facts that a sweep finds out, and does not find out again when it goes on."""
 JOINED = "; "
 WRITE_EVERY_S = 2.0
+NAN = float("nan")
 NO_SAMPLES = "holds no latency samples; expected a file of `specsim profile latency`"
 
 
@@ -51,7 +54,7 @@ class Sample:
 
     `role` is target or draft, `mode` graph or eager. Samples of one `shape` are held out together. `captured_tokens`
     are the batched tokens with the padding to a captured size. `all_reduce_s` is modelled, never measured. Clocks are
-    NaN if they cannot be read.
+    NaN if they cannot be read, `mean_s` in older files.
     """
 
     role: str
@@ -67,6 +70,7 @@ class Sample:
     logit_tokens: int
     captured_tokens: int
     median_s: float
+    mean_s: float
     least_s: float
     spread_s: float
     runs: int
@@ -201,8 +205,12 @@ def read_samples(path: Path) -> tuple[dict[str, Any], list[Sample]]:
         facts = json.loads(metadata)
     except (ValueError, RecursionError) as error:
         raise SpecsimError(f"{path}: metadata is not JSON: {first_line(error)}") from None
-    if not isinstance(facts, dict) or facts.pop("format", None) != FORMAT:
+    form = facts.pop("format", None) if isinstance(facts, dict) else None
+    if form not in (WITHOUT_MEANS, FORMAT):
         raise SpecsimError(f"{path}: samples of another version of specsim; expected format {FORMAT}")
+    if form == WITHOUT_MEANS and "mean_s" not in table.schema.names:
+        place = [each.name for each in fields(Sample)].index("mean_s")
+        table = table.add_column(place, _schema().field(place), pa.array([NAN] * len(table), type=pa.float64()))
     if not table.schema.remove_metadata().equals(_schema()):
         raise SpecsimError(f"{path}: {NO_SAMPLES}")
     samples = [Sample(**row) for row in table.to_pylist()]

@@ -30,12 +30,13 @@ class Effort:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds of a pass over its runs: median, minimum, and width of the middle half.
+    """Seconds of a pass over its runs: median, mean, minimum, and width of the middle half.
 
     `host_s` is the host's median time to launch it; None if it runs on the host.
     """
 
     median_s: float
+    mean_s: float
     least_s: float
     spread_s: float
     runs: int
@@ -46,7 +47,7 @@ class Timing:
         """Summarise runs."""
         low, middle, high = np.quantile(seconds, [0.25, 0.5, 0.75])
         host_s = float(np.median(host)) if host else None
-        return cls(float(middle), min(seconds), float(high - low), len(seconds), host_s)
+        return cls(float(middle), float(np.mean(seconds)), min(seconds), float(high - low), len(seconds), host_s)
 
 
 Timed = Callable[[Run, Rotate, Effort], Timing]

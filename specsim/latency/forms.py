@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -77,12 +78,6 @@ class Roofline:
     logit_s: float = 0.0
     few_s: tuple[float, ...] = ()
     few_logits_s: tuple[float, ...] = ()
-    _rates: tuple[Seconds, Seconds, Seconds] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        rates = [getattr(self, each.name) for each in fields(self)[:10]]
-        rows = rates, self.few_s, self.few_logits_s
-        object.__setattr__(self, "_rates", tuple(np.array(each, dtype=np.float64) for each in rows))
 
     @property
     def knee_tokens(self) -> float | None:
@@ -141,7 +136,15 @@ class Roofline:
     def seconds_array(self, shapes: PassShapes) -> Seconds:
         """Return the seconds of many passes."""
         counts = shapes.context_tokens, shapes.batched_tokens, shapes.attention_pairs, shapes.logit_tokens
-        return kernels().roofline(*counts, *self._rates)
+        return kernels().roofline(*counts, *_rates(self))
+
+
+@lru_cache(maxsize=64)
+def _rates(form: Roofline) -> tuple[Seconds, Seconds, Seconds]:
+    """Return the coefficients (10,) in order, and both lists of offsets, as kernels read them."""
+    rates = [getattr(form, name) for name in form.__slots__[:10]]
+    each, few, few_logits = (np.array(row, dtype=np.float64) for row in (rates, form.few_s, form.few_logits_s))
+    return each, few, few_logits
 
 
 def _offset(offsets: tuple[float, ...], tokens: float) -> float:

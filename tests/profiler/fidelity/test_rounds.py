@@ -14,6 +14,8 @@ from profiler.fidelity.rounds import Rounds, samples_file  # noqa: E402
 from profiler.fidelity.study import Pair  # noqa: E402
 from profiler.fidelity.study_file import study_named  # noqa: E402
 from profiler.latency.samples import read_samples  # noqa: E402
+from specsim.latency.profile import load_profile  # noqa: E402
+from specsim.pass_shape import PassShape  # noqa: E402
 
 pytestmark = pytest.mark.torch
 TAPE = Pair("tape", "tape", random_weights=("tiny-llama", "tiny-llama-skip1"))
@@ -63,6 +65,17 @@ def test_the_first_round_comes_at_once_and_the_others_by_shares(ready, tmp_path,
     assert {(each.role, each.key): each.median_s for each in kept[whole]} == {
         key: each[1] for key, each in turns.items()
     }
+
+
+def test_profiles_are_fitted_to_means(ready, tmp_path, monkeypatch):
+    """Of the three runs of each point one took ten times as long: a mean is four times as long, a median as long."""
+    monkeypatch.setattr(rounds, "runs", lambda ready, role, point, grid, turn: [10.0 if turn == 1 else 1.0])
+    study = rounds_of(ready, tmp_path)
+    first, whole = (load_profile(each) for each in (study.first(), study.whole()))
+    for role in ("target", "draft"):
+        shape = PassShape.decode(64.0, 2)
+        assert getattr(first, role).seconds(shape) == pytest.approx(1.0)
+        assert getattr(whole, role).seconds(shape) == pytest.approx(4.0)
 
 
 def test_what_was_timed_is_not_timed_again(ready, tmp_path, timed):

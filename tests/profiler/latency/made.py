@@ -51,6 +51,7 @@ def sample(point, role="target", mode="graph", seconds=0.01, status="ok", **chan
         "logit_tokens": work.logit_tokens,
         "captured_tokens": work.batched_tokens,
         "median_s": seconds,
+        "mean_s": seconds,
         "host_s": float("nan"),
         "prepare_s": 0.0002,
         "sample_s": 0.0001,

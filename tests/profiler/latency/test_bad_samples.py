@@ -138,4 +138,4 @@ def test_metadata_is_written_as_it_is_read(tmp_path):
     import pyarrow.parquet as pq
 
     path = written(tmp_path / "s.parquet")
-    assert json.loads(pq.read_schema(path).metadata[METADATA]) == {"format": 2, **FACTS}
+    assert json.loads(pq.read_schema(path).metadata[METADATA]) == {"format": 3, **FACTS}

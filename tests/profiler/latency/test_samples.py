@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 import math
+from dataclasses import asdict
 
 import pytest
 
@@ -92,11 +94,25 @@ def test_parquet_of_something_else(tmp_path):
         read_samples(tmp_path / "a.parquet")
 
 
+def test_samples_without_means_are_read_and_their_means_are_unknown(tmp_path):
+    import pyarrow.parquet as pq
+
+    held(tmp_path / "s.parquet")
+    table = pq.read_table(tmp_path / "s.parquet")
+    told = json.loads(table.schema.metadata[b"specsim"]) | {"format": 2}
+    old = table.drop_columns(["mean_s"]).replace_schema_metadata({b"specsim": json.dumps(told)})
+    pq.write_table(old, tmp_path / "old.parquet")
+    (now,), (then,) = (read_samples(tmp_path / name)[1] for name in ("s.parquet", "old.parquet"))
+    assert math.isnan(then.mean_s)
+    known = {**asdict(then), "mean_s": now.mean_s}
+    assert known == pytest.approx(asdict(now), nan_ok=True)
+
+
 def test_samples_of_another_version(tmp_path, monkeypatch):
     monkeypatch.setattr("profiler.latency.samples.FORMAT", 1)
     held(tmp_path / "s.parquet")
     monkeypatch.undo()
-    with pytest.raises(SpecsimError, match="samples of another version of specsim; expected format 2"):
+    with pytest.raises(SpecsimError, match="samples of another version of specsim; expected format 3"):
         read_samples(tmp_path / "s.parquet")
 
 

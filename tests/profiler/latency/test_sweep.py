@@ -49,7 +49,7 @@ class CountingTimer:
             raise self.failure
         rotate(0)
         run()
-        return Timing(1.0, 1.0, 0.0, 1, 0.25 if mode == "eager" else None)
+        return Timing(1.0, 1.0, 1.0, 0.0, 1, 0.25 if mode == "eager" else None)
 
     def host(self, run, runs=5):
         run()

@@ -38,10 +38,10 @@ class Watch:
         return run
 
 
-def test_median_of_the_runs_without_the_warm_up():
+def test_median_and_mean_of_the_runs_without_the_warm_up():
     watch = Watch()
     timing = HostTimer(watch).launched(watch.passes([99, 98, 1, 2, 3, 4, 50]), lambda _: None, Effort(5, 1e9))
-    assert timing == Timing(3.0, 1.0, 2.0, 5)
+    assert timing == Timing(3.0, 12.0, 1.0, 2.0, 5)
 
 
 def test_rotating_is_not_counted():

@@ -74,7 +74,7 @@ class Replays:
 
     def captured(self, run, rotate, effort):
         run()
-        return Timing(self._seconds, self._seconds, 0.0, 1)
+        return Timing(self._seconds, self._seconds, self._seconds, 0.0, 1)
 
     launched = captured
 
