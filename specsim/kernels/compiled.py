@@ -117,11 +117,16 @@ def numba_layers(grown: Grown, depth: int, deepest: Ints | None, cached: Ints) -
 
 
 def numba_growth(blocks: Ints, ids: Ints, target: Ints, draft: Ints, block_tokens: int, sizes: tuple[int, int]) -> Ints:
-    """See `specsim.kernels.blocks.numpy_growth`, which answers where tokens are no whole numbers."""
-    if not (_whole(target) and _whole(draft)):
+    """See `specsim.kernels.blocks.numpy_growth`, which answers all but rows of whole numbers of requests that exist."""
+    if not (_rows(target, ids) and _rows(draft, ids)):
         return numpy_growth(blocks, ids, target, draft, block_tokens, sizes)
-    growth: Ints = loops.growth(target, draft, ids, blocks, block_tokens, *sizes)
-    return growth
+    more, columns = np.empty(len(ids), dtype=np.int64), (np.ascontiguousarray(each) for each in (ids, target, draft))
+    found = loops.growth(blocks, *columns, block_tokens, *sizes, more)
+    return more if found else numpy_growth(blocks, ids, target, draft, block_tokens, sizes)
+
+
+def _rows(tokens: Any, ids: Ints) -> bool:
+    return isinstance(tokens, np.ndarray) and tokens.dtype == ids.dtype == np.int64 and tokens.shape == ids.shape
 
 
 def numba_reserve(books: Books, ids: Ints, chunks: Ints, numbers: Ints, room: Room) -> Taken:

@@ -264,11 +264,11 @@ def subset(numbers, odds, rows, keep, some, probabilities):
     """Fill `some` (5, kept) and `probabilities` (2, kept) as `specsim.kernels.subset.numpy_subset` does; or False."""
     renamed, kept = np.empty(len(keep), dtype=np.int64), 0
     for node in range(len(keep)):
-        renamed[node] = -1
+        renamed[node], parent = -1, numbers[PARENT, node]
         if node >= rows and not keep[node]:
             continue
-        parent = numbers[PARENT, node]
-        if node >= rows and renamed[parent] < 0:
+        # A parent stands before its children.
+        if node >= rows and (parent < 0 or parent >= node or renamed[parent] < 0):
             return False
         renamed[node] = kept
         for column in range(5):
@@ -315,9 +315,14 @@ def hold(held, ids, tokens, block_tokens, most):
     return more
 
 
-@elementwise("(),(),(),(m,n),(),(),()->()", *(WHOLE,) * 3, array_of(WHOLE, 2), *(WHOLE,) * 3, filled(WHOLE))
-def growth(target, draft, request, blocks, block_tokens, target_bytes, draft_bytes, more):
-    """See `specsim.kernels.blocks.numpy_growth`."""
-    target_blocks = (target + block_tokens - 1) // block_tokens - blocks[0, request]
-    draft_blocks = (draft + block_tokens - 1) // block_tokens - blocks[1, request]
-    more[0] = max(target_blocks, 0) * target_bytes + max(draft_blocks, 0) * draft_bytes
+@compiled(array_of(WHOLE, 2), INTS, INTS, INTS, WHOLE, WHOLE, WHOLE, filled(WHOLE))
+def growth(blocks, ids, target, draft, block_tokens, target_bytes, draft_bytes, more):
+    """Fill `more` (n,) as `specsim.kernels.blocks.numpy_growth` does; return whether all requests are there."""
+    for place in range(len(ids)):
+        request = ids[place]
+        if request < 0 or request >= blocks.shape[1]:
+            return False
+        target_blocks = (target[place] + block_tokens - 1) // block_tokens - blocks[0, request]
+        draft_blocks = (draft[place] + block_tokens - 1) // block_tokens - blocks[1, request]
+        more[place] = max(target_blocks, 0) * target_bytes + max(draft_blocks, 0) * draft_bytes
+    return True

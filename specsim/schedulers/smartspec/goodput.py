@@ -45,6 +45,8 @@ def expected_length(acceptance: Floats, lengths: Ints) -> Floats:
     failing = 1.0 - acceptance
     certain = failing <= 0
     powers = np.power(acceptance, lengths + 1)
+    if not certain.any():
+        return (1.0 - powers) / failing
     return np.where(certain, lengths + 1.0, (1.0 - powers) / np.where(certain, 1.0, failing))
 
 

@@ -159,7 +159,7 @@ class SmartSpec:
         So do those `joining` (m,), who were read on another replica, where there is memory for all. Where the oldest
         has no slot to decode in, the youngest give way until all others have.
         """
-        requests, evicted = np.sort(np.concatenate((view.running, joining))), NOBODY
+        requests, evicted = np.sort(np.concatenate((view.running, joining)) if len(joining) else view.running), NOBODY
         if len(joining) and not seats(view, requests, np.ones_like(requests))[0].all():
             requests = np.sort(view.running)
         if not has_slot(view, requests[:1]):
