@@ -49,7 +49,8 @@ class AcceptanceAverage:
 
     def of(self, requests: Ids) -> Floats:
         """Return the acceptance to expect of each request, (n,)."""
-        overall = _filled(*self._sums[:, 0].tolist(), max(self.window - int(self._seen[0]), 0), self.first)
+        right, tried = self._sums[:, 0].tolist()
+        overall = _filled(right, tried, max(self.window - int(self._seen[0]), 0), self.first)
         if len(self._seen) == 1:
             return np.full(len(requests), overall)
         known = requests < len(self._seen) - 1
@@ -85,7 +86,8 @@ class AcceptanceAverage:
 
     def _rate(self, rows: Ints | int, before: Any) -> Any:
         """Return each row's acceptance, (rows,); a step that its window lacks tried one token, right with `before`."""
-        return _filled(*self._sums[:, rows], np.maximum(self.window - self._seen[rows], 0), before)
+        right, tried = self._sums[:, rows]
+        return _filled(right, tried, np.maximum(self.window - self._seen[rows], 0), before)
 
 
 def _filled(right: Any, tried: Any, lacking: Any, before: Any) -> Any:
