@@ -26,7 +26,7 @@ class RouterFault(SpecsimError):
 
 
 class ModelFault(SpecsimError):
-    """A pass of a model takes a time that no clock can wait for: one line that names the model."""
+    """A model or a backend answers a pass with what cannot be: a time that no clock can wait for, or other rows."""
 
 
 class IllegalPass(SchedulerFault):

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from profiler.latency.fit import EXTRA, FEW, OFFSETS, ErrorStats, Fitted, Samples, fit_from, fit_linear
+from profiler.latency.fit import EXTRA, FEW, OFFSETS, SOME, ErrorStats, Fitted, Samples, fit_from, fit_linear
 from profiler.latency.samples import Sample
 from specsim.errors import SpecsimError
 from specsim.latency.forms import Roofline
@@ -20,6 +20,9 @@ FEWEST_SHAPES = 8
 TILES = (8, 16, 32, 64, 128)
 TERMS = [terms for count in range(len(EXTRA) + 1) for terms in combinations(EXTRA, count)]
 CHOSEN = [names for count in range(len(OFFSETS) + 1) for names in combinations(OFFSETS, count)]
+Lists = tuple[tuple[str, ...], int]
+"""Names of lists of offsets, and the most tokens that they go up to."""
+NONE: Lists = ((), FEW)
 LEAST_GAIN = 0.1
 """The share of their error that a list of offsets must take off."""
 KNEES = (2, 8, 32, 96, 192, 384)
@@ -77,38 +80,44 @@ def judge(samples: list[Sample], role: str, statistic: Statistic = "median") -> 
     Raises
     ------
     SpecsimError
-        When there are too few shapes to hold any out.
+        When there are too few shapes to hold any out, or no means.
     """
     kept = usable(samples, role)
+    if statistic == "mean" and any(each.mean_s != each.mean_s for each in kept):
+        raise SpecsimError(f"{role}: samples without the means of their runs; expected a file written since format 3")
     shapes = list(dict.fromkeys(each.shape for each in sorted(kept, key=_size)))
     check_shapes(role, shapes, "measured shapes of pass")
     number = {shape: place % FOLDS for place, shape in enumerate(shapes)}
     fold = np.array([number[each.shape] for each in kept])
     columns = as_columns(kept, statistic)
-    few = _chosen_offsets(columns, fold)
-    by_terms = {(*terms, *few): _judged(columns, fold, _roofline(1, (*terms, *few))) for terms in TERMS}
+    few, most = _chosen_offsets(columns, fold)
+    by_terms = {(*terms, *few): _judged(columns, fold, _roofline(1, (*terms, *few), most)) for terms in TERMS}
     by_terms = {extra: judged for extra, judged in by_terms.items() if _takes_time(judged)}
     extra = min(by_terms, key=lambda terms: by_terms[terms].score)
-    rooflines = [by_terms[extra], *(_judged(columns, fold, _roofline(tile, extra)) for tile in TILES)]
+    rooflines = [by_terms[extra], *(_judged(columns, fold, _roofline(tile, extra, most)) for tile in TILES)]
     rooflines = [each for each in rooflines if _takes_time(each)]
     return Choice(columns, _judged(columns, fold, fit_linear), min(rooflines, key=lambda judged: judged.score))
 
 
-def _chosen_offsets(samples: Samples, fold: NDArray[np.int64]) -> tuple[str, ...]:
-    """Return the names of the offsets to fit: those of the least held-out error of passes that have any.
+def _chosen_offsets(samples: Samples, fold: NDArray[np.int64]) -> Lists:
+    """Return the lists of offsets to fit: those of the least held-out error of passes that have any.
 
-    A list of offsets is taken if the mean relative error of these passes falls by a tenth: noise lets it fall a little.
+    A list is taken if the mean relative error of these passes falls by a tenth, and a long one for a short one if it
+    falls by another, since noise lets it fall a little. That of all passes must not rise.
     """
-    few = (samples.batched <= FEW) | (samples.logits <= FEW)
+    few = (samples.batched <= SOME) | (samples.logits <= SOME)
     if not few.any():
-        return ()
-    tried = {names: _judged(samples, fold, _roofline(1, (*EXTRA, *names))) for names in CHOSEN}
+        return NONE
+    lists = [NONE, *((names, most) for most in (FEW, SOME) for names in CHOSEN if names)]
+    tried = {each: _judged(samples, fold, _roofline(1, (*EXTRA, *each[0]), each[1])) for each in lists}
     errors = {
-        names: float(np.mean(np.abs(judged.held_out_s / samples.seconds - 1)[few]))
-        for names, judged in tried.items()
-        if not names or _takes_time(judged)
+        each: np.abs(judged.held_out_s / samples.seconds - 1)
+        for each, judged in tried.items()
+        if each == NONE or _takes_time(judged)
     }
-    return min(errors, key=lambda names: errors[names] / (1 - LEAST_GAIN) ** len(names))
+    sound = [each for each, error in errors.items() if each == NONE or error.mean() <= errors[NONE].mean()]
+    gains = {each: len(each[0]) + (each[1] == SOME) for each in sound}
+    return min(sound, key=lambda each: float(errors[each][few].mean()) / (1 - LEAST_GAIN) ** gains[each])
 
 
 def _takes_time(judged: Judged) -> bool:
@@ -149,9 +158,9 @@ def as_columns(samples: list[Sample], statistic: Statistic = "median") -> Sample
     )
 
 
-def _roofline(tile: int, extra: tuple[str, ...]) -> Fit:
+def _roofline(tile: int, extra: tuple[str, ...], few: int) -> Fit:
     def fit(samples: Samples) -> Fitted:
-        fits = (fit_from(samples, knee, tile, extra) for knee in KNEES)
+        fits = (fit_from(samples, knee, tile, extra, few) for knee in KNEES)
         return min(fits, key=lambda fitted: fitted.cost)
 
     return fit

@@ -52,8 +52,11 @@ OFFSETS: dict[str, Callable[[Samples], Floats]] = {
     "few_s": lambda samples: samples.batched,
     "few_logits_s": lambda samples: samples.logits,
 }
-FEW = 4
-"""The most tokens of a pass that may have an offset."""
+FEW, SOME = 4, 16
+"""The most tokens of a pass that have an offset, in a short list and in a long one: up to so many rows, libraries have
+kernels of their own."""
+TOLD = 3.0
+"""Standard errors by which an offset differs from 0 where it is told from it."""
 Error: TypeAlias = float | None
 
 
@@ -112,14 +115,15 @@ def fit_roofline(samples: Samples) -> Fitted:
     return min((fit_from(samples, knee, 1) for knee in KNEES), key=lambda fitted: fitted.cost)
 
 
-def fit_from(samples: Samples, knee: float, tile: int, extra: tuple[str, ...] = ()) -> Fitted:
+def fit_from(samples: Samples, knee: float, tile: int, extra: tuple[str, ...] = (), few: int = FEW) -> Fitted:
     """Alternate between choosing the slower side of each sample and solving for the coefficients.
 
-    `extra` names optional coefficients of `EXTRA` and `OFFSETS` to fit. With given sides the form is linear, so a
-    fixed point is a stationary point of the true cost. The best round is kept, since the alternation may cycle.
+    `extra` names optional coefficients of `EXTRA` and `OFFSETS` to fit, these of up to `few` tokens. With given sides
+    the form is linear, so a fixed point is a stationary point of the true cost. The best round is kept, since the
+    alternation may cycle.
     """
     names = (*ROOFLINE, *(name for name in extra if name in EXTRA))
-    offsets = {name: sizes_of(name, samples) for name in extra if name in OFFSETS}
+    offsets = {name: sizes_of(name, samples, few) for name in extra if name in OFFSETS}
     added = [EXTRA[name](samples) for name in names if name in EXTRA]
     added += [signed for name, sizes in offsets.items() for signed in _signed(OFFSETS[name](samples), sizes)]
     compute = samples.batched > knee
@@ -129,9 +133,9 @@ def fit_from(samples: Samples, knee: float, tile: int, extra: tuple[str, ...] = 
         columns = np.column_stack([roofline_columns(samples, compute, products, tile), *added])
         values, errors = solve(columns, samples)
         plain = len(names)
-        few, few_errors = _offsets(offsets, values[plain:], errors[plain:])
+        found_few, few_errors = _offsets(offsets, samples, values[plain:], errors[plain:])
         coefficients: dict[str, Any] = dict(zip(names, map(float, values[:plain]), strict=True))
-        form = Roofline(**coefficients, tile_tokens=tile, **few)
+        form = Roofline(**coefficients, tile_tokens=tile, **found_few)
         standard_errors = {**dict(zip(names, errors[:plain], strict=True)), **few_errors}
         found = Fitted(form, standard_errors, cost(form, samples))
         best = found if best is None or found.cost < best.cost else best
@@ -143,10 +147,10 @@ def fit_from(samples: Samples, knee: float, tile: int, extra: tuple[str, ...] = 
     return best
 
 
-def sizes_of(name: str, samples: Samples) -> range:
-    """Return the numbers of tokens that an offset of `OFFSETS` covers: up to the largest sampled that is few."""
+def sizes_of(name: str, samples: Samples, few: int) -> range:
+    """Return the numbers of tokens that an offset of `OFFSETS` covers: up to the largest sampled of at most `few`."""
     tokens = OFFSETS[name](samples)
-    return range(1, int(max(tokens[tokens <= FEW], default=0)) + 1)
+    return range(1, int(max(tokens[tokens <= few], default=0)) + 1)
 
 
 def _signed(tokens: Floats, sizes: range) -> Iterator[Floats]:
@@ -157,15 +161,26 @@ def _signed(tokens: Floats, sizes: range) -> Iterator[Floats]:
 
 
 def _offsets(
-    offsets: dict[str, range], values: Floats, errors: list[Error]
+    offsets: dict[str, range], samples: Samples, values: Floats, errors: list[Error]
 ) -> tuple[dict[str, Any], dict[str, list[Error]]]:
-    """Return the offsets by name, and their standard errors, of the coefficients of `_signed` columns."""
+    """Return the offsets by name, and their standard errors, of the coefficients of `_signed` columns.
+
+    A list ends with the last size whose offset is told from 0. A size before it that no sample has is offset as a line
+    between its neighbours says.
+    """
     few: dict[str, Any] = {}
-    few_errors, first = {}, 0
+    few_errors: dict[str, list[Error]] = {}
+    first = 0
     for name, sizes in offsets.items():
         places = range(first, first + 2 * len(sizes), 2)
-        few[name] = tuple(float(values[place] - values[place + 1]) for place in places)
-        few_errors[name] = [errors[place] if errors[place] is not None else errors[place + 1] for place in places]
+        fitted = np.array([values[place] - values[place + 1] for place in places])
+        each = [errors[place] if errors[place] is not None else errors[place + 1] for place in places]
+        told = [error is not None and abs(offset) > TOLD * error for offset, error in zip(fitted, each, strict=True)]
+        count = max((place + 1 for place, tells in enumerate(told) if tells), default=0)
+        known = np.flatnonzero(np.isin(sizes[:count], OFFSETS[name](samples)))
+        if count:
+            few[name] = tuple(np.interp(np.arange(count), known, fitted[known]).tolist())
+            few_errors[name] = each[:count]
         first = places.stop
     return few, few_errors
 

@@ -27,6 +27,7 @@ class Grid:
     max_batched_tokens, max_context_tokens : limits of one pass.
     repeats : the most timed runs of a point.
     seconds : after so many seconds no further run of a point is started, once five are done.
+    together : numbers of prompts, of the shortest chunk each, that are read in one pass beside the single ones.
     """
 
     requests: tuple[int, ...]
@@ -41,6 +42,7 @@ class Grid:
     max_context_tokens: int
     repeats: int
     seconds: float
+    together: tuple[int, ...] = ()
 
     def passes(self, role: str) -> list[Point]:
         """Return the points of the ``target`` or the ``draft``, small ones first."""
@@ -75,6 +77,7 @@ class Grid:
 
     def _prefill(self) -> Iterator[Point]:
         yield from (Point("prefill", 1, behind, chunk) for chunk in self.chunks for behind in self.behind)
+        yield from (Point("prefill", n, self.behind[0], min(self.chunks)) for n in self.together)
 
 
 # As many points as eight minutes on a GPU hold. Kernels of FlexAttention are compiled for every combination of rows and

@@ -61,6 +61,11 @@ RULES: tuple[tuple[tuple[str, ...], Callable[[float], bool], str], ...] = (
         "a number, 0 or more, where the status is ok",
     ),
     (
+        ("mean_s",),
+        lambda value: math.isnan(value) or 0 < value < math.inf,
+        "a number above 0, or NaN in an older file",
+    ),
+    (
         ("host_s", "sm_clock_mhz"),
         lambda value: math.isnan(value) or 0 <= value < math.inf,
         "a number, 0 or more, or NaN",

@@ -8,7 +8,6 @@ from __future__ import annotations
 import numpy as np
 
 from specsim.kernels.compiling import (
-    BOOLS,
     FLAG,
     INTS,
     NUMBER,
@@ -18,11 +17,11 @@ from specsim.kernels.compiling import (
     filled,
     inner,
 )
-from specsim.kernels.growth import DEPTH, PARENT, ROW, SLOT, TOKEN
+from specsim.kernels.growth import DEPTH, PARENT, ROW
 
+NUMBERS = array_of(WHOLE, 2)
 BOOKS = (filled(WHOLE),) * 10
 TALLY = (*(filled(WHOLE),) * 5, *(filled(NUMBER),) * 2)
-NUMBERS = array_of(WHOLE, 2)
 ROOM = (WHOLE,) * 3
 ILLEGAL = -(1 << 62)
 """Told instead of a number of blocks."""
@@ -32,6 +31,15 @@ NOTHING = (ILLEGAL, 0, 0, 0.0, 0, 0, 0, 0)
 @inner
 def _blocks(tokens, block_tokens):
     return (tokens + block_tokens - 1) // block_tokens
+
+
+@inner
+def _inside(numbers, rows):
+    """Return whether all nodes are of rows that are there: a backend of one's own may say anything."""
+    wrong = False
+    for node in range(numbers.shape[1]):
+        wrong |= numbers[ROW, node] < 0 or numbers[ROW, node] >= rows
+    return not wrong
 
 
 @inner
@@ -61,6 +69,8 @@ def reserve(
     """See `specsim.kernels.books.numpy_reserve`; `tree` (n,) is filled, `cached` (n,) may hold anything."""
     rows = len(ids)
     tree[:] = 0
+    if not _inside(numbers, rows):
+        return NOTHING
     for node in range(rows, numbers.shape[1]):
         tree[numbers[ROW, node]] += 1
     more = prefill = 0
@@ -97,7 +107,8 @@ def _fit(leaves, numbers, rows, fresh):
         marked[leaf] += 1
         wrong |= marked[leaf] > 1
     for node in range(rows, nodes):
-        wrong |= marked[numbers[PARENT, node]] > 0
+        parent = numbers[PARENT, node]
+        wrong |= parent < 0 or parent >= nodes or marked[parent] > 0
     return not wrong
 
 
@@ -140,7 +151,7 @@ def reserve_draft(
 ):  # fmt: skip
     """See `specsim.kernels.books.numpy_reserve_draft`; `extended` (m,) is filled, `scratch` (3, n) holds anything."""
     rows, more, prefill, begins = len(ids), 0, 0, len(chunks) > 0 or not len(leaves)
-    if not _fit(leaves, numbers, rows, fresh):
+    if not (_inside(numbers, rows) and _fit(leaves, numbers, rows, fresh)):
         return NOTHING
     cached, fed, nodes = scratch[0], scratch[1], scratch[2]
     for row in range(rows):
@@ -176,7 +187,11 @@ def deepen(
     """See `specsim.kernels.books.numpy_deepen`; `scratch` (2, n) may hold anything."""
     more, nodes, fed = 0, scratch[0], scratch[1]
     nodes[:] = 0
+    if not _inside(numbers, len(ids)):
+        return ILLEGAL
     for node in extended:
+        if node < 0 or node >= numbers.shape[1]:
+            return ILLEGAL
         nodes[numbers[ROW, node]] += 1
     for row in range(len(ids)):
         request = ids[row]
@@ -237,50 +252,3 @@ def commit(
             known = prompt_tokens[request] + before + emits
             draft_cached[request] = known - (known - cached == 1 and before + emits > 0)
     return more, more_draft, later, first
-
-
-@compiled(NUMBERS, INTS, INTS, INTS, INTS, INTS, INTS, INTS, filled(WHOLE, 2), filled(BOOLS.dtype))
-def answer(numbers, rank, prompt_tokens, emitted_tokens, target_cached, output_tokens, ids, chunks, told, finished):
-    """See `specsim.kernels.acceptance.numpy_answer`; `told` (3, n) and `finished` (n,) are filled."""
-    rows = len(ids)
-    tokens, accepted, matched = told[0], told[1], told[2]
-    matched[:] = 0
-    for node in range(rows, numbers.shape[1]):
-        if rank[numbers[SLOT, node]] == numbers[TOKEN, node]:
-            matched[numbers[ROW, node]] = numbers[DEPTH, node]
-    for row in range(rows):
-        request = ids[row]
-        left = output_tokens[request] - emitted_tokens[request]
-        complete = chunks[row] == prompt_tokens[request] + emitted_tokens[request] - target_cached[request]
-        tokens[row] = min(matched[row] + 1, left) if complete else 0
-        accepted[row], finished[row] = min(matched[row], tokens[row]), tokens[row] == left
-
-
-@compiled(NUMBERS, INTS, INTS, INTS, filled(WHOLE, 2), filled(WHOLE), filled(WHOLE))
-def layers(numbers, ends, deepest, cached, counts, extended, nodes):
-    """See `specsim.kernels.layers.numpy_layers`; return how many passes run, and how many nodes they extend.
-
-    `counts` (levels, 4) is filled with the context, nodes, rows and repeated tokens of each, `nodes` (n,) is scratch.
-    """
-    low = many = level = 0
-    while level < len(counts) and low < ends[level]:
-        nodes[:] = 0
-        before, context, requests, seen = many, 0, 0, 0
-        for node in range(low, ends[level]):
-            row = numbers[ROW, node]
-            if len(deepest) and numbers[DEPTH, node] >= deepest[row]:
-                continue
-            extended[many] = node
-            many += 1
-            seen += cached[row]
-            if not nodes[row]:
-                context += cached[row]
-                requests += 1
-            nodes[row] += 1
-        if many == before:
-            break
-        counts[level, 0], counts[level, 1], counts[level, 2] = context, many - before, requests
-        counts[level, 3] = seen - context
-        low = ends[level]
-        level += 1
-    return level, many

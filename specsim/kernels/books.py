@@ -127,7 +127,7 @@ def numpy_reserve_draft(
     its row has not caught up, or nothing would run. No node from `fresh` on has children.
     """
     rows = len(ids)
-    if not _leaves(numbers, rows, fresh, leaves):
+    if not legal_leaves(numbers, rows, fresh, leaves):
         return Taken(0, None, NO_INTS)
     cached, inner = books.draft_cached[ids], leaves[leaves >= rows]
     row = numbers[ROW].take(leaves)
@@ -157,8 +157,8 @@ def numpy_reserve_draft(
 _PLACES = np.arange(1 << 16)
 
 
-def _leaves(numbers: Ints, rows: int, fresh: int, leaves: Ints) -> bool:
-    """Return whether all are different nodes without children."""
+def legal_leaves(numbers: Ints, rows: int, fresh: int, leaves: Ints) -> bool:
+    """Return whether all `leaves` (m,) are different nodes without children; see `numpy_reserve_draft`."""
     nodes, count = numbers.shape[1], len(leaves)
     if not count:
         return True

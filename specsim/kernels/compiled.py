@@ -6,20 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from specsim.kernels.acceptance import Answer, Texts
+from specsim.kernels.acceptance import Answer, Texts, numpy_answer
 from specsim.kernels.arrays import Bools, Floats, Ints
 from specsim.kernels.blocks import numpy_growth
-from specsim.kernels.books import Books, Left, Room, Taken, Tally
+from specsim.kernels.books import Books, Left, Room, Taken, Tally, numpy_deepen
 from specsim.kernels.compiling import told
 from specsim.kernels.growth import Front, Grown, Growth, Pooled, Text, numpy_grow
 from specsim.kernels.layers import Layers
 from specsim.kernels.roofline import numpy_pad
-from specsim.kernels.selection import Bounds
+from specsim.kernels.selection import Bounds, numpy_select
 from specsim.pass_shape import PassShape
 from specsim.rng import Words
 
 with told():
-    from specsim.kernels import book_loops, loops
+    from specsim.kernels import block_loops, book_loops, loops, roofline_loops, tree_loops
 
 NO_LIMIT: Ints = np.zeros(0, dtype=np.int64)
 
@@ -45,23 +45,25 @@ def numba_grow(text: Text, front: Front, growth: Growth) -> Grown:
 
 
 def numba_select(row: Ints, path: Floats, need: Floats, order: Ints, bounds: Bounds) -> Bools:
-    """See `specsim.kernels.selection.numpy_select`."""
-    needs, turns = np.ascontiguousarray(need, dtype=np.float64), np.ascontiguousarray(order, dtype=np.int64)
-    chosen: Bools = loops.select(row, path, needs, turns, *bounds)
-    return chosen
+    """See `specsim.kernels.selection.numpy_select`, which answers where rows are named that are not there."""
+    needs, turns = np.ascontiguousarray(need, dtype=np.float64), np.ascontiguousarray(order)
+    if turns.dtype.kind in "iu" and bounds.budget >= len(needs):
+        chosen: Bools = loops.select(row, path, needs, turns.astype(np.int64, copy=False), *bounds)
+        if len(chosen) == len(row):
+            return chosen
+    return numpy_select(row, path, need, order, bounds)
 
 
 def numba_roofline(
     context: Any, batched: Any, pairs: Any, logits: Any, rates: Floats, few: Floats, few_logits: Floats
 ) -> Floats:
     """See `specsim.kernels.roofline.numpy_roofline`."""
-    seconds: Floats = loops.roofline(context, batched, pairs, logits, rates, few, few_logits)
-    return seconds
+    return np.asarray(roofline_loops.roofline(context, batched, pairs, logits, rates, few, few_logits))
 
 
 def numba_pad(batched: Any, sizes: Ints) -> Any:
     """See `specsim.kernels.roofline.numpy_pad`, which answers where a mean number of tokens is asked for."""
-    return loops.pad(batched, sizes) if _whole(batched) else numpy_pad(batched, sizes)
+    return np.asarray(roofline_loops.pad(batched, sizes)) if _whole(batched) else numpy_pad(batched, sizes)
 
 
 def _whole(counts: Any) -> bool:
@@ -72,14 +74,15 @@ def numba_subset(numbers: Ints, odds: Floats, rows: int, keep: Bools) -> tuple[I
     """See `specsim.kernels.subset.numpy_subset`."""
     kept = rows + int(np.count_nonzero(keep[rows:]))
     some, probabilities = np.empty((5, kept), dtype=np.int64), np.empty((2, kept))
-    legal = loops.subset(numbers, odds, rows, np.ascontiguousarray(keep), some, probabilities)
+    legal = tree_loops.subset(numbers, odds, rows, np.ascontiguousarray(keep), some, probabilities)
     return (some, probabilities) if legal else None
 
 
 def numba_answer(texts: Texts, ids: Ints, chunks: Ints, numbers: Ints, rank: Ints) -> Answer:
-    """See `specsim.kernels.acceptance.numpy_answer`."""
+    """See `specsim.kernels.acceptance.numpy_answer`, which answers where a forest is none of ours."""
     told, finished = np.empty((3, len(ids)), dtype=np.int64), np.empty(len(ids), dtype=np.bool_)
-    book_loops.answer(numbers, rank, *texts, ids, chunks, told, finished)
+    if not tree_loops.answer(numbers, rank, *texts, ids, chunks, told, finished):
+        return numpy_answer(texts, ids, chunks, numbers, rank)
     tokens, accepted, matched = told
     return tokens, accepted, matched, finished
 
@@ -93,7 +96,7 @@ def numba_rounds(text: Pooled, key: Words, depth: int, left: Ints, room: Ints, m
 
 def numba_hold(held: Ints, ids: Ints, tokens: Ints, block_tokens: int, most: int) -> int:
     """See `specsim.kernels.blocks.numpy_hold`."""
-    more: int = loops.hold(held, ids, tokens, block_tokens, most)
+    more: int = block_loops.hold(held, ids, tokens, block_tokens, most)
     return more
 
 
@@ -102,8 +105,8 @@ def numba_layers(grown: Grown, depth: int, deepest: Ints | None, cached: Ints) -
     counts, scratch = np.empty((depth - 1, 4), dtype=np.int64), np.empty(len(cached), dtype=np.int64)
     extended = np.empty(grown.numbers.shape[1], dtype=np.int64)
     numbers = np.ascontiguousarray(grown.numbers)
-    limit = NO_LIMIT if deepest is None else deepest
-    passes, many = book_loops.layers(numbers, grown.ends, limit, cached, counts, extended, scratch)
+    limit = NO_LIMIT if deepest is None else np.ascontiguousarray(deepest)
+    passes, many = tree_loops.layers(numbers, grown.ends, limit, cached, counts, extended, scratch)
     shapes: list[PassShape] = []
     before: list[int] = []
     for each in counts[:passes].tolist():
@@ -121,12 +124,13 @@ def numba_growth(blocks: Ints, ids: Ints, target: Ints, draft: Ints, block_token
     if not (_rows(target, ids) and _rows(draft, ids)):
         return numpy_growth(blocks, ids, target, draft, block_tokens, sizes)
     more, columns = np.empty(len(ids), dtype=np.int64), (np.ascontiguousarray(each) for each in (ids, target, draft))
-    found = loops.growth(blocks, *columns, block_tokens, *sizes, more)
+    found = block_loops.growth(blocks, *columns, block_tokens, *sizes, more)
     return more if found else numpy_growth(blocks, ids, target, draft, block_tokens, sizes)
 
 
 def _rows(tokens: Any, ids: Ints) -> bool:
-    return isinstance(tokens, np.ndarray) and tokens.dtype == ids.dtype == np.int64 and tokens.shape == ids.shape
+    arrays = isinstance(tokens, np.ndarray) and isinstance(ids, np.ndarray) and ids.ndim == 1
+    return arrays and tokens.dtype == ids.dtype == np.int64 and tokens.shape == ids.shape
 
 
 def numba_reserve(books: Books, ids: Ints, chunks: Ints, numbers: Ints, room: Room) -> Taken:
@@ -153,10 +157,10 @@ def _taken(told: tuple[Any, ...], rows: Ints) -> Taken:
 
 
 def numba_deepen(books: Books, ids: Ints, chunks: Ints, numbers: Ints, extended: Ints, room: Room) -> int:
-    """See `specsim.kernels.books.numpy_deepen`."""
-    scratch = np.empty((2, len(ids)), dtype=np.int64)
-    more: int = book_loops.deepen(*books, ids, chunks, numbers, extended, *room, scratch)
-    return more
+    """See `specsim.kernels.books.numpy_deepen`, which answers where nodes are named that are not there."""
+    scratch, nodes = np.empty((2, len(ids)), dtype=np.int64), np.ascontiguousarray(extended, dtype=np.int64)
+    more: int = book_loops.deepen(*books, ids, chunks, numbers, nodes, *room, scratch)
+    return more if more != book_loops.ILLEGAL else numpy_deepen(books, ids, chunks, numbers, extended, room)
 
 
 def numba_commit(

@@ -19,7 +19,6 @@ from specsim.kernels.compiling import (
     WORDS,
     array_of,
     compiled,
-    elementwise,
     filled,
     inner,
 )
@@ -131,6 +130,20 @@ def grow(
 
 
 @inner
+def _each_once(order, rows):
+    """Return whether the order names each row once."""
+    if len(order) != rows:
+        return False
+    named, wrong = np.zeros(rows, dtype=np.bool_), False
+    for row in order:
+        if row < 0 or row >= rows:
+            return False
+        wrong |= named[row]
+        named[row] = True
+    return not wrong
+
+
+@inner
 def _by_row(row, rows):
     """Return the nodes row by row, in their order, and where each row begins."""
     begins, filled = np.zeros(rows + 1, dtype=np.int64), np.empty(rows, dtype=np.int64)
@@ -212,8 +225,10 @@ def _take_likeliest(path, chosen, count):
 
 @compiled(INTS, FLOATS, FLOATS, INTS, WHOLE, WHOLE, FLAG, NUMBER, NUMBER, WHOLE)
 def select(row, path, need, order, most_nodes, budget, fill, slo_below, fill_below, tile):
-    """See `specsim.kernels.selection.numpy_select`."""
+    """See `specsim.kernels.selection.numpy_select`; return nothing where a row is named that is not there, or twice."""
     rows, chosen = len(need), np.zeros(len(row), dtype=np.bool_)
+    if not _each_once(order, rows) or (len(row) and (row.min() < 0 or row.max() >= rows)):
+        return chosen[:0]
     nodes, begins = _by_row(row, rows)
     left = budget - rows
     for place in range(rows):
@@ -229,54 +244,6 @@ def select(row, path, need, order, most_nodes, budget, fill, slo_below, fill_bel
         left = min(left, -(-wished // tile) * tile - spent)
     _take_likeliest(path, chosen, left)
     return chosen
-
-
-@elementwise("(),(),(),(),(k),(f),(g)->()", *(NUMBER,) * 4, *(FLOATS,) * 3, filled(NUMBER))
-def roofline(context, batched, pairs, logits, rates, few, few_logits, seconds):
-    """See `specsim.kernels.roofline.numpy_roofline`."""
-    delta_s, gamma_s, compute_delta_s, compute_s = rates[0], rates[1], rates[2], rates[3]
-    alpha_s, beta_s, tile, single_s, pair_s, logit_s = rates[4], rates[5], rates[6], rates[7], rates[8], rates[9]
-    tiles = -(-batched // tile) * tile
-    total = max(delta_s + gamma_s * batched, compute_delta_s + compute_s * tiles) + max(
-        alpha_s * context, beta_s * pairs
-    )
-    total += pair_s * pairs
-    total += logit_s * logits
-    for size in range(len(few)):
-        total += few[size] if batched == size + 1 else 0.0
-    for size in range(len(few_logits)):
-        total += few_logits[size] if logits == size + 1 else 0.0
-    seconds[0] = total - single_s if batched == 1 else total
-
-
-@elementwise("(),(s)->()", WHOLE, INTS, filled(WHOLE))
-def pad(batched, sizes, padded):
-    """See `specsim.kernels.roofline.numpy_pad`."""
-    low, high = 0, len(sizes)
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (middle + 1, high) if sizes[middle] < batched else (low, middle)
-    padded[0] = sizes[low] if low < len(sizes) else batched
-
-
-@compiled(array_of(WHOLE, 2), array_of(NUMBER, 2), WHOLE, BOOLS, filled(WHOLE, 2), filled(NUMBER, 2))
-def subset(numbers, odds, rows, keep, some, probabilities):
-    """Fill `some` (5, kept) and `probabilities` (2, kept) as `specsim.kernels.subset.numpy_subset` does; or False."""
-    renamed, kept = np.empty(len(keep), dtype=np.int64), 0
-    for node in range(len(keep)):
-        renamed[node], parent = -1, numbers[PARENT, node]
-        if node >= rows and not keep[node]:
-            continue
-        # A parent stands before its children.
-        if node >= rows and (parent < 0 or parent >= node or renamed[parent] < 0):
-            return False
-        renamed[node] = kept
-        for column in range(5):
-            some[column, kept] = numbers[column, node]
-        some[PARENT, kept] = renamed[parent] if node >= rows else parent
-        probabilities[PROBABILITY, kept], probabilities[PATH, kept] = odds[PROBABILITY, node], odds[PATH, node]
-        kept += 1
-    return True
 
 
 @compiled(INTS, INTS, WHOLE, WORDS, WHOLE, INTS, INTS, filled(WHOLE, 2))
@@ -301,28 +268,3 @@ def rounds(rank, start, mask, key, depth, left, room, matched):
         if ended:
             return each + 1
     return len(matched)
-
-
-@compiled(filled(WHOLE), INTS, INTS, WHOLE, WHOLE)
-def hold(held, ids, tokens, block_tokens, most):
-    """See `specsim.kernels.blocks.numpy_hold`."""
-    more = 0
-    for place in range(len(ids)):
-        more += (tokens[place] + block_tokens - 1) // block_tokens - held[ids[place]]
-    if more <= most:
-        for place in range(len(ids)):
-            held[ids[place]] = (tokens[place] + block_tokens - 1) // block_tokens
-    return more
-
-
-@compiled(array_of(WHOLE, 2), INTS, INTS, INTS, WHOLE, WHOLE, WHOLE, filled(WHOLE))
-def growth(blocks, ids, target, draft, block_tokens, target_bytes, draft_bytes, more):
-    """Fill `more` (n,) as `specsim.kernels.blocks.numpy_growth` does; return whether all requests are there."""
-    for place in range(len(ids)):
-        request = ids[place]
-        if request < 0 or request >= blocks.shape[1]:
-            return False
-        target_blocks = (target[place] + block_tokens - 1) // block_tokens - blocks[0, request]
-        draft_blocks = (draft[place] + block_tokens - 1) // block_tokens - blocks[1, request]
-        more[place] = max(target_blocks, 0) * target_bytes + max(draft_blocks, 0) * draft_bytes
-    return True

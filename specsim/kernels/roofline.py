@@ -19,11 +19,11 @@ def numpy_roofline(
     rates : (10,) its coefficients in order. few, few_logits : its offsets of passes of 1, 2, ... tokens, and logits.
     """
     delta_s, gamma_s, compute_delta_s, compute_s, alpha_s, beta_s, tile, single_s, pair_s, logit_s = rates.tolist()
-    batched, logits, pairs = np.asarray(batched), np.asarray(logits), np.asarray(pairs)
+    context, batched, pairs, logits = (_counts(each) for each in (context, batched, pairs, logits))
     whole = tile == 1 and batched.dtype.kind == "i"
     tiles = batched if whole else -(-batched // tile) * tile
     weights = np.maximum(delta_s + gamma_s * batched, compute_delta_s + compute_s * tiles)
-    seconds = weights + np.maximum(alpha_s * np.asarray(context), beta_s * pairs)
+    seconds = weights + np.maximum(alpha_s * context, beta_s * pairs)
     # A coefficient that is not given is not added: most are not, and each costs as long as the lines above.
     for each_s, tokens in ((pair_s, pairs), (logit_s, logits)):
         if each_s:
@@ -33,7 +33,15 @@ def numpy_roofline(
             seconds = seconds + np.where(tokens == size, offset, 0.0)
     if single_s:
         seconds = seconds - np.where(batched == 1, single_s, 0.0)
-    return np.asarray(seconds, dtype=np.float64)
+    seconds = np.asarray(seconds, dtype=np.float64)
+    shape = np.broadcast_shapes(seconds.shape, logits.shape)
+    return seconds if seconds.shape == shape else np.broadcast_to(seconds, shape).copy()
+
+
+def _counts(values: Any) -> Any:
+    """Return counts as int64 or float64, whatever numbers they are given as."""
+    array = np.asarray(values)
+    return array if array.dtype in (np.int64, np.float64) else array.astype(np.float64)
 
 
 def numpy_pad(batched: Any, sizes: Ints) -> Any:

@@ -25,7 +25,8 @@ class Drafts:
         self._verified = False
 
     def open(self, key: bytes, requests: Ids) -> Ids:
-        """Let trees be drafted for legal rows, whose bytes are `key`, and return these."""
+        """Let trees be drafted for legal rows, whose bytes are `key`; return these, which nobody may write to."""
+        requests.setflags(write=False)
         self._open[key] = requests
         return requests
 

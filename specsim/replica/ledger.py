@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from specsim.errors import IllegalPass
+from specsim.errors import IllegalPass, ModelFault
 from specsim.kernels.books import Books, Tally
 from specsim.kernels.chosen import chosen as kernels
 from specsim.pass_shape import PassShape
@@ -191,19 +191,17 @@ class Ledger:
 
     def _refuse(self, work: TargetPass, ids: Ids) -> NoReturn:
         """Say why a verification is illegal: a chunk of too many tokens or none, or a tree behind too few."""
-        chunks, pending, tree = (
-            work.chunks,
-            self.known(ids) - self.progress.target_cached[ids],
-            work.forest.tree_tokens(),
-        )
+        chunks, tree = work.chunks, work.forest.tree_tokens()
+        pending = self.known(ids) - self.progress.target_cached[ids]
         wrong = (chunks < 1) | (chunks > pending)
         if np.count_nonzero(wrong):
             said = first_wrong(wrong, "request {} is given {}, {} are pending", ids, chunks, pending)
             raise IllegalPass(f"a chunk must hold between one and all of the pending tokens: {said}")
-        said = first_wrong(
-            (tree > 0) & (chunks < pending), "request {} reads {} of {} pending tokens", ids, chunks, pending
-        )
-        raise IllegalPass(f"a tree hangs behind a prefill that is not finished: {said}")
+        wrong = (tree > 0) & (chunks < pending)
+        if np.count_nonzero(wrong):
+            said = first_wrong(wrong, "request {} reads {} of {} pending tokens", ids, chunks, pending)
+            raise IllegalPass(f"a tree hangs behind a prefill that is not finished: {said}")
+        raise IllegalPass(f"a forest with nodes of other rows than its {len(ids)}")
 
     def commit_draft(self, work: DraftPass, grown: Forest, start_s: float) -> None:
         """Book a draft pass that started at `start_s`: its chunks are cached, its leaves hold slots until the end.
@@ -224,6 +222,7 @@ class Ledger:
         Only the accepted path stays cached; finished requests free everything.
         """
         ids, trees = self._ids, self._trees
+        self._check_answer(answer, len(ids))
         assert not len(trees) or (answer.matched <= trees).all(), "a backend accepts more than a tree holds"
         self._emissions.decode(ids, start_s)
         done = trees, answer, self.drafted, self._draft_cache.feeds, now_s
@@ -237,6 +236,12 @@ class Ledger:
         if np.count_nonzero(answer.finished):
             self._finish(ids[answer.finished], now_s)
         return Gaps(left.later, left.gaps_s)
+
+    def _check_answer(self, answer: Emitted, rows: int) -> None:
+        """Refuse what a backend answers of other rows."""
+        for name, column in zip(answer._fields, answer, strict=True):
+            if column.shape != (rows,):
+                raise ModelFault(f"a backend answers {name} {column.shape} of a verification; expected ({rows},)")
 
     def end_step(self) -> None:
         """Drop what was drafted in this step and never verified."""

@@ -45,8 +45,8 @@ def owned(work: Pass) -> Pass:
     return DraftPass(requests.copy(), fed, *work[2:])
 
 
-def check_leaves(work: DraftPass) -> None:
-    """Refuse leaves that cannot be extended.
+def check_growth(work: DraftPass, legal: bool) -> None:
+    """Refuse leaves that cannot be extended; `legal` says that they are different nodes without children.
 
     Raises
     ------
@@ -58,7 +58,8 @@ def check_leaves(work: DraftPass) -> None:
         return
     if not work.width:
         raise IllegalPass("DraftPass.width is 0; expected at least 1 where leaves are extended")
-    _check_leaves(work.forest, work.leaves)
+    if not legal:
+        _check_leaves(work.forest, work.leaves)
     if work.deepest is not None:
         _check_room(work.forest, work.leaves, work.deepest)
 

@@ -65,7 +65,7 @@ class Forest:
     fresh: int
 
     def __init__(self, rows: int, numbers: Ints, odds: Floats) -> None:
-        _fill(self, rows, np.ascontiguousarray(numbers), odds, None, 0)
+        _fill(self, rows, np.ascontiguousarray(numbers), odds, None, numbers.shape[1])
 
     def __setattr__(self, name: str, value: object) -> None:
         """Refuse: what a forest says is what was drafted."""

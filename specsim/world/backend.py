@@ -50,7 +50,8 @@ class SimulatedBackend:
         self._host_bytes_per_s = host_bytes_per_s
         self._truth = truth
         self._view = view
-        self._texts = Texts(view.prompt_tokens, view.emitted_tokens, view.target_cached, world.output_tokens)
+        output_tokens = np.ascontiguousarray(world.output_tokens, dtype=np.int64)
+        self._texts = Texts(view.prompt_tokens, view.emitted_tokens, view.target_cached, output_tokens)
         self._drafter = SimulatedDrafter(world.tape, truth.draft, view)
         self._proposals = self._drafter.proposals
         self._rounds = SimulatedRounds(world.output_tokens, world.tape, truth, view)

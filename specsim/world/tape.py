@@ -8,6 +8,7 @@ from weakref import ref
 
 import numpy as np
 
+from specsim.errors import SpecsimError
 from specsim.kernels.growth import Pooled, Text
 from specsim.replica.request import Bools, Floats, Ints
 from specsim.rng import STRIDE, Words, word
@@ -42,6 +43,18 @@ class Pools:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_mask", word(self.pool_rows - 1))
+
+    def check(self, rows: int) -> None:
+        """Refuse pools that do not lie within so many rows of a tape.
+
+        Raises
+        ------
+        SpecsimError
+            One line that names the first such pool.
+        """
+        for start in (self.start, self.off_start):
+            for wrong in start[(start < 0) | (start > rows - self.pool_rows)][:1].tolist():
+                raise SpecsimError(f"a pool of {self.pool_rows:,} rows begins at row {wrong:,} of {rows:,} of a tape")
 
     def text(self, tape: Tape, requests: Ints) -> Text:
         """Return the texts of these requests, (m,), as kernels read them."""
@@ -124,6 +137,8 @@ class Tape:
     likeliest: Floats = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        if isinstance(self.layout, Pools):
+            self.layout.check(len(self.rank))
         object.__setattr__(self, "confidence", np.ascontiguousarray(self.confidence))
         object.__setattr__(self, "rank", np.ascontiguousarray(self.rank))
         likeliest, silent = _first_column(self.confidence)

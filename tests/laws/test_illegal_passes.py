@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import pytest
 
 from specsim.errors import IllegalPass
+from specsim.kernels.chosen import using
 from specsim.replica.kv_pool import Memory
 from specsim.replica.ledger import Ledger
-from specsim.replica.legality import check_leaves
 from specsim.replica.passes import NOBODY, DraftPass, Emitted, Pass, TargetPass
 from specsim.replica.request import Ints
 from specsim.replica.trees import Forest
@@ -20,6 +21,15 @@ from tests.made import drafted, memory, requests
 ROOT, TWO = Forest.roots(1), Forest.roots(2)
 WAITING, LATER, DECODING, FINISHED, HALFWAY = range(5)
 """The requests of `busy`: waiting, not arrived, decoding with a drafter's cache, finished, half through its prompt."""
+
+
+@pytest.fixture(autouse=True, params=("numpy", "numba"))
+def kernel(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What is refused in numpy is refused in numba, with the same words."""
+    if request.param == "numba" and find_spec("numba") is None:
+        pytest.skip("needs specsim[fast]")
+    with using(request.param):
+        yield
 
 
 def ints(*values: int) -> Any:
@@ -199,4 +209,4 @@ def test_a_request_that_can_never_fit_is_rejected_at_the_door(memory_bytes: int,
 @pytest.mark.parametrize("leaves", [[0, 2], [0, 3], [-1, 0]])
 def test_a_leaf_is_a_node(leaves: list[int]) -> None:
     with pytest.raises(IllegalPass, match="is no node: the forest has 2"):
-        check_leaves(DraftPass(ints(0, 1), ints(1, 1), Forest.roots(2), ints(*leaves), 1))
+        busy().reserve(DraftPass(ints(WAITING, DECODING), ints(6, 1), TWO, ints(*leaves), 1))

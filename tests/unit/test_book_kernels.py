@@ -135,6 +135,17 @@ def test_a_draft_takes_the_same(seed: int, block_tokens: int, slack: int) -> Non
     assert_same(one, other)
 
 
+def test_nodes_that_are_not_there_go_to_numpy_which_says_so() -> None:
+    from specsim.kernels.compiled import numba_deepen, numba_reserve
+
+    drawn = scene(3, 16, 60)
+    for deepen in (numpy_deepen, numba_deepen):
+        with pytest.raises(IndexError):
+            deepen(drawn.books, drawn.ids, NO_INTS, drawn.numbers, np.array([drawn.numbers.shape[1]]), drawn.room)
+    numbers = np.concatenate((drawn.numbers, np.full((5, 1), len(drawn.ids))), axis=1)
+    assert numba_reserve(drawn.books, drawn.ids, np.ones_like(drawn.ids), numbers, drawn.room).shape is None
+
+
 @many
 @given(*seeds())
 def test_a_verification_leaves_the_same(seed: int, block_tokens: int, slack: int) -> None:

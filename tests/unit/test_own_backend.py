@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from specsim.errors import ModelFault
 from specsim.simulation import run
 from specsim.world.backend import SimulatedBackend
 from tests.golden.scene import scene
@@ -69,3 +70,17 @@ def test_the_seconds_of_moves_are_the_backends_and_shared_out_by_bytes():
     moved = record.progress.moved_bytes
     assert record.totals.moving_s == pytest.approx(0.5 * moves)
     np.testing.assert_allclose(record.moving_s, 0.5 * moves * moved / moved.sum())
+
+
+class Short(Heard):
+    """A backend that answers one row, whatever it is asked."""
+
+    def verify(self, work, shape):
+        answer, seconds = super().verify(work, shape)
+        return answer._replace(tokens=answer.tokens[:1]), seconds
+
+
+def test_an_answer_of_other_rows_is_refused():
+    simulation = replace(scene(), scheduler=factory_of("continuous"), backend=Short)
+    with pytest.raises(ModelFault, match=r"a backend answers tokens \(1,\) of a verification; expected \(\d+,\)"):
+        run(simulation)

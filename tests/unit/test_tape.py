@@ -93,3 +93,12 @@ def test_uniforms_are_uniform() -> None:
     assert numbers[-1] < 1
     gap = np.abs(numbers - (np.arange(20_000) + 0.5) / 20_000).max()
     assert gap < 1.95 / np.sqrt(20_000), "Kolmogorov-Smirnov at 0.1%"
+
+
+@pytest.mark.parametrize("start", [-1, 5, 1 << 40])
+def test_a_pool_that_does_not_lie_within_the_tape_is_refused(start):
+    """Compiled loops would read beyond its end."""
+    ranks, inside = np.zeros(8, dtype=np.int64), np.zeros(2, dtype=np.int64)
+    for starts in ((np.array([0, start]), inside), (inside, np.array([0, start]))):
+        with pytest.raises(SpecsimError, match=f"a pool of 4 rows begins at row {start:,} of 8 of a tape"):
+            Tape(np.full((8, 2), 0.5), ranks, Pools(*starts, 4), np.zeros(2, dtype=np.uint64))

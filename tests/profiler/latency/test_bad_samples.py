@@ -57,6 +57,7 @@ def fit_says(capsys, *paths):
         ("sample_s", float("nan"), "row 0: sample_s: nan; expected a number, 0 or more"),
         ("all_reduce_s", -1.0, "row 0: all_reduce_s: -1.0; expected a number, 0 or more"),
         ("host_s", -1.0, "row 0: host_s: -1.0; expected a number, 0 or more, or NaN"),
+        ("mean_s", 0.0, "row 0: mean_s: 0.0; expected a number above 0, or NaN in an older file"),
         ("sm_clock_mhz", float("inf"), "row 0: sm_clock_mhz: inf; expected a number, 0 or more, or NaN"),
         ("kind", "decoding", "row 0: kind: 'decoding'; expected one of decode, verify, prefill, mixed"),
         ("kind", "catchup", "row 0: kind: 'catchup'; expected one of decode, verify, prefill, mixed"),

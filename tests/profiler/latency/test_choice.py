@@ -79,12 +79,31 @@ def test_passes_of_few_tokens_on_the_line_have_no_offsets():
     assert (form.few_s, form.few_logits_s) == ((), ())
 
 
-def test_a_size_that_was_not_sampled_has_no_offset():
+def test_a_size_that_was_not_sampled_lies_between_its_neighbours():
     few_s = (-0.004, 0.003, 0.006)
     samples = samples_of(replace(CURVED, few_s=few_s), noise=0.002, grid=replace(FEW, requests=(1, 3, 8, 20)))
     fitted = judge(samples, "target").roofline.fitted
-    assert fitted.form.few_s == pytest.approx((-0.004, 0.0, 0.006), abs=2e-4)
+    assert fitted.form.few_s == pytest.approx((-0.004, 0.001, 0.006), abs=2e-4)
     assert fitted.standard_errors["few_s"][1] is None
+
+
+def test_means_are_fitted_where_asked_for_and_known():
+    samples = [replace(each, mean_s=2 * each.median_s) for each in samples_of(CURVED, noise=0.002)]
+    medians, means = (judge(samples, "target", statistic).roofline.fitted.form for statistic in ("median", "mean"))
+    assert means.delta_s == pytest.approx(2 * medians.delta_s)
+    with pytest.raises(SpecsimError, match="target: samples without the means of their runs"):
+        judge([replace(each, mean_s=float("nan")) for each in samples], "target", "mean")
+
+
+def test_a_kernel_for_few_rows_is_found_up_to_its_last_row():
+    """As on a CPU that multiplies up to 15 rows in steps of three, and more rows in less time than 15."""
+    few_s = tuple(0.002 * (size // 3) for size in range(1, 16))
+    grid = replace(FEW, requests=(1, 2, 3, 4, 5, 8, 20, 64), trees=(2, 3, 5, 7))
+    samples = samples_of(replace(CURVED, few_s=few_s), noise=0.002, grid=grid)
+    form = judge(samples, "target").roofline.fitted.form
+    for tokens in range(1, 24):
+        shape = one(0, tokens, tokens, tokens)
+        assert form.seconds(shape) == pytest.approx(replace(CURVED, few_s=few_s).seconds(shape), rel=0.06)
 
 
 @pytest.mark.parametrize("pair_s", [pytest.param(0.0, marks=pytest.mark.slow), 3e-9])

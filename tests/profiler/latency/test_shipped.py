@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from profiler.latency import choice, fit
+from profiler.latency import choice
 from profiler.latency.choice import judge
 from profiler.latency.profile_file import profile_mapping, read_all
 from specsim.files.paths import shipped
@@ -34,8 +34,7 @@ def test_a_measured_profile_names_its_samples_hardware_versions_and_date(name):
 @pytest.mark.parametrize("name", MEASURED)
 def test_it_is_what_a_fit_of_its_samples_gives(name, monkeypatch):
     """It was fitted when passes of one token alone had an offset, `single_s`."""
-    monkeypatch.setattr(fit, "FEW", 1)
-    monkeypatch.setattr(choice, "CHOSEN", [("few_s",)])
+    monkeypatch.setattr(choice, "_chosen_offsets", lambda samples, fold: (("few_s",), 1))
     written = load_profile(shipped("conf") / "profile" / f"{name}.yaml")
     mapping, _ = profile_mapping(name, [RAW / f"{name}.samples.parquet"])
     again = profile_from_mapping(mapping, name)
