@@ -9,7 +9,7 @@ import numpy as np
 from specsim.kernels.acceptance import Answer, Texts, numpy_answer
 from specsim.kernels.arrays import Bools, Floats, Ints
 from specsim.kernels.blocks import numpy_growth
-from specsim.kernels.books import Books, Left, Room, Taken, Tally, numpy_deepen
+from specsim.kernels.books import NO_INTS, Books, Left, Room, Taken, Tally, numpy_deepen
 from specsim.kernels.compiling import told
 from specsim.kernels.growth import Front, Grown, Growth, Pooled, Text, numpy_grow
 from specsim.kernels.layers import Layers
@@ -20,8 +20,6 @@ from specsim.rng import Words
 
 with told():
     from specsim.kernels import block_loops, book_loops, loops, roofline_loops, tree_loops
-
-NO_LIMIT: Ints = np.zeros(0, dtype=np.int64)
 
 
 def numba_grow(text: Text, front: Front, growth: Growth) -> Grown:
@@ -105,7 +103,7 @@ def numba_layers(grown: Grown, depth: int, deepest: Ints | None, cached: Ints) -
     counts, scratch = np.empty((depth - 1, 4), dtype=np.int64), np.empty(len(cached), dtype=np.int64)
     extended = np.empty(grown.numbers.shape[1], dtype=np.int64)
     numbers = np.ascontiguousarray(grown.numbers)
-    limit = NO_LIMIT if deepest is None else np.ascontiguousarray(deepest)
+    limit = NO_INTS if deepest is None else np.ascontiguousarray(deepest)
     passes, many = tree_loops.layers(numbers, grown.ends, limit, cached, counts, extended, scratch)
     shapes: list[PassShape] = []
     before: list[int] = []

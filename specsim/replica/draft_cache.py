@@ -11,7 +11,7 @@ from specsim.kernels.books import Books, legal_leaves, numpy_follow, numpy_keep
 from specsim.kernels.chosen import chosen as kernels
 from specsim.pass_shape import PassShape
 from specsim.replica.kv_pool import DRAFT, KvPool
-from specsim.replica.legality import check_growth, first_wrong
+from specsim.replica.legality import check_leaves, first_wrong
 from specsim.replica.passes import NOBODY, Drafted, DraftPass
 from specsim.replica.request import Ids, Ints
 
@@ -54,7 +54,7 @@ class DraftCache:
         """
         forest, leaves = work.forest, work.leaves
         if len(leaves) and (work.deepest is not None or not work.width):
-            check_growth(work, legal_leaves(forest.numbers, len(ids), forest.fresh, leaves))
+            check_leaves(work, legal_leaves(forest.numbers, len(ids), forest.fresh, leaves))
         asked = ids, work.chunks, forest.numbers, forest.fresh, leaves
         taken = kernels().reserve_draft(self._books, *asked, self._pool.left())
         if taken.shape is None:
@@ -65,7 +65,7 @@ class DraftCache:
 
     def _refuse(self, work: DraftPass) -> NoReturn:
         """Say why a draft pass is illegal: what is wrong with a leaf or a chunk, or that nothing would run."""
-        check_growth(work, False)
+        check_leaves(work, False)
         cached = self._books.draft_cached[work.requests]
         chunks = work.chunks if len(work.chunks) else np.zeros_like(work.requests)
         pending = self._books.prompt_tokens[work.requests] + self._books.emitted_tokens[work.requests] - cached

@@ -45,7 +45,7 @@ def owned(work: Pass) -> Pass:
     return DraftPass(requests.copy(), fed, *work[2:])
 
 
-def check_growth(work: DraftPass, legal: bool) -> None:
+def check_leaves(work: DraftPass, legal: bool) -> None:
     """Refuse leaves that cannot be extended; `legal` says that they are different nodes without children.
 
     Raises
