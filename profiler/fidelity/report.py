@@ -42,11 +42,11 @@ OF_CLASS = "attainment."
 """What the columns of the classes' attainments begin with."""
 ROUNDS = """\
 The profile is measured by the path, and by the stopwatch, that serves. Its first round comes before the
-  real runs, its others between them, so that it sees the machine that they see. One that was measured before them
-  would be off by the pace more. Schedulers decide by the first round, and objectives rest on it, in real runs as in
-  simulated ones; what simulated passes take is of all rounds. A profile is fitted to the means of its points, not to
-  their medians: what a mean TPOT adds up are passes as they come, the disturbed ones among them. A lookup's price is
-  measured before the runs. Rounds are kept: runs that are added later have none between them."""
+  real runs, its others between them. Schedulers decide by the first round, and objectives rest on it, in real runs as
+  in simulated ones. What simulated passes take is of the rounds between the runs, since these see the same machine.
+  A profile is fitted to the means of its points, not to their medians: what a mean TPOT adds up are passes as they
+  come, the disturbed ones among them. A lookup's price is measured before the runs. Rounds are kept: runs that are
+  added later have none between them."""
 GIVEN = "The profile was measured before, elsewhere: it is the one that `profile=` names."
 CLOCK = {
     MEASURED: (

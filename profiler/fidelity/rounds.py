@@ -28,8 +28,8 @@ Turn = tuple[int, str, Point]
 class Rounds:
     """Times all points of a grid in each of some rounds, so that a disturbance of the machine meets few runs of any.
 
-    The first round makes a first profile, by which schedulers decide; what passes take is the profile of all rounds,
-    the later of which lie between the runs that it predicts. What is timed is kept, share by share.
+    The first round makes a first profile, by which schedulers decide. What passes take is the profile of the later
+    ones, which lie between the runs that it predicts. What is timed is kept, share by share.
 
     Parameters
     ----------
@@ -58,8 +58,10 @@ class Rounds:
         self._time(self._later[: round(share * len(self._later))])
 
     def whole(self) -> Path:
-        """Return the profile of all rounds."""
-        return self._profile(self._place.name, self._first + self._later, "all rounds")
+        """Return the profile of the rounds between the runs, and of the first where there are no others."""
+        again = {each[1:] for each in self._later}
+        once = [each for each in self._first if each[1:] not in again]
+        return self._profile(self._place.name, once + self._later, "the rounds between the runs")
 
     def _profile(self, name: str, turns: list[Turn], said: str) -> Path:
         """Return the profile's file of that name, measured and fitted unless it is there."""

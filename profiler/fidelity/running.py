@@ -136,7 +136,7 @@ def _words(study: Study, cell: Cell, pair: Pair, rate: float) -> list[str]:
 
 
 def _predict_anew(study: Study, scene: Scene, rate: float, ran: Iterable[tuple[Cell, Path]]) -> None:
-    """Have the profile of all rounds predict the passes of real runs, in the files of those that did not fail."""
+    """Have the profile of the rounds between them predict the passes of real runs, in the files of all that ended."""
     for cell, file in ran:
         outcome = read_outcome(file)
         if "error" in outcome.numbers:

@@ -28,6 +28,7 @@ class Grid:
     repeats : the most timed runs of a point.
     seconds : after so many seconds no further run of a point is started, once five are done.
     together : numbers of prompts, of the shortest chunk each, that are read in one pass beside the single ones.
+    speculating : rows that verify a tree each, of each size, beside the middle chunk of a mixed pass.
     """
 
     requests: tuple[int, ...]
@@ -43,6 +44,7 @@ class Grid:
     repeats: int
     seconds: float
     together: tuple[int, ...] = ()
+    speculating: tuple[int, ...] = ()
 
     def passes(self, role: str) -> list[Point]:
         """Return the points of the ``target`` or the ``draft``, small ones first."""
@@ -67,6 +69,8 @@ class Grid:
         yield from self._prefill()
         middle = self.contexts[len(self.contexts) // 2]
         yield from (Point("mixed", 1, middle, chunk, n) for chunk in self.chunks for n in self.beside)
+        chunk = sorted(self.chunks)[len(self.chunks) // 2]
+        yield from (Point("mixed", 1, middle, chunk, n, tree) for n in self.speculating for tree in self.trees)
 
     def _draft(self) -> Iterator[Point]:
         for n in self.requests:

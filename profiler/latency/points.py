@@ -27,6 +27,7 @@ class Point:
     context : cached tokens of a row, up to a quarter more or less; in a mixed pass of the decoding rows.
     queries : new tokens of a row: 1, a tree with its root, a chunk, or the leaves of a draft step.
     decoding : in a mixed pass, the rows that decode beside the chunk.
+    tree : in a mixed pass, the tokens of each decoding row: 1, or a tree with its root.
     """
 
     kind: str
@@ -34,17 +35,21 @@ class Point:
     context: int
     queries: int
     decoding: int = 0
+    tree: int = 1
 
     @property
     def key(self) -> str:
         """The unique name of the point."""
-        beside = f"+{self.decoding}" if self.decoding else ""
-        return f"{self.kind}/{self.requests}x{self.queries}@{self.context}{beside}"
+        return f"{self.kind}/{self.requests}x{self.queries}@{self.context}{self._beside if self.decoding else ''}"
 
     @property
     def shape(self) -> str:
         """Batch, queries and context, without the kind; points of one shape are held out together."""
-        return f"{self.requests}x{self.queries}@{self.context}+{self.decoding}"
+        return f"{self.requests}x{self.queries}@{self.context}{self._beside}"
+
+    @property
+    def _beside(self) -> str:
+        return f"+{self.decoding}" if self.tree == 1 else f"+{self.decoding}x{self.tree}"
 
     def work(self) -> Work:
         """Return the pass, always the same, with rows of unequal context."""
@@ -54,7 +59,7 @@ class Point:
     def tokens_most(self) -> tuple[int, int]:
         """Return the cached tokens, at most, and the batched tokens."""
         rows = self.decoding if self.kind == "mixed" else self.requests
-        return rows * self.context, self.requests * self.queries + self.decoding
+        return rows * self.context, self.requests * self.queries + self.decoding * self.tree
 
 
 def _contexts(rows: int, context: int, rng: np.random.Generator) -> Ints:
@@ -70,20 +75,27 @@ def _chunks(point: Point, rng: np.random.Generator) -> Work:
 
 
 def _verify(point: Point, rng: np.random.Generator) -> Work:
-    """Return trees like those of a beam search: the parent of a node is one of the three before it, or the root."""
-    nodes = point.queries - 1
-    row = np.repeat(np.arange(point.requests), nodes)
-    place = np.tile(np.arange(nodes), point.requests)
-    parent = np.maximum(place - rng.integers(1, 4, len(place)), -1)
-    parent = np.where(parent >= 0, parent + row * nodes, -1)
+    row, parent = _trees(point.requests, point.queries - 1, rng)
     return Work.of(_contexts(point.requests, point.context, rng), np.ones(point.requests), row, parent)
 
 
+def _trees(rows: int, nodes: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    """Return the row and the parent of each node of trees like those of a beam search, (rows * nodes,) each.
+
+    The parent is one of the three nodes before it, or the root.
+    """
+    row = np.repeat(np.arange(rows), nodes)
+    place = np.tile(np.arange(nodes), rows)
+    parent = np.maximum(place - rng.integers(1, 4, len(place)), -1)
+    return row, np.where(parent >= 0, parent + row * nodes, -1)
+
+
 def _mixed(point: Point, rng: np.random.Generator) -> Work:
-    """Return chunks of fresh prompts beside decoding rows."""
+    """Return chunks of fresh prompts beside rows that decode, or verify trees."""
     context = np.r_[np.zeros(point.requests, np.int64), _contexts(point.decoding, point.context, rng)]
     chunk = np.r_[np.full(point.requests, point.queries), np.ones(point.decoding, np.int64)]
-    return Work.of(context, chunk)
+    row, parent = _trees(point.decoding, point.tree - 1, rng)
+    return Work.of(context, chunk, row + point.requests, parent)
 
 
 def _draft(point: Point, rng: np.random.Generator) -> Work:

@@ -53,6 +53,27 @@ def test_a_mixed_pass_is_a_fresh_chunk_beside_decoding_rows():
     assert work.context[1:].sum() == 800
 
 
+def test_a_mixed_pass_may_verify_trees_beside_the_chunk():
+    point = Point("mixed", 1, 200, 64, 3, 5)
+    work = point.work()
+    assert work.chunk.tolist() == [64, 1, 1, 1]
+    assert work.new_tokens.tolist() == [64, 5, 5, 5]
+    assert (work.batched_tokens, work.context_tokens) == point.tokens_most()[::-1] == (79, 600)
+    parents = work.node_parent[work.node_parent >= 0]
+    assert np.array_equal(work.node_row[parents], work.node_row[work.node_parent >= 0])
+    others = [Point("mixed", 1, 200, 64, 3), Point("mixed", 1, 200, 64, 15)]
+    assert len({point.key, *(each.key for each in others)}) == 3
+    assert len({point.shape, *(each.shape for each in others)}) == 3
+
+
+def test_rows_that_speculate_stand_beside_the_middle_chunk(tmp_path):
+    (tmp_path / "g.yaml").write_text("speculating: [1, 2]\ntrees: [3, 5]\nchunks: [64, 16, 32]\nbeside: [4]\n")
+    mixed = [each for each in read_grid(tmp_path / "g.yaml", CPU).passes("target") if each.tree > 1]
+    assert {(each.queries, each.decoding, each.tree) for each in mixed} == {
+        (32, rows, tree) for rows in (1, 2) for tree in (3, 5)
+    }
+
+
 def test_a_users_grid_fills_in_the_default(tmp_path):
     (tmp_path / "g.yaml").write_text("requests: [1, 2]\nrepeats: 3\nseconds: 1\n")
     grid = read_grid(tmp_path / "g.yaml", CPU)
