@@ -31,6 +31,8 @@ WAITING = 4
 """Points that are sent to an executor for each of its workers: one runs, the others follow at once."""
 JOB_MEMORY = "4GiB"
 """What a Slurm job asks for where Dask-Jobqueue's configuration does not say."""
+ANY_PORT = "127.0.0.1:0"
+"""Of Dask's own pages. Without it they take port 8787, and of two sweeps on a host one warns that it is taken."""
 _ONE_AT_A_TIME = threading.Lock()
 Opened = Callable[[int], AbstractContextManager["Client"]]
 
@@ -116,6 +118,8 @@ def _on_ray(there: Callable[[Any], Any], pieces: Iterator[Any], jobs: int) -> It
                 if isinstance(found, Exception):
                     raise getattr(found, "underlying", found)
                 yield found
+    except ray.exceptions.RayTaskError as error:
+        raise (error.cause or error) from error  # Its own first line names an actor, not what was wrong.
     finally:
         if ours:
             ray.shutdown()
@@ -149,7 +153,7 @@ def _dask(jobs: int) -> Iterator[Client]:
         with Client() as client:
             yield client
         return
-    started = {"n_workers": jobs, "threads_per_worker": 1, "dashboard_address": None, "preload": __name__}
+    started = {"n_workers": jobs, "threads_per_worker": 1, "dashboard_address": ANY_PORT, "preload": __name__}
     with Client(**started, silence_logs=logging.CRITICAL) as client:
         yield client
 
@@ -170,7 +174,7 @@ def _slurm(jobs: int) -> Iterator[Client]:
 
     asked: dict[str, Any] = {"cores": 1, "processes": 1, "memory": JOB_MEMORY}
     asked = {key: dask.config.get(f"jobqueue.slurm.{key}", None) or value for key, value in asked.items()}
-    asked |= {"scheduler_options": {"dashboard_address": None}, "silence_logs": logging.CRITICAL}
+    asked |= {"scheduler_options": {"dashboard_address": ANY_PORT}, "silence_logs": logging.CRITICAL}
     with SLURMCluster(**asked) as cluster, Client(cluster) as client:
         _check_submits(cluster.job_script())
         cluster.scale(jobs=jobs)

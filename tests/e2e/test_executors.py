@@ -82,7 +82,7 @@ def test_workers_of_a_cluster_are_left_as_they_were(whole: Path, tmp_path: Path)
     """They outlive the sweep: they hear Ctrl-C, stay in their own folder, and do not end with the one that asked."""
     from distributed import Client
 
-    with Client(n_workers=1, threads_per_worker=2, dashboard_address=None) as client:
+    with Client(n_workers=1, threads_per_worker=2, dashboard_address=executors.ANY_PORT) as client:
         before = client.run(_state)
         for place in range(2):
             words = [*WORDS, "--keep", "summary", "--executor", "dask", f"out=here{place}"]
@@ -114,13 +114,23 @@ def _die_once(folder: str) -> str:
     return "not here"
 
 
-@pytest.mark.parametrize("executor", ["local", pytest.param("dask", marks=needed("dask"))])
+@pytest.mark.parametrize("executor", ["local", *(pytest.param(name, marks=needed(name)) for name in ("dask", "ray"))])
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_what_ends_the_work_is_one_line(executor: str) -> None:
-    with pytest.raises(SpecsimError, match=rf"^executor={executor}: (KilledWorker|TerminatedWorkerError): .*$"):
+def test_what_ends_the_work_is_one_line(executor: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))  # Workers of Ray find this module by it.
+    died = "KilledWorker|TerminatedWorkerError|ActorDiedError"
+    with pytest.raises(SpecsimError, match=rf"^executor={executor}: ({died}): .*$"):
         list(on_workers(_die, [0, 1], 2, executor))
     with pytest.raises(SpecsimError, match=r"^the disk is full$"):
         list(on_workers(_refuse, [0, 1, 2], 2, executor))
+
+
+@needed("ray")
+def test_what_a_worker_lacks_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers of Ray have not the folder that pytest has found this module in."""
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    with pytest.raises(SpecsimError, match=rf"^executor=ray: \w+: System error: No module named '{__name__}'"):
+        list(on_workers(_refuse, [0, 2], 2, "ray"))
 
 
 def _refuse(place: int) -> int:
