@@ -10,7 +10,7 @@ from specsim.errors import SpecsimError
 from specsim.results.failure import Failure
 from specsim.results.store import read_run
 from specsim.results.sweep_table import CODE, READ, SEED, SweptRun, sweep_table
-from specsim.settings.identity import HASH_CHARACTERS, Value, flat, identity, settings_of
+from specsim.settings.identity import HASH_CHARACTERS, Value, flat, settings_of, shared_identity
 from specsim.workload.seeding import varies_with_seed
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def scan(runs: Sequence[AnyRun | Path], failures: Sequence[Failure] = ()) -> Sca
 def _swept(name: str, run: AnyRun, provenance: Mapping[str, Any]) -> SweptRun:
     config = run.config
     settings = {**settings_of(config), **_read_by(provenance)}
-    point = identity({each: value for each, value in settings.items() if each != SEED})
+    point = shared_identity({each: value for each, value in settings.items() if each != SEED})
     # From the provenance, since the trace's file may have changed or gone since the run.
     varies = provenance.get("varies_with_seed") or varies_with_seed(config)
     return SweptRun(name, settings, point, ", ".join(varies), run.metrics)

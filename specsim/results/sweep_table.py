@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import nan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from specsim.errors import SpecsimError
@@ -67,27 +68,34 @@ def sweep_table(runs: Iterable[SweptRun]) -> DataFrame:
     from pandas import DataFrame
 
     base: Mapping[str, Any] = {}
-    rows: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = []
+    differ: set[str] = set()
+    names: list[str] = []
+    settings: list[dict[str, Any]] = []
+    ends: list[dict[str, Any]] = []
+    metrics: list[dict[str, Any]] = []
     for place, run in enumerate(runs):
         base = base if place else dict(run.settings)
         told = {key: run.settings[key] for key in ALWAYS if key in run.settings}
-        told |= dict(run.settings.items() - base.items())
+        told |= {key: value for key, value in run.settings.items() if key not in base or base[key] != value}
         missing = {key: None for key in base if key not in run.settings}
-        ends = {POINT: run.point, VARIES: run.varies}
-        if run.error is None:
-            told |= missing
-        else:
-            # A failed run has no checksums of what it read; that is no difference.
-            ends |= {ERROR: run.error, **missing}
-        rows += [({RUN: run.name, **told}, {CLASS: name, **ends}, measured) for name, measured in _rows(run.metrics)]
-    differ = {key for told, _, _ in rows for key in told if key != RUN}
+        # A failed run has no checksums of what it read; that is no difference.
+        differ |= told.keys() | (missing.keys() if run.error is None else set())
+        told |= missing
+        for name, measured in _rows(run.metrics):
+            names.append(run.name)
+            settings.append(told)
+            ends.append({CLASS: name, POINT: run.point, VARIES: run.varies, ERROR: run.error})
+            metrics.append(measured)
     keys = [*ALWAYS, *sorted(differ - set(ALWAYS))]
-    ends_there = [CLASS, POINT, VARIES, *([ERROR] if any(ERROR in ends for _, ends, _ in rows) else [])]
-    measures = list(dict.fromkeys(key for _, _, measured in rows for key in measured))
-    order = [each for each in HEADLINE if each in measures]
-    columns = [RUN, *keys, *ends_there, *order, *(each for each in measures if each not in order)]
-    whole = [{**{key: base.get(key) for key in keys}, **told, **ends, **measured} for told, ends, measured in rows]
-    table = DataFrame(whole, columns=columns)
+    measures = dict.fromkeys(key for measured in metrics for key in measured)
+    order = [*(each for each in HEADLINE if each in measures), *(each for each in measures if each not in HEADLINE)]
+    columns: dict[str, list[Any]] = {RUN: names}
+    columns |= {key: [told.get(key, base.get(key)) for told in settings] for key in keys}
+    columns |= {key: [end[key] for end in ends] for key in (CLASS, POINT, VARIES, ERROR)}
+    columns |= {key: [measured.get(key, nan) for measured in metrics] for key in order}
+    if not any(columns[ERROR]):
+        del columns[ERROR]
+    table = DataFrame(columns)
     measured_in = without_failures(table)
     fixed = _fixed(table if measured_in.empty else measured_in, keys)
     return table.drop(columns={*fixed, *_repeated(table, keys)})

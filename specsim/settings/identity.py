@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import marshal
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any
@@ -26,18 +25,23 @@ def settings_of(config: Mapping[str, Any]) -> dict[str, Value]:
     """
     belief = config.get("belief") or {}
     found = flat({**config["choices"], "belief": belief.get("name")})
+    single = {}
     for key, value in config.items():
-        if key not in ("choices", "belief", *NOT_OF_THE_RUN):
+        if key in ("choices", "belief", *NOT_OF_THE_RUN):
+            continue
+        if type(value) is dict:
             found |= _part(key, value)
-    return found | flat({"belief": belief or None})
+        else:
+            single[key] = value
+    return found | flat({**single, "belief": belief or None})
 
 
-def _part(key: str, value: Any) -> dict[str, Value]:
-    """Return `flat` of one key; that of a mapping is kept, since the points of a sweep repeat most of theirs."""
-    if type(value) is dict:
-        with suppress(ValueError):
-            return _kept_part(key, marshal.dumps(value, MARSHAL_VERSION))
-    return flat({key: value})
+def _part(key: str, value: dict[str, Any]) -> dict[str, Value]:
+    """Return `flat` of a mapping below its key, kept: the points of a sweep repeat most of theirs."""
+    try:
+        return _kept_part(key, marshal.dumps(value, MARSHAL_VERSION))
+    except ValueError:
+        return flat({key: value})
 
 
 @lru_cache(maxsize=1024)
@@ -49,6 +53,16 @@ def identity(settings: Mapping[str, Value]) -> str:
     """Return what two runs share when all their settings are equal: 12 hexadecimal characters; 2 equals 2.0."""
     text = json.dumps(sorted(settings.items()), ensure_ascii=False)
     return sha256(text.encode()).hexdigest()[:HASH_CHARACTERS]
+
+
+def shared_identity(settings: dict[str, Any]) -> str:
+    """Return `identity`, kept for the next run with these settings."""
+    return _kept_identity(marshal.dumps(settings, MARSHAL_VERSION))
+
+
+@lru_cache(maxsize=256)
+def _kept_identity(settings: bytes) -> str:
+    return identity(marshal.loads(settings))
 
 
 def flat(mapping: Mapping[str, Any]) -> dict[str, Value]:
