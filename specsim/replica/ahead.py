@@ -37,7 +37,7 @@ class Ahead:
         draft_cache: DraftCache,
         caches: Caches,
         emissions: Emissions,
-        finish: Callable[[Ids, float], None],
+        finish: Callable[[Ids, Floats | float], None],
     ) -> None:
         self._facts, self._progress, self._pool, self._roster = facts, progress, pool, roster
         self._draft_cache, self._caches, self._emissions = draft_cache, caches, emissions
@@ -63,18 +63,19 @@ class Ahead:
 
     def commit_passes(self, work: TargetPass, decodes: Decodes, starts_s: Floats) -> Gaps:
         """Book passes that start at `starts_s`, the end of the last behind them, (passes + 1,)."""
-        ids, progress, times = work.requests, self._progress, len(decodes)
+        ids, progress, times = work.requests, self._progress, decodes.times
         for column in ("emitted_tokens", "verifications", "decoded_tokens"):
             getattr(progress, column)[ids] += times
         cached = progress.target_cached[ids] + times
-        if times > 1:
+        if len(decodes) > 1:
             self._settle(ids, cached - 1)
         progress.target_cached[ids] = cached
         self._pool.hold(TARGET, ids, cached)
-        gaps = self._emissions.repeat(ids, starts_s)
+        ends_s, finished = starts_s[times], decodes.finished
+        gaps = self._emissions.repeat(ids, starts_s, ends_s)
         self._draft_cache.follow(ids)
-        if np.count_nonzero(decodes.finished):
-            self._finish(ids[decodes.finished], float(starts_s[-1]))
+        if np.count_nonzero(finished):
+            self._finish(ids[finished], ends_s[finished])
         return gaps
 
     def rounds(self, work: DraftPass) -> int:
@@ -125,7 +126,7 @@ class Ahead:
         progress.draft_cached[ids] = cached - lacking[-1]
         self._pool.hold(TARGET, ids, cached)
         self._pool.hold(DRAFT, ids, progress.draft_cached[ids])
-        gaps = self._emissions.repeat(ids, ends_s)
+        gaps = self._emissions.repeat(ids, ends_s, float(ends_s[-1]))
         if np.count_nonzero(rounds.finished):
             self._finish(ids[rounds.finished], float(ends_s[-1]))
         self._draft_cache.follow(ids)

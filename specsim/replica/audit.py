@@ -13,7 +13,7 @@ from specsim.errors import SchedulerFault
 from specsim.pass_shape import PassShape
 from specsim.replica.kv_pool import KvPool
 from specsim.replica.passes import Decodes, DraftPass, Emitted, Rounds, TargetPass
-from specsim.replica.request import Bools, Ints
+from specsim.replica.request import Bools, Floats, Ints
 from specsim.replica.state import Progress
 
 
@@ -48,10 +48,11 @@ class Audit:
         if np.count_nonzero(answer.finished):
             self._finish_s[ids[answer.finished]] = end_s
 
-    def see_decodes(self, work: TargetPass, decodes: Decodes, end_s: float) -> None:
-        """Note passes that decode one token of each row, the last of which ends at `end_s`."""
-        self._fed_tokens[work.requests] += len(decodes)
-        self._finish_s[work.requests[decodes.finished]] = end_s
+    def see_decodes(self, work: TargetPass, decodes: Decodes, starts_s: Floats) -> None:
+        """Note passes that decode one token of each row, which start so, the end of the last behind, (passes + 1,)."""
+        times, finished = decodes.times, decodes.finished
+        self._fed_tokens[work.requests] += times
+        self._finish_s[work.requests[finished]] = starts_s[times[finished]]
 
     def see_rounds(self, work: DraftPass, rounds: Rounds, end_s: float) -> None:
         """Note rounds that begin with this pass, the last of which ends at `end_s`."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from specsim.pass_shape import PassShape
 from specsim.replica.emissions import Gaps
-from specsim.replica.passes import Drafted, DraftPass, Emitted, Rounds, TargetPass
+from specsim.replica.passes import Decodes, Drafted, DraftPass, Emitted, Rounds, TargetPass
 from specsim.replica.request import Floats
 
 
@@ -39,14 +39,12 @@ class Repeated(NamedTuple):
 
     Attributes
     ----------
-    starts_s : (passes + 1,) of each, and the end of the last. seconds : (passes,) of each.
-    context_tokens : of the first, in all; each later one has a token a row more.
+    starts_s : (passes + 1,) of each, and the end of the last. decodes : what they did.
     gaps : of the first, since each row's previous emission; behind it, those since the pass before.
     """
 
     starts_s: Floats
-    seconds: Floats
-    context_tokens: int
+    decodes: Decodes
     gaps: Gaps
 
 

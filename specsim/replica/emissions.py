@@ -33,11 +33,14 @@ class Emissions:
             self._progress.first_decode_s[list(first)] = start_s
             self._undecoded -= first
 
-    def repeat(self, ids: Ids, starts_s: Floats) -> Gaps:
-        """Note emissions of all at each of `starts_s[1:]`, decoding from `starts_s[0]` on; return the first's gaps."""
+    def repeat(self, ids: Ids, starts_s: Floats, last_s: Floats | float) -> Gaps:
+        """Note emissions of all at each of `starts_s[1:]`, up to the last of each; return the gaps of the first.
+
+        All decode from `starts_s[0]` on.
+        """
         self.decode(ids, float(starts_s[0]))
         gaps = Gaps(ids, starts_s[1] - self._progress.last_token_s[ids])
-        self._progress.last_token_s[ids] = starts_s[-1]
+        self._progress.last_token_s[ids] = last_s
         return gaps
 
     def begin(self, ids: Ids) -> None:
@@ -49,7 +52,7 @@ class Emissions:
         """Note that a request emits nothing any more."""
         self._undecoded.discard(request)
 
-    def finish(self, ids: Ids, now_s: float) -> None:
-        """Note that requests have emitted their last token."""
+    def finish(self, ids: Ids, at_s: Floats | float) -> None:
+        """Note when requests have emitted their last token."""
         self._undecoded.difference_update(ids.tolist())
-        self._progress.finish_s[ids] = now_s
+        self._progress.finish_s[ids] = at_s

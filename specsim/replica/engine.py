@@ -201,7 +201,7 @@ class Replica:
             try:
                 at_once = (yield from self._at_once(work)) if work.repeat and not ran else None
                 if isinstance(at_once, Decodes):
-                    answer = at_once.last()
+                    answer = None if at_once.shrinks else at_once.last()
                 elif isinstance(work, DraftPass):
                     answer = (yield from self._draft(work)) if at_once is None else None
                 else:
@@ -272,10 +272,18 @@ class Replica:
         if self._fast is None or self._lobby or self.onward is not None:
             return None
         fast = self._fast
-        ran = yield from fast.rounds(work) if isinstance(work, DraftPass) else fast.passes(work)
+        if isinstance(work, DraftPass):
+            ran: Decodes | Rounds | None = yield from fast.rounds(work)
+        else:
+            ran = yield from fast.passes(work, work.beyond_ends and self._ends_alone())
         if ran is not None and self.answered is not None and (ended := int(np.count_nonzero(ran.finished))):
             self.answered(ended)
         return ran
+
+    def _ends_alone(self) -> bool:
+        """Return whether nobody looks when a request ends: none waits, no client does, and nobody shares its blocks."""
+        ledger = self.ledger
+        return not ledger.roster.waiting and self.answered is None and ledger.caches.prefix is None
 
     def _moving_s(self, work: Pass, shape: PassShape) -> float:
         """Return the seconds in which caches leave for the host or come back before a pass."""

@@ -75,29 +75,28 @@ class FastForward:
         self._headway, self._lobby = headway, lobby
         self._another_s = 0.0  # About when one more round would have ended: it is not worth asking for.
 
-    def passes(self, work: TargetPass) -> Generator[simpy.Event, Any, Decodes | None]:
+    def passes(self, work: TargetPass, beyond_ends: bool) -> Generator[simpy.Event, Any, Decodes | None]:
         """Run passes like this one, which is not reserved; return them.
 
-        Only the last may end requests, none wants memory that may not be there, and all are decided before anybody sees
-        the next event and before the scheduler's own deadline. Where that leaves too few, none runs, and the answer is
-        None.
+        Only the last may end requests, unless they go on `beyond_ends`. None wants memory that may not be there, and
+        all are decided before anybody sees the next event and before the scheduler's own deadline. Where that leaves
+        too few, none runs, and the answer is None.
         """
         ledger, horizon = self._ledger, self._horizon()
         most = min(ledger.ahead.passes(work), MOST)
         if most < LEAST:
             return None
-        context_tokens = int(np.add.reduce(ledger.progress.target_cached[work.requests]))
-        decodes = self._backend.decodes(work, context_tokens, most)
+        decodes = self._backend.decodes(work, most, beyond_ends)
         starts_s = self._starts_s(decodes.seconds)
         count = min(horizon.steps(starts_s, horizon.unseen_steps), _before(work.until_s, starts_s))
         if count < LEAST:
             return None
         decodes, starts_s = decodes.first(count), starts_s[: count + 1]
         yield from self._wait(decodes.seconds[:, None], starts_s)
-        self._audit.see_decodes(work, decodes, self._env.now)
+        self._audit.see_decodes(work, decodes, starts_s)
         gaps = ledger.ahead.commit_passes(work, decodes, starts_s)
         self._move_on(decodes.seconds, starts_s[1:-1])
-        self._booking.repeated(self._name, Repeated(starts_s, decodes.seconds, context_tokens, gaps))
+        self._booking.repeated(self._name, Repeated(starts_s, decodes, gaps))
         return decodes
 
     def rounds(self, work: DraftPass) -> Generator[simpy.Event, Any, Rounds | None]:

@@ -18,7 +18,7 @@ from specsim.replica.emissions import Emissions, Gaps
 from specsim.replica.kv_pool import DRAFT, KV_CAPACITY, TARGET, KvPool, Memory, OutOfMemory
 from specsim.replica.legality import first_wrong
 from specsim.replica.passes import NOBODY, Drafted, DraftPass, Emitted, TargetPass
-from specsim.replica.request import Begun, Facts, Ids, Ints, Prefixes, Requests
+from specsim.replica.request import Begun, Facts, Floats, Ids, Ints, Prefixes, Requests
 from specsim.replica.roster import Roster
 from specsim.replica.state import Progress, empty_rows, known_tokens
 from specsim.replica.trees import Forest
@@ -251,8 +251,8 @@ class Ledger:
         self._drafts.end()
         self.caches.settle()
 
-    def _finish(self, ids: Ids, now_s: float) -> None:
+    def _finish(self, ids: Ids, at_s: Floats | float) -> None:
         self.roster.end(ids)
         self.caches.drop(ids)
-        self._emissions.finish(ids, now_s)
+        self._emissions.finish(ids, at_s)
         self.finished += len(ids)

@@ -105,6 +105,8 @@ def _check_repeat(work: Pass) -> None:
         raise IllegalPass(f"{name}.repeat is {_kind(work.repeat)}; expected True or False")
     if not isinstance(until_s, float | int) or until_s != until_s:
         raise IllegalPass(f"{name}.until_s is {_kind(until_s)}; expected a time in seconds")
+    if isinstance(work, TargetPass) and type(work.beyond_ends) is not bool:
+        raise IllegalPass(f"{name}.beyond_ends is {_kind(work.beyond_ends)}; expected True or False")
 
 
 def _check_depth(work: DraftPass) -> None:

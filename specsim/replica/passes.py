@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import inf
 from typing import Any, NamedTuple
 
@@ -75,6 +75,8 @@ class TargetPass(NamedTuple):
     repeat : whether the next steps would be this pass again, as long as each row emits one token, nobody arrives or
         ends and more cache surely fits. The engine may then run several; the answer is the last one's.
     until_s : as in `DraftPass`.
+    beyond_ends : whether `repeat` is said of the rows that are left, too, when others have ended and nobody waits. The
+        engine closes this step where it yields when it has run such passes, and asks for the next.
     """
 
     requests: Ids
@@ -84,6 +86,7 @@ class TargetPass(NamedTuple):
     transfer: bool = False
     repeat: bool = False
     until_s: float = inf
+    beyond_ends: bool = False
 
 
 Pass = DraftPass | TargetPass
@@ -126,26 +129,61 @@ class Emitted(NamedTuple):
 
 
 class Decodes(NamedTuple):
-    """Passes of n rows that decode one token each, one behind the other.
+    """Passes of n rows that decode one token each, one behind the other, until their outputs end.
 
     Attributes
     ----------
-    seconds : (passes,) of each. finished : (n,) rows whose output ends with the last pass; no earlier one ends any.
+    seconds : (passes,) of each. context_tokens : (passes,) of each, in all.
+    rows : (passes,) of each; a number where no row ends before the last pass.
+    left : (n,) tokens that each row has still to emit: it is in so many of the passes.
     """
 
     seconds: Floats
-    finished: Bools
+    context_tokens: Ints
+    rows: Ints | int
+    left: Ints
 
     def __len__(self) -> int:
         return len(self.seconds)
 
+    @property
+    def shrinks(self) -> bool:
+        """Whether rows end before the last pass."""
+        return not isinstance(self.rows, int)
+
+    @property
+    def times(self) -> Ints:
+        """The passes that each row is in, (n,)."""
+        return np.minimum(self.left, len(self))
+
+    @property
+    def finished(self) -> Bools:
+        """Which rows end in one of the passes, (n,)."""
+        finished: Bools = self.left <= len(self)
+        return finished
+
     def first(self, count: int) -> Decodes:
         """Return the first so many passes."""
-        return self if count == len(self) else Decodes(self.seconds[:count], np.zeros_like(self.finished))
+        if count == len(self):
+            return self
+        rows = self.rows
+        if not isinstance(rows, int):
+            rows = int(rows[0]) if rows[count - 1] == rows[0] else rows[:count]
+        return Decodes(self.seconds[:count], self.context_tokens[:count], rows, self.left)
+
+    def stretches(self) -> Iterator[tuple[Bools | slice, int, int]]:
+        """Yield passes with the same rows: which rows (n,), the first such pass, and the first behind the last."""
+        if not self.shrinks:
+            yield slice(None), 0, len(self)
+            return
+        first = 0
+        for end in sorted({*self.times.tolist(), len(self)}):
+            yield self.left >= end, first, end
+            first = end
 
     def last(self) -> Emitted:
-        """Return what the last pass answers."""
-        tokens, matched = np.ones(len(self.finished), dtype=np.int64), np.zeros(len(self.finished), dtype=np.int64)
+        """Return what the last pass answers, where all rows are in it."""
+        tokens, matched = np.ones(len(self.left), dtype=np.int64), np.zeros(len(self.left), dtype=np.int64)
         return Emitted(tokens, matched, matched, self.finished)
 
 

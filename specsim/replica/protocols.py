@@ -229,8 +229,8 @@ def promises(decider: object) -> bool:
 class Repeating(Protocol):
     """A backend that can tell several passes at once; one that runs real models has to run each."""
 
-    def decodes(self, work: TargetPass, context_tokens: int, most: int) -> Decodes:
-        """Return passes of these decoding rows, which have so much context in all before the first; at most `most`."""
+    def decodes(self, work: TargetPass, most: int, beyond_ends: bool) -> Decodes:
+        """Return at most `most` passes of these decoding rows, up to the first end, or `beyond_ends` to the last."""
         ...
 
     def rounds(self, work: DraftPass, least: int, most: int, within_s: float, further: int) -> Rounds | None:

@@ -12,12 +12,11 @@ from specsim.replica.protocols import ModelBelief
 from specsim.replica.request import Ints
 
 
-def decodes_outside(target: ModelBelief, context_tokens: Ints, rows: int) -> int:
-    """Return how many passes that decode so many rows each lie outside; their contexts (passes,) rise."""
-    ends = int(context_tokens[0]), int(context_tokens[-1])
-    if _inside(target, ends, (rows, rows)):
+def decodes_outside(target: ModelBelief, context_tokens: Ints, rows: Ints | int) -> int:
+    """Return how many passes that decode so many rows each, (passes,) or a number for all, lie outside."""
+    if _inside(target, _range(context_tokens), _range(rows)):
         return 0
-    return _outside(target, context_tokens, np.full_like(context_tokens, rows))
+    return _outside(target, context_tokens, np.broadcast_to(rows, context_tokens.shape))
 
 
 def rounds_outside(draft: ModelBelief, target: ModelBelief, rounds: Rounds) -> int:
@@ -51,3 +50,7 @@ def _outside(model: ModelBelief, context_tokens: Ints, batched_tokens: Ints) -> 
 
 def _counts(context_tokens: float, batched_tokens: float) -> PassShape:
     return PassShape(context_tokens, batched_tokens, 0, 0, 0, 0)
+
+
+def _range(counts: Ints | int) -> tuple[int, int]:
+    return (counts, counts) if isinstance(counts, int) else (int(counts.min()), int(counts.max()))

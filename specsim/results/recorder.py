@@ -16,7 +16,7 @@ from specsim.pass_shape import PassShape
 from specsim.replica.booking import Repeated, Speculated, Verification, in_turn
 from specsim.replica.passes import Drafted, DraftPass, by_pass
 from specsim.replica.protocols import Belief
-from specsim.replica.request import Floats, Ids, Ints
+from specsim.replica.request import Floats, Ints
 from specsim.results.fitted_range import counts_of, decodes_outside, rounds_outside
 from specsim.results.pauses import Pauses
 from specsim.results.schema import DRAFT_PASS, PASS_COLUMNS, VERIFY_PASS, RunTotals
@@ -111,13 +111,16 @@ class Recorder:
 
     def repeated(self, replica: int, repeated: Repeated) -> None:
         """Record passes of decoding rows; see `specsim.replica.booking.Booking`."""
-        starts_s, seconds, context_tokens, gaps = repeated
-        rows = len(gaps.requests)
+        starts_s, decodes, gaps = repeated
+        seconds, context, rows, _ = decodes
         model_s = self._busy[replica].model_s
         model_s[VERIFY_PASS] = in_turn(model_s[VERIFY_PASS], seconds)
-        context = context_tokens + rows * np.arange(len(seconds))
         self._out_of_range += decodes_outside(self._models[replica][VERIFY_PASS], context, rows)
-        self._iterate(replica, *gaps, starts_s[1:])
+        self._iterate(len(decodes))
+        self._pauses.add(replica, *gaps)
+        between_s = np.diff(starts_s[1:])
+        for those, first, end in decodes.stretches():
+            self._pauses.repeat(replica, gaps.requests[those], between_s[max(first - 1, 0) : end - 1])
         if self._passes is not None:
             columns: dict[str, Any] = {"start_s": starts_s[:-1], "seconds": seconds, "kind": VERIFY_PASS}
             columns |= dict.fromkeys(("requests", "batched_tokens", "emitted_tokens"), rows)
@@ -132,19 +135,19 @@ class Recorder:
         model_s[VERIFY_PASS] = in_turn(model_s[VERIFY_PASS], rounds.seconds[:, depth])
         self._out_of_range += rounds_outside(*self._models[replica], rounds)
         self.draft_passes += depth * len(rounds)
-        self._iterate(replica, *gaps, starts_s[depth + 1 :: depth + 1])
+        self._iterate(len(rounds))
+        self._pauses.add(replica, *gaps)
+        self._pauses.repeat(replica, gaps.requests, np.diff(starts_s[depth + 1 :: depth + 1]))
         if self._passes is not None:
             queued = self._queues(replica, starts_s[1:]).reshape(rounds.seconds.shape)
             self._keep_all(rounds.seconds.shape, _columns_of(speculated) | {"replica": replica, "queued": queued})
 
-    def _iterate(self, replica: int, requests: Ids, gaps_s: Floats, ends_s: Floats) -> None:
-        """Count iterations that end so, (n,): in each these requests (m,) emit, in the first after `gaps_s`."""
+    def _iterate(self, count: int) -> None:
+        """Count so many iterations."""
         looked = self.iterations // WATCHED_EVERY
-        self.iterations += len(ends_s)
+        self.iterations += count
         if self.watch is not None and self.iterations // WATCHED_EVERY > looked:
             self.watch()
-        self._pauses.add(replica, requests, gaps_s)
-        self._pauses.repeat(replica, requests, ends_s[1:] - ends_s[:-1])
 
     def _queues(self, replica: int, ends_s: Floats) -> Ints:
         """Return how many requests wait at each of these times, (n,), the first of which begin before anybody came."""

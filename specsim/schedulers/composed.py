@@ -52,7 +52,8 @@ class Composed:
             else:
                 forest = yield from growing
         repeat = rows.repeat and not self.speculation.drafts
-        answer = yield TargetPass(rows.requests, rows.chunks, forest, evicted, rows.transfer, repeat, rows.until_s)
+        again = repeat, rows.until_s, repeat and rows.beyond_ends
+        answer = yield TargetPass(rows.requests, rows.chunks, forest, evicted, rows.transfer, *again)
         self.speculation.learn(view, rows, forest, answer)
         self.batching.learn(view, rows, forest, answer, view.forward_s - forward_s)
 

@@ -54,9 +54,9 @@ class PrefillFirst(Batching):
         prompts = self.prompts(view, drafting)
         if unread(view, prompts):
             return Rows(*prompts, 0, lag(view, prompts.requests))
-        plain = decode(view, prompts.requests)
-        ids = plain.requests
-        return Rows(ids, plain.chunks, len(ids), lag(view, ids), plain.evict, repeat=True)
+        plain = decode(view, prompts.requests, repeat=True)
+        ids, again = plain.requests, {"repeat": plain.repeat, "beyond_ends": plain.beyond_ends}
+        return Rows(ids, plain.chunks, len(ids), lag(view, ids), plain.evict, **again)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def decode(view: View, joining: Ids = NOBODY, *, repeat: bool = False) -> Target
     """Return one decode pass of every running request; preempts the youngest if memory is short.
 
     `joining` (m,) are waiting requests with nothing left to read, who decode too where there is memory for all.
-    `repeat` is as in `TargetPass`.
+    `repeat` is as in `TargetPass`; where all that run surely fit, it is said of them beyond ends, too.
     """
     resident = view.running
     if len(joining):
@@ -88,7 +88,7 @@ def decode(view: View, joining: Ids = NOBODY, *, repeat: bool = False) -> Target
             return TargetPass(everybody, ones, Forest.roots(len(everybody)), repeat=repeat)
     ones = np.ones(len(resident), dtype=np.int64)
     if view.surely_fits(len(resident), len(resident), 0):
-        return TargetPass(resident, ones, Forest.roots(len(resident)), repeat=repeat)
+        return TargetPass(resident, ones, Forest.roots(len(resident)), repeat=repeat, beyond_ends=repeat)
     keep, _ = seats(view, resident, ones)
     running = resident[keep]
     return TargetPass(running, ones[: len(running)], Forest.roots(len(running)), resident[~keep], repeat=repeat)

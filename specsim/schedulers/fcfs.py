@@ -57,4 +57,5 @@ class Fcfs(StaticBatches):
         """Decode the batch; when it is empty, prefill the next."""
         decoding = bool(len(view.running))
         rows = self.rows(view, drafting=False)
-        yield TargetPass(rows.requests, rows.chunks, Forest.roots(len(rows.requests)), repeat=decoding)
+        forest = Forest.roots(len(rows.requests))
+        yield TargetPass(rows.requests, rows.chunks, forest, repeat=decoding, beyond_ends=decoding)

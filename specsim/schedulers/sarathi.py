@@ -48,7 +48,7 @@ class Sarathi:
             view, decodes, self.token_budget, Admission(self.max_num_seqs, self.watermark)
         )
         same = len(requests) == len(decodes) and bool(decodes.all())
-        yield TargetPass(requests, tokens, Forest.roots(len(requests)), evicted, repeat=same)
+        yield TargetPass(requests, tokens, Forest.roots(len(requests)), evicted, repeat=same, beyond_ends=same)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,8 @@ class Chunked(Batching):
         running, evicted = mixed(view, decodes, budget, Admission(self.max_num_seqs, self.watermark, drafting))
         requests, tokens = running
         if len(requests) == len(decodes) and decodes.all():
-            return Rows(requests, tokens, len(requests), lag(view, requests), evicted, repeat=True)
+            fed = lag(view, requests)
+            return Rows(requests, tokens, len(requests), fed, evicted, repeat=True, beyond_ends=True)
         return rows_of(view, *running, evicted, first=self.prefill == "first")
 
 

@@ -72,13 +72,18 @@ class SimulatedBackend:
         self._drafter.verified()
         return Emitted(*told), seconds
 
-    def decodes(self, work: TargetPass, context_tokens: int, most: int) -> Decodes:
+    def decodes(self, work: TargetPass, most: int, beyond_ends: bool) -> Decodes:
         """Return passes of decoding rows; see `specsim.replica.protocols.Repeating`."""
-        ids, rows = work.requests, len(work.requests)
+        ids, cached = work.requests, self._view.target_cached[work.requests]
         left = self._world.output_tokens[ids] - self._view.emitted_tokens[ids]
-        most = min(most, int(np.minimum.reduce(left)))
-        context = context_tokens + rows * np.arange(most)
-        return Decodes(self._truth.target.seconds_array(PassShapes.decode(context, rows)), left == most)
+        first_end = int(np.minimum.reduce(left))
+        rows: Ints | int = len(ids)
+        if first_end >= most or not beyond_ends:
+            context = int(np.add.reduce(cached)) + rows * np.arange(min(most, first_end))
+        else:
+            rows, context = _thinning(left, cached, min(most, int(np.maximum.reduce(left))))
+        seconds = self._truth.target.seconds_array(PassShapes.decode(context, rows))
+        return Decodes(seconds, context, rows, left)
 
     def rounds(self, work: DraftPass, least: int, most: int, within_s: float, further: int) -> Rounds | None:
         """Return rounds of chains; see `specsim.world.rounds.SimulatedRounds.rounds`."""
@@ -139,3 +144,13 @@ class SimulatedBackend:
         truth = tape.truth[row, forest.token[nodes]]
         probability[nodes] = np.where(rank == OFF_PATH, probability[nodes], truth)
         return probability
+
+
+def _thinning(left: Ints, cached: Ints, passes: int) -> tuple[Ints, Ints]:
+    """Return rows and context tokens of each pass, (passes,), of rows (n,) that end after `left` passes."""
+    order, number = left.argsort(), np.arange(passes)
+    gone = left[order].searchsorted(number, side="right")
+    gone_tokens = np.zeros(len(left) + 1, dtype=np.int64)
+    np.add.accumulate(cached[order], out=gone_tokens[1:])
+    rows = len(left) - gone
+    return rows, gone_tokens[-1] - gone_tokens[gone] + rows * number

@@ -125,6 +125,39 @@ def test_rows_that_rest_stay_as_they_are() -> None:
     assert_same_record(run(of), run(replace(of, fast_forward=False)))
 
 
+@pytest.mark.parametrize(("beyond_ends", "steps"), [(True, 2), (False, 4)])
+def test_passes_run_on_beyond_ends_where_the_scheduler_says_so(beyond_ends: bool, steps: int) -> None:
+    """One step reads the prompts; one decodes all to the end, or one up to each of the three ends."""
+    asked: list[float] = []
+
+    class Saying:
+        repeats = True
+
+        def step(self, view: View) -> Step:
+            asked.append(view.now_s)
+            ids = np.array(view.waiting) if len(view.waiting) else view.running
+            more = {} if len(view.waiting) else {"repeat": True, "beyond_ends": beyond_ends}
+            yield TargetPass(ids, view.pending(ids), Forest.roots(len(ids)), **more)
+
+    of = simulation(requests([0.0] * 3, [4, 5, 6], [80] * 3), [70, 40, 9], Saying, keep_passes=True)
+    record = run(of)
+    assert len(asked) == steps
+    assert_same_record(record, run(replace(of, fast_forward=False)))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"concurrency": 2}, {"timeout_s": 1.2}, {"memory": None}, {"pipeline_steps": 2}],
+    ids=["clients that wait for answers", "time-outs", "somebody waits for memory", "decided two steps ahead"],
+)
+@pytest.mark.parametrize("name", ["continuous", "sarathi", "fcfs", "composed"])
+def test_ends_that_somebody_looks_at_are_seen(name: str, more: dict[str, Any]) -> None:
+    of = busy(name)
+    more = {"memory": memory(of.requests, 1.3)} if "memory" in more else more
+    of = replace(of, keep_passes=True, **more)
+    assert_same_record(run(of), run(replace(of, fast_forward=False)))
+
+
 class Counting:
     """Takes the passes of `continuous` through the function that plug-ins use, and counts its steps."""
 
@@ -243,6 +276,16 @@ def test_the_word_of_a_scheduler_is_checked(kind: type[Any]) -> None:
             yield kind(ids, view.pending(ids), Forest.roots(len(ids)), repeat=3)
 
     with pytest.raises(IllegalPass, match=rf"{kind.__name__}.repeat is 3 \(int\); expected True or False"):
+        run(simulation(requests([0.0], [4], [9]), [3], Wrong))
+
+
+def test_the_word_about_ends_is_checked() -> None:
+    class Wrong:
+        def step(self, view: View) -> Step:
+            ids = np.array(view.waiting)
+            yield TargetPass(ids, view.pending(ids), Forest.roots(len(ids)), repeat=True, beyond_ends="yes")
+
+    with pytest.raises(IllegalPass, match=r"TargetPass.beyond_ends is 'yes' \(str\); expected True or False"):
         run(simulation(requests([0.0], [4], [9]), [3], Wrong))
 
 

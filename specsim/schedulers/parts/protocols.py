@@ -28,6 +28,7 @@ class Rows(NamedTuple):
         and more cache surely fits. A speculation part whose drafts would be alike, too, says so of its draft pass
         (`DraftPass.repeat`). Parts that `learn` are asked before each step.
     until_s : a deadline of the part's own: `repeat` is said of steps that start before it.
+    beyond_ends : whether it is said of the rows that are left, too, when others have ended and nobody waits.
     """
 
     requests: Ids
@@ -38,6 +39,7 @@ class Rows(NamedTuple):
     transfer: bool = False
     repeat: bool = False
     until_s: float = inf
+    beyond_ends: bool = False
 
 
 Growing = Generator[DraftPass, Forest, Forest]
