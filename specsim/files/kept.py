@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import io
 import os
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from hashlib import sha256
+from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
 MOST_BYTES = 1 << 28
 """Of all files together; 0 keeps none."""
+CHECKSUM_BYTES = 16
+"""At the end of a file, of all before it."""
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 
 
 def user_cache() -> Path:
-    """Return the folder of what can be downloaded or made again: $XDG_CACHE_HOME/specsim or ~/.cache/specsim."""
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "specsim"
+    """Return the folder of what can be downloaded or made again: $XDG_CACHE_HOME/specsim or ~/.cache/specsim.
+
+    For a user who has no home it is one that cannot be made.
+    """
+    named = os.environ.get("XDG_CACHE_HOME")
+    try:
+        folder = Path(named) if named else Path.home() / ".cache"
+    except RuntimeError:
+        folder = Path(os.devnull)
+    return folder / "specsim"
 
 
 def kept(name: str, of: object, made_by: Sequence[Path], make: Callable[[], Arrays]) -> Arrays:
@@ -41,20 +49,28 @@ def kept(name: str, of: object, made_by: Sequence[Path], make: Callable[[], Arra
         return make()
     stamp = f"{of!r} {np.__version__} {_scipy()}".encode() + b"".join(each.read_bytes() for each in made_by)
     file = user_cache() / "made" / f"{name}-{sha256(stamp).hexdigest()[:32]}.npz"
-    with suppress(OSError, ValueError, KeyError, EOFError, BadZipFile, zlib.error), file.open("rb") as stream:
-        stored = np.load(stream)
-        return {each: stored[each] for each in stored.files}
+    with suppress(OSError):
+        content = file.read_bytes()
+        if content[-CHECKSUM_BYTES:] == _checksum(memoryview(content)[:-CHECKSUM_BYTES]):
+            stored = np.load(io.BytesIO(content))
+            return {each: stored[each] for each in stored.files}
     arrays = make()
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
         partial = file.with_name(f".{file.stem}-{os.getpid()}.npz")
+        written = io.BytesIO()
+        np.savez(written, **dict(arrays))  # type: ignore[arg-type]
         try:
-            np.savez(partial, **dict(arrays))  # type: ignore[arg-type]
+            partial.write_bytes(written.getvalue() + _checksum(written.getbuffer()))
             partial.replace(file)
         finally:
             partial.unlink(missing_ok=True)
         _trim(file.parent)
     return arrays
+
+
+def _checksum(content: memoryview) -> bytes:
+    return blake2b(content, digest_size=CHECKSUM_BYTES).digest()
 
 
 def _trim(folder: Path) -> None:

@@ -10,7 +10,7 @@ from specsim.kernels.acceptance import Answer, Texts, numpy_answer
 from specsim.kernels.arrays import Bools, Floats, Ints
 from specsim.kernels.blocks import numpy_growth
 from specsim.kernels.books import NO_INTS, Books, Left, Room, Taken, Tally, numpy_deepen
-from specsim.kernels.compiling import told
+from specsim.kernels.compiling import compiling
 from specsim.kernels.growth import Front, Grown, Growth, Pooled, Text, numpy_grow
 from specsim.kernels.layers import Layers
 from specsim.kernels.roofline import numpy_pad
@@ -18,7 +18,7 @@ from specsim.kernels.selection import Bounds, numpy_select
 from specsim.pass_shape import PassShape
 from specsim.rng import Words
 
-with told():
+with compiling():
     from specsim.kernels import block_loops, book_loops, loops, roofline_loops, tree_loops
 
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numba
 from numba import types
 from numba.core import event
 
-from specsim.files.kept import user_cache
+from specsim.kernels.compile_cache import cache_folder, seal
 
 WHOLE, NUMBER, FLAG, WORD = types.int64, types.float64, types.boolean, types.uint64
 Kernel = Callable[..., Any]
+KEPT = "once for this machine"
+NOT_KEPT = "for this process alone: there is no folder to keep them in"
 
 
 def array_of(kind: Any, dimensions: int = 1) -> Any:
@@ -36,13 +35,15 @@ inner: Callable[[Kernel], Kernel] = numba.njit
 """Decorates a function that compiled ones call."""
 
 
+_keeps = False  # Whether numba keeps what it compiles.
+
+
 def compiled(*signature: Any) -> Callable[[Kernel], Kernel]:
     """Decorate a kernel: it is compiled now, or loaded from the cache if this machine has compiled it before."""
 
     def made(kernel: Kernel) -> Kernel:
-        with _kept_in(_folder()) as cached:
-            done: Kernel = numba.njit(signature, cache=cached)(kernel)
-            return done
+        done: Kernel = numba.njit(signature, cache=_keeps)(kernel)
+        return done
 
     return made
 
@@ -54,52 +55,41 @@ def elementwise(layout: str, *signature: Any) -> Callable[[Kernel], Kernel]:
     """
 
     def made(kernel: Kernel) -> Kernel:
-        with _kept_in(_folder()) as cached:
-            done: Kernel = numba.guvectorize([signature], layout, nopython=True, cache=cached)(kernel)
-            return done
+        done: Kernel = numba.guvectorize([signature], layout, nopython=True, cache=_keeps)(kernel)
+        return done
 
     return made
-
-
-def _folder() -> Path | None:
-    """Return a folder that can be written to, $NUMBA_CACHE_DIR or the user's cache; None where there is none."""
-    named = os.environ.get("NUMBA_CACHE_DIR")
-    folder = Path(named) if named else user_cache() / "numba"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError:
-        return None
-    return folder
-
-
-@contextmanager
-def _kept_in(folder: Path | None) -> Iterator[bool]:
-    """Let numba keep what it compiles in this folder, not beside the source; yield whether it keeps anything."""
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(folder or before)
-    try:
-        yield folder is not None
-    finally:
-        numba.config.CACHE_DIR = before
 
 
 class _Told(event.TimingListener):  # type: ignore[misc]
     """Says on stderr that something is compiled, once; nothing where all comes from the cache."""
 
+    def __init__(self, kept: bool) -> None:
+        super().__init__()
+        self._line = f"specsim: compiling its kernels, {KEPT if kept else NOT_KEPT} ... "
+
     def on_start(self, event: Any) -> None:
         """Note the beginning, and tell of the first."""
         if not self.done and not self._depth:
-            sys.stderr.write("specsim: compiling its kernels, once for this machine ... ")
+            sys.stderr.write(self._line)
             sys.stderr.flush()
         super().on_start(event)
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """Show on stderr what compiling takes, in one line."""
-    listener = _Told()
-    with event.install_listener("numba:compile", listener):
-        yield
+def compiling() -> Iterator[None]:
+    """Let kernels be defined that are kept in a folder of specsim's own; show what compiling takes in one line."""
+    global _keeps
+    folder = cache_folder()
+    listener = _Told(folder is not None)
+    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder or "")
+    _keeps = folder is not None
+    try:
+        with event.install_listener("numba:compile", listener):
+            yield
+    finally:
+        _keeps, numba.config.CACHE_DIR = False, before
     if listener.done:
         sys.stderr.write(f"{listener.duration:.1f} s\n")
+        if folder is not None:
+            seal(folder)
