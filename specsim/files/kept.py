@@ -6,15 +6,16 @@ import io
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from hashlib import blake2b, sha256
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
 MOST_BYTES = 1 << 28
 """Of all files together; 0 keeps none."""
-CHECKSUM_BYTES = 16
+CHECKSUM_BYTES = 4
 """At the end of a file, of all before it."""
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 
@@ -70,7 +71,7 @@ def kept(name: str, of: object, made_by: Sequence[Path], make: Callable[[], Arra
 
 
 def _checksum(content: memoryview) -> bytes:
-    return blake2b(content, digest_size=CHECKSUM_BYTES).digest()
+    return crc32(content).to_bytes(CHECKSUM_BYTES)
 
 
 def _trim(folder: Path) -> None:

@@ -68,7 +68,9 @@ def machine() -> str:
     lines = info.read_text().splitlines() if info.is_file() else []
     cpu = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown CPU")
     versions = ", ".join(f"{name} {_version(name)}" for name in PACKAGES)
-    return f"{platform.platform()}, {cpu}, {os.cpu_count()} cores, Python {platform.python_version()}; {versions}"
+    memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    hardware = f"{platform.platform()}, {cpu}, {os.cpu_count()} cores, {memory_gb:.0f} GB"
+    return f"{hardware}, Python {platform.python_version()}; {versions}"
 
 
 def _version(name: str) -> str:
@@ -88,7 +90,9 @@ def store(rows: Sequence[Row], file: Path = STORED) -> None:
 
 
 def grown(rows: Sequence[Row], file: Path = STORED) -> list[str]:
-    """Return a line for each cost that has grown by more than `SLOWER` since the stored rows.
+    """Return a line for each cost that has grown by more than `SLOWER` since the stored rows, or was not measured now.
+
+    Of the stored rows those count whose group was measured.
 
     Raises
     ------
@@ -104,7 +108,9 @@ def grown(rows: Sequence[Row], file: Path = STORED) -> list[str]:
     both = [row for row in rows if (row.group, row.name) in before]
     if not both:
         raise SpecsimError(f"{file}: none of its rows was measured; expected rows of `make bench`")
-    return [
+    groups, measured = {row.group for row in rows}, {(row.group, row.name) for row in rows}
+    missing = [name for group, name in before if group in groups and (group, name) not in measured]
+    return [f"{name}: stored, and not measured now" for name in missing] + [
         f"{row.name}: {row.cost:.1f} yardsticks, {row.cost / before[row.group, row.name]:.2f} times the stored figure"
         for row in both
         if row.cost > SLOWER * before[row.group, row.name]

@@ -57,9 +57,16 @@ def test_a_sweep_is_timed_step_by_step() -> None:
 def test_a_cost_that_has_grown_is_told(tmp_path: Path) -> None:
     file = tmp_path / "bench.parquet"
     store([ROW, replace(ROW, name="other")], file)
-    assert grown([replace(ROW, us=60.0), replace(ROW, name="new", us=1e9)], file) == []
+    both = [ROW, replace(ROW, name="other")]
+    assert grown([replace(ROW, us=60.0), both[1], replace(ROW, name="new", us=1e9)], file) == []
     said = grown([replace(ROW, us=100.0), replace(ROW, name="other", us=100.0, yardstick_us=5.0)], file)
     assert said == ["continuous: 40.0 yardsticks, 2.00 times the stored figure"]
+
+
+def test_what_is_stored_and_was_not_measured_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "bench.parquet"
+    store([ROW, replace(ROW, name="with numba"), replace(ROW, group="growth", name="batch 2")], file)
+    assert grown([ROW], file) == ["with numba: stored, and not measured now"]
 
 
 def test_without_stored_rows_there_is_nothing_to_compare(tmp_path: Path) -> None:
