@@ -215,10 +215,15 @@ def find(
     >>> bool(found.table["keeps_rps"][0] >= 1)
     True
     """
-    first, last = rates
-    if not (0 < target <= 1 and 0 < within <= 1 and 0 < first < last < float("inf")):
+    try:
+        first, last = rates
+        sound = 0 < target <= 1 and 0 < within <= 1 and 0 < first < last < float("inf")
+    except (TypeError, ValueError):
+        sound = False
+    if not sound:
         raise SpecsimError(
-            f"find: target={target}, within={within}, rates={rates}: expected shares in (0, 1], and rates that rise"
+            f"find: target={target!r}, within={within!r}, rates={rates!r}: "
+            "expected shares in (0, 1], and two rates, the lower first"
         )
     if longest < 1:
         raise SpecsimError(f"find: longest={longest}: expected a number of requests, at least 1")

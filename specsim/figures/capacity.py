@@ -106,7 +106,8 @@ def _draw(axes: Axes, curve: Curve, look: Mapping[str, Any], target: float) -> N
         if points:
             axes.plot(*zip(*points, strict=True), **{**look, **fill_of, "linestyle": "", "zorder": ABOVE})
     if curve.keeps is not None:
-        dotted = {"color": look["color"], "transform": look["transform"], "linestyle": ":", "linewidth": 0.9}
+        # The answer stands at its own rate, whatever stands beside it.
+        dotted = {"color": look["color"], "linestyle": ":", "linewidth": 0.9}
         axes.plot([curve.keeps] * 2, [0, 100 * target], **dotted)
 
 
@@ -136,5 +137,7 @@ def _caption(curves: Collection[Curve], covered: Sequence[str]) -> list[str]:
     parts = ["Means over seeds with 95% intervals." if several else "One seed: no interval."]
     parts += [f"{each}." for each in covered]
     parts += ["Dotted: the highest tested rate that keeps the target."]
+    if len(curves) > 1:
+        parts += ["Markers of one rate stand side by side; dotted lines stand at their rate."]
     kinds = {_kind(curve, rate) for curve in curves for rate in curve.tested}
     return parts + [said for kind, said in SAID.items() if kind in kinds]

@@ -72,11 +72,12 @@ def sweep_status(root: Path, now_s: float) -> SweepStatus:
     runs = {key: each for key, each in folders.items() if is_run(each)}
     failures = {key: each for key, each in folders.items() if key not in runs and has_failed(each)}
     asked = {*parts.runs, *parts.failures, *runs, *failures} if keys is None else set(keys)
-    classes = [_worst(json.loads((runs[key] / METRICS_FILE).read_bytes())) for key in asked & set(runs)]
-    classes += [_worst(parts.runs[key].metrics) for key in (asked & set(parts.runs)) - set(runs)]
-    done = asked & {*runs, *parts.runs}
+    classes = {key: _worst_in(runs[key]) for key in asked & set(runs)}
+    # A run whose metrics are damaged is made again by the next sweep.
+    classes |= {key: _worst(parts.runs[key].metrics) for key in asked & set(parts.runs) if not classes.get(key)}
+    done = {key for key, worst in classes.items() if worst is not None}
     errors = {each.name: each.error for key, each in parts.failures.items() if key in asked - done}
-    errors |= {each.name: read_failure(each).error for key, each in failures.items() if key in asked - done}
+    errors |= {each.name: _error_of(each) for key, each in failures.items() if key in asked - done}
     stored = [(_time_of(runs[key] / METRICS_FILE), 1) for key in asked & set(runs)]
     stored += [(_time_of(each), _rows(each)) for each in (root / PARTS).glob("*.parquet")]
     since = [(at_s, count) for at_s, count in stored if at_s >= began_s]
@@ -88,7 +89,7 @@ def sweep_status(root: Path, now_s: float) -> SweepStatus:
         made=sum(count for _, count in since),
         spent_s=max((at_s for at_s, _ in since), default=began_s) - began_s,
         idle_s=None if last_s is None else max(0.0, now_s - last_s),
-        worst=min(classes, key=lambda each: each[1], default=None),
+        worst=min(filter(None, classes.values()), key=lambda each: each[1], default=None),
         errors=errors,
     )
 
@@ -96,7 +97,10 @@ def sweep_status(root: Path, now_s: float) -> SweepStatus:
 def _planned(root: Path) -> tuple[list[str] | None, float]:
     file = root / PLANNED_FILE
     try:
-        return [str(key) for key in json.loads(file.read_bytes())], file.stat().st_mtime
+        keys = json.loads(file.read_bytes())
+        if not isinstance(keys, list) or not all(isinstance(each, str) for each in keys):
+            raise TypeError
+        return keys, file.stat().st_mtime
     except (FileNotFoundError, NotADirectoryError):
         return None, 0.0
     except (OSError, ValueError, TypeError):
@@ -111,6 +115,21 @@ def _key_of(folder: Path, known: set[str]) -> str:
     with suppress(SpecsimError, KeyError, TypeError, AttributeError):
         return identity(settings_of(read_config(folder)))
     return told
+
+
+def _worst_in(folder: Path) -> tuple[str, float] | None:
+    """Return the worst class of a stored run; None where its metrics are damaged."""
+    try:
+        return _worst(json.loads((folder / METRICS_FILE).read_bytes()))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _error_of(folder: Path) -> str:
+    try:
+        return read_failure(folder).error
+    except SpecsimError as error:
+        return str(error)
 
 
 def _worst(metrics: dict[str, dict[str, str]]) -> tuple[str, float]:

@@ -206,7 +206,7 @@ def _check_distinct(keys: Sequence[str], labels: Sequence[Mapping[str, str]]) ->
     first: dict[str, Mapping[str, str]] = {}
     for key, named in zip(keys, labels, strict=True):
         if key in first:
-            one, other = (_words(each) for each in (first[key], named))
+            one, other = (_words(each) or "a point" for each in (first[key], named))
             raise SpecsimError(f"sweep: {one} and {other} are one configuration; expected each of them once")
         first[key] = named
 

@@ -142,8 +142,11 @@ def test_from_python_it_is_the_same(tmp_path, capsys, unrendered):
     assert len(found.sweep) == 2 * len(found.lines[0].tested)
     with pytest.raises(SpecsimError, match="find: rps is what is looked for"):
         specsim.find({"rps": [1, 2]})
-    with pytest.raises(SpecsimError, match=r"target=0, .*expected shares in \(0, 1\], and rates that rise"):
+    with pytest.raises(SpecsimError, match=r"target=0, .*expected shares in \(0, 1\], and two rates, the lower first"):
         specsim.find({}, target=0)
+    for wrong in ({"target": "90%"}, {"rates": (1,)}, {"rates": 4}):
+        with pytest.raises(SpecsimError, match="expected shares in"):
+            specsim.find({}, **wrong)
 
 
 def test_a_search_makes_runs_longer_until_they_can_be_judged(tmp_path, capsys, unrendered):

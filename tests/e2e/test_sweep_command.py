@@ -77,6 +77,29 @@ def test_the_rate_counts_what_was_stored_since_the_sweep_began(file: Path, tmp_p
     assert (found.made, round(found.spent_s), round(found.idle_s or 0), found.left) == (5, 40, 3, 0)
 
 
+@pytest.mark.parametrize("content", ["{", "{}", "[]"])
+def test_the_status_counts_a_damaged_run_as_left(
+    content: str, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "out"
+    assert main(["sweep", str(file), f"out={root}"]) == 0
+    next(iter(sorted(root.glob("*/metrics.json")))).write_text(content)
+    capsys.readouterr()
+    assert main(["sweep", "status", str(root)]) == 0
+    assert "7 of 8 runs done, 0 failed, 1 left" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("content", ["{}", '"abc"', "[1]", "{"])
+def test_the_status_of_a_damaged_note_is_refused(
+    content: str, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "out"
+    assert main(["sweep", str(file), f"out={root}", "--keep", "summary"]) == 0
+    (root / ".sweep.json").write_text(content)
+    assert main(["sweep", "status", str(root)]) != 0
+    assert ".sweep.json' is damaged" in capsys.readouterr().err
+
+
 def test_the_status_names_runs_that_failed(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = tmp_path / "all"
     assert main(["sweep", str(file), f"out={root}", "--keep", "summary"]) == 0
