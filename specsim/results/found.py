@@ -57,6 +57,10 @@ class Line:
         """Return how many runs at a rate are too short to judge."""
         return 0 if rate is None else sum(run.too_short for run in self.judged[rate])
 
+    def failed(self, rate: float | None) -> int:
+        """Return how many runs at a rate failed, and count as 0%."""
+        return 0 if rate is None else len(self.tested[rate]) - len(self.judged[rate])
+
     def overloaded(self, rate: float | None) -> int:
         """Return how many runs at a rate are overloaded or near saturation."""
         return 0 if rate is None else sum(run.depends_on_length for run in self.judged[rate])
@@ -99,8 +103,8 @@ class Found:
         ``keeps_rps`` is the highest tested rate up to which every tested rate keeps the target in the mean over seeds,
         ``misses_rps`` the lowest that does not. ``mean_rps`` and ``half_width_rps`` are of the rates at which the seeds
         fall below it, each on a line between tested rates, and of their 95% interval. ``keeps_requests`` is the length
-        of the runs at the first, if it was the search's to choose. ``keeps_too_short``, ``misses_too_short`` and
-        ``keeps_overloaded`` count the runs at that rate which are so, of ``seeds`` runs.
+        of the runs at the first, if it was the search's to choose. ``keeps_too_short``, ``misses_too_short``,
+        ``keeps_overloaded`` and ``misses_failed`` count the runs at that rate which are so, of ``seeds`` runs.
         """
         from pandas import DataFrame
 
@@ -111,7 +115,7 @@ class Found:
             answer |= {"half_width_rps": each.half_width, "gpus": line.gpus, "seeds": len(each.by_seed)}
             answer |= {"keeps_requests": None if each.keeps is None else line.requests.get(each.keeps)}
             answer |= {"keeps_too_short": line.too_short(each.keeps), "misses_too_short": line.too_short(each.misses)}
-            answer |= {"keeps_overloaded": line.overloaded(each.keeps)}
+            answer |= {"keeps_overloaded": line.overloaded(each.keeps), "misses_failed": line.failed(each.misses)}
             rows.append({**line.label, "target": self.asked.target, "of": self.of, **answer})
         return DataFrame(rows).astype(dict.fromkeys(("keeps_rps", "misses_rps", "keeps_requests"), float))
 
@@ -119,7 +123,7 @@ class Found:
         """Yield what the table does not show: of each line, then of the runs."""
         for line in self.lines:
             each = self.capacity(line)
-            for note in (*_edges(self.asked, line, each), *_length(line, each)):
+            for note in (*_edges(self.asked, line, each), *_length(line, each), *_failed(line)):
                 yield f"{line.name}: {note}"
         if any(len(self.capacity(line).by_seed) < 2 for line in self.lines):
             yield "no interval: one seed"
@@ -141,6 +145,9 @@ class Found:
             hollow, short = filter(line.overloaded, line.tested), filter(line.too_short, line.tested)
             lines[line.values] = Curve(line.tested, self.capacity(line).keeps, frozenset(hollow), frozenset(short))
         said = self.sweep.seeds_said() if self.sweep else ()
+        failed = sum(line.failed(rate) for line in self.lines for rate in line.tested)
+        if failed:
+            said = (*said, f"{failed} run{'s' * (failed > 1)} failed and count{'s' * (failed == 1)} as 0%")
         label = f"{whose}\nthat meet their objectives (%)"
         return attained_up_to(self.asked, label, lines, title=self.lines[0].keys, covered=said)
 
@@ -164,6 +171,14 @@ def _without_edge(asked: Asked, line: Line, found: Capacity) -> str:
     parts = [f"{below} of {len(found.by_seed)} miss the target at {asked.first:g} requests/s, the lowest tested"]
     parts += [f"{above} of {len(found.by_seed)} keep it at {max(line.tested):g} requests/s, the highest tested"]
     return "; ".join(part for part, count in zip(parts, (below, above), strict=True) if count)
+
+
+def _failed(line: Line) -> Iterator[str]:
+    """Yield at which rates runs failed."""
+    failed = {rate: line.failed(rate) for rate in sorted(line.tested) if line.failed(rate)}
+    if failed:
+        counts = [f"{count} of {len(line.tested[rate])} at {rate:g} requests/s" for rate, count in failed.items()]
+        yield f"runs failed, and count as 0%: {', '.join(counts)}"
 
 
 def _length(line: Line, found: Capacity) -> Iterator[str]:

@@ -76,6 +76,14 @@ def test_the_table_counts_the_runs_that_cannot_be_judged() -> None:
     assert table["keeps_overloaded"].tolist() == [0, 1, 0]
 
 
+def test_runs_that_failed_are_counted_in_table_note_and_figure() -> None:
+    each = found(line(runs={4.0: [run(), run()]}), line("8"))
+    assert each.table["misses_failed"].tolist() == [1, 0]
+    (note,) = (note for note in each.notes() if "failed" in note)
+    assert note == "num_speculative_tokens=4: runs failed, and count as 0%: 1 of 3 at 4 requests/s"
+    assert "1 run failed and counts as 0%." in each.figure().get_supxlabel().replace("\n", " ")
+
+
 def test_a_note_says_how_many_requests_would_do_at_both_rates() -> None:
     said = list(found(doubtful()).notes())
     counts = "2 of 3 runs at 2 requests/s, 1 of 3 runs at 4 requests/s"
