@@ -64,7 +64,7 @@ class Dedicated:
             each, rest = divmod(servers, len(classes))
             if rest or not each:
                 raise ValueError(
-                    f"replicas={servers} cannot be shared evenly among {len(classes)} classes "
+                    f"{servers} replicas cannot be shared evenly among {len(classes)} classes "
                     f"({', '.join(classes)}); expected a multiple, or router.pools"
                 )
             return dict.fromkeys(classes, each)
@@ -76,5 +76,5 @@ class Dedicated:
                 raise ValueError(f"pools: class {name!r} has no pool; expected one for each class")
         total = sum(self._counts.values())
         if total != servers:
-            raise ValueError(f"pools: {total} servers in all; expected replicas={servers}")
+            raise ValueError(f"pools: {total} replicas in all; expected {servers}")
         return self._counts

@@ -51,5 +51,6 @@ def router_factory(
             example.plan(classes, servers)
         except Exception as error:
             kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
-            raise SpecsimError(f"{source}: {kind}{first_line(error)}") from None
+            pool = f" (of split.prefill's pool of {servers})" if len(pools) > 1 else ""
+            raise SpecsimError(f"{source}: {kind}{first_line(error)}{pool}") from None
     return make

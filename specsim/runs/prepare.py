@@ -19,7 +19,6 @@ from specsim.replica.protocols import Scheduler, Wide
 from specsim.replica.request import Ints
 from specsim.replica.routing import Router
 from specsim.results.window import Window
-from specsim.routers.loading import router_factory
 from specsim.runs.chosen import brought, folder, source, suggestion_note
 from specsim.runs.counting import concurrency, counted
 from specsim.runs.fingerprint import package_sha256, plugins_sha256
@@ -29,7 +28,8 @@ from specsim.runs.hardware import Fleet, fleet
 from specsim.runs.matching import budget_note, calibration_note, check_budget, fitness_note, pair_note
 from specsim.runs.overload import shedding, timeout
 from specsim.runs.prefix_caching import prefixes
-from specsim.runs.split import pools, splitting
+from specsim.runs.routing import router, session_note, sessions
+from specsim.runs.split import splitting
 from specsim.schedulers.loading import SchedulerFactory, scheduler_factory
 from specsim.simulation import Simulation
 from specsim.workload import entry as keys
@@ -124,6 +124,7 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
     _check_width(factory.example, tape, config)
     notes = (
         *load.notes,
+        session_note(config, load.trace),
         *(note for named, each in served_on.each() for note in peak_notes(each.truth, named)),
         *fit_notes,
         suggestion_note(config),
@@ -137,7 +138,7 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
             World(load.promised.output_tokens, tape),
             served_on,
             factory,
-            _router(node, config, plugins, load),
+            router(node, config, plugins, load.promised.requests.class_names),
         ),
         profiles=tuple(each.truth for _, each in served_on.each()),
         recording_sha256=model.sha256,
@@ -230,18 +231,13 @@ def _check_width(scheduler: Scheduler, tape: Tape, config: Mapping[str, Any]) ->
         )
 
 
-def _router(node: CheckedMapping, config: Mapping[str, Any], plugins: Plugins, load: _Load) -> Callable[[], Router]:
-    classes = load.promised.requests.class_names
-    return router_factory(config["router"], source("router", config), plugins, classes, pools(node))
-
-
 def _simulation(
     node: CheckedMapping,
     load: _Load,
     world: World,
     served_on: Fleet,
     factory: SchedulerFactory,
-    router: Callable[[], Router],
+    routed: Callable[[], Router],
 ) -> Simulation:
     runs_on, block_tokens = served_on.first, node.whole("block_tokens")
     host_bytes_per_s = node.number("host_bytes_per_s", least=SMALLEST, most=LARGEST)
@@ -263,10 +259,10 @@ def _simulation(
         split=splitting(node, machines or [alike]),
         concurrency=load.clients,
         replicas=node.whole("replicas"),
-        router=router,
+        router=routed,
         timeout_s=timeout(node),
         shedding=shedding(node, load.promised.requests),
-        sessions=load.trace.row,
+        sessions=sessions(load.trace),
         prefixes=prefixes(node, load.trace),
         keep_passes=node.flag("passes"),
         window=load.window,

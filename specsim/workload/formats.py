@@ -13,7 +13,11 @@ from specsim.workload.table import Table
 
 MOST_COLUMNS = 1000
 OBJECTIVES = ("tpot_slo_s", "tpot_slo_ratio", "ttft_slo_s")
-OPTIONAL = ("slo_class", *OBJECTIVES, "cached_tokens")
+SESSIONS = ("session_id", "Session ID")
+"""Columns that name the session of a request: specsim's, and BurstGPT's."""
+CHAT, PARENT = "chat_id", "parent_chat_id"
+"""Columns of Bailian's traces, which tell whose answer a request replies to."""
+OPTIONAL = ("slo_class", *OBJECTIVES, "cached_tokens", SESSIONS[0])
 
 
 class Format(NamedTuple):
@@ -46,13 +50,16 @@ OWN = Format("specsim", "arrival_s", "prompt_tokens", "output_tokens", "s", fail
 # AzurePublicDataset, AzureLLMInferenceDataset2023.md and 2024.md; the multimodal one of 2025 adds NumImages.
 AZURE = Format("Azure", "TIMESTAMP", "ContextTokens", "GeneratedTokens", "s")
 # HPMLL/BurstGPT, README: releases 1 and 2 have six columns, release 3 adds Session ID and Elapsed time.
-BURSTGPT = Format("BurstGPT", "Timestamp", "Request tokens", "Response tokens", "s")
+BURSTGPT = Format(
+    *("BurstGPT", "Timestamp", "Request tokens", "Response tokens", "s"),
+    optional=(*OPTIONAL, SESSIONS[1]),
+)
 # Mooncake's FAST25 release (milliseconds), Alibaba's Bailian traces (seconds), and vLLM's dataset timed_trace, which
 # reads both with --timed-trace-sec-multiplier, 1 by default.
 HASHES = "hash_ids"
 TIMED = Format(
     *("Mooncake / vLLM timed trace", "timestamp", "input_length", "output_length", None),
-    optional=(*OPTIONAL, HASHES),
+    optional=(*OPTIONAL, HASHES, CHAT, PARENT),
 )
 # The artifact of AdaServe (EuroSys '26), exps/fig*/emission_*.json.
 ADASERVE = Format(

@@ -38,17 +38,17 @@ def resample(trace: Trace, block_s: float, *, seed: int, requests: int | None = 
             f"the span of trace {trace.source.name!r}"
         )
     blocks, wanted = ceil(span_s / block_s), 1 if requests is None else len(trace.head(requests))
-    rows, arrival_s = _drawn(trace, block_s, blocks, seed)
+    rows, arrival_s, block = _drawn(trace, block_s, blocks, seed)
     inside = int(np.searchsorted(arrival_s, span_s, side="right"))
     while inside < wanted:
         blocks *= 2
-        rows, arrival_s = _drawn(trace, block_s, blocks, seed)
+        rows, arrival_s, block = _drawn(trace, block_s, blocks, seed)
         inside = min(len(rows), wanted)
-    return trace.redrawn(rows[:inside], arrival_s[:inside])
+    return trace.redrawn(rows[:inside], arrival_s[:inside], block[:inside])
 
 
-def _drawn(trace: Trace, block_s: float, blocks: int, seed: int) -> tuple[Ints, Floats]:
-    """Return rows of the trace (M,), and their rising arrivals in seconds since the first block's beginning (M,)."""
+def _drawn(trace: Trace, block_s: float, blocks: int, seed: int) -> tuple[Ints, Floats, Ints]:
+    """Return rows of the trace, their rising arrivals in seconds since the first block's beginning, and their block."""
     block = np.arange(blocks)
     start_s = uniforms(stream_keys(seed, "trace_block", block)) * (trace.arrival_s[-1] - block_s)
     first = np.searchsorted(trace.arrival_s, start_s, side="left")
@@ -57,4 +57,4 @@ def _drawn(trace: Trace, block_s: float, blocks: int, seed: int) -> tuple[Ints, 
     rows = np.repeat(first, size) + place
     arrival_s = trace.arrival_s[rows] + np.repeat(block * block_s - start_s, size)
     # Rounding may put an arrival before the one that it follows.
-    return rows, np.maximum.accumulate(arrival_s) if len(rows) else arrival_s
+    return rows, np.maximum.accumulate(arrival_s) if len(rows) else arrival_s, np.repeat(block, size)

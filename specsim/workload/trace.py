@@ -49,6 +49,7 @@ class Trace:
     tpot_slo_ratio : (N,) float64 multiples of the baseline latency, NaN where none or seconds are, or None
     ttft_slo_s : (N,) float64 seconds, NaN where none is given, or None
     cached_tokens : (N,) int64, of the prompt's beginning that is cached at arrival, 0 to ``prompt_tokens``, or None
+    session : (N,) int64, equal for turns of one conversation, or None where the trace names none
     prefixes : hashes of the prompts' blocks, of N prompts, or None
     """
 
@@ -63,6 +64,7 @@ class Trace:
     tpot_slo_ratio: Floats | None = None
     ttft_slo_s: Floats | None = None
     cached_tokens: Ints | None = None
+    session: Ints | None = None
     prefixes: Prefixes | None = None
 
     def __post_init__(self) -> None:
@@ -136,13 +138,15 @@ class Trace:
         # Dividing first keeps the last arrival at exactly (N - 1) / rps.
         return replace(self, arrival_s=self.arrival_s / span_s * ((len(self) - 1) / rps))
 
-    def redrawn(self, rows: Ints, arrival_s: Floats) -> Trace:
+    def redrawn(self, rows: Ints, arrival_s: Floats, block: Ints) -> Trace:
         """Return the requests at indices `rows` (M,), which may repeat, at rising times `arrival_s`, the first at 0.
 
-        They are numbered anew, so that a request drawn twice has two different texts.
+        They are numbered anew, so that a request drawn twice has two different texts. A session is that of its `block`
+        (M,): drawn in two of them, it is two sessions.
         """
         taken = self._taken(rows, arrival_s - arrival_s[0], np.arange(len(rows), dtype=np.int64))
-        return replace(taken, prefixes=None)
+        session = None if self.session is None else block * (self.session.max() + 1) + taken.session
+        return replace(taken, prefixes=None, session=session)
 
     @property
     def _called(self) -> str:
@@ -156,7 +160,7 @@ class Trace:
 
     def optional(self) -> dict[str, Ints | Floats | None]:
         """Return the optional columns; None: not there."""
-        names = ("slo_class", "tpot_slo_s", "tpot_slo_ratio", "ttft_slo_s", "cached_tokens")
+        names = ("slo_class", "tpot_slo_s", "tpot_slo_ratio", "ttft_slo_s", "cached_tokens", "session")
         return {name: getattr(self, name) for name in names}
 
     def _select(self, rows: slice) -> Trace:

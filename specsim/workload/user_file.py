@@ -19,6 +19,7 @@ from specsim.workload.damage import shown
 from specsim.workload.formats import ADASERVE, AZURE, HASHES, KNOWN, OBJECTIVES, VLLM, Format, choose, unread
 from specsim.workload.hashes import prefixes
 from specsim.workload.pace import check_pace, pace, ticks
+from specsim.workload.sessions import sessions
 from specsim.workload.sniff import open_table
 from specsim.workload.table import Cells, Rows, Table
 from specsim.workload.trace import Ints, Trace, TraceSource
@@ -94,12 +95,16 @@ def read_table(
     if not rows.numbers:
         rows.damage.check()
         raise SpecsimError(f"{file}: no row")
+    session = sessions(cells, rows)
     cells, rows, served = _served(form, cells, rows)
     clock, unit = _clock(table, form, cells, rows, time_unit)
     prompt, output = (columns.tokens(cells[name], name, rows) for name in (form.prompt, form.output))
     optional = adaserve.objectives(cells, rows) if form is ADASERVE else _objectives(cells, rows)
     if "cached_tokens" in cells and "cached_tokens" in form.optional:
         optional["cached_tokens"] = _cached(cells["cached_tokens"], prompt, rows)
+    if session is not None:
+        optional["session"] = session[served]
+        rows.note(f"{len(np.unique(session[served])):,} sessions")
     rows.damage.check()
     found = prefixes(cells[HASHES], prompt, rows) if HASHES in cells and HASHES in form.optional else None
     if "cached_tokens" in optional:

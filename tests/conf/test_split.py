@@ -98,7 +98,12 @@ def test_each_pool_has_a_router_of_its_own() -> None:
         (f"replicas=2 {LINK} router=slack", "router=slack: changes nothing: replicas=2, one in each pool, leaves"),
         (
             f"replicas=5 {LINK} router=dedicated",
-            "router=dedicated: replicas=4 cannot be shared evenly among 3 classes",
+            "router=dedicated: 4 replicas cannot be shared evenly among 3 classes",
+        ),
+        (
+            "replicas=4 split.prefill=2 split.link_gb_per_s=50 router=dedicated "
+            "router.pools={coding:2,chat:1,summarization:1}",
+            "router=dedicated: pools: 4 replicas in all; expected 2 (of split.prefill's pool of 2)",
         ),
     ],
 )

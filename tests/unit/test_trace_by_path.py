@@ -92,7 +92,9 @@ def test_burstgpt_with_and_without_sessions_leaves_failures_out_and_counts_them(
         BURST_3 + "19440110.0,1722ac82,43,GPT-4,906,446,1352,API log\n19440161.0,d5,2,GPT-4,36,29,65,x\n"
     )
     assert rows(trace) == [(0, 906, 446), (51, 36, 29)]
-    assert said.endswith("not read: Session ID, Elapsed time, Model, Total tokens, Log Type")
+    assert trace.session.tolist() == [0, 1]
+    assert "; 2 sessions; " in said
+    assert said.endswith("not read: Elapsed time, Model, Total tokens, Log Type")
     assert refused(BURST + "5,ChatGPT,472,0,472,API log\n") == "every request has 0 tokens"
 
 

@@ -1,0 +1,61 @@
+"""The router of a run, and the sessions that it may look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+from specsim.errors import SpecsimError, represented
+from specsim.files.checked_mapping import CheckedMapping
+from specsim.files.paths import shipped
+from specsim.files.yaml_file import peek_yaml
+from specsim.replica.request import Ints
+from specsim.replica.routing import Router
+from specsim.routers.loading import router_factory
+from specsim.runs.chosen import source
+from specsim.runs.split import pools
+from specsim.settings.groups import FILE_OPTION, shipped_names
+from specsim.workload.trace import Trace
+
+WITHIN = "within"
+"""The argument of a router that is a router itself; it may be named, as `router=` is."""
+BY_SESSION = "affinity"
+"""The router that looks at sessions alone."""
+
+
+def router(
+    node: CheckedMapping, config: Mapping[str, Any], plugins: Mapping[str, ModuleType], classes: Sequence[str]
+) -> Callable[[], Router]:
+    """Return what makes the router of each pool of replicas, for requests of these `classes`.
+
+    Raises
+    ------
+    SpecsimError
+        One line when a value is wrong, or replicas cannot be shared out.
+    """
+    named, mapping = source("router", config), dict(config["router"])
+    if isinstance(within := mapping.get(WITHIN), str):
+        mapping[WITHIN] = _of_name(within, named)
+    return router_factory(mapping, named, plugins, classes, pools(node))
+
+
+def sessions(trace: Trace) -> Ints:
+    """Return the session of each request (N,); where the trace names none, each is one of its own, its row."""
+    return trace.row if trace.session is None else trace.session
+
+
+def session_note(config: Mapping[str, Any], trace: Trace) -> str | None:
+    """Return a line for the user where a router deals by sessions that the trace does not name."""
+    if config["choices"]["router"] != BY_SESSION or trace.session is not None:
+        return None
+    return f"router={BY_SESSION}: trace {trace.source.name!r} names no sessions: each request is one of its own"
+
+
+def _of_name(name: str, named: str) -> dict[str, Any]:
+    """Return what a shipped router's file says of its class."""
+    known = shipped_names("router") - {FILE_OPTION}
+    if name not in known:
+        raise SpecsimError(f"{named}: {WITHIN}: {represented(name)}: expected one of {', '.join(sorted(known))}")
+    file = shipped("conf") / "router" / f"{name}.yaml"
+    return {key: value for key, value in peek_yaml(file).items() if key != "description"}

@@ -1,0 +1,74 @@
+"""Sessions of a trace: which of its requests are turns of one conversation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from specsim.replica.request import Ints
+from specsim.workload.damage import shown
+from specsim.workload.formats import CHAT, PARENT, SESSIONS
+from specsim.workload.table import Cells, Rows
+
+NO_PARENT = (None, "-1")
+"""What stands in the place of a parent where a conversation begins; Bailian's files hold -1."""
+WRITTEN_AS_FLOAT = re.compile(r"([+-]?[0-9]+)\.0+", re.ASCII)
+"""A whole number in a column that has empty cells, as pandas writes it."""
+
+
+def sessions(cells: Cells, rows: Rows) -> Ints | None:
+    """Return the session of each of N requests (N,), numbered from 0 as they appear; None where no column names any.
+
+    A request whose cell is empty is a session of its own. By Bailian's columns a request is of the session of its
+    parent, whether that is in the file or not. A cell that is no name is noted as damage.
+    """
+    for column in SESSIONS:
+        if column in cells:
+            return _numbered(_names(cells[column], column, rows))
+    both = CHAT, PARENT
+    if all(column in cells for column in both):
+        return _numbered(_conversations(*(_names(cells[column], column, rows) for column in both)))
+    for column in both:
+        if column in cells:
+            rows.note(f"{column} is not read: sessions need {CHAT} and {PARENT}")
+    return None
+
+
+def _names(cells: Sequence[object], column: str, rows: Rows) -> list[str | None]:
+    """Return the text or whole number in each cell as a text, None for an empty one."""
+    names: list[str | None] = []
+    for row, cell in zip(rows.numbers, cells, strict=True):
+        known = cell is None or (isinstance(cell, str | int | float) and not isinstance(cell, bool))
+        name = "" if cell is None or cell != cell else str(cell).strip()
+        whole = WRITTEN_AS_FLOAT.fullmatch(name)
+        if not known or (isinstance(cell, float) and name and not whole):
+            rows.damage.add(row, f"{column} {shown(cell)} is neither a text nor a whole number")
+        names.append(whole[1] if whole else name or None)
+    return names
+
+
+def _conversations(chats: Sequence[str | None], parents: Sequence[str | None]) -> list[str | int | None]:
+    """Return a name for the conversation of each request, the same for all that parents join; None without a chat."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    code = {chat: place for place, chat in enumerate(dict.fromkeys((*chats, *parents)))}
+    size = len(code)
+    replies = [
+        (code[chat], code[parent])
+        for chat, parent in zip(chats, parents, strict=True)
+        if chat is not None and parent not in NO_PARENT
+    ]
+    ends = np.array(replies, dtype=np.int64).reshape(-1, 2).T
+    joined = coo_array((np.ones(len(replies)), tuple(ends)), shape=(size, size))
+    _, component = connected_components(joined, directed=False)
+    return [None if chat is None else int(component[code[chat]]) for chat in chats]
+
+
+def _numbered(names: Sequence[str | int | None]) -> Ints:
+    """Return the number of each name (N,); each None is a name of its own."""
+    code: dict[str | int | tuple[int], int] = {}
+    keys = ((place,) if name is None else name for place, name in enumerate(names))
+    return np.array([code.setdefault(key, len(code)) for key in keys], dtype=np.int64)

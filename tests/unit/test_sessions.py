@@ -1,0 +1,96 @@
+"""Sessions: what a trace says of conversations reaches the router."""
+
+import json
+
+import numpy as np
+import pytest
+
+from specsim import simulate
+from specsim.errors import SpecsimError
+from specsim.workload.frame import trace_of
+from specsim.workload.resample import resample
+
+OWN = ("arrival_s", "prompt_tokens", "output_tokens")
+BURSTGPT = ("Timestamp", "Request tokens", "Response tokens")
+TIMED = ("timestamp", "input_length", "output_length")
+
+
+def trace(columns, **more):
+    """Return a trace of requests a second apart, 10 tokens in and 5 out, with further columns."""
+    count = len(next(iter(more.values())))
+    return trace_of(dict(zip(columns, (np.arange(count) * 1.0, [10] * count, [5] * count), strict=True)) | more, "t")
+
+
+@pytest.mark.parametrize(("columns", "name"), [(OWN, "session_id"), (BURSTGPT, "Session ID"), (TIMED, "session_id")])
+def test_requests_of_one_name_share_a_session(columns, name):
+    found = trace(columns, **{name: ["a", "b", "a", None, "", " b "]})
+    assert found.session.tolist() == [0, 1, 0, 2, 3, 1]
+    assert "4 sessions" in found.source.note
+
+
+@pytest.mark.parametrize("ids", [[7, 8, 7], ["7", "8", "7"], [7.0, 8.0, 7.0], ["7.0", "8.0", "7"]])
+def test_whole_numbers_are_names_however_they_are_written(ids):
+    assert trace(OWN, session_id=ids).session.tolist() == [0, 1, 0]
+
+
+def test_a_reply_is_of_the_session_of_its_parent():
+    """As Bailian's files have it: -1 begins a conversation; that of 50 and 51 began before the file."""
+    found = trace(TIMED, chat_id=[1, 2, 3, 50, 4, 51], parent_chat_id=[-1, -1, 1, 49, 3, 49])
+    assert found.session.tolist() == [0, 1, 0, 2, 0, 2]
+    empty = trace(TIMED, chat_id=[1, 2, 3], parent_chat_id=[None, np.nan, 1.0])
+    assert empty.session.tolist() == [0, 1, 0]
+
+
+def test_a_reply_to_a_request_that_failed_is_of_its_session():
+    served = trace_of(
+        {"timestamp": [0.0, 1.0, 2.0], "input_length": [9, 9, 9], "output_length": [5, 0, 5]}
+        | {"chat_id": [1, 2, 3], "parent_chat_id": [-1, 1, 2]}
+    )
+    assert served.session.tolist() == [0, 0]
+
+
+def test_sessions_follow_their_requests_when_these_are_sorted():
+    found = trace_of(dict(zip((*OWN, "session_id"), ([2.0, 0.0, 1.0], [1, 2, 3], [1, 1, 1], list("aba")), strict=True)))
+    assert found.prompt_tokens.tolist() == [2, 3, 1]
+    assert found.session.tolist() == [1, 0, 0]
+
+
+def test_half_of_bailians_columns_name_no_session():
+    found = trace(TIMED, chat_id=[1, 2])
+    assert found.session is None
+    assert "chat_id is not read: sessions need chat_id and parent_chat_id" in found.source.note
+
+
+@pytest.mark.parametrize("cell", [1.5, True, np.inf])
+def test_a_cell_that_is_no_name_is_damage(cell):
+    with pytest.raises(SpecsimError, match=f"row 1: session_id {cell} is neither a text nor a whole number"):
+        trace(OWN, session_id=[cell, cell])
+
+
+def test_a_session_of_two_blocks_is_two_sessions():
+    names = [place // 10 for place in range(1000)]
+    drawn = resample(trace(OWN, session_id=names), 50.0, seed=3)
+    block = (drawn.arrival_s - drawn.arrival_s[0]) // 50.0
+    for session in set(drawn.session.tolist()):
+        turns = np.flatnonzero(drawn.session == session)
+        assert turns[-1] - turns[0] == len(turns) - 1 <= 9
+        assert block[turns[-1]] - block[turns[0]] <= 1
+    assert len(set(drawn.session.tolist())) > 100
+
+
+def test_affinity_keeps_conversations_of_a_file_together(tmp_path):
+    chats = [(chat, chat - 8 if chat > 8 else -1) for chat in range(1, 81)]
+    lines = [
+        {"timestamp": chat / 10, "input_length": 100, "output_length": 5, "chat_id": chat, "parent_chat_id": parent}
+        for chat, parent in chats
+    ]
+    file = tmp_path / "bailian.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    asked = {"replicas": 4, "router": "affinity", "out": None}
+    result = simulate("continuous", str(file), **asked)
+    replica = result.requests["replica"].to_numpy().reshape(10, 8)
+    assert (replica == replica[0]).all()
+    assert len(set(replica[0].tolist())) > 1
+    assert not any("names no sessions" in note for note in result.notes)
+    told = simulate("continuous", "poisson", requests=5, **asked)
+    assert any("router=affinity: trace 'poisson' names no sessions" in note for note in told.notes)
