@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from specsim.errors import SpecsimError, represented
 from specsim.replica.blame import complaint
-from specsim.runs.processes import in_processes
+from specsim.runs.processes import Lost, in_processes
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -57,11 +57,17 @@ def check_executor(executor: object, jobs: int) -> str:
 
 
 def on_workers(
-    work: Callable[[Given], Found], each: Sequence[Given], jobs: int = 1, executor: str = LOCAL
+    work: Callable[[Given], Found],
+    each: Sequence[Given],
+    lost: Lost[Given, Found],
+    jobs: int = 1,
+    executor: str = LOCAL,
 ) -> Generator[tuple[int, Found], None, None]:
     """Yield the place and what came of each of the given, as they end.
 
-    `work` and what it takes and returns are pickled. Nothing is started where nothing is given.
+    `work` and what it takes and returns are pickled. Nothing is started where nothing is given. What was with a worker
+    that died is worked on again at the end, one piece at a time. What comes of a piece whose worker dies then, too,
+    says `lost`.
 
     Raises
     ------
@@ -69,17 +75,16 @@ def on_workers(
         When the executor fails, or a worker has not the folder that this process is in.
     """
     if executor == LOCAL and jobs == 1:
-        yield from in_processes(work, each, jobs)
+        yield from in_processes(work, each, jobs, lost)
         return
-    pieces = enumerate(each)
     there = partial(_there, work, Path.cwd())
     try:
         if executor == LOCAL:
-            yield from in_processes(work, each, jobs)
+            yield from in_processes(work, each, jobs, lost)
         elif executor == "ray" and each:
-            yield from _on_ray(there, pieces, jobs)
+            yield from _on_ray(there, each, jobs, lost)
         elif each:
-            yield from _on_dask(there, pieces, jobs, _slurm if executor == "slurm" else _dask)
+            yield from _on_dask(there, each, jobs, lost, _slurm if executor == "slurm" else _dask)
     except SpecsimError:
         raise
     except Exception as error:
@@ -98,48 +103,75 @@ def _there(work: Callable[[Given], Found], folder: Path, piece: tuple[int, Given
         return index, work(one)
 
 
-def _on_ray(there: Callable[[Any], Any], pieces: Iterator[Any], jobs: int) -> Iterator[Any]:
-    """Yield results from Ray's own pool: Ray's joblib backend returns all of them at the end.
+def _on_ray(there: partial[Any], each: Sequence[Any], jobs: int, lost: Lost[Any, Any]) -> Iterator[Any]:
+    """Yield results of Ray's tasks: its joblib backend returns all at the end, and its pool ends with a lost worker.
 
     Ray is started here, unless it has been, or `RAY_ADDRESS` names a cluster.
     """
     import logging
 
     import ray
-    from ray.util.multiprocessing import Pool
+    from ray.exceptions import NodeDiedError, OutOfMemoryError, WorkerCrashedError
 
     ours = not ray.is_initialized()
     if ours:
         own = {} if "RAY_ADDRESS" in os.environ else {"num_cpus": jobs, "include_dashboard": False}
         ray.init(**own, logging_level=logging.ERROR, log_to_driver=False)
+    task, died = ray.remote(max_retries=0)(there.func), (NodeDiedError, OutOfMemoryError, WorkerCrashedError)
+    pieces, left = enumerate(each), set(range(len(each)))
     try:
-        with Pool(jobs) as pool:
-            for found in pool.imap_unordered(there, pieces):
-                if isinstance(found, Exception):
-                    raise getattr(found, "underlying", found)
-                yield found
+        running = [task.remote(*there.args, piece) for piece in islice(pieces, jobs)]
+        while running:
+            (done,), running = ray.wait(running)
+            running += [task.remote(*there.args, piece) for piece in islice(pieces, 1)]
+            try:
+                index, found = ray.get(done)
+            except died:
+                continue
+            left.remove(index)
+            yield index, found
+        for index in sorted(left):
+            try:
+                yield ray.get(task.remote(*there.args, (index, each[index])))
+            except died:
+                yield index, lost(each[index], "")
     except ray.exceptions.RayTaskError as error:
-        raise (error.cause or error) from error  # Its own first line names an actor, not what was wrong.
+        raise (error.cause or error) from error  # Its own first line names a task, not what was wrong.
     finally:
         if ours:
             ray.shutdown()
 
 
-def _on_dask(there: Callable[[Any], Any], pieces: Iterator[Any], jobs: int, opened: Opened) -> Iterator[Any]:
-    """Yield results from a Dask client: with joblib's Dask backend a sweep whose worker is lost waits for ever."""
-    from distributed import as_completed
+def _on_dask(
+    there: partial[Any], each: Sequence[Any], jobs: int, lost: Lost[Any, Any], opened: Opened
+) -> Iterator[Any]:
+    """Yield results from a Dask client: with joblib's Dask backend a sweep whose worker is lost waits for ever.
 
+    Dask itself tries again what a lost worker had, and gives up what several lost workers had.
+    """
+    from distributed import KilledWorker, as_completed
+
+    pieces, left = enumerate(each), set(range(len(each)))
     with opened(jobs) as client:
         client.wait_for_workers(1)
         # Workers that begin later get work, too.
         most = WAITING * max(jobs, sum(client.ncores().values()))
-        first = [client.submit(there, each, pure=False) for each in islice(pieces, most)]
-        ended = as_completed(first, with_results=True)
+        first = [client.submit(there, piece, pure=False) for piece in islice(pieces, most)]
+        ended = as_completed(first, with_results=True, raise_errors=False)
         first.clear()
-        for _, found in ended:
-            yield found
-            for each in islice(pieces, 1):
-                ended.add(client.submit(there, each, pure=False))
+        for future, found in ended:
+            for piece in islice(pieces, 1):
+                ended.add(client.submit(there, piece, pure=False))
+            if future.status != "error":
+                left.remove(found[0])
+                yield found
+            elif not isinstance(found[1], KilledWorker):
+                raise found[1]
+        for index in sorted(left):
+            try:
+                yield client.submit(there, (index, each[index]), pure=False).result()
+            except KilledWorker:
+                yield index, lost(each[index], "")
 
 
 @contextmanager

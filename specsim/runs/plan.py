@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from specsim.errors import SpecsimError, represented
 from specsim.files.checked_mapping import CheckedMapping
@@ -170,7 +170,8 @@ def _prepared_here(configs: Sequence[Config], handed: Handed) -> Iterator[_Prepa
 def _prepared_in_processes(configs: Sequence[Config], jobs: int) -> Iterator[_Prepared]:
     # What is wrong with every point is found without a process.
     prepare(configs[0])
-    found, alike = dict(in_processes(_sources, configs, jobs)), dict[str, Mapping[str, Any]]()
+    worth = jobs if len(configs) > 1 else 1
+    found, alike = dict(in_processes(_sources, configs, worth, _died)), dict[str, Mapping[str, Any]]()
     for index, config in enumerate(configs):
         sources = found[index] or sources_of(prepare(config))
         yield _Prepared(None, alike.setdefault(json.dumps(sources, sort_keys=True), sources))
@@ -182,6 +183,13 @@ def _sources(config: Config) -> Mapping[str, Any] | None:
         return sources_of(prepare(config))
     except SpecsimError:
         return None
+
+
+def _died(config: Config, how: str) -> NoReturn:
+    chosen = ", ".join(f"{group}={config['choices'][group]}" for group in ("scheduler", "trace"))
+    raise SpecsimError(
+        f"{chosen}: the process that checked it was ended{how}, alone, too: out of memory, or a crash of compiled code"
+    )
 
 
 def _bytes_of(experiment: Experiment) -> int:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -18,6 +19,9 @@ from specsim.workload.locate import DATA_VARIABLE
 
 Given = TypeVar("Given")
 Found = TypeVar("Found")
+Lost = Callable[[Given, str], Found]
+"""What comes of a piece of work whose process dies, and how that ended, as ``" by SIGKILL(-9)"``, if it is known."""
+EXIT_CODES = re.compile(r"exit codes of the workers are \{(.*)\}")
 MOST_JOBS = 1024
 LOOK_S = 0.5
 """How often a process looks whether the one that asked is still there."""
@@ -46,15 +50,39 @@ def check_jobs(jobs: object) -> int:
 
 
 def in_processes(
-    work: Callable[[Given], Found], each: Sequence[Given], jobs: int
+    work: Callable[[Given], Found], each: Sequence[Given], jobs: int, lost: Lost[Given, Found]
 ) -> Generator[tuple[int, Found], None, None]:
     """Yield the place and what came of each of the given, as they end, worked on in `jobs` processes.
 
-    `work` and what it takes and returns are pickled. With one job, or one piece of work, no process is started.
+    `work` and what it takes and returns are pickled. With one job no process is started. When a process dies, what was
+    with the processes is worked on again at the end, one piece at a time, alone. What comes of a piece whose process
+    dies then, too, says `lost`.
     """
-    if jobs == 1 or len(each) < 2:
+    if jobs == 1:
         yield from ((index, work(one)) for index, one in enumerate(each))
         return
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+    pieces, left, died = enumerate(each), set(range(len(each))), True
+    while died:
+        died = False
+        try:
+            for index, found in _parallel(work, pieces, jobs):
+                left.remove(index)
+                yield index, found
+        except TerminatedWorkerError:
+            died = True
+    for index in sorted(left):
+        try:
+            yield from _parallel(work, [(index, each[index])], jobs)
+        except TerminatedWorkerError as error:
+            codes = EXIT_CODES.search(str(error))
+            yield index, lost(each[index], f" by {codes[1]}" if codes else "")
+
+
+def _parallel(
+    work: Callable[[Given], Found], pieces: Iterable[tuple[int, Given]], jobs: int
+) -> Iterator[tuple[int, Found]]:
     from joblib import Parallel, delayed
 
     asked = Asked(platform.node(), os.getpid(), str(Path.cwd()), os.environ.get(DATA_VARIABLE))
@@ -66,7 +94,7 @@ def in_processes(
         initializer=_end_with,
         initargs=(asked.host, asked.pid),
     )
-    yield from processes(delayed(_placed)(work, index, one, asked) for index, one in enumerate(each))
+    yield from processes(delayed(_placed)(work, index, one, asked) for index, one in pieces)
 
 
 def _placed(work: Callable[[Given], Found], index: int, one: Given, asked: Asked) -> tuple[int, Found]:

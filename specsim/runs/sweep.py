@@ -67,7 +67,8 @@ def run_all(
     # Another process prepares its points itself: what was prepared would have to be sent.
     alone = jobs == 1 and executor == LOCAL
     ready = [planned[index] if alone else replace(planned[index], experiment=None) for index in left]
-    with tallied(len(planned), progress) as tally, shelf, closing(on_workers(_made, ready, jobs, executor)) as ended:
+    ending = closing(on_workers(_made, ready, _lost, jobs, executor))
+    with tallied(len(planned), progress) as tally, shelf, ending as ended:
         for each in made.values():
             tally.add(each.worst, stood=True)
         for place, each in ended:
@@ -112,6 +113,13 @@ def _made(planned: PlannedRun) -> Made:
         raise
     except Exception as error:
         return Made(_failed(planned, error, seen), None)
+
+
+def _lost(planned: PlannedRun, how: str) -> Made:
+    """Return the failure of a point whose process died twice, the second time alone."""
+    said = f"its process was ended{how}, alone, too: out of memory, or a crash of compiled code"
+    seen = None if planned.folder is None else stamp_of(planned.folder)
+    return Made(_failed(planned, SpecsimError(said), seen), None)
 
 
 def write_table(root: Path) -> Sweep:

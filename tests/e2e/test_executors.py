@@ -97,10 +97,20 @@ def _state() -> tuple[int, str, bool]:
     return os.getpid(), str(Path.cwd()), signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
-@needed("dask")
+LIVE = ["local", *(pytest.param(name, marks=needed(name)) for name in ("dask", "ray"))]
+
+
+@pytest.fixture
+def found_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let workers of Ray find this module."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+
+
+@pytest.mark.usefixtures("found_there")
+@pytest.mark.parametrize("executor", LIVE)
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_what_a_killed_worker_had_is_done_by_another(tmp_path: Path) -> None:
-    found = dict(on_workers(_die_once, [str(tmp_path)] * 6, 2, "dask"))
+def test_what_a_killed_worker_had_is_done_by_another(executor: str, tmp_path: Path) -> None:
+    found = dict(on_workers(_die_once, [str(tmp_path)] * 6, _lost, 2, executor))
     assert found == dict.fromkeys(range(6), "done")
     assert (tmp_path / "died").exists()
 
@@ -114,15 +124,34 @@ def _die_once(folder: str) -> str:
     return "not here"
 
 
-@pytest.mark.parametrize("executor", ["local", *(pytest.param(name, marks=needed(name)) for name in ("dask", "ray"))])
+@pytest.mark.usefixtures("found_there")
+@pytest.mark.parametrize("executor", LIVE)
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_what_ends_the_work_is_one_line(executor: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))  # Workers of Ray find this module by it.
-    died = "KilledWorker|TerminatedWorkerError|ActorDiedError"
-    with pytest.raises(SpecsimError, match=rf"^executor={executor}: ({died}): .*$"):
-        list(on_workers(_die, [0, 1], 2, executor))
+def test_what_kills_its_worker_is_lost_and_nothing_else(executor: str) -> None:
+    ended = list(on_workers(_die_of, list(range(12)), _lost, 2, executor))
+    assert len(ended) == 12
+    killed = " by SIGKILL(-9)" if executor == "local" else ""
+    assert dict(ended) == {place: f"{place} was lost{killed}" if place in (3, 11) else "done" for place in range(12)}
+    (alone,) = on_workers(_die_of, [3], _lost, 2, executor)
+    assert alone == (0, f"3 was lost{killed}")
+
+
+def _die_of(place: int) -> str:
+    if place in (3, 11):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "done"
+
+
+def _lost(given: object, how: str) -> str:
+    return f"{given} was lost{how}"
+
+
+@pytest.mark.usefixtures("found_there")
+@pytest.mark.parametrize("executor", LIVE)
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_what_ends_the_work_is_one_line(executor: str) -> None:
     with pytest.raises(SpecsimError, match=r"^the disk is full$"):
-        list(on_workers(_refuse, [0, 1, 2], 2, executor))
+        list(on_workers(_refuse, [0, 1, 2], _lost, 2, executor))
 
 
 @needed("ray")
@@ -130,17 +159,13 @@ def test_what_a_worker_lacks_is_one_line(monkeypatch: pytest.MonkeyPatch) -> Non
     """Workers of Ray have not the folder that pytest has found this module in."""
     monkeypatch.delenv("PYTHONPATH", raising=False)
     with pytest.raises(SpecsimError, match=rf"^executor=ray: \w+: System error: No module named '{__name__}'"):
-        list(on_workers(_refuse, [0, 2], 2, "ray"))
+        list(on_workers(_refuse, [0, 2], _lost, 2, "ray"))
 
 
-def _refuse(place: int) -> int:
+def _refuse(place: int) -> str:
     if place == 1:
         raise SpecsimError("the disk is full")
-    return place
-
-
-def _die(_: int) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+    return "done"
 
 
 def test_a_point_that_stands_starts_no_executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

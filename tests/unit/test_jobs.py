@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from specsim import sweep
@@ -82,6 +83,25 @@ def test_a_run_that_fails_elsewhere_fails_here(tmp_path: Path) -> None:
         assert (failure.folder / "failure.json").is_file()
 
 
+@pytest.mark.parametrize("keep", ["runs", "summary"])
+def test_a_point_that_kills_its_process_fails_and_the_rest_runs(
+    tmp_path: Path, keep: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dies = PLUGIN.replace('raise RuntimeError("at last")', "os.kill(os.getpid(), signal.SIGKILL)")
+    (tmp_path / "dies.py").write_text(f"import os, signal{dies}")
+    (tmp_path / "dies.yaml").write_text(SCHEDULER.replace("sometimes", "dies"))
+    words = [*WORDS[:3], f"scheduler={tmp_path}/dies.yaml", f"plugins=[{tmp_path}/dies.py]", f"out={tmp_path}/out"]
+    said = "its process was ended by SIGKILL(-9), alone, too: out of memory, or a crash of compiled code"
+    command = ["run", "-m", *words, "slo_scale=1,2,1000,3", "--jobs", "2", "--keep", keep]
+    assert main(command) == 1
+    assert capsys.readouterr().err == f"specsim: slo_scale=1000 failed: {said}\n"
+    table = pd.read_csv(tmp_path / "out" / "table.csv")
+    assert table.loc[table["error"].notna(), ["slo_scale", "error"]].to_numpy().tolist() == [[1000, said]]
+    assert set(table.loc[table["error"].isna(), "slo_scale"]) == {1, 2, 3}
+    assert main(command) == 1, "the only point that is left is tried again, in a process of its own"
+    assert capsys.readouterr().err == f"specsim: slo_scale=1000 failed: {said}\n"
+
+
 KILLED = """
 import os, sys, time
 from pathlib import Path
@@ -92,7 +112,7 @@ def work(folder):
     time.sleep(60)
 
 if __name__ == "__main__":
-    list(in_processes(work, [sys.argv[1]] * 4, 2))
+    list(in_processes(work, [sys.argv[1]] * 4, 2, None))
 """
 
 
@@ -125,7 +145,7 @@ class Unsent:
         os.kill(os.getpid(), signal.SIGKILL)
 
 if __name__ == "__main__":
-    list(in_processes(print, [Unsent()] * 4, 2))
+    list(in_processes(print, [Unsent()] * 4, 2, None))
 """
 
 
