@@ -10,10 +10,11 @@ if TYPE_CHECKING:
     from specsim.results.found import Found, Line
 
 HEAD = ("keeps", "misses", "seeds", "95% ±", "per GPU")
-SHORT, OVERLOADED = "*", "+"
+SHORT, OVERLOADED, FAILED = "*", "+", "!"
 FOOTNOTES = {
     SHORT: "a run at this rate is too short to judge",
     OVERLOADED: "a run at this rate is overloaded or near saturation; a longer run would attain less",
+    FAILED: "a run at this rate failed, and counts as 0%",
 }
 CELL = 8
 
@@ -37,7 +38,7 @@ def find_table(found: Found) -> Iterator[str]:
 def _row(found: Found, line: Line) -> list[tuple[str, str]]:
     """Return the numbers of a row, each with its marks."""
     each = found.capacity(line)
-    kept, missed = _marks(line, each.keeps), SHORT if line.too_short(each.misses) else ""
+    kept, missed = _marks(line, each.keeps), _marks(line, each.misses).replace(OVERLOADED, "")
     per_gpu = None if each.keeps is None else each.keeps / line.gpus
     return [
         (_number(each.keeps), kept),
@@ -49,7 +50,8 @@ def _row(found: Found, line: Line) -> list[tuple[str, str]]:
 
 
 def _marks(line: Line, rate: float | None) -> str:
-    return (SHORT if line.too_short(rate) else "") + (OVERLOADED if line.overloaded(rate) else "")
+    marks = {SHORT: line.too_short, OVERLOADED: line.overloaded, FAILED: line.failed}
+    return "".join(mark for mark, count in marks.items() if count(rate))
 
 
 def _number(value: float | None) -> str:

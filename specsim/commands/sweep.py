@@ -82,6 +82,8 @@ def _say(root: Path, found: SweepStatus) -> None:
     if found.worst is not None:
         name, attainment = found.worst
         print(f"worst class {name} {100 * attainment:.1f}%")
+    for note in found.notes:
+        print(one_line(f"note: {note}"))
     for name, error in list(found.errors.items())[:MOST_ERRORS]:
         print(one_line(f"failed: {name}: {error}"))
     if len(found.errors) > MOST_ERRORS:

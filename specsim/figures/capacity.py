@@ -26,10 +26,12 @@ MARKER_POINTS, SPREAD_POINTS, ABOVE, MARGIN = 4.5, 2.4, 4, 0.05
 THIN = 0.4
 """Edge of a half-filled marker in points: the empty half of a triangle is small."""
 FILLS: Mapping[str, Mapping[str, Any]] = {
+    "failed": {"marker": "x", "markersize": 1.3 * MARKER_POINTS},
     "overloaded": {"markerfacecolor": "white"},
     "too short": {"fillstyle": "left", "markerfacecoloralt": "white", "markeredgewidth": THIN},
 }
 SAID = {
+    "failed": "Cross \N{MULTIPLICATION SIGN}: a run failed, and counts as 0%.",
     "overloaded": "Hollow \N{WHITE CIRCLE}: a run is overloaded or near saturation, and would attain less if longer.",
     "too short": "Half-filled \N{CIRCLE WITH LEFT HALF BLACK}: a run is too short to judge its load or its attainment.",
 }
@@ -41,11 +43,12 @@ class Curve(NamedTuple):
     Attributes
     ----------
     tested : by rate in requests/s, the attained share of each seed. keeps : the highest rate that keeps the target.
-    overloaded, too_short : rates at which a run is so; overloaded or near saturation.
+    failed, overloaded, too_short : rates at which a run is so; overloaded or near saturation.
     """
 
     tested: Tested
     keeps: float | None
+    failed: Collection[float] = ()
     overloaded: Collection[float] = ()
     too_short: Collection[float] = ()
 
@@ -55,8 +58,8 @@ def attained_up_to(
 ) -> Figure:
     """Return attainment in % against the rate in requests/s: a line a system, means over seeds with 95% intervals.
 
-    A dotted line stands at the rate that the table says keeps the target. Points with an overloaded run are hollow,
-    others with a run that is too short to judge half filled.
+    A dotted line stands at the rate that the table says keeps the target. Points with a failed run are crosses, others
+    with an overloaded run hollow, others with a run that is too short to judge half filled.
 
     Parameters
     ----------
@@ -80,7 +83,7 @@ def attained_up_to(
             _draw(axes, curve, {**looks[name], "transform": beside}, asked.target)
         axes.set_xscale("log", base=2)
         # matplotlib's limits leave out points that are drawn with an offset.
-        axes.set_xlim(*_around([rate for curve in lines.values() for rate in curve.tested]))
+        axes.set_xlim(*around([rate for curve in lines.values() for rate in curve.tested]))
         axes.xaxis.set_major_formatter("{x:g}")
         axes.set_ylim(0, 104)
         axes.set_xlabel("Request rate (requests/s)")
@@ -100,9 +103,9 @@ def _draw(axes: Axes, curve: Curve, look: Mapping[str, Any], target: float) -> N
     middle, half = np.array([mean_interval(100 * np.array(curve.tested[rate])) for rate in rates]).T
     half = np.nan_to_num(half)
     reach = np.minimum(half, middle), np.minimum(half, 100 - middle)
-    axes.errorbar(rates, middle, reach, **look, elinewidth=0.8, capsize=1.5)
-    for kind, fill_of in FILLS.items():
-        points = [(rate, at) for rate, at in zip(rates, middle, strict=True) if _kind(curve, rate) == kind]
+    axes.errorbar(rates, middle, reach, **{**look, "marker": ""}, elinewidth=0.8, capsize=1.5)
+    for kind, fill_of in {"": {}, **FILLS}.items():
+        points = [(rate, at) for rate, at in zip(rates, middle, strict=True) if doubt(curve, rate) == kind]
         if points:
             axes.plot(*zip(*points, strict=True), **{**look, **fill_of, "linestyle": "", "zorder": ABOVE})
     if curve.keeps is not None:
@@ -111,12 +114,13 @@ def _draw(axes: Axes, curve: Curve, look: Mapping[str, Any], target: float) -> N
         axes.plot([curve.keeps] * 2, [0, 100 * target], **dotted)
 
 
-def _kind(curve: Curve, rate: float) -> str:
+def doubt(curve: Curve, rate: float) -> str:
     """Return which caveat a point needs most; an empty one where it needs none."""
-    return "overloaded" if rate in curve.overloaded else "too short" if rate in curve.too_short else ""
+    caveats = {"failed": curve.failed, "overloaded": curve.overloaded, "too short": curve.too_short}
+    return next((kind for kind, rates in caveats.items() if rate in rates), "")
 
 
-def _around(rates: Collection[float]) -> tuple[float, float]:
+def around(rates: Collection[float]) -> tuple[float, float]:
     """Return limits a little beyond all rates, by a share of their ratio."""
     low, high = min(rates), max(rates)
     beyond = (high / low) ** MARGIN if high > low else 2**MARGIN
@@ -139,5 +143,5 @@ def _caption(curves: Collection[Curve], covered: Sequence[str]) -> list[str]:
     parts += ["Dotted: the highest tested rate that keeps the target."]
     if len(curves) > 1:
         parts += ["Markers of one rate stand side by side; dotted lines stand at their rate."]
-    kinds = {_kind(curve, rate) for curve in curves for rate in curve.tested}
+    kinds = {doubt(curve, rate) for curve in curves for rate in curve.tested}
     return parts + [said for kind, said in SAID.items() if kind in kinds]

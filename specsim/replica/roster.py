@@ -8,6 +8,9 @@ from sortedcontainers import SortedList
 from specsim.errors import IllegalPass
 from specsim.replica.request import Bools, Ids
 
+SPARSE = 64
+"""How many places of an array are looked at in the time in which one request is taken from a sorted list."""
+
 
 class Roster:
     """Request ids of one replica that have arrived and not ended.
@@ -33,6 +36,18 @@ class Roster:
             self._running_ids = np.fromiter(self._running, dtype=np.int64, count=len(self._running))
             self._running_ids.flags.writeable = False
         return self._running_ids
+
+    @property
+    def waiting_ids(self) -> Ids:
+        """Requests without cache, in order of arrival, which is that of ids."""
+        count = len(self.waiting)
+        if not count:
+            return np.zeros(0, dtype=np.int64)
+        first, end = self.waiting[0], self.waiting[-1] + 1
+        if end - first > SPARSE * count:
+            return np.fromiter(self.waiting, dtype=np.int64, count=count)
+        here: Ids = first + np.flatnonzero(self._here[first:end] & ~self._admitted[first:end])
+        return here
 
     @property
     def live(self) -> int:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
+
 from specsim.replica.ledger import Ledger
 from specsim.replica.protocols import Belief, View
 from specsim.replica.request import Facts, Ids, Ints, Observed
+from specsim.replica.roster import Roster
 
 _Rows = TypeVar("_Rows", Facts, Observed)
 
@@ -21,12 +24,15 @@ def _arrays(rows: _Rows, kind: type[_Rows]) -> dict[str, Any]:
 
 
 class _Line(Sequence[int]):
-    """A line of requests that can be looked at, not changed."""
+    """The line of waiting requests, which can be looked at, not changed."""
 
-    __slots__ = ("_requests",)
+    __slots__ = ("_requests", "_roster")
 
-    def __init__(self, requests: Any) -> None:
-        self._requests = requests
+    def __init__(self, roster: Roster) -> None:
+        self._requests, self._roster = roster.waiting, roster
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Ids:
+        return np.asarray(self._roster.waiting_ids, dtype)
 
     def __len__(self) -> int:
         return len(self._requests)
@@ -51,7 +57,7 @@ class LedgerView(View):
         self.forward_s = 0.0
         self.belief = belief
         self._ledger = ledger
-        self._waiting = _Line(ledger.roster.waiting)
+        self._waiting = _Line(ledger.roster)
 
     @property
     def waiting(self) -> Sequence[int]:

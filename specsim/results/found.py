@@ -130,26 +130,26 @@ class Found:
         yield from self.sweep.notes
 
     def figure(self) -> Figure:
-        """Return a figure of attainment against the rate.
-
-        Raises
-        ------
-        SpecsimError
-            When there are more lines than can be told apart.
-        """
+        """Return a figure of attainment against the rate; of more lines than can be told apart, of their answers."""
         from specsim.figures.capacity import Curve, attained_up_to
+        from specsim.figures.ranking import ranked
+        from specsim.figures.style import PALETTE
 
-        whose = "Requests" if self.of == ALL else f"Requests of {self.whose}"
         lines = {}
         for line in self.lines:
-            hollow, short = filter(line.overloaded, line.tested), filter(line.too_short, line.tested)
-            lines[line.values] = Curve(line.tested, self.capacity(line).keeps, frozenset(hollow), frozenset(short))
+            doubts = (line.failed, line.overloaded, line.too_short)
+            at = (frozenset(filter(doubtful, line.tested)) for doubtful in doubts)
+            lines[line.values] = Curve(line.tested, self.capacity(line).keeps, *at)
         said = self.sweep.seeds_said() if self.sweep else ()
         failed = sum(line.failed(rate) for line in self.lines for rate in line.tested)
         if failed:
             said = (*said, f"{failed} run{'s' * (failed > 1)} failed and count{'s' * (failed == 1)} as 0%")
-        label = f"{whose}\nthat meet their objectives (%)"
-        return attained_up_to(self.asked, label, lines, title=self.lines[0].keys, covered=said)
+        keys = self.lines[0].keys
+        if len(lines) > len(PALETTE):
+            label = f"Highest rate at which {100 * self.asked.target:g}% of {self.whose} attain (requests/s)"
+            return ranked(self.asked, label, lines, title=keys, covered=said)
+        whose = "Requests" if self.of == ALL else f"Requests of {self.whose}"
+        return attained_up_to(self.asked, f"{whose}\nthat meet their objectives (%)", lines, title=keys, covered=said)
 
 
 def _edges(asked: Asked, line: Line, found: Capacity) -> Iterator[str]:

@@ -26,7 +26,7 @@ class SweepStatus:
     total : points of the last sweep; None if an older version ran it. done, failed : of these, or of all in the folder.
     made, spent_s : runs that were stored since the sweep began, and seconds from then to the last of them.
     idle_s : seconds since that one. worst : the worst class of all runs and its attainment.
-    errors : by name, the error lines of runs that failed.
+    errors : by name, the error lines of runs that failed. notes : on parts that are damaged and left out.
     """
 
     total: int | None
@@ -37,6 +37,7 @@ class SweepStatus:
     idle_s: float | None
     worst: tuple[str, float] | None
     errors: dict[str, str]
+    notes: tuple[str, ...] = ()
 
     @property
     def left(self) -> int:
@@ -91,6 +92,7 @@ def sweep_status(root: Path, now_s: float) -> SweepStatus:
         idle_s=None if last_s is None else max(0.0, now_s - last_s),
         worst=min(filter(None, classes.values()), key=lambda each: each[1], default=None),
         errors=errors,
+        notes=parts.notes,
     )
 
 

@@ -28,7 +28,7 @@ from specsim.replica.request import Floats, Ids
 from specsim.replica.trees import Forest
 from specsim.schedulers.parts.parameters import at_least
 from specsim.schedulers.parts.protocols import Rows
-from specsim.schedulers.parts.queues import Seats, live, queue_limits, with_rows, within_reach
+from specsim.schedulers.parts.queues import Seats, live, queue_limits, ranked, with_rows
 
 _NEW = -1.0
 
@@ -76,7 +76,8 @@ class SkipJoin:
         if len(new):
             self._join(view, new)
         self._rescue(ids, view.now_s)
-        order = ids[np.lexsort((ids, self._entered_s[ids], self.level[ids]))]
+        keys = self.level[ids], self._entered_s[ids], ids
+        order = ranked(view, ids, keys, self.seats.max_num_seqs)
         return self.seats.rows(view, order, drafting)
 
     def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
@@ -120,11 +121,10 @@ class LeastAttained:
         """Return the requests with the fewest quanta of service; of equals the earliest."""
         self.attained_s = with_rows(self.attained_s, view)
         ids = live(view)
-        ids = within_reach(ids, self.attained_s[ids] == 0, self.seats.max_num_seqs)
         attained = self.attained_s[ids]
         if self.quantum_s:
             attained = attained // self.quantum_s
-        return self.seats.rows(view, ids[np.lexsort((ids, attained))], drafting)
+        return self.seats.rows(view, ranked(view, ids, (attained, ids), self.seats.max_num_seqs), drafting)
 
     def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
         """Charge the step's passes to each request that ran in it."""

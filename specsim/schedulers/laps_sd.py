@@ -40,7 +40,7 @@ from specsim.replica.request import Bools, Floats, Ids, Ints
 from specsim.replica.trees import Forest
 from specsim.schedulers.parts.parameters import at_least
 from specsim.schedulers.parts.protocols import Batching, Rows
-from specsim.schedulers.parts.queues import Seats, limits_below, live, with_rows, within_reach
+from specsim.schedulers.parts.queues import Seats, limits_below, live, nearest, with_rows, within_reach
 from specsim.schedulers.perception import AcceptanceMonitor, LengthPredictor
 
 
@@ -187,5 +187,7 @@ class ShortestPredicted(Batching):
         ids = live(view)
         inside = len(view.running)
         waiting = ids[inside:]
-        shortest = waiting[np.argsort(self.lengths.tokens(waiting), kind="stable")]
+        tokens = self.lengths.tokens(waiting)
+        near = np.sort(nearest((tokens, waiting), self.seats.max_num_seqs))
+        shortest = waiting[near][np.argsort(tokens[near], kind="stable")]
         return self.seats.rows(view, np.concatenate((ids[:inside], shortest)), drafting)

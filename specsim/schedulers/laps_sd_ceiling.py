@@ -19,7 +19,7 @@ from specsim.replica.request import Floats, Ids
 from specsim.schedulers.laps_sd import round_s
 from specsim.schedulers.parts.parameters import draft_length
 from specsim.schedulers.parts.protocols import Batching, Rows
-from specsim.schedulers.parts.queues import Seats, live, with_rows
+from specsim.schedulers.parts.queues import Seats, live, ranked, with_rows
 from specsim.schedulers.perception import AcceptanceMonitor
 
 
@@ -75,7 +75,8 @@ class ShortestRemaining(Batching):
     def rows(self, view: View, drafting: bool) -> Rows:
         """Return the requests whose rest is shortest."""
         ids = live(view)
-        order = ids[np.argsort(self.rest_s(view, ids), kind="stable")]
+        keys = self.rest_s(view, ids), np.arange(len(ids))
+        order = ranked(view, ids, keys, self.seats.max_num_seqs)
         return self.seats.rows(view, order, drafting)
 
     def rest_s(self, view: View, ids: Ids) -> Floats:

@@ -12,11 +12,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from specsim.replica.protocols import View
 from specsim.schedulers.parts.protocols import Batching, Rows
-from specsim.schedulers.parts.queues import Seats, live
+from specsim.schedulers.parts.queues import Seats, live, ranked
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,4 +27,5 @@ class TightestFirst(Batching):
         """Return the most urgent requests, as many as there are seats."""
         ids = live(view)
         # NaN (no objective) sorts last.
-        return self.seats.rows(view, ids[np.lexsort((ids, view.tpot_slo_s[ids]))], drafting)
+        order = ranked(view, ids, (view.tpot_slo_s[ids], ids), self.seats.max_num_seqs)
+        return self.seats.rows(view, order, drafting)

@@ -25,7 +25,7 @@ from specsim.pass_shape import PassShapes
 from specsim.replica.protocols import View
 from specsim.replica.request import Floats, Ids
 from specsim.schedulers.parts.protocols import Batching, Rows
-from specsim.schedulers.parts.queues import Seats, live
+from specsim.schedulers.parts.queues import Seats, live, ranked
 
 Order = Callable[[View, Ids], Floats]
 """Returns sort keys (n,) of live requests (n,) from the view; the smallest runs first, of equals the earliest."""
@@ -47,13 +47,16 @@ class SloLimited(Batching):
     def rows(self, view: View, drafting: bool) -> Rows:
         """Return the rows of the prefix, at least one."""
         ids = live(view)
-        order = ids[np.lexsort((ids, self.order(view, ids)))]
-        limit = self.limit(view, order)
+        order = ranked(view, ids, (self.order(view, ids), ids), self.seats.max_num_seqs)
+        limit = self.limit(view, order, ids)
         cut = Seats(limit, self.seats.prefill_tokens, self.seats.prefill, self.seats.watermark, self.seats.switching)
         return cut.rows(view, order, drafting)
 
-    def limit(self, view: View, order: Ids) -> int:
-        """Return the size of the longest prefix whose believed decode step meets the objective, at least 1."""
+    def limit(self, view: View, order: Ids, ids: Ids) -> int:
+        """Return the size of the longest prefix whose believed decode step meets the objective, at least 1.
+
+        `ids` (n,) are all live requests.
+        """
         head = order[: self.seats.max_num_seqs]
         context = np.cumsum(view.prompt_tokens[head] + np.maximum(view.emitted_tokens[head] - 1, 0))
         sizes = np.arange(1, len(head) + 1)
@@ -61,7 +64,7 @@ class SloLimited(Batching):
         if self.tightest == "batch":
             objective = np.fmin.accumulate(view.tpot_slo_s[head])
         else:
-            objective = np.fmin.reduce(view.tpot_slo_s[order])
+            objective = np.fmin.reduce(view.tpot_slo_s[ids])
         met = np.flatnonzero(~(seconds > objective))
         return int(met[-1]) + 1 if len(met) else 1
 

@@ -22,7 +22,7 @@ from specsim.replica.request import Bools, Ids
 from specsim.replica.trees import Forest
 from specsim.schedulers.parts.parameters import at_least
 from specsim.schedulers.parts.protocols import Rows
-from specsim.schedulers.parts.queues import Seats, live
+from specsim.schedulers.parts.queues import Seats, among, live
 
 
 @dataclass(slots=True)
@@ -58,8 +58,7 @@ class VirtualCounters:
         self._lift(view, waiting)
         chosen = self._chosen(view, waiting, self.seats.max_num_seqs - len(inside))
         rows = self.seats.rows(view, np.concatenate((inside, chosen)), drafting)
-        let_in = chosen[np.isin(chosen, rows.requests)]
-        if len(let_in):
+        if len(chosen) and len(let_in := chosen[among(chosen, rows.requests)]):
             self._last_out = int(view.slo_class[let_in[-1]])
             self._charge(view, let_in[~self._charged[let_in]])
             self._charged[let_in] = True
@@ -76,7 +75,7 @@ class VirtualCounters:
         arrived = ~self._known[waiting]
         if not arrived.any():
             return
-        in_line = set(view.slo_class[waiting[~arrived]].tolist())
+        in_line = set(np.flatnonzero(np.bincount(view.slo_class[waiting[~arrived]])).tolist())
         for tenant in view.slo_class[waiting[arrived]].tolist():
             if tenant not in in_line:
                 others = [self.served[each] for each in in_line]
@@ -88,7 +87,8 @@ class VirtualCounters:
     def _chosen(self, view: View, waiting: Ids, free: int) -> Ids:
         """Return who would be admitted, the smallest counter first, up to a pass of prompts; each prompt is charged."""
         tenants = view.slo_class[waiting]
-        lines = {tenant: waiting[tenants == tenant].tolist()[::-1] for tenant in np.unique(tenants).tolist()}
+        there = np.flatnonzero(np.bincount(tenants)).tolist()
+        lines = {tenant: waiting[tenants == tenant][:free].tolist()[::-1] for tenant in there} if free > 0 else {}
         counters = {tenant: self.served[tenant] for tenant in lines}
         chosen: list[int] = []
         tokens = 0

@@ -121,7 +121,10 @@ def _drawn(node: CheckedMapping) -> list[Point]:
     own.only(("points", "draw"), (SEED,))
     wanted = own.whole("points", 1, MOST_POINTS)
     seed = own.whole(SEED, 0, MOST_SEED) if own.given(SEED) else 0
-    streams = {str(key): _stream(own, str(key), text, seed) for key, text in own.child("draw", "", 1).values.items()}
+    draw = own.child("draw", "settings by key").values
+    if not draw:
+        own.refuse("draw", "expected at least one setting, such as rps: interval(1,8)")
+    streams = {str(key): _stream(own, str(key), text, seed) for key, text in draw.items()}
     distinct: dict[str, Point] = {}
     for values in islice(zip(*streams.values(), strict=True), TRIES * wanted):
         point = dict(zip(streams, values, strict=True))

@@ -82,6 +82,8 @@ WRONG = {
     "seeds: 0": "seeds: 0 is not how many, or a list of whole numbers",
     "seeds: [a]": "seeds: ['a'] is not a list of whole numbers",
     "random: {points: 3}": "random.draw: missing key",
+    "random: {points: 3, draw: {}}": "random.draw: expected at least one setting, such as rps: interval(1,8)",
+    "random: {points: 3, draw: 4}": "random.draw: 4 is not a mapping of settings by key",
     "random: {draw: {rps: 'interval(1,2)'}}": "random.points: missing key",
     "random: {points: 0, draw: {rps: 'interval(1,2)'}}": "random.points: 0 is not a whole number",
     "random: {points: 3, draw: {rps: 'interval(2,1)'}}": "random.draw.rps: rps=interval(2,1): expected two numbers",

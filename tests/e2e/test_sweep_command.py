@@ -89,6 +89,16 @@ def test_the_status_counts_a_damaged_run_as_left(
     assert "7 of 8 runs done, 0 failed, 1 left" in capsys.readouterr().out
 
 
+def test_the_status_names_a_damaged_part(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = tmp_path / "out"
+    assert main(["sweep", str(file), f"out={root}", "--keep", "summary"]) == 0
+    (part,) = (root / "parts").glob("*.parquet")
+    part.write_bytes(part.read_bytes()[:-1])
+    first, *_, last = told(root, capsys)
+    assert first == f"{root}: 0 of 8 runs done, 0 failed, 8 left"
+    assert last == f"note: left out: {str(part)!r} is damaged"
+
+
 @pytest.mark.parametrize("content", ["{}", '"abc"', "[1]", "{"])
 def test_the_status_of_a_damaged_note_is_refused(
     content: str, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

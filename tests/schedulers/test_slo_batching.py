@@ -28,7 +28,7 @@ def limited(tightest: str, order: object = first_come) -> SloLimited:
 def limit_of(part: SloLimited, kinds: list[int]) -> int:
     _, view = ledger_and_view(requests([0.0] * len(kinds), [4] * len(kinds), [9] * len(kinds), kinds))
     view.belief = BELIEF
-    return part.limit(view, np.arange(len(kinds)))
+    return part.limit(view, np.arange(len(kinds)), np.arange(len(kinds)))
 
 
 URGENT, CHAT, FREE = 0, 1, 2
@@ -54,14 +54,14 @@ def test_a_batch_of_one_runs_even_where_it_is_too_slow() -> None:
     slow = Hardware(Linear(0.0, 0.0, 1.0), Linear(0.0, 0.0, 1.0))
     _, view = ledger_and_view(requests([0.0] * 3, [4] * 3, [9] * 3, [URGENT] * 3))
     view.belief = slow
-    assert limited("batch").limit(view, np.arange(3)) == 1
+    assert limited("batch").limit(view, np.arange(3), np.arange(3)) == 1
 
 
 def test_context_counts_towards_the_step() -> None:
     _, view = ledger_and_view(requests([0.0] * 4, [1000] * 4, [9] * 4, [URGENT] * 4))
     view.belief = Hardware(Linear(1e-5, 0.0, 0.005), Linear(0.0, 0.0, 1.0))
     # 5 ms and 10 ms a thousand tokens: two are 25 ms, three 35 ms.
-    assert limited("batch").limit(view, np.arange(4)) == 2
+    assert limited("batch").limit(view, np.arange(4), np.arange(4)) == 2
 
 
 def told() -> Requests:

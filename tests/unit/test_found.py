@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specsim.commands.find_table import FOOTNOTES, OVERLOADED, SHORT, find_table
+from specsim.commands.find_table import FAILED, FOOTNOTES, OVERLOADED, SHORT, find_table
 from specsim.figures.capacity import FILLS, SAID
 from specsim.results.capacity import Asked
 from specsim.results.found import Found, Line
@@ -81,7 +81,13 @@ def test_runs_that_failed_are_counted_in_table_note_and_figure() -> None:
     assert each.table["misses_failed"].tolist() == [1, 0]
     (note,) = (note for note in each.notes() if "failed" in note)
     assert note == "num_speculative_tokens=4: runs failed, and count as 0%: 1 of 3 at 4 requests/s"
-    assert "1 run failed and counts as 0%." in each.figure().get_supxlabel().replace("\n", " ")
+    caption = (figure := each.figure()).get_supxlabel().replace("\n", " ")
+    assert "1 run failed and counts as 0%." in caption
+    assert SAID["failed"] in caption
+    (cross,) = (drawn for drawn in figure.axes[0].get_lines() if drawn.get_marker() == "x")
+    assert list(cross.get_xdata()) == [4.0]
+    assert row(each, "4").split()[1:3] == ["2", f"4{FAILED}"]
+    assert list(find_table(each))[-1] == f"{FAILED} {FOOTNOTES[FAILED]}"
 
 
 def test_a_note_says_how_many_requests_would_do_at_both_rates() -> None:
@@ -133,12 +139,12 @@ def test_the_figure_marks_overloaded_and_short_points_and_says_how() -> None:
     (axes,) = figure.axes
     marked = {
         kind: [drawn for drawn in axes.get_lines() if fill_of.items() <= _look(drawn).items()]
-        for kind, fill_of in FILLS.items()
+        for kind, fill_of in list(FILLS.items())[1:]
     }
     assert [list(drawn.get_xdata()) for drawn in marked["overloaded"]] == [[2.0]]
     assert [list(drawn.get_xdata()) for drawn in marked["too short"]] == [[4.0]]
     (caption,) = (text.get_text().replace("\n", " ") for text in figure.texts if "95%" in text.get_text())
-    assert all(said in caption for said in SAID.values())
+    assert [SAID[kind] in caption for kind in FILLS] == [False, True, True]
     plain = found(line()).figure()
     assert not any(said in text.get_text() for text in plain.texts for said in SAID.values())
 
@@ -150,6 +156,28 @@ def _look(drawn: Any) -> dict[str, Any]:
         "markerfacecoloralt": drawn.get_markerfacecoloralt(),
         "markeredgewidth": drawn.get_markeredgewidth(),
     }
+
+
+def test_many_systems_are_ranked_by_their_answers() -> None:
+    """With rates of their own, one that misses the target everywhere and one that misses it nowhere."""
+    tested = [{rate * (1 + 0.1 * place): shares for rate, shares in TESTED.items()} for place in range(6)]
+    lowest, highest = {1.0: [0.1, 0.1, 0.1], 2.0: [0.0, 0.1, 0.1]}, {8.0: [1.0, 1.0, 1.0]}
+    lines = [line(str(place), each) for place, each in enumerate([*tested, highest, lowest])]
+    figure = found(doubtful(), *lines).figure()
+    (axes,) = figure.axes
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["7", "0", "8", "1", "2", "3", "4", "5", "6"]
+    dots = [drawn for drawn in axes.get_lines() if drawn.get_marker() == "o"]
+    assert [drawn.get_xdata()[0] for drawn in dots] == pytest.approx([2, 2, 2.2, 2.4, 2.6, 2.8, 3, 8])
+    bars = [drawn.get_xdata() for drawn in axes.get_lines() if len(drawn.get_xdata()) == 2]
+    assert len(bars) == 7
+    answer = found(line()).capacity(line())
+    assert list(bars[0]) == pytest.approx([answer.mean - answer.half_width, answer.mean + answer.half_width])
+    arrows = {drawn.get_marker(): drawn.get_ydata()[0] for drawn in axes.get_lines() if drawn.get_marker() in "<>"}
+    assert arrows == {"<": 0, ">": 8}
+    assert axes.get_xlabel() == "Highest rate at which 90% of the worst class attain (requests/s)"
+    caption = figure.get_supxlabel().replace("\n", " ")
+    assert SAID["overloaded"] in caption
+    assert SAID["too short"] not in caption
 
 
 def test_the_figure_shows_every_tested_rate() -> None:

@@ -9,6 +9,7 @@ admission gives at least one token. Otherwise two requests could evict each othe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -105,10 +106,40 @@ def whole_endings(view: View, ids: Ids, sizes: Ints) -> Ints:
 
 def live(view: View) -> Ids:
     """Return all live requests, (n,): running ones in order of admission, then waiting ones."""
-    waiting = view.waiting
-    if not len(waiting):
+    if not len(view.waiting):
         return view.running
-    return np.concatenate((view.running, np.fromiter(waiting, dtype=np.int64, count=len(waiting))))
+    return np.concatenate((view.running, np.asarray(view.waiting, dtype=np.int64)))
+
+
+def ranked(view: View, ids: Ids, keys: Sequence[Floats | Ints], most: int) -> Ids:
+    """Return live requests `ids` (n,) in the order of their keys (n,) each, the first one first, the last one distinct.
+
+    Waiting requests behind `most` others are left out: they get no seat, and hold no cache that they could yield.
+    """
+    inside = len(view.running)
+    near = inside + nearest([key[inside:] for key in keys], most)
+    kept = np.concatenate((np.arange(inside), near))
+    order: Ids = ids[kept][np.lexsort([key[kept] for key in reversed(keys)])]
+    return order
+
+
+def nearest(keys: Sequence[Floats | Ints], most: int) -> Ints:
+    """Return the places of the first `most` in the order of `keys` (n,) each, in any order; NaN is last.
+
+    That takes time in proportion to n, where sorting takes more.
+    """
+    left, found = np.arange(len(keys[0])), list[Ints]()
+    for key in keys:
+        if len(left) <= most:
+            break
+        values = key[left]
+        edge = np.partition(values, most - 1)[most - 1]
+        nothing = values != values
+        before, level = (~nothing, nothing) if edge != edge else (values < edge, values == edge)
+        found.append(left[before])
+        most -= len(found[-1])
+        left = left[level]
+    return np.concatenate((*found, left))
 
 
 def within_reach(ids: Ids, fresh: Bools, most: int) -> Ints:
@@ -122,7 +153,15 @@ def begun_first(view: View, order: Ids) -> Ids:
     begun = resident[~decoding(view, resident)]
     if not len(begun):
         return order
-    return np.concatenate((begun, order[~np.isin(order, begun)]))
+    return np.concatenate((begun, order[~among(order, begun)]))
+
+
+def among(ids: Ids, others: Ids) -> Bools:
+    """Return which of `ids` (n,) are among `others`, both not empty, (n,)."""
+    marked = np.zeros(max(ids.max(), others.max()) + 1, dtype=np.bool_)
+    marked[others] = True
+    found: Bools = marked[ids]
+    return found
 
 
 def growth_bytes(view: View, ids: Ids, sizes: Ints, decodes: Bools, drafting: bool) -> Ints:

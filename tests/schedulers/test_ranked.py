@@ -1,0 +1,60 @@
+"""The order of a queue, in which those that can get no seat are left out before it is sorted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specsim.replica.roster import SPARSE, Roster
+from specsim.schedulers import laps_sd
+from specsim.schedulers.parts import queues
+from specsim.schedulers.parts.queues import nearest
+from specsim.simulation import run
+from tests.laws.every import assert_same_record
+from tests.laws.subjects import factory_of
+from tests.made import hardware, requests, simulation
+
+ORDERED = ("priority", "fastserve", "las", "fcfs_slo", "stta", "srpt", "lp_sjf")
+
+
+@given(data=st.data(), most=st.integers(1, 12))
+def test_the_nearest_are_the_first_of_a_sort(data: st.DataObject, most: int) -> None:
+    count = data.draw(st.integers(0, 30))
+    few = st.lists(st.sampled_from([0.0, 1.0, 2.0, np.inf, np.nan]), min_size=count, max_size=count)
+    one, two = (np.array(data.draw(few), dtype=np.float64) for _ in range(2))
+    last = np.array(data.draw(st.permutations(range(count))), dtype=np.int64)
+    assert sorted(nearest((one, two, last), most).tolist()) == sorted(np.lexsort((last, two, one))[:most].tolist())
+
+
+@given(data=st.data())
+def test_the_line_is_the_same_as_an_array(data: st.DataObject) -> None:
+    """Near each other and far apart, before and behind ones that run or have ended."""
+    size = 4 * SPARSE
+    roster = Roster(size)
+    here = data.draw(st.lists(st.integers(0, size - 1), unique=True, max_size=20))
+    for request in here:
+        roster.enter(request)
+    inside = np.array(data.draw(st.lists(st.sampled_from(here), unique=True)) if here else [], dtype=np.int64)
+    roster.admit(inside)
+    roster.end(inside[::2])
+    assert roster.waiting_ids.tolist() == sorted(set(here) - set(inside.tolist())) == list(roster.waiting)
+
+
+@pytest.mark.parametrize("name", ORDERED)
+def test_what_is_left_out_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    luck = np.random.default_rng(3)
+    count = 80
+    at = np.sort(luck.uniform(0, 0.4, count)).tolist()
+    outputs, kinds = luck.integers(1, 40, count).tolist(), luck.integers(0, 3, count).tolist()
+    told = requests(at, luck.integers(1, 60, count).tolist(), outputs, kinds)
+    simulated = simulation(told, outputs, factory_of(name, max_num_seqs=6), truth=hardware())
+    tight = replace(simulated, memory=replace(simulated.memory, capacity_bytes=simulated.memory.capacity_bytes // 4))
+    short = [run(each) for each in (simulated, tight)]
+    for module in (queues, laps_sd):
+        monkeypatch.setattr(module, "nearest", lambda keys, most: np.arange(len(keys[0])))
+    for record, each in zip(short, (simulated, tight), strict=True):
+        assert_same_record(record, run(each))
