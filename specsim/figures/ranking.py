@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 ROW_IN, AROUND_IN = 0.2, 0.75
 BAR_POINTS = 5.0
 MOST_CHARACTERS = 48
+LEAST_SHARE = 16
+"""How far below its mean an interval is drawn at most, as a ratio."""
 ARROW_POINTS, BESIDE = 4.0, 1.06
 BEYOND: dict[str, Any] = {"marker": ">", "color": PALETTE[0]}
 BELOW: dict[str, Any] = {"marker": "<", "color": PALETTE[4]}
@@ -47,7 +49,8 @@ def ranked(
         for row, name in enumerate(names):
             _draw(axes, row, lines[name], found[name])
         axes.set_xscale("log", base=2)
-        axes.set_xlim(*around([rate for curve in lines.values() for rate in curve.tested]))
+        ends = [end for each in found.values() if isfinite(each.half_width) for end in _ends(each)]
+        axes.set_xlim(*around([*ends, *(rate for curve in lines.values() for rate in curve.tested)]))
         axes.xaxis.set_major_formatter("{x:g}")
         axes.set_yticks(range(len(names)), [_shortened(name) for name in names])
         axes.set_ylim(-0.7, len(names) - 0.3)
@@ -66,16 +69,20 @@ def _place(each: Capacity) -> tuple[float, float]:
 
 def _draw(axes: Axes, row: int, curve: Curve, each: Capacity) -> None:
     if isfinite(each.half_width):
-        low = max(each.mean - each.half_width, min(curve.tested) / 2)
         bar: dict[str, Any] = {"color": PALETTE[5], "linewidth": BAR_POINTS, "solid_capstyle": "butt"}
-        axes.plot([low, each.mean + each.half_width], [row, row], **bar)
+        axes.plot(_ends(each), [row, row], **bar)
     if each.keeps is None:
         axes.plot([min(curve.tested)], [row], markersize=ARROW_POINTS, **BELOW)
         return
     look: dict[str, Any] = {"marker": "o", "markersize": MARKER_POINTS, "color": PALETTE[0], "linestyle": ""}
     axes.plot([each.keeps], [row], **{**look, **FILLS.get(doubt(curve, each.keeps), {})})
     if each.misses is None:
-        axes.plot([each.keeps * BESIDE], [row], markersize=ARROW_POINTS, **BEYOND)
+        axes.plot([each.keeps * BESIDE], [row], markersize=ARROW_POINTS, clip_on=False, **BEYOND)
+
+
+def _ends(each: Capacity) -> tuple[float, float]:
+    """Return the ends of the interval; the axis is logarithmic, so the lower one lies above 0."""
+    return max(each.mean - each.half_width, each.mean / LEAST_SHARE), each.mean + each.half_width
 
 
 def _shortened(name: str) -> str:

@@ -104,7 +104,8 @@ class Found:
         ``misses_rps`` the lowest that does not. ``mean_rps`` and ``half_width_rps`` are of the rates at which the seeds
         fall below it, each on a line between tested rates, and of their 95% interval. ``keeps_requests`` is the length
         of the runs at the first, if it was the search's to choose. ``keeps_too_short``, ``misses_too_short``,
-        ``keeps_overloaded`` and ``misses_failed`` count the runs at that rate which are so, of ``seeds`` runs.
+        ``keeps_overloaded``, ``keeps_failed`` and ``misses_failed`` count the runs at that rate which are so, of
+        ``seeds`` runs.
         """
         from pandas import DataFrame
 
@@ -115,7 +116,8 @@ class Found:
             answer |= {"half_width_rps": each.half_width, "gpus": line.gpus, "seeds": len(each.by_seed)}
             answer |= {"keeps_requests": None if each.keeps is None else line.requests.get(each.keeps)}
             answer |= {"keeps_too_short": line.too_short(each.keeps), "misses_too_short": line.too_short(each.misses)}
-            answer |= {"keeps_overloaded": line.overloaded(each.keeps), "misses_failed": line.failed(each.misses)}
+            answer |= {"keeps_overloaded": line.overloaded(each.keeps)}
+            answer |= {"keeps_failed": line.failed(each.keeps), "misses_failed": line.failed(each.misses)}
             rows.append({**line.label, "target": self.asked.target, "of": self.of, **answer})
         return DataFrame(rows).astype(dict.fromkeys(("keeps_rps", "misses_rps", "keeps_requests"), float))
 

@@ -111,13 +111,15 @@ def _on_ray(there: partial[Any], each: Sequence[Any], jobs: int, lost: Lost[Any,
     import logging
 
     import ray
-    from ray.exceptions import NodeDiedError, OutOfMemoryError, WorkerCrashedError
+    from ray.exceptions import NodeDiedError, ObjectLostError, OutOfMemoryError, WorkerCrashedError
 
     ours = not ray.is_initialized()
     if ours:
         own = {} if "RAY_ADDRESS" in os.environ else {"num_cpus": jobs, "include_dashboard": False}
         ray.init(**own, logging_level=logging.ERROR, log_to_driver=False)
-    task, died = ray.remote(max_retries=0)(there.func), (NodeDiedError, OutOfMemoryError, WorkerCrashedError)
+    task = ray.remote(max_retries=0)(there.func)
+    died = (NodeDiedError, ObjectLostError, OutOfMemoryError, WorkerCrashedError)
+    running: list[Any] = []
     pieces, left = enumerate(each), set(range(len(each)))
     try:
         running = [task.remote(*there.args, piece) for piece in islice(pieces, jobs)]
@@ -138,6 +140,8 @@ def _on_ray(there: partial[Any], each: Sequence[Any], jobs: int, lost: Lost[Any,
     except ray.exceptions.RayTaskError as error:
         raise (error.cause or error) from error  # Its own first line names a task, not what was wrong.
     finally:
+        for each_task in running:
+            ray.cancel(each_task, force=True)
         if ours:
             ray.shutdown()
 
@@ -162,11 +166,13 @@ def _on_dask(
         for future, found in ended:
             for piece in islice(pieces, 1):
                 ended.add(client.submit(there, piece, pure=False))
-            if future.status != "error":
+            if future.status == "finished":
                 left.remove(found[0])
                 yield found
-            elif not isinstance(found[1], KilledWorker):
-                raise found[1]
+                continue
+            error = found if isinstance(found, BaseException) else found[1]
+            if not isinstance(error, KilledWorker):
+                raise error
         for index in sorted(left):
             try:
                 yield client.submit(there, (index, each[index]), pure=False).result()

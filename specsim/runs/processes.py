@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from specsim.errors import SpecsimError, represented
 from specsim.results.staging import is_alive
@@ -22,6 +22,8 @@ Found = TypeVar("Found")
 Lost = Callable[[Given, str], Found]
 """What comes of a piece of work whose process dies, and how that ended, as ``" by SIGKILL(-9)"``, if it is known."""
 EXIT_CODES = re.compile(r"exit codes of the workers are \{(.*)\}")
+LEAST_PROCESSES = 2
+"""With one job joblib starts no process."""
 MOST_JOBS = 1024
 LOOK_S = 0.5
 """How often a process looks whether the one that asked is still there."""
@@ -55,33 +57,48 @@ def in_processes(
     """Yield the place and what came of each of the given, as they end, worked on in `jobs` processes.
 
     `work` and what it takes and returns are pickled. With one job no process is started. When a process dies, what was
-    with the processes is worked on again at the end, one piece at a time, alone. What comes of a piece whose process
-    dies then, too, says `lost`.
+    sent to any is worked on again at the end, a piece to each process. What is with them when one dies then, too, is
+    worked on alone; what comes of a piece that kills its process there, says `lost`.
     """
-    if jobs == 1:
+    if jobs == 1 or not each:
         yield from ((index, work(one)) for index, one in enumerate(each))
         return
+    from joblib.externals.loky import get_reusable_executor
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-    pieces, left, died = enumerate(each), set(range(len(each))), True
+    left = dict(enumerate(each))
+    yield from _surviving(work, left, jobs)
+    yield from _surviving(work, left, jobs, pre_dispatch=jobs, batch_size=1)
+    if left:
+        # What the idle ones keep in memory is not for what has killed two processes.
+        get_reusable_executor().shutdown(wait=True, kill_workers=True)
+    for index, one in left.items():
+        try:
+            yield from _parallel(work, [(index, one)], LEAST_PROCESSES)
+        except TerminatedWorkerError as error:
+            codes = EXIT_CODES.search(str(error))
+            yield index, lost(one, f" by {codes[1]}" if codes else "")
+
+
+def _surviving(
+    work: Callable[[Given], Found], left: dict[int, Given], jobs: int, **sent: Any
+) -> Iterator[tuple[int, Found]]:
+    """Yield what comes of the pieces `left`, and take it out; what was sent when a process died stays."""
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+    pieces, died = iter(list(left.items())), bool(left)
     while died:
         died = False
         try:
-            for index, found in _parallel(work, pieces, jobs):
-                left.remove(index)
+            for index, found in _parallel(work, pieces, jobs, **sent):
+                del left[index]
                 yield index, found
         except TerminatedWorkerError:
             died = True
-    for index in sorted(left):
-        try:
-            yield from _parallel(work, [(index, each[index])], jobs)
-        except TerminatedWorkerError as error:
-            codes = EXIT_CODES.search(str(error))
-            yield index, lost(each[index], f" by {codes[1]}" if codes else "")
 
 
 def _parallel(
-    work: Callable[[Given], Found], pieces: Iterable[tuple[int, Given]], jobs: int
+    work: Callable[[Given], Found], pieces: Iterable[tuple[int, Given]], jobs: int, **sent: Any
 ) -> Iterator[tuple[int, Found]]:
     from joblib import Parallel, delayed
 
@@ -93,6 +110,7 @@ def _parallel(
         max_nbytes=None,
         initializer=_end_with,
         initargs=(asked.host, asked.pid),
+        **sent,
     )
     yield from processes(delayed(_placed)(work, index, one, asked) for index, one in pieces)
 

@@ -18,10 +18,10 @@ from specsim.runs.split import pools
 from specsim.settings.groups import FILE_OPTION, shipped_names
 from specsim.workload.trace import Trace
 
-WITHIN = "within"
-"""The argument of a router that is a router itself; it may be named, as `router=` is."""
-BY_SESSION = "affinity"
-"""The router that looks at sessions alone."""
+POOLED, WITHIN = "specsim.routers.dedicated.Dedicated", "within"
+"""A router, and its argument that is a router itself; a shipped one may be named there, as in `router=`."""
+BY_SESSION, LOOKS_AT_SESSIONS = "affinity", "specsim.routers.affinity."
+"""The router that looks at sessions alone, and how the name of its class begins."""
 
 
 def router(
@@ -35,7 +35,7 @@ def router(
         One line when a value is wrong, or replicas cannot be shared out.
     """
     named, mapping = source("router", config), dict(config["router"])
-    if isinstance(within := mapping.get(WITHIN), str):
+    if mapping.get("_target_") == POOLED and isinstance(within := mapping.get(WITHIN), str):
         mapping[WITHIN] = _of_name(within, named)
     return router_factory(mapping, named, plugins, classes, pools(node))
 
@@ -47,9 +47,12 @@ def sessions(trace: Trace) -> Ints:
 
 def session_note(config: Mapping[str, Any], trace: Trace) -> str | None:
     """Return a line for the user where a router deals by sessions that the trace does not name."""
-    if config["choices"]["router"] != BY_SESSION or trace.session is not None:
+    chosen = config["router"]
+    looks = LOOKS_AT_SESSIONS in str(chosen) or chosen.get(WITHIN) == BY_SESSION
+    if not looks or trace.session is not None:
         return None
-    return f"router={BY_SESSION}: trace {trace.source.name!r} names no sessions: each request is one of its own"
+    named = source("router", config)
+    return f"{named}: trace {trace.source.name!r} names no sessions: each request is one of its own"
 
 
 def _of_name(name: str, named: str) -> dict[str, Any]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -67,7 +68,8 @@ def run_all(
     # Another process prepares its points itself: what was prepared would have to be sent.
     alone = jobs == 1 and executor == LOCAL
     ready = [planned[index] if alone else replace(planned[index], experiment=None) for index in left]
-    ending = closing(on_workers(_made, ready, _lost, jobs, executor))
+    before = {each.key: stamp_of(each.folder) for each in ready if each.folder is not None}
+    ending = closing(on_workers(_made, ready, partial(_lost, before), jobs, executor))
     with tallied(len(planned), progress) as tally, shelf, ending as ended:
         for each in made.values():
             tally.add(each.worst, stood=True)
@@ -115,10 +117,15 @@ def _made(planned: PlannedRun) -> Made:
         return Made(_failed(planned, error, seen), None)
 
 
-def _lost(planned: PlannedRun, how: str) -> Made:
-    """Return the failure of a point whose process died twice, the second time alone."""
+def _lost(before: Mapping[str, Stamp | None], planned: PlannedRun, how: str) -> Made:
+    """Return the failure of a point whose process died whenever it ran, or the run that came meanwhile.
+
+    `before` tells by key what was in each folder before anything was sent.
+    """
+    folder, seen = planned.folder, before.get(planned.key)
+    if folder is not None and is_run(folder) and stamp_of(folder) != seen:
+        return _standing(folder)
     said = f"its process was ended{how}, alone, too: out of memory, or a crash of compiled code"
-    seen = None if planned.folder is None else stamp_of(planned.folder)
     return Made(_failed(planned, SpecsimError(said), seen), None)
 
 

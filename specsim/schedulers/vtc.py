@@ -13,16 +13,51 @@ again, and its prompt is charged once.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from specsim.replica.passes import Emitted
 from specsim.replica.protocols import View
-from specsim.replica.request import Bools, Ids
+from specsim.replica.request import Bools, Ids, Ints
 from specsim.replica.trees import Forest
 from specsim.schedulers.parts.parameters import at_least
 from specsim.schedulers.parts.protocols import Rows
 from specsim.schedulers.parts.queues import Seats, among, live
+
+HEAD = 4
+"""Of a line, the part that is looked at first, in times what would do if tenants took turns."""
+
+
+class Line(NamedTuple):
+    """The waiting requests.
+
+    Attributes
+    ----------
+    requests, tenants : (n,) in order of arrival. counts : (tenants,) how many of each wait.
+    """
+
+    requests: Ids
+    tenants: Ints
+    counts: Ints
+
+    @classmethod
+    def of(cls, waiting: Ids, tenants: Ints) -> Line:
+        """Return the line of `waiting` (n,) requests; `tenants` (N,) are those of all."""
+        own = tenants[waiting]
+        return cls(waiting, own, np.bincount(own))
+
+    def first(self, most: int) -> dict[int, list[int]]:
+        """Return the first requests of each tenant that waits, at most so many."""
+        there = np.flatnonzero(self.counts).tolist() if most > 0 else []
+        found: dict[int, list[int]] = {}
+        # The head of a long line mostly holds enough of each.
+        for size in (HEAD * most * len(there), len(self.requests)):
+            requests, tenants = self.requests[:size], self.tenants[:size]
+            found = {tenant: requests[tenants == tenant][:most].tolist() for tenant in there}
+            if all(len(found[tenant]) >= min(most, self.counts[tenant]) for tenant in there):
+                break
+        return found
 
 
 @dataclass(slots=True)
@@ -55,8 +90,9 @@ class VirtualCounters:
             self._charged, self._known = np.zeros((2, len(view.arrival_s)), dtype=np.bool_)
         ids = live(view)
         inside, waiting = ids[: len(view.running)], ids[len(view.running) :]
-        self._lift(view, waiting)
-        chosen = self._chosen(view, waiting, self.seats.max_num_seqs - len(inside))
+        line = Line.of(waiting, view.slo_class)
+        self._lift(line, view.slo_class)
+        chosen = self._chosen(view, line, self.seats.max_num_seqs - len(inside))
         rows = self.seats.rows(view, np.concatenate((inside, chosen)), drafting)
         if len(chosen) and len(let_in := chosen[among(chosen, rows.requests)]):
             self._last_out = int(view.slo_class[let_in[-1]])
@@ -70,25 +106,27 @@ class VirtualCounters:
         for tenant in np.unique(tenants).tolist():
             self.served[tenant] += self.output_weight * int(answer.tokens[tenants == tenant].sum())
 
-    def _lift(self, view: View, waiting: Ids) -> None:
-        """Lift the counters of tenants that had no request waiting when one of theirs arrived (lines 6 to 13)."""
-        arrived = ~self._known[waiting]
-        if not arrived.any():
+    def _lift(self, line: Line, tenants: Ints) -> None:
+        """Lift the counters of tenants that had no request waiting when one of theirs arrived (lines 6 to 13).
+
+        `tenants` (N,) are those of all requests.
+        """
+        arrived = line.requests[~self._known[line.requests]]
+        if not len(arrived):
             return
-        in_line = set(np.flatnonzero(np.bincount(view.slo_class[waiting[~arrived]])).tolist())
-        for tenant in view.slo_class[waiting[arrived]].tolist():
+        new = tenants[arrived]
+        in_line = set(np.flatnonzero(line.counts - np.bincount(new, minlength=len(line.counts))).tolist())
+        for tenant in new.tolist():
             if tenant not in in_line:
                 others = [self.served[each] for each in in_line]
                 last = self.served[self._last_out] if self._last_out is not None else 0.0
                 self.served[tenant] = max(self.served.get(tenant, 0.0), min(others) if others else last)
                 in_line.add(tenant)
-        self._known[waiting] = True
+        self._known[arrived] = True
 
-    def _chosen(self, view: View, waiting: Ids, free: int) -> Ids:
+    def _chosen(self, view: View, line: Line, free: int) -> Ids:
         """Return who would be admitted, the smallest counter first, up to a pass of prompts; each prompt is charged."""
-        tenants = view.slo_class[waiting]
-        there = np.flatnonzero(np.bincount(tenants)).tolist()
-        lines = {tenant: waiting[tenants == tenant][:free].tolist()[::-1] for tenant in there} if free > 0 else {}
+        lines = {tenant: ids[::-1] for tenant, ids in line.first(free).items()}
         counters = {tenant: self.served[tenant] for tenant in lines}
         chosen: list[int] = []
         tokens = 0

@@ -78,7 +78,7 @@ def _lines_table(raw: bytes, file: Path, notes: list[str]) -> Table:
                 column.append(record.get(name))
         return dict(cells), Rows(numbers, damage, notes + _quoted(dict(cells)))
 
-    return Table(file, "JSON lines", tuple(head[0]), read, head=head)
+    return Table(file, "JSON lines", _names(head), read, head=head)
 
 
 def _list_table(values: list[object], file: Path, notes: list[str]) -> Table:
@@ -94,7 +94,13 @@ def _list_table(values: list[object], file: Path, notes: list[str]) -> Table:
         cells: Cells = {name: [record.get(name) for record in records] for name in wanted}
         return cells, Rows(range(1, len(records) + 1), damage, notes + _quoted(cells))
 
-    return Table(file, "JSON", tuple(records[0]), read, head=tuple(records[:HEAD]))
+    head = tuple(records[:HEAD])
+    return Table(file, "JSON", _names(head), read, head=head)
+
+
+def _names(head: Sequence[Record]) -> tuple[str, ...]:
+    """Return the names of columns: a record may lack one that is optional."""
+    return tuple(dict.fromkeys(name for record in head for name in record))
 
 
 def _quoted(cells: Cells) -> list[str]:

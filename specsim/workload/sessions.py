@@ -12,8 +12,8 @@ from specsim.workload.damage import shown
 from specsim.workload.formats import CHAT, PARENT, SESSIONS
 from specsim.workload.table import Cells, Rows
 
-NO_PARENT = (None, "-1")
-"""What stands in the place of a parent where a conversation begins; Bailian's files hold -1."""
+NOTHING = frozenset({"", "-1", "nan", "none", "null"})
+"""What stands in the place of a name where there is none; Bailian's first turns have the parent -1."""
 WRITTEN_AS_FLOAT = re.compile(r"([+-]?[0-9]+)\.0+", re.ASCII)
 """A whole number in a column that has empty cells, as pandas writes it."""
 
@@ -40,12 +40,15 @@ def _names(cells: Sequence[object], column: str, rows: Rows) -> list[str | None]
     """Return the text or whole number in each cell as a text, None for an empty one."""
     names: list[str | None] = []
     for row, cell in zip(rows.numbers, cells, strict=True):
-        known = cell is None or (isinstance(cell, str | int | float) and not isinstance(cell, bool))
-        name = "" if cell is None or cell != cell else str(cell).strip()
-        whole = WRITTEN_AS_FLOAT.fullmatch(name)
-        if not known or (isinstance(cell, float) and name and not whole):
+        if isinstance(cell, float) and cell.is_integer():
+            cell = int(cell)
+        missing = cell is None or cell != cell
+        if not missing and (isinstance(cell, bool) or not isinstance(cell, str | int)):
             rows.damage.add(row, f"{column} {shown(cell)} is neither a text nor a whole number")
-        names.append(whole[1] if whole else name or None)
+        name = "" if missing else str(cell).strip()
+        whole = WRITTEN_AS_FLOAT.fullmatch(name)
+        name = whole[1] if whole else name
+        names.append(None if name.lower() in NOTHING else name)
     return names
 
 
@@ -55,16 +58,13 @@ def _conversations(chats: Sequence[str | None], parents: Sequence[str | None]) -
     from scipy.sparse.csgraph import connected_components
 
     code = {chat: place for place, chat in enumerate(dict.fromkeys((*chats, *parents)))}
-    size = len(code)
-    replies = [
-        (code[chat], code[parent])
-        for chat, parent in zip(chats, parents, strict=True)
-        if chat is not None and parent not in NO_PARENT
-    ]
+    size, pairs = len(code), list(zip(chats, parents, strict=True))
+    replies = [(code[chat], code[parent]) for chat, parent in pairs if chat is not None and parent is not None]
     ends = np.array(replies, dtype=np.int64).reshape(-1, 2).T
     joined = coo_array((np.ones(len(replies)), tuple(ends)), shape=(size, size))
     _, component = connected_components(joined, directed=False)
-    return [None if chat is None else int(component[code[chat]]) for chat in chats]
+    named = [parent if chat is None else chat for chat, parent in pairs]
+    return [None if chat is None else int(component[code[chat]]) for chat in named]
 
 
 def _numbered(names: Sequence[str | int | None]) -> Ints:

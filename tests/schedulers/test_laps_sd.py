@@ -172,7 +172,7 @@ def test_the_perceptible_move_to_the_queue_of_their_time_and_then_run_to_their_e
     scheduler = laps(acceptance, queues=2)
     scheduler.foresee(Known([30, 30, 30]))
     hand = Hand(scheduler, requests([0.0] * 3, [4] * 3, [30] * 3))
-    hand.ledger.roster.waiting.remove(2)
+    hand.ledger.roster.strike(2)
     ran = []
     for round_ in range(8):
         ran.append(int(hand.begin().requests[0]))
@@ -180,5 +180,5 @@ def test_the_perceptible_move_to_the_queue_of_their_time_and_then_run_to_their_e
         if round_ == 0:
             acceptance.totals[:, 0], acceptance.rate[0] = (1, 0, 0, 0), 0.5
         if round_ == 5:
-            hand.ledger.roster.waiting.add(2)
+            hand.ledger.roster.enter(2)
     assert ran == [0, 1, 1, 1, 0, 0, 0, 0], "1 is above its limit when 0 gets its seat back"

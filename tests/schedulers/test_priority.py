@@ -31,10 +31,10 @@ def test_the_urgent_preempt(switching: str, evicted: list[int]) -> None:
     told = requests([0.0, 0.0, 0.0], [3] * 3, [9] * 3, [FREE, CHAT, URGENT])
     seats = Seats(2, 64, "mixed", 0.0, switching)  # type: ignore[arg-type]
     hand = Hand(Composed(TightestFirst(seats), FixedChains(0)), told)
-    hand.ledger.roster.waiting.remove(2)  # it has not come yet
+    hand.ledger.roster.strike(2)  # it has not come yet
     assert hand.begin().requests.tolist() == [1, 0]
     hand.emit([1, 1])
-    hand.ledger.roster.waiting.add(2)
+    hand.ledger.roster.enter(2)
     work = hand.begin()
     assert isinstance(work, TargetPass)
     assert sorted(work.requests.tolist()) == [1, 2]

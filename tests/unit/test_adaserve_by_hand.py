@@ -109,9 +109,9 @@ def late(prompt: int, **changed: Any) -> Hand:
     """Return two decoding requests and a third that has just arrived."""
     told = requests([0.0] * 3, [6, 6, prompt], [30] * 3, [2] * 3)
     hand = Hand(adaserve(), told, memory(told, 9.0, block_tokens=1))
-    hand.ledger.roster.waiting.remove(2)
+    hand.ledger.roster.strike(2)
     prefilled(hand)
-    hand.ledger.roster.waiting.add(2)
+    hand.ledger.roster.enter(2)
     hand.scheduler = adaserve(**changed)
     return hand
 

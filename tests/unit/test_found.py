@@ -79,6 +79,7 @@ def test_the_table_counts_the_runs_that_cannot_be_judged() -> None:
 def test_runs_that_failed_are_counted_in_table_note_and_figure() -> None:
     each = found(line(runs={4.0: [run(), run()]}), line("8"))
     assert each.table["misses_failed"].tolist() == [1, 0]
+    assert each.table["keeps_failed"].tolist() == [0, 0]
     (note,) = (note for note in each.notes() if "failed" in note)
     assert note == "num_speculative_tokens=4: runs failed, and count as 0%: 1 of 3 at 4 requests/s"
     caption = (figure := each.figure()).get_supxlabel().replace("\n", " ")

@@ -9,6 +9,8 @@ from specsim import simulate
 from specsim.errors import SpecsimError
 from specsim.workload.frame import trace_of
 from specsim.workload.resample import resample
+from specsim.workload.trace import TraceSource
+from specsim.workload.user_file import read_user_file
 
 OWN = ("arrival_s", "prompt_tokens", "output_tokens")
 BURSTGPT = ("Timestamp", "Request tokens", "Response tokens")
@@ -28,7 +30,21 @@ def test_requests_of_one_name_share_a_session(columns, name):
     assert "4 sessions" in found.source.note
 
 
-@pytest.mark.parametrize("ids", [[7, 8, 7], ["7", "8", "7"], [7.0, 8.0, 7.0], ["7.0", "8.0", "7"]])
+@pytest.mark.parametrize("nothing", ["nan", "None", "null", "-1", -1, "", " "])
+def test_what_stands_for_nothing_is_no_name(nothing):
+    assert trace(OWN, session_id=[nothing, 7, nothing, 7]).session.tolist() == [0, 1, 2, 1]
+
+
+def test_a_first_record_without_a_name_hides_no_column(tmp_path):
+    lines = [{"timestamp": at, "input_length": 9, "output_length": 5, "chat_id": at} for at in range(3)]
+    lines[2]["parent_chat_id"] = 0
+    file = tmp_path / "roots.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    source = TraceSource("made", "file")
+    assert read_user_file(file, source).trace.session.tolist() == [0, 1, 0]
+
+
+@pytest.mark.parametrize("ids", [[7, 8, 7], ["7", "8", "7"], [7.0, 8.0, 7.0], ["7.0", "8.0", "7"], [7e18, 8e18, 7e18]])
 def test_whole_numbers_are_names_however_they_are_written(ids):
     assert trace(OWN, session_id=ids).session.tolist() == [0, 1, 0]
 
@@ -39,6 +55,8 @@ def test_a_reply_is_of_the_session_of_its_parent():
     assert found.session.tolist() == [0, 1, 0, 2, 0, 2]
     empty = trace(TIMED, chat_id=[1, 2, 3], parent_chat_id=[None, np.nan, 1.0])
     assert empty.session.tolist() == [0, 1, 0]
+    nameless = trace(TIMED, chat_id=[1, None, 3, None], parent_chat_id=[-1, 1, "nan", "None"])
+    assert nameless.session.tolist() == [0, 0, 1, 2]
 
 
 def test_a_reply_to_a_request_that_failed_is_of_its_session():
