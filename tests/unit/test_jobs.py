@@ -15,9 +15,11 @@ import pytest
 from specsim import sweep
 from specsim.cli import main
 from specsim.errors import SpecsimError
+from specsim.results.failure import Failure
+from specsim.results.run_folder import stamp_of
 from specsim.results.sweeps import Sweep
 from specsim.runs.plan import checked, plan
-from specsim.runs.sweep import run_all
+from specsim.runs.sweep import _lost, run_all
 from specsim.settings.configured import from_words, labels_of
 
 PLUGIN = """
@@ -252,3 +254,15 @@ def test_processes_that_live_on_follow_the_one_that_asks_into_another_folder(
         monkeypatch.chdir(tmp_path / name)
         runs = sweep({"seed": [0, 1]}, scheduler="continuous", trace="./t.csv", jobs=2, progress=False)
         assert [run.metrics["completed"] for run in runs] == [count] * 2
+
+
+def test_a_run_that_came_meanwhile_is_no_failure(tmp_path: Path) -> None:
+    """Another sweep stores the run while the process that makes it here dies."""
+    (planned,) = plan(checked(from_words([*WORDS[:3], "scheduler=fcfs"], sweep=True)), tmp_path)
+    assert planned.folder is not None
+    failed = _lost({planned.key: None}, planned, " by SIGKILL(-9)")
+    assert isinstance(failed.run, Failure)
+    before = stamp_of(planned.folder)
+    run_all([planned])
+    assert _lost({planned.key: before}, planned, "").run == planned.folder
+    assert (planned.folder / "metrics.json").is_file()
