@@ -215,6 +215,20 @@ def find(
     >>> bool(found.table["keeps_rps"][0] >= 1)
     True
     """
+    asked = _asked(target, rates, within, longest)
+    if RATE in axes or RATE in settings:
+        raise SpecsimError("find: rps is what is looked for; expected rates=(lowest, highest)")
+    check_jobs(jobs)
+    seeds = {} if SEED in axes or SEED in settings else {SEED: range(5)}
+
+    def at(rate: float) -> Sequence[Configured]:
+        return from_axes({**axes, **seeds}, {**settings, RATE: rate})
+
+    root = None if out is None else expanded(str(out), "out=")
+    return search(asked, of, at, root, jobs=jobs, executor=executor, progress=progress)
+
+
+def _asked(target: float, rates: tuple[float, float], within: float, longest: int) -> Asked:
     try:
         first, last = rates
         sound = 0 < target <= 1 and 0 < within <= 1 and 0 < first < last < float("inf")
@@ -227,15 +241,4 @@ def find(
         )
     if longest < 1:
         raise SpecsimError(f"find: longest={longest}: expected a number of requests, at least 1")
-    if RATE in axes or RATE in settings:
-        raise SpecsimError("find: rps is what is looked for; expected rates=(lowest, highest)")
-    check_jobs(jobs)
-    seeds = {} if SEED in axes or SEED in settings else {SEED: range(5)}
-
-    def at(rate: float) -> Sequence[Configured]:
-        return from_axes({**axes, **seeds}, {**settings, RATE: rate})
-
-    root = None if out is None else expanded(str(out), "out=")
-    return search(
-        Asked(target, first, last, within, longest), of, at, root, jobs=jobs, executor=executor, progress=progress
-    )
+    return Asked(target, first, last, within, longest)

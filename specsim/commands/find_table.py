@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -38,7 +38,7 @@ def find_table(found: Found) -> Iterator[str]:
 def _row(found: Found, line: Line) -> list[tuple[str, str]]:
     """Return the numbers of a row, each with its marks."""
     each = found.capacity(line)
-    kept, missed = _marks(line, each.keeps), _marks(line, each.misses).replace(OVERLOADED, "")
+    kept, missed = _marks(line, each.keeps), _marks(line, each.misses, (SHORT, FAILED))
     per_gpu = None if each.keeps is None else each.keeps / line.gpus
     return [
         (_number(each.keeps), kept),
@@ -49,9 +49,9 @@ def _row(found: Found, line: Line) -> list[tuple[str, str]]:
     ]
 
 
-def _marks(line: Line, rate: float | None) -> str:
+def _marks(line: Line, rate: float | None, shown: Collection[str] = tuple(FOOTNOTES)) -> str:
     marks = {SHORT: line.too_short, OVERLOADED: line.overloaded, FAILED: line.failed}
-    return "".join(mark for mark, count in marks.items() if count(rate))
+    return "".join(mark for mark in shown if marks[mark](rate))
 
 
 def _number(value: float | None) -> str:

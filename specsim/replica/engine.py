@@ -85,8 +85,7 @@ class Replica:
         self.onward: Callable[[Ids, Ints], Ids] | None = None
         self.next_arrival_s: float | None = None
         self.alone = False
-        self._bell = env.event()
-        self._closed = False
+        self._bell, self._closed = env.event(), False
 
     def arrive(self, request: int, told: Requests) -> None:
         """Enter a request that arrives now, unless it is shed, and wake the replica if it sleeps."""
@@ -271,11 +270,7 @@ class Replica:
         """Run at once what can be run so of the steps that begin with this pass; return what ran, None if nothing."""
         if self._fast is None or self._lobby or self.onward is not None:
             return None
-        fast = self._fast
-        if isinstance(work, DraftPass):
-            ran: Decodes | Rounds | None = yield from fast.rounds(work)
-        else:
-            ran = yield from fast.passes(work, work.beyond_ends and self._ends_alone())
+        ran = yield from self._fast.run(work, self._ends_alone())
         if ran is not None and self.answered is not None and (ended := int(np.count_nonzero(ran.finished))):
             self.answered(ended)
         return ran

@@ -13,7 +13,7 @@ from specsim.replica.booking import Booking, Repeated, Speculated, in_turn
 from specsim.replica.delays import check_rounds, single
 from specsim.replica.ledger import Ledger
 from specsim.replica.lobby import Lobby
-from specsim.replica.passes import Decodes, DraftPass, Rounds, TargetPass
+from specsim.replica.passes import Decodes, DraftPass, Pass, Rounds, TargetPass
 from specsim.replica.protocols import Repeating
 from specsim.replica.request import Floats
 from specsim.replica.stall import Headway
@@ -74,6 +74,12 @@ class FastForward:
         self._backend, self._booking, self._audit = backend, booking, audit
         self._headway, self._lobby = headway, lobby
         self._another_s = 0.0  # About when one more round would have ended: it is not worth asking for.
+
+    def run(self, work: Pass, ends_alone: bool) -> Generator[simpy.Event, Any, Decodes | Rounds | None]:
+        """Run passes like this one, or rounds that begin with it; `ends_alone` says that nobody looks at an end."""
+        if isinstance(work, DraftPass):
+            return (yield from self.rounds(work))
+        return (yield from self.passes(work, work.beyond_ends and ends_alone))
 
     def passes(self, work: TargetPass, beyond_ends: bool) -> Generator[simpy.Event, Any, Decodes | None]:
         """Run passes like this one, which is not reserved; return them.
