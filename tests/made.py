@@ -20,7 +20,7 @@ from specsim.replica.state import Progress, empty_rows
 from specsim.replica.trees import Forest
 from specsim.replica.view import LedgerView
 from specsim.results.record import Record
-from specsim.results.request_table import request_table
+from specsim.results.request_table import RequestTable, reasons
 from specsim.rng import stream_keys
 from specsim.simulation import Simulation
 from specsim.world.backend import World
@@ -150,6 +150,11 @@ def memory(told: Requests, factor: float = 100.0, block_tokens: int = 4, draft_b
 
 
 def table_of(class_names: tuple[str, ...], rejected: Mapping[int, str] | None = None, **columns: Any) -> DataFrame:
+    """Return the table of `columns_of` as pandas has it."""
+    return columns_of(class_names, rejected, **columns).frame()
+
+
+def columns_of(class_names: tuple[str, ...], rejected: Mapping[int, str] | None = None, **columns: Any) -> RequestTable:
     """Return the request table of these columns, (N,) each, by the names of what was told and of what happened."""
     longest_pause_s = columns.pop("longest_pause_s")
     moving_s = columns.pop("moving_s", np.zeros(len(longest_pause_s)))
@@ -159,12 +164,13 @@ def table_of(class_names: tuple[str, ...], rejected: Mapping[int, str] | None = 
     told = Requests(**vars(empty_rows(Facts, n)) | given, class_names=class_names)
     replica_of = columns.pop("replica_of", np.zeros(n, dtype=np.int64))
     done = replace(empty_rows(Progress, n), **columns)
-    return request_table(told, done, longest_pause_s, moving_s, noted, replica_of, rejected or {})
+    why = reasons(n, rejected or {})
+    return RequestTable(told, done, longest_pause_s, moving_s, noted, replica_of, why)
 
 
 def table_of_run(record: Record) -> DataFrame:
     """Return the request table of a run."""
-    return record.table()
+    return record.table().frame()
 
 
 def no_scheduler() -> Scheduler:

@@ -114,7 +114,7 @@ def outcome_of(scene: Scene, cell: Cell, words: Sequence[str]) -> Outcome:
     table = record.table()
     numbers = _numbers(record) | _accounts(entries, record.requests.arrival_s, cell.side)
     if kept and scene.texts is not None:
-        asked = np.setdiff1d(np.arange(len(table)), list(record.rejected))
+        asked = np.setdiff1d(np.arange(table.rows), list(record.rejected))
         count, widest = differing(kept[0], scene.texts, asked)
         numbers |= {"differing": count, "differing_clearly": int(widest >= CLEAR), "widest_gap": widest}
     return Outcome(entries, numbers, {name: table[name].tolist() for name in REQUESTS})

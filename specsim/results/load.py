@@ -10,13 +10,13 @@ import numpy as np
 
 from specsim.replica.request import Floats
 from specsim.results.batch_means import BATCHES, Trend, backlog, half_width, trend, warm_up
+from specsim.results.rows import Rows
 from specsim.results.schema import RunTotals
 from specsim.results.service import alone_s, idle_share, service_s
 from specsim.results.window import Window, counts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from pandas import DataFrame
 
 MOST_MAKESPAN_RATIO = 1.1
 TARGET_HALF_WIDTH = 0.05
@@ -70,21 +70,21 @@ class Load:
     too_short: bool = True
 
 
-def load(table: DataFrame, totals: RunTotals, window: Window | None) -> dict[str, Any]:
-    """Return the block `load` (docs/metrics.md) of a run's request table, which holds all requests.
+def load(rows: Rows, totals: RunTotals, window: Window | None) -> dict[str, Any]:
+    """Return the block `load` (docs/metrics.md) of a run's requests, all of them.
 
     The `window` selects the requests whose attainment is judged. The backlog is of all requests; its trend begins at
     the window's start.
     """
-    arrival_s, met = table["arrival_s"].to_numpy(), table["slo_ok"].to_numpy(dtype=bool)
+    arrival_s, met = rows["arrival_s"], rows["slo_ok"]
     start_s = 0.0
     if window is not None:
         start_s, met = window[0], met[counts(window, arrival_s)]
     if totals.clients is not None:
         return asdict(_closed(totals.clients, met))
-    finish_s, began_s = table["finish_s"].to_numpy(), table["first_token_s"].to_numpy()
-    found = judged(arrival_s, finish_s, service_s(table, totals), met, start_s, began_s)
-    return asdict(_crowded(found, arrival_s, finish_s, alone_s(table, totals), idle_share(totals)))
+    finish_s, began_s = rows["finish_s"], rows["first_token_s"]
+    found = judged(arrival_s, finish_s, service_s(rows, totals), met, start_s, began_s)
+    return asdict(_crowded(found, arrival_s, finish_s, alone_s(rows, totals), idle_share(totals)))
 
 
 def _crowded(found: Load, arrival_s: Floats, finish_s: Floats, alone_s: Floats, idle: float) -> Load:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy.typing as npt
 
 from specsim.replica.request import Floats, Ints, Requests
 from specsim.replica.state import Moves, Progress
-from specsim.results.request_table import request_table
+from specsim.results.request_table import RequestTable, reasons
 from specsim.results.schema import RunTotals
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +39,8 @@ class Record:
     totals: RunTotals
     passes: dict[str, npt.NDArray[Any]] | None
 
-    def table(self) -> DataFrame:
-        """Return the rows of ``requests.parquet``."""
+    def table(self) -> RequestTable:
+        """Return the columns of ``requests.parquet``."""
         happened = self.requests, self.progress, self.longest_pause_s, self.moving_s
-        return request_table(*happened, self.noted, self.replica_of, self.rejected, self.moves)
+        why = reasons(len(self.requests), self.rejected)
+        return RequestTable(*happened, self.noted, self.replica_of, why, self.moves)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
-from specsim.replica.request import Bools, Floats, Ints, Requests
+from specsim.replica.request import Bools, Facts, Floats, Ints, Requests
 from specsim.replica.state import Moves, Progress
 from specsim.results.schema import NOTED, REQUEST_COLUMNS, SPLIT_COLUMNS
 
@@ -18,69 +21,149 @@ if TYPE_CHECKING:
 SLO_RELATIVE_TOLERANCE = 1e-9
 
 
-def request_table(
-    requests: Requests,
-    progress: Progress,
-    longest_pause_s: Floats,
-    moving_s: Floats,
-    noted: Mapping[str, Floats],
-    replica_of: Ints,
-    rejected: Mapping[int, str],
-    moves: Moves | None = None,
-) -> DataFrame:
-    """Return the columns of `REQUEST_COLUMNS`, those of `SPLIT_COLUMNS` where there are `moves`, and what was noted.
+@dataclass(frozen=True, eq=False)
+class RequestTable(Mapping[str, npt.NDArray[Any]]):
+    """The columns of `REQUEST_COLUMNS`, those of `SPLIT_COLUMNS` where there are `moves`, and what was noted.
+
+    Each column, (N,), is made when it is asked for: all of them would be the largest thing in memory of a long run.
 
     ``slo_ok`` means that every objective is met: TTFT, and TPOT as vLLM measures it. ``decode_tpot_ok`` is AdaServe's
     measure: decode latency per token alone.
 
-    Parameters
+    Attributes
     ----------
-    requests, progress : facts known at arrival, and progress, (N,) each.
+    told, done : facts known at arrival, and progress, (N,) each.
     longest_pause_s, moving_s : (N,) seconds. noted : (N,) by name. replica_of : (N,) indices.
-    rejected : reason by request id.
+    reason : (N,) why each was rejected, ``""`` for those that were not. moves : between the pools of a split.
+    first_id : id of the first row.
     """
-    import pandas as pd
 
-    reason = np.full(len(requests), "", dtype=object)
+    told: Requests
+    done: Progress
+    longest_pause_s: Floats
+    moving_s: Floats
+    noted: Mapping[str, Floats]
+    replica_of: Ints
+    reason: npt.NDArray[Any]
+    moves: Moves | None = None
+    first_id: int = 0
+
+    @cached_property
+    def types(self) -> dict[str, str]:
+        """Name and type of each column, in order."""
+        split = {} if self.moves is None else SPLIT_COLUMNS
+        return REQUEST_COLUMNS | split | {f"{NOTED}{name}": "float64" for name in self.noted}
+
+    @property
+    def rows(self) -> int:
+        """Number of requests, N."""
+        return len(self.told)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.types)
+
+    def __len__(self) -> int:
+        return len(self.types)
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        if name in _MADE:
+            column: npt.NDArray[Any] = _MADE[name](self)
+        elif name in SPLIT_COLUMNS and self.moves is not None:
+            column = self.moves[list(SPLIT_COLUMNS).index(name)]
+        elif name.startswith(NOTED):
+            column = self.noted[name.removeprefix(NOTED)]
+        elif name in self.types:
+            column = getattr(self.told if hasattr(self.told, name) else self.done, name)
+        else:
+            raise KeyError(name)
+        return column
+
+    def parts(self, rows: int) -> Iterator[RequestTable]:
+        """Yield the table in parts of so many rows, which hold no copies."""
+        for first in range(0, self.rows, rows):
+            yield self._part(slice(first, first + rows))
+
+    def _part(self, those: slice) -> RequestTable:
+        moves = self.moves
+        if moves is not None:
+            moves = Moves(moves.prefill_of[those], moves.moved_bytes[those], moves.moving_s[those])
+        return RequestTable(
+            _cut(self.told, those),
+            _cut(self.done, those),
+            self.longest_pause_s[those],
+            self.moving_s[those],
+            {name: column[those] for name, column in self.noted.items()},
+            self.replica_of[those],
+            self.reason[those],
+            moves,
+            self.first_id + those.start,
+        )
+
+    def frame(self) -> DataFrame:
+        """Return the table with columns of its own."""
+        import pandas as pd
+
+        return pd.DataFrame({name: column.copy() for name, column in self.items()}, copy=False)
+
+    @property
+    def _completed(self) -> Bools:
+        completed: Bools = self.reason == ""
+        return completed
+
+    @property
+    def _ttft_s(self) -> Floats:
+        return self.done.first_token_s - self.told.arrival_s
+
+    @property
+    def _tpot_s(self) -> Floats:
+        return _divide(self.done.finish_s - self.done.first_token_s, self.done.emitted_tokens - 1)
+
+    @property
+    def _decode_tpot_s(self) -> Floats:
+        return _divide(self.done.finish_s - self.done.first_decode_s, self.done.decoded_tokens)
+
+    @property
+    def _ttft_ok(self) -> Bools:
+        return self._completed & _meets(self._ttft_s, self.told.ttft_slo_s)
+
+    def _paced(self, tpot_s: Floats) -> Bools:
+        """Return which requests were served at their pace: a single token has none to keep."""
+        return self._completed & (_meets(tpot_s, self.told.tpot_slo_s) | (self.done.emitted_tokens <= 1))
+
+
+_MADE: dict[str, Callable[[RequestTable], npt.NDArray[Any]]] = {
+    "request_id": lambda table: np.arange(table.first_id, table.first_id + table.rows),
+    "slo_class": lambda table: np.array(table.told.class_names, dtype=object)[table.told.slo_class],
+    "output_tokens": lambda table: table.done.emitted_tokens,
+    "longest_pause_s": lambda table: table.longest_pause_s,
+    "moving_s": lambda table: table.moving_s,
+    "replica": lambda table: table.replica_of,
+    "ttft_s": lambda table: table._ttft_s,
+    "tpot_s": lambda table: table._tpot_s,
+    "decode_tpot_s": lambda table: table._decode_tpot_s,
+    "e2el_s": lambda table: table.done.finish_s - table.told.arrival_s,
+    "slo_tpot_s": lambda table: table.told.tpot_slo_s,
+    "slo_ttft_s": lambda table: table.told.ttft_slo_s,
+    "ttft_ok": lambda table: table._ttft_ok,
+    "tpot_ok": lambda table: table._paced(table._tpot_s),
+    "slo_ok": lambda table: table._ttft_ok & table._paced(table._tpot_s),
+    "decode_tpot_ok": lambda table: table._paced(table._decode_tpot_s),
+    "rejected_reason": lambda table: table.reason,
+}
+"""Columns that are no field of what was told or done under their name."""
+
+
+def reasons(requests: int, rejected: Mapping[int, str]) -> npt.NDArray[Any]:
+    """Return why each request was rejected, (N,) objects; ``""`` for those that were not."""
+    reason = np.full(requests, "", dtype=object)
     reason[list(rejected)] = list(rejected.values())
-    completed = reason == ""
-    tpot_s = _divide(progress.finish_s - progress.first_token_s, progress.emitted_tokens - 1)
-    decode_tpot_s = _divide(progress.finish_s - progress.first_decode_s, progress.decoded_tokens)
-    ttft_s = progress.first_token_s - requests.arrival_s
-    single = progress.emitted_tokens <= 1
-    ttft_ok = completed & _meets(ttft_s, requests.ttft_slo_s)
-    tpot_ok = completed & (_meets(tpot_s, requests.tpot_slo_s) | single)
-    values: dict[str, Any] = {
-        "request_id": np.arange(len(requests)),
-        "slo_class": np.array(requests.class_names, dtype=object)[requests.slo_class],
-        "output_tokens": progress.emitted_tokens,
-        "longest_pause_s": longest_pause_s,
-        "moving_s": moving_s,
-        "replica": replica_of,
-        "ttft_s": ttft_s,
-        "tpot_s": tpot_s,
-        "decode_tpot_s": decode_tpot_s,
-        "e2el_s": progress.finish_s - requests.arrival_s,
-        "slo_tpot_s": requests.tpot_slo_s.copy(),
-        "slo_ttft_s": requests.ttft_slo_s.copy(),
-        "slo_ok": ttft_ok & tpot_ok,
-        "ttft_ok": ttft_ok,
-        "tpot_ok": tpot_ok,
-        "decode_tpot_ok": completed & (_meets(decode_tpot_s, requests.tpot_slo_s) | single),
-        "rejected_reason": reason,
-    }
-    known = {name: _column(name, values, requests, progress) for name in REQUEST_COLUMNS}
-    if moves is not None:
-        known |= dict(zip(SPLIT_COLUMNS, moves, strict=True))
-    # A copy of all would be the largest thing in memory of a long run. What the requests say is theirs, and copied.
-    return pd.DataFrame(known | {f"{NOTED}{name}": column for name, column in noted.items()}, copy=False)
+    return reason
 
 
-def _column(name: str, values: Mapping[str, Any], told: Requests, done: Progress) -> Any:
-    """Return a column: from `values`, else the field of that name of `done`, or a copy of that of `told`."""
-    if name in values:
-        return values[name]
-    return getattr(told, name).copy() if hasattr(told, name) else getattr(done, name)
+def _cut(all_rows: Any, those: slice) -> Any:
+    """Return a record of rows with those of each field of `Facts` or `Progress`."""
+    columns = [field.name for field in fields(Facts if isinstance(all_rows, Facts) else Progress)]
+    return replace(all_rows, **{name: getattr(all_rows, name)[those] for name in columns})
 
 
 def _meets(latency_s: Floats, slo_s: Floats) -> Bools:

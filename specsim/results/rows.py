@@ -22,8 +22,10 @@ class Rows:
         self.columns, self._kept = columns, kept
 
     @classmethod
-    def of(cls, table: DataFrame) -> Rows:
-        """Return the rows of a table."""
+    def of(cls, table: DataFrame | Mapping[str, NDArray[Any]]) -> Rows:
+        """Return the rows of a table, or of columns by name."""
+        if isinstance(table, Mapping):
+            return cls(table)
         return cls({str(name): _array(table[name]) for name in table.columns})
 
     def __getitem__(self, name: str) -> NDArray[Any]:

@@ -24,7 +24,9 @@ ATTAINMENTS = {"slo": "slo_ok", "ttft": "ttft_ok", "tpot": "decode_tpot_ok"}
 """The column that each attainment counts, over all arrived requests; "tpot" is AdaServe's measure."""
 
 
-def summarise(table: DataFrame, totals: RunTotals, window: Window | None = None) -> dict[str, Any]:
+def summarise(
+    table: DataFrame | Mapping[str, NDArray[Any]], totals: RunTotals, window: Window | None = None
+) -> dict[str, Any]:
     """Return ``metrics.json``: the keys of ``vllm bench serve`` and a block ``specsim``; a missing value is None.
 
     ``window`` keeps the requests with ``window[0] <= arrival_s <= window[1]``; most totals are of the whole run.
@@ -35,10 +37,9 @@ def summarise(table: DataFrame, totals: RunTotals, window: Window | None = None)
     SpecsimError
         When the window selects no request.
     """
-    load_block = load(table, totals, window)
-    rows = Rows.of(table)
-    if window is not None:
-        rows = _select(rows, window)
+    every = Rows.of(table)
+    load_block = load(every, totals, window)
+    rows = every if window is None else _select(every, window)
     itl_s = totals.itl_s if totals.itl_window == window else np.empty(0)
     done = rows.where(rows["rejected_reason"] == "")
     span = _span(rows)
@@ -70,7 +71,7 @@ def summarise(table: DataFrame, totals: RunTotals, window: Window | None = None)
         "itl_relative_error": itl_s.relative_error if isinstance(itl_s, Sketched) else 0.0,
         "preemptions": int(rows["preemptions"].sum()),
         **_engine(totals),
-        **_split(table, totals),
+        **_split(every, totals),
         **_noted(done),
         "classes": classes,
     }
@@ -200,17 +201,17 @@ def _engine(totals: RunTotals) -> dict[str, Any]:
     }
 
 
-def _split(table: DataFrame, totals: RunTotals) -> dict[str, Any]:
+def _split(rows: Rows, totals: RunTotals) -> dict[str, Any]:
     """Return what moved between the pools of a split run; nothing where no run is split."""
-    if "split.moving_s" not in table:
+    if "split.moving_s" not in rows.columns:
         return {}
-    moving_s = table["split.moving_s"].to_numpy()
-    first = np.bincount(table["split.prefill_replica"], minlength=totals.replicas)
+    moving_s = rows["split.moving_s"]
+    first = np.bincount(rows["split.prefill_replica"], minlength=totals.replicas)
     return {
         "split": {
             "requests_by_prefill_replica": first.tolist(),
             "moved_requests": int(np.count_nonzero(~np.isnan(moving_s))),
-            "moved_bytes": int(table["split.moved_bytes"].sum()),
+            "moved_bytes": int(rows["split.moved_bytes"].sum()),
             "mean_moving_s": mean_of(moving_s),
             "p99_moving_s": percentile(moving_s, 99),
         }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from specsim.errors import SpecsimError
 from specsim.results.checksums import sealed
+from specsim.results.parquet import GROUP_ROWS, parts_of, write_parquet
 from specsim.results.run_folder import (
     CONFIG_FILE,
     FAILURE_FILE,
@@ -20,13 +21,14 @@ from specsim.results.run_folder import (
     Stamp,
     stamp_of,
 )
-from specsim.results.schema import NOTED, PASS_COLUMNS, REQUEST_COLUMNS, SCHEMA_VERSION, SPLIT_COLUMNS
+from specsim.results.schema import PASS_COLUMNS
 from specsim.results.staging import is_gone, remove, staging_path
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-    from pandas import DataFrame
+
+    from specsim.results.request_table import RequestTable
 
 CLASSES = ("slo", "classes")
 PLACING = ".specsim-placing.tmp"
@@ -48,7 +50,7 @@ def write_run(
     folder: Path,
     *,
     seen: Stamp | None,
-    table: DataFrame,
+    table: RequestTable,
     metrics: Mapping[str, Any],
     config: Mapping[str, Any],
     provenance: Mapping[str, Any],
@@ -76,11 +78,9 @@ def write_run(
     try:
         staging.mkdir(parents=True)
         (staging / CONFIG_FILE).write_text(config_text(config), encoding="utf-8")
-        noted = {name: "float64" for name in table.columns if name.startswith(NOTED)}
-        split = {name: kind for name, kind in SPLIT_COLUMNS.items() if name in table.columns}
-        _write_parquet(staging / REQUESTS_FILE, table, REQUEST_COLUMNS | split | noted)
+        write_parquet(staging / REQUESTS_FILE, table.parts(GROUP_ROWS), table.types)
         if passes is not None:
-            _write_parquet(staging / PASSES_FILE, passes, PASS_COLUMNS)
+            write_parquet(staging / PASSES_FILE, parts_of(passes, GROUP_ROWS), PASS_COLUMNS)
         _write_json(staging / METRICS_FILE, metrics, sort_keys=False)
         whole = sealed(provenance, staging)
         _write_json(staging / PROVENANCE_FILE, whole, sort_keys=True)
@@ -167,17 +167,3 @@ def yaml_text(value: Any, *, sort_keys: bool = True) -> str:
 
     text: str = yaml.safe_dump(value, sort_keys=sort_keys, allow_unicode=True, default_flow_style=False)
     return text.removesuffix("...\n")
-
-
-def _write_parquet(path: Path, columns: Any, types: Mapping[str, str]) -> None:
-    """Write ``columns[name]`` in the order of ``types``, without pandas metadata, so that bytes depend only on data."""
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    schema = pa.schema(
-        [pa.field(name, pa.type_for_alias(kind), nullable=False) for name, kind in types.items()],
-        metadata={"specsim_schema_version": str(SCHEMA_VERSION)},
-    )
-    arrays = [pa.array(np.asarray(columns[name]), pa.type_for_alias(kind)) for name, kind in types.items()]
-    pq.write_table(pa.Table.from_arrays(arrays, schema=schema), path, compression="zstd")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -22,6 +23,8 @@ from specsim.runs.run import Run
 from specsim.runs.split import pools
 from specsim.settings.identity import NOT_OF_THE_RUN
 
+MANY = 50_000
+"""Requests from which on a run's memory is let go before its rows are made."""
 REASONS = {
     "kv_capacity": "rejected: prompt and max_tokens exceed the cache of both models on one replica",
     "timeout": "cancelled: their clients gave up (timeout_s); the backlog that tells overload leaves them out",
@@ -52,7 +55,6 @@ def execute(
         When the scheduler is at fault, or `folder` cannot be written or holds another run, now or at the end.
     """
     from specsim.results.load_notes import load_notes
-    from specsim.results.schema import PASS_COLUMNS
     from specsim.results.summary import summarise
     from specsim.simulation import run as run_simulation
     from specsim.world.calibration import calibration
@@ -67,9 +69,10 @@ def execute(
     with bar(len(experiment.simulation.requests), "request", progress) as watch:
         record = run_simulation(experiment.simulation, watch)
     loop_s = time.perf_counter() - clock
-    # Of a million requests the record is a fifth of a gigabyte: what the table holds is let go.
+    if len(experiment.simulation.requests) >= MANY:
+        # Replicas refer to themselves: what they held of each request would stay until Python looks.
+        gc.collect()
     table, totals, pass_rows = record.table(), record.totals, record.passes
-    del record
     metrics = summarise(table, totals, experiment.simulation.window)
     # Where no pool has two replicas nobody is asked.
     router = config["choices"]["router"] if max(pools(CheckedMapping("", "", config))) > 1 else None
@@ -86,12 +89,7 @@ def execute(
     if folder is not None:
         written = {"metrics": metrics, "config": config, "provenance": provenance}
         provenance = write_run(folder, seen=seen, table=table, passes=pass_rows, **written)
-    passes = None
-    if pass_rows is not None:
-        from pandas import DataFrame
-
-        passes = DataFrame({name: pass_rows[name] for name in PASS_COLUMNS})
-    return Run(metrics, config, provenance, table, passes, folder, notes)
+    return Run(metrics, config, provenance, table, pass_rows, folder, notes)
 
 
 def plot(runs: Sequence[StoredRun], out: Path | None = None) -> list[Path]:

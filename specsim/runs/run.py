@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specsim.errors import SpecsimError
+from specsim.results.request_table import RequestTable
 from specsim.results.run_title import run_line
+from specsim.results.schema import PASS_COLUMNS
 from specsim.results.summaries import BY_THE_CLOCK, Summary, compact
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from pandas import DataFrame
 
 
@@ -22,17 +28,31 @@ class Run:
     ----------
     metrics : what `metrics.json` holds (docs/metrics.md). config : the resolved configuration.
     provenance : wall-clock figures, versions, where the trace came from. notes : lines worth reading.
-    requests : one row per request. passes : one row per forward pass, None unless ``passes=True``.
+    table, pass_rows : columns by name of `requests` and `passes`.
     folder : where it is stored, None when it is only in memory.
     """
 
     metrics: dict[str, Any]
     config: dict[str, Any]
     provenance: dict[str, Any]
-    requests: DataFrame
-    passes: DataFrame | None = None
+    table: RequestTable = field(repr=False)
+    pass_rows: Mapping[str, NDArray[np.generic]] | None = field(default=None, repr=False)
     folder: Path | None = None
     notes: tuple[str, ...] = ()
+
+    @cached_property
+    def requests(self) -> DataFrame:
+        """One row per request: the rows of ``requests.parquet``."""
+        return self.table.frame()
+
+    @cached_property
+    def passes(self) -> DataFrame | None:
+        """One row per forward pass: the rows of ``passes.parquet``; None unless ``passes=True``."""
+        if self.pass_rows is None:
+            return None
+        from pandas import DataFrame
+
+        return DataFrame({name: self.pass_rows[name] for name in PASS_COLUMNS})
 
     @property
     def slo_attainment(self) -> float:

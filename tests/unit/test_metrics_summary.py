@@ -306,12 +306,19 @@ def test_docs_name_every_column_and_key(metrics):
 
 def test_who_writes_into_a_table_does_not_write_into_the_simulation():
     told = requests([0.0, 0.1], [5, 6], [7, 8])
-    table = run(simulation(told, [7, 8], factory_of("vllm_spec"))).table()
+    table = run(simulation(told, [7, 8], factory_of("vllm_spec"))).table().frame()
     for name in table.columns:
         column = table[name].to_numpy()
         for field in fields(told):
             held = getattr(told, field.name)
             assert not (isinstance(held, np.ndarray) and np.shares_memory(column, held)), (name, field.name)
+
+
+def test_columns_are_summed_up_as_the_table_that_they_make():
+    columns = run(simulation(requests([0.0, 0.1], [5, 6], [7, 8]), [7, 8], factory_of("vllm_spec"))).table()
+    assert summarise(columns, totals()) == summarise(columns.frame(), totals())
+    with pytest.raises(KeyError, match="e2e_s"):
+        columns["e2e_s"]
 
 
 @pytest.mark.parametrize("rejected", [False, True])

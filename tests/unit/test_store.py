@@ -20,16 +20,26 @@ from specsim.results.staging import staging_path
 from specsim.results.store import read_run
 from specsim.results.writer import Taken
 from specsim.results.writer import write_run as write_over
+from tests.made import columns_of
 
 FILES = {"metrics.json", "requests.parquet", "config.yaml", "provenance.json"}
 
 
 def table(rows=3):
-    sample = {"int64": 7, "float64": 0.5, "string": "chat", "bool": True}
-    frame = pd.DataFrame({name: [sample[kind]] * rows for name, kind in REQUEST_COLUMNS.items()})
-    frame["request_id"] = np.arange(rows)
-    frame["tpot_s"] = [0.03, np.nan, 0.05][:rows]
-    return frame
+    emitted, nothing = np.array([3, 1, 5])[:rows], np.full(rows, np.nan)
+    first_s = 0.5 + np.arange(rows)
+    return columns_of(
+        ("chat",),
+        {rows - 1: "kv_capacity"},
+        arrival_s=np.arange(rows) * 1.0,
+        tpot_slo_s=nothing,
+        ttft_slo_s=nothing,
+        prompt_tokens=np.full(rows, 7),
+        emitted_tokens=emitted,
+        first_token_s=first_s,
+        finish_s=first_s + 0.03 * (emitted - 1),
+        longest_pause_s=nothing,
+    )
 
 
 def passes(rows=4):
@@ -78,7 +88,7 @@ def test_what_is_written_is_read(run):
     assert stored.config == parts()["config"]
     assert stored.provenance.items() >= parts()["provenance"].items()
     assert stored.passes is None
-    pd.testing.assert_frame_equal(stored.requests, table(), check_dtype=False)
+    pd.testing.assert_frame_equal(stored.requests, table().frame(), check_dtype=False)
     assert {path.name for path in run.iterdir()} == FILES
 
 
@@ -98,10 +108,14 @@ def test_same_inputs_give_same_bytes(tmp_path):
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
 
 
-def test_index_and_extra_columns_leave_no_trace(tmp_path, run):
-    frame = table().set_index(np.array([9, 8, 7])).assign(mine=1)
-    write_run(tmp_path / "b", **parts(table=frame))
-    assert contents(tmp_path / "b") == contents(run)
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_a_table_written_in_parts_is_read_as_one(tmp_path, monkeypatch, rows):
+    monkeypatch.setattr(writer, "GROUP_ROWS", rows)
+    write_run(tmp_path / "run", **parts(passes=passes()))
+    assert pq.read_metadata(tmp_path / "run" / "requests.parquet").num_row_groups == -(-3 // rows)
+    stored = read_run(tmp_path / "run")
+    pd.testing.assert_frame_equal(stored.requests, table().frame(), check_dtype=False)
+    pd.testing.assert_frame_equal(stored.passes, pd.DataFrame(passes()), check_dtype=False)
 
 
 def test_replacing_a_run_keeps_foreign_files_and_drops_old_passes(tmp_path):
@@ -123,7 +137,7 @@ def test_failure_while_writing_changes_nothing(tmp_path, monkeypatch, existing):
     def fail(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(pq, "write_table", fail)
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", fail)
     with pytest.raises(SpecsimError, match=r"cannot write run folder '.*run': No space left on device$"):
         write_run(folder, **parts(metrics={"specsim": {"schema_version": 2, "classes": {}}}))
     assert (contents(folder) if existing else None) == before
