@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
+from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any, Literal
@@ -84,7 +85,7 @@ def check_kernel(choice: Choice) -> None:
     SpecsimError
         One line that names the extra.
     """
-    if choice == "numba" and find_spec("numba") is None:
+    if choice == "numba" and _numba() is None:
         raise SpecsimError("kernel=numba: numba is not installed; expected specsim[fast], or kernel=auto")
 
 
@@ -94,7 +95,7 @@ def kernels(choice: Choice) -> Kernels:
     made = Kernels()
     if choice == "numba" or (choice == "auto" and "specsim.kernels.compiled" in sys.modules):
         made.compile()
-    elif choice == "auto" and find_spec("numba") is not None:
+    elif choice == "auto" and _numba() is not None:
         _be_patient(made)
     return made
 
@@ -132,5 +133,10 @@ def using(choice: Choice) -> Iterator[None]:
 
 def described(choice: Choice) -> dict[str, str | None]:
     """Return what was chosen, and the version of numba where it is installed and may have been used."""
-    there = choice != "numpy" and find_spec("numba") is not None
-    return {"chosen": choice, "numba": version("numba") if there else None}
+    return {"chosen": choice, "numba": None if choice == "numpy" else _numba()}
+
+
+@cache
+def _numba() -> str | None:
+    """Return the version of numba; None where it is not installed."""
+    return None if find_spec("numba") is None else version("numba")

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
 
+FEW = 10_000
+"""Rows whose columns are all made at once, since each is asked for several times; those of more are made each time."""
+
+
 class Rows:
     """Requests as arrays by column, (N,) each: a table of pandas takes longer to ask than a short run to simulate.
 
@@ -25,7 +29,8 @@ class Rows:
     def of(cls, table: DataFrame | Mapping[str, NDArray[Any]]) -> Rows:
         """Return the rows of a table, or of columns by name."""
         if isinstance(table, Mapping):
-            return cls(table)
+            few = len(table["request_id"]) <= FEW
+            return cls(dict(table) if few else table)
         return cls({str(name): _array(table[name]) for name in table.columns})
 
     def __getitem__(self, name: str) -> NDArray[Any]:

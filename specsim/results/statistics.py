@@ -7,6 +7,9 @@ import numpy as np
 from specsim.replica.request import Floats
 from specsim.results.distribution import Sketched
 
+FEW = 1000
+"""Values that are sorted sooner than numpy answers."""
+
 
 def statistics_ms(name: str, values_s: Floats) -> dict[str, float | None]:
     """Return what ``vllm bench serve`` says of values (n,) in seconds, NaN left out, in milliseconds."""
@@ -44,9 +47,20 @@ def mean_of(values: Floats) -> float | None:
 
 
 def percentile(values: Floats, percent: float) -> float | None:
-    """Return a percentile of values (n,), NaN left out."""
+    """Return a percentile of values (n,), NaN left out, as numpy interpolates it."""
     values = values[~np.isnan(values)]
-    return float(np.percentile(values, percent)) if len(values) else None
+    if not len(values):
+        return None
+    return _of_few(values, percent / 100) if len(values) <= FEW else float(np.percentile(values, percent))
+
+
+def _of_few(values: Floats, share: float) -> float:
+    """Return a quantile of values (n,), to the last bit that of numpy, which takes twenty times as long to ask."""
+    ordered = np.sort(values)
+    place = (len(ordered) - 1) * share
+    below = int(place)
+    beyond, low, high = place - below, float(ordered[below]), float(ordered[min(below + 1, len(ordered) - 1)])
+    return low + (high - low) * beyond if beyond < 0.5 else high - (high - low) * (1 - beyond)
 
 
 def ratio(part: float, whole: float | None) -> float | None:

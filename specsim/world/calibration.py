@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from specsim.replica.request import Ints
-from specsim.world.tape import Tape
+from specsim.world.tape import Pools, Tape, known_of
 
 BINS = 10
 
@@ -16,11 +16,21 @@ def calibration(tape: Tape, slo_class: Ints, names: tuple[str, ...]) -> dict[str
     The expected calibration error is the distance between mean confidence and acceptance, averaged over ten equal
     bins of confidence with their rows as weights (Guo et al. 2017, Eq. 3).
     """
-    return {
-        name: _of_rows(tape, tape.text_rows(np.flatnonzero(slo_class == code)))
-        for code, name in enumerate(names)
-        if (slo_class == code).any()
-    }
+    members = ((name, np.flatnonzero(slo_class == code)) for code, name in enumerate(names))
+    return {name: _of_class(tape, requests) for name, requests in members if len(requests)}
+
+
+def _of_class(tape: Tape, requests: Ints) -> dict[str, float]:
+    """Return the figures of a class; those of pools that nobody writes are counted once for all tapes of them."""
+    if not isinstance(tape.layout, Pools):
+        return _of_rows(tape, tape.text_rows(requests))
+    known = known_of(tape.confidence).setdefault("calibration", {})
+    pools = tape.layout.pool_rows, np.unique(tape.layout.start[requests]).tobytes()
+    rank, found = known.get(pools, (None, {}))
+    if rank is not tape.rank:
+        found = _of_rows(tape, tape.text_rows(requests))
+        known[pools] = tape.rank, found
+    return dict(found)
 
 
 def _of_rows(tape: Tape, rows: Ints) -> dict[str, float]:

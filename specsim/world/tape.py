@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 from weakref import ref
 
 import numpy as np
@@ -75,22 +75,30 @@ class Pools:
         return (np.unique(self.start[requests])[:, None] + np.arange(self.pool_rows)).ravel()
 
 
-_COLUMNS: dict[int, tuple[ref[Floats], tuple[Floats, bool]]] = {}
+_KNOWN: dict[int, tuple[ref[Floats], dict[str, Any]]] = {}
+
+
+def known_of(confidence: Floats) -> dict[str, Any]:
+    """Return what is known of a pool, to be read and added to; the tapes of a pool that nobody writes share it."""
+    if confidence.flags.writeable:
+        return {}
+    key = id(confidence)
+    pool, found = _KNOWN.get(key, (None, {}))
+    if pool is None or pool() is not confidence:
+        # Bound here: as a process ends, the module's own name may be gone before the pool is.
+        every, found = _KNOWN, {}
+        every[key] = ref(confidence, lambda _: every.pop(key, None)), found
+    return found
 
 
 def _first_column(confidence: Floats) -> tuple[Floats, bool]:
-    """Return the first column, and whether it holds a zero; the tapes of a pool that nobody writes share it."""
-    key = id(confidence)
-    pool, found = _COLUMNS.get(key, (None, None))
-    if pool is not None and found is not None and pool() is confidence:
-        return found
-    column = np.ascontiguousarray(confidence[:, 0])
-    made = column, bool((column == 0).any())
-    if not confidence.flags.writeable:
-        # Bound here: as a process ends, the module's own name may be gone before the pool is.
-        columns = _COLUMNS
-        columns[key] = ref(confidence, lambda _: columns.pop(key, None)), made
-    return made
+    """Return the first column, and whether it holds a zero."""
+    known = known_of(confidence)
+    if "first column" not in known:
+        column = np.ascontiguousarray(confidence[:, 0])
+        known["first column"] = column, bool((column == 0).any())
+    found: tuple[Floats, bool] = known["first column"]
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,9 @@ def folder(root, label):
 def test_eight_points_write_eight_folders_and_one_table(tmp_path, capsys, started):
     assert main(["run", "-m", *AXES, *WORDS, f"out={tmp_path / 'all'}"]) == 0
     assert len((tmp_path / "all" / "table.csv").read_text().splitlines()) == 1 + 8 * len(CLASSES)
+    table = load_sweep(tmp_path / "all").table
+    table.to_csv(tmp_path / "by_pandas.csv", index=False)
+    assert (tmp_path / "all" / "table.csv").read_bytes() == (tmp_path / "by_pandas.csv").read_bytes()
     folders = sorted(path.name for path in (tmp_path / "all").iterdir() if path.is_dir())
     assert [name.rpartition("-")[0] for name in folders] == [
         f"scheduler={scheduler},rps={rps},slo_scale={scale}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
-from importlib.machinery import ModuleSpec
 
 import pytest
 
@@ -23,7 +22,7 @@ from tests.laws.subjects import factory_of
 
 @pytest.fixture
 def without_numba(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chosen, "find_spec", lambda _: None)
+    monkeypatch.setattr(chosen, "_numba", lambda: None)
     monkeypatch.delitem(sys.modules, "specsim.kernels.compiled", raising=False)
 
 
@@ -31,7 +30,7 @@ def without_numba(monkeypatch: pytest.MonkeyPatch) -> None:
 def with_numba(monkeypatch: pytest.MonkeyPatch) -> list[chosen.Kernels]:
     """Let numba be installed and each compiling be noted."""
     compiled: list[chosen.Kernels] = []
-    monkeypatch.setattr(chosen, "find_spec", lambda name: ModuleSpec(name, None))
+    monkeypatch.setattr(chosen, "_numba", lambda: "0.61")
     monkeypatch.setattr(chosen.Kernels, "compile", lambda self: compiled.append(self))
     monkeypatch.delitem(sys.modules, "specsim.kernels.compiled", raising=False)
     return compiled

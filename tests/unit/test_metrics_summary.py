@@ -10,10 +10,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from specsim.errors import SpecsimError
 from specsim.results.distribution import Sketched
 from specsim.results.schema import PASS_COLUMNS, REQUEST_COLUMNS, RunTotals
+from specsim.results.statistics import percentile
 from specsim.results.summary import summarise
 from specsim.simulation import run
 from tests.laws.subjects import factory_of
@@ -289,6 +293,15 @@ def test_only_one_token_outputs():
 def test_back_to_back_requests_do_not_overlap():
     rows = made_table([0, 1], arrival_s=[0.0, 3.0, 0, 0, 0], first_token_s=[1.0, 4.0, 0, 0, 0])
     assert summarise(rows, totals(), None)["max_concurrent_requests"] == 1
+
+
+@given(
+    arrays(np.float64, st.integers(1, 20), elements=st.floats(0, 1e6) | st.just(NAN)),
+    st.sampled_from((50, 99)) | st.floats(0, 100),
+)
+def test_a_percentile_of_few_values_is_that_of_numpy_to_the_last_bit(values, percent):
+    there = values[~np.isnan(values)]
+    assert percentile(values, percent) == (float(np.percentile(there, percent)) if len(there) else None)
 
 
 def test_metrics_are_plain_json(metrics):
