@@ -61,7 +61,7 @@ def _status(words: Sequence[str]) -> None:
     from specsim.results.sweep_status import sweep_status
 
     if len(words) != 1:
-        raise SpecsimError(f"sweep status {' '.join(words)}: expected the folder of one sweep")
+        raise SpecsimError(f"{' '.join(('sweep status', *words))}: expected the folder of one sweep")
     root = expanded(words[0])
     if not root.is_dir():
         raise SpecsimError(f"sweep status: no folder {str(root)!r}")

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 ROW_IN, AROUND_IN = 0.2, 0.75
 BAR_POINTS = 5.0
 MOST_CHARACTERS = 48
-LEAST_SHARE = 16
-"""How far below its mean an interval is drawn at most, as a ratio."""
 ARROW_POINTS, BESIDE = 4.0, 1.06
 BEYOND: dict[str, Any] = {"marker": ">", "color": PALETTE[0]}
 BELOW: dict[str, Any] = {"marker": "<", "color": PALETTE[4]}
@@ -46,18 +44,19 @@ def ranked(
     with style():
         figure = new_figure(AROUND_IN + ROW_IN * len(names), WIDE_IN)
         axes = figure.subplots()
+        highest = [each.mean + each.half_width for each in found.values() if isfinite(each.half_width)]
+        left, right = around([*highest, *(rate for curve in lines.values() for rate in curve.tested)])
         for row, name in enumerate(names):
-            _draw(axes, row, lines[name], found[name])
+            _draw(axes, row, lines[name], found[name], left)
         axes.set_xscale("log", base=2)
-        ends = [end for each in found.values() if isfinite(each.half_width) for end in _ends(each)]
-        axes.set_xlim(*around([*ends, *(rate for curve in lines.values() for rate in curve.tested)]))
+        axes.set_xlim(left, right)
         axes.xaxis.set_major_formatter("{x:g}")
         axes.set_yticks(range(len(names)), [_shortened(name) for name in names])
         axes.set_ylim(-0.7, len(names) - 0.3)
         axes.grid(visible=False, axis="y")
         axes.set_xlabel(label)
         axes.set_title(title, loc="left", x=-CHARACTER_IN)
-        caption_below(figure, _caption(asked, lines, found, covered))
+        caption_below(figure, _caption(asked, lines, found, covered, left))
         return figure
 
 
@@ -67,10 +66,11 @@ def _place(each: Capacity) -> tuple[float, float]:
     return (-1.0 if each.keeps is None else each.keeps), mean
 
 
-def _draw(axes: Axes, row: int, curve: Curve, each: Capacity) -> None:
+def _draw(axes: Axes, row: int, curve: Curve, each: Capacity, left: float) -> None:
+    """Draw a system in its row; `left` is where the axis begins."""
     if isfinite(each.half_width):
         bar: dict[str, Any] = {"color": PALETTE[5], "linewidth": BAR_POINTS, "solid_capstyle": "butt"}
-        axes.plot(_ends(each), [row, row], **bar)
+        axes.plot([max(left, each.mean - each.half_width), each.mean + each.half_width], [row, row], **bar)
     if each.keeps is None:
         axes.plot([min(curve.tested)], [row], markersize=ARROW_POINTS, **BELOW)
         return
@@ -80,22 +80,19 @@ def _draw(axes: Axes, row: int, curve: Curve, each: Capacity) -> None:
         axes.plot([each.keeps * BESIDE], [row], markersize=ARROW_POINTS, clip_on=False, **BEYOND)
 
 
-def _ends(each: Capacity) -> tuple[float, float]:
-    """Return the ends of the interval; the axis is logarithmic, so the lower one lies above 0."""
-    return max(each.mean - each.half_width, each.mean / LEAST_SHARE), each.mean + each.half_width
-
-
 def _shortened(name: str) -> str:
     return name if len(name) <= MOST_CHARACTERS else f"{name[: MOST_CHARACTERS - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def _caption(
-    asked: Asked, lines: Mapping[str, Curve], found: Mapping[str, Capacity], covered: Sequence[str]
+    asked: Asked, lines: Mapping[str, Curve], found: Mapping[str, Capacity], covered: Sequence[str], left: float
 ) -> list[str]:
-    """Return the sentences of the caption."""
+    """Return the sentences of the caption; `left` is where the axis begins."""
     parts = [f"Dot: the highest tested rate up to which all keep the target, {100 * asked.target:g}%."]
     if any(isfinite(each.half_width) for each in found.values()):
         parts += ["Bar: 95% interval over seeds of the rate at which attainment falls below it."]
+    if any(each.mean - each.half_width < left for each in found.values()):
+        parts += ["A bar from the left edge begins below it."]
     parts += [f"{each}." for each in covered]
     kinds = {doubt(lines[name], each.keeps) for name, each in found.items() if each.keeps is not None}
     parts += [said for kind, said in SAID.items() if kind in kinds]

@@ -90,7 +90,7 @@ def sweep_status(root: Path, now_s: float) -> SweepStatus:
         made=sum(count for _, count in since),
         spent_s=max((at_s for at_s, _ in since), default=began_s) - began_s,
         idle_s=None if last_s is None else max(0.0, now_s - last_s),
-        worst=min(filter(None, classes.values()), key=lambda each: each[1], default=None),
+        worst=min(filter(None, classes.values()), key=lambda each: (each[1], each[0]), default=None),
         errors=errors,
         notes=parts.notes,
     )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from specsim.errors import SpecsimError, nearest
+from specsim.errors import SpecsimError
 from specsim.results.capacity import Asked, next_rate
 from specsim.results.failure import Failure
 from specsim.results.found import Found, Line
@@ -67,20 +67,23 @@ def search(
     notes: list[str] = []
     wanted: dict[Test, Sequence[Key]] = {(asked.first, None): ()}
     searched = ""
+    keys: list[str] = []
     while wanted:
         keyed = [each for test, who in wanted.items() for each in _points(at, test, who)]
         points = [each for _, each in keyed]
         _add_lines(lines, keyed, of)
         searched = searched or _identity(asked, of, points)
-        planned = plan(checked(points, jobs=here), root, keep="summary")
+        # What matters to some line may be set for all: the first points are of every line, later ones of a few.
+        planned = plan(checked(points, jobs=here, idle=not heard), root, keep="summary")
         say(f"testing {', '.join(map(_said, wanted))}")
-        made = run_all(planned, root, progress=progress, jobs=jobs, executor=executor)
+        made = run_all(planned, root, progress=progress, jobs=jobs, executor=executor, beside=keys)
+        keys += [each.key for each in planned]
         notes += made.whole_notes
         results: dict[tuple[Key, float], list[Result]] = {}
         for (key, each), run in zip(keyed, _in_order(points, made), strict=True):
             results.setdefault((key, float(each.config[RATE])), []).append((each.config, run))
         for (key, rate), those in results.items():
-            _hear(lines[key], of, rate, those)
+            _hear(asked, lines[key], of, rate, those)
         heard |= results
         wanted = _next_tests(asked, lines)
     ended = [run for those in heard.values() for _, run in those]
@@ -166,19 +169,31 @@ def _in_order(points: Sequence[Configured], made: Sweep) -> list[AnyRun | Failur
     return [failed.get(identity(settings_of(each.config))) or next(runs) for each in points]
 
 
-def _hear(line: Line, of: str, rate: float, results: Sequence[Result]) -> None:
-    """Note what the runs at a rate attained, in place of shorter ones; one that failed attained nothing."""
+def _hear(asked: Asked, line: Line, of: str, rate: float, results: Sequence[Result]) -> None:
+    """Note what the runs at a rate attained, in place of shorter ones; one that failed attained nothing.
+
+    Raises
+    ------
+    SpecsimError
+        When no request of the class arrived in a run that is not made longer.
+    """
     shares, runs = line.tested[rate], line.judged[rate] = [], []
+    config = results[0][0]
+    requests = config[REQUESTS] or config["trace"].get("n")
+    if line.endless:
+        line.requests[rate] = requests
+    growing = line.endless and requests < asked.longest
     for config, run in results:
         if isinstance(run, Failure):
             line.errors.append(f"{rate:g} requests/s, seed {config[SEED]}: {run.error}")
             shares.append(0.0)
             continue
-        runs.append(judged(run.metrics["specsim"], of))
+        block = run.metrics["specsim"]
+        if of not in (ALL, WORST, *block["classes"]) and not growing:
+            where = f"at {rate:g} requests/s with seed {config[SEED]}"
+            raise SpecsimError(f"of={of}: no request of it arrived {where}; expected longer runs (requests=)")
+        runs.append(judged(block, of))
         shares.append(runs[-1].share)
-    config = results[0][0]
-    if line.endless:
-        line.requests[rate] = config[REQUESTS] or config["trace"]["n"]
 
 
 def _endless(each: Configured) -> bool:
@@ -190,4 +205,4 @@ def _endless(each: Configured) -> bool:
 def _check_whose(of: str, config: Mapping[str, Any]) -> None:
     known = [WORST, ALL, *config["slo"]["classes"]]
     if of not in known:
-        raise SpecsimError(f"of={of}: no class of the requests{nearest(of, known)}")
+        raise SpecsimError(f"of={of}: no class of the requests; expected {', '.join(known)}")

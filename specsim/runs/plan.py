@@ -116,11 +116,14 @@ def plan(points: Sequence[Checked], root: Path | None, *, keep: str = KEEP[0]) -
     return planned
 
 
-def checked(chosen: Sequence[Configured], handed: Handed = NOTHING, *, jobs: int = 1) -> list[Checked]:
+def checked(
+    chosen: Sequence[Configured], handed: Handed = NOTHING, *, jobs: int = 1, idle: bool = True
+) -> list[Checked]:
     """Check every point before any of them runs, with the objects that were `handed` in.
 
     Of points that differ in their seed alone the first is prepared: settings that are right with one seed are right
-    with any. With several `jobs` that is done in as many processes, and nothing that was prepared is kept.
+    with any. With several `jobs` that is done in as many processes, and nothing that was prepared is kept. A setting
+    that changes none of the points is refused if `idle`: the points are all that it is set for.
 
     Raises
     ------
@@ -138,7 +141,8 @@ def checked(chosen: Sequence[Configured], handed: Handed = NOTHING, *, jobs: int
         points.append(
             Checked(point, config, made[leader].experiment if place == leader else None, made[leader].sources)
         )
-    check_idle(chosen)
+    if idle:
+        check_idle(chosen)
     return points
 
 

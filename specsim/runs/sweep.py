@@ -43,6 +43,7 @@ def run_all(
     progress: bool = False,
     jobs: int = 1,
     executor: str = LOCAL,
+    beside: Sequence[str] = (),
 ) -> Sweep:
     """Execute runs with so many workers of an executor; those whose folder holds them already are not run again.
 
@@ -52,6 +53,7 @@ def run_all(
     Parameters
     ----------
     root : folder of the summaries, where only summaries are kept; None: they stay in memory.
+    beside : keys of points of the same search that ran before, which `specsim sweep status` counts, too.
 
     Raises
     ------
@@ -64,7 +66,7 @@ def run_all(
         remove_stale(folder, time.time())
     shelf = Shelf(root, planned)
     if root is not None:
-        write_planned(root, [each.key for each in planned])
+        write_planned(root, [*beside, *(each.key for each in planned)])
     made: dict[int, Made] = {index: Made(run, worst_of(run.metrics)) for index, run in shelf.standing.items()}
     left = [index for index in range(len(planned)) if index not in made]
     # Another process prepares its points itself: what was prepared would have to be sent.

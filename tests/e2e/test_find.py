@@ -60,7 +60,7 @@ def test_it_says_where_no_rate_or_every_rate_keeps_the_target(tmp_path, capsys, 
         (["--rates", "3..1"], "--rates 3..1: expected LOW..HIGH in requests/s, such as 0.5..64"),
         (["--within", "0"], "--within 0: expected a share above 0 up to 1, or a percentage such as 90%"),
         (["rps=3"], "rps: find chooses it; expected --rates LOW..HIGH"),
-        (["--of", "cat"], "of=cat: no class of the requests; did you mean 'chat'?"),
+        (["--of", "cat"], "of=cat: no class of the requests; expected worst, all, coding, chat, summarization"),
         (["scheduler=adaserv"], "scheduler=adaserv: unknown; did you mean 'adaserve'?"),
         (["scheduler=adaserve,adaserv"], "scheduler=adaserv: unknown; did you mean 'adaserve'?"),
         (["concurrency=3"], "rps: 0.5 and concurrency=3: clients send as they are answered; expected one of them"),
@@ -90,6 +90,54 @@ def test_it_says_what_the_runs_say_of_themselves(tmp_path, capsys, unrendered):
         requests=20,
     )
     assert [f"note: {each}" for each in found.notes()] == notes
+
+
+OWN = """
+import numpy as np
+from specsim.plugin import Forest, Step, TargetPass, View, decode
+
+
+class OneByOne:
+    def step(self, view: View) -> Step:
+        if len(view.running):
+            yield decode(view)
+        else:
+            first = np.array(view.waiting[:1], dtype=np.int64)
+            yield TargetPass(first, view.pending(first), Forest.roots(1))
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["scheduler=./own.yaml,continuous", "plugins=[./own.py]"],
+        ["scheduler=continuous", "replicas=1,8", "router=least_tokens"],
+        ["scheduler=continuous", "replicas=3", "split.prefill=null,1", "split.link_gb_per_s=50"],
+    ],
+    ids=["plug-in", "router", "split"],
+)
+def test_what_matters_to_one_line_alone_may_be_set_for_all(words, tmp_path, capsys, unrendered, monkeypatch):
+    """Later rounds are of fewer lines, to some of which the setting means nothing."""
+    monkeypatch.chdir(tmp_path)
+    Path("own.py").write_text(OWN)
+    Path("own.yaml").write_text("description: one at a time\n_target_: own.OneByOne\n")
+    assert main(["find", *words, *FEW[:-4], "--rates", "0.25..64", "--within", "40%", "--out", "found"]) == 0
+    table = found_in(Path("found"))
+    assert len(table) == 2
+    assert table["keeps_rps"].nunique() == 2
+    capsys.readouterr()
+    assert main(["sweep", "status", "found"]) == 0
+    runs = len(specsim.load_sweep("found"))
+    assert capsys.readouterr().out.startswith(f"found: {runs} of {runs} runs done, 0 failed, 0 left\n")
+
+
+def test_a_class_of_which_no_request_arrived_in_a_run_is_one_line(tmp_path, capsys, unrendered):
+    words = ["find", "scheduler=continuous", "trace=poisson", "profile=llama8b_1b_h100", "seed=0,1,2,3,4"]
+    words += ["--of", "summarization", "--rates", "1..2", "--within", "100%", "--out", str(tmp_path)]
+    assert main([*words, "requests=4"]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    where = r"no request of it arrived at 1 requests/s with seed \d"
+    assert re.fullmatch(rf"specsim: of=summarization: {where}; expected longer runs \(requests=\)", said)
 
 
 def test_another_search_in_the_folder_leaves_the_first_as_it_is(tmp_path, capsys, unrendered):

@@ -183,11 +183,11 @@ def test_the_table_holds_the_whole_folder_and_is_written_whole(tmp_path, monkeyp
     assert set(table["varies_with_seed"]) == {"arrivals, lengths, classes, acceptance"}
     before = (tmp_path / "table.csv").read_bytes()
 
-    def breaks(_, path, **__):
-        path.write_text("half")
+    def breaks(file, **__):
+        file.write("half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(pd.DataFrame, "to_csv", breaks)
+    monkeypatch.setattr("csv.writer", breaks)
     assert main([*command, "rps=2,4"]) == 2
     assert "No space left" in capsys.readouterr().err
     assert (tmp_path / "table.csv").read_bytes() == before

@@ -125,7 +125,7 @@ def test_the_status_names_runs_that_failed(file: Path, tmp_path: Path, capsys: p
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["status"], "sweep status : expected the folder of one sweep"),
+        (["status"], "sweep status: expected the folder of one sweep"),
         (["status", "here", "there"], "sweep status here there: expected the folder of one sweep"),
         (["status", "nowhere"], "sweep status: no folder 'nowhere'"),
         (["status", "."], "'.' holds no sweep; expected the out= of"),

@@ -179,6 +179,21 @@ def test_many_systems_are_ranked_by_their_answers() -> None:
     caption = figure.get_supxlabel().replace("\n", " ")
     assert SAID["overloaded"] in caption
     assert SAID["too short"] not in caption
+    assert "left edge" not in caption
+
+
+def test_an_interval_that_reaches_below_the_axis_begins_at_its_edge() -> None:
+    """An axis of ratios has no 0."""
+    apart = {1.0: [1.0, 1.0, 1.0], 2.0: [1.0, 1.0, 0.0], 64.0: [0.7, 0.0, 0.0]}
+    lines = [line(str(place), apart if place == 6 else TESTED) for place in range(7)]
+    answer = found(*lines).capacity(lines[6])
+    assert answer.mean < answer.half_width
+    (axes,) = (figure := found(*lines).figure()).axes
+    bars = {drawn.get_ydata()[0]: drawn.get_xdata() for drawn in axes.get_lines() if len(drawn.get_xdata()) == 2}
+    begins, ends = max(bars.values(), key=lambda bar: bar[1])
+    assert begins == axes.get_xlim()[0]
+    assert ends == pytest.approx(answer.mean + answer.half_width)
+    assert "A bar from the left edge begins below it." in figure.get_supxlabel().replace("\n", " ")
 
 
 def test_the_figure_shows_every_tested_rate() -> None:
