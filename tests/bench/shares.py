@@ -7,6 +7,7 @@ import cProfile
 import pstats
 import sys
 import tempfile
+import time
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,9 @@ from tests.bench import loops
 PACKAGE = Path(__file__).parents[2] / "specsim"
 OUTSIDE = "simpy, and what numpy and Python do among themselves"
 Function = tuple[str, int, str]
+MAIN_JOB = loops.Loop(
+    "the main job: adaserve, all of azure_code", ("scheduler=adaserve", "trace=azure_code"), "4 s in all"
+)
 
 
 class Shares(NamedTuple):
@@ -26,12 +30,13 @@ class Shares(NamedTuple):
 
     Attributes
     ----------
-    iterations, turns : of the loop, and those of the scheduler in it.
+    iterations, turns : of the loop, and those of the scheduler in it. us : of an iteration that is not profiled.
     at_once, bookings : iterations that ran several at once, and in how many steps of the clock.
     rooms : by room the share of the time, and the calls per iteration.
     """
 
     iterations: int
+    us: float
     turns: int
     at_once: int
     bookings: int
@@ -46,6 +51,9 @@ def shares(loop: loops.Loop) -> Shares:
     """
     simulation = replace(loops.prepared(loop.words), **loop.fields)
     run(simulation)
+    start_s = time.process_time()
+    run(simulation)
+    plain_s = time.process_time() - start_s
     profile = cProfile.Profile()
     profile.enable()
     iterations = run(simulation).totals.iterations
@@ -66,6 +74,7 @@ def shares(loop: loops.Loop) -> Shares:
     times = {(Path(file).name, name): count for (file, _, name), (_, count, *_) in stats.items()}
     return Shares(
         iterations,
+        plain_s / iterations * 1e6,
         times["conversation.py", "__init__"],
         iterations - times["backend.py", "verify"],
         times.get(("ahead.py", "commit_passes"), 0) + times.get(("ahead.py", "commit_rounds"), 0),
@@ -86,15 +95,17 @@ def main() -> int:
     parser.add_argument("name", nargs="?", help="how the loop's name begins (all)")
     wanted = parser.parse_args().name or ""
     with tempfile.TemporaryDirectory() as folder:
-        chosen = [loop for loop in loops.main_loops(Path(folder)) if loop.name.startswith(wanted)]
+        every = (*loops.main_loops(Path(folder)), MAIN_JOB)
+        chosen = [loop for loop in every if loop.name.startswith(wanted)]
         if not chosen:
             raise SpecsimError(f"{wanted}: no loop's name begins so")
         for loop in chosen:
             found = shares(loop)
             at_once = f"{found.at_once:,} of them at once in {found.bookings:,} bookings"
             print(f"\n{loop.name}: {found.iterations:,} iterations, {found.turns:,} turns, {at_once}")
+            print(f"{'an iteration':54}{found.us:8.1f} us          (target: {loop.target or '-'})")
             for room, (share, calls) in sorted(found.rooms.items(), key=lambda each: -each[1][0]):
-                print(f"{room:54}{100 * share:6.1f}% {calls:8.0f} calls an iteration")
+                print(f"{room:54}{share * found.us:8.1f} us {100 * share:6.1f}% {calls:8.0f} calls")
     return 0
 
 

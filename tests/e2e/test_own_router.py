@@ -32,7 +32,7 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_commands_of_the_page_run(written: Path) -> None:
     commands = re.findall(r"^\$ specsim (.*)$", "".join(blocks("console")), re.MULTILINE)
-    assert len(commands) == 6
+    assert len(commands) == 7
     for place, command in enumerate(commands):
         assert main([*shlex.split(command), f"out=run{place}"]) == 0
     first, pools = load_run("run0"), load_run("run2")
