@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 FUNCTION = re.compile(r"(choice|glob|interval|range|shuffle|sort|tag) ?\(.*\)")
 SHORT_WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,14})")
 """What Hydra's grammar, which takes a hundred times as long, reads as a whole number, too."""
+SHORT_DECIMAL = re.compile(r"-?(0|[1-9][0-9]{0,14})\.[0-9]{1,14}")
+"""The same of a number with a point, as drawn for a sweep."""
 OPEN, CLOSED = "([{", ")]}"
 BEYOND_EXACT = 2.0**53
 MOST_VALUES = 100_000
@@ -32,6 +34,8 @@ def value_of(setting: str, text: str) -> Any:
     """
     if SHORT_WHOLE.fullmatch(text):
         return int(text)
+    if SHORT_DECIMAL.fullmatch(text):
+        return float(text)
     override = _parsed(setting, text)
     if override.is_sweep_override():
         raise SpecsimError(f"{setting}: holds several values; expected one")
