@@ -75,7 +75,8 @@ class View(Facts, Observed, ABC):
     now_s : the event clock. belief : latency model. free_bytes : bytes of cache that nobody holds.
     forward_s : seconds of all forward passes so far, as a server times its kernels: neither the caches that were moved
         nor the scheduler's own work count.
-    waiting : arrived requests without cache in the pool, in order of arrival; some may have theirs on the host.
+    waiting : arrived requests without cache in the pool, in order of arrival, which is that of ids; some may have
+        theirs on the host. waits : (N,) whether a request is one of them.
     running : requests that hold cache, in order of admission.
     arrival_s, prompt_tokens, max_tokens, slo_class, tpot_slo_s, ttft_slo_s : (N,) as in `Facts`; a row is empty until
         its request has arrived.
@@ -89,6 +90,9 @@ class View(Facts, Observed, ABC):
     @property
     @abstractmethod
     def waiting(self) -> Sequence[int]: ...  # noqa: D102
+    @property
+    @abstractmethod
+    def waits(self) -> Bools: ...  # noqa: D102
     @property
     @abstractmethod
     def running(self) -> Ids: ...  # noqa: D102

@@ -18,10 +18,15 @@ class Roster:
     Parameters
     ----------
     size : number of request ids, N.
+
+    Attributes
+    ----------
+    waiting : in order of arrival, which is that of ids. waits : (N,) whether each request is one of them.
     """
 
     def __init__(self, size: int) -> None:
         self.waiting: SortedList[int] = SortedList()
+        self.waits = np.zeros(size, dtype=np.bool_)
         self._running: dict[int, None] = {}
         self._running_ids: Ids | None = None
         self._here = np.zeros(size, dtype=np.bool_)
@@ -46,8 +51,8 @@ class Roster:
         first, end = self.waiting[0], self.waiting[-1] + 1
         if end - first > SPARSE * count:
             return np.fromiter(self.waiting, dtype=np.int64, count=count)
-        here: Ids = first + np.flatnonzero(self._here[first:end] & ~self._admitted[first:end])
-        return here
+        ids: Ids = first + np.flatnonzero(self.waits[first:end])
+        return ids
 
     @property
     def live(self) -> int:
@@ -56,14 +61,14 @@ class Roster:
 
     def enter(self, request: int) -> None:
         """Let an arrived request wait."""
-        self._here[request] = True
+        self._here[request] = self.waits[request] = True
         self.waiting.add(request)
 
     def admit(self, ids: Ids) -> None:
         """Make residents of those among `ids` (n,) that wait."""
         new = ids[~self._admitted[ids]]
         if len(new):
-            self._admitted[new] = True
+            self._admitted[new], self.waits[new] = True, False
             self._running_ids = None
             for request in new.tolist():
                 self.waiting.remove(request)
@@ -80,6 +85,7 @@ class Roster:
             self._leave(np.array([request]))
         else:
             self.waiting.remove(request)
+            self.waits[request] = False
         self._here[request] = False
 
     def evict(self, ids: Ids, running: Ids) -> None:
@@ -95,6 +101,7 @@ class Roster:
             raise IllegalPass(f"only a request that holds cache and does not run in the pass can be evicted: {stays}")
         self._leave(ids)
         self.waiting.update(ids.tolist())
+        self.waits[ids] = True
 
     def check(self, ids: Ids) -> None:
         """Refuse rows of a pass that are doubled or have no request.

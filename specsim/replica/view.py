@@ -9,7 +9,7 @@ import numpy as np
 
 from specsim.replica.ledger import Ledger
 from specsim.replica.protocols import Belief, View
-from specsim.replica.request import Facts, Ids, Ints, Observed
+from specsim.replica.request import Bools, Facts, Ids, Ints, Observed
 from specsim.replica.roster import Roster
 
 _Rows = TypeVar("_Rows", Facts, Observed)
@@ -58,11 +58,18 @@ class LedgerView(View):
         self.belief = belief
         self._ledger = ledger
         self._waiting = _Line(ledger.roster)
+        self._waits = ledger.roster.waits.view()
+        self._waits.flags.writeable = False
 
     @property
     def waiting(self) -> Sequence[int]:
         """Arrived requests without cache, in order of arrival."""
         return self._waiting
+
+    @property
+    def waits(self) -> Bools:
+        """Whether a request is among the waiting ones, (N,)."""
+        return self._waits
 
     @property
     def running(self) -> Ids:

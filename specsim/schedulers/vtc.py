@@ -12,6 +12,7 @@ again, and its prompt is charged once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -23,41 +24,37 @@ from specsim.replica.request import Bools, Ids, Ints
 from specsim.replica.trees import Forest
 from specsim.schedulers.parts.parameters import at_least
 from specsim.schedulers.parts.protocols import Rows
-from specsim.schedulers.parts.queues import Seats, among, live
+from specsim.schedulers.parts.queues import Seats, among
 
-HEAD = 4
-"""Of a line, the part that is looked at first, in times what would do if tenants took turns."""
+HEAD = 16
+"""How many places of a line are looked at for one request that is wanted; if they do not do, as many times more."""
 
 
 class Line(NamedTuple):
-    """The waiting requests.
+    """The waiting requests of each tenant.
 
     Attributes
     ----------
-    requests, tenants : (n,) in order of arrival. counts : (tenants,) how many of each wait.
+    begin : the earliest waiting request. marks : by tenant, whether each id from there on is one of its that waits.
     """
 
-    requests: Ids
-    tenants: Ints
-    counts: Ints
-
-    @classmethod
-    def of(cls, waiting: Ids, tenants: Ints) -> Line:
-        """Return the line of `waiting` (n,) requests; `tenants` (N,) are those of all."""
-        own = tenants[waiting]
-        return cls(waiting, own, np.bincount(own))
+    begin: int
+    marks: dict[int, Bools]
 
     def first(self, most: int) -> dict[int, list[int]]:
         """Return the first requests of each tenant that waits, at most so many."""
-        there = np.flatnonzero(self.counts).tolist() if most > 0 else []
-        found: dict[int, list[int]] = {}
-        # The head of a long line mostly holds enough of each.
-        for size in (HEAD * most * len(there), len(self.requests)):
-            requests, tenants = self.requests[:size], self.tenants[:size]
-            found = {tenant: requests[tenants == tenant][:most].tolist() for tenant in there}
-            if all(len(found[tenant]) >= min(most, self.counts[tenant]) for tenant in there):
-                break
-        return found
+        found = {tenant: (self.begin + _first(marks, most)).tolist() for tenant, marks in self.marks.items()}
+        return {tenant: ids for tenant, ids in found.items() if ids}
+
+
+def _first(marks: Bools, most: int) -> Ints:
+    """Return the first places that are marked, at most so many; in a long line few are looked at."""
+    size = HEAD * most
+    found = np.flatnonzero(marks[:size])
+    while len(found) < most and size < len(marks):
+        size *= HEAD
+        found = np.flatnonzero(marks[:size])
+    return found[:most]
 
 
 @dataclass(slots=True)
@@ -78,6 +75,7 @@ class VirtualCounters:
     output_weight: float
     served: dict[int, float] = field(init=False, default_factory=dict)
     _known: Bools = field(init=False, default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    _members: dict[int, Bools] = field(init=False, default_factory=dict)
     _last_out: int | None = field(init=False, default=None)
     _charged: Bools = field(init=False, default_factory=lambda: np.zeros(0, dtype=np.bool_))
 
@@ -88,11 +86,8 @@ class VirtualCounters:
         """Return running requests in order of admission, then those admitted by the counters."""
         if not len(self._charged):
             self._charged, self._known = np.zeros((2, len(view.arrival_s)), dtype=np.bool_)
-        ids = live(view)
-        inside, waiting = ids[: len(view.running)], ids[len(view.running) :]
-        line = Line.of(waiting, view.slo_class)
-        self._lift(line, view.slo_class)
-        chosen = self._chosen(view, line, self.seats.max_num_seqs - len(inside))
+        inside = view.running
+        chosen = self._chosen(view, self._line(view), self.seats.max_num_seqs - len(inside))
         rows = self.seats.rows(view, np.concatenate((inside, chosen)), drafting)
         if len(chosen) and len(let_in := chosen[among(chosen, rows.requests)]):
             self._last_out = int(view.slo_class[let_in[-1]])
@@ -102,27 +97,36 @@ class VirtualCounters:
 
     def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
         """Charge the emitted tokens."""
-        tenants = view.slo_class[rows.requests]
-        for tenant in np.unique(tenants).tolist():
-            self.served[tenant] += self.output_weight * int(answer.tokens[tenants == tenant].sum())
+        emitted = np.bincount(view.slo_class[rows.requests], weights=answer.tokens)
+        for tenant in np.flatnonzero(emitted).tolist():
+            self.served[tenant] += self.output_weight * float(emitted[tenant])
 
-    def _lift(self, line: Line, tenants: Ints) -> None:
+    def _line(self, view: View) -> Line:
+        """Return who waits; the tenants of those that are new are lifted."""
+        if not len(view.waiting):
+            return Line(0, {})
+        there = slice(view.waiting[0], view.waiting[-1] + 1)
+        waits = view.waits[there]
+        arrived = there.start + np.flatnonzero(waits & ~self._known[there])
+        if len(arrived):
+            in_line = {tenant for tenant, members in self._members.items() if (members[there] & waits).any()}
+            self._lift(view.slo_class[arrived].tolist(), in_line)
+            for request, tenant in zip(arrived.tolist(), view.slo_class[arrived].tolist(), strict=True):
+                self._members.setdefault(tenant, np.zeros_like(self._known))[request] = True
+            self._known[arrived] = True
+        return Line(there.start, {tenant: members[there] & waits for tenant, members in self._members.items()})
+
+    def _lift(self, tenants: Sequence[int], in_line: set[int]) -> None:
         """Lift the counters of tenants that had no request waiting when one of theirs arrived (lines 6 to 13).
 
-        `tenants` (N,) are those of all requests.
+        `tenants` are of the requests that arrived, in order; `in_line` had others waiting before.
         """
-        arrived = line.requests[~self._known[line.requests]]
-        if not len(arrived):
-            return
-        new = tenants[arrived]
-        in_line = set(np.flatnonzero(line.counts - np.bincount(new, minlength=len(line.counts))).tolist())
-        for tenant in new.tolist():
+        for tenant in tenants:
             if tenant not in in_line:
                 others = [self.served[each] for each in in_line]
                 last = self.served[self._last_out] if self._last_out is not None else 0.0
                 self.served[tenant] = max(self.served.get(tenant, 0.0), min(others) if others else last)
                 in_line.add(tenant)
-        self._known[arrived] = True
 
     def _chosen(self, view: View, line: Line, free: int) -> Ids:
         """Return who would be admitted, the smallest counter first, up to a pass of prompts; each prompt is charged."""
