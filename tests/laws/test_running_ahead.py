@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -38,6 +39,7 @@ class Looking:
         ids = view.running
         told = (view.emitted_tokens, view.target_cached, view.draft_cached, view.first_decode_s, view.first_token_s)
         columns = tuple(each.tobytes() for each in told)
+        assert np.flatnonzero(view.waits).tolist() == list(view.waiting)
         self._shown.append(
             (
                 view.now_s,

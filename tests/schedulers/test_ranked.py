@@ -41,7 +41,17 @@ def test_the_line_is_the_same_as_an_array(data: st.DataObject) -> None:
     inside = np.array(data.draw(st.lists(st.sampled_from(here), unique=True)) if here else [], dtype=np.int64)
     roster.admit(inside)
     roster.end(inside[::2])
-    assert roster.waiting_ids.tolist() == sorted(set(here) - set(inside.tolist())) == list(roster.waiting)
+    left = set(inside[1::2].tolist())
+    back = data.draw(st.lists(st.sampled_from(sorted(left)), unique=True)) if left else []
+    if back:
+        roster.evict(np.array(back, dtype=np.int64), np.zeros(0, dtype=np.int64))
+    waiting = {*here} - {*inside.tolist()} | {*back}
+    gone = data.draw(st.lists(st.sampled_from(sorted(waiting | left)), unique=True)) if waiting | left else []
+    for request in gone:
+        roster.strike(request)
+    waiting -= {*gone}
+    assert roster.waiting_ids.tolist() == sorted(waiting) == list(roster.waiting)
+    assert np.flatnonzero(roster.waits).tolist() == sorted(waiting)
 
 
 @pytest.mark.parametrize("name", ORDERED)
