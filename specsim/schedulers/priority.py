@@ -10,11 +10,17 @@ come, first served. Requests without an objective run last. vLLM preempts by rec
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from specsim.replica.protocols import View
+from specsim.schedulers.parts.lines import Lines
 from specsim.schedulers.parts.protocols import Batching, Rows
-from specsim.schedulers.parts.queues import Seats, live, ranked
+from specsim.schedulers.parts.queues import Seats, ranked
+
+MOST_OBJECTIVES = 32
+"""So many objectives have a line each; if there are more, the queue is looked at as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +28,12 @@ class TightestFirst(Batching):
     """A batching part: the tightest TPOT objective first, then the earliest."""
 
     seats: Seats
+    _lines: Lines = field(init=False, default_factory=lambda: Lines(MOST_OBJECTIVES))
 
     def rows(self, view: View, drafting: bool) -> Rows:
         """Return the most urgent requests, as many as there are seats."""
-        ids = live(view)
+        most = self.seats.max_num_seqs
+        ids = np.concatenate((view.running, self._lines.heads(view, view.tpot_slo_s, most)))
         # NaN (no objective) sorts last.
-        order = ranked(view, ids, (view.tpot_slo_s[ids], ids), self.seats.max_num_seqs)
+        order = ranked(view, ids, (view.tpot_slo_s[ids], ids), most)
         return self.seats.rows(view, order, drafting)

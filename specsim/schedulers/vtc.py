@@ -14,47 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
 from specsim.replica.passes import Emitted
 from specsim.replica.protocols import View
-from specsim.replica.request import Bools, Ids, Ints
+from specsim.replica.request import Bools, Ids
 from specsim.replica.trees import Forest
+from specsim.schedulers.parts.lines import Lines, Waiting
 from specsim.schedulers.parts.parameters import at_least
 from specsim.schedulers.parts.protocols import Rows
 from specsim.schedulers.parts.queues import Seats, among
-
-HEAD = 16
-"""How many places of a line are looked at for one request that is wanted; if they do not do, as many times more."""
-
-
-class Line(NamedTuple):
-    """The waiting requests of each tenant.
-
-    Attributes
-    ----------
-    begin : the earliest waiting request. marks : by tenant, whether each id from there on is one of its that waits.
-    """
-
-    begin: int
-    marks: dict[int, Bools]
-
-    def first(self, most: int) -> dict[int, list[int]]:
-        """Return the first requests of each tenant that waits, at most so many."""
-        found = {tenant: (self.begin + _first(marks, most)).tolist() for tenant, marks in self.marks.items()}
-        return {tenant: ids for tenant, ids in found.items() if ids}
-
-
-def _first(marks: Bools, most: int) -> Ints:
-    """Return the first places that are marked, at most so many; in a long line few are looked at."""
-    size = HEAD * most
-    found = np.flatnonzero(marks[:size])
-    while len(found) < most and size < len(marks):
-        size *= HEAD
-        found = np.flatnonzero(marks[:size])
-    return found[:most]
 
 
 @dataclass(slots=True)
@@ -73,9 +43,8 @@ class VirtualCounters:
     seats: Seats
     input_weight: float
     output_weight: float
-    served: dict[int, float] = field(init=False, default_factory=dict)
-    _known: Bools = field(init=False, default_factory=lambda: np.zeros(0, dtype=np.bool_))
-    _members: dict[int, Bools] = field(init=False, default_factory=dict)
+    served: dict[float, float] = field(init=False, default_factory=dict)
+    _lines: Lines = field(init=False, default_factory=Lines)
     _last_out: int | None = field(init=False, default=None)
     _charged: Bools = field(init=False, default_factory=lambda: np.zeros(0, dtype=np.bool_))
 
@@ -85,9 +54,10 @@ class VirtualCounters:
     def rows(self, view: View, drafting: bool) -> Rows:
         """Return running requests in order of admission, then those admitted by the counters."""
         if not len(self._charged):
-            self._charged, self._known = np.zeros((2, len(view.arrival_s)), dtype=np.bool_)
+            self._charged = np.zeros(len(view.arrival_s), dtype=np.bool_)
         inside = view.running
-        chosen = self._chosen(view, self._line(view), self.seats.max_num_seqs - len(inside))
+        waiting = self._lines.waiting(view, view.slo_class, self._lift)
+        chosen = self._chosen(view, waiting, self.seats.max_num_seqs - len(inside))
         rows = self.seats.rows(view, np.concatenate((inside, chosen)), drafting)
         if len(chosen) and len(let_in := chosen[among(chosen, rows.requests)]):
             self._last_out = int(view.slo_class[let_in[-1]])
@@ -101,22 +71,7 @@ class VirtualCounters:
         for tenant in np.flatnonzero(emitted).tolist():
             self.served[tenant] += self.output_weight * float(emitted[tenant])
 
-    def _line(self, view: View) -> Line:
-        """Return who waits; the tenants of those that are new are lifted."""
-        if not len(view.waiting):
-            return Line(0, {})
-        there = slice(view.waiting[0], view.waiting[-1] + 1)
-        waits = view.waits[there]
-        arrived = there.start + np.flatnonzero(waits & ~self._known[there])
-        if len(arrived):
-            in_line = {tenant for tenant, members in self._members.items() if (members[there] & waits).any()}
-            self._lift(view.slo_class[arrived].tolist(), in_line)
-            for request, tenant in zip(arrived.tolist(), view.slo_class[arrived].tolist(), strict=True):
-                self._members.setdefault(tenant, np.zeros_like(self._known))[request] = True
-            self._known[arrived] = True
-        return Line(there.start, {tenant: members[there] & waits for tenant, members in self._members.items()})
-
-    def _lift(self, tenants: Sequence[int], in_line: set[int]) -> None:
+    def _lift(self, tenants: Sequence[float], in_line: set[float]) -> None:
         """Lift the counters of tenants that had no request waiting when one of theirs arrived (lines 6 to 13).
 
         `tenants` are of the requests that arrived, in order; `in_line` had others waiting before.
@@ -128,9 +83,9 @@ class VirtualCounters:
                 self.served[tenant] = max(self.served.get(tenant, 0.0), min(others) if others else last)
                 in_line.add(tenant)
 
-    def _chosen(self, view: View, line: Line, free: int) -> Ids:
+    def _chosen(self, view: View, waiting: Waiting, free: int) -> Ids:
         """Return who would be admitted, the smallest counter first, up to a pass of prompts; each prompt is charged."""
-        lines = {tenant: ids[::-1] for tenant, ids in line.first(free).items()}
+        lines = {tenant: ids[::-1].tolist() for tenant, ids in waiting.first(free).items()}
         counters = {tenant: self.served[tenant] for tenant in lines}
         chosen: list[int] = []
         tokens = 0

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from specsim.replica.roster import SPARSE, Roster
 from specsim.schedulers import laps_sd
-from specsim.schedulers.parts import queues
+from specsim.schedulers.parts import lines, queues
+from specsim.schedulers.parts.lines import Lines, Waiting
 from specsim.schedulers.parts.queues import nearest
 from specsim.simulation import run
 from tests.laws.every import assert_same_record
@@ -68,3 +69,34 @@ def test_what_is_left_out_changes_nothing(name: str, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(module, "nearest", lambda keys, most: np.arange(len(keys[0])))
     for record, each in zip(short, (simulated, tight), strict=True):
         assert_same_record(record, run(each))
+
+
+@pytest.mark.parametrize("objectives", ["by class", "of each", "none"])
+@pytest.mark.parametrize("few", [0, 20])
+def test_the_first_of_each_line_are_those_of_the_whole_queue(
+    objectives: str, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Objectives that many share, of which each request has its own, and of which one class has none."""
+    luck = np.random.default_rng(5)
+    count = 120
+    outputs, kinds = luck.integers(1, 40, count).tolist(), luck.integers(0, 3, count).tolist()
+    at = np.sort(luck.uniform(0, 0.6, count)).tolist()
+    told = requests(at, luck.integers(1, 60, count).tolist(), outputs, kinds)
+    own_s = {"of each": luck.uniform(0.01, 0.1, count), "none": np.where(told.slo_class == 1, np.nan, told.tpot_slo_s)}
+    told = replace(told, tpot_slo_s=own_s.get(objectives, told.tpot_slo_s))
+    simulated = simulation(told, outputs, factory_of("priority", max_num_seqs=6), truth=hardware())
+    tight = replace(simulated, memory=replace(simulated.memory, capacity_bytes=simulated.memory.capacity_bytes // 4))
+    monkeypatch.setattr(lines, "FEW", few)
+    by_lines = [run(each) for each in (simulated, tight)]
+    monkeypatch.setattr(Lines, "heads", lambda _, view, numbers, most: np.array(view.waiting, dtype=np.int64))
+    for record, each in zip(by_lines, (simulated, tight), strict=True):
+        assert_same_record(record, run(each))
+
+
+def test_who_asks_for_more_than_the_head_holds_is_given_it() -> None:
+    marks = np.zeros(5000, dtype=np.bool_)
+    marks[[3, 4000, 4999]] = True
+    line = Waiting(10, {1.0: marks, 2.0: np.zeros(5000, dtype=np.bool_)})
+    assert {number: ids.tolist() for number, ids in line.first(2).items()} == {1.0: [13, 4010]}
+    assert line.first(9)[1.0].tolist() == [13, 4010, 5009]
+    assert line.first(0) == {}
