@@ -28,31 +28,30 @@ class Run:
     ----------
     metrics : what `metrics.json` holds (docs/metrics.md). config : the resolved configuration.
     provenance : wall-clock figures, versions, where the trace came from. notes : lines worth reading.
-    table, pass_rows : columns by name of `requests` and `passes`.
     folder : where it is stored, None when it is only in memory.
     """
 
     metrics: dict[str, Any]
     config: dict[str, Any]
     provenance: dict[str, Any]
-    table: RequestTable = field(repr=False)
-    pass_rows: Mapping[str, NDArray[np.generic]] | None = field(default=None, repr=False)
+    _table: RequestTable = field(repr=False)
+    _pass_rows: Mapping[str, NDArray[np.generic]] | None = field(default=None, repr=False)
     folder: Path | None = None
     notes: tuple[str, ...] = ()
 
     @cached_property
     def requests(self) -> DataFrame:
         """One row per request: the rows of ``requests.parquet``."""
-        return self.table.frame()
+        return self._table.frame()
 
     @cached_property
     def passes(self) -> DataFrame | None:
         """One row per forward pass: the rows of ``passes.parquet``; None unless ``passes=True``."""
-        if self.pass_rows is None:
+        if self._pass_rows is None:
             return None
         from pandas import DataFrame
 
-        return DataFrame({name: self.pass_rows[name] for name in PASS_COLUMNS})
+        return DataFrame({name: self._pass_rows[name] for name in PASS_COLUMNS})
 
     @property
     def slo_attainment(self) -> float:

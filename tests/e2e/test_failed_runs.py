@@ -187,7 +187,7 @@ def test_a_full_disk_ends_the_sweep_with_a_line(tmp_path, monkeypatch, capsys, w
         raise OSError(28, "No space left on device")
 
     world.fault = None
-    monkeypatch.setattr(pq, "write_table", full)
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", full)
     assert main(["run", "-m", "rps=2,4,8", *WORDS, f"out={tmp_path}"]) == 2
     assert world.started == 1
     assert "No space left on device" in capsys.readouterr().err

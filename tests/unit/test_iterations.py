@@ -135,9 +135,9 @@ def test_a_stored_run_is_seen_alike(run, steps, tmp_path):
 
 
 def test_a_run_that_comes_out_differently_is_refused(run):
-    later = replace(run.table.done, finish_s=run.table.done.finish_s + 1e-9)
+    later = replace(run._table.done, finish_s=run._table.done.finish_s + 1e-9)
     with pytest.raises(SpecsimError, match="the run comes out differently"):
-        iterations(replace(run, table=replace(run.table, done=later)), [0])
+        iterations(replace(run, _table=replace(run._table, done=later)), [0])
 
 
 class OneAtATime:
