@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import signal
@@ -108,8 +109,6 @@ def _on_ray(there: partial[Any], each: Sequence[Any], jobs: int, lost: Lost[Any,
 
     Ray is started here, unless it has been, or `RAY_ADDRESS` names a cluster.
     """
-    import logging
-
     import ray
     from ray.exceptions import NodeDiedError, ObjectLostError, OutOfMemoryError, WorkerCrashedError
 
@@ -170,8 +169,9 @@ def _on_dask(
                 left.remove(found[0])
                 yield found
                 continue
-            error = found if isinstance(found, BaseException) else found[1]
-            if not isinstance(error, KilledWorker):
+            # Nobody's error: the result was there, and went with its worker before it was fetched.
+            error = found if isinstance(found, BaseException) else found and found[1]
+            if isinstance(error, BaseException) and not isinstance(error, KilledWorker):
                 raise error
         for index in sorted(left):
             try:
@@ -183,8 +183,6 @@ def _on_dask(
 @contextmanager
 def _dask(jobs: int) -> Iterator[Client]:
     """Yield a client of the cluster at `DASK_SCHEDULER_ADDRESS`, or of workers that are started here."""
-    import logging
-
     from distributed import Client
 
     if _dask_address():
@@ -192,8 +190,20 @@ def _dask(jobs: int) -> Iterator[Client]:
             yield client
         return
     started = {"n_workers": jobs, "threads_per_worker": 1, "dashboard_address": ANY_PORT, "preload": __name__}
-    with Client(**started, silence_logs=logging.CRITICAL) as client:
+    with _silent() as level, Client(**started, silence_logs=level) as client:
         yield client
+
+
+@contextmanager
+def _silent() -> Iterator[int]:
+    """Let Dask's log say nothing while a cluster of ours opens, works and closes: what matters is raised."""
+    logger = logging.getLogger("distributed")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield logging.CRITICAL
+    finally:
+        logger.setLevel(before)
 
 
 def dask_setup(worker: object) -> None:
@@ -204,8 +214,6 @@ def dask_setup(worker: object) -> None:
 @contextmanager
 def _slurm(jobs: int) -> Iterator[Client]:
     """Yield a client of workers in Slurm jobs; the jobs are as Dask-Jobqueue's own configuration describes them."""
-    import logging
-
     import dask
     from dask_jobqueue import SLURMCluster
     from distributed import Client
@@ -213,7 +221,7 @@ def _slurm(jobs: int) -> Iterator[Client]:
     asked: dict[str, Any] = {"cores": 1, "processes": 1, "memory": JOB_MEMORY}
     asked = {key: dask.config.get(f"jobqueue.slurm.{key}", None) or value for key, value in asked.items()}
     asked |= {"scheduler_options": {"dashboard_address": ANY_PORT}, "silence_logs": logging.CRITICAL}
-    with SLURMCluster(**asked) as cluster, Client(cluster) as client:
+    with _silent(), SLURMCluster(**asked) as cluster, Client(cluster) as client:
         _check_submits(cluster.job_script())
         cluster.scale(jobs=jobs)
         yield client
