@@ -55,5 +55,7 @@ def _arrow(column: NDArray[Any], kind: pa.DataType) -> pa.Array:
     elif pa.types.is_boolean(kind):
         buffers = [pa.py_buffer(np.packbits(column, bitorder="little"))]
     else:
-        buffers = [pa.py_buffer(np.ascontiguousarray(column, dtype=kind.to_pandas_dtype()))]
+        buffers = [
+            pa.py_buffer(np.ascontiguousarray(column.astype(kind.to_pandas_dtype(), casting="same_kind", copy=False)))
+        ]
     return pa.Array.from_buffers(kind, len(column), [None, *buffers])

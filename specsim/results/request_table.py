@@ -25,7 +25,8 @@ SLO_RELATIVE_TOLERANCE = 1e-9
 class RequestTable(Mapping[str, npt.NDArray[Any]]):
     """The columns of `REQUEST_COLUMNS`, those of `SPLIT_COLUMNS` where there are `moves`, and what was noted.
 
-    Each column, (N,), is made when it is asked for: all of them would be the largest thing in memory of a long run.
+    A column, (N,), is derived when it is asked for: all of them would be the largest thing in memory of a long run.
+    What was told and what has happened are the run's own arrays, not to be written to; `frame` has copies.
 
     ``slo_ok`` means that every objective is met: TTFT, and TPOT as vLLM measures it. ``decode_tpot_ok`` is AdaServe's
     measure: decode latency per token alone.
@@ -78,6 +79,10 @@ class RequestTable(Mapping[str, npt.NDArray[Any]]):
             raise KeyError(name)
         return column
 
+    def apart(self) -> RequestTable:
+        """Return the table with copies of what was told: a caller's trace may be written to after the run."""
+        return replace(self, told=_each(self.told, np.copy))
+
     def parts(self, rows: int) -> Iterator[RequestTable]:
         """Yield the table in parts of so many rows, which hold no copies."""
         for first in range(0, self.rows, rows):
@@ -88,8 +93,8 @@ class RequestTable(Mapping[str, npt.NDArray[Any]]):
         if moves is not None:
             moves = Moves(moves.prefill_of[those], moves.moved_bytes[those], moves.moving_s[those])
         return RequestTable(
-            _cut(self.told, those),
-            _cut(self.done, those),
+            _each(self.told, lambda column: column[those]),
+            _each(self.done, lambda column: column[those]),
             self.longest_pause_s[those],
             self.moving_s[those],
             {name: column[those] for name, column in self.noted.items()},
@@ -160,10 +165,10 @@ def reasons(requests: int, rejected: Mapping[int, str]) -> npt.NDArray[Any]:
     return reason
 
 
-def _cut(all_rows: Any, those: slice) -> Any:
-    """Return a record of rows with those of each field of `Facts` or `Progress`."""
-    columns = [field.name for field in fields(Facts if isinstance(all_rows, Facts) else Progress)]
-    return replace(all_rows, **{name: getattr(all_rows, name)[those] for name in columns})
+def _each(rows: Any, changed: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> Any:
+    """Return rows whose columns, those of `Facts` or `Progress`, are changed."""
+    columns = [field.name for field in fields(Facts if isinstance(rows, Facts) else Progress)]
+    return replace(rows, **{name: changed(getattr(rows, name)) for name in columns})
 
 
 def _meets(latency_s: Floats, slo_s: Floats) -> Bools:

@@ -24,7 +24,8 @@ class SweepStatus:
     Attributes
     ----------
     total : points of the last sweep; None if an older version ran it. done, failed : of these, or of all in the folder.
-    made, spent_s : runs that were stored since the sweep began, and seconds from then to the last of them.
+    made, spent_s : runs that were stored since the sweep (of a search: its last rates) began, and seconds from then to
+        the last of them.
     idle_s : seconds since that one. worst : the worst class of all runs and its attainment.
     errors : by name, the error lines of runs that failed. notes : on parts that are damaged and left out.
     """

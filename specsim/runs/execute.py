@@ -23,6 +23,8 @@ from specsim.runs.run import Run
 from specsim.runs.split import pools
 from specsim.settings.identity import NOT_OF_THE_RUN
 
+OBJECT = "object"
+"""The origin of a trace that Python handed in."""
 MANY = 50_000
 """Requests from which on a run's memory is let go before its rows are made."""
 REASONS = {
@@ -73,6 +75,8 @@ def execute(
         # Replicas refer to themselves: what they held of each request would stay until Python looks.
         gc.collect()
     table, totals, pass_rows = record.table(), record.totals, record.passes
+    if experiment.source.origin == OBJECT:
+        table = table.apart()
     metrics = summarise(table, totals, experiment.simulation.window)
     # Where no pool has two replicas nobody is asked.
     router = config["choices"]["router"] if max(pools(CheckedMapping("", "", config))) > 1 else None
@@ -124,7 +128,7 @@ def _recorded(experiment: Experiment) -> Recorded | None:
     if "arrivals" in experiment.varies:
         return Recorded(source.holds, "several seeds draw others from it")
     resampled = "trace.resample=SECONDS with several seeds draws others from it"
-    return Recorded(source.holds, "" if source.origin == "object" else resampled)
+    return Recorded(source.holds, "" if source.origin == OBJECT else resampled)
 
 
 def _rejected(metrics: Mapping[str, Any]) -> tuple[str, ...]:

@@ -83,9 +83,10 @@ def search(
         for (key, each), run in zip(keyed, _in_order(points, made), strict=True):
             results.setdefault((key, float(each.config[RATE])), []).append((each.config, run))
         for (key, rate), those in results.items():
-            _hear(asked, lines[key], of, rate, those)
+            _hear(lines[key], of, rate, those)
         heard |= results
         wanted = _next_tests(asked, lines)
+        _check_somebody(of, lines, wanted)
     ended = [run for those in heard.values() for _, run in those]
     runs = [run for run in ended if not isinstance(run, Failure)]
     failures = [run for run in ended if isinstance(run, Failure)]
@@ -169,31 +170,33 @@ def _in_order(points: Sequence[Configured], made: Sweep) -> list[AnyRun | Failur
     return [failed.get(identity(settings_of(each.config))) or next(runs) for each in points]
 
 
-def _hear(asked: Asked, line: Line, of: str, rate: float, results: Sequence[Result]) -> None:
-    """Note what the runs at a rate attained, in place of shorter ones; one that failed attained nothing.
-
-    Raises
-    ------
-    SpecsimError
-        When no request of the class arrived in a run that is not made longer.
-    """
+def _hear(line: Line, of: str, rate: float, results: Sequence[Result]) -> None:
+    """Note what the runs at a rate attained, in place of shorter ones; one that failed attained nothing."""
     shares, runs = line.tested[rate], line.judged[rate] = [], []
-    config = results[0][0]
-    requests = config[REQUESTS] or config["trace"].get("n")
-    if line.endless:
-        line.requests[rate] = requests
-    growing = line.endless and requests < asked.longest
+    line.absent.pop(rate, None)
     for config, run in results:
         if isinstance(run, Failure):
             line.errors.append(f"{rate:g} requests/s, seed {config[SEED]}: {run.error}")
             shares.append(0.0)
             continue
         block = run.metrics["specsim"]
-        if of not in (ALL, WORST, *block["classes"]) and not growing:
-            where = f"at {rate:g} requests/s with seed {config[SEED]}"
-            raise SpecsimError(f"of={of}: no request of it arrived {where}; expected longer runs (requests=)")
+        if of not in (ALL, WORST, *block["classes"]):
+            line.absent.setdefault(rate, config[SEED])
         runs.append(judged(block, of))
         shares.append(runs[-1].share)
+    config = results[0][0]
+    if line.endless:
+        line.requests[rate] = config[REQUESTS] or config["trace"]["n"]
+
+
+def _check_somebody(of: str, lines: Mapping[Key, Line], wanted: Mapping[Test, Sequence[Key]]) -> None:
+    """Refuse a run in which no request of the class arrived, unless it is made longer: nothing is known from it."""
+    coming = {(key, rate) for (rate, _), keys in wanted.items() for key in keys}
+    for key, line in lines.items():
+        for rate, seed in line.absent.items():
+            if (key, rate) not in coming:
+                where = f"at {rate:g} requests/s with seed {seed}"
+                raise SpecsimError(f"of={of}: no request of it arrived {where}; expected longer runs (requests=)")
 
 
 def _endless(each: Configured) -> bool:

@@ -123,7 +123,7 @@ def checked(
 
     Of points that differ in their seed alone the first is prepared: settings that are right with one seed are right
     with any. With several `jobs` that is done in as many processes, and nothing that was prepared is kept. A setting
-    that changes none of the points is refused if `idle`: the points are all that it is set for.
+    that changes none of the points is refused, unless `idle` is false: they are a part of those that it is set for.
 
     Raises
     ------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,10 @@ class Run:
     _pass_rows: Mapping[str, NDArray[np.generic]] | None = field(default=None, repr=False)
     folder: Path | None = None
     notes: tuple[str, ...] = ()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what another process is sent: it makes the tables of pandas itself."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @cached_property
     def requests(self) -> DataFrame:

@@ -138,7 +138,7 @@ def write_table(root: Path) -> Sweep:
     found = load_sweep(root)
     table = found.table
     with in_one_step(root / "table.csv") as partial, partial.open("w", newline="", encoding="utf-8") as file:
-        # The bytes of pandas' to_csv, in half the time.
+        # Of numbers and texts the bytes of pandas' to_csv, in half the time.
         writer = csv.writer(file, lineterminator=os.linesep)
         writer.writerow(table.columns)
         cells = (table[name].astype(object).where(table[name].notna(), "").tolist() for name in table)

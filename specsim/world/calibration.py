@@ -8,6 +8,8 @@ from specsim.replica.request import Ints
 from specsim.world.tape import Pools, Tape, known_of
 
 BINS = 10
+MOST_KEPT = 100
+"""Classes of a pool whose figures are kept."""
 
 
 def calibration(tape: Tape, slo_class: Ints, names: tuple[str, ...]) -> dict[str, dict[str, float]]:
@@ -22,12 +24,14 @@ def calibration(tape: Tape, slo_class: Ints, names: tuple[str, ...]) -> dict[str
 
 def _of_class(tape: Tape, requests: Ints) -> dict[str, float]:
     """Return the figures of a class; those of pools that nobody writes are counted once for all tapes of them."""
-    if not isinstance(tape.layout, Pools):
+    if not isinstance(tape.layout, Pools) or tape.rank.flags.writeable:
         return _of_rows(tape, tape.text_rows(requests))
     known = known_of(tape.confidence).setdefault("calibration", {})
     pools = tape.layout.pool_rows, np.unique(tape.layout.start[requests]).tobytes()
     rank, found = known.get(pools, (None, {}))
     if rank is not tape.rank:
+        if len(known) >= MOST_KEPT:
+            known.clear()
         found = _of_rows(tape, tape.text_rows(requests))
         known[pools] = tape.rank, found
     return dict(found)

@@ -95,7 +95,8 @@ def _first_column(confidence: Floats) -> tuple[Floats, bool]:
     """Return the first column, and whether it holds a zero."""
     known = known_of(confidence)
     if "first column" not in known:
-        column = np.ascontiguousarray(confidence[:, 0])
+        # A copy: what is kept of a pool must not hold the pool.
+        column = confidence[:, 0].copy()
         known["first column"] = column, bool((column == 0).any())
     found: tuple[Floats, bool] = known["first column"]
     return found

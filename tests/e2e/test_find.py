@@ -12,7 +12,8 @@ import pytest
 import specsim
 from specsim.cli import main
 from specsim.errors import SpecsimError
-from specsim.runs.find import _together
+from specsim.results.found import Line
+from specsim.runs.find import _check_somebody, _together
 
 WORDS = ["trace=poisson", "profile=llama70b_1b_4xa100", "requests=60", "seed=0,1", "--rates", "0.5..16"]
 
@@ -138,6 +139,16 @@ def test_a_class_of_which_no_request_arrived_in_a_run_is_one_line(tmp_path, caps
     said = capsys.readouterr().err.splitlines()[-1]
     where = r"no request of it arrived at 1 requests/s with seed \d"
     assert re.fullmatch(rf"specsim: of=summarization: {where}; expected longer runs \(requests=\)", said)
+
+
+def test_who_was_absent_is_believed_only_if_longer_runs_follow():
+    line = Line({"scheduler": "fcfs"})
+    line.absent[2.0] = 7
+    key = ("scheduler=fcfs",)
+    _check_somebody("chat", {key: line}, {(2.0, 400): [key]})
+    for others in ({}, {(4.0, None): [key]}, {(2.0, 400): [("scheduler=adaserve",)]}):
+        with pytest.raises(SpecsimError, match="of=chat: no request of it arrived at 2 requests/s with seed 7"):
+            _check_somebody("chat", {key: line}, others)
 
 
 def test_another_search_in_the_folder_leaves_the_first_as_it_is(tmp_path, capsys, unrendered):

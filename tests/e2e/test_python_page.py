@@ -1,6 +1,7 @@
 """docs/python.md, run as it stands, and what happens to objects beside names."""
 
 import json
+import pickle
 import re
 import runpy
 import subprocess
@@ -137,6 +138,23 @@ def test_a_trace_goes_through_limit_and_rate():
     assert run.requests["arrival_s"].tolist() == [0.0, 0.25]
     assert run.provenance["varies_with_seed"] == ["classes", "acceptance"]
     assert run.provenance["trace"]["name"] == "mine"
+
+
+def test_a_trace_that_is_written_to_after_a_run_changes_no_table():
+    trace = trace_of(COLUMNS, "mine")
+    run = simulate("fcfs", trace, acceptance="bernoulli")
+    trace.arrival_s[1:] += 1000
+    trace.prompt_tokens[:] = 7
+    assert run.requests["arrival_s"].tolist() == [0.0, 0.5, 0.9]
+    assert run.requests["prompt_tokens"].tolist() == [100, 200, 50]
+
+
+def test_tables_that_were_asked_for_are_not_sent_along():
+    run = simulate("fcfs", trace_of(COLUMNS, "mine"), acceptance="bernoulli", passes=True)
+    before = len(pickle.dumps(run))
+    pd.testing.assert_frame_equal(run.requests, pickle.loads(pickle.dumps(run)).requests)
+    assert run.passes is not None
+    assert len(pickle.dumps(run)) == before
 
 
 def test_a_frame_is_read_like_a_file():

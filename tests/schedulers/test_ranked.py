@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -71,7 +72,7 @@ def test_what_is_left_out_changes_nothing(name: str, monkeypatch: pytest.MonkeyP
         assert_same_record(record, run(each))
 
 
-@pytest.mark.parametrize("objectives", ["by class", "of each", "none"])
+@pytest.mark.parametrize("objectives", ["by class", "of each", "none", "endless"])
 @pytest.mark.parametrize("few", [0, 20])
 def test_the_first_of_each_line_are_those_of_the_whole_queue(
     objectives: str, few: int, monkeypatch: pytest.MonkeyPatch
@@ -83,6 +84,7 @@ def test_the_first_of_each_line_are_those_of_the_whole_queue(
     at = np.sort(luck.uniform(0, 0.6, count)).tolist()
     told = requests(at, luck.integers(1, 60, count).tolist(), outputs, kinds)
     own_s = {"of each": luck.uniform(0.01, 0.1, count), "none": np.where(told.slo_class == 1, np.nan, told.tpot_slo_s)}
+    own_s["endless"] = np.where(told.slo_class == 2, np.inf, own_s["none"])
     told = replace(told, tpot_slo_s=own_s.get(objectives, told.tpot_slo_s))
     simulated = simulation(told, outputs, factory_of("priority", max_num_seqs=6), truth=hardware())
     tight = replace(simulated, memory=replace(simulated.memory, capacity_bytes=simulated.memory.capacity_bytes // 4))
@@ -96,7 +98,27 @@ def test_the_first_of_each_line_are_those_of_the_whole_queue(
 def test_who_asks_for_more_than_the_head_holds_is_given_it() -> None:
     marks = np.zeros(5000, dtype=np.bool_)
     marks[[3, 4000, 4999]] = True
-    line = Waiting(10, {1.0: marks, 2.0: np.zeros(5000, dtype=np.bool_)})
+    line = Waiting(slice(10, 5010), {1.0: marks, 2.0: np.zeros(5000, dtype=np.bool_)})
     assert {number: ids.tolist() for number, ids in line.first(2).items()} == {1.0: [13, 4010]}
     assert line.first(9)[1.0].tolist() == [13, 4010, 5009]
     assert line.first(0) == {}
+    apart = Waiting(np.array([4, 99, 10**6]), {None: np.array([True, False, True])})
+    assert {number: ids.tolist() for number, ids in apart.first(5).items()} == {None: [4, 10**6]}
+
+
+@given(data=st.data())
+def test_lines_far_apart_and_near_each_other_hold_the_same(data: st.DataObject) -> None:
+    size = 40
+    numbers = np.array(data.draw(st.lists(st.sampled_from([1.0, np.inf, np.nan]), min_size=size, max_size=size)))
+    views = [SimpleNamespace(waiting=[], waits=np.zeros(size, dtype=np.bool_)) for _ in range(2)]
+    kept = [Lines(), Lines()]
+    for _ in range(3):
+        waiting = sorted(data.draw(st.sets(st.integers(0, size - 1), max_size=20)))
+        found = []
+        for view, line, sparse in zip(views, kept, (64, 0), strict=True):
+            view.waiting, view.waits[:] = waiting, np.isin(np.arange(size), waiting)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(lines, "SPARSE", sparse)
+                found.append({str(key): ids.tolist() for key, ids in line.waiting(view, numbers).first(size).items()})
+        assert found[0] == found[1]
+        assert sorted(request for ids in found[0].values() for request in ids) == waiting

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -9,9 +12,11 @@ from specsim.errors import SpecsimError
 from specsim.kernels.growth import next_keys
 from specsim.pass_shape import PassShape
 from specsim.replica.passes import NOBODY, DraftPass
+from specsim.replica.request import Ints
 from specsim.replica.trees import Forest
 from specsim.rng import mix, stream_keys, uniforms
 from specsim.world.backend import SimulatedBackend, World
+from specsim.world.calibration import calibration
 from specsim.world.tape import Pools, Tape
 from tests.made import WIDTH, hardware, ledger_and_view, requests, tape
 
@@ -102,3 +107,32 @@ def test_a_pool_that_does_not_lie_within_the_tape_is_refused(start):
     for starts in ((np.array([0, start]), inside), (inside, np.array([0, start]))):
         with pytest.raises(SpecsimError, match=f"a pool of 4 rows begins at row {start:,} of 8 of a tape"):
             Tape(np.full((8, 2), 0.5), ranks, Pools(*starts, 4), np.zeros(2, dtype=np.uint64))
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_a_pool_that_nobody_holds_is_let_go(width: int) -> None:
+    confidence, rank = np.full((8, width), 0.5 / width), np.zeros(8, dtype=np.int64)
+    confidence.flags.writeable = rank.flags.writeable = False
+    start = np.zeros(3, dtype=np.int64)
+    text = Tape(confidence, rank, Pools(start, start, 8), stream_keys(3, "text", np.arange(3)))
+    calibration(text, start, ("chat",))
+    gone = weakref.ref(confidence)
+    del text, confidence
+    gc.collect()
+    assert gone() is None
+
+
+def test_calibration_is_counted_anew_for_another_rank_and_for_one_that_is_written() -> None:
+    confidence, start = np.full((8, 2), 0.25), np.zeros(3, dtype=np.int64)
+    confidence.flags.writeable = False
+
+    def agreement(rank: Ints) -> float:
+        text = Tape(confidence, rank, Pools(start, start, 8), stream_keys(3, "text", np.arange(3)))
+        return calibration(text, start, ("chat",))["chat"]["top1_agreement"]
+
+    right, written = np.zeros(8, dtype=np.int64), np.zeros(8, dtype=np.int64)
+    wrong = right + 1
+    right.flags.writeable = wrong.flags.writeable = False
+    assert [agreement(each) for each in (right, right, wrong, right, written)] == [1, 1, 0, 1, 1]
+    written[:] = 1
+    assert agreement(written) == 0
