@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, chdir, contextmanager
 from functools import partial
@@ -21,7 +22,7 @@ from specsim.replica.blame import complaint
 from specsim.runs.processes import Lost, in_processes
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from distributed import Client, Future, as_completed
 
 Given = TypeVar("Given")
 Found = TypeVar("Found")
@@ -32,6 +33,8 @@ WAITING = 4
 """Points that are sent to an executor for each of its workers: one runs, the others follow at once."""
 JOB_MEMORY = "4GiB"
 """What a Slurm job asks for where Dask-Jobqueue's configuration does not say."""
+LOOK_S, ASK_S, LOST_S = 0.005, 1.0, 10.0
+"""How often results of Dask are looked for, how often it is asked what it does, and after how long the rest is lost."""
 ANY_PORT = "127.0.0.1:0"
 """Of Dask's own pages. Without it they take port 8787, and of two sweeps on a host one warns that it is taken."""
 _ONE_AT_A_TIME = threading.Lock()
@@ -162,7 +165,7 @@ def _on_dask(
         first = [client.submit(there, piece, pure=False) for piece in islice(pieces, most)]
         ended = as_completed(first, with_results=True, raise_errors=False)
         first.clear()
-        for future, found in ended:
+        for future, found in _as_they_end(client, ended):
             for piece in islice(pieces, 1):
                 ended.add(client.submit(there, piece, pure=False))
             if future.status == "finished":
@@ -178,6 +181,26 @@ def _on_dask(
                 yield client.submit(there, (index, each[index]), pure=False).result()
             except KilledWorker:
                 yield index, lost(each[index], "")
+
+
+def _as_they_end(client: Client, ended: as_completed) -> Iterator[tuple[Future, Any]]:
+    """Yield what ends, until Dask has lost the rest: its workers have nothing to do, and nothing comes.
+
+    That happens to a result whose worker dies before it is fetched.
+    """
+    heard_s = asked_s = time.monotonic()
+    while not ended.is_empty():
+        for each in ended.next_batch(block=False):
+            heard_s = time.monotonic()
+            yield each
+        time.sleep(LOOK_S)
+        now_s = time.monotonic()
+        if now_s - asked_s > ASK_S:
+            asked_s = now_s
+            if not client.nthreads() or any(client.processing().values()):
+                heard_s = now_s
+            elif now_s - heard_s > LOST_S:
+                return
 
 
 @contextmanager
