@@ -155,48 +155,54 @@ def _on_dask(
 
     Dask itself tries again what a lost worker had, and gives up what several lost workers had.
     """
-    from distributed import KilledWorker, as_completed
+    from distributed import as_completed
 
     pieces, left = enumerate(each), set(range(len(each)))
     with opened(jobs) as client:
+
+        def sent(piece: tuple[int, Any]) -> Future:
+            return client.submit(there, piece, pure=False)
+
         client.wait_for_workers(1)
         # Workers that begin later get work, too.
         most = WAITING * max(jobs, sum(client.ncores().values()))
-        first = [client.submit(there, piece, pure=False) for piece in islice(pieces, most)]
-        ended = as_completed(first, with_results=True, raise_errors=False)
-        first.clear()
-        for future, found in _as_they_end(client, ended):
-            for piece in islice(pieces, 1):
-                ended.add(client.submit(there, piece, pure=False))
-            if future.status == "finished":
+        ended = as_completed(map(sent, islice(pieces, most)), with_results=True, raise_errors=False)
+        for found in _as_they_end(client, ended, jobs):
+            ended.update(map(sent, islice(pieces, 1)))
+            if found is not None:
                 left.remove(found[0])
                 yield found
+        for index in sorted(left):
+            alone = as_completed([sent((index, each[index]))], with_results=True, raise_errors=False)
+            found = next(_as_they_end(client, alone, jobs), None)
+            yield (index, lost(each[index], "")) if found is None else found
+
+
+def _as_they_end(client: Client, ended: as_completed, jobs: int) -> Iterator[Any]:
+    """Yield results as they end; None for one that killed its workers, or that went with one before it was fetched.
+
+    Stop where Dask has lost the rest: its workers have nothing to do, and nothing comes.
+    """
+    from distributed import KilledWorker
+
+    heard_s = asked_s = time.monotonic()
+    while not ended.is_empty():
+        for future, found in ended.next_batch(block=False):
+            heard_s = time.monotonic()
+            if future.status == "finished":
+                yield found
                 continue
-            # Nobody's error: the result was there, and went with its worker before it was fetched.
             error = found if isinstance(found, BaseException) else found and found[1]
             if isinstance(error, BaseException) and not isinstance(error, KilledWorker):
                 raise error
-        for index in sorted(left):
-            try:
-                yield client.submit(there, (index, each[index]), pure=False).result()
-            except KilledWorker:
-                yield index, lost(each[index], "")
-
-
-def _as_they_end(client: Client, ended: as_completed) -> Iterator[tuple[Future, Any]]:
-    """Yield what ends, until Dask has lost the rest: its workers have nothing to do, and nothing comes.
-
-    That happens to a result whose worker dies before it is fetched.
-    """
-    heard_s = asked_s = time.monotonic()
-    while not ended.is_empty():
-        for each in ended.next_batch(block=False):
-            heard_s = time.monotonic()
-            yield each
+            yield None
         time.sleep(LOOK_S)
         now_s = time.monotonic()
         if now_s - asked_s > ASK_S:
             asked_s = now_s
+            if not client.nthreads() and client.cluster is not None:
+                # A worker that dies as it starts is not started again.
+                client.cluster.scale(jobs)
             if not client.nthreads() or any(client.processing().values()):
                 heard_s = now_s
             elif now_s - heard_s > LOST_S:

@@ -28,7 +28,7 @@ class TightestFirst(Batching):
     """A batching part: the tightest TPOT objective first, then the earliest."""
 
     seats: Seats
-    _lines: Lines = field(init=False, default_factory=lambda: Lines(MOST_OBJECTIVES))
+    _lines: Lines = field(init=False, repr=False, compare=False, default_factory=lambda: Lines(MOST_OBJECTIVES))
 
     def rows(self, view: View, drafting: bool) -> Rows:
         """Return the most urgent requests, as many as there are seats."""

@@ -44,7 +44,7 @@ class VirtualCounters:
     input_weight: float
     output_weight: float
     served: dict[float, float] = field(init=False, default_factory=dict)
-    _lines: Lines = field(init=False, default_factory=Lines)
+    _lines: Lines = field(init=False, repr=False, default_factory=Lines)
     _last_out: int | None = field(init=False, default=None)
     _charged: Bools = field(init=False, default_factory=lambda: np.zeros(0, dtype=np.bool_))
 

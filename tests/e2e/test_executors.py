@@ -9,6 +9,8 @@ import sys
 import time
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -224,3 +226,34 @@ def test_a_cluster_that_runs_has_its_own_number_of_workers(capsys: pytest.Captur
     with dask.config.set({"scheduler-address": "tcp://127.0.0.1:1"}):
         assert main([*WORDS, "--executor", "dask", "--jobs", "3"]) == 2
     assert "jobs=3: the Dask cluster at tcp://127.0.0.1:1 says how many" in capsys.readouterr().err
+
+
+class Silent:
+    """Results of Dask that never come."""
+
+    def is_empty(self) -> bool:
+        return False
+
+    def next_batch(self, block: bool) -> list[object]:
+        assert not block
+        return []
+
+
+@needed("dask")
+def test_workers_that_are_gone_are_asked_for_again_and_idle_ones_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(executors, "ASK_S", 0.0)
+    monkeypatch.setattr(executors, "LOST_S", 0.05)
+    asked: list[int] = []
+    threads: dict[str, int] = {}
+
+    def scale(jobs: int) -> None:
+        asked.append(jobs)
+        threads.update(worker=1)
+
+    client: Any = SimpleNamespace(
+        nthreads=lambda: threads, processing=lambda: {"worker": ()}, cluster=SimpleNamespace(scale=scale)
+    )
+    assert list(executors._as_they_end(client, Silent(), 2)) == []  # type: ignore[arg-type]
+    assert asked == [2]
