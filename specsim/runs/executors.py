@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, chdir, contextmanager
 from functools import partial
@@ -33,8 +32,9 @@ WAITING = 4
 """Points that are sent to an executor for each of its workers: one runs, the others follow at once."""
 JOB_MEMORY = "4GiB"
 """What a Slurm job asks for where Dask-Jobqueue's configuration does not say."""
-LOOK_S, ASK_S, LOST_S = 0.005, 1.0, 10.0
-"""How often results of Dask are looked for, how often it is asked what it does, and after how long the rest is lost."""
+LOOK_S, ASK, LOST = 0.005, 200, 10
+"""How often results of Dask are looked for; after how many looks in vain Dask is asked what it does, and after how many
+idle answers the rest is lost: 10 s."""
 ANY_PORT = "127.0.0.1:0"
 """Of Dask's own pages. Without it they take port 8787, and of two sweeps on a host one warns that it is taken."""
 _ONE_AT_A_TIME = threading.Lock()
@@ -185,10 +185,11 @@ def _as_they_end(client: Client, ended: as_completed, jobs: int) -> Iterator[Any
     """
     from distributed import KilledWorker
 
-    heard_s = asked_s = time.monotonic()
+    pause = threading.Event()
+    looks = idle = 0
     while not ended.is_empty():
-        for future, found in ended.next_batch(block=False):
-            heard_s = time.monotonic()
+        batch = ended.next_batch(block=False)
+        for future, found in batch:
             if future.status == "finished":
                 yield found
                 continue
@@ -196,17 +197,20 @@ def _as_they_end(client: Client, ended: as_completed, jobs: int) -> Iterator[Any
             if isinstance(error, BaseException) and not isinstance(error, KilledWorker):
                 raise error
             yield None
-        time.sleep(LOOK_S)
-        now_s = time.monotonic()
-        if now_s - asked_s > ASK_S:
-            asked_s = now_s
-            if not client.nthreads() and client.cluster is not None:
-                # A worker that dies as it starts is not started again.
-                client.cluster.scale(jobs)
-            if not client.nthreads() or any(client.processing().values()):
-                heard_s = now_s
-            elif now_s - heard_s > LOST_S:
-                return
+        if batch:
+            looks = idle = 0
+            continue
+        pause.wait(LOOK_S)
+        looks += 1
+        if looks % ASK:
+            continue
+        if not client.nthreads() and client.cluster is not None:
+            # A worker that dies as it starts is not started again.
+            client.cluster.scale(jobs)
+        works = not client.nthreads() or any(client.processing().values())
+        idle = 0 if works else idle + 1
+        if idle == LOST:
+            return
 
 
 @contextmanager

@@ -243,8 +243,8 @@ class Silent:
 def test_workers_that_are_gone_are_asked_for_again_and_idle_ones_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(executors, "ASK_S", 0.0)
-    monkeypatch.setattr(executors, "LOST_S", 0.05)
+    monkeypatch.setattr(executors, "ASK", 2)
+    monkeypatch.setattr(executors, "LOST", 3)
     asked: list[int] = []
     threads: dict[str, int] = {}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from specsim.errors import SpecsimError
-from tests.bench import growth, loops, peers, sweeps
+from tests.bench import growth, loops, peers, queue, sweeps
 from tests.bench.rows import Row, grown, store
 from tests.bench.shares import shares
 
@@ -42,6 +42,14 @@ def test_what_ran_at_once_is_counted() -> None:
     assert (slowly.at_once, slowly.bookings) == (0, 0)
     assert found.turns + found.at_once - found.bookings == found.iterations
     assert found.bookings > 0
+
+
+def test_the_cost_of_an_iteration_is_told_by_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue, "EVERY", 10)
+    found = queue.parts("continuous", 1000)
+    assert len(found) == queue.PARTS
+    assert found[0].queued < found[-1].queued
+    assert all(part.us > 0 for part in found)
 
 
 @pytest.mark.slow
