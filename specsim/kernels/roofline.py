@@ -41,7 +41,7 @@ def numpy_roofline(
 def _counts(values: Any) -> Any:
     """Return counts as int64 or float64, whatever numbers they are given as."""
     array = np.asarray(values)
-    return array if array.dtype in (np.int64, np.float64) else array.astype(np.float64)
+    return array if array.dtype.kind in "if" and array.itemsize == 8 else array.astype(np.float64)
 
 
 def numpy_pad(batched: Any, sizes: Ints) -> Any:

@@ -41,6 +41,7 @@ class Ledger:
         n = size
         self.facts = empty_rows(Facts, n)
         self.progress = empty_rows(Progress, n)
+        self._told = [(name, getattr(self.facts, name)) for name in Facts.__dataclass_fields__]
         self.pool = KvPool(memory, n)
         known = self.facts.prompt_tokens, self.progress.emitted_tokens
         cached = self.progress.target_cached, self.progress.draft_cached
@@ -110,8 +111,8 @@ class Ledger:
         return live
 
     def _tell(self, request: int, told: Requests) -> None:
-        for name in Facts.__dataclass_fields__:
-            getattr(self.facts, name)[request] = getattr(told, name)[request]
+        for name, column in self._told:
+            column[request] = getattr(told, name)[request]
 
     def known(self, ids: Ids) -> Ints:
         """Return the tokens of each request that exist: its prompt and what was emitted, (n,)."""

@@ -40,19 +40,21 @@ class Pauses:
 
         Of several passes, (passes, m) each or flat.
         """
-        heard = self._heard[replica]
-        heard.owners.frombytes(requests.tobytes())
+        self._add(self._heard[replica], requests.tobytes(), seconds)
+
+    def _add(self, heard: _Heard, owners: bytes, seconds: Floats) -> None:
+        heard.owners.frombytes(owners)
         heard.seconds.frombytes(seconds.tobytes())
         if len(heard.seconds) >= BLOCK:
             self._settle(heard)
 
     def repeat(self, replica: int, requests: Ids, seconds: Floats) -> None:
         """Add passes in which each of these requests (m,) emitted, these seconds (passes,) behind the pass before."""
+        heard, everybody, rows = self._heard[replica], requests.tobytes(), len(requests)
         while len(seconds):
-            passes = -(-(BLOCK - len(self._heard[replica].seconds)) // len(requests))
+            passes = -(-(BLOCK - len(heard.seconds)) // rows)
             some, seconds = seconds[:passes], seconds[passes:]
-            everybody = np.broadcast_to(requests, (len(some), len(requests)))
-            self.add(replica, everybody, np.repeat(some, len(requests)))
+            self._add(heard, everybody * len(some), some.repeat(rows))
 
     @property
     def latencies_s(self) -> Floats | Sketched:

@@ -118,7 +118,7 @@ class Recorder:
         self._out_of_range += decodes_outside(self._models[replica][VERIFY_PASS], context, rows)
         self._iterate(len(decodes))
         self._pauses.add(replica, *gaps)
-        between_s = np.diff(starts_s[1:])
+        between_s = starts_s[2:] - starts_s[1:-1]
         for those, first, end in decodes.stretches():
             self._pauses.repeat(replica, gaps.requests[those], between_s[max(first - 1, 0) : end - 1])
         if self._passes is not None:

@@ -12,6 +12,9 @@ from specsim.replica.passes import NOBODY
 from specsim.replica.protocols import View
 from specsim.replica.request import Bools, Ids, Ints
 
+TOGETHER = 8
+"""Waiting requests that are measured in one call: one alone takes as long."""
+
 
 class Chunks(NamedTuple):
     """Requests (n,), and the pending tokens (n,) of each in the next pass."""
@@ -42,14 +45,17 @@ class Admission(NamedTuple):
         taken = len(view.running)
         if taken:
             free_bytes -= self.watermark * view.capacity_bytes
-        for request in islice(view.waiting, max(self.most_requests - taken, 0)):
-            ids = np.array([request])
+        line = islice(view.waiting, max(self.most_requests - taken, 0))
+        while some := list(islice(line, TOGETHER)):
+            ids = np.array(some)
             need = view.pending(ids)
             known = view.target_cached[ids] + need
-            free_bytes -= int(view.growth_bytes(ids, known + 1, (known + 1) * self.drafting)[0])
-            if free_bytes < 0:
-                return
-            yield request, int(need[0])
+            growth = view.growth_bytes(ids, known + 1, (known + 1) * self.drafting)
+            for request, tokens, more in zip(some, need.tolist(), growth.tolist(), strict=True):
+                free_bytes -= more
+                if free_bytes < 0:
+                    return
+                yield request, tokens
 
 
 def decoding(view: View, ids: Ids) -> Bools:
