@@ -28,6 +28,7 @@ from specsim.runs.plan import check_keep, checked, plan
 from specsim.runs.processes import check_jobs
 from specsim.runs.run import Run
 from specsim.runs.sweep import run_all
+from specsim.runs.tally import composed
 from specsim.settings.configured import Configured, from_axes, from_values
 from specsim.settings.from_python import HANDED
 from specsim.workload.slo import SloMix
@@ -167,7 +168,9 @@ def sweep(
     check_keep(keep)
     root = None if out is None else expanded(str(out), "out=")
     here = jobs if executor == LOCAL else 1
-    planned = plan(checked(from_axes(axes, settings), jobs=here), root, keep=keep)
+    chosen = from_axes(axes, settings, counted=composed if progress else iter)
+    ready = checked(chosen, jobs=here, progress=progress)
+    planned = plan(ready, root, keep=keep, progress=progress)
     made = run_all(planned, root, progress=progress, jobs=jobs, executor=executor)
     if made.failures:
         said = f"{len(made.failures)} of {len(planned)} runs failed, the first: {made.failures[0].error}"

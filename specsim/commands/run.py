@@ -28,6 +28,7 @@ def run_command(arguments: argparse.Namespace) -> int:
     from specsim.runs import plan
     from specsim.runs.execute import execute
     from specsim.runs.places import check_place
+    from specsim.runs.tally import composed
     from specsim.settings.configured import from_words
 
     if arguments.jobs is not None and not arguments.multirun:
@@ -36,7 +37,7 @@ def run_command(arguments: argparse.Namespace) -> int:
         raise SpecsimError(f"--executor {arguments.executor}: one run is one process; expected -m beside it")
     if arguments.keep is not None and not arguments.multirun:
         raise SpecsimError(f"--keep {arguments.keep}: one run is kept whole; expected -m beside it, for a sweep")
-    chosen = from_words(arguments.settings, sweep=arguments.multirun)
+    chosen = from_words(arguments.settings, sweep=arguments.multirun, counted=composed)
     if arguments.cfg is not None or arguments.package is not None or arguments.resolve:
         return _show(arguments, chosen)
     if arguments.multirun:
@@ -61,9 +62,9 @@ def run_sweep(chosen: Sequence[Configured], arguments: argparse.Namespace) -> in
 
     jobs = arguments.jobs or 1
     executor = check_executor(arguments.executor or LOCAL, jobs)
-    ready = plan.checked(chosen, jobs=jobs if executor == LOCAL else 1)
+    ready = plan.checked(chosen, jobs=jobs if executor == LOCAL else 1, progress=True)
     with _folder(ready[0].config["out"], None) as root:
-        planned = plan.plan(ready, root, keep=arguments.keep or plan.KEEP[0])
+        planned = plan.plan(ready, root, keep=arguments.keep or plan.KEEP[0], progress=True)
         try:
             runs = run_all(planned, root, progress=True, jobs=jobs, executor=executor)
         except KeyboardInterrupt:

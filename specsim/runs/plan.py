@@ -20,6 +20,7 @@ from specsim.runs.places import check_no_run, check_same_run, check_writable, se
 from specsim.runs.prepare import Experiment, prepare, seed_of
 from specsim.runs.processes import check_jobs, in_processes
 from specsim.runs.provenance import sources_of
+from specsim.runs.tally import told
 from specsim.settings.configured import Configured, labels_of
 from specsim.settings.identity import identity, settings_of
 from specsim.settings.points import Point
@@ -81,8 +82,10 @@ def check_keep(keep: object) -> str:
     return keep
 
 
-def plan(points: Sequence[Checked], root: Path | None, *, keep: str = KEEP[0]) -> list[PlannedRun]:
-    """Return the runs of a sweep, from its `checked` points.
+def plan(
+    points: Sequence[Checked], root: Path | None, *, keep: str = KEEP[0], progress: bool = False
+) -> list[PlannedRun]:
+    """Return the runs of a sweep, from its `checked` points; `progress` tells how many are named.
 
     A run that lies below `root` already keeps its folder, whatever its name. A new one is named by its label and by
     the hash of its settings, so that no other run takes its place; it has no folder if only its summary is kept.
@@ -93,7 +96,7 @@ def plan(points: Sequence[Checked], root: Path | None, *, keep: str = KEEP[0]) -
         When two points are one configuration, or a folder cannot be written or holds another run, or `root` is a run's.
     """
     labels = labels_of([each.point for each in points])
-    keys = [identity(settings_of(each.config)) for each in points]
+    keys = [identity(settings_of(each.config)) for each in told(points, len(points), "named", progress)]
     _check_distinct(keys, labels)
     summary = keep == "summary"
     if root is not None:
@@ -117,9 +120,14 @@ def plan(points: Sequence[Checked], root: Path | None, *, keep: str = KEEP[0]) -
 
 
 def checked(
-    chosen: Sequence[Configured], handed: Handed = NOTHING, *, jobs: int = 1, idle: bool = True
+    chosen: Sequence[Configured],
+    handed: Handed = NOTHING,
+    *,
+    jobs: int = 1,
+    idle: bool = True,
+    progress: bool = False,
 ) -> list[Checked]:
-    """Check every point before any of them runs, with the objects that were `handed` in.
+    """Check every point before any of them runs, with the objects that were `handed` in; `progress` tells how many are.
 
     Of points that differ in their seed alone the first is prepared: settings that are right with one seed are right
     with any. With several `jobs` that is done in as many processes, and nothing that was prepared is kept. A setting
@@ -134,7 +142,10 @@ def checked(
     leaders = [first.setdefault(_apart_from_seed(each), place) for place, each in enumerate(chosen)]
     wanted = sorted(set(leaders))
     configs = [chosen[place].config for place in wanted]
-    prepared = _prepared_here(configs, handed) if check_jobs(jobs) == 1 else _prepared_in_processes(configs, jobs)
+    if check_jobs(jobs) == 1:
+        prepared = told(_prepared_here(configs, handed), len(configs), "checked", progress)
+    else:
+        prepared = _prepared_in_processes(configs, jobs, progress)
     made, points = dict(zip(wanted, prepared, strict=True)), []
     for place, (leader, (point, config)) in enumerate(zip(leaders, chosen, strict=True)):
         seed_of(CheckedMapping("", "", config))
@@ -171,11 +182,12 @@ def _prepared_here(configs: Sequence[Config], handed: Handed) -> Iterator[_Prepa
         yield _Prepared(experiment if held_bytes <= KEPT_BYTES else None, sources_of(experiment))
 
 
-def _prepared_in_processes(configs: Sequence[Config], jobs: int) -> Iterator[_Prepared]:
+def _prepared_in_processes(configs: Sequence[Config], jobs: int, progress: bool) -> Iterator[_Prepared]:
     # What is wrong with every point is found without a process.
     prepare(configs[0])
     worth = jobs if len(configs) > 1 else 1
-    found, alike = dict(in_processes(_sources, configs, worth, _died)), dict[str, Mapping[str, Any]]()
+    ending = in_processes(_sources, configs, worth, _died)
+    found, alike = dict(told(ending, len(configs), "checked", progress)), dict[str, Mapping[str, Any]]()
     for index, config in enumerate(configs):
         sources = found[index] or sources_of(prepare(config))
         yield _Prepared(None, alike.setdefault(json.dumps(sources, sort_keys=True), sources))

@@ -28,14 +28,14 @@ def bar(total: int, unit: str, progress: bool) -> Iterator[Watcher | None]:
         yield watch
 
 
-def bar_of(total: int, unit: str) -> tqdm[Any]:
-    """Return a bar of the kind that the terminal or Jupyter shows."""
+def bar_of(total: int, unit: str, **how: Any) -> tqdm[Any]:
+    """Return a bar of the kind that the terminal or Jupyter shows; `how` is tqdm's."""
     with warnings.catch_warnings():
         # Without ipywidgets the bar is text: nothing that a user must hear.
         warnings.simplefilter("ignore")
         from tqdm.auto import tqdm
 
-    return tqdm(total=total, unit=unit, leave=False)
+    return tqdm(total=total, unit=unit, leave=False, **how)
 
 
 def is_watched() -> bool:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from specsim.runs.progress import bar_of, is_watched
 
 if TYPE_CHECKING:
     from tqdm import tqdm
 
+Piece = TypeVar("Piece")
 LINE_S = 10.0
 """Seconds between two plain lines: a sweep that ends sooner prints none."""
+BAR_S = 1.0
+"""Seconds after which a sweep that is not ready to run draws a bar."""
 
 
 class Worst(NamedTuple):
@@ -90,3 +93,26 @@ def tallied(total: int, progress: bool) -> Iterator[Tally]:
         return
     with bar_of(total, "run") as drawn:
         yield Tally(total, drawn, progress)
+
+
+def told(each: Iterable[Piece], total: int, done: str, progress: bool) -> Iterator[Piece]:
+    """Yield each of so many points, and tell on stderr how many are `done`, as "checked"; silent without `progress`."""
+    if not progress:
+        yield from each
+    elif is_watched():
+        with bar_of(total, "point", desc=done, delay=BAR_S) as drawn:
+            for one in each:
+                yield one
+                drawn.update()
+    else:
+        told_s = time.monotonic()
+        for count, one in enumerate(each, 1):
+            yield one
+            if time.monotonic() - told_s >= LINE_S:
+                told_s = time.monotonic()
+                sys.stderr.write(f"{count} of {total} points {done}\n")
+
+
+def composed(points: Sequence[Piece]) -> Iterator[Piece]:
+    """Yield points, and tell how many are composed."""
+    return told(points, len(points), "composed", progress=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +13,8 @@ from specsim.settings.sweep_file import points_of
 
 Described = Mapping[str, Mapping[str, Any]]
 """By group, what stands in a configuration for an object that Python handed in."""
+Counted = Callable[[Sequence[Point]], Iterable[Point]]
+"""Gives points back one by one, and may tell how many are composed."""
 
 
 class Configured(NamedTuple):
@@ -22,15 +24,15 @@ class Configured(NamedTuple):
     config: dict[str, Any]
 
 
-def from_words(words: Sequence[str], *, sweep: bool) -> list[Configured]:
-    """Return the points that words of a command line span, one unless `sweep`.
+def from_words(words: Sequence[str], *, sweep: bool, counted: Counted = iter) -> list[Configured]:
+    """Return the points that words of a command line span, one unless `sweep`; they go through `counted`.
 
     Raises
     ------
     SpecsimError
         One line for the first word or value that is wrong.
     """
-    return _configured(points(words, sweep=sweep))
+    return _configured(points(words, sweep=sweep), counted=counted)
 
 
 def from_values(settings: Mapping[str, Any], described: Described) -> Configured:
@@ -45,26 +47,30 @@ def from_values(settings: Mapping[str, Any], described: Described) -> Configured
     return found
 
 
-def from_axes(axes: Mapping[str, Iterable[Any]], settings: Mapping[str, Any]) -> list[Configured]:
+def from_axes(
+    axes: Mapping[str, Iterable[Any]], settings: Mapping[str, Any], *, counted: Counted = iter
+) -> list[Configured]:
     """Return every combination of `axes` (values by key), each beside the `settings`; the last axis is the fastest.
 
-    Raises
-    ------
-    SpecsimError
-        One line for the first key or value that is wrong.
-    """
-    return _configured(product(axes_of(axes, settings)))
-
-
-def from_file(file: Path, words: Sequence[str]) -> list[Configured]:
-    """Return the points of a sweep's YAML file, each with the settings of `words`.
+    They go through `counted`.
 
     Raises
     ------
     SpecsimError
         One line for the first key or value that is wrong.
     """
-    return _configured(points_of(file, words))
+    return _configured(product(axes_of(axes, settings)), counted=counted)
+
+
+def from_file(file: Path, words: Sequence[str], *, counted: Counted = iter) -> list[Configured]:
+    """Return the points of a sweep's YAML file, each with the settings of `words`; they go through `counted`.
+
+    Raises
+    ------
+    SpecsimError
+        One line for the first key or value that is wrong.
+    """
+    return _configured(points_of(file, words), counted=counted)
 
 
 def labels_of(chosen: Sequence[Point]) -> list[dict[str, str]]:
@@ -74,5 +80,7 @@ def labels_of(chosen: Sequence[Point]) -> list[dict[str, str]]:
     return [{key: str(point[key]) for key in told if key in point} for point in chosen]
 
 
-def _configured(chosen: Sequence[Point], described: Described | None = None) -> list[Configured]:
-    return [Configured(point, compose(point, described)) for point in chosen]
+def _configured(
+    chosen: Sequence[Point], described: Described | None = None, counted: Counted = iter
+) -> list[Configured]:
+    return [Configured(point, compose(point, described)) for point in counted(chosen)]

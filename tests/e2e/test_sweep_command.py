@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from specsim import load_sweep
+from specsim import load_sweep, sweep
 from specsim.cli import main
 from specsim.results.failure import Failure
 from specsim.results.parts import PARTS, merge_parts, read_parts, write_part
@@ -159,6 +159,33 @@ def test_a_plain_line_tells_done_failed_rate_time_left_and_the_worst_class(
         "4 of 20 runs done, 1 failed, 0.25 runs/s, 01:04 left, worst class coding 41.7%\n"
     )
     Tally(20, None, speaks=False).add(None)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_sweep_that_is_not_ready_to_run_tells_how_far_it_is(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, jobs: str
+) -> None:
+    monkeypatch.setattr("specsim.runs.tally.LINE_S", 0.0)
+    assert main(["sweep", str(file), f"out={tmp_path / 'all'}", "--jobs", jobs]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:8] == [f"{count} of 8 points composed" for count in range(1, 9)]
+    # Of points that differ in their seed alone one is checked.
+    assert lines[8:12] == [f"{count} of 4 points checked" for count in (1, 2, 3, 4)]
+    assert lines[12:20] == [f"{count} of 8 points named" for count in range(1, 9)]
+    monkeypatch.setattr("specsim.runs.tally.is_watched", lambda: True)
+    monkeypatch.setattr("specsim.runs.tally.BAR_S", 0.0)
+    monkeypatch.setattr("tqdm.asyncio.tqdm_asyncio.set_postfix_str", lambda self, text, refresh: None)
+    assert main(["sweep", str(file), f"out={tmp_path / 'drawn'}", "--jobs", jobs]) == 0
+    assert set(re.findall("composed|checked|named", capsys.readouterr().err)) == {"composed", "checked", "named"}
+
+
+def test_a_sweep_without_progress_says_nothing_before_it_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("specsim.runs.tally.LINE_S", 0.0)
+    of_each = {"trace": "poisson", "requests": 4, "profile": "llama8b_1b_h100"}
+    sweep({"scheduler": ["fcfs", "continuous"]}, out=tmp_path / "silent", progress=False, **of_each)
     assert capsys.readouterr().err == ""
 
 
