@@ -21,7 +21,9 @@ PACKAGE = Path(__file__).parents[2] / "specsim"
 OUTSIDE = "simpy, and what numpy and Python do among themselves"
 Function = tuple[str, int, str]
 MAIN_JOB = loops.Loop(
-    "the main job: adaserve, all of azure_code", ("scheduler=adaserve", "trace=azure_code"), "4 s in all"
+    f"the main job: adaserve, all of azure_code, {loops.KERNELS[-1]}",
+    ("scheduler=adaserve", "trace=azure_code", f"kernel={loops.KERNELS[-1]}"),
+    "4 s in all",
 )
 
 
