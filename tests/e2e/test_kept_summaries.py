@@ -181,7 +181,7 @@ def wait_for_the_end_of_all(group: int) -> None:
 
 
 MOMENTS = 10
-POINTS = ["scheduler=continuous,vllm_spec", "rps=1,2", "seed=range(0,8)", "trace=poisson", "requests=150"]
+POINTS = ["scheduler=continuous,vllm_spec", "rps=1,2", "seed=range(0,8)", "trace=poisson", "requests=500"]
 
 
 @pytest.mark.slow

@@ -30,8 +30,11 @@ def written(root: Path) -> int:
     return sum(len(folders) + len(files) for _, folders, files in os.walk(root))
 
 
-def killed(root: Path) -> Iterator[int]:
-    """Yield the exit code of one process after the other, each killed a little after it has begun to write."""
+def killed(root: Path, whole_s: float) -> Iterator[int]:
+    """Yield the exit code of one process after the other, each killed a little after it has begun to write.
+
+    All together they get half the time of the `whole_s` that the sweep takes, so that it ends late or not at all.
+    """
     luck = random.Random(0)
     for _ in range(KILLS):
         before = written(root)
@@ -42,7 +45,7 @@ def killed(root: Path) -> Iterator[int]:
         )
         while process.poll() is None and written(root) == before:
             time.sleep(0.001)
-        time.sleep(luck.uniform(0.0, 0.4))
+        time.sleep(luck.uniform(0.0, whole_s / KILLS))
         process.kill()
         yield process.wait()
 
@@ -50,9 +53,11 @@ def killed(root: Path) -> Iterator[int]:
 @pytest.mark.slow
 def test_a_sweep_that_is_killed_at_any_moment_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
+    start_s = time.monotonic()
     assert main([*SWEEP, f"out={whole}"]) == 0
+    whole_s = time.monotonic() - start_s
     expected, kills = contents(whole), 0
-    for code in killed(broken):
+    for code in killed(broken, whole_s):
         if code != -signal.SIGKILL:
             break
         kills += 1
