@@ -37,7 +37,7 @@ def run_command(arguments: argparse.Namespace) -> int:
         raise SpecsimError(f"--executor {arguments.executor}: one run is one process; expected -m beside it")
     if arguments.keep is not None and not arguments.multirun:
         raise SpecsimError(f"--keep {arguments.keep}: one run is kept whole; expected -m beside it, for a sweep")
-    chosen = from_words(arguments.settings, sweep=arguments.multirun, counted=composed)
+    chosen = from_words(arguments.settings, sweep=arguments.multirun, counted=composed if arguments.multirun else iter)
     if arguments.cfg is not None or arguments.package is not None or arguments.resolve:
         return _show(arguments, chosen)
     if arguments.multirun:

@@ -20,6 +20,10 @@ from tests.bench import loops
 PACKAGE = Path(__file__).parents[2] / "specsim"
 OUTSIDE = "simpy, and what numpy and Python do among themselves"
 Function = tuple[str, int, str]
+WHOLE_CONV = loops.Loop(
+    f"all of azure_conv, continuous, {loops.KERNELS[-1]}",
+    ("scheduler=continuous", *loops.CONV[:2], f"kernel={loops.KERNELS[-1]}"),
+)
 MAIN_JOB = loops.Loop(
     f"the main job: adaserve, all of azure_code, {loops.KERNELS[-1]}",
     ("scheduler=adaserve", "trace=azure_code", f"kernel={loops.KERNELS[-1]}"),
@@ -97,7 +101,7 @@ def main() -> int:
     parser.add_argument("name", nargs="?", help="how the loop's name begins (all)")
     wanted = parser.parse_args().name or ""
     with tempfile.TemporaryDirectory() as folder:
-        every = (*loops.main_loops(Path(folder)), MAIN_JOB)
+        every = (*loops.main_loops(Path(folder)), WHOLE_CONV, MAIN_JOB)
         chosen = [loop for loop in every if loop.name.startswith(wanted)]
         if not chosen:
             raise SpecsimError(f"{wanted}: no loop's name begins so")
