@@ -1,11 +1,11 @@
-"""What an inference engine adds to its kernels: host time, padding, how it verifies trees, steps decided ahead."""
+"""What an inference engine adds to its kernels: host time, padding, how it verifies trees, how it batches."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from specsim.files.checked_mapping import CheckedMapping
 from specsim.latency.model import ModelLatency, Profile
@@ -22,11 +22,35 @@ KEYS = (
     "pipeline_steps",
     "frontend_s",
 )
+BATCHING = ("batching", "max_num_batched_tokens", "max_num_seqs")
+"""Keys that say how the engine batches; without `batching` it mixes."""
 LABELS = ("description", "source", "misfit")
 """Beside the keys; `misfit` says why a calibration is not fit for use."""
 VERIFICATIONS = ("tree_attention", "batch_expansion")
+ORDERS = ("prompts_first", "mixed")
+GPU_SIZES = ("large_gpu", "other")
+LARGE_GPU_BYTES = 70 * 2**30
+"""Memory from which vLLM takes a GPU as large, an A100 excepted (`EngineArgs.get_batch_defaults`)."""
 MOST_GRAPH_TOKENS = 1 << 16
 MOST_STEPS = 8
+
+
+class Batches(NamedTuple):
+    """How an engine batches.
+
+    Attributes
+    ----------
+    order : "prompts_first" reads whole prompts in passes of their own, "mixed" reads chunks of them beside the decodes.
+    max_num_seqs : most requests that hold cache.
+    max_num_batched_tokens : most tokens of a mixed pass, draft tokens included; most prompt tokens of a prompt pass.
+    """
+
+    order: str = "mixed"
+    max_num_seqs: int = 256
+    max_num_batched_tokens: int = 2048
+
+
+V1 = Batches()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +68,7 @@ class Engine:
     expands : whether a verification is a batch of sequences, one for each tree node, that read their context again.
     pipeline_steps : steps that are decided before a step ends. An arrival waits for so many more.
     frontend_s : seconds from a request's arrival to its place in the engine's queue.
+    batches, large_batches : how it batches, and on a large GPU.
     """
 
     overhead_s: float | None = None
@@ -54,6 +79,13 @@ class Engine:
     expands: bool = False
     pipeline_steps: int = 0
     frontend_s: float = 0.0
+    batches: Batches = V1
+    large_batches: Batches = V1
+
+    def batches_on(self, profile: Profile) -> Batches:
+        """Return how it batches on a profile's GPUs: large ones have 70 GiB each and are no A100."""
+        large = profile.memory_bytes >= LARGE_GPU_BYTES * profile.gpus and "a100" not in profile.hardware.lower()
+        return self.large_batches if large else self.batches
 
     def running(self, profile: Profile) -> Profile:
         """Return a profile whose passes this engine runs."""
@@ -81,7 +113,7 @@ def engine_from_mapping(mapping: Mapping[str, Any], source: str) -> Engine:
         One line naming `source` and the key.
     """
     node = CheckedMapping(source, "", mapping)
-    node.only(KEYS, LABELS)
+    node.only(KEYS, (*LABELS, *BATCHING))
     return Engine(
         overhead_s=node.number("overhead_s") if node.given("overhead_s") else None,
         request_s=node.number("request_s"),
@@ -91,7 +123,21 @@ def engine_from_mapping(mapping: Mapping[str, Any], source: str) -> Engine:
         expands=node.choice("verification", VERIFICATIONS) == "batch_expansion",
         pipeline_steps=node.whole("pipeline_steps", 0, MOST_STEPS),
         frontend_s=node.number("frontend_s"),
+        batches=_batches(node, "other"),
+        large_batches=_batches(node, "large_gpu"),
     )
+
+
+def _batches(node: CheckedMapping, gpu: str) -> Batches:
+    """Return how an engine batches on a GPU of this size; a limit is a number, or a mapping of one for each size."""
+    order = node.choice("batching", ORDERS) if node.given("batching") else V1.order
+    limits: dict[str, int] = {}
+    for name in filter(node.given, BATCHING[1:]):
+        by_size = node.child(name) if isinstance(node.values[name], Mapping) else None
+        if by_size is not None:
+            by_size.only(GPU_SIZES)
+        limits[name] = node.whole(name) if by_size is None else by_size.whole(gpu)
+    return Batches(order, **limits)
 
 
 def _graph_tokens(node: CheckedMapping) -> tuple[int, ...]:

@@ -60,6 +60,24 @@ def calibration_note(engine: Mapping[str, Any], source: str, *, any_fit: bool) -
     return _let_stand(said, source, "another engine", any_fit=any_fit)
 
 
+def batching_notes(
+    engine: Mapping[str, Any], engine_source: str, scheduler: Mapping[str, Any], scheduler_source: str
+) -> tuple[str, ...]:
+    """Return a line where an engine does not say how it batches, and where it never ran a scheduler."""
+    order, served_by = engine.get("batching"), scheduler.get("served_by")
+    if order is None and scheduler.get("batching") == "engine":
+        return (
+            f"{engine_source} does not say how it batches (batching): prompts are mixed with decodes, as in vLLM V1",
+        )
+    if order is None or served_by in (None, order):
+        return ()
+    said = f"{scheduler_source} {_ORDERS[served_by]}, {engine_source} {_ORDERS[order]}: no server ran the two together"
+    return (said,)
+
+
+_ORDERS = {"prompts_first": "reads prompts before decodes", "mixed": "mixes prompts with decodes"}
+
+
 def _let_stand(said: str | None, source: str, expected: str, *, any_fit: bool) -> str | None:
     if said is not None and not any_fit:
         raise SpecsimError(f"{source}: {said}; expected {expected}, or any_fit=true")

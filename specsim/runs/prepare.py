@@ -25,12 +25,19 @@ from specsim.runs.fingerprint import package_sha256, plugins_sha256
 from specsim.runs.foreign_tape import guarded
 from specsim.runs.handed import NOTHING, Handed
 from specsim.runs.hardware import Fleet, fleet
-from specsim.runs.matching import budget_note, calibration_note, check_budget, fitness_note, pair_note
+from specsim.runs.matching import (
+    batching_notes,
+    budget_note,
+    calibration_note,
+    check_budget,
+    fitness_note,
+    pair_note,
+)
 from specsim.runs.overload import shedding, timeout
 from specsim.runs.prefix_caching import prefixes
 from specsim.runs.routing import router, session_note, sessions
 from specsim.runs.split import splitting
-from specsim.schedulers.loading import SchedulerFactory, scheduler_factory
+from specsim.schedulers.loading import EngineBatching, SchedulerFactory, scheduler_factory
 from specsim.simulation import Simulation
 from specsim.workload import entry as keys
 from specsim.workload.load import TraceRecipe, trace_recipe
@@ -114,7 +121,8 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
     any_fit = node.flag("any_fit")
     fit_notes = [fitness_note(each.truth, named, any_fit=any_fit) for named, each in served_on.each()]
     fit_notes.append(calibration_note(config["engine"], source("engine", config), any_fit=any_fit))
-    factory = handed.scheduler or scheduler_factory(config["scheduler"], source("scheduler", config), plugins)
+    batches = EngineBatching(*served_on.first.engine.batches_on(truth))
+    factory = handed.scheduler or scheduler_factory(config["scheduler"], source("scheduler", config), plugins, batches)
     checksums = plugins_sha256(
         [*plugin_modules({each: config[each] for each in ENTRY_POINTS}, plugins), *handed.modules]
     )
@@ -128,6 +136,7 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
         *(note for named, each in served_on.each() for note in peak_notes(each.truth, named)),
         *fit_notes,
         suggestion_note(config),
+        *batching_notes(config["engine"], source("engine", config), config["scheduler"], source("scheduler", config)),
         handed.note,
         *(budget_note(config["scheduler"], each.truth, named) for named, each in served_on.each()),
     )

@@ -57,6 +57,10 @@ class CandidateTrees(Speculation):
         """The most children that a draft pass may give a node."""
         return self.shape.widest
 
+    def draft_tokens(self, requests: int) -> int:
+        """Return an equal share of the budget, root excluded."""
+        return max(self.verify_tokens // max(requests, 1) - 1, 0)
+
     def spare(self, decoding: int) -> int:
         """Return how many nodes fit the budget beside the roots of `decoding` requests."""
         return self.verify_tokens - decoding

@@ -7,22 +7,32 @@ Deviations: none. A preempted request gives up its cache before the first pass o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from specsim.replica.passes import TargetPass
 from specsim.replica.protocols import Clairvoyant, Foresight, Noting, Step, View, promises
 from specsim.replica.request import Floats
 from specsim.replica.trees import Forest
-from specsim.schedulers.parts.protocols import Batching, Speculation, evicting
+from specsim.schedulers.parts.protocols import Batching, NoDrafts, Speculation, evicting
+from specsim.schedulers.sarathi import TokenBudget
 
 
 @dataclass(frozen=True, slots=True)
 class Composed:
-    """One step: the batching part names the rows, the speculation part grows their trees, the target verifies."""
+    """One step: the batching part names the rows, the speculation part grows their trees, the target verifies.
+
+    Without a speculation part each row decodes one token.
+    """
 
     batching: Batching
-    speculation: Speculation
+    speculation: Speculation = field(default_factory=NoDrafts)
     repeats = True
+
+    def __post_init__(self) -> None:
+        if isinstance(self.batching, TokenBudget) and self.speculation.drafts:
+            most, budget = 1 + self.speculation.draft_tokens(1), self.batching.max_num_batched_tokens
+            if most > budget:
+                raise ValueError(f"max_num_batched_tokens={budget} is below {most}, one request with its drafts")
 
     @property
     def widest(self) -> int:
@@ -39,19 +49,20 @@ class Composed:
     def step(self, view: View) -> Step:
         """Yield the drafter's passes and one verification."""
         forward_s = view.forward_s
-        rows = self.batching.rows(view, self.speculation.drafts)
+        drafts = self.speculation.drafts
+        rows = self.batching.rows(view, drafts, self.speculation.draft_tokens(len(view.running)) if drafts else 0)
         if not len(rows.requests):
             return
         if rows.repeat and not self._repeats:
             rows = rows._replace(repeat=False)
         forest, evicted = Forest.roots(len(rows.requests)), rows.evicted
-        if self.speculation.drafts:
+        if drafts:
             growing = self.speculation.grow(view, rows)
             if len(evicted):
                 forest, evicted = yield from evicting(growing, evicted, rows.transfer)
             else:
                 forest = yield from growing
-        repeat = rows.repeat and not self.speculation.drafts
+        repeat = rows.repeat and not drafts
         again = repeat, rows.until_s, repeat and rows.beyond_ends
         answer = yield TargetPass(rows.requests, rows.chunks, forest, evicted, rows.transfer, *again)
         self.speculation.learn(view, rows, forest, answer)

@@ -1,9 +1,9 @@
 """Continuous batching, whole prompts first.
 
-Paper: Orca (Yu et al., OSDI 2022), as vLLM 0.x schedules without chunked prefill (Kwon et al., SOSP 2023).
+Paper: vLLM (Kwon et al., SOSP 2023), as its V0 engine schedules without chunked prefill.
 Idea: requests join and leave between iterations. While a waiting prompt fits, it is prefilled and decodes wait.
 Deviations: a preempted request is recomputed (vLLM's default for single sequences), never swapped. A prompt longer
-than a pass goes alone; vLLM 0.x refuses it.
+than a pass goes alone; vLLM refuses it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from specsim.replica.passes import NOBODY, TargetPass
-from specsim.replica.protocols import Step, View
+from specsim.replica.protocols import View
 from specsim.replica.request import Ids
 from specsim.replica.trees import Forest
 from specsim.schedulers.parts.batching import NO_CHUNKS, Admission, Chunks, lag, seats, unread, whole_prompts
@@ -30,26 +30,26 @@ class PrefillFirst(Batching):
     Parameters
     ----------
     max_num_seqs : most requests that hold cache (vLLM's max_num_seqs).
-    prefill_tokens : most prompt tokens of one prefill pass; a longer prompt goes alone.
+    max_num_batched_tokens : most prompt tokens of one prefill pass; a longer prompt goes alone.
     watermark : share of the cache left free on admission.
     """
 
     max_num_seqs: int
-    prefill_tokens: int
+    max_num_batched_tokens: int
     watermark: float
     repeats = True
 
     def __post_init__(self) -> None:
-        at_least(1, max_num_seqs=self.max_num_seqs, prefill_tokens=self.prefill_tokens)
+        at_least(1, max_num_seqs=self.max_num_seqs, max_num_batched_tokens=self.max_num_batched_tokens)
         share(watermark=self.watermark)
 
     def prompts(self, view: View, drafting: bool) -> Chunks:
         """Return the waiting prompts of the next pass; none if none fits."""
         if not view.waiting:
             return NO_CHUNKS
-        return whole_prompts(view, Admission(self.max_num_seqs, self.watermark, drafting), self.prefill_tokens)
+        return whole_prompts(view, Admission(self.max_num_seqs, self.watermark, drafting), self.max_num_batched_tokens)
 
-    def rows(self, view: View, drafting: bool) -> Rows:
+    def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
         """Return waiting prompts if some fit, else all decoding requests."""
         prompts = self.prompts(view, drafting)
         if unread(view, prompts):
@@ -57,21 +57,6 @@ class PrefillFirst(Batching):
         plain = decode(view, prompts.requests, repeat=True)
         ids, again = plain.requests, {"repeat": plain.repeat, "beyond_ends": plain.beyond_ends}
         return Rows(ids, plain.chunks, len(ids), lag(view, ids), plain.evict, **again)
-
-
-@dataclass(frozen=True, slots=True)
-class Continuous(PrefillFirst):
-    """Prefill first, then decode all; parameters as in `PrefillFirst`."""
-
-    repeats = True
-
-    def step(self, view: View) -> Step:
-        """Yield one pass: a prefill if possible, else one token for every running request."""
-        prompts = self.prompts(view, drafting=False)
-        if unread(view, prompts):
-            yield TargetPass(*prompts, Forest.roots(len(prompts.requests)))
-        else:
-            yield decode(view, prompts.requests, repeat=True)
 
 
 def decode(view: View, joining: Ids = NOBODY, *, repeat: bool = False) -> TargetPass:

@@ -36,6 +36,10 @@ class EstimatedChains(Speculation):
         """Whether it drafts; see `FixedChains.drafts`."""
         return self.chains.drafts
 
+    def draft_tokens(self, requests: int) -> int:
+        """Return k."""
+        return self.num_speculative_tokens
+
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield a draft pass per token and return the chains; none if they do not all fit."""
         return self.chains.grow(view, rows)

@@ -65,7 +65,7 @@ class SkipJoin:
         at_least(1, queues=self.queues, quantum_ratio=self.quantum_ratio)
         at_least(0, first_quantum_s=self.first_quantum_s, starvation_s=self.starvation_s)
 
-    def rows(self, view: View, drafting: bool) -> Rows:
+    def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
         """Return the requests that get seats: highest queues first, each in order of entry."""
         self.level = with_rows(self.level, view, _NEW)
         self.spent_s, self._entered_s, self._served_s = (
@@ -117,7 +117,7 @@ class LeastAttained:
     def __post_init__(self) -> None:
         at_least(0, quantum_s=self.quantum_s)
 
-    def rows(self, view: View, drafting: bool) -> Rows:
+    def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
         """Return the requests with the fewest quanta of service; of equals the earliest."""
         self.attained_s = with_rows(self.attained_s, view)
         ids = live(view)

@@ -29,7 +29,7 @@ class StaticBatches(Batching):
     def __post_init__(self) -> None:
         at_least(1, max_num_seqs=self.max_num_seqs)
 
-    def rows(self, view: View, drafting: bool) -> Rows:
+    def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
         """Return the batch, which decodes; when it is empty, the prompts of the next batch."""
         batch = view.running
         if len(batch):

@@ -74,7 +74,7 @@ class LapsQueues:
         at_least(0, top_limit_s=self.top_limit_s)
         self._limits_s = limits_below(self.queues, self.top_limit_s, self.limit_ratio)
 
-    def rows(self, view: View, drafting: bool) -> Rows:
+    def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
         """Return the first requests in order; a perceptible request keeps its seat."""
         if not len(self.attained_s):
             self.attained_s = with_rows(self.attained_s, view)
@@ -182,7 +182,7 @@ class ShortestPredicted(Batching):
         """Return the predicted lengths, (requests,); see `Noting`."""
         return self.lengths.noted(requests)
 
-    def rows(self, view: View, drafting: bool) -> Rows:
+    def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
         """Return running requests in order of admission, and the shortest of the waiting ones."""
         ids = live(view)
         inside = len(view.running)

@@ -72,7 +72,7 @@ class ShortestRemaining(Batching):
         """Take the foresight that knows the rounds left."""
         self._foresight = foresight
 
-    def rows(self, view: View, drafting: bool) -> Rows:
+    def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
         """Return the requests whose rest is shortest."""
         ids = live(view)
         keys = self.rest_s(view, ids), np.arange(len(ids))

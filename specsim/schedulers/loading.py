@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from specsim.errors import SpecsimError, nearest
 from specsim.kinds.build import Scope, build, target_of
@@ -13,8 +13,24 @@ from specsim.kinds.signature import parameters_of
 from specsim.replica.protocols import Clairvoyant, Scheduler
 
 OWN_PACKAGE = "specsim.schedulers"
-EXTRA_KEYS = {"description", "clairvoyant", "suggests", "family"}
+EXTRA_KEYS = {"description", "clairvoyant", "suggests", "family", "served_by"}
 """Keys of a scheduler's file that are no arguments of its class."""
+
+
+AS_ENGINE = "engine"
+"""What a `batching` says that follows the run's engine."""
+BY_ORDER = {
+    "prompts_first": "specsim.schedulers.continuous.PrefillFirst",
+    "mixed": "specsim.schedulers.sarathi.TokenBudget",
+}
+
+
+class EngineBatching(NamedTuple):
+    """How the run's engine batches, and its limits: see `specsim.latency.engine.Batches`."""
+
+    order: str = "mixed"
+    max_num_seqs: int = 256
+    max_num_batched_tokens: int = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +46,17 @@ class SchedulerFactory:
 
 
 def scheduler_factory(
-    mapping: Mapping[str, Any], source: str, plugins: Mapping[str, ModuleType] | None = None
+    mapping: Mapping[str, Any],
+    source: str,
+    plugins: Mapping[str, ModuleType] | None = None,
+    engine: EngineBatching | None = None,
 ) -> SchedulerFactory:
     """Return a factory of schedulers; one is made at once, so that mistakes show before a run.
 
     `_target_` may name a class of `specsim.schedulers`, an entry point of the group of that name, or a class of a
     module of `plugins`. Nothing else is imported.
     A key at the top that the class does not take is shared: parts take it, with the same value.
+    ``batching: engine`` stands for the part that batches as `engine` does; its limits hold where a key is null.
 
     Raises
     ------
@@ -44,7 +64,9 @@ def scheduler_factory(
         One line naming `source` and the key.
     """
     scope = Scope("scheduler", OWN_PACKAGE, frozenset({__name__}), plugins or {})
-    arguments = {key: value for key, value in mapping.items() if key not in EXTRA_KEYS}
+    arguments = _as_engine(
+        {key: value for key, value in mapping.items() if key not in EXTRA_KEYS}, engine or EngineBatching()
+    )
 
     def make() -> Scheduler:
         scheduler: Scheduler = build(_without_shared(arguments, source, scope), source, scope)
@@ -55,6 +77,15 @@ def scheduler_factory(
         return scheduler
 
     return SchedulerFactory(make, make())
+
+
+def _as_engine(mapping: dict[str, Any], engine: EngineBatching) -> dict[str, Any]:
+    """Return a scheduler's keys with the part that batches as the engine does, where `batching` says so."""
+    if mapping.get("batching") != AS_ENGINE:
+        return mapping
+    limits = {key: value for key, value in engine._asdict().items() if mapping.get(key, 0) is None}
+    shared = {key: value for key, value in {**mapping, **limits}.items() if key in ("watermark", *engine._fields)}
+    return {**mapping, **limits, "batching": {"_target_": BY_ORDER[engine.order], **shared}}
 
 
 def _without_shared(mapping: Mapping[str, Any], source: str, scope: Scope) -> dict[str, Any]:

@@ -30,7 +30,7 @@ class TightestFirst(Batching):
     seats: Seats
     _lines: Lines = field(init=False, repr=False, compare=False, default_factory=lambda: Lines(MOST_OBJECTIVES))
 
-    def rows(self, view: View, drafting: bool) -> Rows:
+    def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
         """Return the most urgent requests, as many as there are seats."""
         most = self.seats.max_num_seqs
         ids = np.concatenate((view.running, self._lines.heads(view, view.tpot_slo_s, most)))

@@ -1,6 +1,6 @@
 """Chunked prefill mixed with decodes.
 
-Paper: Sarathi-Serve (Agrawal et al., OSDI 2024); vLLM's chunked prefill.
+Paper: Sarathi-Serve (Agrawal et al., OSDI 2024); Orca (Yu et al., OSDI 2022) mixes whole prompts; vLLM's V1 engine.
 Idea: every pass has all decodes, and prompt chunks in the rest of a token budget, so no decode waits.
 Deviations: a prompt is admitted when all of it fits, but takes its cache chunk by chunk.
 """
@@ -12,43 +12,43 @@ from typing import Literal
 
 import numpy as np
 
-from specsim.replica.passes import NOBODY, TargetPass
-from specsim.replica.protocols import Step, View
+from specsim.replica.passes import NOBODY
+from specsim.replica.protocols import View
 from specsim.replica.request import Bools, Ids, Ints
-from specsim.replica.trees import Forest
 from specsim.schedulers.parts.batching import Admission, Chunks, decoding, lag, prompt_chunks, seats
 from specsim.schedulers.parts.parameters import at_least, share
 from specsim.schedulers.parts.protocols import Batching, Rows, rows_of
 
 
 @dataclass(frozen=True, slots=True)
-class Sarathi:
-    """Decodes first, then chunks of prompts up to the budget.
+class TokenBudget(Batching):
+    """A batching part: all decodes and their drafts, then prompt chunks in the rest of a budget (vLLM V1).
+
+    The budget keeps room for the drafts of each decode. Where they exceed it, only the first decodes run.
 
     Parameters
     ----------
-    max_num_seqs : most requests that hold cache.
-    token_budget : batched tokens of a pass.
-    watermark : share of the cache left free on admission.
+    max_num_seqs : most requests that hold cache. watermark : share of the cache left free on admission.
+    max_num_batched_tokens : most tokens of a pass, draft tokens included.
     """
 
     max_num_seqs: int
-    token_budget: int
+    max_num_batched_tokens: int
     watermark: float
     repeats = True
 
     def __post_init__(self) -> None:
-        at_least(1, max_num_seqs=self.max_num_seqs, token_budget=self.token_budget)
+        at_least(1, max_num_seqs=self.max_num_seqs, max_num_batched_tokens=self.max_num_batched_tokens)
         share(watermark=self.watermark)
 
-    def step(self, view: View) -> Step:
-        """Yield one mixed pass."""
+    def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
+        """Return decodes and prompt chunks."""
         decodes = decoding(view, view.running)
-        (requests, tokens), evicted = mixed(
-            view, decodes, self.token_budget, Admission(self.max_num_seqs, self.watermark)
-        )
-        same = len(requests) == len(decodes) and bool(decodes.all())
-        yield TargetPass(requests, tokens, Forest.roots(len(requests)), evicted, repeat=same, beyond_ends=same)
+        count, budget = int(np.count_nonzero(decodes)), self.max_num_batched_tokens
+        runnable = budget // (1 + draft_tokens)
+        budget = budget - count * draft_tokens if count <= runnable else runnable
+        admission = Admission(self.max_num_seqs, self.watermark, drafting, draft_tokens)
+        return chunked(view, decodes, budget, admission)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +72,21 @@ class Chunked(Batching):
         at_least(1, max_num_seqs=self.max_num_seqs, prefill_tokens=self.prefill_tokens)
         share(watermark=self.watermark)
 
-    def rows(self, view: View, drafting: bool) -> Rows:
+    def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
         """Return decodes and prompt chunks."""
         decodes = decoding(view, view.running)
         budget = int(np.count_nonzero(decodes)) + self.prefill_tokens
-        running, evicted = mixed(view, decodes, budget, Admission(self.max_num_seqs, self.watermark, drafting))
-        requests, tokens = running
-        if len(requests) == len(decodes) and decodes.all():
-            fed = lag(view, requests)
-            return Rows(requests, tokens, len(requests), fed, evicted, repeat=True, beyond_ends=True)
-        return rows_of(view, *running, evicted, first=self.prefill == "first")
+        admission = Admission(self.max_num_seqs, self.watermark, drafting)
+        return chunked(view, decodes, budget, admission, first=self.prefill == "first")
+
+
+def chunked(view: View, decodes: Bools, budget: int, admission: Admission, *, first: bool = False) -> Rows:
+    """Return the rows of a pass of `budget` tokens beside drafts; with `first`, prompts run alone if there are any."""
+    (requests, tokens), evicted = mixed(view, decodes, budget, admission)
+    if len(requests) == len(decodes) and decodes.all():
+        fed = lag(view, requests)
+        return Rows(requests, tokens, len(requests), fed, evicted, repeat=True, beyond_ends=True)
+    return rows_of(view, requests, tokens, evicted, first=first)
 
 
 def mixed(view: View, decodes: Bools, budget: int, admission: Admission) -> tuple[Chunks, Ids]:

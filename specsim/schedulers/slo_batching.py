@@ -44,7 +44,7 @@ class SloLimited(Batching):
     order: Order
     tightest: Literal["batch", "live"]
 
-    def rows(self, view: View, drafting: bool) -> Rows:
+    def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
         """Return the rows of the prefix, at least one."""
         ids = live(view)
         order = ranked(view, ids, (self.order(view, ids), ids), self.seats.max_num_seqs)

@@ -40,6 +40,10 @@ class FixedTrees(Speculation):
         """The most children of a node."""
         return max(self.expansion, default=1)
 
+    def draft_tokens(self, requests: int) -> int:
+        """Return the nodes of the tree."""
+        return nodes_of(self.expansion)
+
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield a draft pass per layer and return all of the trees."""
         widths = self.expansion

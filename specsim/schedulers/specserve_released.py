@@ -118,6 +118,10 @@ class ReleasedSpecServe(Speculation):
         """Whether it drafts: always, unless the longest chain is 0 tokens."""
         return self.num_speculative_tokens > 0
 
+    def draft_tokens(self, requests: int) -> int:
+        """Return the longest chain."""
+        return self.num_speculative_tokens
+
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield draft passes while they promise more throughput and return the tokens to verify."""
         estimate = estimate_of(view, rows, np.inf if self.limit_s is None else self.limit_s)

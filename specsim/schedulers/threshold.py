@@ -42,6 +42,10 @@ class Threshold(Speculation):
         """Whether it drafts: always, unless the longest chain is 0 tokens."""
         return self.num_speculative_tokens > 0
 
+    def draft_tokens(self, requests: int) -> int:
+        """Return the longest chain."""
+        return self.num_speculative_tokens
+
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield draft passes until no chain grows, and return the chains."""
         return grow_rows(view, rows, fitting_chain(view, rows, self.num_speculative_tokens), self._sure)

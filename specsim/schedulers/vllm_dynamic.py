@@ -56,6 +56,11 @@ class ByBatchSize(Speculation):
         """Return the chains of a batch size: those of the last range that begins at or below it."""
         return self._chains[bisect_right(self._firsts, batch_size) - 1]
 
+    def draft_tokens(self, requests: int) -> int:
+        """Return the greatest k of this batch size or a larger one: prompts join the batch."""
+        place = bisect_right(self._firsts, max(requests, 1)) - 1
+        return max(each.num_speculative_tokens for each in self._chains[place:])
+
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield a draft pass per token of the table's k and return the chains."""
         if not rows.decoding:

@@ -1,7 +1,7 @@
 """Speculation with a fixed number of draft tokens.
 
 Paper: vLLM-Spec(k) as AdaServe (EuroSys '26, section 6.1) and SmartSpec compare with it; Leviathan et al. 2023.
-Idea: continuous batching, whole prompts first. Every decoding step drafts k tokens per request and verifies the chains.
+Idea: every decoding step drafts k tokens for each request and verifies the chains; prompts are read as the engine does.
 Deviations: a step without memory for k tokens decodes without drafts instead of preempting. Without memory for that,
 the youngest request is preempted, and the others draft if they then can. The drafter's prefill is a pass of its own
 before the target's.
@@ -31,6 +31,10 @@ class FixedChains(Speculation):
     def drafts(self) -> bool:
         """Whether it drafts: always, unless `num_speculative_tokens` is 0."""
         return self.num_speculative_tokens > 0
+
+    def draft_tokens(self, requests: int) -> int:
+        """Return k."""
+        return self.num_speculative_tokens
 
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield a draft pass per token and return the chains; none if they do not all fit."""

@@ -51,7 +51,7 @@ class VirtualCounters:
     def __post_init__(self) -> None:
         at_least(0, input_weight=self.input_weight, output_weight=self.output_weight)
 
-    def rows(self, view: View, drafting: bool) -> Rows:
+    def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
         """Return running requests in order of admission, then those admitted by the counters."""
         if not len(self._charged):
             self._charged = np.zeros(len(view.arrival_s), dtype=np.bool_)

@@ -29,7 +29,7 @@ MISSPELT = [
     ("belief=llama8b_1b_h10", "belief=llama8b_1b_h10", "'llama8b_1b_h100'"),
     ("scheduler=zzz", "scheduler=zzz", "valid: adaptive_verification, adaserve"),
     ("scheduler=", "scheduler=", "valid: adaptive_verification, adaserve"),
-    ("scheduler=null", "scheduler=null", "continuous"),
+    ("scheduler=null", "scheduler=null", "vllm"),
     ("scheduler=file", "scheduler=file", "continuous"),
     ("schduler=fcfs", "schduler", "'scheduler'"),
     ("rpss=2", "rpss", "'rps'"),
@@ -202,7 +202,7 @@ SCHEDULERS = [
     ("scheduler=fcfs scheduler.max_num_seqs=0", "max_num_seqs"),
     ("scheduler=vllm_spec scheduler.num_speculative_tokens=-1", "num_speculative_tokens"),
     ("scheduler=vllm_spec scheduler.max_num_seqs=0", "max_num_seqs"),
-    ("scheduler=sarathi scheduler.token_budget=0", "token_budget"),
+    ("scheduler=sarathi scheduler.max_num_batched_tokens=0", "max_num_batched_tokens"),
     ("scheduler=sarathi scheduler.max_num_seqs=0", "max_num_seqs"),
     *(
         (f"scheduler=adaserve scheduler.{key}={value}", key.split(".")[0] if "_" in key[-1] else key.split(".")[-1])
@@ -225,8 +225,8 @@ SCHEDULERS = [
     ),
     ("scheduler._target_=os.system", "'os.system'"),
     ("scheduler._target_=specsim.replica.ledger.Ledger", "'specsim.replica.ledger.Ledger'"),
-    ("scheduler._target_=specsim.schedulers.continuous.Continuos", "'Continuos'", "'Continuous'"),
-    ("scheduler._target_=specsim.schedulers.contnuous.Continuous", "'specsim.schedulers.contnuous'"),
+    ("scheduler._target_=specsim.schedulers.composed.Compsed", "'Compsed'", "'Composed'"),
+    ("scheduler._target_=specsim.schedulers.compsed.Composed", "'specsim.schedulers.compsed'"),
     ("scheduler._target_=null", "_target_"),
     ("scheduler=adaserve scheduler.order._target_=os.system", "'os.system'"),
 ]

@@ -113,7 +113,7 @@ def test_all_five_by_path_at_once_run_as_given(made):
     words = [f"{group}=./{group}.yaml" for group in ORIGINALS] + ["trace=./trace.csv", "scheduler.max_num_seqs=2"]
     experiment = prepare(plain(*words))
     assert experiment.simulation.requests.prompt_tokens.tolist() == [10, 20, 30]
-    assert experiment.simulation.scheduler().max_num_seqs == 2
+    assert experiment.simulation.scheduler().batching.max_num_seqs == 2
     assert experiment.source.origin == "file"
 
 

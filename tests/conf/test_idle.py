@@ -14,8 +14,8 @@ from specsim.runs.plan import checked as prepared_of
 from specsim.settings.configured import from_words
 
 BASE = ("trace=poisson", "requests=3")
-OWN = "from specsim.schedulers.continuous import Continuous\n\n\nclass Mine(Continuous):\n    pass\n"
-YAML = "_target_: mine_of_idle.Mine\nmax_num_seqs: 8\nprefill_tokens: 8192\nwatermark: 0.01\n"
+OWN = "from specsim.schedulers.composed import Composed\n\n\nclass Mine(Composed):\n    pass\n"
+YAML = "_target_: mine_of_idle.Mine\nmax_num_seqs: 8\nmax_num_batched_tokens: 8192\nwatermark: 0.01\nbatching: engine\n"
 
 IDLE = [
     ("profile.gpus=64", "profile.gpus=64: changes nothing: the times of profile=llama70b_1b_4xh100 are of 4 GPUs"),

@@ -91,7 +91,7 @@ def test_a_copy_by_path_is_the_scheduler_by_name(name: str, tmp_path: Path) -> N
         ("laps_adaserve", "speculation.shape.verify_tokens", "verify_tokens"),
         ("laps_adaserve", "speculation.shape.depth_max", "shape.depth_max"),
         ("laps_sd", "batching.seats.max_num_seqs", "max_num_seqs"),
-        ("composed", "speculation.num_speculative_tokens", "num_speculative_tokens"),
+        ("vllm_spec", "speculation.num_speculative_tokens", "num_speculative_tokens"),
     ],
 )
 def test_the_other_place_is_refused_and_the_one_is_named(scheduler: str, key: str, place: str, tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ num_speculative_tokens: 2
 batching:
   _target_: specsim.schedulers.continuous.PrefillFirst
   max_num_seqs: {seats}
-  prefill_tokens: 8192
+  max_num_batched_tokens: 8192
   watermark: 0.01
 speculation:
   _target_: specsim.schedulers.vllm_spec.FixedChains

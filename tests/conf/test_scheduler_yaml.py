@@ -119,7 +119,8 @@ def test_keys_are_the_signature_no_more_and_no_less(name: str) -> None:
         if node.get("_partial_"):
             continue
         keys = {key for key in node if not key.startswith("_")} - (EXTRA_KEYS if not above else set())
-        taken = set(inspect.signature(target_of(node)).parameters)
+        parameters = inspect.signature(target_of(node)).parameters
+        taken = {key for key in parameters if key in keys or parameters[key].default is inspect.Parameter.empty}
         shared = {key for key in keys - taken if not above and any(f".{key}}}" in each for each in repeated(name))}
         assert keys - shared == taken, above
 
@@ -145,7 +146,15 @@ def test_one_parameter_has_one_name_and_one_place_in_every_scheduler() -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["max_num_seqs", "prefill_tokens", "watermark", "num_speculative_tokens", "verify_tokens"]
+    "key",
+    [
+        "max_num_seqs",
+        "max_num_batched_tokens",
+        "prefill_tokens",
+        "watermark",
+        "num_speculative_tokens",
+        "verify_tokens",
+    ],
 )
 def test_the_knobs_that_are_swept_stand_at_the_top(key: str) -> None:
     owners = [name for name in NAMES if any(key in node for _, node in nodes(raw_of(name)))]
@@ -271,7 +280,7 @@ def test_a_dataclass_of_your_own_may_derive_from_a_scheduler(tmp_path: Path) -> 
     made: Any = scheduler_factory(mapping, "mine", plugins)()
     assert (made.pace, made.prefill_threshold) == (1.0, mapping["prefill_threshold"])
     other = {"_target_": "specsim.schedulers.fcfs.StaticBatches", "max_num_seqs": mapping["max_num_seqs"]}
-    batching = {key: value for key, value in mapping.items() if key not in ("prefill_tokens", "watermark")}
+    batching = {key: value for key, value in mapping.items() if key not in ("max_num_batched_tokens", "watermark")}
     with pytest.raises(SpecsimError, match=r"mine: batching: StaticBatches.* is no Prompting"):
         scheduler_factory(batching | {"batching": other}, "mine", plugins)
 

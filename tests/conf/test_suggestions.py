@@ -74,7 +74,7 @@ def test_a_constant_that_a_member_does_not_have_is_left_out() -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["continuous", "fcfs", "vllm_spec", "las", "smartspec", "composed"])
+@pytest.mark.parametrize("name", ["continuous", "fcfs", "vllm_spec", "las", "smartspec", "vllm"])
 def test_constants_are_for_their_family_alone(name: str) -> None:
     assert scheduler(scheduler=name, profile=ARTIFACT) == scheduler(scheduler=name)
 

@@ -34,6 +34,7 @@ SAME = {
         "the second's drafter launches its passes one by one; the third selects by the target's probabilities, "
         "which are the drafter's own where the text is drawn"
     ),
+    frozenset({"sarathi", "vllm"}): "both mix prompts under a budget that this scene never fills",
     frozenset({"smartspec", "smartspec_lookup"}): "the second's drafter looks drafts up in the prompt",
 }
 """Schedulers that decide alike in this scene, which has a drafter and a text of its own, and why: one golden run."""

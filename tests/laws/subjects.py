@@ -18,7 +18,7 @@ from specsim.files.paths import shipped
 from specsim.files.yaml_file import read_yaml
 from specsim.kinds.signature import parameter_types
 from specsim.replica.protocols import Scheduler
-from specsim.schedulers.loading import scheduler_factory
+from specsim.schedulers.loading import AS_ENGINE, BY_ORDER, EngineBatching, scheduler_factory
 from tests.made import WIDTH
 
 
@@ -30,9 +30,18 @@ def _names() -> list[str]:
 NAMES = _names()
 
 
-def raw_of(name: str) -> dict[str, Any]:
-    """Return a scheduler's YAML as it is written, nothing resolved, the caller's own copy."""
-    return deepcopy(_read(name))
+def raw_of(name: str, order: str = "mixed") -> dict[str, Any]:
+    """Return a scheduler's YAML as it is written, nothing resolved, the caller's own copy.
+
+    Where it batches as the engine does, it has the part of an engine of this `order`, and its limits.
+    """
+    raw = deepcopy(_read(name))
+    if raw.get("batching") != AS_ENGINE:
+        return raw
+    shared = {key: f"${{..{key}}}" for key in ("max_num_seqs", "max_num_batched_tokens", "watermark")}
+    limits = EngineBatching()._asdict()
+    own = {key: limits[key] if value is None else value for key, value in raw.items()}
+    return own | {"batching": {"_target_": BY_ORDER[order], **shared}}
 
 
 @cache
@@ -56,9 +65,9 @@ def mapping_of(name: str) -> dict[str, Any]:
     return resolved(raw_of(name))
 
 
-def factory_of(name: str, **overrides: Any) -> Callable[[], Scheduler]:
+def factory_of(name: str, order: str = "mixed", **overrides: Any) -> Callable[[], Scheduler]:
     """Return the scheduler's factory with other values of keys that stand at the top of its YAML."""
-    return scheduler_factory(resolved(raw_of(name) | overrides), name)
+    return scheduler_factory(resolved(raw_of(name, order) | overrides), name)
 
 
 def is_clairvoyant(name: str) -> bool:
@@ -68,7 +77,7 @@ def is_clairvoyant(name: str) -> bool:
 @st.composite
 def factories(draw: st.DrawFn, name: str) -> Callable[[], Scheduler]:
     """Draw the scheduler as shipped, or with other numbers and other choices in small, sane ranges."""
-    raw = raw_of(name)
+    raw = raw_of(name, draw(st.sampled_from(sorted(BY_ORDER))))
     if draw(st.booleans()):
         raw = _varied(draw, raw, _literals(raw))
     try:

@@ -12,23 +12,24 @@ from hypothesis import strategies as st
 from specsim.simulation import Simulation, run
 from tests.examples import examples
 from tests.laws.every import assert_same_record
-from tests.laws.subjects import factory_of, mapping_of
+from tests.laws.subjects import factory_of
 from tests.made import simulations
 
 profile = settings(max_examples=examples(10, 40), deadline=None, derandomize=True)
 
 
+@pytest.mark.parametrize(("order", "same"), [("prompts_first", "continuous"), ("mixed", "sarathi")])
 @profile
-@given(simulated=simulations(), seats=st.integers(1, 12), prefill_tokens=st.integers(1, 64))
-def test_no_draft_tokens_is_no_speculation(simulated: Simulation, seats: int, prefill_tokens: int) -> None:
-    shared = {
-        "max_num_seqs": seats,
-        "prefill_tokens": prefill_tokens,
-        "watermark": mapping_of("continuous")["watermark"],
-    }
-    plain = run(replace(simulated, scheduler=factory_of("continuous", **shared)))
-    none = run(replace(simulated, scheduler=factory_of("vllm_spec", num_speculative_tokens=0, **shared)))
+@given(simulated=simulations(), seats=st.integers(1, 12), tokens=st.integers(1, 64))
+def test_no_draft_tokens_is_no_speculation(
+    order: str, same: str, simulated: Simulation, seats: int, tokens: int
+) -> None:
+    """On an engine of each order vLLM without drafts is the scheduler that has this order everywhere."""
+    shared = {"max_num_seqs": seats, "max_num_batched_tokens": tokens}
+    plain = run(replace(simulated, scheduler=factory_of("vllm", order, **shared)))
+    none = run(replace(simulated, scheduler=factory_of("vllm_spec", order, num_speculative_tokens=0, **shared)))
     assert_same_record(plain, none)
+    assert_same_record(plain, run(replace(simulated, scheduler=factory_of(same, **shared))))
 
 
 @pytest.mark.parametrize("name", ["priority", "vtc", "fastserve", "las", "lp_sjf", "stta"])

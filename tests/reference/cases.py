@@ -18,7 +18,7 @@ from tests.reference.hardware import Hardware
 from tests.reference.request import Request
 from tests.reference.server import Server
 
-POLICIES = ("fcfs", "continuous", "sarathi", "vllm_spec")
+POLICIES = ("fcfs", "continuous", "sarathi", "vllm_spec", "vllm_v0_spec")
 GAPS_S = st.sampled_from((0.0, 0.0, 2.0**-7, 2.0**-6, 2.0**-6, 2.0**-4, 0.02, 0.3, 5.0))
 """Bursts, pauses, and whole passes on a binary grid, one of which then ends exactly at an arrival."""
 ROW = st.tuples(GAPS_S, LENGTHS, LENGTHS, st.sampled_from((0, 0, 1, 6)))
@@ -66,6 +66,10 @@ class Case:
         return [Server(hardware, mine[each::replicas]) for each in range(replicas)]
 
 
+SHIPPED = {"vllm_v0_spec": ("vllm_spec", "prompts_first")}
+"""The shipped scheduler and the order of prompts that a policy of the reference is, where it is not of that name."""
+
+
 @st.composite
 def cases(draw: st.DrawFn, name: str) -> Case:
     """Draw a case of one scheduler: workload, memory, costs, text, replicas and the scheduler's parameters."""
@@ -81,7 +85,7 @@ def cases(draw: st.DrawFn, name: str) -> Case:
         simulation(
             told,
             outputs,
-            factory_of(name, **parameters),
+            factory_of(*SHIPPED.get(name, (name,)), **parameters),
             pool=memory(told, room, draw(st.sampled_from((1, 4, 16)))),
             truth=Truth(target, draft),
             text=tape(len(told), draw(st.sampled_from((0.1, 0.5, 0.9))), draw(st.integers(0, 3))),
@@ -100,12 +104,11 @@ def _parameters(name: str) -> st.SearchStrategy[dict[str, Any]]:
     if name == "fcfs":
         return st.fixed_dictionaries({"max_num_seqs": seats})
     every = {"max_num_seqs": seats, "watermark": st.sampled_from((0.0, 0.0, 0.01, 0.3))}
-    if name == "sarathi":
-        return st.fixed_dictionaries({**every, "token_budget": tokens})
-    every["prefill_tokens"] = tokens
-    return st.fixed_dictionaries(
-        {**every, "num_speculative_tokens": st.integers(0, 6)} if name == "vllm_spec" else every
-    )
+    every["max_num_batched_tokens"] = tokens
+    if "spec" not in name:
+        return st.fixed_dictionaries(every)
+    given = st.fixed_dictionaries({**every, "num_speculative_tokens": st.integers(0, 6)})
+    return given.filter(lambda each: "v0" in name or each["max_num_batched_tokens"] > each["num_speculative_tokens"])
 
 
 FEW_TOKENS = ((0.0, (), ()), (1e-4, (-1e-4, 2e-4, 4e-4), (-1e-4, 1e-4)))

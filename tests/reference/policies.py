@@ -1,4 +1,4 @@
-"""Four schedulers of docs/schedulers.md as loops over requests."""
+"""Five schedulers of docs/schedulers.md as loops over requests."""
 
 from __future__ import annotations
 
@@ -26,17 +26,19 @@ def fcfs(max_num_seqs: int) -> Policy:
     return policy
 
 
-def continuous(max_num_seqs: int, prefill_tokens: int, watermark: float) -> Policy:
+def continuous(max_num_seqs: int, max_num_batched_tokens: int, watermark: float) -> Policy:
     """Whole prompts first; who decodes waits meanwhile; the youngest gives way where memory is short."""
-    return vllm_spec(0, max_num_seqs, prefill_tokens, watermark)
+    return vllm_v0_spec(0, max_num_seqs, max_num_batched_tokens, watermark)
 
 
-def vllm_spec(num_speculative_tokens: int, max_num_seqs: int, prefill_tokens: int, watermark: float) -> Policy:
+def vllm_v0_spec(
+    num_speculative_tokens: int, max_num_seqs: int, max_num_batched_tokens: int, watermark: float
+) -> Policy:
     """`continuous` with a chain of `num_speculative_tokens` for whoever decodes."""
 
     def policy(server: Server) -> None:
         rows: list[Row] = []
-        left = prefill_tokens
+        left = max_num_batched_tokens
         for request in _let_in(server, max_num_seqs, watermark, server.free, bool(num_speculative_tokens)):
             if rows and request.pending > left:
                 break
@@ -48,18 +50,25 @@ def vllm_spec(num_speculative_tokens: int, max_num_seqs: int, prefill_tokens: in
             server.evict(evicted)
             rows = [Row(request, 1) for request in kept]
         if num_speculative_tokens:
-            rows = _drafted(server, rows, growing, num_speculative_tokens)
+            rows = _drafted(server, rows, len(rows) if growing else 0, num_speculative_tokens)
         server.verify(rows)
 
     return policy
 
 
-def sarathi(max_num_seqs: int, token_budget: int, watermark: float) -> Policy:
+def sarathi(max_num_seqs: int, max_num_batched_tokens: int, watermark: float) -> Policy:
     """All decodes, then what is left of prompts that are begun, then new ones, up to a budget of tokens."""
+    return vllm_spec(0, max_num_seqs, max_num_batched_tokens, watermark)
+
+
+def vllm_spec(num_speculative_tokens: int, max_num_seqs: int, max_num_batched_tokens: int, watermark: float) -> Policy:
+    """`sarathi` with a chain of `num_speculative_tokens` for whoever decodes, which the budget holds as well."""
 
     def policy(server: Server) -> None:
         chunks: dict[int, int] = {}
-        left = token_budget
+        decodes = sum(request.decodes for request in server.running)
+        most = max_num_batched_tokens // (1 + num_speculative_tokens)
+        left = most if decodes > most else max_num_batched_tokens - decodes * num_speculative_tokens
         for decodes in (True, False):
             for request in server.running:
                 if request.decodes == decodes:
@@ -67,11 +76,15 @@ def sarathi(max_num_seqs: int, token_budget: int, watermark: float) -> Policy:
                     left -= chunks[request.number]
         kept, evicted, free = _seated(server, [chunks[request.number] for request in server.running])
         rows = [Row(request, chunks[request.number]) for request in kept if chunks[request.number]]
-        for request in () if evicted else _let_in(server, max_num_seqs, watermark, free, False):
+        for request in () if evicted else _let_in(server, max_num_seqs, watermark, free, bool(num_speculative_tokens)):
             if left > 0:
                 rows.append(Row(request, min(request.pending, left)))
                 left -= rows[-1].chunk
         server.evict(evicted)
+        rows.sort(key=lambda row: not row.request.decodes)
+        if num_speculative_tokens:
+            growing = sum(row.request.decodes for row in rows)
+            rows = _drafted(server, rows, growing, num_speculative_tokens)
         server.verify(rows)
 
     return policy
@@ -103,23 +116,28 @@ def _seated(server: Server, growth: list[int]) -> tuple[list[Request], list[Requ
     return kept, evicted, free
 
 
-def _drafted(server: Server, rows: list[Row], growing: bool, num_speculative_tokens: int) -> list[Row]:
-    """Draft a chain behind each row, or feed the drafter their prompts; no more than a request may still emit."""
-    lags = [row.request.draft_pending if row.request.useful else 0 for row in rows]
-    depth = num_speculative_tokens if growing else 0
-    wanted = [(row, row.chunk + depth, lag + depth) for row, lag in zip(rows, lags, strict=True)]
+def _drafted(server: Server, rows: list[Row], growing: int, num_speculative_tokens: int) -> list[Row]:
+    """Draft a chain behind each of the first `growing` rows and feed the drafter the prompts of the others.
+
+    No chain is longer than what its request may still emit.
+    """
+    chains, prompts = rows[:growing], rows[growing:]
+    lags = [row.request.draft_pending if row.request.useful else 0 for row in chains]
+    lags += [min(row.request.draft_pending, row.chunk) if row.request.useful else 0 for row in prompts]
+    depths = [num_speculative_tokens] * growing + [0] * len(prompts)
+    wanted = [(row, row.chunk + depth, lag + depth) for row, lag, depth in zip(rows, lags, depths, strict=True)]
     if sum(server.growth(row.request, *tokens) for row, *tokens in wanted) > server.free:
         return rows
     fed = [Row(row.request, lag) for row, lag in zip(rows, lags, strict=True)]
-    if not growing:
+    if not any(row.request.useful for row in chains):
         if any(lags):
             server.draft(fed, [], 0, 0)
         return rows
     nodes = 0
-    for level in range(depth):
-        leaves = [row.request for row in rows if row.request.useful > level]
+    for level in range(num_speculative_tokens):
+        leaves = [row.request for row in chains if row.request.useful > level]
         if leaves:
             server.draft(fed, leaves, level, nodes)
             nodes += len(leaves)
             fed = [Row(row.request, 0) for row in rows]
-    return [Row(row.request, row.chunk, min(depth, row.request.useful)) for row in rows]
+    return [Row(row.request, row.chunk, min(num_speculative_tokens, row.request.useful)) for row in chains] + prompts

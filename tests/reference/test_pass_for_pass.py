@@ -108,7 +108,8 @@ EVENTS = {
     "fcfs": SERVED,
     "continuous": PAGED,
     "sarathi": {*PAGED, "cut prompt"},
-    "vllm_spec": {*PAGED, "accepted", "no room to draft", "caught up"},
+    "vllm_spec": {"rejected", "preempted", "cut prompt", "accepted", "no room to draft", "caught up"},
+    "vllm_v0_spec": {*PAGED, "accepted", "no room to draft", "caught up"},
 }
 """What makes the cases of a scheduler worth comparing."""
 

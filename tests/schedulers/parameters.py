@@ -99,8 +99,13 @@ CAPPED = SCARCE | {"cap": f"{SELECTION}.at_most_the_tree"}
 SOON = {"acceptance.window": 2, "acceptance.spread": 0.9, "max_num_seqs": 2}
 """Requests are perceptible soon."""
 
-ROOM = {"max_num_seqs": Change(3), "prefill_tokens": Change(16), "watermark": Change(0.8)}
-CHUNKS = ROOM | {"prefill": Change("first")}
+ROOM = {"max_num_seqs": Change(3), "max_num_batched_tokens": Change(16), "watermark": Change(0.8)}
+CHUNKS = {
+    "max_num_seqs": Change(3),
+    "prefill_tokens": Change(16),
+    "watermark": Change(0.8),
+    "prefill": Change("first"),
+}
 TREES = {
     "verify_tokens": Change(12, FOUR),
     "order": Change(f"{SELECTION}.least_needy_first", SCARCE),
@@ -120,9 +125,8 @@ FEEDBACK = {"prefill_threshold": Change(1.0, {}, "hopeless")}
 AVERAGED = {"window": Change(1, {}, "cheap"), "first_acceptance": Change(0.01, {}, "cheap")}
 OWNERS: dict[str, dict[str, Change]] = {
     "Fcfs": {"max_num_seqs": Change(3)},
-    "Continuous": ROOM,
     "PrefillFirst": ROOM,
-    "Sarathi": {"max_num_seqs": Change(3), "token_budget": Change(16), "watermark": Change(0.8)},
+    "TokenBudget": ROOM,
     "Chunked": CHUNKS,
     "FixedChains": {"num_speculative_tokens": Change(2)},
     "SloTrees": TREES,
@@ -143,14 +147,14 @@ OWNERS: dict[str, dict[str, Change]] = {
     },
     "SpecServe": {
         "num_speculative_tokens": Change(1, {}, "cheap"),
-        "verifier": Change(False, {}, "cheap"),
+        "verifier": Change(False, {}, "sure"),
         "history_steps": Change(1, {}, "cheap"),
         "first_confidence": Change(0.05, {}, "cheap"),
     },
     "FixedTrees": {"expansion": Change([2, 2])},
     "ReleasedSpecServe": {
         "num_speculative_tokens": Change(1, {}, "cheap"),
-        "verifier": Change(False, {}, "sure"),
+        "verifier": Change(False, {}, "tight"),
         "first_confidence": Change(0.05, {}, "cheap"),
         "limit_s": Change(0.02, {}, "cheap"),
     },
@@ -222,7 +226,7 @@ OF_ONE_YAML: dict[tuple[str, str], Change] = {
     ("laps_sd_told", "batching.lengths.prediction_seed"): Change(1, {"prediction_error": 1.0}),
     ("laps_sd_told", "batching.estimate"): Change("total", {"max_num_seqs": 2}),
     ("smartspec_per_request", "acceptance"): Change("global", FOUR, "cheap"),
-    ("specserve_minus", "speculation.verifier"): Change(True, {}, "cheap"),
+    ("specserve_minus", "speculation.verifier"): Change(True, {}, "sure"),
     ("adaserve_slo_only", "fill"): Change(True, SCARCE),
     ("adaserve_true_probability", "speculation.sees"): Change("tokens", FOUR),
     ("adaserve_artifact", "order._target_"): Change(f"{SELECTION}.neediest_first", SCARCE | {"slo_below": None}),

@@ -22,7 +22,8 @@ def part(target: str, **parameters: Any) -> dict[str, Any]:
 SEATS = mapping_of("las")["batching"]["seats"] | {"max_num_seqs": 6}
 BATCHING = {
     "static": part("fcfs.StaticBatches", max_num_seqs=6),
-    "whole prompts": part("continuous.PrefillFirst", max_num_seqs=6, prefill_tokens=64, watermark=0.01),
+    "whole prompts": part("continuous.PrefillFirst", max_num_seqs=6, max_num_batched_tokens=64, watermark=0.01),
+    "budget": part("sarathi.TokenBudget", max_num_seqs=6, max_num_batched_tokens=600, watermark=0.01),
     "chunks": part("sarathi.Chunked", max_num_seqs=6, prefill_tokens=16, prefill="mixed", watermark=0.01),
     "laps": mapping_of("laps_sd")["batching"] | {"seats": SEATS},
     "priority": part("priority.TightestFirst", seats=SEATS),

@@ -25,7 +25,7 @@ from tests.laws.watch import Heard, watched
 from tests.made import memory, requests
 from tests.unit.hand import Hand, sizes
 
-NEVER = {"continuous", "sarathi", "fcfs", "fcfs_slo", "stta", "priority", "fastserve", "vtc"}
+NEVER = {"vllm", "continuous", "sarathi", "fcfs", "fcfs_slo", "stta", "priority", "fastserve", "vtc"}
 """Schedulers without speculation."""
 FEW = {"adaserve_slo_only", "smartspec_artifact"}
 """The first verifies a node only where an objective asks for it: none at all in this scene. The second drafts only

@@ -32,9 +32,9 @@ def serving(
     kind: type[SmartSpec] = SmartSpec,
     *,
     max_num_seqs: int = 8,
-    prefill_tokens: int = 64,
+    max_num_batched_tokens: int = 64,
 ) -> SmartSpec:
-    return kind(PrefillFirst(max_num_seqs, prefill_tokens, watermark=0.0), proposal, prefill_threshold)
+    return kind(PrefillFirst(max_num_seqs, max_num_batched_tokens, watermark=0.0), proposal, prefill_threshold)
 
 
 def smart(
@@ -134,7 +134,7 @@ def test_the_drafter_catches_up_when_a_plain_step_went_before() -> None:
 def test_a_prefix_runs_where_the_youngest_costs_too_much_context() -> None:
     """A context of 64 tokens more than doubles the pass for one token more: the first two run, it waits its turn."""
     told = requests([0.0] * 3, [5, 5, 64], [40, 9, 9])
-    hand = Hand(smart(num_speculative_tokens=0, prefill_tokens=128), told, memory(told, 9.0, block_tokens=1))
+    hand = Hand(smart(num_speculative_tokens=0, max_num_batched_tokens=128), told, memory(told, 9.0, block_tokens=1))
     hand.view.belief = Hardware(Linear(0.1, 0.0, 1.0), Linear(0.0, 0.0, 1.0))
     prefilled(hand)
     assert chain(hand).requests.tolist() == [0, 1]
@@ -147,7 +147,7 @@ def test_a_prefix_runs_where_the_youngest_costs_too_much_context() -> None:
 def test_a_prefix_is_by_age_not_by_admission() -> None:
     """The oldest, let in last, is still the first of every prefix."""
     told = requests([0.0] * 2, [64, 5], [9, 9])
-    hand = Hand(smart(num_speculative_tokens=0, prefill_tokens=128), told, memory(told, 9.0, block_tokens=1))
+    hand = Hand(smart(num_speculative_tokens=0, max_num_batched_tokens=128), told, memory(told, 9.0, block_tokens=1))
     hand.view.belief = Hardware(Linear(0.1, 0.0, 1.0), Linear(0.0, 0.0, 1.0))
     prefilled(hand)
     hand.begin()
@@ -230,7 +230,7 @@ def test_a_request_without_history_is_taken_for_the_average_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", [{"window": 0}, {"first_acceptance": 1.5}, {"num_speculative_tokens": -1}, {"prefill_tokens": 0}]
+    "bad", [{"window": 0}, {"first_acceptance": 1.5}, {"num_speculative_tokens": -1}, {"max_num_batched_tokens": 0}]
 )
 def test_senseless_parameters_are_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(bad))):

@@ -140,8 +140,8 @@ def test_paths_are_taken_as_text_or_path(tmp_path):
 
 def test_a_sweep_is_the_product_with_the_last_axis_fastest(tmp_path):
     runs = sweep({"scheduler": ["fcfs", "continuous"], "rps": [2, 4]}, out=tmp_path / "all", **SMALL)
-    found = [(run.config["scheduler"]["_target_"].rpartition(".")[2], run.config["rps"]) for run in runs]
-    assert found == [("Fcfs", 2), ("Fcfs", 4), ("Continuous", 2), ("Continuous", 4)]
+    found = [(run.config["choices"]["scheduler"], run.config["rps"]) for run in runs]
+    assert found == [("fcfs", 2), ("fcfs", 4), ("continuous", 2), ("continuous", 4)]
     assert [run.folder.name.rpartition("-")[0] for run in runs] == [
         f"scheduler={scheduler},rps={rps}" for scheduler in ("fcfs", "continuous") for rps in (2, 4)
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,13 @@ from specsim.errors import SpecsimError
 from specsim.files.paths import shipped
 from specsim.files.yaml_file import read_yaml
 from specsim.latency.drafter import Heads, LayersSkipped, Lookup, Separate, equipped
-from specsim.latency.engine import Engine, engine_from_mapping
+from specsim.latency.engine import Batches, Engine, engine_from_mapping
 from specsim.latency.profile import _FORMS, load_profile
 from specsim.pass_shape import PassShape, PassShapes
 from specsim.replica.passes import Drafted, DraftPass
 from specsim.replica.trees import Forest
 from specsim.runs.prepare import prepare
+from specsim.runs.run import Run
 from specsim.settings.compose import compose
 from specsim.settings.groups import FORMS, names
 from specsim.world.drafting import SimulatedDrafter
@@ -47,7 +49,7 @@ FIXED = {"mean": 20, "cv": None, "low": None, "high": None}
 
 def test_the_profiled_engine_adds_nothing() -> None:
     engine = engine_from_mapping(read_yaml(shipped("conf") / "engine" / "profiled.yaml"), "engine=profiled")
-    assert engine == Engine()
+    assert replace(engine, batches=Batches(), large_batches=Batches()) == Engine()
     assert engine.running(PROFILE) == PROFILE
 
 
@@ -254,3 +256,76 @@ def test_a_belief_may_be_the_profile_in_another_form(tmp_path: Path, monkeypatch
 
 def test_the_forms_that_a_belief_may_name_are_those_of_profiles() -> None:
     assert set(FORMS) == set(_FORMS)
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (shipped("conf") / "engine").glob("*.yaml")))
+def test_every_engine_file_says_how_it_batches(name: str) -> None:
+    mapping = read_yaml(shipped("conf") / "engine" / f"{name}.yaml")
+    assert name == "file" or mapping.keys() >= {"batching", "max_num_batched_tokens", "max_num_seqs", "source"}
+
+
+@pytest.mark.parametrize(
+    ("profile", "limits"),
+    [("llama8b_1b_h100", (1024, 8192)), ("llama70b_1b_4xh200", (1024, 8192)), ("llama70b_1b_4xa100", (256, 2048))],
+)
+def test_a_gpu_of_70_gib_that_is_no_a100_is_large(profile: str, limits: tuple[int, int]) -> None:
+    engine = engine_from_mapping(read_yaml(shipped("conf") / "engine" / "vllm_0_12.yaml"), "engine=vllm_0_12")
+    assert engine.batches_on(load_profile(profile)) == ("mixed", *limits)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"batching": "chunked"}, "batching: 'chunked' is unknown; valid: mixed, prompts_first"),
+        ({"max_num_seqs": 0}, "max_num_seqs: 0 is not a whole number between 1 and"),
+        ({"max_num_seqs": {"large_gpu": 8}}, "max_num_seqs.other: missing key"),
+    ],
+)
+def test_a_wrong_habit_of_batching_is_named(changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(SpecsimError, match=re.escape(f"engine=mine: {said}")):
+        engine_from_mapping(PLAIN | changed, "engine=mine")
+
+
+def served(scheduler: str, **settings: Any) -> Run:
+    """Return a run of 61.8 requests/s of 201 + 63 tokens on an H100 with 128 seats, as inference-perf measured."""
+    lengths = {f"trace__{key}": {"distribution": "fixed", **FIXED, "mean": mean} for key, mean in LENGTHS.items()}
+    given = {"slo": "absolute", "profile": "llama8b_1b_h100", "rps": 61.8, "requests": 1200, **lengths}
+    return simulate(scheduler, "poisson", **given, scheduler__max_num_seqs=128, **settings)
+
+
+LENGTHS = {"prompt_tokens": 201, "output_tokens": 63}
+MEASURED_TPOT_MS = 10.50
+"""vLLM 0.11, Llama-3.1-8B on an H100 (kubernetes-sigs/inference-perf, demos/kubecon-na-2025)."""
+
+
+@pytest.mark.parametrize(("engine", "within"), [("vllm_0_12", 0.15), (None, 0.20)])
+def test_vllm_batches_as_a_measured_vllm(engine: str | None, within: float) -> None:
+    run = served("vllm", **({} if engine is None else {"engine": engine}))
+    assert run.metrics["mean_tpot_ms"] == pytest.approx(MEASURED_TPOT_MS, rel=within)
+
+
+@pytest.mark.parametrize(("engine", "same"), [("vllm_0_6", "continuous"), ("vllm_0_12", "sarathi")])
+def test_an_engine_decides_in_which_order_vllm_reads_prompts(engine: str, same: str) -> None:
+    limits = {"scheduler__max_num_batched_tokens": 2048, "engine": engine, "passes": True}
+    assert served("vllm", **limits).passes.equals(served(same, **limits).passes)
+
+
+def test_an_engine_without_batching_mixes_and_is_noted() -> None:
+    named = compose({"engine": "profiled", "scheduler": "vllm", "trace": "poisson"})
+    named["engine"] = PLAIN
+    (note,) = (each for each in prepare(named).notes if "does not say how it batches" in each)
+    assert note.startswith("engine=profiled does not say how it batches (batching): prompts are mixed with decodes")
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "engine", "noted"),
+    [
+        ("continuous", "vllm_0_12", True),
+        ("continuous", "vllm_0_6", False),
+        ("vllm_dynamic", "vllm_0_6", True),
+        ("vllm", "vllm_0_6", False),
+    ],
+)
+def test_a_scheduler_on_an_engine_that_never_ran_it_is_noted(scheduler: str, engine: str, noted: bool) -> None:
+    notes = prepare(compose({"engine": engine, "scheduler": scheduler, "trace": "poisson"})).notes
+    assert any("no server ran the two together" in each for each in notes) is noted

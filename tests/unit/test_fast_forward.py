@@ -30,7 +30,7 @@ from tests.laws.every import assert_same_record
 from tests.laws.subjects import factory_of
 from tests.made import Hardware, Linear, hardware, memory, requests, simulation, tape
 
-REPEATING = ("continuous", "sarathi", "fcfs", "vllm_spec", "vllm_dynamic", "composed")
+REPEATING = ("continuous", "sarathi", "fcfs", "vllm_spec", "vllm_dynamic", "vllm")
 """The schedulers that say when their next decision would be the same."""
 
 
@@ -150,7 +150,7 @@ def test_passes_run_on_beyond_ends_where_the_scheduler_says_so(beyond_ends: bool
     [{"concurrency": 2}, {"timeout_s": 1.2}, {"memory": None}, {"pipeline_steps": 2}],
     ids=["clients that wait for answers", "time-outs", "somebody waits for memory", "decided two steps ahead"],
 )
-@pytest.mark.parametrize("name", ["continuous", "sarathi", "fcfs", "composed"])
+@pytest.mark.parametrize("name", ["continuous", "sarathi", "fcfs", "vllm"])
 def test_ends_that_somebody_looks_at_are_seen(name: str, more: dict[str, Any]) -> None:
     of = busy(name)
     more = {"memory": memory(of.requests, 1.3)} if "memory" in more else more
@@ -199,7 +199,7 @@ class Listening:
 class Turns(PrefillFirst):
     """Lets every second request rest, by the clock: it takes the rows of a part that repeats, and does not itself."""
 
-    def rows(self, view: View, drafting: bool) -> Rows:
+    def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
         rows = super().rows(view, drafting)
         kept = np.flatnonzero(rows.requests % 2 == int(view.now_s * 10) % 2)
         if len(kept) in (0, len(rows.requests)) or rows.decoding < len(rows.requests):
@@ -240,7 +240,7 @@ class Shifts(Turns):
     repeats = True
     asked = 0
 
-    def rows(self, view: View, drafting: bool) -> Rows:
+    def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
         Shifts.asked += 1
         return super().rows(view, drafting)._replace(until_s=(int(view.now_s * 10) + 1) / 10)
 

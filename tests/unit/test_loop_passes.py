@@ -113,7 +113,7 @@ def test_a_loop_takes_what_a_run_takes(load: Load, engine: Engine) -> None:
         profile="llama8b_1b_h100",
         engine="profiled",
         concurrency=load.concurrency or None,
-        scheduler__token_budget=2048,
+        scheduler__max_num_batched_tokens=2048,
         **told,
     )
     ttft_s = (run.requests.first_token_s - run.requests.arrival_s).mean()

@@ -13,7 +13,7 @@ from tests.unit.hand import Hand, fed, sizes
 
 
 def vllm_spec(k: int) -> Composed:
-    return Composed(PrefillFirst(max_num_seqs=8, prefill_tokens=64, watermark=0.0), FixedChains(k))
+    return Composed(PrefillFirst(max_num_seqs=8, max_num_batched_tokens=64, watermark=0.0), FixedChains(k))
 
 
 def play(most: int = 40, rows: int = 1, k: int = 3, **pool: float) -> Hand:

@@ -34,11 +34,13 @@ class Admission(NamedTuple):
     most_requests : seats in the running batch, those taken included.
     watermark : share of the pool left free while any request runs (vLLM's 1%).
     drafting : whether the drafter will cache the prompt too.
+    draft_tokens : what a request with nothing to read may verify at once, beside its own token.
     """
 
     most_requests: int
     watermark: float = 0.01
     drafting: bool = False
+    draft_tokens: int = 0
 
     def candidates(self, view: View, free_bytes: float) -> Iterator[tuple[int, int]]:
         """Yield (request, pending tokens) first come first served while seats and `free_bytes` of cache last."""
@@ -98,7 +100,8 @@ def prompt_chunks(view: View, admission: Admission, most_tokens: int, free_bytes
     if left > 0:
         for request, need in admission.candidates(view, free_bytes):
             chosen.append((request, min(need, left)))
-            left -= need
+            joins = need == 1 and view.emitted_tokens[request] > 0
+            left -= need + admission.draft_tokens if joins else need
             if left <= 0:
                 break
     return _chunks(chosen)

@@ -50,8 +50,11 @@ _Grown = TypeVar("_Grown")
 class Batching(Protocol):
     """Decides which requests run. The `learn` of this class does nothing."""
 
-    def rows(self, view: View, drafting: bool) -> Rows:
-        """Return the rows of the next verification; `drafting` says whether the drafter caches prompts too."""
+    def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
+        """Return the rows of the next verification.
+
+        `drafting` says whether the drafter caches prompts too, `draft_tokens` how many each decoding row may verify.
+        """
         ...
 
     def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
@@ -72,6 +75,10 @@ class Speculation(Protocol):
         """The most children that it ever gives a node; by default 1."""
         return 1
 
+    def draft_tokens(self, requests: int) -> int:
+        """Return the most draft tokens that each of `requests` verifies in a step; a token budget has room for them."""
+        return int(self.drafts)
+
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield draft passes, the first of which feeds `rows.fed`, and return a forest that fits the memory."""
         ...
@@ -79,6 +86,17 @@ class Speculation(Protocol):
     def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
         """Take note of what was accepted of `forest`."""
         return
+
+
+class NoDrafts(Speculation):
+    """A speculation part that never drafts."""
+
+    drafts = False
+    repeats = True
+
+    def grow(self, view: View, rows: Rows) -> Growing:
+        """Refuse: a step without drafts grows nothing."""
+        raise AssertionError("a part that never drafts was asked for drafts")
 
 
 def evicting(

@@ -69,6 +69,10 @@ class GoodputChains(Speculation, Proposer):
         """Whether it drafts: always, unless the longest chain is 0 tokens."""
         return self.num_speculative_tokens > 0
 
+    def draft_tokens(self, requests: int) -> int:
+        """Return V."""
+        return self.num_speculative_tokens
+
     @property
     def deepest(self) -> int:
         """The most draft tokens of a chain."""

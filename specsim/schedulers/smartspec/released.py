@@ -110,6 +110,10 @@ class ReleasedLengths(Speculation):
         """Whether it drafts: always, unless the longest chain is 0 tokens."""
         return self.num_speculative_tokens > 0
 
+    def draft_tokens(self, requests: int) -> int:
+        """Return the longest chain."""
+        return self.num_speculative_tokens
+
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield a draft pass per token of the length in force and return the chains; none if they do not all fit."""
         running = len(np.union1d(view.running, rows.requests))
