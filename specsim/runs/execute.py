@@ -15,6 +15,7 @@ from specsim.results.run_folder import stamp_of
 from specsim.results.store import StoredRun
 from specsim.results.sweep_notes import extrapolated
 from specsim.results.writer import write_run
+from specsim.runs.drafting_note import hardly_drafts
 from specsim.runs.places import check_same_run
 from specsim.runs.prepare import Experiment, prepare
 from specsim.runs.progress import bar
@@ -87,6 +88,8 @@ def execute(
     drafting = (experiment.drafting_note,) if experiment.drafting_note and totals.draft_passes else ()
     notes = experiment.notes + drafting + _out_of_range(totals) + _rejected(metrics)
     notes += load_notes(block["load"], block["arrived"], _recorded(experiment))
+    if totals.draft_passes:
+        notes += hardly_drafts(config["choices"]["scheduler"], table, totals.iterations, experiment.simulation)
     provenance = provenance_of(experiment, notes, started, loop_s, totals.iterations)
     provenance["router"] = router
     provenance["varies_with_seed"] = list(experiment.varies)

@@ -212,7 +212,7 @@ SCHEDULERS = [
             ("order", "null"),
             ("cap", "foo"),
             ("verify_tokens", "0"),
-            ("max_num_seqs", "600"),
+            ("max_num_seqs", "0"),
             ("slo_share", "nan"),
             ("slo_share", "-1"),
             ("time_margin", "-1"),

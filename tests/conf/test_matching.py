@@ -149,19 +149,27 @@ def test_names_of_one_model(one: str, other: str, same: bool) -> None:
 
 
 def test_a_budget_past_the_bend_names_both_numbers() -> None:
-    (note,) = budget_notes()
+    assert not budget_notes()
+    (note,) = budget_notes(scheduler__verify_tokens="512")
     assert note.startswith("scheduler.verify_tokens=512 lies past the bend of profile=llama70b_1b_4xh100, 367 tokens")
     assert not budget_notes(scheduler__verify_tokens="366")
     assert len(budget_notes(scheduler__verify_tokens="367")) == 1
     assert not budget_notes(scheduler="continuous")
     assert not budget_notes(profile__form="linear"), "a line has no bend"
-    assert len(budget_notes(scheduler="laps_adaserve")) == 1
-    (note,) = budget_notes(profile="adaserve_artifact_llama70b")
+    assert len(budget_notes(scheduler="laps_adaserve", scheduler__verify_tokens="400")) == 1
+    note = budget_notes(profile="adaserve_artifact_llama70b")[-1]
     assert "lies past the bend of profile=adaserve_artifact_llama70b, 69.82 tokens" in note
 
 
 @pytest.mark.parametrize("scheduler", ["adaserve", "laps_adaserve"])
 def test_a_budget_without_room_for_every_root_is_refused(scheduler: str) -> None:
-    point = {"scheduler": scheduler, "scheduler.max_num_seqs": "600"}
+    point = {"scheduler": scheduler, "scheduler.max_num_seqs": "600", "scheduler.verify_tokens": "512"}
     with pytest.raises(SpecsimError, match=f"scheduler={scheduler}: max_num_seqs=600 exceeds verify_tokens=512"):
         prepare(compose({**SMALL, **point}))
+
+
+@pytest.mark.parametrize("scheduler", ["adaserve", "laps_adaserve", "equal_greedy"])
+def test_a_budget_of_auto_is_three_tokens_a_seat(scheduler: str) -> None:
+    point = {"scheduler": scheduler, "scheduler.max_num_seqs": "40"}
+    made: Any = prepare(compose({**SMALL, **point})).simulation.scheduler()
+    assert made.speculation.verify_tokens == 120

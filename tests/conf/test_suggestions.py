@@ -99,7 +99,7 @@ def test_the_user_goes_first() -> None:
 def test_a_file_by_path_holds_the_user_s_own_values(tmp_path: Path) -> None:
     shutil.copy(shipped("conf") / "scheduler" / "adaserve.yaml", tmp_path / "mine.yaml")
     own = compose({"scheduler": str(tmp_path / "mine.yaml"), "profile": ARTIFACT})
-    assert own["scheduler"]["verify_tokens"] == 512
+    assert own["scheduler"]["verify_tokens"] == "auto"
     assert own["choices"]["acceptance"] == "qwen32b_05b"
 
 
@@ -114,7 +114,9 @@ def test_a_scheduler_goes_before_a_drafter_and_a_drafter_before_a_profile(tmp_pa
 def test_only_what_changes_something_is_said() -> None:
     assert compose({})["followed"] == {"profile=llama70b_1b_4xh100": ["engine=vllm_0_15"]}
     assert compose({"engine": "profiled"})["followed"] == {}
-    assert compose({"profile": "adaserve_artifact_llama70b"})["followed"] == {}
+    assert compose({"profile": "adaserve_artifact_llama70b"})["followed"] == {
+        "profile=adaserve_artifact_llama70b": ["scheduler.verify_tokens=512", "scheduler.shape.depth_min=4"]
+    }
     followed = compose({"profile": ARTIFACT})["followed"]
     assert followed.keys() == {f"profile={ARTIFACT}"}
     assert {"acceptance=qwen32b_05b", "scheduler.verify_tokens=256", "scheduler.shape.depth_max=5"} <= set(

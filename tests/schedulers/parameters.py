@@ -107,7 +107,7 @@ CHUNKS = {
     "prefill": Change("first"),
 }
 TREES = {
-    "verify_tokens": Change(12, FOUR),
+    "verify_tokens": Change(8, FOUR),
     "order": Change(f"{SELECTION}.least_needy_first", SCARCE),
     "cap": Change(f"{SELECTION}.nothing", SCARCE),
     "slo_share": Change(0.1, SCARCE),
@@ -130,10 +130,10 @@ OWNERS: dict[str, dict[str, Change]] = {
     "Chunked": CHUNKS,
     "FixedChains": {"num_speculative_tokens": Change(2)},
     "SloTrees": TREES,
-    "EqualTrees": {"verify_tokens": Change(12, FOUR)},
+    "EqualTrees": {"verify_tokens": Change(8, FOUR)},
     "ForeseenTrees": TREES | {"sees": Change("probabilities", FOUR)},
     "LoadAdaptive": {
-        "depth_min": Change(2, SCARCE | {"max_num_seqs": 8}),
+        "depth_min": Change(3, SCARCE | {"max_num_seqs": 8}),
         "depth_max": Change(5, FOUR),
         "width_max": Change(1, FOUR),
         "draft_pass_tokens": Change(4, FOUR),
