@@ -12,6 +12,7 @@ def add_sweep_options(parser: argparse.ArgumentParser, when: str = "") -> None:
     parser.add_argument("--jobs", type=jobs, metavar="N", help=f"{when}processes that run at once (1)")
     parser.add_argument("--executor", type=executor, metavar="NAME", help=f"{when}local, ray, dask or slurm (local)")
     parser.add_argument("--keep", type=keep, metavar="WHAT", help=f"{when}runs: a folder each; summary: rows (runs)")
+    parser.add_argument("--each", action="store_true", help=f"{when}a row for every seed, in place of means")
 
 
 def jobs(word: str) -> int:
