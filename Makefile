@@ -10,7 +10,7 @@ FAST := not slow and not torch
 JOBS := $(shell getconf _NPROCESSORS_ONLN)
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-all coverage lint format docs bench bench-check profiles fidelity reproduce anomalies twins clean
+.PHONY: help run notebook check test test-all coverage lint format docs bench bench-check profiles fidelity reproduce anomalies twins clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -33,6 +33,10 @@ $(VENV)/docs: $(VENV)/dev
 	$(INSTALL) --editable ".[dev,docs]"
 	@touch $@
 
+$(VENV)/notebooks: $(VENV)/core
+	$(INSTALL) --editable ".[notebooks]"
+	@touch $@
+
 $(VENV)/fast: $(VENV)/core
 	$(INSTALL) --editable ".[fast]"
 	@touch $@
@@ -45,6 +49,9 @@ $(VENV)/peers: $(VENV)/core
 
 run: $(VENV)/core  ## the main job: AdaServe serves the Azure code trace
 	$(BIN)/specsim run +scheduler=adaserve trace=azure_code
+
+notebook: $(VENV)/notebooks  ## Jupyter Lab on this checkout, opened in notebooks/
+	$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/notebooks
 
 check: lint  ## what each commit passes: ruff, mypy, unit tests, golden runs and the scheduler laws
 	$(PYTEST) -m "$(FAST)" tests/unit tests/golden tests/laws/test_every_scheduler.py

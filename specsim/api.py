@@ -24,11 +24,11 @@ from specsim.runs.handed import handed
 from specsim.runs.handed_trace import settings_of_trace
 from specsim.runs.iterations import iterations
 from specsim.runs.places import check_place
-from specsim.runs.plan import check_keep, checked, plan
+from specsim.runs.plan import check_keep, checked
 from specsim.runs.processes import check_jobs
 from specsim.runs.run import Run
-from specsim.runs.sweep import run_all
 from specsim.runs.tally import composed
+from specsim.runs.until import check_until, run_points
 from specsim.settings.configured import Configured, from_axes, from_values
 from specsim.settings.from_python import HANDED
 from specsim.workload.slo import SloMix
@@ -136,6 +136,7 @@ def sweep(
     jobs: int = 1,
     executor: str = "local",
     keep: str = "runs",
+    until: str | None = None,
     progress: bool = True,
     **settings: Any,
 ) -> Sweep:
@@ -151,6 +152,8 @@ def sweep(
     jobs : points that run at once; the results are those of one at a time.
     executor : what runs them: ``"local"``: processes here; ``"ray"``, ``"dask"``, ``"slurm"``: docs/sweeps.md.
     keep : ``"runs"``: each run with its requests; ``"summary"``: its metrics alone, many runs to a file.
+    until : ``"2 points"``: every point gets seeds, five at least and 100 at most, until half the 95% interval of its
+        attainment is no wider; the sweep's notes say what was reached.
     progress : draw a progress bar on a terminal or in Jupyter. **settings : as of `simulate`.
 
     Raises
@@ -166,12 +169,12 @@ def sweep(
     """
     check_executor(executor, check_jobs(jobs))
     check_keep(keep)
+    check_until(until)
     root = None if out is None else expanded(str(out), "out=")
     here = jobs if executor == LOCAL else 1
     chosen = from_axes(axes, settings, counted=composed if progress else iter)
     ready = checked(chosen, jobs=here, progress=progress)
-    planned = plan(ready, root, keep=keep, progress=progress)
-    made = run_all(planned, root, progress=progress, jobs=jobs, executor=executor)
+    planned, made = run_points(ready, root, until, keep=keep, jobs=jobs, executor=executor, progress=progress)
     if made.failures:
         said = f"{len(made.failures)} of {len(planned)} runs failed, the first: {made.failures[0].error}"
         warnings.warn(said, stacklevel=2)

@@ -2,57 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from math import isfinite
+from collections.abc import Iterator
+from math import floor, isfinite, log10
 from typing import TYPE_CHECKING
+
+from specsim.results.shortening import shorten
+from specsim.results.table import ABSENT, aligned
 
 if TYPE_CHECKING:
     from specsim.results.found import Found, Line
 
-HEAD = ("keeps", "misses", "seeds", "95% ±", "per GPU")
 SHORT, OVERLOADED, FAILED = "*", "+", "!"
 FOOTNOTES = {
-    SHORT: "a run at this rate is too short to judge",
-    OVERLOADED: "a run at this rate is overloaded or near saturation; a longer run would attain less",
-    FAILED: "a run at this rate failed, and counts as 0%",
+    SHORT: "a run at the rates around the answer is too short to judge",
+    OVERLOADED: "a run below the answer is overloaded or near saturation; a longer run would attain less",
+    FAILED: "a run at the rates around the answer failed, and counts as 0%",
 }
-CELL = 8
+LONGEST_NAME = 24
+"""Characters of the first system in the head of a column."""
+MOST_DECIMALS = 4
+UNIT = "requests/s"
 
 
 def find_table(found: Found) -> Iterator[str]:
-    """Yield the lines of the table: a row a system, below them what the marks in it mean."""
-    keys = found.lines[0].keys
-    wide = max(8, len(keys), *(len(line.values) for line in found.lines))
-    rows = [_row(found, line) for line in found.lines]
-    yield f"highest rate at which {100 * found.asked.target:g}% of {found.whose} attain, requests/s"
-    yield (f"{keys:{wide}}" + "".join(f"  {each:>{CELL}} " for each in HEAD)).rstrip()
-    yield "-" * (wide + len(HEAD) * (CELL + 3) - 1)
-    for line, cells in zip(found.lines, rows, strict=True):
-        marked = "".join(f"  {number:>{CELL}}{marks or ' '}" for number, marks in cells)
-        yield f"{line.values:{wide}}{marked}".rstrip()
+    """Yield the lines of the table: a row a system, below them what the marks in it mean.
+
+    Beside each answer stands its difference from that of the first system, paired by seed, and what it is for each GPU
+    where the systems differ in their number.
+    """
+    first = found.lines[0]
+    marks = [_marks(found, line) for line in found.lines]
+    wide = max(map(len, marks))
+    rates = [_answer(found, line) + each.ljust(wide) for line, each in zip(found.lines, marks, strict=True)]
+    columns = [[first.keys, "", *(line.values for line in found.lines)], ["rate", UNIT, *rates]]
+    if len(found.lines) > 1:
+        apart = [_interval(*found.difference(line), "+") for line in found.lines[1:]]
+        columns.append([f"difference to {shorten(first.values, LONGEST_NAME)}", UNIT, ABSENT, *apart])
+    if len({line.gpus for line in found.lines}) > 1:
+        columns.append(["rate per GPU", UNIT, *(_per_gpu(found, line) for line in found.lines)])
+    lines = aligned(list(zip(*columns, strict=True)), left=1)
+    yield f"highest rate at which {100 * found.asked.target:g}% of {found.whose} attain"
+    yield from (*lines[:2], "-" * max(map(len, lines)), *lines[2:])
+    known = [isfinite(found.capacity(line).half_width) for line in found.lines]
+    if any(known):
+        paired = ", differences paired by seed" if len(found.lines) > 1 else ""
+        yield f"mean \u00b1 half width of the 95% interval over seeds{paired}"
+    if not all(known):
+        yield "a rate without \u00b1 is the highest tested that keeps the target"
     for mark, meaning in FOOTNOTES.items():
-        if any(mark in marks for cells in rows for _, marks in cells):
+        if any(mark in each for each in marks):
             yield f"{mark} {meaning}"
 
 
-def _row(found: Found, line: Line) -> list[tuple[str, str]]:
-    """Return the numbers of a row, each with its marks."""
+def _answer(found: Found, line: Line) -> str:
     each = found.capacity(line)
-    kept, missed = _marks(line, each.keeps), _marks(line, each.misses, (SHORT, FAILED))
-    per_gpu = None if each.keeps is None else each.keeps / line.gpus
-    return [
-        (_number(each.keeps), kept),
-        (_number(each.misses), missed),
-        (_number(each.mean), ""),
-        (_number(each.half_width), ""),
-        (_number(per_gpu), kept),
-    ]
+    if isfinite(each.half_width):
+        return _interval(each.mean, each.half_width)
+    if each.keeps is None:
+        return f"below {found.asked.first:g}"
+    return f"{each.keeps:.4g}" if each.misses is not None else f"above {each.keeps:.4g}"
 
 
-def _marks(line: Line, rate: float | None, shown: Collection[str] = tuple(FOOTNOTES)) -> str:
-    marks = {SHORT: line.too_short, OVERLOADED: line.overloaded, FAILED: line.failed}
-    return "".join(mark for mark in shown if marks[mark](rate))
+def _per_gpu(found: Found, line: Line) -> str:
+    each = found.capacity(line)
+    rate = each.mean if isfinite(each.half_width) else each.keeps
+    return ABSENT if rate is None else f"{rate / line.gpus:.4g}"
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None or not isfinite(value) else f"{value:.4g}"
+def _interval(mean: float, half_width: float, sign: str = "") -> str:
+    """Return a mean with half the width of its interval, both with as many decimals as that has two digits."""
+    if not isfinite(half_width):
+        return ABSENT
+    if half_width == 0:
+        return f"{mean:{sign}.4g} \u00b1 0"
+    decimals = min(MOST_DECIMALS, max(0, 1 - floor(log10(half_width))))
+    return f"{mean:{sign}.{decimals}f} \u00b1 {half_width:.{decimals}f}"
+
+
+def _marks(found: Found, line: Line) -> str:
+    """Return the marks of the rates around an answer; of the upper one alone those that put its miss in doubt."""
+    each = found.capacity(line)
+    marks = {
+        SHORT: line.too_short(each.keeps) + line.too_short(each.misses),
+        OVERLOADED: line.overloaded(each.keeps),
+        FAILED: line.failed(each.keeps) + line.failed(each.misses),
+    }
+    return "".join(mark for mark, count in marks.items() if count)

@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from specsim.settings.configured import Configured
 
 
-MOST_SHOWN = 1000
-"""Runs of a sweep that the terminal shows."""
-
-
 def run_command(arguments: argparse.Namespace) -> int:
     """Run what the settings name, and return the exit code: 1 if a run of a sweep failed."""
     from specsim.results.table import class_table
@@ -35,6 +31,10 @@ def run_command(arguments: argparse.Namespace) -> int:
         raise SpecsimError(f"--jobs {arguments.jobs}: one run is one process; expected -m beside it, for a sweep")
     if arguments.executor is not None and not arguments.multirun:
         raise SpecsimError(f"--executor {arguments.executor}: one run is one process; expected -m beside it")
+    if arguments.until is not None and not arguments.multirun:
+        raise SpecsimError(f"--until {arguments.until}: one run has one seed; expected -m beside it, for a sweep")
+    if arguments.each and not arguments.multirun:
+        raise SpecsimError("--each: one run is one row; expected -m beside it, for a sweep")
     if arguments.keep is not None and not arguments.multirun:
         raise SpecsimError(f"--keep {arguments.keep}: one run is kept whole; expected -m beside it, for a sweep")
     chosen = from_words(arguments.settings, sweep=arguments.multirun, counted=composed if arguments.multirun else iter)
@@ -55,37 +55,33 @@ def run_command(arguments: argparse.Namespace) -> int:
 
 def run_sweep(chosen: Sequence[Configured], arguments: argparse.Namespace) -> int:
     """Run a sweep with the options of `add_sweep_options` and print its table; return 1 if a run failed."""
-    from specsim.results.table import comparison_table
+    from specsim.commands.sweep_lines import sweep_lines
     from specsim.runs import plan
     from specsim.runs.executors import LOCAL, check_executor
-    from specsim.runs.sweep import run_all, standing, write_table
+    from specsim.runs.sweep import write_table
+    from specsim.runs.until import run_points
 
     jobs = arguments.jobs or 1
     executor = check_executor(arguments.executor or LOCAL, jobs)
     ready = plan.checked(chosen, jobs=jobs if executor == LOCAL else 1, progress=True)
     with _folder(ready[0].config["out"], None) as root:
-        planned = plan.plan(ready, root, keep=arguments.keep or plan.KEEP[0], progress=True)
-        try:
-            runs = run_all(planned, root, progress=True, jobs=jobs, executor=executor)
-        except KeyboardInterrupt:
-            kept = len(standing(planned, root))
-            said = f"{kept} of {len(planned)} runs are kept; the same command with out={root} goes on"
-            raise KeyboardInterrupt(said) from None
+        keep, until = arguments.keep or plan.KEEP[0], arguments.until
+        planned, runs = run_points(ready, root, until, keep=keep, jobs=jobs, executor=executor, progress=True, say=_say)
     stored = write_table(root)
     # Where the folder holds no other runs, these were read and their table made for it already.
     told_of = stored if len(stored) == len(runs) else runs
     for line in dict.fromkeys((*told_of.notes, *runs.whole_notes, *stored.whole_notes)):
         print(f"note: {line}")
-    failed, made = {tuple(each.label.items()) for each in runs.failures}, iter(runs)
-    shown = planned[:MOST_SHOWN]
-    told = [(each.label, None if tuple(each.label.items()) in failed else next(made).metrics) for each in shown]
-    print(comparison_table(told))
-    if len(planned) > len(shown):
-        print(f"{len(planned) - len(shown)} more runs in {root / 'table.csv'}")
+    for line in sweep_lines(planned, runs, told_of, each=arguments.each):
+        print(line)
     for line in told_of.seeds_said():
         print(line)
     print(root)
     return _say_failures(runs.failures, debug=arguments.debug)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def _say_failures(failures: Sequence[Failure], *, debug: bool) -> int:

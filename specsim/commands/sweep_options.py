@@ -12,6 +12,8 @@ def add_sweep_options(parser: argparse.ArgumentParser, when: str = "") -> None:
     parser.add_argument("--jobs", type=jobs, metavar="N", help=f"{when}processes that run at once (1)")
     parser.add_argument("--executor", type=executor, metavar="NAME", help=f"{when}local, ray, dask or slurm (local)")
     parser.add_argument("--keep", type=keep, metavar="WHAT", help=f"{when}runs: a folder each; summary: rows (runs)")
+    parser.add_argument("--until", type=until, metavar="WIDTH", help=f'{when}seeds are added up to "2 points" (none)')
+    parser.add_argument("--each", action="store_true", help=f"{when}a row for every seed, in place of means")
 
 
 def jobs(word: str) -> int:
@@ -55,3 +57,17 @@ def keep(word: str) -> str:
     if word in ("runs", "summary"):
         return word
     raise SpecsimError(f"--keep {word}: expected runs or summary")
+
+
+def until(word: str) -> str:
+    """Return the half width of the attainment's intervals that a sweep is to reach.
+
+    Raises
+    ------
+    SpecsimError
+        When it is none.
+    """
+    from specsim.runs.until import check_until
+
+    check_until(word)
+    return word

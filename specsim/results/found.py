@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isnan
+from math import isnan, nan
 from typing import TYPE_CHECKING
 
-from specsim.results.capacity import Asked, Capacity, capacity
+from specsim.results.capacity import Asked, Capacity, capacity, mean_interval
 from specsim.results.judged import ALL, WORST, Judged
 from specsim.results.sweeps import Sweep
 
@@ -92,6 +92,14 @@ class Found:
         """Return what the tested rates of a line say."""
         return capacity(self.asked, line.tested)
 
+    def difference(self, line: Line) -> tuple[float, float]:
+        """Return by how much a line's answer exceeds the first's, requests/s, and half the width of its 95% interval.
+
+        Both are of the same seeds, which meet the same requests at each rate; NaN where a seed has no answer.
+        """
+        one, other = (self.capacity(each).by_seed for each in (line, self.lines[0]))
+        return mean_interval(one - other) if len(one) == len(other) else (nan, nan)
+
     @property
     def whose(self) -> str:
         """Whose attainment it is, in words."""
@@ -103,18 +111,21 @@ class Found:
 
         ``keeps_rps`` is the highest tested rate up to which every tested rate keeps the target in the mean over seeds,
         ``misses_rps`` the lowest that does not. ``mean_rps`` and ``half_width_rps`` are of the rates at which the seeds
-        fall below it, each on a line between tested rates, and of their 95% interval. ``keeps_requests`` is the length
-        of the runs at the first, if it was the search's to choose. ``keeps_too_short``, ``misses_too_short``,
-        ``keeps_overloaded``, ``keeps_failed`` and ``misses_failed`` count the runs at that rate which are so, of
-        ``seeds`` runs.
+        fall below it, each on a line between tested rates, and of their 95% interval. ``difference_rps`` and
+        ``difference_half_width_rps`` are of their differences from the first row, seed by seed. ``keeps_requests`` is
+        the length of the runs at ``keeps_rps``, if it was the search's to choose. ``keeps_too_short``,
+        ``misses_too_short``, ``keeps_overloaded``, ``keeps_failed`` and ``misses_failed`` count the runs at that rate
+        which are so, of ``seeds`` runs.
         """
         from pandas import DataFrame
 
         rows = []
         for line in self.lines:
             each = self.capacity(line)
+            more, known = (nan, nan) if line is self.lines[0] else self.difference(line)
             answer = {"keeps_rps": each.keeps, "misses_rps": each.misses, "mean_rps": each.mean}
-            answer |= {"half_width_rps": each.half_width, "gpus": line.gpus, "seeds": len(each.by_seed)}
+            answer |= {"half_width_rps": each.half_width, "difference_rps": more, "difference_half_width_rps": known}
+            answer |= {"gpus": line.gpus, "seeds": len(each.by_seed)}
             answer |= {"keeps_requests": None if each.keeps is None else line.requests.get(each.keeps)}
             answer |= {"keeps_too_short": line.too_short(each.keeps), "misses_too_short": line.too_short(each.misses)}
             answer |= {"keeps_overloaded": line.overloaded(each.keeps)}

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from specsim.results.run_title import run_title
-from specsim.results.table import class_table, comparison_table
+from specsim.results.sweep_text import comparison_table, means_table
+from specsim.results.table import class_table
+
+if TYPE_CHECKING:
+    from specsim.results.sweeps import Sweep
 
 MOST_ROWS = 20
+"""Of a sweep's table."""
 
 
 def run_html(config: Mapping[str, Any], metrics: Mapping[str, Any], notes: Sequence[str]) -> str:
@@ -17,16 +22,22 @@ def run_html(config: Mapping[str, Any], metrics: Mapping[str, Any], notes: Seque
     return _html(run_title(config), class_table(metrics), notes)
 
 
-def sweep_html(
-    axes: Mapping[str, Sequence[Any]],
-    runs: int,
-    shown: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
-    notes: Sequence[str],
-) -> str:
-    """Return a sweep's number of runs, its settings, and its first runs ``(label, metrics)``, as HTML."""
-    over = ", ".join(f"{key} ({len(values)})" for key, values in axes.items())
-    more = [f"{runs - len(shown)} more runs: .table holds them all"] if len(shown) < runs else []
-    return _html(f"Sweep of {runs} runs{f': {over}' if over else ''}", comparison_table(shown), [*more, *notes])
+def sweep_html(sweep: Sweep, keys: Sequence[str]) -> str:
+    """Return a sweep's number of runs, its settings, its first points or runs, and its notes, as HTML.
+
+    `keys` are the settings that tell points apart.
+    """
+    over = ", ".join(f"{key} ({len(values)})" for key, values in sweep.axes.items())
+    shown, points = sweep.labelled(MOST_ROWS), sweep.over_seeds() if len(sweep) else None
+    if points is None or len(points) >= len(sweep):
+        rows, table = len(sweep), comparison_table(shown)
+    else:
+        labels = [dict(zip(keys, row, strict=True)) for row in points[keys].head(MOST_ROWS).itertuples(index=False)]
+        blocks = [metrics["specsim"] for _, metrics in shown]
+        rows, table = len(points), means_table(points.head(MOST_ROWS), labels, blocks, ".table has every run")
+    more = [f"{rows - MOST_ROWS} more: .table and .over_seeds() have them all"] if rows > MOST_ROWS else []
+    failed = [f"failed: {each.error}" for each in sweep.failures]
+    return _html(f"Sweep of {len(sweep)} runs{f': {over}' if over else ''}", table, [*more, *failed, *sweep.notes])
 
 
 def _html(title: str, table: str, lines: Sequence[str]) -> str:

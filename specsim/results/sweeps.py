@@ -12,7 +12,7 @@ import numpy as np
 from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import shown
 from specsim.results.failure import Failure
-from specsim.results.scan import AnyRun, Scan, scan
+from specsim.results.scan import AnyRun, Scan, names_of, scan
 from specsim.results.store import read_run
 from specsim.results.sweep_axes import SweepAxes, axes_of, beside, check_setting, line_named
 from specsim.results.sweep_notes import in_short
@@ -21,8 +21,6 @@ from specsim.results.sweep_table import CLASS, RUN, SEED, differing, keys_of, va
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
-
-MOST_SHOWN = 20
 
 
 class Sweep(Sequence[AnyRun]):
@@ -75,8 +73,8 @@ class Sweep(Sequence[AnyRun]):
     def _repr_html_(self) -> str:
         from specsim.results.html import sweep_html
 
-        failed = [f"failed: {each.error}" for each in self.failures]
-        return sweep_html(self.axes, len(self), self.labelled(MOST_SHOWN), [*failed, *self.notes])
+        along = axes_of(self._table).along if len(self) else ()
+        return sweep_html(self, [key for key in self.axes if key not in (SEED, *along)])
 
     @cached_property
     def _scanned(self) -> Scan:
@@ -111,6 +109,11 @@ class Sweep(Sequence[AnyRun]):
         along = axes_of(self._table).along
         told = {key: value for key, value in self._labels()[place].items() if key not in along}
         return ", ".join(f"{key}={'null' if value is None or value != value else value}" for key, value in told.items())
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the runs and then of the failures, as in the column ``run`` of the table."""
+        return names_of([*self._runs, *self.failures])
 
     @property
     def axes(self) -> dict[str, list[Any]]:
@@ -172,6 +175,12 @@ class Sweep(Sequence[AnyRun]):
         from specsim.results.seeds import over_seeds
 
         return over_seeds(self._table, measure, [CLASS, *differing(self._table)] if by is None else by)
+
+    def over_seeds(self, *, against: Any = None, of: str = "scheduler") -> DataFrame:
+        """Return `specsim.results.point_means.point_means` of the table: a row a point, means and differences."""
+        from specsim.results.point_means import point_means
+
+        return point_means(self._whole, against=against, of=of)
 
     def paired(
         self, measure: str = "slo_attainment", *, against: Any, by: Sequence[str] | None = None, of: str = "scheduler"

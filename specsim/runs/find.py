@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +16,14 @@ from specsim.results.scan import AnyRun
 from specsim.results.sweeps import Sweep
 from specsim.runs.executors import LOCAL, check_executor
 from specsim.runs.plan import checked, plan
-from specsim.runs.resume import made_again
-from specsim.runs.sweep import run_all
+from specsim.runs.resume import together
+from specsim.runs.sweep import in_order, run_all
 from specsim.settings.configured import Configured, labels_of
 from specsim.settings.identity import flat, identity, settings_of
 
 RATE, SEED, REQUESTS = "rps", "seed", "requests"
 DRAWN = "synthetic"
 """The kind of a trace that has no end."""
-AGAIN = re.compile(r"(\d+) runs? made again: (.*)")
 Key = tuple[str, ...]
 Test = tuple[float, int | None]
 """A rate in requests/s, and how many requests the runs at it have; None: what their settings say."""
@@ -80,7 +77,7 @@ def search(
         keys += [each.key for each in planned]
         notes += made.whole_notes
         results: dict[tuple[Key, float], list[Result]] = {}
-        for (key, each), run in zip(keyed, _in_order(points, made), strict=True):
+        for (key, each), run in zip(keyed, in_order(points, made), strict=True):
             results.setdefault((key, float(each.config[RATE])), []).append((each.config, run))
         for (key, rate), those in results.items():
             _hear(lines[key], of, rate, those)
@@ -90,7 +87,7 @@ def search(
     ended = [run for those in heard.values() for _, run in those]
     runs = [run for run in ended if not isinstance(run, Failure)]
     failures = [run for run in ended if isinstance(run, Failure)]
-    return Found(asked, of, list(lines.values()), Sweep(runs, _together(notes), failures=failures), searched)
+    return Found(asked, of, list(lines.values()), Sweep(runs, together(notes), failures=failures), searched)
 
 
 def _points(at: At, test: Test, who: Sequence[Key]) -> Iterator[tuple[Key, Configured]]:
@@ -134,18 +131,6 @@ def _said(test: Test) -> str:
     return f"{rate:g} requests/s" + ("" if requests is None else f" with {requests:,} requests")
 
 
-def _together(notes: Iterable[str]) -> list[str]:
-    """Return the notes of several sweeps, each once; those on runs that were made again with their sum."""
-    others, again = dict[str, None](), Counter[str]()
-    for note in notes:
-        count = AGAIN.fullmatch(note)
-        if count is None:
-            others[note] = None
-        else:
-            again[count[2]] += int(count[1])
-    return [*others, *made_again(again.elements())]
-
-
 def _identity(asked: Asked, of: str, points: Sequence[Configured]) -> str:
     """Return what two searches share that ask the same of the same points, in whatever order."""
     runs = sorted(identity(settings_of(each.config)) for each in points)
@@ -161,13 +146,6 @@ def _gpus(config: Mapping[str, Any]) -> int:
     profiles = config.get("profiles") or {}
     names = config.get("replica_profiles") or [None] * int(config["replicas"])
     return sum(int(profiles.get(name, config["profile"])["gpus"]) for name in names)
-
-
-def _in_order(points: Sequence[Configured], made: Sweep) -> list[AnyRun | Failure]:
-    """Return what came of each point."""
-    failed = {identity(settings_of(each.config)): each for each in made.failures}
-    runs = iter(made)
-    return [failed.get(identity(settings_of(each.config))) or next(runs) for each in points]
 
 
 def _hear(line: Line, of: str, rate: float, results: Sequence[Result]) -> None:

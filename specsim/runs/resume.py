@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -11,6 +12,8 @@ from specsim.results.checksums import damage
 from specsim.results.store import StoredRun
 from specsim.runs.prepare import Experiment
 from specsim.runs.provenance import PACKAGES, sources_of, versions
+
+AGAIN = re.compile(r"(\d+) runs? made again: (.*)")
 
 
 def why_again(folder: Path, experiment: Experiment) -> str | None:
@@ -23,6 +26,18 @@ def made_again(reasons: Iterable[str]) -> tuple[str, ...]:
     return tuple(
         f"{count} run{'' if count == 1 else 's'} made again: {reason}" for reason, count in Counter(reasons).items()
     )
+
+
+def together(notes: Iterable[str]) -> list[str]:
+    """Return the notes of several rounds of runs, each once; those on runs that were made again with their sum."""
+    others, again = dict[str, None](), Counter[str]()
+    for note in notes:
+        count = AGAIN.fullmatch(note)
+        if count is None:
+            others[note] = None
+        else:
+            again[count[2]] += int(count[1])
+    return [*others, *made_again(again.elements())]
 
 
 def changed(stored: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:

@@ -19,6 +19,7 @@ from specsim.replica.blame import complaint
 from specsim.results.failure import Failure, write_failure
 from specsim.results.parts import read_parts
 from specsim.results.run_folder import METRICS_FILE, Stamp, holds_remains, is_run, stamp_of
+from specsim.results.scan import AnyRun
 from specsim.results.staging import in_one_step, remove_stale
 from specsim.results.summaries import Summary
 from specsim.results.sweep_folders import load_sweep
@@ -34,6 +35,8 @@ from specsim.runs.resume import made_again, why_again
 from specsim.runs.run import Run
 from specsim.runs.shelf import Shelf
 from specsim.runs.tally import Worst, tallied, worst_of
+from specsim.settings.configured import Configured
+from specsim.settings.identity import identity, settings_of
 
 
 def run_all(
@@ -93,6 +96,13 @@ def standing(planned: Sequence[PlannedRun], root: Path) -> list[PlannedRun]:
     """Return the runs of a sweep that are stored below `root`, in folders or as summaries."""
     kept = read_parts(root).runs
     return [each for each in planned if (each.key in kept if each.folder is None else is_run(each.folder))]
+
+
+def in_order(points: Sequence[Configured | PlannedRun], made: Sweep) -> list[AnyRun | Failure]:
+    """Return what came of each of the points that a sweep was made of."""
+    failed = {identity(settings_of(each.config)): each for each in made.failures}
+    runs = iter(made)
+    return [failed.get(identity(settings_of(each.config))) or next(runs) for each in points]
 
 
 class Made(NamedTuple):

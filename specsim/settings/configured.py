@@ -73,6 +73,12 @@ def from_file(file: Path, words: Sequence[str], *, counted: Counted = iter) -> l
     return _configured(points_of(file, words), counted=counted)
 
 
+def with_seed(each: Configured, seed: int) -> Configured:
+    """Return a point with another seed, and so with whatever refers to the seed."""
+    point = {**each.point, "seed": str(seed)}
+    return Configured(point, compose(point))
+
+
 def labels_of(chosen: Sequence[Point]) -> list[dict[str, str]]:
     """Return for each point the settings in which the points of a sweep differ."""
     keys = dict.fromkeys(key for point in chosen for key in point)

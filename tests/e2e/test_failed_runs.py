@@ -68,6 +68,17 @@ def test_the_rest_runs_and_the_failure_stands_in_table_and_exit_code(tmp_path, c
     assert pd.isna([failed[name] for name in ("slo_attainment", "mean_ttft_s", "completed")]).all()
 
 
+@pytest.mark.parametrize("keep", ["runs", "summary"])
+def test_of_several_seeds_the_table_says_how_many_failed_and_is_in_the_order_of_the_sweep(
+    tmp_path, capsys, world, keep
+):
+    words = ["rps=10,4", "seed=0,1,2", *WORDS, f"out={tmp_path}", "--keep", keep]
+    assert main(["run", "-m", *words]) == 1
+    rows = [row for row in capsys.readouterr().out.splitlines() if row[:2] in ("10", "4 ")]
+    assert [row.split()[0] for row in rows] == ["10", "4"]
+    assert [row.endswith("1 of 3 FAILED") for row in rows] == [True, False]
+
+
 def test_only_what_failed_is_tried_again(tmp_path, capsys, world):
     command = ["run", "-m", "rps=2,4,8", *WORDS, f"out={tmp_path / 'all'}"]
     assert main(command) == 1
@@ -158,7 +169,7 @@ def test_a_sweep_of_failures_alone_still_has_a_table(tmp_path, monkeypatch, caps
     monkeypatch.setattr(simulation, "run", lambda *_: faulty(None))
     assert main(["run", "-m", "rps=2,4", *WORDS, f"out={tmp_path}"]) == 1
     said = capsys.readouterr()
-    assert [line.split()[-1] for line in said.out.splitlines()[3:5]] == ["FAILED", "FAILED"]
+    assert [line.split()[-1] for line in said.out.splitlines()[4:6]] == ["FAILED", "FAILED"]
     assert len(said.err.splitlines()) == 2
     assert len(pd.read_csv(tmp_path / "table.csv")) == 2
     found = load_sweep(tmp_path)

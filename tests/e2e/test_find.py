@@ -13,7 +13,8 @@ import specsim
 from specsim.cli import main
 from specsim.errors import SpecsimError
 from specsim.results.found import Line
-from specsim.runs.find import _check_somebody, _together
+from specsim.runs.find import _check_somebody
+from specsim.runs.resume import together
 
 WORDS = ["trace=poisson", "profile=llama70b_1b_4xa100", "requests=60", "seed=0,1", "--rates", "0.5..16"]
 
@@ -32,10 +33,12 @@ def test_it_compares_schedulers_and_goes_on_where_it_was(tmp_path, capsys, unren
     assert table["keeps_rps"]["adaserve"] > table["keeps_rps"]["continuous"]
     assert (table["seeds"] == 2).all()
     assert (table["gpus"] == 4).all()
-    assert "highest rate at which 90% of the worst class attain, requests/s" in said.out
-    assert "\nscheduler " in said.out
+    assert "highest rate at which 90% of the worst class attain\n" in said.out
+    assert re.search(r"\nscheduler +rate +difference to continuous\n", said.out)
+    interval = r"[\d.]+ ± [\d.]+"
+    assert re.search(rf"\ncontinuous +{interval}\* +-\nadaserve +{interval}\* +\+{interval}\n", said.out)
     assert "note: scheduler=continuous: too short to judge: " in said.out
-    assert "\n* a run at this rate is too short to judge" in said.out
+    assert "\n* a run at the rates around the answer is too short to judge" in said.out
     assert (table["keeps_too_short"] > 0).all()
     assert (tmp_path / "find.png").is_file()
     before = (tmp_path / "find.csv").read_bytes()
@@ -180,7 +183,7 @@ def test_it_tells_how_many_runs_of_a_rate_have_ended(tmp_path, capsys, unrendere
 def test_runs_that_were_made_again_are_counted_over_the_whole_search():
     again = "made again: specsim's own code has changed"
     notes = [f"1 run {again}", "left out: a part", f"20 runs {again}", "left out: a part"]
-    assert _together(notes) == ["left out: a part", f"21 runs {again}"]
+    assert together(notes) == ["left out: a part", f"21 runs {again}"]
 
 
 def test_from_python_it_is_the_same(tmp_path, capsys, unrendered):

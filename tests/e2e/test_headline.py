@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from specsim import Run, simulate
-from specsim.results.table import class_table, comparison_table, flattered
+from specsim.results.sweep_text import comparison_table
+from specsim.results.table import class_table, flattered
 
 
 @pytest.fixture(scope="module")

@@ -46,13 +46,39 @@ def test_eight_points_write_eight_folders_and_one_table(tmp_path, capsys, starte
         assert json.loads((place / "metrics.json").read_text())["completed"] == 6
     lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("note: ")]
     assert lines[0].split()[:3] == ["scheduler", "rps", "slo_scale"]
-    assert [line.split()[:3] for line in lines[3:11]] == [
+    assert [line.split()[:3] for line in lines[4:12]] == [
         [scheduler, rps, scale]
         for scheduler in ("fcfs", "continuous")
         for rps in ("2", "4")
         for scale in ("0.8", "1.2")
     ]
     assert lines[-1] == str(tmp_path / "all")
+
+
+@pytest.mark.parametrize("keep", ["runs", "summary"])
+def test_a_sweep_with_seeds_prints_a_row_a_point_and_with_each_a_row_a_run(tmp_path, capsys, keep):
+    words = ["scheduler=fcfs,continuous", "seed=0,1", "rps=10,2", *WORDS, f"out={tmp_path}", "--keep", keep]
+    points = [[scheduler, rps] for scheduler in ("fcfs", "continuous") for rps in ("10", "2")]
+    assert main(["run", "-m", *words]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("note: ")]
+    assert lines[0].split()[:4] == ["scheduler", "rps", "attained", "difference"]
+    assert [line.split()[:2] for line in lines[4:8]] == points
+    found = load_sweep(tmp_path).over_seeds(against="fcfs").set_index(["scheduler", "rps"])
+    for line in lines[4:8]:
+        scheduler, rps, attained, _, half, *apart = line.split()
+        row = found.loc[(scheduler, int(rps))]
+        assert float(attained.lstrip("*")) == pytest.approx(100 * row["slo_attainment"], abs=0.5)
+        assert float(half) == pytest.approx(100 * row["slo_attainment_half_width"], abs=0.5)
+        if scheduler == "continuous":
+            assert float(apart[0]) == pytest.approx(100 * row["difference"], abs=0.5)
+            assert float(apart[2]) == pytest.approx(100 * row["difference_half_width"], abs=0.5)
+        else:
+            assert apart[0] == "-"
+    assert main(["run", "-m", *words, "--each"]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("note: ")]
+    assert len([line for line in lines if line.startswith(("fcfs ", "continuous "))]) == 8
+    assert main(["run", *WORDS, "--each"]) == 2
+    assert capsys.readouterr().err == "specsim: --each: one run is one row; expected -m beside it, for a sweep\n"
 
 
 def test_a_point_of_a_sweep_is_the_run_alone(tmp_path):

@@ -18,6 +18,9 @@ from specsim.results.sweeps import Sweep
 
 ASKED = Asked(0.9, 1.0, 4.0, 1.0)
 TESTED = {1.0: [1.0, 1.0, 0.97], 2.0: [0.96, 0.9, 0.93], 4.0: [0.5, 0.8, 0.7]}
+RATE = "2.17 \u00b1 0.37"
+"""The mean of the rates at which its seeds fall below the target: 4 + 0.06 / 0.46 of the way from 2 to 4, and so on."""
+EXPLAINED = "mean \u00b1 half width of the 95% interval over seeds"
 KEY = "scheduler.num_speculative_tokens"
 
 
@@ -57,16 +60,56 @@ def test_the_column_of_the_settings_has_their_key_and_so_has_each_note() -> None
 
 def test_what_cannot_be_judged_is_marked_and_the_marks_are_explained() -> None:
     each = found(line(), doubtful())
-    assert row(each, "8").split()[1:3] == [f"2{SHORT}{OVERLOADED}", f"4{SHORT}"]
-    assert row(each, "8").split()[-1] == f"1{SHORT}{OVERLOADED}"
-    assert row(each, "4").split()[1:3] == ["2", "4"]
+    assert f"{RATE}{SHORT}{OVERLOADED}  " in row(each, "8")
+    assert f"{RATE}    " in row(each, "4")
     below = list(find_table(each))[-2:]
     assert below == [f"{mark} {FOOTNOTES[mark]}" for mark in (SHORT, OVERLOADED)]
 
 
 def test_marks_that_stand_nowhere_are_not_explained() -> None:
-    each = found(line())
-    assert list(find_table(each))[-1].startswith("4 ")
+    assert list(find_table(found(line())))[-1] == EXPLAINED
+
+
+def test_a_system_has_one_number_with_its_interval_and_its_paired_difference_from_the_first() -> None:
+    later = {1.0: [1.0, 1.0, 0.97], 2.0: [0.99, 0.93, 0.96], 4.0: [0.54, 0.83, 0.75]}
+    each = found(line(), line("8", later, gpus=2))
+    first = np.array([2 + 2 * 0.06 / 0.46, 2, 2 + 2 * 0.03 / 0.23])
+    second = 2 + 2 * np.array([0.09 / 0.45, 0.03 / 0.1, 0.06 / 0.21])
+    apart = second - first
+    half = 4.302653 * apart.std(ddof=1) / np.sqrt(3)
+    assert each.difference(each.lines[1]) == pytest.approx((apart.mean(), half))
+    title, heads, units, _, *rows = find_table(each)
+    assert title == "highest rate at which 90% of the worst class attain"
+    assert heads.split() == ["num_speculative_tokens", "rate", "difference", "to", "4", "rate", "per", "GPU"]
+    assert units.split() == ["requests/s"] * 3
+    assert rows[0].split() == ["4", *RATE.split(), "-", "2.174"]
+    told = f"{apart.mean():+.2f} \u00b1 {half:.2f}"
+    assert rows[1].split() == ["8", f"{second.mean():.2f}", "\u00b1", "0.27", *told.split(), f"{second.mean() / 2:.4g}"]
+    table = each.table
+    assert np.isnan(table["difference_rps"][0])
+    assert table["difference_rps"][1] == pytest.approx(apart.mean())
+    assert table["difference_half_width_rps"][1] == pytest.approx(half)
+
+
+def test_one_system_has_no_difference_and_equal_ones_differ_by_nothing() -> None:
+    assert "difference" not in "".join(find_table(found(line())))
+    assert row(found(line(), line("8")), "8").endswith("+0 \u00b1 0")
+
+
+@pytest.mark.parametrize(
+    ("tested", "said"),
+    [
+        ({1.0: [0.5, 0.5], 2.0: [0.4, 0.4]}, "below 1"),
+        ({1.0: [1.0, 1.0], 4.0: [1.0, 1.0]}, "above 4"),
+        ({1.0: [1.0, 0.95], 2.0: [0.95, 0.8]}, "1"),
+        ({1.0: [1.0], 2.0: [0.5]}, "1"),
+    ],
+)
+def test_without_an_interval_the_number_is_the_tested_rate(tested: dict[float, list[float]], said: str) -> None:
+    each = found(line(tested=tested), line("8", tested))
+    assert row(each, "4").split(maxsplit=1)[1].rpartition("-")[0].strip() == said
+    assert row(each, "8").split(maxsplit=1)[1].rpartition("-")[0].strip() == said
+    assert list(find_table(each))[-1] == "a rate without \u00b1 is the highest tested that keeps the target"
 
 
 def test_the_table_counts_the_runs_that_cannot_be_judged() -> None:
@@ -87,7 +130,7 @@ def test_runs_that_failed_are_counted_in_table_note_and_figure() -> None:
     assert SAID["failed"] in caption
     (cross,) = (drawn for drawn in figure.axes[0].get_lines() if drawn.get_marker() == "x")
     assert list(cross.get_xdata()) == [4.0]
-    assert row(each, "4").split()[1:3] == ["2", f"4{FAILED}"]
+    assert f"{RATE}{FAILED}  " in row(each, "4")
     assert list(find_table(each))[-1] == f"{FAILED} {FOOTNOTES[FAILED]}"
 
 
@@ -102,7 +145,7 @@ def test_a_note_says_how_many_requests_would_do_at_both_rates() -> None:
 def test_a_missing_mean_over_seeds_has_a_reason() -> None:
     tested = {1.0: [0.8, 1.0, 1.0], 2.0: [0.8, 1.0, 0.95], 4.0: [0.1, 0.95, 0.7]}
     each = found(line(tested=tested))
-    assert row(each, "4").split()[3:5] == ["-", "-"]
+    assert row(each, "4").split() == ["4", "2"]
     lowest = "1 of 3 miss the target at 1 requests/s, the lowest tested"
     highest = "1 of 3 keep it at 4 requests/s, the highest tested"
     assert f"num_speculative_tokens=4: no mean over seeds: {lowest}; {highest}" in each.notes()

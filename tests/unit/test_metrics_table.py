@@ -3,7 +3,8 @@
 import pytest
 
 from specsim.results.shortening import fitted
-from specsim.results.table import WIDTH, class_table, comparison_table
+from specsim.results.sweep_text import comparison_table
+from specsim.results.table import WIDTH, class_table
 
 
 def part(**changes):
@@ -135,7 +136,9 @@ def test_tables_fit_the_terminal(length):
 def test_comparison_has_a_row_per_run_led_by_the_swept_keys():
     runs = [({"scheduler": "fcfs", "slo.scale": 0.8}, starved()), ({"scheduler": "adaserve"}, metrics())]
     text = comparison_table(runs)
-    assert text.splitlines()[0].split()[:2] == ["scheduler", "scale"]
+    heads = ["attained", "worst", "goodput", "TTFT", "end", "pause", "span", "mostly", "load"]
+    assert text.splitlines()[0].split() == ["scheduler", "scale", *heads]
+    assert text.splitlines()[1].split() == ["class", "tokens", "to", "end", "missed"]
     shared = ["120.0", "3.21", "9.57", "0.75"]
     assert cells(text, "fcfs") == ["fcfs", "0.8", "*6.4", "6.4", *shared, "14.20", "TTFT", "OVERLOADED"]
     assert cells(text, "adaserve") == ["adaserve", "-", "47.6", "50.0", *shared, "1.04", "TPOT"]

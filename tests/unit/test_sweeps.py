@@ -3,6 +3,7 @@
 import gc
 import io
 import json
+import re
 import shutil
 import sys
 import types
@@ -205,6 +206,8 @@ def test_what_jupyter_shows_is_short_and_names_what_differs(stored):
     found = load_sweep(stored)
     shown = found._repr_html_()
     assert "Sweep of 8 runs: scheduler (2), rps (2), seed (2)" in shown
+    assert "difference: attained less that of fcfs with the same seed" in shown
+    assert len(re.findall(r"^(?:fcfs|vllm_spec) +[24] .* \u00b1 ", shown, re.M)) == 4
     assert len(shown) < 4000
     assert repr(found) == "<Sweep of 8 runs: scheduler (2), rps (2), seed (2)>"
     run = found[0]._repr_html_()
@@ -215,9 +218,9 @@ def test_what_jupyter_shows_is_short_and_names_what_differs(stored):
 
 @pytest.mark.slow
 def test_a_large_sweep_shows_its_first_runs_only():
-    shown = sweep({"seed": range(25)}, scheduler="fcfs", **SMALL)._repr_html_()
-    assert "Sweep of 25 runs: seed (25)" in shown
-    assert "5 more runs" in shown
+    shown = sweep({"scheduler__max_num_seqs": range(1, 26)}, scheduler="fcfs", **SMALL)._repr_html_()
+    assert "Sweep of 25 runs: scheduler.max_num_seqs (25)" in shown
+    assert "5 more: " in shown
     assert len(shown.splitlines()) < 20 + 12
 
 

@@ -1,0 +1,206 @@
+"""`until`: a sweep gets seeds until the attainment of every point is known as well as was asked for."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specsim import SpecsimError, Sweep, load_sweep, simulation, sweep
+from specsim.cli import main
+from specsim.runs import until as of_until
+from specsim.runs.plan import checked
+from specsim.runs.until import check_until
+from specsim.settings.configured import from_axes
+
+SETTINGS: dict[str, Any] = {"trace": "poisson", "requests": 20, "profile": "llama8b_1b_h100", "acceptance": "bernoulli"}
+AXES: dict[str, Any] = {"scheduler": ["continuous", "fcfs"], "rps": [30, 1]}
+WORDS = ["scheduler=continuous,fcfs", "rps=30,1", *(f"{key}={value}" for key, value in SETTINGS.items())]
+
+
+def swept(until: str = "14 points", **more: Any) -> Sweep:
+    return sweep(AXES, until=until, progress=False, **SETTINGS, **more)
+
+
+def seeds_of(runs: Sweep) -> dict[tuple[str, float], list[int]]:
+    table = runs.table
+    whole = table[table["slo_class"] == "all"]
+    return {key: sorted(part["seed"]) for key, part in whole.groupby(["scheduler", "rps"])}
+
+
+@pytest.fixture(scope="module")
+def runs() -> Sweep:
+    return swept()
+
+
+def test_every_point_is_known_as_well_as_was_asked_for(runs: Sweep) -> None:
+    points = runs.over_seeds()
+    assert (points["slo_attainment_half_width"] <= 0.14).all()
+    assert points["seeds"].min() == of_until.LEAST_SEEDS
+    assert points["seeds"].max() > of_until.LEAST_SEEDS
+
+
+@pytest.mark.parametrize(
+    ("attained", "more"),
+    [
+        ([0.9] * 5, []),
+        # Half the interval is 2.776 x 0.01 / sqrt(5) = 1.24 points.
+        ([0.49, 0.51, 0.49, 0.51, 0.5], []),
+        # 2.776 x 0.02 / sqrt(5) = 2.48 points: 5 x 1.24^2 = 7.7 seeds.
+        ([0.48, 0.52, 0.48, 0.52, 0.5], [5, 6, 7]),
+        ([0.1, 0.9, 0.1, 0.9, 0.5], [5, 6, 7, 8, 9]),
+        ([0.1, 0.9, 0.1, None, 0.5], []),
+    ],
+)
+def test_the_next_seeds_follow_from_how_wide_the_interval_is(attained: list[float | None], more: list[int]) -> None:
+    point = {"scheduler": ["fcfs"], "seed": range(5)}
+    seeds = of_until._Seeds(checked(from_axes(point, SETTINGS)), 0.02)
+    assert seeds.more() == []
+    for each, share in zip(seeds.points(), attained, strict=True):
+        seeds.hear(each, share)
+    assert [each.config["seed"] for each in seeds.more()] == more
+
+
+def test_partners_of_a_point_that_failed_go_on_without_it() -> None:
+    point = {"scheduler": ["fcfs", "continuous"], "seed": range(5)}
+    seeds = of_until._Seeds(checked(from_axes(point, SETTINGS)), 0.02)
+    for place, each in enumerate(seeds.points()):
+        seeds.hear(each, None if place == 2 else 0.1 * place)
+    more = [(each.config["choices"]["scheduler"], each.config["seed"]) for each in seeds.more()]
+    assert more == [("continuous", seed) for seed in range(5, 10)]
+
+
+def test_points_that_differ_in_their_scheduler_have_the_same_seeds(runs: Sweep) -> None:
+    found = seeds_of(runs)
+    assert found["continuous", 30] == found["fcfs", 30]
+    assert found["continuous", 1] == found["fcfs", 1]
+    assert all(seeds == list(range(len(seeds))) for seeds in found.values())
+    assert runs.over_seeds()["difference"].notna().sum() == 2
+
+
+def test_runs_are_those_of_a_sweep_with_these_seeds_in_their_order(runs: Sweep) -> None:
+    plain = sweep({"scheduler": ["fcfs"], "rps": [1], "seed": [3]}, progress=False, **SETTINGS)[0]
+    (mine,) = runs.select(scheduler="fcfs", rps=1, seed=3)
+    assert mine.metrics == plain.metrics
+    told = [(run.config["choices"]["scheduler"], run.config["rps"], run.config["seed"]) for run in runs]
+    assert list(dict.fromkeys(each[:2] for each in told)) == [
+        (name, rps) for name in AXES["scheduler"] for rps in AXES["rps"]
+    ]
+    assert [each[2] for each in told[:5]] == [0, 1, 2, 3, 4]
+
+
+def test_a_note_says_what_it_did(runs: Sweep) -> None:
+    counts = runs.over_seeds()["seeds"]
+    widest = 100 * runs.over_seeds()["slo_attainment_half_width"].max()
+    said = (
+        f"until 14 points: {counts.min()} to {counts.max()} seeds a point; the widest interval is ± {widest:.2g} points"
+    )
+    assert runs.whole_notes == (said,)
+
+
+def test_seeds_that_are_given_are_kept_and_the_next_follow_them() -> None:
+    runs = sweep({"seed": [7, 9]}, until="50 points", scheduler="fcfs", rps=1, progress=False, **SETTINGS)
+    assert [run.config["seed"] for run in runs] == [7, 9, 10, 11, 12]
+
+
+def test_a_point_gets_no_more_seeds_than_the_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(of_until, "MOST_SEEDS", 6)
+    runs = swept("0.1 points")
+    assert max(map(len, seeds_of(runs).values())) == 6
+    (note,) = runs.whole_notes
+    wide = int((runs.over_seeds()["slo_attainment_half_width"] > 0.001).sum())
+    said = f"; {wide} of 4 points stay wider with 6 seeds, the most; longer runs narrow it (requests=)"
+    assert note.endswith(said)
+
+
+def test_a_point_with_a_run_that_failed_gets_no_more_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    really, count = simulation.run, [0]
+
+    def third_fails(*given: Any) -> Any:
+        count[0] += 1
+        if count[0] == 3:
+            raise SpecsimError("at last")
+        return really(*given)
+
+    monkeypatch.setattr(simulation, "run", third_fails)
+    with pytest.warns(UserWarning, match="1 of 5 runs failed, the first: at last"):
+        runs = sweep({"rps": [30]}, scheduler="fcfs", until="0.1 points", progress=False, **SETTINGS)
+    assert len(runs) == 4
+    assert runs.whole_notes[0].endswith("; 1 of 1 points have a run that failed, and get no more seeds")
+
+
+@pytest.mark.parametrize("keep", ["runs", "summary"])
+def test_it_goes_on_where_it_was_stopped(
+    tmp_path: Path, keep: str, runs: Sweep, started: list[Any], capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    command = ["run", "-m", *WORDS, "--until", "14 points", "--keep", keep]
+    really = simulation.run
+
+    def breaks(*given: Any) -> Any:
+        if len(started) == 22:
+            raise KeyboardInterrupt
+        return really(*given)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(simulation, "run", breaks)
+        assert main([*command, f"out={tmp_path / 'one'}"]) == 130
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert re.search(r"22 of \d+ runs are kept", said)
+    assert f"; the same command with out={tmp_path / 'one'} goes on" in said
+    assert main([*command, f"out={tmp_path / 'one'}"]) == 0
+    assert len(started) == len(runs)
+    assert main([*command, f"out={tmp_path / 'two'}", "--jobs", "2"]) == 0
+    tables = [(tmp_path / name / "table.csv").read_bytes() for name in ("one", "two")]
+    assert tables[0] == tables[1]
+    assert len(load_sweep(tmp_path / "one")) == len(runs)
+    ran = len(started)
+    capsys.readouterr()
+    assert main([*command, f"out={tmp_path / 'one'}"]) == 0
+    assert len(started) == ran
+    assert f"note: {runs.whole_notes[0]}\n" in capsys.readouterr().out
+    assert main(["sweep", "status", str(tmp_path / "one")]) == 0
+    assert f"{len(runs)} of {len(runs)} runs done, 0 failed, 0 left" in capsys.readouterr().out
+
+
+def test_a_file_of_a_sweep_takes_it_and_the_table_has_the_number_of_seeds(
+    tmp_path: Path, runs: Sweep, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "sweep.yaml"
+    settings = "\n".join(f"  {key}: {value}" for key, value in SETTINGS.items())
+    file.write_text(f"run:\n{settings}\ngrid:\n  scheduler: [continuous, fcfs]\n  rps: [30, 1]\n")
+    assert main(["sweep", str(file), "--until", "14 points", f"out={tmp_path / 'all'}"]) == 0
+    said = capsys.readouterr()
+    lines = [line for line in said.out.splitlines() if line.startswith(("continuous", "fcfs"))]
+    assert [line.split()[:2] for line in lines] == [
+        [name, str(rps)] for name in AXES["scheduler"] for rps in AXES["rps"]
+    ]
+    for line, count in zip(lines, runs.over_seeds()["seeds"], strict=True):
+        assert str(count) in line.split()[-3:]
+    assert "until 14 points: 16 runs with further seeds\n" in said.err
+    names = {path.name.rpartition("-")[0] for path in (tmp_path / "all").glob("*,seed=5-*")}
+    assert names
+    assert all(name.startswith("scheduler=") and ",rps=" in name for name in names)
+
+
+@pytest.mark.parametrize(
+    ("words", "share"), [("2 points", 0.02), ("1 point", 0.01), (" .5points", 0.005), (None, float("inf"))]
+)
+def test_a_width_is_in_points(words: str | None, share: float) -> None:
+    assert check_until(words) == pytest.approx(share)
+
+
+@pytest.mark.parametrize("words", ["2", "2%", "points", "0 points", "51 points", "-1 points", 2, True])
+def test_another_width_is_one_line_before_anything_runs(words: Any, started: list[Any]) -> None:
+    with pytest.raises(
+        SpecsimError, match=r"^until=.*: expected half the width of an interval, above 0 up to 50, such as"
+    ):
+        swept(words)
+    assert not started
+
+
+def test_one_run_takes_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "rps=2", "--until", "2 points"]) == 2
+    said = "specsim: --until 2 points: one run has one seed; expected -m beside it, for a sweep\n"
+    assert capsys.readouterr().err == said

@@ -1,0 +1,177 @@
+"""A row a point: means over seeds, the paired difference from the first scheduler, and their table."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from specsim.errors import SpecsimError
+from specsim.results.point_means import MEASURES, point_means
+from specsim.results.sweep_text import means_table
+from specsim.results.table import WIDTH
+from tests.unit.test_metrics_table import metrics
+
+
+def table(schedulers=("vllm", "adaserve"), rates=(10, 2), seeds=(0, 1, 2), **more):
+    """A sweep's table, its rows as a sweep makes them; every measure is luck."""
+    given = {"scheduler": schedulers, "rps": rates} | more | {"seed": seeds}
+    frame = pd.DataFrame(list(itertools.product(*given.values())), columns=list(given))
+    rest = [key for key in given if key != "seed"]
+    frame.insert(0, "run", [f"run {place}" for place in range(len(frame))])
+    frame["slo_class"] = "all"
+    frame["point"] = [str(row) for row in frame[rest].itertuples(index=False)]
+    frame["varies_with_seed"] = "classes, acceptance"
+    luck = np.random.default_rng(0)
+    for name in MEASURES:
+        frame[name] = luck.uniform(0.4, 0.5, len(frame))
+    return frame.assign(**{"load.overloaded": False, "load.saturated": False, "load.too_short": False})
+
+
+def values(frame, scheduler, rps, measure="slo_attainment"):
+    return frame[(frame["scheduler"] == scheduler) & (frame["rps"] == rps)][measure].to_numpy()
+
+
+def half_width(of):
+    return stats.t.ppf(0.975, len(of) - 1) * stats.sem(of)
+
+
+def test_a_point_is_one_row_in_the_order_of_the_sweep_with_the_mean_and_interval_of_each_measure():
+    given = table()
+    found = point_means(given)
+    assert list(zip(found["scheduler"], found["rps"], strict=True)) == [
+        ("vllm", 10),
+        ("vllm", 2),
+        ("adaserve", 10),
+        ("adaserve", 2),
+    ]
+    assert found["seeds"].tolist() == [3, 3, 3, 3]
+    for row in found.to_dict("records"):
+        for name in MEASURES:
+            of = values(given, row["scheduler"], row["rps"], name)
+            assert (row[name], row[f"{name}_half_width"]) == pytest.approx((of.mean(), half_width(of)))
+
+
+@pytest.mark.parametrize(("against", "base", "other"), [(None, "vllm", "adaserve"), ("adaserve", "adaserve", "vllm")])
+def test_the_difference_is_that_of_equal_seeds(against, base, other):
+    given = table()
+    found = point_means(given, against=against)
+    assert set(found["against"]) == {base}
+    assert found[found["scheduler"] == base]["difference"].isna().all()
+    for row in found[found["scheduler"] == other].to_dict("records"):
+        apart = values(given, other, row["rps"]) - values(given, base, row["rps"])
+        assert (row["difference"], row["difference_half_width"]) == pytest.approx((apart.mean(), half_width(apart)))
+
+
+def test_a_seed_without_a_partner_is_no_part_of_the_difference_and_a_point_without_one_has_none():
+    given = table()
+    lost = (given["scheduler"] == "vllm") & ((given["rps"] == 2) | (given["seed"] == 1))
+    found = point_means(given[~lost]).set_index(["scheduler", "rps"])
+    apart = (values(given, "adaserve", 10) - values(given, "vllm", 10))[[0, 2]]
+    assert found["difference"]["adaserve", 10] == pytest.approx(apart.mean())
+    assert np.isnan(found["difference"]["adaserve", 2])
+    assert found["slo_attainment"]["adaserve", 2] == pytest.approx(values(given, "adaserve", 2).mean())
+    alone = point_means(given[given["rps"].eq(10) == given["scheduler"].eq("vllm")])
+    assert alone["difference"].isna().all()
+
+
+def test_runs_that_failed_are_counted_and_are_in_no_mean():
+    given = table()
+    given.loc[[0, *range(3, 6)], ["point", "varies_with_seed", *MEASURES]] = None
+    given["error"] = [None] * len(given)
+    given.loc[[0, *range(3, 6)], "error"] = "out of memory"
+    found = point_means(given)
+    assert found[["seeds", "failed"]].to_numpy().tolist() == [[2, 1], [0, 3], [3, 0], [3, 0]]
+    assert found["slo_attainment"][0] == pytest.approx(values(given, "vllm", 10)[1:].astype(float).mean())
+    assert found["slo_attainment"].isna().tolist() == [False, True, False, False]
+    assert found["load"].fillna("none").tolist() == ["kept up", "none", "kept up", "kept up"]
+
+
+def test_a_setting_that_some_runs_lack_is_a_value_of_its_own():
+    found = point_means(table(**{"slo.ttft_s": [2.0, None]}))
+    assert found["seeds"].tolist() == [3] * 8
+    assert found["slo_attainment"].notna().all()
+    assert found["difference"].notna().sum() == 4
+
+
+def test_one_point_and_one_seed_are_rows_too():
+    one = point_means(table(["vllm"], [2]))
+    assert (len(one), one["seeds"][0], "difference" in one) == (1, 3, False)
+    seed = point_means(table(seeds=[7]))
+    assert seed["slo_attainment_half_width"].isna().all()
+    assert seed["difference"].notna().tolist() == [False, False, True, True]
+
+
+def test_the_load_is_the_verdict_with_the_strongest_caveat():
+    given = table()
+    given.loc[[0, 1], "load.too_short"] = True
+    given.loc[1, "load.overloaded"] = True
+    assert point_means(given)["load"].tolist() == ["overloaded", "kept up", "kept up", "kept up"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [({"against": "fcfs"}, "against=fcfs: no run with this scheduler"), ({"of": "seed"}, "of=seed: means and pairs")],
+)
+def test_a_mistake_is_one_line(words, said):
+    with pytest.raises(SpecsimError, match=said):
+        point_means(table(), **words)
+
+
+def shown(frame):
+    points = point_means(frame)
+    keys = [key for key in ("scheduler", "rps") if key in points]
+    labels = points[keys].to_dict("records") if keys else [{}]
+    return means_table(points, labels, [metrics()["specsim"]], "--each prints every run").splitlines()
+
+
+def test_the_terminal_shows_means_with_intervals_under_whole_words():
+    given = table()
+    lines = shown(given)
+    assert lines[0].split() == ["scheduler", "rps", "attained", "difference", "worst", "goodput", "TTFT", "load"]
+    assert lines[1].split() == ["to", "class"]
+    assert lines[2].split() == ["%", "vllm", "%", "tokens/s", "p99", "s"]
+    of, base = values(given, "adaserve", 2), values(given, "vllm", 2)
+    row = next(line for line in lines if line.startswith("adaserve") and line.split()[1] == "2")
+    assert f"{100 * of.mean():.1f} ± {100 * half_width(of):.1f}" in row
+    assert f"{100 * (of - base).mean():+.1f} ± {100 * half_width(of - base):.1f}" in row
+    assert "mean ± half width of the 95% interval over seeds; --each prints every run" in lines
+    assert "difference: attained less that of vllm with the same seed (paired), in points" in lines
+    assert next(line for line in lines if line.startswith("vllm")).split()[5] == "-"
+
+
+def test_the_terminal_counts_failures_marks_the_load_and_tells_unequal_numbers_of_seeds():
+    given = table()
+    given["error"] = None
+    given.loc[0, ["point", "varies_with_seed", *MEASURES]] = None
+    given.loc[0, "error"] = "out of memory"
+    given.loc[11, "load.overloaded"] = True
+    given.loc[8, "tpot_attainment"] = 1.0
+    given.loc[6:8, "tpot_attainment"] = 0.9
+    lines = shown(given)
+    assert lines[0].split()[-2:] == ["seeds", "load"]
+    assert lines[4].endswith("2  1 of 3 FAILED")
+    assert lines[6].split()[2].startswith("*")
+    assert lines[7].endswith("3     OVERLOADED")
+
+
+def test_a_mean_has_three_digits():
+    given = table(["vllm"], [2])
+    given["slo_goodput_tokens_per_s"] = [1233.9, 1234.5, 1235.1]
+    given["p99_ttft_s"] = [12.25, 12.35, 12.45]
+    given["slo_attainment"] = 1.0
+    row = shown(given)[4]
+    assert row.split()[:3] == ["100", "\u00b1", "0"]
+    assert "  1234 \u00b1 1  " in row
+    assert "  12.3 \u00b1 0.2" in row
+
+
+def test_means_fit_the_terminal():
+    given = table(["s" * 40 + "a", "s" * 40 + "b"], [2, 4])
+    given["slo_goodput_tokens_per_s"] *= 24_000
+    lines = shown(given)
+    assert max(map(len, lines)) <= WIDTH
+    assert len({line.split()[0] for line in lines[4:8]}) == 2
