@@ -15,7 +15,7 @@ from specsim.commands.reproduce import add_reproduce
 from specsim.commands.run import run_command
 from specsim.commands.sweep import add_sweep
 from specsim.commands.sweep_options import add_sweep_options, jobs
-from specsim.commands.terminal import one_line, written
+from specsim.commands.terminal import guarded, one_line, written
 from specsim.errors import SpecsimError, nearest
 
 GROUPS = {
@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _command(words: list[str]) -> int:
     try:
         arguments = _arguments(words)
-        code: int = arguments.command(arguments)
+        code = guarded(lambda: int(arguments.command(arguments)))
     except SpecsimError as error:
         if "--debug" in words:
             _print_traceback(error)

@@ -39,6 +39,27 @@ def written(command: Callable[[], int]) -> int:
         return 2
 
 
+def guarded(command: Callable[[], int]) -> int:
+    """Run a command and return its exit code.
+
+    Raises
+    ------
+    SpecsimError
+        One line, where a part of somebody's own raised SystemExit or the like.
+    """
+    try:
+        return command()
+    except (Exception, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        from specsim.runs.guard import fault_of
+
+        fault = fault_of(error)
+        if fault is error:
+            raise
+        raise fault from error
+
+
 def one_line(text: str) -> str:
     """Return a message as one line of at most `MOST_CHARACTERS`, without control characters for the terminal."""
     line = " ".join(text.splitlines())

@@ -28,6 +28,7 @@ from specsim.results.sweeps import Sweep
 from specsim.results.writer import Taken, Unwritable
 from specsim.runs.execute import execute, stored_config
 from specsim.runs.executors import LOCAL, on_workers
+from specsim.runs.guard import guarded
 from specsim.runs.places import check_same_run
 from specsim.runs.plan import PlannedRun
 from specsim.runs.prepare import prepare
@@ -117,7 +118,7 @@ def _made(planned: PlannedRun) -> Made:
     """Return what comes of a point; a failure is noted in its folder."""
     seen = None if planned.folder is None else stamp_of(planned.folder)
     try:
-        return _executed(planned)
+        return guarded(_executed, planned)
     except Unwritable:
         raise
     except Exception as error:
