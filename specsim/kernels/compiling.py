@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,6 +13,7 @@ from numba import types
 from numba.core import event
 
 from specsim.kernels.compile_cache import distrust, folder_of_kernels, kept_file, watch
+from specsim.lines import say
 
 WHOLE, NUMBER, FLAG, WORD = types.int64, types.float64, types.boolean, types.uint64
 Kernel = Callable[..., Any]
@@ -73,8 +73,7 @@ class _Told(event.TimingListener):  # type: ignore[misc]
     def on_start(self, event: Any) -> None:
         """Note the beginning, and tell of the first."""
         if not self.done and not self._depth:
-            sys.stderr.write(self._line)
-            sys.stderr.flush()
+            say(self._line, error=True, end="", flush=True)
         super().on_start(event)
 
 
@@ -95,7 +94,7 @@ def compiling() -> Iterator[None]:
         finally:
             _keeps, numba.config.CACHE_DIR = False, before
     if listener.done:
-        sys.stderr.write(f"{listener.duration:.1f} s\n")
+        say(f"{listener.duration:.1f} s", error=True)
     if listener.done and there:
         # numba knows something by which what is kept is another's: a mixture of both is not to be kept.
         distrust()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from textwrap import wrap
-from typing import Any
+from typing import Any, cast
 
+from specsim.lines import all_printable
 from specsim.results.shortening import fitted, shorten
 
 WIDTH = 100
@@ -22,6 +23,7 @@ MARKS = {
 
 def class_table(metrics: Mapping[str, Any]) -> str:
     """Return one row per SLO class and one for all, with the objectives, and below them the caveats."""
+    metrics = cast(Mapping[str, Any], all_printable(metrics))
     block = metrics["specsim"]
     head = ["class", "requests", "attained", "goodput", "TTFT p99", "SLO", "TPOT p99", "SLO", "E2E p99", "pause"]
     units = ["", "", "%", "tok/s", "s", "s", "ms", "ms", "s", "s"]
@@ -40,6 +42,7 @@ def comparison_table(runs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any] |
     A run without metrics has failed. The columns include those that show a scheduler starving requests. The lines below
     the table give the objectives.
     """
+    runs = cast(Sequence[tuple[dict[str, Any], Any]], [tuple(map(all_printable, each)) for each in runs])
     keys = list(dict.fromkeys(key for label, _ in runs for key in label))
     head = ["attain", "worst", "goodput", "TTFT", "E2E", "pause", "span", "missed", ""]
     units = ["%", "class", "tok/s", "p99 s", "p99 s", "s", "x", "most", ""]
