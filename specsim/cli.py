@@ -255,6 +255,8 @@ def _plot(arguments: argparse.Namespace) -> int:
     runs = [load_run(folder) for folder in places]
     if len(runs) == 1 and runs[0].passes is None:
         say("note: no timeline; a run with passes=true keeps what it needs")
+    elif len(runs) == 1 and not runs[0].metrics["specsim"]["iterations"]:
+        say("note: no timeline: no request was served")
     files = execution.plot(runs, arguments.out)
     if len(runs) > 1 and arguments.out is None:
         say("note: the figure of all runs stands in the first run's folder; --out DIR puts it elsewhere")

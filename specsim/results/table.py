@@ -157,6 +157,8 @@ def _run_lines(block: Mapping[str, Any]) -> list[str]:
         f"time: {shares}",
         counts,
     ]
+    if not block["iterations"]:
+        lines = ["nothing ran: every request was rejected or cancelled", counts]
     if rejected:
         lines.append(f"rejected: {reasons}")
     return [shorten(line, WIDTH) for line in lines]

@@ -73,6 +73,8 @@ def _checked(numbers: Iterable[int], there: int) -> list[int]:
     if isinstance(numbers, str) or not isinstance(numbers, Iterable):
         raise SpecsimError(f"iterations: {numbers!r:.60}: expected a list of numbers")
     wanted = list(numbers)
+    if not there:
+        raise SpecsimError("iterations: no request was served: the run has none")
     for each in wanted:
         if isinstance(each, bool) or not isinstance(each, int | np.integer) or not 0 <= each < there:
             raise SpecsimError(f"iterations: {each!r:.60}: the run has those from 0 to {there - 1}")
