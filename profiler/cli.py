@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
 
-from specsim.commands.terminal import one_line
+from specsim.lines import one_line, say
 
 SUBCOMMANDS = {
     "latency": ("profiler.latency.command", "time passes of a model pair and write a profile"),
@@ -24,7 +23,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the error and exit with 2."""
-        sys.stderr.write(f"specsim: {one_line(message)} (see {self.prog} --help)\n")
+        say(f"specsim: {one_line(message)} (see {self.prog} --help)", error=True)
         raise SystemExit(2)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import expanded
 from specsim.latency.model import Profile
+from specsim.lines import one_line
 from specsim.replica.protocols import Scheduler
 from specsim.results.capacity import LONGEST, Asked
 from specsim.results.found import Found
@@ -176,7 +177,7 @@ def sweep(
     ready = checked(chosen, jobs=here, progress=progress)
     planned, made = run_points(ready, root, until, keep=keep, jobs=jobs, executor=executor, progress=progress)
     if made.failures:
-        said = f"{len(made.failures)} of {len(planned)} runs failed, the first: {made.failures[0].error}"
+        said = f"{len(made.failures)} of {len(planned)} runs failed, the first: {one_line(made.failures[0].error)}"
         warnings.warn(said, stacklevel=2)
     return made
 

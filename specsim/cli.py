@@ -15,8 +15,9 @@ from specsim.commands.reproduce import add_reproduce
 from specsim.commands.run import run_command
 from specsim.commands.sweep import add_sweep
 from specsim.commands.sweep_options import add_sweep_options, jobs
-from specsim.commands.terminal import one_line, written
+from specsim.commands.terminal import guarded, written
 from specsim.errors import SpecsimError, nearest
+from specsim.lines import one_line, say
 
 GROUPS = {
     "schedulers": "scheduler",
@@ -62,14 +63,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _command(words: list[str]) -> int:
     try:
         arguments = _arguments(words)
-        code: int = arguments.command(arguments)
+        code = guarded(lambda: int(arguments.command(arguments)))
     except SpecsimError as error:
         if "--debug" in words:
             _print_traceback(error)
-        print("specsim:", one_line(str(error)), file=sys.stderr)
+        say(f"specsim: {one_line(str(error))}", error=True)
         return 2
     except KeyboardInterrupt as stop:
-        print(f"specsim: interrupted; {one_line(str(stop)) or 'nothing is kept'}", file=sys.stderr)
+        say(f"specsim: interrupted; {one_line(str(stop)) or 'nothing is kept'}", error=True)
         return 130
     return code
 
@@ -119,14 +120,14 @@ def _print_traceback(error: BaseException) -> None:
     while each is not None:
         each.__suppress_context__ = each.__cause__ is not None
         each = each.__cause__ or each.__context__
-    traceback.print_exception(error)
+    say(*"".join(traceback.format_exception(error)).splitlines(), error=True)
 
 
 class _Parser(argparse.ArgumentParser):
     """Argparse whose mistakes are one line."""
 
     def error(self, message: str) -> None:  # type: ignore[override]
-        print("specsim:", one_line(message), f"(see {self.prog} --help)", file=sys.stderr)
+        say(f"specsim: {one_line(message)} (see {self.prog} --help)", error=True)
         raise SystemExit(2)
 
 
@@ -213,7 +214,7 @@ class _Version(argparse.Action):
     def __call__(self, *_: object) -> None:
         from importlib.metadata import version
 
-        print(f"specsim {version('specsim')}")
+        say(f"specsim {version('specsim')}")
         raise SystemExit(0)
 
 
@@ -226,10 +227,10 @@ def _list(arguments: argparse.Namespace) -> int:
             raise SpecsimError(f"list {kind}: unknown{nearest(kind, GROUPS)}")
         names = choices(GROUPS[kind])
         if len(kinds) > 1:
-            print(f"{kind}:")
+            say(f"{kind}:")
         wide = max(map(len, names))
         for name, line in names.items():
-            print(f"{'  ' if len(kinds) > 1 else ''}{name:{wide}}  {line}")
+            say(f"{'  ' if len(kinds) > 1 else ''}{name:{wide}}  {line}")
     return 0
 
 
@@ -244,22 +245,22 @@ def _plot(arguments: argparse.Namespace) -> int:
         sweep = load_sweep(*places)
         failed = len(sweep.failures)
         for line in (*sweep.whole_notes, *failed_said(failed, failed + len(sweep))):
-            print(f"note: {line}")
+            say(f"note: {line}")
         given = {name: getattr(arguments, name) for name in SWEEP_OPTIONS}
-        for path in sweep.plot(arguments.out or places[0] / "figures", **given):
-            print(path)
+        say(*sweep.plot(arguments.out or places[0] / "figures", **given))
         return 0
     for name in SWEEP_OPTIONS:
         if getattr(arguments, name) is not None:
             raise SpecsimError(f"--{name} {getattr(arguments, name)}: these are runs; expected the folder of a sweep")
     runs = [load_run(folder) for folder in places]
     if len(runs) == 1 and runs[0].passes is None:
-        print("note: no timeline; a run with passes=true keeps what it needs")
+        say("note: no timeline; a run with passes=true keeps what it needs")
+    elif len(runs) == 1 and not runs[0].metrics["specsim"]["iterations"]:
+        say("note: no timeline: no request was served")
     files = execution.plot(runs, arguments.out)
     if len(runs) > 1 and arguments.out is None:
-        print("note: the figure of all runs stands in the first run's folder; --out DIR puts it elsewhere")
-    for path in files:
-        print(path)
+        say("note: the figure of all runs stands in the first run's folder; --out DIR puts it elsewhere")
+    say(*files)
     return 0
 
 
@@ -271,11 +272,12 @@ def _completion(arguments: argparse.Namespace) -> int:
     if shell not in SHELLS:
         raise SpecsimError(f"completion {shell}: expected {', '.join(SHELLS)}")
     if not words:
-        print(script(shell), end="")
+        say(*script(shell).splitlines())
         return 0
     parser, _ = _parser()
     line, breaks = words[0], "".join(words[1:])
-    print("\n".join(in_bash(parser, line, breaks, GROUPS) if shell == "bash" else candidates(parser, words, GROUPS)))
+    found = in_bash(parser, line, breaks, GROUPS) if shell == "bash" else candidates(parser, words, GROUPS)
+    say(*(list(found) or [""]))
     return 0
 
 
@@ -284,6 +286,5 @@ def _fetch(arguments: argparse.Namespace) -> int:
     from specsim.workload.fetch import fetch
 
     ((_, config),) = from_words([f"trace={arguments.name}"], sweep=False)
-    for path in fetch(arguments.name, config["trace"], progress=True):
-        print(path)
+    say(*fetch(arguments.name, config["trace"], progress=True))
     return 0

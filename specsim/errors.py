@@ -33,6 +33,11 @@ class IllegalPass(SchedulerFault):
     """A scheduler asked for a pass that no server could run."""
 
 
+def passes_through(error: BaseException) -> bool:
+    """Return whether no part of somebody's own is at fault: Ctrl-C, and what specsim throws and catches itself."""
+    return isinstance(error, KeyboardInterrupt) or type(error).__module__.partition(".")[0] == "specsim"
+
+
 def nearest(name: str, valid: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the closest valid name, else ``"; valid: a, b, c"``."""
     from difflib import get_close_matches
@@ -63,6 +68,11 @@ def first_line(error: BaseException) -> str:
         return " ".join(str(error).split())[:200] or type(error).__name__
     except Exception:
         return f"{type(error).__name__}, whose text cannot be made"
+
+
+def reason(error: BaseException) -> str:
+    """Return `first_line`, behind the kind of what is no `Exception`: a SystemExit says 0, or nothing."""
+    return first_line(error) if isinstance(error, Exception) else f"{type(error).__name__}: {first_line(error)}"
 
 
 def represented(value: object, most: int = 40) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import platform
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from profiler.models.loading import DTYPES, require_extra
 from profiler.passes.versions import versions
 from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import expanded
+from specsim.lines import say
 
 if TYPE_CHECKING:
     from profiler.acceptance.prompts import Prompt
@@ -77,10 +77,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.limit < 0 or arguments.batch < 1:
         raise SpecsimError(f"--limit {arguments.limit}, --batch {arguments.batch}: expected at least 0 and 1")
     if arguments.find_layers:
-        sys.stdout.write(_best_layers(arguments))
+        say(*_best_layers(arguments).splitlines())
         return 0
     told = analyse(read_tape(out) if only_read else tape(arguments), out)
-    sys.stdout.write(markdown(told).partition("\n\n")[0] + "\n")
+    say(*markdown(told).partition("\n\n")[0].split("\n"))
     return 0
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import math
 import shlex
-import sys
 from argparse import BooleanOptionalAction
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import CheckedMapping, expanded
+from specsim.lines import say
 
 if TYPE_CHECKING:
     from profiler.fidelity.running import Told
@@ -81,8 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
                 ) from None
             write_tables(gathered(files, root), root)
     tables = read_tables(root)
-    for file in write_report(tables, root, arguments.page):
-        print(file)
+    say(*write_report(tables, root, arguments.page))
     return _verdict(tables)
 
 
@@ -96,7 +95,7 @@ def _verdict(tables: Tables) -> int:
     ]
     for said, count in wrong:
         if count:
-            sys.stderr.write(f"fidelity {tables.about['name']}: {count} of {len(tables.cells)} runs {said}\n")
+            say(f"fidelity {tables.about['name']}: {count} of {len(tables.cells)} runs {said}", error=True)
     return int(any(count for _, count in wrong))
 
 
@@ -121,7 +120,7 @@ def _progress(total: int) -> Iterator[Told]:
 
         def tell(line: str, cells: int = 0) -> None:
             if line:
-                print(line, flush=True)
+                say(line, flush=True)
 
         yield tell
         return

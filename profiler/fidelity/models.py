@@ -52,7 +52,7 @@ def place_of(name: str) -> str:
     if not name.startswith(PACKAGE):
         return name
     package = name.removeprefix(PACKAGE)
-    found = find_spec(package)
+    found = None if "." in package else find_spec(package)  # Of a dotted name the packages above would be imported.
     if found is None or not found.submodule_search_locations:
         raise SpecsimError(f"{name}: no such package here; pip install --no-deps {package.replace('_', '-')}")
     return found.submodule_search_locations[0]

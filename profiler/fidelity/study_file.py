@@ -21,6 +21,7 @@ from specsim.files.checked_mapping import CheckedMapping, expanded
 from specsim.files.paths import is_path
 from specsim.files.paths import shipped as shipped_folder
 from specsim.files.yaml_file import read_yaml
+from specsim.settings.points import check_typed
 
 KEYS = ("description", "loads", "schedulers", "pairs")
 OPTIONS = (
@@ -78,7 +79,7 @@ def study_from_mapping(node: CheckedMapping, file: Path) -> Study:
         loads=_loads(node),
         schedulers=schedulers,
         pairs=pairs,
-        settings=_texts(node, "settings"),
+        settings=_settings(node, "settings"),
         repeats=node.whole("repeats") if "repeats" in given else 2,
         reverse_from=_reverse_from(node) if "reverse_from" in given else 0.0,
         clock=node.choice("clock", CLOCKS) if "clock" in given else MEASURED,
@@ -104,11 +105,18 @@ def _reverse_from(node: CheckedMapping) -> float | None:
 
 def _schedulers(node: CheckedMapping) -> dict[str, Words]:
     held = node.child("schedulers", "schedulers, each with a list of settings", 1)
-    return {str(name): held.texts(str(name)) for name in held.values}
+    return {str(name): _settings(held, str(name)) for name in held.values}
 
 
 def _texts(node: CheckedMapping, name: str) -> Words:
     return node.texts(name) if name in node.values else ()
+
+
+def _settings(node: CheckedMapping, name: str) -> Words:
+    """Return settings of a run, none of which a file may not set."""
+    words = _texts(node, name)
+    check_typed((word.partition("=")[0].strip().lstrip("+") for word in words), node.source)
+    return words
 
 
 def _pair(node: CheckedMapping, name: str, folder: Path, known: Mapping[str, Words]) -> Pair:
@@ -131,6 +139,6 @@ def _pair(node: CheckedMapping, name: str, folder: Path, known: Mapping[str, Wor
         skip_layers=node.wholes("skip_layers", 0) if "skip_layers" in given else (),
         lookup_ngrams=(ngrams[0], ngrams[1]),
         prompts=tuple(folder / expanded(each) for each in _texts(node, "prompts")),
-        settings=_texts(node, "settings"),
+        settings=_settings(node, "settings"),
         schedulers=further,
     )

@@ -17,6 +17,7 @@ from profiler.lock import only_one
 from profiler.passes.versions import versions
 from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import expanded
+from specsim.lines import say
 
 if TYPE_CHECKING:
     import torch
@@ -61,14 +62,14 @@ def run(arguments: argparse.Namespace) -> int:
     places = Places.of(arguments.out, arguments.samples, arguments.figures)
     left = measure(arguments, places)
     if left:
-        print(f"time is up, {left} points are left; {places.samples} keeps what was measured, the same command goes on")
+        say(f"time is up, {left} points are left; {places.samples} keeps what was measured, the same command goes on")
         return TIME_IS_UP
     if missing := missing_for_a_fit():
         elsewhere = f"specsim profile fit {places.samples} --out {places.profile}"
-        print(f"{places.samples} is whole; without {' and '.join(missing)} it is to be fitted elsewhere: {elsewhere}")
+        say(f"{places.samples} is whole; without {' and '.join(missing)} it is to be fitted elsewhere: {elsewhere}")
         return 0
     result = write_profile(places, [places.samples])
-    print(result.text)
+    say(*result.text.split("\n"))
     return result.code
 
 

@@ -7,6 +7,7 @@ import argparse
 from profiler.latency.profile_file import check_apart_from, check_writable
 from profiler.latency.result import Places, write_profile
 from specsim.files.checked_mapping import expanded
+from specsim.lines import say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,5 +25,5 @@ def run(arguments: argparse.Namespace) -> int:
     check_apart_from(places.profile, arguments.samples)
     check_writable(places.profile)
     result = write_profile(places, arguments.samples)
-    print(result.text)
+    say(*result.text.split("\n"))
     return result.code

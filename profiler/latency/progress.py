@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from specsim.lines import say
+
 POINTS_A_LINE = 10
 SECONDS_A_LINE = 15.0
 
@@ -35,11 +37,8 @@ class Progress:
             self._told, self._told_at = self._done, self._clock()
             used = self._told_at - self._started
             left = used / self._done * (self._total - self._done)
-            sys.stdout.write(
-                f"{self._label}: {self._done} of {self._total} points, {used:.0f} s, about {left:.0f} s left; "
-                f"{point} {1e3 * seconds:.3f} ms\n"
-            )
-            sys.stdout.flush()
+            done = f"{self._done} of {self._total} points, {used:.0f} s, about {left:.0f} s left"
+            say(f"{self._label}: {done}; {point} {1e3 * seconds:.3f} ms", flush=True)
 
     def close(self) -> None:
         """End the bar."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from profiler.passes.memory import free_bytes, give_back, memory_for
 from profiler.passes.pages import pages_needed
 from profiler.passes.paths import forward_of
 from specsim.errors import SpecsimError
+from specsim.lines import say
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -74,7 +74,7 @@ class Residents:
                 raise
             self.together = False
             self.release()
-            sys.stderr.write(f"note: {error}; the models take turns in memory\n")
+            say(f"note: {error}; the models take turns in memory", error=True)
             for role in points:
                 self._load([role])
         return self._points
@@ -132,7 +132,7 @@ class Residents:
     def _lower(self, role: str, tokens: int, left_out: int) -> None:
         name = self._loaded[role].whole.name
         said = f"lower grid: {tokens} tokens of {name}'s cache fit in the memory; {left_out} {role} points are left out"
-        sys.stderr.write(f"note: {said}\n")
+        say(f"note: {said}", error=True)
         facts = self._file.facts
         facts["lowered"] = {**facts.get("lowered", {}), role: [tokens, left_out]}
 

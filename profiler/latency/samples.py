@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from profiler.latency.sample_checks import check_numbers
 from specsim.errors import SpecsimError, first_line
 from specsim.files.regular_file import MOST_BYTES, check_file
+from specsim.lines import say
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -160,9 +160,8 @@ def machines(path: Path, known: Mapping[str, Any], wanted: Mapping[str, Any]) ->
         before, now = (facts[key].split(JOINED) if facts.get(key) else [] for facts in (known, wanted))
         new = [each for each in now if each not in before]
         if before and new:
-            sys.stderr.write(
-                f"note: {path}: samples of {key} {JOINED.join(before)!r} are joined by those of {new[0]!r}\n"
-            )
+            said = f"samples of {key} {JOINED.join(before)!r} are joined by those of {new[0]!r}"
+            say(f"note: {path}: {said}", error=True)
         if before or new:
             joined[key] = JOINED.join([*before, *new])
     return joined

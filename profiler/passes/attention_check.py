@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +15,7 @@ from profiler.passes.memory import memory_for
 from profiler.passes.packing import Work, pack
 from profiler.passes.pages import CacheShape, deal
 from specsim.errors import SpecsimError, first_line
+from specsim.lines import say
 
 # A right kernel errs by a few roundings of its type: at most 0.4%, 0.05% and 1e-6 of a query's head on the CPU, by SDPA
 # or FlexAttention. From four heads on, one visible node too many or too few is at least 3%.
@@ -136,7 +136,7 @@ def working_kernel(kernel: str, **place: Any) -> str:
         try:
             checked_error(name, 8, 2, 64, **place)
         except SpecsimError as problem:
-            sys.stderr.write(f"note: {problem}\n")
+            say(f"note: {problem}", error=True)
         else:
             return name
     raise SpecsimError(f"no fused attention works on {device}; expected one that does, or --attention sdpa asked for")

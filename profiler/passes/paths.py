@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from profiler.passes.fused import Fused
 from profiler.passes.fused_check import check_operations
 from profiler.passes.fused_weights import check_fused, refusal
 from specsim.errors import SpecsimError
+from specsim.lines import say
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -48,7 +48,7 @@ def working_passes(asked: str | None, configs: Iterable[Any], device: torch.devi
     if find_spec("triton") is None:
         reasons.append("triton is not installed")
     if reasons:
-        sys.stderr.write(f"note: passes of transformers' model instead of 'fused': {reasons[0]}\n")
+        say(f"note: passes of transformers' model instead of 'fused': {reasons[0]}", error=True)
     return "transformers" if reasons else "fused"
 
 

@@ -14,6 +14,7 @@ from profiler.session.stage import OTHER_GPU
 from profiler.session.state import STAGES, State, read_state
 from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import expanded
+from specsim.lines import say
 
 LIMITS = {"check": 4.0, "sweep": 8.0, "engine": 8.0, "rest": 8.0}
 
@@ -60,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     with only_one(arguments.state / "session.json"):
         state = _state(arguments.state, pairs, quick=arguments.quick)
         codes = Supervisor(state, archive, limits, deadline).run(stages)
-    print(f"{', '.join(f'{stage}: {meaning(code)}' for stage, code in codes.items())}; {archive}")
+    say(f"{', '.join(f'{stage}: {meaning(code)}' for stage, code in codes.items())}; {archive}")
     if any(code not in ENDINGS or code == OTHER_GPU for code in codes.values()):
         return 2
     return TIME_IS_UP if TIME_IS_UP in codes.values() else max(codes.values(), default=0)

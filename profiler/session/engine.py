@@ -19,6 +19,7 @@ from profiler.models.shapes import ModelShape, named_shape
 from profiler.session.pairs import arguments_of
 from profiler.session.rows import Row
 from profiler.session.state import State
+from specsim.lines import say
 
 PARTS = ("alone", "drafting")
 """Engines that are started one after the other: the target alone, and with its draft model."""
@@ -68,7 +69,7 @@ def _timed(state: State, name: str, words: list[str], seconds: float) -> int | s
                 if line.startswith(MARK):
                     state.tell(Row(name, **json.loads(line.removeprefix(MARK))))
                 else:
-                    sys.stderr.write(line)
+                    say(line.rstrip("\n"), error=True)
             code = process.wait()
             return "its time" if code < 0 and not limit.is_alive() else code
         finally:

@@ -72,7 +72,7 @@ def read_pairs(path: Path) -> dict[str, list[str]]:
     named: dict[str, list[str]] = {}
     for pair in node.items("pairs", "pairs, each with a name"):
         pair.only(("name",), OPTIONS)
-        name = pair.text("name", "a file name for the profile")
+        name = pair.file_name("name")
         if name in named:
             pair.refuse("name", f"{name!r} a second time; expected a name for each profile")
         if name.endswith(QUICK):
@@ -85,7 +85,10 @@ def _words(pair: CheckedMapping) -> list[str]:
     words: list[str] = []
     for key, value in pair.values.items():
         if key != "name":
-            words += [f"--{key.replace('_', '-')}", *map(str, value if isinstance(value, list) else [value])]
+            given = [*map(str, value if isinstance(value, list) else [value])]
+            if any(each.startswith("-") for each in given):
+                pair.refuse(key, f"{' '.join(given)!r} holds an option; expected values")
+            words += [f"--{key.replace('_', '-')}", *given]
     return words
 
 

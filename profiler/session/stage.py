@@ -17,6 +17,7 @@ from typing import Any
 
 from profiler.session.state import OtherGpu, State, read_state
 from specsim.errors import SpecsimError, first_line
+from specsim.lines import say
 
 FAILED, UNFIT, OTHER_GPU = 2, 4, 6
 
@@ -46,7 +47,7 @@ def main(argv: list[str]) -> int:
 
 
 def _failed(said: str, code: int) -> int:
-    sys.stderr.write(f"specsim: {said}\n")
+    say(f"specsim: {said}", error=True)
     return code
 
 

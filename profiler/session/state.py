@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from profiler.latency.text import write
 from profiler.session.rows import Journal, Row
 from specsim.errors import SpecsimError
+from specsim.lines import say
 
 FORMAT = 1
 FILE = "session.json"
@@ -40,8 +40,7 @@ class State:
     def tell(self, row: Row) -> None:
         """Keep a row, and show it."""
         self.journal.add(row)
-        sys.stdout.write(f"{row}\n")
-        sys.stdout.flush()
+        say(row, flush=True)
 
     def samples(self, pair: str, again: bool = False) -> Path:
         """Return the samples file of a pair, or of its points measured once more."""
@@ -74,7 +73,7 @@ class State:
             )
         for key, value in machine.items():
             if before.get(key) != value:
-                sys.stderr.write(f"note: the session goes on under {key} {value!r}, before {before.get(key)!r}\n")
+                say(f"note: the session goes on under {key} {value!r}, before {before.get(key)!r}", error=True)
         if machine not in self.machines:
             self.machines.append(machine)
             self.write()

@@ -18,6 +18,7 @@ from profiler.latency.command import TIME_IS_UP
 from profiler.session.archive import pack
 from profiler.session.stage import OTHER_GPU, UNFIT
 from profiler.session.state import LOG, State, read_state
+from specsim.lines import say
 
 ARCHIVE_EVERY_S = 15.0
 GRACE_S = 20.0
@@ -133,8 +134,7 @@ class Supervisor:
         with (self.state.folder / LOG).open("a", encoding="utf-8") as log:
             log.write(f"{time.strftime('%H:%M:%S')} {line}\n")
         with suppress(OSError):  # Whoever read the output may be gone; the log is not.
-            sys.stdout.write(f"{line}\n")
-            sys.stdout.flush()
+            say(line, flush=True)
 
     def _measured(self) -> list[tuple[str, int, int]]:
         """Return the names, sizes and times of what holds measurements."""

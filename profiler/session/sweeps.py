@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 
 from profiler.latency import command
@@ -13,6 +12,7 @@ from profiler.session.pairs import QUICK, arguments_of
 from profiler.session.stage import FAILED
 from profiler.session.state import State
 from specsim.errors import SpecsimError
+from specsim.lines import say
 
 TO_BEGIN_S = 30.0
 """The least seconds left to begin another pair: drawing its weights and checking its kernel take about as long."""
@@ -31,12 +31,12 @@ def rest(state: State, deadline: float) -> int:
     codes = [0]
     for pair in others:
         if time.monotonic() > deadline - TO_BEGIN_S:
-            sys.stdout.write(f"time is up before {pair}\n")
+            say(f"time is up before {pair}")
             return command.TIME_IS_UP
         try:
             code = _profiled(state, pair, deadline)
         except SpecsimError as error:
-            sys.stderr.write(f"specsim: {pair}: {error}\n")
+            say(f"specsim: {pair}: {error}", error=True)
             codes.append(FAILED)
             continue
         codes.append(code)
@@ -58,7 +58,7 @@ def _again(state: State, pair: str, deadline: float) -> int:
     name = f"{pair}{QUICK}" if state.quick else pair
     before, again = state.samples(name), state.samples(name, again=True)
     if not before.exists():
-        sys.stdout.write(f"{name}: not swept, so nothing is measured again\n")
+        say(f"{name}: not swept, so nothing is measured again")
         return 0
     known = state.journal.ended()
     if "drift" in known:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from profiler.session.engine import MARK
+from specsim.lines import say
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 CONTEXT, PROMPT = 1024, 2048
@@ -38,8 +39,7 @@ def main(argv: list[str]) -> int:
         speculative = {"model": draft, "method": "draft_model", "num_speculative_tokens": DRAFTED}
     generate = generator(target, speculative)
     for row in steps(generate, "draft-model step" if speculative else "decode", speculative is not None):
-        sys.stdout.write(f"{MARK}{json.dumps(row)}\n")
-        sys.stdout.flush()
+        say(f"{MARK}{json.dumps(row)}", flush=True)
     return 0
 
 

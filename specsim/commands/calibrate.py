@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specsim.errors import SpecsimError
+from specsim.lines import say
 
 if TYPE_CHECKING:
     from specsim.calibration.errors import Errors, Group
@@ -57,11 +58,11 @@ def calibrate_command(arguments: argparse.Namespace) -> int:
     peaks = peak_notes(fit.server.profile, f"profile={arguments.profile}")
     notes = _notes(engine, fit.host_share(points, engine), table[0], len(measured.points), wrong)
     for note in [*measured.notes, *peaks, *notes]:
-        print(f"note: {note}")
+        say(f"note: {note}")
     changed = ("overhead_s", "request_s", *(("pipeline_steps", "frontend_s") if fit.whole else ()))
-    print(f"engine={began} with", ", ".join(f"{key} {keys[key]:g}" for key in changed))
-    print(*_lines([HEAD, *(_row(each) for each in table)]), sep="\n")
-    print(out, figure, sep="\n")
+    say(f"engine={began} with {', '.join(f'{key} {keys[key]:g}' for key in changed)}")
+    say(*_lines([HEAD, *(_row(each) for each in table)]))
+    say(out, figure)
     return 0 if wrong is None else UNFIT
 
 

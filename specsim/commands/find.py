@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specsim.commands.sweep_options import executor
-from specsim.commands.terminal import one_line
 from specsim.errors import SpecsimError
+from specsim.lines import one_line, say
 
 if TYPE_CHECKING:
     from specsim.results.found import Found
@@ -72,14 +71,13 @@ def find_command(arguments: argparse.Namespace) -> int:
     name = name_in(root, found.identity, {"settings": words, "of": found.of, **asked._asdict()})
     with in_one_step(root / f"{name}.csv") as partial:
         found.table.to_csv(partial, index=False)
-    print("\n".join(find_table(found)))
+    say(*find_table(found))
     for note in found.notes():
-        print(f"note: {note}")
+        say(f"note: {note}")
     if name != FIRST:
-        print(f"note: {root / FIRST}.csv holds another search; this one is {name}.csv")
-    print(root / f"{name}.csv")
-    for file in _drawn(found, root, name):
-        print(file)
+        say(f"note: {root / FIRST}.csv holds another search; this one is {name}.csv")
+    say(root / f"{name}.csv")
+    say(*_drawn(found, root, name))
     for line in found.lines:
         for error in line.errors:
             _say(f"specsim: {line.name} failed at {one_line(error)}")
@@ -96,7 +94,7 @@ def _words(settings: Sequence[str]) -> list[str]:
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    say(line, error=True, flush=True)
 
 
 def _share(flag: str, word: str) -> float:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specsim.errors import SpecsimError
+from specsim.lines import say
 
 if TYPE_CHECKING:
     from specsim.published.comparison import Compared
@@ -43,7 +44,7 @@ def reproduce_command(arguments: argparse.Namespace) -> int:
 
     chosen = experiments(tuple(arguments.names))
     if arguments.list:
-        print(*_listed(chosen), sep="\n")
+        say(*_listed(chosen))
         return 0
     out = arguments.out or (OUT / "quick" if arguments.quick else OUT)
     page = arguments.page or out / "reproduction.md"
@@ -57,7 +58,7 @@ def reproduce_command(arguments: argparse.Namespace) -> int:
             except KeyboardInterrupt:
                 raise KeyboardInterrupt("the runs that ended are kept; the same command goes on") from None
             for figure in each.figures:
-                print(write_rows(compared(each, figure, found, quick=arguments.quick), out))
+                say(write_rows(compared(each, figure, found, quick=arguments.quick), out))
     known = {each.file: each for each in (*experiments(), *chosen)}
     _publish(_stored(known.values(), out), out, page)
     return 0
@@ -92,14 +93,14 @@ def _stored(known: Iterable[Experiment], out: Path) -> Iterator[Compared]:
             try:
                 found = read_rows(each, figure, out)
             except SpecsimError as error:
-                print(f"note: left out: {error}")
+                say(f"note: left out: {error}")
                 continue
             if found is not None:
                 older += [figure.name] if found.code != package_sha256() else []
                 yield found
     if older:
         said = f"rows of {len(older)} figures, {older[0]} the first, were made by other code than this"
-        print(f"note: {said}; `specsim reproduce` makes them anew")
+        say(f"note: {said}; `specsim reproduce` makes them anew")
 
 
 def _publish(stored: Iterable[Compared], out: Path, page: Path) -> None:
@@ -122,10 +123,10 @@ def _publish(stored: Iterable[Compared], out: Path, page: Path) -> None:
             y_label=each.figure.label,
             names=None if axis.numeric else axis.names,
         )
-        print(file)
+        say(file)
     pages.write_page(pages.page(there, page.parent, out), page)
-    print(page)
+    say(page)
 
 
 def _say(line: str) -> None:
-    print(line, flush=True)
+    say(line, flush=True)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specsim.commands.terminal import one_line
 from specsim.errors import SpecsimError, nearest
+from specsim.lines import one_line, say
 
 if TYPE_CHECKING:
     from specsim.results.failure import Failure
@@ -47,9 +46,9 @@ def run_command(arguments: argparse.Namespace) -> int:
         check_place(config, folder)
         run = execute(config, folder, experiment, progress=True)
     for note in run.notes:
-        print(f"note: {note}")
-    print(class_table(run.metrics))
-    print(folder)
+        say(f"note: {note}")
+    say(*class_table(run.metrics).split("\n"))
+    say(folder)
     return 0
 
 
@@ -71,25 +70,21 @@ def run_sweep(chosen: Sequence[Configured], arguments: argparse.Namespace) -> in
     # Where the folder holds no other runs, these were read and their table made for it already.
     told_of = stored if len(stored) == len(runs) else runs
     for line in dict.fromkeys((*told_of.notes, *runs.whole_notes, *stored.whole_notes)):
-        print(f"note: {line}")
-    for line in sweep_lines(planned, runs, told_of, each=arguments.each):
-        print(line)
-    for line in told_of.seeds_said():
-        print(line)
-    print(root)
+        say(f"note: {line}")
+    say(*sweep_lines(planned, runs, told_of, each=arguments.each), *told_of.seeds_said(), root)
     return _say_failures(runs.failures, debug=arguments.debug)
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    say(line, error=True)
 
 
 def _say_failures(failures: Sequence[Failure], *, debug: bool) -> int:
     for each in failures:
         if debug:
-            print(each.traceback, file=sys.stderr, end="")
+            say(*each.traceback.splitlines(), error=True)
         label = ",".join(f"{key}={value}" for key, value in each.label.items())
-        print("specsim:", one_line(f"{label or 'the run'} failed: {each.error}"), file=sys.stderr)
+        say(one_line(f"specsim: {label or 'the run'} failed: {each.error}"), error=True)
     return 1 if failures else 0
 
 
@@ -112,8 +107,8 @@ def _show(arguments: argparse.Namespace, chosen: Sequence[Configured]) -> int:
                 raise SpecsimError(f"--package {arguments.package}: no such key{nearest(name, known)}")
             shown = shown[name]
         if arguments.multirun:
-            print("---", *(f"# {key}={value}" for key, value in label.items()), sep="\n")
-        print(config_text(shown, *path), end="")
+            say("---", *(f"# {key}={value}" for key, value in label.items()))
+        say(*config_text(shown, *path).splitlines())
     return 0
 
 

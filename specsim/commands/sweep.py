@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from specsim.commands.run import run_sweep
 from specsim.commands.sweep_options import add_sweep_options
-from specsim.commands.terminal import one_line
 from specsim.errors import SpecsimError
+from specsim.lines import one_line, say
 
 if TYPE_CHECKING:
     from specsim.results.sweep_status import SweepStatus
@@ -72,20 +72,20 @@ def _status(words: Sequence[str]) -> None:
 def _say(root: Path, found: SweepStatus) -> None:
     of = "" if found.total is None else f" of {found.total}"
     left = "; an older version ran it: its points are not known" if found.total is None else f", {found.left} left"
-    print(f"{root}: {found.done}{of} runs done, {found.failed} failed{left}")
+    say(f"{root}: {found.done}{of} runs done, {found.failed} failed{left}")
     if found.left and found.made and found.spent_s > 0:
         from tqdm import tqdm
 
         per_s = found.made / found.spent_s
-        print(f"{per_s:.3g} runs/s: {tqdm.format_interval(found.left / per_s)} left if it runs")
+        say(f"{per_s:.3g} runs/s: {tqdm.format_interval(found.left / per_s)} left if it runs")
     if found.left and found.idle_s is not None:
-        print(f"the last run was stored {found.idle_s:.0f} s ago")
+        say(f"the last run was stored {found.idle_s:.0f} s ago")
     if found.worst is not None:
         name, attainment = found.worst
-        print(f"worst class {name} {100 * attainment:.1f}%")
+        say(f"worst class {name} {100 * attainment:.1f}%")
     for note in found.notes:
-        print(one_line(f"note: {note}"))
+        say(one_line(f"note: {note}"))
     for name, error in list(found.errors.items())[:MOST_ERRORS]:
-        print(one_line(f"failed: {name}: {error}"))
+        say(one_line(f"failed: {name}: {error}"))
     if len(found.errors) > MOST_ERRORS:
-        print(f"failed: {len(found.errors) - MOST_ERRORS} more")
+        say(f"failed: {len(found.errors) - MOST_ERRORS} more")

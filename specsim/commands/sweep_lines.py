@@ -26,7 +26,7 @@ def sweep_lines(planned: Sequence[PlannedRun], runs: Sweep, told_of: Sweep, *, e
     told = [(one.label, None if lost else next(made).metrics) for one, lost in shown]
     points = [_without_seed(one.label) for one in planned]
     if each or len(runs) == 0 or len({tuple(one.items()) for one in points}) == len(points):
-        yield comparison_table(told)
+        yield from comparison_table(told).split("\n")
         if len(planned) > MOST_SHOWN:
             yield f"{len(planned) - MOST_SHOWN} more runs in table.csv"
         return
@@ -37,7 +37,7 @@ def sweep_lines(planned: Sequence[PlannedRun], runs: Sweep, told_of: Sweep, *, e
     means = point_means(table.iloc[table[RUN].map(place).argsort(kind="stable")])
     labels = [points[place[name]] for name in means[RUN]]
     blocks = [metrics["specsim"] for _, metrics in told if metrics is not None]
-    yield means_table(means[:MOST_SHOWN], labels[:MOST_SHOWN], blocks, "--each prints every run")
+    yield from means_table(means[:MOST_SHOWN], labels[:MOST_SHOWN], blocks, "--each prints every run").split("\n")
     if len(means) > MOST_SHOWN:
         yield f"{len(means) - MOST_SHOWN} more points in table.csv"
 

@@ -10,8 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
+from specsim.lines import say
+
 WRITING = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, errno.EPIPE}
-MOST_CHARACTERS = 2000
 
 
 def written(command: Callable[[], int]) -> int:
@@ -33,18 +34,31 @@ def written(command: Callable[[], int]) -> int:
         if isinstance(error, BrokenPipeError):
             return 0
         try:
-            sys.stderr.write(f"specsim: stdout cannot be written: {error.strerror}\n")
+            say(f"specsim: stdout cannot be written: {error.strerror}", error=True)
         except OSError:
             _drop(sys.stderr)
         return 2
 
 
-def one_line(text: str) -> str:
-    """Return a message as one line of at most `MOST_CHARACTERS`, without control characters for the terminal."""
-    line = " ".join(text.splitlines())
-    if len(line) > MOST_CHARACTERS:
-        line = f"{line[: MOST_CHARACTERS // 2]} ... {line[-MOST_CHARACTERS // 2 :]}"
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in line)
+def guarded(command: Callable[[], int]) -> int:
+    """Run a command and return its exit code.
+
+    Raises
+    ------
+    SpecsimError
+        One line, where a part of somebody's own raised SystemExit or the like.
+    """
+    try:
+        return command()
+    except (Exception, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        from specsim.runs.guard import fault_of
+
+        fault = fault_of(error)
+        if fault is error:
+            raise
+        raise fault from error
 
 
 def _open_streams() -> None:

@@ -14,7 +14,7 @@ from specsim.figures.slo import comparison, slo_by_class
 from specsim.figures.style import RunData, style
 from specsim.figures.sweep import curves
 from specsim.figures.sweep_panels import ATTAINMENT, GOODPUT, word
-from specsim.figures.timeline import timeline
+from specsim.figures.timeline import has_timeline, timeline
 from specsim.files.checked_mapping import expanded
 from specsim.results.run_folder import readable_name
 from specsim.results.sweep_axes import SweepAxes, line_named
@@ -33,13 +33,13 @@ METADATA: dict[str, dict[str, Any]] = {
 
 
 def run_figures(run: RunData) -> dict[str, Figure]:
-    """Return the figures of one run by name; ``timeline`` only if its passes were recorded."""
+    """Return the figures of one run by name; ``timeline`` only if its passes were recorded, and the target had any."""
     figures = {
         "slo_by_class": slo_by_class(run.metrics),
         "latency_cdf": latency_cdf(run.metrics, run.requests),
     }
     passes = run.passes
-    if passes is not None:
+    if passes is not None and has_timeline(passes):
         figures["timeline"] = timeline(passes)
     return figures
 

@@ -56,9 +56,12 @@ def timeline(passes: DataFrame) -> Figure:
         return figure
 
 
+def has_timeline(passes: DataFrame) -> bool:
+    """Return whether any pass of the target ran."""
+    return bool((passes["kind"] == VERIFY_PASS).any())
+
+
 def _edges(verify: DataFrame) -> Floats:
-    if not len(verify):
-        return np.array([0.0, 1.0])
     start_s = verify["start_s"].to_numpy(dtype=np.float64)
     end_s = float((start_s + verify["seconds"].to_numpy()).max())
     # At least four passes per span on average; with fewer, some spans would have none.

@@ -58,6 +58,11 @@ class CheckedMapping:
         value = self.values.get(name)
         return value if isinstance(value, str) and value.strip() else self.fail(name, expected)
 
+    def file_name(self, name: str) -> str:
+        """Return the name of a file, which leads to no other folder."""
+        found = self.text(name, "the name of a file")
+        return found if is_file_name(found) else self.fail(name, "the plain name of a file, without a folder")
+
     def texts(self, name: str, expected: str = "a list of lines of text") -> tuple[str, ...]:
         """Return a list of strings."""
         value = self.values.get(name)
@@ -161,6 +166,12 @@ def shown(value: object) -> str:
     except ValueError:  # Python refuses to print whole numbers of over 4,300 digits.
         line = "a number of thousands of digits"
     return line if len(line) <= 60 else line[:57] + "..."
+
+
+def is_file_name(text: str) -> bool:
+    """Return whether a text names a file in whatever folder it is put into, and none elsewhere."""
+    plain = text.isprintable() and not text.startswith(".") and not set("/\\:") & set(text)
+    return plain and bool(text.strip())
 
 
 def expanded(typed: str, setting: str = "") -> Path:

@@ -1,14 +1,18 @@
-"""Arrays that are costly to make and always come out the same, kept in the user's cache from process to process."""
+"""What is costly to make and always comes out the same, kept in the user's cache from process to process.
+
+A file appears whole or not at all, and one that is damaged is made anew.
+"""
 
 from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 from zlib import crc32
 
 import numpy as np
@@ -50,24 +54,52 @@ def kept(name: str, of: object, made_by: Sequence[Path], make: Callable[[], Arra
         return make()
     stamp = f"{of!r} {np.__version__} {_scipy()}".encode() + b"".join(each.read_bytes() for each in made_by)
     file = user_cache() / "made" / f"{name}-{sha256(stamp).hexdigest()[:32]}.npz"
-    with suppress(OSError):
-        content = file.read_bytes()
-        if content[-CHECKSUM_BYTES:] == _checksum(memoryview(content)[:-CHECKSUM_BYTES]):
-            stored = np.load(io.BytesIO(content))
-            return {each: stored[each] for each in stored.files}
+    content = read_whole(file)
+    if content is not None:
+        stored = np.load(io.BytesIO(content))
+        return {each: stored[each] for each in stored.files}
     arrays = make()
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
-        partial = file.with_name(f".{file.stem}-{os.getpid()}.npz")
         written = io.BytesIO()
         np.savez(written, **dict(arrays))  # type: ignore[arg-type]
-        try:
-            partial.write_bytes(written.getvalue() + _checksum(written.getbuffer()))
-            partial.replace(file)
-        finally:
-            partial.unlink(missing_ok=True)
+        write_whole(file, written.getbuffer())
         _trim(file.parent)
     return arrays
+
+
+def read_whole(file: Path) -> memoryview | None:
+    """Return what `write_whole` wrote; None where there is nothing, or it is damaged."""
+    try:
+        content = memoryview(file.read_bytes())
+    except OSError:
+        return None
+    undamaged = content[-CHECKSUM_BYTES:] == _checksum(content[:-CHECKSUM_BYTES])
+    return content[:-CHECKSUM_BYTES] if undamaged else None
+
+
+def write_whole(file: Path, content: bytes | memoryview) -> None:
+    """Put a file with its checksum into a folder, in place of what is there, in one step."""
+    partial = file.with_name(f".{file.stem}-{uuid4().hex}.part")
+    try:
+        partial.write_bytes(bytes(content) + _checksum(memoryview(content)))
+        partial.replace(file)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def one_at_a_time(lock: Path) -> Iterator[None]:
+    """Wait for other processes that hold this lock, then hold it; it ends with its process.
+
+    Where there are no such locks nobody waits.
+    """
+    with ExitStack() as held:
+        with suppress(ImportError, OSError):
+            import fcntl
+
+            fcntl.flock(held.enter_context(lock.open("ab")), fcntl.LOCK_EX)
+        yield
 
 
 def _checksum(content: memoryview) -> bytes:

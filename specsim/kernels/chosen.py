@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
@@ -129,6 +129,23 @@ def using(choice: Choice) -> Iterator[None]:
         yield
     finally:
         _USED.reset(before)
+
+
+def compile_ahead(choices: Iterable[object]) -> None:
+    """Let the kernels be kept before several processes begin with them; ``auto`` may never come to need them."""
+    if "numba" in choices and _numba() is not None:
+        from specsim.kernels.compile_cache import needs_compiling
+
+        if needs_compiling():
+            from specsim.kernels import compiled  # noqa: F401
+
+
+def distrust_kept() -> None:
+    """Let kernels be compiled anew: a process that may have used those that are kept has crashed."""
+    if _numba() is not None:
+        from specsim.kernels.compile_cache import distrust
+
+        distrust()
 
 
 def described(choice: Choice) -> dict[str, str | None]:

@@ -1,76 +1,142 @@
-"""Where compiled kernels are kept: a folder for each text of their sources, whose files are checked before they load.
+"""Where compiled kernels are kept: one file for each text of their sources, machine and numba, whole or not there.
 
-numba tells a kernel's file from an older one by its time, and not what it takes from other files. It loads whatever its
-cache holds.
+numba keeps a file for each kernel. Two processes that fill one folder at once leave kernels of both beside each other,
+and those crash. So each process has a folder of its own, and what one of them compiled is kept as one file.
 """
 
 from __future__ import annotations
 
-import json
+import faulthandler
+import io
 import os
+import platform
 import tempfile
-from contextlib import suppress
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
-from shutil import rmtree
 
-from specsim.files.kept import user_cache
+from specsim.files.kept import one_at_a_time, read_whole, user_cache, write_whole
 
-SUMS = "checksums.json"
-MOST_FOLDERS = 4
+MOST_KEPT = 4
 """The newest are kept; others are of sources that have changed since."""
 KERNELS = Path(__file__).parent
 SOURCES = (*sorted(KERNELS.glob("*.py")), KERNELS.parent / "rng.py")
 """All that a kernel's code may be taken from."""
+SUFFIX = ".kernels"
+PLACE = "NUMBA_CACHE_DIR"
+NOT_OF_CODE = (PLACE, "NUMBA_NUM_THREADS")
+"""Settings of numba's that no kernel depends on; joblib sets the second in its processes."""
+_watching: list[io.FileIO] = []
 
 
-def cache_folder() -> Path | None:
-    """Return a folder for the kernels of these sources: in $NUMBA_CACHE_DIR, else in the user's cache.
+def kept_file() -> Path | None:
+    """Return the file for the kernels of these sources: in $NUMBA_CACHE_DIR, else in the user's cache.
 
-    Damaged files in it are removed. None where neither can be written to.
+    None where neither can be written to.
     """
-    named = os.environ.get("NUMBA_CACHE_DIR")
+    named = os.environ.get(PLACE)
     for place in (*([Path(named)] if named else []), user_cache() / "numba"):
-        folder = place / f"specsim-{_checksum(*SOURCES)[:16]}"
         with suppress(OSError):
-            new = not folder.is_dir()
-            folder.mkdir(parents=True, exist_ok=True)
-            tempfile.TemporaryFile(dir=folder).close()
-            _remove_damaged(folder)
-            if new:
-                _remove_oldest(place)
-            return folder
+            place.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=place).close()
+            return place / f"specsim-{_key()[:16]}{SUFFIX}"
     return None
 
 
-def seal(folder: Path) -> None:
-    """Note the checksums of all that a folder holds; where that fails, all of it is compiled anew the next time."""
-    partial = folder / f".{os.getpid()}.json"
-    with suppress(OSError):
-        partial.write_text(json.dumps(_checksums(folder)))
-        partial.replace(folder / SUMS)
+def needs_compiling() -> bool:
+    """Return whether kernels could be kept, and are not."""
+    file = kept_file()
+    return file is not None and (_crashed(file) or read_whole(file) is None)
 
 
-def _checksums(folder: Path) -> dict[str, str]:
-    files = [each for each in sorted(folder.rglob("*")) if each.suffix in (".nbi", ".nbc")]
-    return {str(each.relative_to(folder)): _checksum(each) for each in files}
+def distrust() -> None:
+    """Forget what is kept: a process that used it has crashed."""
+    file = kept_file()
+    if file is not None:
+        _remove(file)
 
 
-def _remove_damaged(folder: Path) -> None:
+@contextmanager
+def folder_of_kernels(file: Path | None, folder: Path) -> Iterator[bool]:
+    """Yield whether a process's own empty folder holds the kept kernels now; if not, those of its end are kept.
+
+    One process at a time compiles, and the others wait for it.
+    """
+    if file is None or _unpacked(file, folder):
+        yield file is not None
+        return
+    with one_at_a_time(file.with_suffix(".lock")):
+        if _crashed(file):
+            _remove(file, _mark(file))
+        if _unpacked(file, folder):
+            yield True
+            return
+        yield False
+        with suppress(OSError):
+            write_whole(file, _packed(folder))
+            _remove_oldest(file.parent)
+
+
+def watch(file: Path) -> None:
+    """Let a crash of this process leave a mark, at which what is kept is distrusted."""
+    if not faulthandler.is_enabled():
+        with suppress(OSError):
+            _watching.append(io.FileIO(_mark(file), "ab"))
+            faulthandler.enable(_watching[-1], all_threads=False)
+
+
+def _mark(file: Path) -> Path:
+    return file.with_suffix(".crashed")
+
+
+def _crashed(file: Path) -> bool:
     try:
-        noted = json.loads((folder / SUMS).read_bytes())
-    except (OSError, ValueError):
-        noted = {}
-    for name, found in _checksums(folder).items():
-        if not isinstance(noted, dict) or noted.get(name) != found:
-            (folder / name).unlink(missing_ok=True)
+        return _mark(file).stat().st_size > 0
+    except OSError:
+        return False
+
+
+def _unpacked(file: Path, folder: Path) -> bool:
+    """Return whether trusted kernels were kept, and are in the folder now."""
+    content = None if _crashed(file) else read_whole(file)
+    if content is None:
+        return False
+    with zipfile.ZipFile(io.BytesIO(content)) as kernels:
+        kernels.extractall(folder)
+    return True
+
+
+def _packed(folder: Path) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as kernels:
+        for each in sorted(folder.rglob("*.nb*")):
+            kernels.write(each, each.relative_to(folder))
+    return content.getvalue()
 
 
 def _remove_oldest(place: Path) -> None:
-    folders = sorted(place.glob("specsim-*"), key=lambda each: -each.stat().st_mtime)
-    for each in folders[MOST_FOLDERS:]:
-        rmtree(each, ignore_errors=True)
+    kept = sorted(place.glob(f"specsim-*{SUFFIX}"), key=lambda each: -each.stat().st_mtime)
+    for each in kept[MOST_KEPT:]:
+        _remove(each, _mark(each), each.with_suffix(".lock"))
 
 
-def _checksum(*files: Path) -> str:
-    return sha256(b"".join(each.name.encode() + each.read_bytes() for each in files)).hexdigest()
+def _remove(*files: Path) -> None:
+    for each in files:
+        with suppress(OSError):
+            each.unlink(missing_ok=True)
+
+
+def _key() -> str:
+    """Return a checksum of all on which compiled kernels depend: numba itself looks at less.
+
+    A source's path and time are what numba knows it by.
+    """
+    from llvmlite import binding
+
+    sources = [(str(each), each.stat().st_mtime_ns, each.read_bytes()) for each in SOURCES]
+    machine = binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten(), platform.python_version()
+    asked = sorted(each for each in os.environ.items() if each[0].startswith("NUMBA_") and each[0] not in NOT_OF_CODE)
+    return sha256(repr((sources, machine, asked, version("numba"), version("llvmlite"))).encode()).hexdigest()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import sys
+import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import numba
 from numba import types
 from numba.core import event
 
-from specsim.kernels.compile_cache import cache_folder, seal
+from specsim.kernels.compile_cache import distrust, folder_of_kernels, kept_file, watch
+from specsim.lines import say
 
 WHOLE, NUMBER, FLAG, WORD = types.int64, types.float64, types.boolean, types.uint64
 Kernel = Callable[..., Any]
@@ -71,25 +73,38 @@ class _Told(event.TimingListener):  # type: ignore[misc]
     def on_start(self, event: Any) -> None:
         """Note the beginning, and tell of the first."""
         if not self.done and not self._depth:
-            sys.stderr.write(self._line)
-            sys.stderr.flush()
+            say(self._line, error=True, end="", flush=True)
         super().on_start(event)
 
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """Let kernels be defined that are kept in a folder of specsim's own; show what compiling takes in one line."""
+    """Let kernels be defined that are kept in a file of specsim's own; show what compiling takes in one line."""
     global _keeps
-    folder = cache_folder()
-    listener = _Told(folder is not None)
-    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder or "")
-    _keeps = folder is not None
-    try:
-        with event.install_listener("numba:compile", listener):
-            yield
-    finally:
-        _keeps, numba.config.CACHE_DIR = False, before
+    with ExitStack() as stack:
+        folder, file = _own_folder(stack), kept_file()
+        file = file if folder is not None else None
+        there = stack.enter_context(folder_of_kernels(file, folder or Path()))
+        listener = _Told(file is not None)
+        before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder or "")
+        _keeps = file is not None
+        try:
+            with event.install_listener("numba:compile", listener):
+                yield
+        finally:
+            _keeps, numba.config.CACHE_DIR = False, before
     if listener.done:
-        sys.stderr.write(f"{listener.duration:.1f} s\n")
-        if folder is not None:
-            seal(folder)
+        say(f"{listener.duration:.1f} s", error=True)
+    if listener.done and there:
+        # numba knows something by which what is kept is another's: a mixture of both is not to be kept.
+        distrust()
+    if file is not None:
+        watch(file)
+
+
+def _own_folder(stack: ExitStack) -> Path | None:
+    """Return a folder of this process alone while the stack is open, None where none can be made."""
+    try:
+        return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="specsim-", ignore_cleanup_errors=True)))
+    except OSError:
+        return None

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from specsim.errors import SpecsimError, first_line, nearest
+from specsim.errors import SpecsimError, first_line, nearest, passes_through, reason
 from specsim.files.checked_mapping import expanded
 from specsim.files.plain import copied
 from specsim.kinds.installed import installed
@@ -64,7 +64,9 @@ def build(mapping: Mapping[str, Any], where: str, scope: Scope) -> Any:
         return partial(target, **arguments) if arguments else target
     try:
         return target(**arguments)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        if passes_through(error) and not isinstance(error, SpecsimError):
+            raise
         kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
         raise SpecsimError(f"{where}: {kind}{first_line(error)}") from None
 
@@ -98,8 +100,10 @@ def defaults_of(entry: EntryPoint, group: str) -> dict[str, Any]:
     """Return what a YAML of an entry point would hold: its target and its parameters' defaults, '???' where none."""
     try:
         target = entry.load()
-    except (Exception, SystemExit) as error:
-        raise SpecsimError(f"{group}={entry.name}: {entry.value} cannot be loaded: {first_line(error)}") from None
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        raise SpecsimError(f"{group}={entry.name}: {entry.value} cannot be loaded: {reason(error)}") from None
     given = {
         name: "???" if parameter.default is inspect.Parameter.empty else parameter.default
         for name, parameter in inspect.signature(target).parameters.items()
@@ -122,8 +126,10 @@ def _module(name: str, module_name: str, attribute: str, where: str, scope: Scop
         return importlib.import_module(module_name)
     except ModuleNotFoundError:
         raise SpecsimError(f"{where}: _target_: there is no module {module_name!r}") from None
-    except (Exception, SystemExit) as error:
-        raise SpecsimError(f"{where}: _target_: {module_name} cannot be imported: {first_line(error)}") from None
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        raise SpecsimError(f"{where}: _target_: {module_name} cannot be imported: {reason(error)}") from None
 
 
 def _placed(target: Any, arguments: Mapping[str, Any], where: str, folder: Path) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from specsim.errors import SpecsimError, first_line
+from specsim.errors import SpecsimError, passes_through, reason
 
 PLUGIN_MARK = "__specsim_plugin__"
 OURS = "specsim"
@@ -70,10 +70,10 @@ def _plugin(name: str) -> ModuleType:
     """Import a module by dotted name or path; a file takes the place of another plugin, never of any other module."""
     try:
         return _module_of_file(Path(name)) if name.endswith(".py") else importlib.import_module(name)
-    except SpecsimError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise SpecsimError(f"plugins: {name!r} cannot be imported: {first_line(error)}") from None
+    except BaseException as error:
+        if passes_through(error):
+            raise
+        raise SpecsimError(f"plugins: {name!r} cannot be imported: {reason(error)}") from None
 
 
 class _Source(SourceFileLoader):

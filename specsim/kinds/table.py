@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
-from specsim.errors import SpecsimError, represented
+from specsim.errors import SpecsimError, passes_through, represented
 from specsim.files.checked_mapping import CheckedMapping
 from specsim.kinds.build import Scope, build
 from specsim.kinds.signature import lacks
@@ -67,9 +67,9 @@ def asked(source: str, method: Callable[..., Any], wanted: type, *arguments: Any
     name = getattr(method, "__qualname__", repr(method))
     try:
         found = method(*arguments)
-    except SpecsimError:
-        raise
-    except Exception as error:
+    except BaseException as error:
+        if passes_through(error):
+            raise
         from specsim.replica.blame import complaint, own_line
 
         where = own_line(error.__traceback__, getattr(method, "__self__", method))

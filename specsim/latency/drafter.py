@@ -10,11 +10,19 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
+import numpy as np
+
 from specsim.files.checked_mapping import CheckedMapping, shown
 from specsim.kinds.table import Kinds, Maker, asked
 from specsim.latency.forms import Linear
 from specsim.latency.model import ModelLatency, Profile
 from specsim.pass_shape import PassShape
+
+SIZES = {"kv_bytes_per_token": 0, "weights_bytes": 0, "deepest": 1}
+"""Whole numbers of a model, and the least of each."""
+NUMBERS = ("overhead_s", "least_s", "request_s")
+FLAGS = ("one_pass", "cached")
+MOST_BYTES = 1 << 62
 
 
 class Drafter(Protocol):
@@ -111,10 +119,33 @@ def equipped(profile: Profile, drafter: Drafter, source: str = "drafter") -> Pro
     draft: ModelLatency = asked(source, drafter.of, ModelLatency, profile)
     if draft is profile.draft:
         return profile
+    check_model(draft, source)
     _check_time(draft, source)
     if stated is not None:
         stated += profile.draft.weights_bytes - draft.weights_bytes
     return replace(profile, draft=draft, stated_usable_kv_bytes=stated)
+
+
+def check_model(model: ModelLatency, source: str) -> None:
+    """Refuse a model of somebody's own whose sizes no memory has: a run would end somewhere, or count nonsense.
+
+    Raises
+    ------
+    SpecsimError
+        One line that begins with `source` and names the size.
+    """
+    held = {name: getattr(model, name) for name in (*SIZES, *NUMBERS, *FLAGS)}
+    node = CheckedMapping(
+        f"{source}: {model.name}",
+        "",
+        {name: each.item() if isinstance(each, np.generic) else each for name, each in held.items()},
+    )
+    for name, least in SIZES.items():
+        node.whole(name, least, MOST_BYTES)
+    for name in NUMBERS:
+        node.number(name, above=-inf)
+    for name in FLAGS:
+        node.flag(name)
 
 
 def _check_time(draft: ModelLatency, source: str) -> None:

@@ -13,6 +13,7 @@ from specsim.files.paths import is_path, shipped
 from specsim.files.yaml_file import read_yaml
 from specsim.published.claim import named
 from specsim.published.figure import Figure, read_figure
+from specsim.settings.points import check_typed
 
 MOST_SEED = 2**31 - 1
 RESERVED = ("out", "seed")
@@ -217,6 +218,7 @@ def _words(node: CheckedMapping, name: str, axis: str = "") -> tuple[str, ...]:
     for word in words:
         if key_of(word) == axis:
             node.refuse(name, f"{word}: {axis} is the axis's own; expected another key")
+        check_typed([key_of(word)], node.source)
         if key_of(word) in RESERVED:
             node.refuse(name, f"{word}: {key_of(word)} is the experiment's own; expected another key")
     return words

@@ -9,7 +9,7 @@ import sysconfig
 import traceback
 from difflib import get_close_matches
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
 from specsim.errors import SchedulerFault, first_line, nearest
@@ -26,13 +26,20 @@ def own_line(trace: TracebackType | None, scheduler: object) -> str:
 
     The user's own is what lies neither in specsim nor in a library, and what shares its package with `scheduler`.
     """
+    frames = own_frames(trace, scheduler)
+    return f" ({_short(frames[-1][0].f_code.co_filename)}:{frames[-1][1]})" if frames else ""
+
+
+def own_frames(trace: TracebackType | None, scheduler: object) -> list[tuple[FrameType, int]]:
+    """Return the frames of the user's own code with their lines, the innermost last; that alone where none is own."""
     package = type(scheduler).__module__.partition(".")[0]
-    frames = [(frame.f_code.co_filename, frame.f_globals, line) for frame, line in traceback.walk_tb(trace)]
-    if not frames:
-        return ""
-    own = [each for each in frames if _is_own(each[0], each[1].get("__name__", ""), package)]
-    file, _, line = (own or frames)[-1]
-    return f" ({_short(file)}:{line})"
+    frames = list(traceback.walk_tb(trace))
+    own = [
+        (frame, line)
+        for frame, line in frames
+        if _is_own(frame.f_code.co_filename, frame.f_globals.get("__name__", ""), package)
+    ]
+    return own or frames[-1:]
 
 
 def definition(function: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from specsim.errors import RouterFault, represented
+from specsim.errors import RouterFault, passes_through, represented
 from specsim.replica.blame import complaint, own_line
 from specsim.replica.engine import Replica
 from specsim.replica.outstanding import Outstanding, Sent
@@ -61,7 +61,14 @@ class Dispatch:
         self._servers = [Outstanding(each.ledger, each.view.belief, self._told) for each in replicas]
         replicas[0].alone = len(replicas) == 1
         if isinstance(router, Planning) and len(replicas) > 1:
-            router.plan(requests.class_names, len(replicas))
+            try:
+                router.plan(requests.class_names, len(replicas))
+            except BaseException as error:
+                if passes_through(error):
+                    raise
+                raise RouterFault(
+                    f"router {type(router).__name__}: {complaint(error)}{own_line(error.__traceback__, router)}"
+                ) from error
 
     def deliver(self, request: int) -> None:
         """Let a request arrive at the replica that the router chooses; see `place_of`."""

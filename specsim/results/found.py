@@ -137,7 +137,7 @@ class Found:
         """Yield what the table does not show: of each line, then of the runs."""
         for line in self.lines:
             each = self.capacity(line)
-            for note in (*_edges(self.asked, line, each), *_length(line, each), *_failed(line)):
+            for note in (*_edges(self.asked, line, each), *_length(line, each), *_failed(line), *_idle(line)):
                 yield f"{line.name}: {note}"
         if any(len(self.capacity(line).by_seed) < 2 for line in self.lines):
             yield "no interval: one seed"
@@ -206,3 +206,13 @@ def _length(line: Line, found: Capacity) -> Iterator[str]:
         yield f"too short to judge: {', '.join(counts)}{cure}"
     if line.overloaded(found.keeps):
         yield f"overloaded or near saturation at {found.keeps:g} requests/s: a longer run would attain less"
+
+
+def _idle(line: Line) -> Iterator[str]:
+    """Yield at which rates nothing ran."""
+    idle = {rate: sum(run.nothing_ran for run in line.judged.get(rate, ())) for rate in sorted(line.tested)}
+    counts = [
+        f"{count} of {len(line.tested[rate])} runs at {rate:g} requests/s" for rate, count in idle.items() if count
+    ]
+    if counts:
+        yield f"nothing ran in {', '.join(counts)}: every request was rejected or cancelled"

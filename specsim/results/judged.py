@@ -21,6 +21,7 @@ class Judged(NamedTuple):
     share : that was attained. half_width : half of its 95% interval; 1 where nothing is known.
     needed_requests : how many would do; None where that is not known.
     too_short : whether it has fewer. depends_on_length : whether it is overloaded or near saturation.
+    nothing_ran : whether every request was rejected or cancelled before a pass: a longer run tells no more.
     """
 
     share: float
@@ -28,6 +29,7 @@ class Judged(NamedTuple):
     needed_requests: int | None
     too_short: bool
     depends_on_length: bool
+    nothing_ran: bool = False
 
 
 def judged(metrics: Mapping[str, Any], of: str) -> Judged:
@@ -37,6 +39,13 @@ def judged(metrics: Mapping[str, Any], of: str) -> Judged:
     wider by as much as neighbours that miss together widen the interval of all requests. Of a class of which no request
     arrived none has missed, and nothing is known.
     """
+    found = _judged(metrics, of)
+    if metrics["iterations"]:
+        return found
+    return found._replace(needed_requests=None, too_short=False, nothing_ran=True)
+
+
+def _judged(metrics: Mapping[str, Any], of: str) -> Judged:
     block = metrics["load"]
     half = block["attainment_half_width"]
     needed, short, depends = block["needed_requests"], bool(block["too_short"]), depends_on_length(block)

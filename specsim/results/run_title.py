@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from specsim.lines import printable
+
 SHOWN = ("scheduler", "trace", "profile", "slo")
 
 
@@ -21,4 +23,4 @@ def run_line(config: Mapping[str, Any], metrics: Mapping[str, Any], folder: Path
     block = metrics["specsim"]
     attained = f"{block['arrived']:,} requests, {block['slo_attainment']:.1%} attained"
     where = "in memory" if folder is None else f"in {folder}"
-    return f"<{run_title(config)}; {attained}; {where}>"
+    return printable(f"<{run_title(config)}; {attained}; {where}>")

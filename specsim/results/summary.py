@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -219,10 +220,17 @@ def _split(rows: Rows, totals: RunTotals) -> dict[str, Any]:
 
 
 def _noted(done: Rows) -> dict[str, Any]:
-    """Return the mean of each column that the scheduler noted, under its name; nothing if it noted none."""
+    """Return the mean of what is finite in each column that the scheduler noted, by name; nothing if it noted none."""
     columns = [name for name in done.columns if name.startswith(NOTED)]
-    means = {name.removeprefix(NOTED): mean_of(done[name]) for name in columns}
+    means = {name.removeprefix(NOTED): _finite_mean(done[name]) for name in columns}
     return {NOTED.removesuffix("."): means} if columns else {}
+
+
+def _finite_mean(column: Floats) -> float | None:
+    """Return the mean of the finite numbers of a column; None where there are none, or it is too large for a float."""
+    with np.errstate(over="ignore"):
+        mean = mean_of(column[np.isfinite(column)])
+    return None if mean is None or not isfinite(mean) else mean
 
 
 def _select(rows: Rows, window: Window) -> Rows:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
+from specsim.lines import all_printable
 from specsim.results.shortening import shorten
 
 WIDTH = 100
@@ -15,6 +16,7 @@ FLATTERED = 0.1
 
 def class_table(metrics: Mapping[str, Any]) -> str:
     """Return one row per SLO class and one for all, with the objectives, and below them the caveats."""
+    metrics = cast(Mapping[str, Any], all_printable(metrics))
     block = metrics["specsim"]
     head = ["class", "requests", "attained", "goodput", "TTFT p99", "SLO", "TPOT p99", "SLO", "E2E p99", "pause"]
     units = ["", "", "%", "tok/s", "s", "s", "ms", "ms", "s", "s"]
@@ -131,6 +133,8 @@ def _run_lines(block: Mapping[str, Any]) -> list[str]:
         f"time: {shares}",
         counts,
     ]
+    if not block["iterations"]:
+        lines = ["nothing ran: every request was rejected or cancelled", counts]
     if rejected:
         lines.append(f"rejected: {reasons}")
     return [shorten(line, WIDTH) for line in lines]

@@ -49,7 +49,9 @@ def router_factory(
             continue
         try:
             example.plan(classes, servers)
-        except Exception as error:
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                raise
             kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
             pool = f" (of split.prefill's pool of {servers})" if len(pools) > 1 else ""
             raise SpecsimError(f"{source}: {kind}{first_line(error)}{pool}") from None

@@ -9,9 +9,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from specsim.files.checked_mapping import CheckedMapping
 from specsim.files.plain import copied
 from specsim.results.run_folder import stamp_of
+from specsim.results.schema import NOTED
 from specsim.results.store import StoredRun
 from specsim.results.sweep_notes import extrapolated
 from specsim.results.writer import write_run
@@ -38,6 +41,7 @@ REASONS = {
 
 if TYPE_CHECKING:
     from specsim.results.load_notes import Recorded
+    from specsim.results.request_table import RequestTable
     from specsim.results.schema import RunTotals
 
 
@@ -87,6 +91,7 @@ def execute(
     block = metrics["specsim"]
     drafting = (experiment.drafting_note,) if experiment.drafting_note and totals.draft_passes else ()
     notes = experiment.notes + drafting + _out_of_range(totals) + _rejected(metrics)
+    notes += _infinite(table, config)
     notes += load_notes(block["load"], block["arrived"], _recorded(experiment))
     if totals.draft_passes:
         notes += hardly_drafts(config["choices"]["scheduler"], table, totals.iterations, experiment.simulation)
@@ -119,6 +124,17 @@ def _out_of_range(totals: RunTotals) -> tuple[str, ...]:
     if not outside:
         return ()
     return (extrapolated(outside, passes),)
+
+
+def _infinite(table: RequestTable, config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a line for each column in which the scheduler noted an infinite number."""
+    infinite = {name: int(np.isinf(column).sum()) for name, column in table.noted.items()}
+    named = f"scheduler={config['choices']['scheduler']}"
+    return tuple(
+        f"{named}: {NOTED}{name} is infinite for {count} of {table.rows} requests: its mean leaves them out"
+        for name, count in infinite.items()
+        if count
+    )
 
 
 def _recorded(experiment: Experiment) -> Recorded | None:

@@ -111,7 +111,9 @@ def _scheduler(given: Any) -> SchedulerFactory:
     factory = (lambda: deepcopy(given)) if is_instance else given
     try:
         made = factory()
-    except Exception as error:
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
         inside = error.__traceback__ and error.__traceback__.tb_next
         where = own_line(inside, given)
         hint = "" if is_instance else "; expected a scheduler, or what makes one when called without arguments"

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from specsim.errors import SpecsimError
-from specsim.latency.drafter import Drafter, drafter_from_mapping, equipped
+from specsim.latency.drafter import Drafter, check_model, drafter_from_mapping, equipped
 from specsim.latency.engine import Engine, engine_from_mapping
 from specsim.latency.profile import Profile, profile_from_mapping
 from specsim.replica.kv_pool import Memory
@@ -154,6 +154,8 @@ def _with_drafter(profile: Profile, named: str, drafter: Drafter, beside: str) -
     SpecsimError
         When the drafter leaves no memory for the cache.
     """
+    check_model(profile.target, named)
+    check_model(profile.draft, named)
     profile = equipped(profile, drafter, beside)
     if profile.usable_kv_bytes <= 0:
         raise SpecsimError(f"{named}: the weights of the target and of {profile.draft.name} leave no memory for KV")

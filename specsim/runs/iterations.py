@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from specsim.errors import SpecsimError
+from specsim.files.checked_mapping import shown
 from specsim.results.iteration import Iteration
 from specsim.results.store import StoredRun
 from specsim.runs.prepare import prepare
@@ -16,10 +17,14 @@ from specsim.runs.watched import Kept, Watched
 from specsim.simulation import run as run_simulation
 
 
-def iterations(run: Run | StoredRun, numbers: Iterable[int]) -> list[Iteration]:
+def iterations(run: Run | StoredRun, numbers: Iterable[int], *, plugins: Sequence[str] = ()) -> list[Iteration]:
     """Return some iterations of a run, by number from 0, in that order; docs/python.md shows one.
 
     The run is made again in memory, with the same settings, and its scheduler listened to. Nothing is written.
+
+    Parameters
+    ----------
+    plugins : those of a stored run, by the names that it was given: its files admit no code.
 
     Raises
     ------
@@ -39,6 +44,8 @@ def iterations(run: Run | StoredRun, numbers: Iterable[int]) -> list[Iteration]:
     for group, values in config.items():
         if isinstance(values, dict) and "object" in values:
             raise SpecsimError(f"iterations: {group} was given as an object; expected a run by names, to make it again")
+    if isinstance(run, StoredRun):
+        _check_admitted(run, plugins)
     made = prepare({"step_limit_s": None, "kernel": "auto", **config}).simulation
     kept = Kept(wanted, made.requests.class_names)
     record = run_simulation(
@@ -52,11 +59,22 @@ def iterations(run: Run | StoredRun, numbers: Iterable[int]) -> list[Iteration]:
     return [kept.found[number] for number in wanted]
 
 
+def _check_admitted(run: StoredRun, plugins: Sequence[str]) -> None:
+    """Refuse to load code for no other reason than that the files of a run, maybe somebody else's, name it."""
+    held = run.config.get("plugins", [])
+    named = [held] if isinstance(held, str) else held
+    admitted = [plugins] if isinstance(plugins, str) else list(plugins)
+    if not isinstance(named, list) or not all(each in admitted for each in named):
+        raise SpecsimError(f"iterations: {run.folder}: its plugins are {shown(named)}; expected them in plugins=, too")
+
+
 def _checked(numbers: Iterable[int], there: int) -> list[int]:
     """Return the numbers as a list; refuse what is no iteration of a run that has so many."""
     if isinstance(numbers, str) or not isinstance(numbers, Iterable):
         raise SpecsimError(f"iterations: {numbers!r:.60}: expected a list of numbers")
     wanted = list(numbers)
+    if not there:
+        raise SpecsimError("iterations: no request was served: the run has none")
     for each in wanted:
         if isinstance(each, bool) or not isinstance(each, int | np.integer) or not 0 <= each < there:
             raise SpecsimError(f"iterations: {each!r:.60}: the run has those from 0 to {there - 1}")

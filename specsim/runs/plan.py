@@ -14,6 +14,7 @@ from specsim.files.checked_mapping import CheckedMapping
 from specsim.results.checksums import damage
 from specsim.results.parts import PARTS
 from specsim.results.run_folder import readable_name, run_folders
+from specsim.runs.guard import guarded
 from specsim.runs.handed import NOTHING, Handed
 from specsim.runs.idle import check_idle
 from specsim.runs.places import check_no_run, check_same_run, check_writable, settings_in, told_by_name
@@ -196,7 +197,7 @@ def _prepared_in_processes(configs: Sequence[Config], jobs: int, progress: bool)
 def _sources(config: Config) -> Mapping[str, Any] | None:
     """Return what a point would be made from, None where it is wrong."""
     try:
-        return sources_of(prepare(config))
+        return guarded(lambda: sources_of(prepare(config)))
     except SpecsimError:
         return None
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from specsim.errors import SpecsimError, represented
+from specsim.kernels.chosen import distrust_kept
 from specsim.results.staging import is_alive
 from specsim.workload.locate import DATA_VARIABLE
 
@@ -22,6 +23,8 @@ Found = TypeVar("Found")
 Lost = Callable[[Given, str], Found]
 """What comes of a piece of work whose process dies, and how that ended, as ``" by SIGKILL(-9)"``, if it is known."""
 EXIT_CODES = re.compile(r"exit codes of the workers are \{(.*)\}")
+CRASHES = ("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT")
+"""How processes end that compiled code has ruined."""
 LEAST_PROCESSES = 2
 """With one job joblib starts no process."""
 MOST_JOBS = 1024
@@ -76,6 +79,7 @@ def in_processes(
         try:
             yield from _parallel(work, [(index, one)], LEAST_PROCESSES)
         except TerminatedWorkerError as error:
+            _doubt_kernels(error)
             codes = EXIT_CODES.search(str(error))
             yield index, lost(one, f" by {codes[1]}" if codes else "")
 
@@ -93,8 +97,15 @@ def _surviving(
             for index, found in _parallel(work, pieces, jobs, **sent):
                 del left[index]
                 yield index, found
-        except TerminatedWorkerError:
+        except TerminatedWorkerError as error:
             died = True
+            _doubt_kernels(error)
+
+
+def _doubt_kernels(error: Exception) -> None:
+    """Let compiled kernels be made anew where a process has crashed, so that what is tried again has others."""
+    if any(signal_name in str(error) for signal_name in CRASHES):
+        distrust_kept()
 
 
 def _parallel(

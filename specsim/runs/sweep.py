@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from specsim.errors import SpecsimError
+from specsim.kernels.chosen import compile_ahead
 from specsim.replica.blame import complaint
 from specsim.results.failure import Failure, write_failure
 from specsim.results.parts import read_parts
@@ -28,6 +29,7 @@ from specsim.results.sweeps import Sweep
 from specsim.results.writer import Taken, Unwritable
 from specsim.runs.execute import execute, stored_config
 from specsim.runs.executors import LOCAL, on_workers
+from specsim.runs.guard import guarded
 from specsim.runs.places import check_same_run
 from specsim.runs.plan import PlannedRun
 from specsim.runs.prepare import prepare
@@ -75,6 +77,8 @@ def run_all(
     # Another process prepares its points itself: what was prepared would have to be sent.
     alone = jobs == 1 and executor == LOCAL
     ready = [planned[index] if alone else replace(planned[index], experiment=None) for index in left]
+    if not alone:
+        compile_ahead({each.config.get("kernel") for each in ready})
     before = {each.key: stamp_of(each.folder) for each in ready if each.folder is not None}
     ending = closing(on_workers(_made, ready, partial(_lost, before), jobs, executor))
     with tallied(len(planned), progress) as tally, shelf, ending as ended:
@@ -124,7 +128,7 @@ def _made(planned: PlannedRun) -> Made:
     """Return what comes of a point; a failure is noted in its folder."""
     seen = None if planned.folder is None else stamp_of(planned.folder)
     try:
-        return _executed(planned)
+        return guarded(_executed, planned)
     except Unwritable:
         raise
     except Exception as error:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from specsim.lines import printable, say
 from specsim.runs.progress import bar_of, is_watched
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Worst(NamedTuple):
 
     def __str__(self) -> str:
         """Return the class and its attainment."""
-        return f"{self.slo_class} {100 * self.attainment:.1f}%"
+        return f"{printable(self.slo_class)} {100 * self.attainment:.1f}%"
 
 
 def worst_of(metrics: Mapping[str, Any]) -> Worst:
@@ -62,7 +62,7 @@ class Tally:
             self._draw(self._drawn, stood)
         elif self._speaks and time.monotonic() - self._told_s >= LINE_S:
             self._told_s = time.monotonic()
-            sys.stderr.write(f"{self.line(self._told_s - self._began_s)}\n")
+            say(self.line(self._told_s - self._began_s), error=True)
 
     def line(self, spent_s: float) -> str:
         """Return the plain line after so many seconds."""
@@ -110,7 +110,7 @@ def told(each: Iterable[Piece], total: int, done: str, progress: bool) -> Iterat
             yield one
             if time.monotonic() - told_s >= LINE_S:
                 told_s = time.monotonic()
-                sys.stderr.write(f"{count} of {total} points {done}\n")
+                say(f"{count} of {total} points {done}", error=True)
 
 
 def composed(points: Sequence[Piece]) -> Iterator[Piece]:

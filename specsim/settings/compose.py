@@ -27,7 +27,7 @@ from specsim.settings.groups import (
     shipped_names,
 )
 from specsim.settings.overrides import put
-from specsim.settings.points import GROUPS, TEXTS, Point
+from specsim.settings.points import GROUPS, TEXTS, Point, check_typed
 from specsim.settings.suggestions import with_suggestions
 
 __all__ = ["choices", "compose", "names"]
@@ -221,4 +221,5 @@ def _from_elsewhere(group: str, node: Any, point: Point) -> Any:
     given = read_yaml(expanded(chosen), group=f"{group}=")
     if "defaults" in given:
         raise SpecsimError(f"{chosen}: defaults: expected every key in this one file")
+    check_typed(given, f"{group}={chosen}")
     return given

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import TypeVar
 
@@ -17,6 +17,9 @@ from specsim.settings.values import several, several_names, unquoted
 GROUPS = ("scheduler", "trace", "slo", "acceptance", "profile", "drafter", "engine", "router")
 TEXTS = ("belief", "out")
 """Keys whose values are names or paths and never pass through Hydra's grammar, as those of the groups."""
+
+TYPED = ("plugins", "out")
+"""Keys that no file sets: whoever wrote it could have code loaded, or files written anywhere."""
 
 Point = Mapping[str, str | PythonValue]
 """Key to value: text as typed, or a value from Python. Groups, `belief` and `out` are always text."""
@@ -39,6 +42,19 @@ def points(words: Sequence[str], *, sweep: bool) -> list[dict[str, str]]:
             raise SpecsimError(f"{key}: given twice; expected one value, or -m {key}=a,b for a sweep")
         axes[key] = _values(key, value, sweep)
     return product(axes)
+
+
+def check_typed(keys: Iterable[str], where: str) -> None:
+    """Refuse keys of a file that only the command line and Python set; `where` names the file.
+
+    Raises
+    ------
+    SpecsimError
+        One line.
+    """
+    for key in keys:
+        if key in TYPED:
+            raise SpecsimError(f"{where}: {key}: no file sets it; expected {key}= on the command line or in Python")
 
 
 def _setting(word: str) -> tuple[str, str]:

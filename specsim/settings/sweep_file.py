@@ -12,7 +12,7 @@ from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import CheckedMapping, is_whole, shown
 from specsim.files.yaml_file import read_yaml
 from specsim.settings.from_python import axes_of, point_of
-from specsim.settings.points import Point, points
+from specsim.settings.points import Point, check_typed, points
 from specsim.settings.python_value import PythonValue
 from specsim.settings.values import interval_of
 
@@ -44,14 +44,16 @@ def points_of(file: Path, words: Sequence[str] = ()) -> list[Point]:
     node = CheckedMapping(str(file), "", read_yaml(file, "YAML file of a sweep"))
     node.only((), SECTIONS)
     given = points(words, sweep=False)[0]
-    run = point_of(_mapping(node, "run")) | given
     spans: dict[str, list[Point]] = {
-        "run": [run],
+        "run": [point_of(_mapping(node, "run"))],
         "grid": _combined(node, _axes(node, "grid")),
         "zip": _zipped(node, _axes(node, "zip")),
         "random": _drawn(node),
         "seeds": _seeds(node),
     }
+    for section, each in spans.items():
+        check_typed(each[0], f"{file}: {section}")
+    spans["run"] = [{**spans["run"][0], **given}]
     _check_once(node, spans, given)
     _check_count(node, "", map(len, spans.values()))
     return [_joined(each) for each in product(*spans.values())]

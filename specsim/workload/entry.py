@@ -136,6 +136,6 @@ def points_of(node: CheckedMapping) -> dict[float, Published]:
         baselines.number(model, above=0)
     for each in node.items("points", "mappings of point, file and sha256"):
         each.only(("point", "file", "sha256"))
-        file = each.text("file")
+        file = each.file_name("file")
         found[each.number("point", above=0)] = Published(file, each.text("sha256"), base + file)
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import os
 import ssl
 import urllib.error
 import urllib.request
@@ -35,8 +36,8 @@ def fetch(name: str, entry: Entry, destination: Path | None = None, progress: bo
     Raises
     ------
     SpecsimError
-        When the trace has no source, the network or server fails (the part stays for resuming), or the SHA-256 is
-        wrong (the part is removed).
+        When the trace has no source, a file of another content is in its place, the network or server fails (the part
+        stays for resuming), or the SHA-256 is wrong (the part is removed).
     """
     reader = trace_recipe(entry).reader
     if not isinstance(reader, PublishedTrace):
@@ -48,6 +49,7 @@ def fetch(name: str, entry: Entry, destination: Path | None = None, progress: bo
             raise SpecsimError(f"trace.url={item.url!r}: expected an address with http:// or https://")
         target = folder / item.file
         if not _intact(target, item.sha256):
+            _check_free(target)
             _download(item, target, progress)
         files.append(target)
     return tuple(files)
@@ -60,6 +62,11 @@ def _intact(file: Path, checksum: str) -> bool:
         return False
 
 
+def _check_free(target: Path) -> None:
+    if os.path.lexists(target):
+        raise SpecsimError(f"{target}: is there, with another sha256; nothing is replaced: expected it moved away")
+
+
 def _download(item: Published, target: Path, progress: bool) -> None:
     part = target.with_name(target.name + ".part")
     try:
@@ -68,6 +75,7 @@ def _download(item: Published, target: Path, progress: bool) -> None:
         if not _intact(part, item.sha256):
             part.unlink()
             raise SpecsimError(f"{item.url}: its sha256 is not {item.sha256}; removed, try again")
+        _check_free(target)
         part.replace(target)
     except OSError as error:
         raise SpecsimError(f"{error.filename or target}: cannot be written ({error.strerror})") from None

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
 from specsim.errors import SpecsimError
-from specsim.files.checked_mapping import CheckedMapping
+from specsim.files.checked_mapping import CheckedMapping, is_file_name
 from specsim.files.paths import shipped
 from specsim.workload import entry as keys
 from specsim.workload.adaserve import read_adaserve_parquet
@@ -63,11 +63,11 @@ class PublishedTrace:
     def published(self) -> tuple[Published, ...]:
         """Return the files at the official source."""
         node = self.node
-        return (Published(node.text("file"), node.text("sha256"), node.text("url")),)
+        return (Published(node.file_name("file"), node.text("sha256"), node.text("url")),)
 
     def located(self) -> tuple[Found, str]:
         """Return the real file, if it was found, and the name that was looked for."""
-        file = self.node.text("file")
+        file = self.node.file_name("file")
         return locate(file, self.node.text("sha256")), file
 
     def real(self, file: Path, source: TraceSource) -> Trace:
@@ -76,7 +76,9 @@ class PublishedTrace:
 
     def ships(self) -> str:
         """Return the name of the file that ships in its place."""
-        return self.node.text("ships")
+        name = self.node.text("ships")
+        inside = all(map(is_file_name, name.split("/")))
+        return name if inside else self.node.fail("ships", "the name of a file that ships with specsim")
 
     def _shipped(self, why: str) -> Trace:
         node = self.node
@@ -109,7 +111,7 @@ class AdaServeTrace(PublishedTrace):
     def located(self) -> tuple[Found, str]:
         """Return the Parquet file, else the JSON file of the chosen point."""
         node = self.node
-        first, single = locate(node.text("file"), node.text("sha256")), self._point[1]
+        first, single = locate(node.file_name("file"), node.text("sha256")), self._point[1]
         if first.file is not None:
             return first, single.file
         second = locate(single.file, single.sha256)
@@ -125,7 +127,7 @@ class AdaServeTrace(PublishedTrace):
 
     def ships(self) -> str:
         """Return the name of the chosen point's toy."""
-        return self.node.text("ships").format(point=self._point[0])
+        return PublishedTrace.ships(self).replace("{point}", str(self._point[0]))
 
     @property
     def _point(self) -> tuple[float, Published]:

@@ -4,8 +4,8 @@ import pytest
 
 from specsim import simulation
 from specsim.cli import main
-from specsim.commands.terminal import one_line
 from specsim.errors import SpecsimError
+from specsim.lines import one_line
 from specsim.runs.plan import checked
 from specsim.settings.configured import from_words
 from specsim.settings.points import points

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -242,3 +243,49 @@ def test_heads_that_leave_no_memory_are_refused() -> None:
     config["profile"]["memory_bytes"] = 200_000_000_000
     with pytest.raises(SpecsimError, match="leave no memory for KV"):
         prepare(config)
+
+
+SIZES = [
+    ("weights_bytes", -5_000_000_000, "weights_bytes: -5000000000 is not a whole number between 0 and"),
+    ("weights_bytes", 1.5e9, "weights_bytes: 1500000000.0 is not a whole number between 0 and"),
+    ("weights_bytes", True, "weights_bytes: True is not a whole number"),
+    ("kv_bytes_per_token", 0.5, "kv_bytes_per_token: 0.5 is not a whole number between 0 and"),
+    ("kv_bytes_per_token", -1, "kv_bytes_per_token: -1 is not a whole number between 0 and"),
+    ("deepest", 0, "deepest: 0 is not a whole number between 1 and"),
+    ("deepest", 2.5, "deepest: 2.5 is not a whole number between 1 and"),
+    ("overhead_s", float("nan"), "overhead_s: nan is not a finite number"),
+    ("least_s", float("inf"), "least_s: inf is not a finite number"),
+    ("one_pass", 1, "one_pass: 1 is not true or false"),
+    ("cached", None, "cached: None is not true or false"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "said"), SIZES)
+def test_a_drafter_of_ones_own_has_sizes_that_a_memory_has(name, value, said):
+    profile = shipped_profile()
+
+    class Mine:
+        def of(self, profile):
+            return replace(profile.draft, **{name: value})
+
+    with pytest.raises(SpecsimError) as caught:
+        equipped(profile, Mine(), "drafter=./mine.yaml")
+    assert str(caught.value).startswith(f"drafter=./mine.yaml: {profile.draft.name}: ")
+    assert said in str(caught.value)
+    with pytest.raises(SpecsimError, match=name):
+        simulate(
+            "continuous",
+            "poisson",
+            requests=3,
+            profile=replace(profile, target=replace(profile.target, **{name: value})),
+        )
+
+
+def test_numpys_whole_numbers_are_sizes_too():
+    profile = shipped_profile()
+
+    class Mine:
+        def of(self, profile):
+            return replace(profile.draft, weights_bytes=np.int64(7), kv_bytes_per_token=np.int32(2))
+
+    assert equipped(profile, Mine(), "mine").draft.weights_bytes == 7

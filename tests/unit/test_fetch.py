@@ -121,10 +121,11 @@ def test_a_wrong_checksum_removes_the_part_and_leaves_no_file(home, tmp_path, le
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_wrong_file_in_place_is_replaced(home, tmp_path):
+def test_a_wrong_file_in_place_is_named_and_stays(home, tmp_path):
     (tmp_path / "file.csv").write_bytes(b"something else")
-    fetch("made", entry(home), tmp_path, progress=False)
-    assert (tmp_path / "file.csv").read_bytes() == BODY
+    assert "file.csv: is there, with another sha256; nothing is replaced" in refused(entry(home), tmp_path)
+    assert (tmp_path / "file.csv").read_bytes() == b"something else"
+    assert home.asked == []
 
 
 def test_a_server_that_resumes_elsewhere_is_not_believed(home, tmp_path):

@@ -17,6 +17,7 @@ def metrics(half: float | None, **load: Any) -> dict[str, Any]:
     return {
         "slo_attainment": 0.95,
         "worst_class": "coding",
+        "iterations": 1,
         "classes": {
             "coding": {"requests": 100, "slo_attainment": 0.86},
             "chat": {"requests": 900, "slo_attainment": 0.96},

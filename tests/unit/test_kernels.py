@@ -1,12 +1,8 @@
-"""Each kernel in numba equals its twin in numpy to the last bit, and compiling it surprises nobody."""
+"""Each kernel in numba equals its twin in numpy to the last bit."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specsim.kernels import compile_cache
 from specsim.kernels.acceptance import Texts, numpy_answer, numpy_rounds, numpy_walk
 from specsim.kernels.blocks import numpy_growth, numpy_hold
 from specsim.kernels.growth import ALL, PARENT, ROW, Front, Grown, Growth, Pooled, numpy_grow
@@ -279,81 +274,3 @@ def test_passes_take_the_same_seconds(data: st.DataObject) -> None:
     asked = luck.integers(0, 600, shapes[luck.integers(len(shapes))]), sizes
     asked = asked if data.draw(st.booleans()) else (asked[0] / 2, sizes)
     assert_equal([numpy_pad(*asked)], [numba_pad(*asked)])
-
-
-COMPILE = "import specsim.kernels.compiled"
-
-
-def compiling(cache: Path, code: str = COMPILE, **environ: str) -> str:
-    """Return what a fresh process says on stderr."""
-    clean = {key: value for key, value in os.environ.items() if key != "NUMBA_CACHE_DIR"}
-    told = subprocess.run(
-        (sys.executable, "-c", code),
-        env=clean | {"XDG_CACHE_HOME": str(cache)} | environ,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return told.stderr
-
-
-@pytest.mark.slow
-def test_compiling_is_told_once_and_kept_in_the_users_cache(tmp_path: Path) -> None:
-    first = compiling(tmp_path)
-    assert first.startswith("specsim: compiling its kernels, once for this machine ... ")
-    assert first.endswith(" s\n")
-    assert first.count("\n") == 1
-    assert list((tmp_path / "specsim" / "numba").rglob("*.nbi"))
-    assert compiling(tmp_path) == ""
-
-
-@pytest.mark.slow
-def test_a_folder_of_ones_own_is_respected(tmp_path: Path) -> None:
-    compiling(tmp_path / "not", NUMBA_CACHE_DIR=str(tmp_path / "own"))
-    assert list((tmp_path / "own").rglob("*.nbi"))
-    assert not (tmp_path / "not").exists()
-
-
-@pytest.mark.slow
-def test_where_nothing_can_be_written_it_is_compiled_anew(tmp_path: Path) -> None:
-    """A file stands where the cache would be: not even root can write there."""
-    (tmp_path / "file").touch()
-    for _ in range(2):
-        told = compiling(tmp_path / "file", NUMBA_CACHE_DIR=str(tmp_path / "file" / "below"))
-        assert "compiling its kernels, for this process alone" in told
-    assert (tmp_path / "file").read_bytes() == b""
-
-
-@pytest.mark.slow
-def test_what_is_damaged_is_compiled_anew(tmp_path: Path) -> None:
-    """numba would fail of it, or abort the process."""
-    compiling(tmp_path)
-    index, code = (sorted((tmp_path / "specsim" / "numba").rglob(f"*.{kind}"))[0] for kind in ("nbi", "nbc"))
-    index.write_bytes(b"")
-    content = code.read_bytes()
-    code.write_bytes(content[:100] + bytes(len(content) - 200) + content[-100:])
-    assert compiling(tmp_path).count("compiling") == 1
-    assert compiling(tmp_path) == ""
-
-
-def test_a_folder_that_cannot_be_written_to_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    found = compile_cache.cache_folder()
-    assert found is not None
-    assert found.parent == tmp_path / "specsim" / "numba"
-
-
-def test_kernels_of_other_sources_lie_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """numba looks at the time of a kernel's own file alone, and a kernel's constants stand in others, too."""
-    assert {"rng.py", "growth.py", "loops.py"} <= {each.name for each in compile_cache.SOURCES}
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "own"))
-    source, folders = tmp_path / "rng.py", []
-    monkeypatch.setattr(compile_cache, "SOURCES", (source,))
-    for number in range(6):
-        source.write_text(f"M1 = {number}")
-        folders.append(compile_cache.cache_folder())
-        os.utime(folders[-1], (number, number))
-    assert len(set(folders)) == 6
-    assert [each.is_dir() for each in folders] == [False, False, True, True, True, True]

@@ -1,0 +1,199 @@
+"""A file of somebody else, whatever verb reads it, has no code loaded, writes nowhere and replaces nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from specsim import SpecsimError, iterations, load_run, simulate
+from specsim.cli import main
+from specsim.files.paths import shipped
+from specsim.results.checksums import sealed
+from specsim.workload.fetch import fetch
+
+SMALL = {"trace": "poisson", "requests": 5, "profile": "llama8b_1b_h100", "scheduler": "continuous"}
+ANY = {"target": "any", "draft": "any"}
+EVIL = "from pathlib import Path\nPath('loaded').touch()\nclass Evil:\n    pass\n"
+
+
+@pytest.fixture(autouse=True)
+def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "evil.py").write_text(EVIL)
+    return tmp_path
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """Return the one line of a command that is refused; nothing was loaded or written."""
+    before = sorted(Path().rglob("*"))
+    assert main(list(words)) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert sorted(Path().rglob("*")) == before
+    return said.err
+
+
+def write(name: str, values: object) -> str:
+    Path(name).write_text(yaml.safe_dump(values))
+    return f"./{name}"
+
+
+@pytest.mark.parametrize(("key", "value"), [("plugins", ["./evil.py"]), ("out", "elsewhere")])
+@pytest.mark.parametrize("section", ["run", "grid", "zip", "random"])
+def test_a_sweeps_file_sets_neither(capsys: pytest.CaptureFixture[str], section: str, key: str, value: Any) -> None:
+    held = value if section == "run" else [value]
+    held = {"points": 1, "draw": {key: held}} if section == "random" else {key: held}
+    run = {**SMALL, **(held if section == "run" else {})}
+    file = write("sweep.yaml", {"run": run, **({} if section == "run" else {section: held})})
+    said = refused(capsys, "sweep", file)
+    assert f"sweep.yaml: {section}: {key}: no file sets it" in said
+    assert f"expected {key}= on the command line or in Python" in said
+
+
+def test_the_command_line_sets_both_for_a_sweeps_file(there: Path) -> None:
+    (there / "mine.py").write_text("from specsim.schedulers.fcfs import Fcfs\nclass Mine(Fcfs):\n    pass\n")
+    fcfs = yaml.safe_load((shipped("conf") / "scheduler" / "fcfs.yaml").read_text())
+    file = write("sweep.yaml", {"run": {**SMALL, "scheduler": write("mine.yaml", {**fcfs, "_target_": "mine.Mine"})}})
+    assert main(["sweep", file, "plugins=[./mine.py]", f"out={there / 'there'}"]) == 0
+    assert (there / "there" / "table.csv").is_file()
+
+
+@pytest.mark.parametrize("group", ["scheduler", "trace", "slo", "acceptance", "profile", "drafter", "engine", "router"])
+@pytest.mark.parametrize("key", ["plugins", "out"])
+def test_a_groups_file_sets_neither(capsys: pytest.CaptureFixture[str], group: str, key: str) -> None:
+    name = yaml.safe_load((shipped("conf") / "config.yaml").read_text())["defaults"]
+    chosen = next(each[group] for each in name if isinstance(each, dict) and group in each)
+    values = yaml.safe_load((shipped("conf") / group / f"{chosen}.yaml").read_text())
+    file = write("theirs.yaml", {**values, key: ["./evil.py"]})
+    assert f"{key}: no file sets it" in refused(capsys, "run", f"{group}={file}", "out=run")
+
+
+@pytest.mark.parametrize("place", ["common", "systems", "points", "ranges"])
+@pytest.mark.parametrize("word", ["plugins=[./evil.py]", "++plugins=[./evil.py]", "out=elsewhere"])
+def test_an_experiment_sets_neither(capsys: pytest.CaptureFixture[str], place: str, word: str) -> None:
+    values = yaml.safe_load((shipped("conf") / "published" / "smartspec_fig1.yaml").read_text())
+    if place == "common":
+        values["common"].append(word)
+    elif place == "systems":
+        next(iter(values["systems"].values())).append(word)
+    elif place == "points":
+        values["axis"] = {"label": "x", "points": {each: [word] for each in values["axis"]["values"]}}
+    else:
+        values["ranges"] = [{"choice": "what", "variants": {"other": [word]}}]
+    said = refused(capsys, "reproduce", write("theirs.yaml", values), "--list")
+    assert "no file sets it" in said
+
+
+def test_a_study_sets_neither(capsys: pytest.CaptureFixture[str]) -> None:
+    values = yaml.safe_load((shipped("conf") / "fidelity" / "tiny.yaml").read_text())
+    for change in (
+        {"settings": [*values["settings"], "plugins=[./evil.py]"]},
+        {"schedulers": {**values["schedulers"], "vllm_spec": ["out=elsewhere"]}},
+    ):
+        assert "no file sets it" in refused(capsys, "fidelity", write("theirs.yaml", {**values, **change}))
+
+
+def test_the_parts_of_a_study_name_no_other_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    values = yaml.safe_load((shipped("conf") / "fidelity" / "tiny.yaml").read_text())
+    (pair, *_) = values["pairs"].values()
+    said = refused(capsys, "fidelity", write("theirs.yaml", {**values, "pairs": {"../there": pair}}))
+    assert "names files; expected a name without separators" in said
+
+
+def test_the_pairs_of_a_session_name_no_other_folder_and_hold_no_option() -> None:
+    from profiler.session.pairs import read_pairs
+
+    pair = {"name": "mine", "target": "x", "random_weights": ["8b"]}
+    for change, said in (
+        ({"name": "../mine"}, "name: '../mine' is not the plain name of a file"),
+        ({"random_weights": ["8b", "--out", "elsewhere"]}, "holds an option; expected values"),
+    ):
+        with pytest.raises(SpecsimError, match=said):
+            read_pairs(Path(write("pairs.yaml", {"pairs": [{**pair, **change}]})))
+
+
+@pytest.mark.torch
+def test_a_models_name_imports_no_package() -> None:
+    pytest.importorskip("torch")
+    from profiler.fidelity.models import place_of
+
+    Path("evil_package").mkdir()
+    Path("evil_package/__init__.py").write_text(EVIL)
+    with pytest.raises(SpecsimError, match="no such package"):
+        place_of("package:evil_package.below")
+    assert not Path("loaded").exists()
+
+
+def published(**change: Any) -> dict[str, Any]:
+    values = yaml.safe_load((shipped("conf") / "trace" / "azure_code.yaml").read_text())
+    return {**values, "url": "http://127.0.0.1:1/x", **change}
+
+
+@pytest.mark.parametrize("file", ["../x", "/tmp/x", "a/b", "..", ".", ".bashrc", "C:x", "a\\b", "a\nb", ""])
+def test_a_fetched_file_has_a_plain_name(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "file" in refused(capsys, "trace", "fetch", write("theirs.yaml", published(file=file)))
+    figure = yaml.safe_load((shipped("conf") / "trace" / "adaserve_fig8.yaml").read_text())
+    figure["points"][0]["file"] = file
+    figure.pop("defaults")
+    assert "points[0].file" in refused(capsys, "trace", "fetch", write("theirs.yaml", figure))
+
+
+@pytest.mark.parametrize("ships", ["../conf/config.yaml", "/etc/passwd", "a//b", "{point.__class__}/../x"])
+def test_what_ships_has_a_name_below_its_folder(ships: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "ships" in refused(capsys, "run", f"trace={write('theirs.yaml', published(ships=ships))}", "out=run")
+
+
+@pytest.mark.parametrize("there_already", ["file", "folder", "link"])
+def test_a_fetch_replaces_nothing(there: Path, there_already: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = there / "x.csv"
+    if there_already == "file":
+        target.write_text("mine")
+    elif there_already == "folder":
+        target.mkdir()
+    else:
+        target.symlink_to(there / "nowhere")
+    with pytest.raises(SpecsimError, match=r"is there, with another sha256; nothing is replaced"):
+        fetch("theirs", published(file="x.csv"), there, progress=False)
+    assert sorted(each.name for each in there.iterdir()) == ["evil.py", "x.csv"]
+    assert there_already != "file" or target.read_text() == "mine"
+
+
+@pytest.mark.parametrize("target", ["evil.Evil", "os.system", "subprocess.run", "specsim.cli.main", "builtins.exec"])
+@pytest.mark.parametrize("group", ["scheduler", "trace", "acceptance", "drafter", "router"])
+@pytest.mark.parametrize("verb", ["run", "find", "sweep", "fetch"])
+def test_a_target_is_ours_or_was_typed(verb: str, group: str, target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if verb == "fetch" and group != "trace":
+        return
+    file = write("theirs.yaml", {"_target_": target, **({"pair": ANY} if group == "acceptance" else {})})
+    settings = {"scheduler": "vllm_spec", "trace": "poisson", "requests": 3, "replicas": 2, group: file}
+    words = [f"{key}={value}" for key, value in settings.items()]
+    given = {
+        "run": ["run", *words, "out=run"],
+        "find": ["find", *words, "seed=0", "--out", "run"],
+        "sweep": ["sweep", write("sweep.yaml", {"run": settings}), "out=run"],
+        "fetch": ["trace", "fetch", file],
+    }
+    said = refused(capsys, *given[verb])
+    assert f"_target_: {target!r} is not allowed; expected" in said
+    assert "an installed entry point or a module named in plugins=" in said
+
+
+def test_a_stored_runs_plugins_are_loaded_only_if_they_are_named(there: Path) -> None:
+    simulate(**SMALL, out=there / "run")
+    config = yaml.safe_load((there / "run" / "config.yaml").read_text())
+    (there / "run" / "config.yaml").write_text(yaml.safe_dump({**config, "plugins": ["./evil.py"]}))
+    provenance = json.loads((there / "run" / "provenance.json").read_text())
+    for seal in ("files", "sha256"):
+        provenance.pop(seal, None)
+    (there / "run" / "provenance.json").write_text(json.dumps(sealed(provenance, there / "run")))
+    run = load_run(there / "run")
+    with pytest.raises(SpecsimError, match=r"its plugins are \['\./evil\.py'\]; expected them in plugins=, too"):
+        iterations(run, [0])
+    assert not (there / "loaded").exists()
+    assert len(iterations(run, [0], plugins=["./evil.py"])) == 1
+    assert (there / "loaded").exists()

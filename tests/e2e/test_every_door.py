@@ -1,0 +1,217 @@
+"""What ends a process without a word is a line of the part that raised it, at every door of a user's own code."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from specsim.cli import main
+
+PARTS = """\
+import sys
+
+import numpy as np
+
+from specsim.plugin import ModelLatency, Tape, stream_keys, trace_of
+from specsim.schedulers.loading import scheduler_factory
+from specsim.settings.configured import from_words
+
+
+class Left(BaseException):
+    pass
+
+
+def door(name, later=0, calls={{}}):
+    calls[name] = calls.get(name, 0) + 1
+    if name == "{door}" and calls[name] > later:
+        {leave}
+
+
+door("module")
+
+
+class Trace:
+    drawn = ()
+
+    def __init__(self):
+        door("Trace")
+
+    def read(self, seed, requests):
+        door("Trace.read")
+        lengths = [40, 50, 60, 70]
+        return trace_of({{"arrival_s": [0.0, 1.0, 2.0, 3.0], "prompt_tokens": lengths, "output_tokens": lengths}}, "t")
+
+
+class Slow(ModelLatency):
+    def seconds(self, shape):
+        door("Slow.seconds")
+        door("Slow.seconds, later", later=9)
+        return 0.004
+
+
+class Drafter:
+    def __init__(self):
+        door("Drafter")
+
+    def of(self, profile):
+        door("Drafter.of")
+        draft = profile.draft
+        names = [name for name, each in draft.__dataclass_fields__.items() if each.init]
+        return Slow(**{{name: getattr(draft, name) for name in names}})
+
+
+class Acceptance:
+    evidence, sha256 = "assumed", None
+
+    def __init__(self):
+        door("Acceptance")
+
+    def tape(self, category, slo_class, rows, seed):
+        door("Acceptance.tape")
+        confidence = np.tile([0.6, 0.3], (8, 1))
+        return Tape(confidence, np.zeros(8, dtype=np.int64), Layout(), stream_keys(seed, "text", rows))
+
+
+class Layout:
+    def rows(self, requests, keys, hashed, on):
+        door("Layout.rows")
+        return (hashed % np.uint64(8)).astype(np.int64)
+
+    def text_rows(self, requests):
+        door("Layout.text_rows")
+        return np.arange(8)
+
+
+class Router:
+    def __init__(self):
+        door("Router")
+
+    def plan(self, classes, servers):
+        door("Router.plan")
+        door("Router.plan, later", later=1)
+
+    def route(self, coming, servers):
+        door("Router.route")
+        return 0
+
+
+class Scheduler:
+    def __init__(self):
+        door("Scheduler")
+        (chosen,) = from_words(["scheduler=vllm_spec"], sweep=False)
+        self.inner = scheduler_factory(chosen.config["scheduler"], "inner")()
+
+    @property
+    def widest(self):
+        door("Scheduler.widest")
+        return 1
+
+    def step(self, view):
+        door("Scheduler.step")
+        return self.passes(view)
+
+    def passes(self, view):
+        door("Scheduler.passes")
+        yield from self.inner.step(view)
+
+    def noted(self, requests):
+        door("Scheduler.noted")
+        return {{}}
+"""
+FILES = {
+    "trace": "_target_: parts.Trace\n",
+    "drafter": "_target_: parts.Drafter\n",
+    "acceptance": "_target_: parts.Acceptance\npair: {target: any, draft: any}\n",
+    "router": "_target_: parts.Router\n",
+    "scheduler": "_target_: parts.Scheduler\n",
+}
+LEAVES = ("sys.exit(0)", "raise GeneratorExit", "raise Left('with a word')", "raise SystemExit('several\\nlines')")
+CHECKED = (
+    "module",
+    "Trace",
+    "Trace.read",
+    "Drafter",
+    "Drafter.of",
+    "Slow.seconds",
+    "Acceptance",
+    "Acceptance.tape",
+    "Router",
+    "Router.plan",
+    "Scheduler",
+    "Scheduler.widest",
+)
+"""Doors that are asked before anything runs."""
+RUNNING = (
+    "Slow.seconds, later",
+    "Layout.rows",
+    "Layout.text_rows",
+    "Router.plan, later",
+    "Router.route",
+    "Scheduler.step",
+    "Scheduler.passes",
+    "Scheduler.noted",
+)
+
+
+@pytest.fixture
+def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.chdir(tmp_path)
+    for group, text in FILES.items():
+        Path(f"{group}.yaml").write_text(text)
+    chosen = [f"{group}=./{group}.yaml" for group in FILES]
+    return ["plugins=[./parts.py]", *chosen, "replicas=2", "profile=llama8b_1b_h100", "out=out"]
+
+
+def write(door: str, leave: str) -> None:
+    Path("parts.py").write_text(PARTS.format(door=door, leave=leave))
+
+
+def test_the_parts_run_where_none_leaves(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    write("none", "pass")
+    assert main(["run", *words]) == 0
+    assert Path("out/metrics.json").is_file()
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("leave", LEAVES)
+@pytest.mark.parametrize("door", [*CHECKED, *RUNNING])
+def test_a_run_ends_in_a_line_that_names_the_part(
+    door: str, leave: str, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(door, leave)
+    assert main(["run", *words]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert any(each in said.err for each in ("SystemExit", "GeneratorExit", "Left"))
+    assert "parts.py" in said.err or f"{door.partition('.')[0].lower()}=./" in said.err
+    assert not Path("out").exists()
+
+
+@pytest.mark.parametrize("door", [each for each in RUNNING if each != "Router.plan, later"])
+def test_a_point_of_a_sweep_fails_and_the_others_run(
+    door: str, words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(door, "sys.exit(0)")
+    monkeypatch.syspath_prepend(".")
+    monkeypatch.delitem(sys.modules, "parts", raising=False)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    assert main(["run", "-m", *words[1:], "plugins=[parts]", "seed=0,1"]) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert [each.partition(" failed: ")[0] for each in said] == ["specsim: seed=0", "specsim: seed=1"]
+    assert all("SystemExit" in each for each in said), said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("door", ["Trace.read", "Slow.seconds, later"])
+def test_a_worker_outlives_it(door: str, words: list[str]) -> None:
+    write(door, "sys.exit(0)")
+    command = [sys.executable, "-m", "specsim", "run", "-m", *words, "seed=0,1", "--jobs", "2"]
+    done = subprocess.run(command, env=os.environ, capture_output=True, text=True)
+    assert done.returncode == (2 if door in CHECKED else 1)
+    assert "SystemExit" in done.stderr
+    assert "its process was ended" not in done.stderr

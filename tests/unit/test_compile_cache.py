@@ -1,0 +1,186 @@
+"""Compiled kernels are kept whole or not at all, by one process of many, and not after a crash."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from specsim.files.kept import read_whole, write_whole
+from specsim.kernels import chosen, compile_cache
+
+pytest.importorskip("numba", reason="needs specsim[fast]")
+
+COMPILE = "import specsim.kernels.compiled"
+CRASH = f"{COMPILE}, os; os.kill(os.getpid(), 11)"
+SWEEP = ("run", "-m", "scheduler=specserve", "seed=0,1", "trace=poisson", "requests=30", "kernel=numba", "--jobs", "2")
+RUN = ("run", "scheduler=specserve", "trace=azure_conv", "requests=300", "kernel=numba")
+
+
+def environment(cache: Path, **environ: str) -> Mapping[str, str]:
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(("NUMBA_", "PYTHONFAULT"))}
+    return clean | {"XDG_CACHE_HOME": str(cache)} | environ
+
+
+def compiling(cache: Path, code: str = COMPILE, **environ: str) -> str:
+    """Return what a fresh process says on stderr."""
+    words = (sys.executable, "-c", code)
+    told = subprocess.run(words, env=environment(cache, **environ), capture_output=True, text=True, check=True)
+    return told.stderr
+
+
+def kept_in(cache: Path) -> list[Path]:
+    return sorted((cache / "specsim" / "numba").glob("*.kernels"))
+
+
+@pytest.mark.slow
+def test_compiling_is_told_once_and_kept_in_the_users_cache(tmp_path: Path) -> None:
+    first = compiling(tmp_path)
+    assert first.startswith("specsim: compiling its kernels, once for this machine ... ")
+    assert first.endswith(" s\n")
+    assert first.count("\n") == 1
+    assert len(kept_in(tmp_path)) == 1
+    assert compiling(tmp_path) == ""
+
+
+@pytest.mark.slow
+def test_twelve_cold_processes_at_once_compile_once_and_one_later_not_at_all(tmp_path: Path) -> None:
+    """Kernels that several processes had compiled lay in one folder and were signed together: all later runs died."""
+
+    def begun(number: int) -> subprocess.Popen[str]:
+        words = (sys.executable, "-m", "specsim", *RUN, f"seed={number}", f"out={tmp_path / str(number)}")
+        return subprocess.Popen(
+            words, env=environment(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    together = [begun(number) for number in range(12)]
+    said = [each.communicate()[1] for each in together]
+    later = begun(12)
+    said.append(later.communicate()[1])
+    assert [each.returncode for each in (*together, later)] == [0] * 13
+    assert sum("compiling its kernels" in each for each in said[:-1]) == 1
+    assert "compiling" not in said[-1]
+    assert len(kept_in(tmp_path)) == 1
+
+
+@pytest.mark.slow
+def test_a_sweeps_kernels_are_compiled_before_its_workers_start(tmp_path: Path) -> None:
+    words = (sys.executable, "-m", "specsim", *SWEEP, f"out={tmp_path / 'out'}")
+    done = subprocess.run(words, env=environment(tmp_path), capture_output=True, text=True, check=True)
+    assert done.stderr.startswith("specsim: compiling its kernels")
+    assert done.stderr.count("compiling") == 1
+
+
+@pytest.mark.slow
+def test_after_a_crash_they_are_compiled_anew(tmp_path: Path) -> None:
+    compiling(tmp_path)
+    died = subprocess.run((sys.executable, "-c", CRASH), env=environment(tmp_path), capture_output=True, text=True)
+    assert (died.returncode, died.stderr) == (-11, "")
+    assert compiling(tmp_path).count("compiling") == 1
+    assert compiling(tmp_path) == ""
+
+
+@pytest.mark.slow
+def test_a_worker_that_crashes_lets_the_next_one_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from specsim.runs.processes import in_processes
+
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    file = compile_cache.kept_file()
+    assert file is not None
+    write_whole(file, b"kernels of somebody")
+    found = list(in_processes(_crashed_or_square, [0, 1, 2], 2, lambda piece, how: (piece, how)))
+    assert sorted(found) == [(0, (0, " by SIGSEGV(-11)")), (1, 1), (2, 4)]
+    assert not file.exists()
+
+
+def _crashed_or_square(number: int) -> int | tuple[int, str]:
+    if number == 0:
+        os.kill(os.getpid(), 11)
+    return number**2
+
+
+@pytest.mark.slow
+def test_a_folder_of_ones_own_is_respected(tmp_path: Path) -> None:
+    compiling(tmp_path / "not", NUMBA_CACHE_DIR=str(tmp_path / "own"))
+    assert list((tmp_path / "own").glob("*.kernels"))
+    assert not (tmp_path / "not").exists()
+
+
+@pytest.mark.slow
+def test_where_nothing_can_be_written_it_is_compiled_anew(tmp_path: Path) -> None:
+    """A file stands where the cache would be: not even root can write there."""
+    (tmp_path / "file").touch()
+    for _ in range(2):
+        told = compiling(tmp_path / "file", NUMBA_CACHE_DIR=str(tmp_path / "file" / "below"))
+        assert "compiling its kernels, for this process alone" in told
+    assert (tmp_path / "file").read_bytes() == b""
+
+
+@pytest.mark.slow
+def test_what_is_damaged_is_compiled_anew(tmp_path: Path) -> None:
+    """numba would fail of it, or abort the process."""
+    compiling(tmp_path)
+    (file,) = kept_in(tmp_path)
+    content = file.read_bytes()
+    for damaged in (b"", content[:100] + bytes(len(content) - 200) + content[-100:]):
+        file.write_bytes(damaged)
+        assert compiling(tmp_path).count("compiling") == 1
+        assert compiling(tmp_path) == ""
+
+
+def test_the_kernels_of_another_are_unpacked_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    file, one, other, third = compile_cache.kept_file(), tmp_path / "one", tmp_path / "other", tmp_path / "third"
+    assert file is not None
+    for folder in (one, other, third):
+        (folder / "below").mkdir(parents=True)
+    with pytest.raises(KeyboardInterrupt), compile_cache.folder_of_kernels(file, third) as there:
+        raise KeyboardInterrupt
+    assert not there
+    assert compile_cache.needs_compiling()
+    with compile_cache.folder_of_kernels(file, one) as there:
+        assert not there
+        (one / "below" / "a.nbi").write_text("index")
+        (one / "below" / "a.nbc").write_text("code")
+        assert not file.exists()
+    assert not compile_cache.needs_compiling()
+    with compile_cache.folder_of_kernels(file, other) as there:
+        assert there
+        assert sorted(each.name for each in (other / "below").iterdir()) == ["a.nbc", "a.nbi"]
+    file.with_suffix(".crashed").write_text("Fatal Python error")
+    assert compile_cache.needs_compiling()
+    chosen.distrust_kept()
+    assert read_whole(file) is None
+
+
+def test_a_folder_that_cannot_be_written_to_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    found = compile_cache.kept_file()
+    assert found is not None
+    assert found.parent == tmp_path / "specsim" / "numba"
+
+
+def test_kernels_of_other_sources_lie_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """numba looks at the time of a kernel's own file alone, and a kernel's constants stand in others, too."""
+    assert {"rng.py", "growth.py", "loops.py"} <= {each.name for each in compile_cache.SOURCES}
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "own"))
+    source, files = tmp_path / "rng.py", []
+    monkeypatch.setattr(compile_cache, "SOURCES", (source,))
+    for number in range(6):
+        source.write_text(f"M1 = {number}")
+        file = compile_cache.kept_file()
+        assert file is not None
+        with compile_cache.folder_of_kernels(file, tmp_path / "empty"):
+            pass
+        os.utime(file, (number, number))
+        files.append(file)
+    assert len(set(files)) == 6
+    assert [each.is_file() for each in files] == [False, False, True, True, True, True]
