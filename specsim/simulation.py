@@ -32,6 +32,7 @@ from specsim.replica.stall import TOO_LONG, StepTooLong, watchdog
 from specsim.replica.state import Progress, over_replicas
 from specsim.replica.trees import Forest
 from specsim.replica.view import LedgerView
+from specsim.results.duration import duration
 from specsim.results.pauses import Pauses
 from specsim.results.record import Record
 from specsim.results.recorder import Recorder
@@ -253,8 +254,12 @@ def _record(
     told, replicas = dispatch.requests, dispatch.replicas
     moves = dispatch.moves if isinstance(dispatch, Split) else None
     rejected = {request: why for each in replicas for request, why in each.ledger.rejected.items()}
-    ended_s = happened.finish_s[~np.isnan(happened.finish_s)]
-    duration_s = float(ended_s.max() - told.arrival_s[0]) if len(ended_s) else 0.0
+    cancelled_s = None
+    if simulation.timeout_s is not None:
+        cancelled_s = np.full(len(told), np.nan)
+        for each in replicas:
+            cancelled_s[list(each.ledger.cancelled_s)] = list(each.ledger.cancelled_s.values())
+    duration_s = duration(told.arrival_s, happened.finish_s, cancelled_s)
     if duration_s > LONGEST_S:
         raise SpecsimError(
             f"the last request finishes after {duration_s:.3g} s; expected at most {LONGEST_S:.3g} s, up to which a "
@@ -280,6 +285,7 @@ def _record(
         dispatch.replica_of,
         moves,
         rejected,
+        cancelled_s,
         totals,
         recorder.passes(),
     )
