@@ -24,7 +24,7 @@ from specsim.replica.machine import Machine
 from specsim.replica.noting import noted
 from specsim.replica.passes import TargetPass
 from specsim.replica.protocols import Backend, Belief, Clairvoyant, Foresight, Scheduler, View
-from specsim.replica.request import LONGEST_S, Floats, Ints, Prefixes, Requests
+from specsim.replica.request import LONGEST_S, Bools, Floats, Ints, Prefixes, Requests
 from specsim.replica.routing import Router
 from specsim.replica.shedding import Shedding
 from specsim.replica.split import Split, Splitting
@@ -67,6 +67,7 @@ class Simulation:
     split : which replicas read prompts and how their caches move to the others; None: each replica does both.
     timeout_s : seconds from its arrival after which a request that has not ended is cancelled; None: clients wait.
     shedding : which requests a replica refuses at their arrival; None: none that could ever fit.
+    too_long : (N,) which requests are beyond the target's context and refused at their arrival; None: none is.
     sessions : (N,) what requests of one conversation share; None: each request is a session of its own.
     prefixes : of all prompts, where their blocks are kept for others; None: no block is.
     keep_passes : keep one row per pass.
@@ -96,6 +97,7 @@ class Simulation:
     split: Splitting | None = None
     timeout_s: float | None = None
     shedding: Shedding | None = None
+    too_long: Bools | None = None
     sessions: Ints | None = None
     prefixes: Prefixes | None = None
     keep_passes: bool = False
@@ -183,9 +185,10 @@ def _dispatch(
     sessions = np.arange(len(requests)) if simulation.sessions is None else simulation.sessions
     split, router = simulation.split, simulation.router
     if split is None:
-        return Dispatch(replicas, router(), requests, sessions)
+        return Dispatch(replicas, router(), requests, sessions, simulation.too_long)
     outputs = simulation.world.output_tokens
-    return Split(env, replicas, served[: split.prefill], split, router, requests, outputs, sessions)
+    sent = requests, outputs, sessions, simulation.too_long
+    return Split(env, replicas, served[: split.prefill], split, router, *sent)
 
 
 def _audit(simulation: Simulation, machines: Sequence[Machine]) -> Audit:

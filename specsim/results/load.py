@@ -143,8 +143,8 @@ class Lives:
 
     @property
     def drain_s(self) -> float:
-        """Last end - last arrival."""
-        return float(self.left_s.max()) - self.last_s
+        """Last end - last arrival; 0 where none is left by then, since the last was refused."""
+        return max(float(self.left_s.max()) - self.last_s, 0.0)
 
     @property
     def makespan_ratio(self) -> float:
