@@ -24,7 +24,7 @@ from specsim.replica.machine import Machine
 from specsim.replica.noting import noted
 from specsim.replica.passes import TargetPass
 from specsim.replica.protocols import Backend, Belief, Clairvoyant, Foresight, Scheduler, View
-from specsim.replica.request import LONGEST_S, Floats, Ints, Prefixes, Requests
+from specsim.replica.request import LONGEST_S, Bools, Floats, Ints, Prefixes, Requests
 from specsim.replica.routing import Router
 from specsim.replica.shedding import Shedding
 from specsim.replica.split import Split, Splitting
@@ -32,6 +32,7 @@ from specsim.replica.stall import TOO_LONG, StepTooLong, watchdog
 from specsim.replica.state import Progress, over_replicas
 from specsim.replica.trees import Forest
 from specsim.replica.view import LedgerView
+from specsim.results.duration import duration
 from specsim.results.pauses import Pauses
 from specsim.results.record import Record
 from specsim.results.recorder import Recorder
@@ -66,6 +67,7 @@ class Simulation:
     split : which replicas read prompts and how their caches move to the others; None: each replica does both.
     timeout_s : seconds from its arrival after which a request that has not ended is cancelled; None: clients wait.
     shedding : which requests a replica refuses at their arrival; None: none that could ever fit.
+    too_long : (N,) which requests are beyond the target's context and refused at their arrival; None: none is.
     sessions : (N,) what requests of one conversation share; None: each request is a session of its own.
     prefixes : of all prompts, where their blocks are kept for others; None: no block is.
     keep_passes : keep one row per pass.
@@ -95,6 +97,7 @@ class Simulation:
     split: Splitting | None = None
     timeout_s: float | None = None
     shedding: Shedding | None = None
+    too_long: Bools | None = None
     sessions: Ints | None = None
     prefixes: Prefixes | None = None
     keep_passes: bool = False
@@ -182,9 +185,10 @@ def _dispatch(
     sessions = np.arange(len(requests)) if simulation.sessions is None else simulation.sessions
     split, router = simulation.split, simulation.router
     if split is None:
-        return Dispatch(replicas, router(), requests, sessions)
+        return Dispatch(replicas, router(), requests, sessions, simulation.too_long)
     outputs = simulation.world.output_tokens
-    return Split(env, replicas, served[: split.prefill], split, router, requests, outputs, sessions)
+    sent = requests, outputs, sessions, simulation.too_long
+    return Split(env, replicas, served[: split.prefill], split, router, *sent)
 
 
 def _audit(simulation: Simulation, machines: Sequence[Machine]) -> Audit:
@@ -253,8 +257,12 @@ def _record(
     told, replicas = dispatch.requests, dispatch.replicas
     moves = dispatch.moves if isinstance(dispatch, Split) else None
     rejected = {request: why for each in replicas for request, why in each.ledger.rejected.items()}
-    ended_s = happened.finish_s[~np.isnan(happened.finish_s)]
-    duration_s = float(ended_s.max() - told.arrival_s[0]) if len(ended_s) else 0.0
+    cancelled_s = None
+    if simulation.timeout_s is not None:
+        cancelled_s = np.full(len(told), np.nan)
+        for each in replicas:
+            cancelled_s[list(each.ledger.cancelled_s)] = list(each.ledger.cancelled_s.values())
+    duration_s = duration(told.arrival_s, happened.finish_s, cancelled_s)
     if duration_s > LONGEST_S:
         raise SpecsimError(
             f"the last request finishes after {duration_s:.3g} s; expected at most {LONGEST_S:.3g} s, up to which a "
@@ -280,6 +288,7 @@ def _record(
         dispatch.replica_of,
         moves,
         rejected,
+        cancelled_s,
         totals,
         recorder.passes(),
     )

@@ -159,13 +159,14 @@ def columns_of(class_names: tuple[str, ...], rejected: Mapping[int, str] | None 
     longest_pause_s = columns.pop("longest_pause_s")
     moving_s = columns.pop("moving_s", np.zeros(len(longest_pause_s)))
     noted = columns.pop("noted", {})
+    cancelled_s = columns.pop("cancelled_s", None)
     n = len(longest_pause_s)
     given = {name: columns.pop(name) for name in Facts.__dataclass_fields__ if name in columns}
     told = Requests(**vars(empty_rows(Facts, n)) | given, class_names=class_names)
     replica_of = columns.pop("replica_of", np.zeros(n, dtype=np.int64))
     done = replace(empty_rows(Progress, n), **columns)
     why = reasons(n, rejected or {})
-    return RequestTable(told, done, longest_pause_s, moving_s, noted, replica_of, why)
+    return RequestTable(told, done, longest_pause_s, moving_s, noted, replica_of, why, cancelled_s=cancelled_s)
 
 
 def table_of_run(record: Record) -> DataFrame:

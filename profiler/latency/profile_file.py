@@ -124,6 +124,7 @@ def _model(facts: dict[str, Any], choice: Choice, samples: list[Sample], role: s
         "name": about["name"],
         "kv_bytes_per_token": about["kv_bytes_per_token"],
         "weights_bytes": about["weights_bytes"],
+        **{name: about[name] for name in ("max_model_len",) if name in about},
         "overhead_s": 0.0 if on_gpu else overhead_s(usable(samples, role)),
     }
     forms = choice.forms

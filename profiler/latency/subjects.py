@@ -94,4 +94,5 @@ def sizes(
         "name": shape.name,
         "kv_bytes_per_token": shape.layers * shape.kv_heads * shape.head_dim * 2 * dtype.itemsize,
         "weights_bytes": 0 if shared else weights,
+        **({"max_model_len": shape.max_model_len} if role == "target" and shape.max_model_len else {}),
     }

@@ -62,6 +62,7 @@ def shape_of(model: PreTrainedModel, name: str) -> ModelShape:
             vocab=config.vocab_size,
             tied=bool(config.tie_word_embeddings),
             qkv_bias=config.model_type == "qwen2",
+            max_model_len=getattr(config, "max_position_embeddings", None),
         )
     except AttributeError as error:
         raise SpecsimError(f"model {name!r}: cannot be profiled: {first_line(error)}") from None

@@ -12,7 +12,7 @@ class ModelShape:
     """A decoder-only transformer with gated MLP and RMSNorm.
 
     `weight_bytes` are those of a weight of the layers and `cache_bytes` those of a cached value: 2, or 1 in FP8.
-    Embeddings, head and norms have 16 bits.
+    Embeddings, head and norms have 16 bits. `max_model_len` are the tokens of its context; None: not known.
     """
 
     name: str
@@ -27,6 +27,7 @@ class ModelShape:
     qkv_bias: bool = False
     weight_bytes: int = 2
     cache_bytes: int = 2
+    max_model_len: int | None = None
 
     @property
     def parameters(self) -> int:
@@ -56,20 +57,20 @@ class ModelShape:
         return self.layers * self.kv_heads * self.head_dim * 2 * self.cache_bytes
 
 
-LLAMA_70B = ModelShape("Llama-3.1-70B", 80, 8192, 64, 8, 128, 28672, 128256)
+LLAMA_70B = ModelShape("Llama-3.1-70B", 80, 8192, 64, 8, 128, 28672, 128256, max_model_len=131072)
 LLAMA_70B_FP8 = replace(LLAMA_70B, weight_bytes=1)
-LLAMA_8B = ModelShape("Llama-3.1-8B", 32, 4096, 32, 8, 128, 14336, 128256)
-LLAMA_1B = ModelShape("Llama-3.2-1B", 16, 2048, 32, 8, 64, 8192, 128256, tied=True)
-QWEN_32B = ModelShape("Qwen2.5-32B", 64, 5120, 40, 8, 128, 27648, 152064, qkv_bias=True)
-QWEN_15B = ModelShape("Qwen2.5-1.5B", 28, 1536, 12, 2, 128, 8960, 151936, tied=True, qkv_bias=True)
-QWEN_05B = ModelShape("Qwen2.5-0.5B", 24, 896, 14, 2, 64, 4864, 151936, tied=True, qkv_bias=True)
-QWEN3_32B = ModelShape("Qwen3-32B", 64, 5120, 64, 8, 128, 25600, 151936)
-QWEN3_06B = ModelShape("Qwen3-0.6B", 28, 1024, 16, 8, 128, 3072, 151936, tied=True)
-VICUNA_7B = ModelShape("Vicuna-7B", 32, 4096, 32, 32, 128, 11008, 32000)
-LLAMA_160M = ModelShape("Llama-160M", 12, 768, 12, 12, 64, 3072, 32000)
-LLAMA_68M = ModelShape("Llama-68M", 2, 768, 12, 12, 64, 3072, 32000)
-CODELLAMA_34B = ModelShape("CodeLlama-34B", 48, 8192, 64, 8, 128, 22016, 32000)
-SMOLLM2_135M = ModelShape("SmolLM2-135M", 30, 576, 9, 3, 64, 1536, 49152, tied=True)
+LLAMA_8B = ModelShape("Llama-3.1-8B", 32, 4096, 32, 8, 128, 14336, 128256, max_model_len=131072)
+LLAMA_1B = ModelShape("Llama-3.2-1B", 16, 2048, 32, 8, 64, 8192, 128256, tied=True, max_model_len=131072)
+QWEN_32B = ModelShape("Qwen2.5-32B", 64, 5120, 40, 8, 128, 27648, 152064, qkv_bias=True, max_model_len=32768)
+QWEN_15B = ModelShape("Qwen2.5-1.5B", 28, 1536, 12, 2, 128, 8960, 151936, tied=True, qkv_bias=True, max_model_len=32768)
+QWEN_05B = ModelShape("Qwen2.5-0.5B", 24, 896, 14, 2, 64, 4864, 151936, tied=True, qkv_bias=True, max_model_len=32768)
+QWEN3_32B = ModelShape("Qwen3-32B", 64, 5120, 64, 8, 128, 25600, 151936, max_model_len=40960)
+QWEN3_06B = ModelShape("Qwen3-0.6B", 28, 1024, 16, 8, 128, 3072, 151936, tied=True, max_model_len=40960)
+VICUNA_7B = ModelShape("Vicuna-7B", 32, 4096, 32, 32, 128, 11008, 32000, max_model_len=4096)
+LLAMA_160M = ModelShape("Llama-160M", 12, 768, 12, 12, 64, 3072, 32000, max_model_len=2048)
+LLAMA_68M = ModelShape("Llama-68M", 2, 768, 12, 12, 64, 3072, 32000, max_model_len=2048)
+CODELLAMA_34B = ModelShape("CodeLlama-34B", 48, 8192, 64, 8, 128, 22016, 32000, max_model_len=16384)
+SMOLLM2_135M = ModelShape("SmolLM2-135M", 30, 576, 9, 3, 64, 1536, 49152, tied=True, max_model_len=8192)
 TINY_LLAMA = ModelShape("tiny-llama", 2, 64, 4, 2, 16, 128, 512, tied=True)
 
 BY_NAME = {

@@ -33,6 +33,7 @@ class ModelLatency:
       ``deepest`` the most tokens ahead that it proposes.
     - ``nonembedding_bytes`` are those of the weights that every batched token multiplies, all but the embedding and the
       head; None where the file does not state them.
+    - ``max_model_len`` is the most tokens of a prompt and its output; None: no limit is stated.
     - ``request_s``, ``sequence_s``, ``speculation_s``, ``graph_tokens`` and ``expands`` are the engine's
       (`specsim.latency.engine.Engine`).
     """
@@ -57,6 +58,7 @@ class ModelLatency:
     graph_tokens: tuple[int, ...] = ()
     expands: bool = False
     nonembedding_bytes: int | None = None
+    max_model_len: int | None = None
     misfit: str | None = None
     chosen: Form = field(init=False, repr=False, compare=False)
     _sizes: Ints = field(init=False, repr=False, compare=False)

@@ -31,6 +31,7 @@ TOP_KEYS = (
 TOP_OPTIONS = ("baseline_s", "usable_kv_bytes", "checks", "provenance", "assumptions", "suggests")
 MODEL_KEYS = ("name", "kv_bytes_per_token", "weights_bytes", "overhead_s", "forms")
 MODEL_OPTIONS = ("standard_errors", "valid", "held_out_error", "launch_s", "nonembedding_bytes")
+TARGET_OPTIONS = ("max_model_len",)
 LINEAR_KEYS = ("alpha_s", "gamma_s", "delta_s")
 ROOFLINE_KEYS = ("delta_s", "gamma_s", "compute_delta_s", "compute_s", "alpha_s", "beta_s")
 ROOFLINE_OPTIONS = ("single_s", "pair_s", "logit_s")
@@ -68,7 +69,7 @@ def profile_from_mapping(mapping: Mapping[Any, Any], source: str) -> Profile:
         top.fail("profile_version", f"{PROFILE_VERSION}, the version that this specsim reads")
     top.only(TOP_KEYS, TOP_OPTIONS)
     target, draft = top.child("target"), top.child("draft")
-    wanted = _form_name(top, (_forms(target), _forms(draft)))
+    wanted = _form_name(top, (_forms(target, TARGET_OPTIONS), _forms(draft)))
     if "checks" in top.values:
         _check_checks(top.child("checks"), CHECK_LEVELS)
     profile = Profile(
@@ -102,8 +103,8 @@ def _form_name(top: CheckedMapping, held: tuple[CheckedMapping, CheckedMapping])
     return wanted
 
 
-def _forms(node: CheckedMapping) -> CheckedMapping:
-    node.only(MODEL_KEYS, MODEL_OPTIONS)
+def _forms(node: CheckedMapping, further: tuple[str, ...] = ()) -> CheckedMapping:
+    node.only(MODEL_KEYS, (*MODEL_OPTIONS, *further))
     held = node.child("forms", "at least one form", 1)
     held.only((), _FORMS)
     return held
@@ -126,6 +127,7 @@ def _model(node: CheckedMapping, wanted: str) -> ModelLatency:
         misfit=misfit(errors),
         launch_s=node.number("launch_s") if "launch_s" in node.values else None,
         nonembedding_bytes=_nonembedding_bytes(node),
+        max_model_len=_max_model_len(node),
         **_ranges(node),
     )
 
@@ -137,6 +139,10 @@ def _nonembedding_bytes(node: CheckedMapping) -> int | None:
     if stated > node.values["weights_bytes"]:
         node.fail("nonembedding_bytes", f"at most weights_bytes, {node.values['weights_bytes']}")
     return stated
+
+
+def _max_model_len(node: CheckedMapping) -> int | None:
+    return node.whole("max_model_len", 2) if node.given("max_model_len") else None
 
 
 def _ranges(node: CheckedMapping) -> dict[str, Any]:

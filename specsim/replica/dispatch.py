@@ -12,8 +12,9 @@ from specsim.errors import RouterFault, passes_through, represented
 from specsim.replica.blame import complaint, own_line
 from specsim.replica.engine import Replica
 from specsim.replica.outstanding import Outstanding, Sent
-from specsim.replica.request import Ints, Requests
+from specsim.replica.request import Bools, Ints, Requests
 from specsim.replica.routing import Coming, Planning, Router
+from specsim.replica.shedding import CONTEXT_LENGTH
 
 
 class Sending(Protocol):
@@ -46,14 +47,22 @@ class Dispatch:
     ----------
     replicas : servers. router : asked only where there are several.
     requests : of the run. sessions : (N,) what requests of one conversation share.
+    too_long : (N,) which requests are refused where they are sent, since they exceed the target's context; None: none.
 
     Attributes
     ----------
     replica_of : (N,) index of each request's replica, -1 until it is sent.
     """
 
-    def __init__(self, replicas: Sequence[Replica], router: Router, requests: Requests, sessions: Ints) -> None:
-        self.replicas, self.requests = replicas, requests
+    def __init__(
+        self,
+        replicas: Sequence[Replica],
+        router: Router,
+        requests: Requests,
+        sessions: Ints,
+        too_long: Bools | None = None,
+    ) -> None:
+        self.replicas, self.requests, self._too_long = replicas, requests, too_long
         self.replica_of: Ints = np.full(len(requests), -1, dtype=np.int64)
         self._router, self._sessions = router, sessions
         n = len(requests)
@@ -72,7 +81,11 @@ class Dispatch:
 
     def deliver(self, request: int) -> None:
         """Let a request arrive at the replica that the router chooses; see `place_of`."""
-        self.replicas[self.place_of(request)].arrive(request, self.requests)
+        replica = self.replicas[self.place_of(request)]
+        if self._too_long is not None and self._too_long[request]:
+            replica.refuse(request, self.requests, CONTEXT_LENGTH)
+        else:
+            replica.arrive(request, self.requests)
 
     def place_of(self, request: int) -> int:
         """Return the place of the replica that the router chooses, and note that the request is sent there.

@@ -123,7 +123,7 @@ class Replica:
         for request in self._patience.over(self.env.now) if self._patience is not None else ():
             self.headway.shrunk()
             self._audit.cut(request)
-            if self.ledger.cancel(request, TIMEOUT) and self.answered is not None:
+            if self.ledger.cancel(request, TIMEOUT, self.env.now) and self.answered is not None:
                 self.answered(1)
 
     def queued(self, at_s: float) -> int:

@@ -28,7 +28,7 @@ class Ledger:
     """State of one replica; `reserve` a pass, let it run, then `commit` it.
 
     `roster` is who is there, without and with slots; `caches` are those of either model, in the pool and elsewhere;
-    `ahead` books what runs at once.
+    `ahead` books what runs at once. `rejected` says why, by request; `cancelled_s` when, of those that were let in.
 
     Parameters
     ----------
@@ -49,6 +49,7 @@ class Ledger:
         self._tally = Tally(*(getattr(self.progress, name) for name in Tally._fields))
         self.roster = Roster(n)
         self.rejected: dict[int, str] = {}
+        self.cancelled_s: dict[int, float] = {}
         self.finished = 0
         self._drafts = Drafts()
         self._ids = self._trees = NOBODY
@@ -94,7 +95,7 @@ class Ledger:
         self._tell(request, told)
         self.rejected[request] = reason
 
-    def cancel(self, request: int, reason: str) -> bool:
+    def cancel(self, request: int, reason: str, now_s: float) -> bool:
         """Free what a request holds that was given up, between two steps; return whether it had not ended by itself.
 
         One that ended in the last step, too late, has not finished either.
@@ -107,7 +108,7 @@ class Ledger:
         else:
             self.progress.finish_s[request] = np.nan
             self.finished -= 1
-        self.rejected[request] = reason
+        self.rejected[request], self.cancelled_s[request] = reason, now_s
         return live
 
     def _tell(self, request: int, told: Requests) -> None:

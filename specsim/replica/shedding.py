@@ -13,7 +13,9 @@ from specsim.replica.protocols import Belief
 from specsim.replica.request import Requests
 
 WAITING, TTFT = "shed_waiting", "shed_ttft"
-"""The reasons of requests that are refused."""
+"""The reasons of requests that are refused since a replica has too much to do."""
+CONTEXT_LENGTH = "context_length"
+"""The reason of a request that is longer than the target's context."""
 
 
 class Shedding(NamedTuple):

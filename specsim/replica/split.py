@@ -18,6 +18,7 @@ from specsim.replica.engine import Replica
 from specsim.replica.kv_pool import KV_CAPACITY
 from specsim.replica.request import Begun, Bools, Ids, Ints, Requests
 from specsim.replica.routing import Router
+from specsim.replica.shedding import CONTEXT_LENGTH
 from specsim.replica.state import Moves
 
 
@@ -48,6 +49,7 @@ class Split:
     splitting : which they are, and their links. router : makes a fresh router for each pool.
     requests, output_tokens : of the run, and how many tokens each emits in all, (N,); a request of one token ends where
         its prompt was read. sessions : (N,) what requests of one conversation share.
+    too_long : (N,) which requests are refused, since they exceed the target's context; None: none.
 
     Attributes
     ----------
@@ -64,6 +66,7 @@ class Split:
         requests: Requests,
         output_tokens: Ints,
         sessions: Ints,
+        too_long: Bools | None = None,
     ) -> None:
         self.replicas, self.requests = replicas, requests
         self._env, self._served, self._splitting = env, served, splitting
@@ -78,6 +81,7 @@ class Split:
         self.moves = Moves(self._reading.replica_of, np.zeros(n, dtype=np.int64), np.full(n, np.nan))
         self._goes_on: Bools = output_tokens > 1
         self._fits: Bools = np.all([each.ledger.pool.memory.holds(requests) for each in replicas[first:]], axis=0)
+        self._too_long = too_long
         self._free_s = [0.0] * first
         self._travelling = 0
         self._arrived: simpy.Event | None = None
@@ -87,7 +91,7 @@ class Split:
     def deliver(self, request: int) -> None:
         """Let a request arrive at the prefill replica that the router chooses.
 
-        One that does not fit every decode replica is rejected there, before any work is done.
+        One that is too long, or does not fit every decode replica, is rejected there, before any work is done.
 
         Raises
         ------
@@ -96,7 +100,9 @@ class Split:
         """
         place = self._reading.place_of(request)
         self.replica_of[request] = place
-        if self._fits[request]:
+        if self._too_long is not None and self._too_long[request]:
+            self.replicas[place].refuse(request, self.requests, CONTEXT_LENGTH)
+        elif self._fits[request]:
             self.replicas[place].arrive(request, self.requests)
         else:
             self.replicas[place].refuse(request, self.requests, KV_CAPACITY)

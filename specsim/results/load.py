@@ -12,7 +12,7 @@ from specsim.replica.request import Floats
 from specsim.results.batch_means import BATCHES, Trend, backlog, half_width, trend, warm_up
 from specsim.results.rows import Rows
 from specsim.results.schema import RunTotals
-from specsim.results.service import alone_s, idle_share, service_s
+from specsim.results.service import alone_s, idle_share, service_s, turned_away
 from specsim.results.window import Window, counts
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ IDLE = 0.001
 """The largest idle share of a server that is near saturation."""
 CROWDED = 10
 """Mean backlog of a server near saturation, in the backlog of requests that each take as long as they do alone."""
+LEAST_TURNED_AWAY = 0.1
+"""Share of all requests that are turned away, from which on they tell overload if the server is idle no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class Load:
     longest_service_s: float | None = None
     longest_alone_s: float | None = None
     last_backlog: int | None = None
+    turned_away: int | None = None
     backlog_trend_per_s: float | None = None
     backlog_trend_interval_per_s: list[float] | None = None
     backlog_grows: bool | None = None
@@ -82,18 +85,20 @@ def load(rows: Rows, totals: RunTotals, window: Window | None) -> dict[str, Any]
         start_s, met = window[0], met[counts(window, arrival_s)]
     if totals.clients is not None:
         return asdict(_closed(totals.clients, met))
-    finish_s, began_s = rows["finish_s"], rows["first_token_s"]
-    found = judged(arrival_s, finish_s, service_s(rows, totals), met, start_s, began_s)
-    return asdict(_crowded(found, arrival_s, finish_s, alone_s(rows, totals), idle_share(totals)))
+    left_s, began_s, idle = rows.left_s, rows["first_token_s"], idle_share(totals)
+    turned = int(np.count_nonzero(turned_away(rows, totals)))
+    lost = len(rows) >= LEAST_JUDGED and turned >= max(LEAST_TURNED_AWAY, idle) * len(rows)
+    found = judged(arrival_s, left_s, service_s(rows, totals), met, start_s, began_s, lost=lost)
+    return asdict(_crowded(replace(found, turned_away=turned), arrival_s, left_s, alone_s(rows, totals), idle))
 
 
-def _crowded(found: Load, arrival_s: Floats, finish_s: Floats, alone_s: Floats, idle: float) -> Load:
+def _crowded(found: Load, arrival_s: Floats, left_s: Floats, alone_s: Floats, idle: float) -> Load:
     """Return the load with its backlogs over the second half of the arrivals, and whether it is near saturation."""
-    if found.arrival_span_s is None:
+    if not found.arrival_span_s:
         return found
-    served, end_s = ~np.isnan(finish_s), float(arrival_s[-1])
+    served, end_s = ~np.isnan(left_s), float(arrival_s[-1])
     times_s = np.linspace(end_s - found.arrival_span_s / 2, end_s, LEAST_JUDGED)
-    mean = float(backlog(arrival_s[served], finish_s[served], times_s).mean())
+    mean = float(backlog(arrival_s[served], left_s[served], times_s).mean())
     alone = float(alone_s[served].sum()) / found.arrival_span_s
     saturated = not found.overloaded and idle <= IDLE and mean >= CROWDED * alone
     return replace(
@@ -114,20 +119,20 @@ def _closed(clients: int, met: NDArray[np.bool_]) -> Load:
 
 @dataclass(frozen=True, slots=True)
 class Lives:
-    """Arrival and finish of requests, in seconds.
+    """Arrival and end of requests, in seconds; a request ends when it finishes or is cancelled.
 
     Attributes
     ----------
-    first_s, last_s : first and last arrival, rejected requests included.
-    arrival_s, finish_s : (N,) of the served requests, in order of arrival.
+    first_s, last_s : first and last arrival, refused requests included.
+    arrival_s, left_s : (N,) of the requests that were let in, in order of arrival.
     longest_s : the longest own service.
-    began_s : (N,) time of the first token; None: not known.
+    began_s : (N,) time of the first token, or of the end where none came; None: not known.
     """
 
     first_s: float
     last_s: float
     arrival_s: Floats
-    finish_s: Floats
+    left_s: Floats
     longest_s: float
     began_s: Floats | None = None
 
@@ -138,17 +143,17 @@ class Lives:
 
     @property
     def drain_s(self) -> float:
-        """Last finish - last arrival."""
-        return float(self.finish_s.max()) - self.last_s
+        """Last end - last arrival; 0 where none is left by then, since the last was refused."""
+        return max(float(self.left_s.max()) - self.last_s, 0.0)
 
     @property
     def makespan_ratio(self) -> float:
-        """(Last finish - first arrival) / (last arrival - first arrival)."""
+        """(Last end - first arrival) / (last arrival - first arrival)."""
         return 1 + self.drain_s / self.span_s
 
     def caught_up(self) -> bool:
         """Return whether the backlog fell to `CAUGHT_UP` of its last size in the second half of the arrivals."""
-        left = self._left(self.finish_s)
+        left = self._left(self.left_s)
         return bool(left.min() <= CAUGHT_UP * left[-1])
 
     def queues(self) -> bool:
@@ -175,28 +180,34 @@ class Lives:
 
 def judged(
     arrival_s: Floats,
-    finish_s: Floats,
+    left_s: Floats,
     service_s: Floats,
     met: NDArray[np.bool_],
     start_s: float = 0.0,
     began_s: Floats | None = None,
+    *,
+    lost: bool = False,
 ) -> Load:
-    """Return the load of requests (N,) in order of arrival; `finish_s` and `service_s` are NaN if rejected.
+    """Return the load of requests (N,) in order of arrival; `left_s` and `service_s` are NaN if refused.
 
     `met` (M,) says which of the counted requests attained. The backlog's trend begins at `start_s` or later.
-    `began_s` (N,) are the times of the first tokens; without them no queue is judged.
+    `began_s` (N,) are the times of the first tokens, NaN where none came; without them no queue is judged.
+    `lost` says that too many were turned away.
     """
     half = half_width(met) if len(met) else None
-    served = ~np.isnan(finish_s)
+    served = ~np.isnan(left_s)
     first_s, last_s = float(arrival_s[0]), float(arrival_s[-1])
-    if not served.any() or first_s == last_s:
+    if not served.any():
         return Load(attainment_half_width=half)
-    began_s = None if began_s is None else began_s[served]
-    lives = Lives(first_s, last_s, arrival_s[served], finish_s[served], float(service_s[served].max()), began_s)
+    if first_s == last_s:
+        drain_s = float(left_s[served].max()) - last_s
+        return Load(arrival_span_s=0.0, drain_s=drain_s, attainment_half_width=half, too_short=False)
+    began_s = None if began_s is None else np.fmin(began_s, left_s)[served]
+    lives = Lives(first_s, last_s, arrival_s[served], left_s[served], float(service_s[served].max()), began_s)
     found = _trend(lives, arrival_s, start_s)
-    overloaded = _overloaded(lives, found)
+    overloaded = lost or _overloaded(lives, found)
     steady = None if overloaded is None else not overloaded and (found is None or found.interval_per_s[1] >= 0)
-    settled = warm_up(backlog(lives.arrival_s, lives.finish_s, arrival_s[arrival_s >= start_s]))
+    settled = warm_up(backlog(lives.arrival_s, lives.left_s, arrival_s[arrival_s >= start_s]))
     rate_per_s = (len(arrival_s) - 1) / lives.span_s
     needed = None
     if half is not None and not overloaded:
@@ -207,7 +218,7 @@ def judged(
         arrival_span_s=lives.span_s,
         drain_s=lives.drain_s,
         longest_service_s=lives.longest_s,
-        last_backlog=int(backlog(lives.arrival_s, lives.finish_s, np.array([last_s]))[0]),
+        last_backlog=int(backlog(lives.arrival_s, lives.left_s, np.array([last_s]))[0]),
         backlog_trend_per_s=None if found is None else found.per_s,
         backlog_trend_interval_per_s=None if found is None else list(found.interval_per_s),
         backlog_grows=None if found is None else found.grows,
@@ -228,7 +239,7 @@ def _trend(lives: Lives, arrival_s: Floats, start_s: float) -> Trend | None:
         return None
     if (arrival_s >= filled_s).sum() < LEAST_JUDGED:
         return None
-    return trend(lives.arrival_s, lives.finish_s, filled_s, lives.last_s)
+    return trend(lives.arrival_s, lives.left_s, filled_s, lives.last_s)
 
 
 def _overloaded(lives: Lives, found: Trend | None) -> bool | None:

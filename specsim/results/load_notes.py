@@ -33,8 +33,10 @@ def _notes(block: Mapping[str, Any], counted: int) -> tuple[str, ...]:
     if block.get("clients") is not None:
         return _closed(block, counted)
     if block["overloaded"]:
-        return (f"OVERLOADED: {_excess(block)}; figures of a longer run would differ",)
+        return (f"OVERLOADED: {_excess(block)}",)
     crowded = [f"near saturation: {_crowd(block)}"] if block.get("saturated") else []
+    if block["steady"] is None and not block["too_short"]:
+        return ()  # All arrive at one time, and are done.
     if block["steady"] is None:
         return (*crowded, f"too short: {_unjudged(block, counted)}")
     notes = crowded
@@ -59,6 +61,13 @@ def _closed(block: Mapping[str, Any], counted: int) -> tuple[str, ...]:
 
 
 def _excess(block: Mapping[str, Any]) -> str:
+    turned = block.get("turned_away") or 0
+    if turned > block["last_backlog"]:
+        return f"{turned:,} requests were shed, or cancelled while others held them up"
+    return f"{_growth(block)}; figures of a longer run would differ"
+
+
+def _growth(block: Mapping[str, Any]) -> str:
     if block["backlog_grows"]:
         rate = _rate(block["backlog_trend_per_s"], *block["backlog_trend_interval_per_s"])
         return f"the backlog grows by {rate} to {block['last_backlog']} requests at the last arrival"
@@ -80,7 +89,7 @@ def _crowd(block: Mapping[str, Any]) -> str:
 
 def _unjudged(block: Mapping[str, Any], counted: int) -> str:
     if block["makespan_ratio"] is None:
-        return "all requests arrive at one time, or none was served: no load can be read from them"
+        return "no request was let in: no load can be read from them"
     return (
         f"{counted} requests in {block['arrival_span_s']:.3g} s of arrivals; the longest alone takes "
         f"{block['longest_alone_s']:.3g} s and the last ends {block['drain_s']:.3g} s after the last arrival: "

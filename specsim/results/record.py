@@ -26,6 +26,7 @@ class Record:
     noted : what the scheduler noted of each request, (N,) by name.
     replica_of : (N,) index of the replica that each request was sent to, last. moves : between the pools of a split.
     rejected : why, by request id.
+    cancelled_s : (N,) when the request was cancelled, NaN if it was not; None where no client gives up.
     """
 
     requests: Requests
@@ -36,6 +37,7 @@ class Record:
     replica_of: Ints
     moves: Moves | None
     rejected: Mapping[int, str]
+    cancelled_s: Floats | None
     totals: RunTotals
     passes: dict[str, npt.NDArray[Any]] | None
 
@@ -43,4 +45,4 @@ class Record:
         """Return the columns of ``requests.parquet``."""
         happened = self.requests, self.progress, self.longest_pause_s, self.moving_s
         why = reasons(len(self.requests), self.rejected)
-        return RequestTable(*happened, self.noted, self.replica_of, why, self.moves)
+        return RequestTable(*happened, self.noted, self.replica_of, why, self.moves, self.cancelled_s)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from specsim.replica.request import Bools, Facts, Floats, Ints, Requests
 from specsim.replica.state import Moves, Progress
-from specsim.results.schema import NOTED, REQUEST_COLUMNS, SPLIT_COLUMNS
+from specsim.results.schema import NOTED, REQUEST_COLUMNS, SPLIT_COLUMNS, TIMEOUT_COLUMNS
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -23,7 +23,7 @@ SLO_RELATIVE_TOLERANCE = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class RequestTable(Mapping[str, npt.NDArray[Any]]):
-    """The columns of `REQUEST_COLUMNS`, those of `SPLIT_COLUMNS` where there are `moves`, and what was noted.
+    """The columns of `REQUEST_COLUMNS`, those of a split run and of one with time-outs, and what was noted.
 
     A column, (N,), is derived when it is asked for: all of them would be the largest thing in memory of a long run.
     What was told and what has happened are the run's own arrays, not to be written to; `frame` has copies.
@@ -36,6 +36,7 @@ class RequestTable(Mapping[str, npt.NDArray[Any]]):
     told, done : facts known at arrival, and progress, (N,) each.
     longest_pause_s, moving_s : (N,) seconds. noted : (N,) by name. replica_of : (N,) indices.
     reason : (N,) why each was rejected, ``""`` for those that were not. moves : between the pools of a split.
+    cancelled_s : (N,) when each was cancelled, NaN if it was not; None where no client gives up.
     first_id : id of the first row.
     """
 
@@ -47,13 +48,15 @@ class RequestTable(Mapping[str, npt.NDArray[Any]]):
     replica_of: Ints
     reason: npt.NDArray[Any]
     moves: Moves | None = None
+    cancelled_s: Floats | None = None
     first_id: int = 0
 
     @cached_property
     def types(self) -> dict[str, str]:
         """Name and type of each column, in order."""
         split = {} if self.moves is None else SPLIT_COLUMNS
-        return REQUEST_COLUMNS | split | {f"{NOTED}{name}": "float64" for name in self.noted}
+        timeout = {} if self.cancelled_s is None else TIMEOUT_COLUMNS
+        return REQUEST_COLUMNS | split | timeout | {f"{NOTED}{name}": "float64" for name in self.noted}
 
     @property
     def rows(self) -> int:
@@ -71,6 +74,8 @@ class RequestTable(Mapping[str, npt.NDArray[Any]]):
             column: npt.NDArray[Any] = _MADE[name](self)
         elif name in SPLIT_COLUMNS and self.moves is not None:
             column = self.moves[list(SPLIT_COLUMNS).index(name)]
+        elif name in TIMEOUT_COLUMNS and self.cancelled_s is not None:
+            column = self.cancelled_s
         elif name.startswith(NOTED):
             column = self.noted[name.removeprefix(NOTED)]
         elif name in self.types:
@@ -101,6 +106,7 @@ class RequestTable(Mapping[str, npt.NDArray[Any]]):
             self.replica_of[those],
             self.reason[those],
             moves,
+            None if self.cancelled_s is None else self.cancelled_s[those],
             self.first_id + those.start,
         )
 

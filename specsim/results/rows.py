@@ -40,6 +40,17 @@ class Rows:
     def __len__(self) -> int:
         return len(self.columns["request_id"]) if self._kept is None else int(np.count_nonzero(self._kept))
 
+    @property
+    def cancelled_s(self) -> NDArray[np.float64] | None:
+        """When each request was cancelled, (N,), NaN if it was not; None where no client gives up."""
+        return self["cancelled_s"] if "cancelled_s" in self.columns else None
+
+    @property
+    def left_s(self) -> NDArray[np.float64]:
+        """When each request finished or was cancelled, (N,); NaN if it was refused at its arrival."""
+        finish_s: NDArray[np.float64] = self["finish_s"]
+        return finish_s if self.cancelled_s is None else np.fmax(finish_s, self.cancelled_s)
+
     def where(self, kept: NDArray[np.bool_]) -> Rows:
         """Return those of the rows where `kept` is true."""
         if kept.all():

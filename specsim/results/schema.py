@@ -57,6 +57,12 @@ SPLIT_COLUMNS: dict[str, str] = {
 }
 """Further columns of ``requests.parquet`` where prefill and decode are split (`specsim.replica.state.Moves`)."""
 
+TIMEOUT_COLUMNS: dict[str, str] = {"cancelled_s": "float64"}
+"""A further column of ``requests.parquet`` where clients give up: when each was cancelled, NaN if it was not."""
+
+FURTHER_COLUMNS = SPLIT_COLUMNS | TIMEOUT_COLUMNS
+"""What ``requests.parquet`` has only of some runs."""
+
 NOTED = "noted."
 """Begins the names of further columns of ``requests.parquet``, float64: what a scheduler notes of each request."""
 
@@ -74,6 +80,9 @@ PASS_COLUMNS: dict[str, str] = {
     "emitted_tokens": "int64",
     "queued": "int32",
 }
+
+SHED_REASONS = ("shed_waiting", "shed_ttft")
+"""Reasons of requests that a replica refused since it had too much to do."""
 
 DRAFT_PASS = 0
 VERIFY_PASS = 1

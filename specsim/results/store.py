@@ -21,7 +21,7 @@ from specsim.results.run_folder import (
     run_folders,
 )
 from specsim.results.run_title import run_line
-from specsim.results.schema import NOTED, PASS_COLUMNS, REQUEST_COLUMNS, SCHEMA_VERSION, SPLIT_COLUMNS
+from specsim.results.schema import FURTHER_COLUMNS, NOTED, PASS_COLUMNS, REQUEST_COLUMNS, SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -168,7 +168,7 @@ def _read_parquet(path: Path, types: Mapping[str, str]) -> DataFrame:
         if table.schema.field(name).type != pa.type_for_alias(kind):
             found = table.schema.field(name).type
             raise SpecsimError(f"{str(path)!r} is damaged: column {name!r} holds {found}, expected {kind}")
-    further = [name for name in table.column_names if name in SPLIT_COLUMNS or name.startswith(NOTED)]
+    further = [name for name in table.column_names if name in FURTHER_COLUMNS or name.startswith(NOTED)]
     frame: DataFrame = table.select([*types, *further]).to_pandas()
     return frame
 

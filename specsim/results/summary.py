@@ -11,6 +11,7 @@ import numpy as np
 from specsim.errors import SpecsimError
 from specsim.replica.request import Floats
 from specsim.results.distribution import Sketched
+from specsim.results.duration import duration
 from specsim.results.load import load
 from specsim.results.rows import Rows
 from specsim.results.schema import NOTED, SCHEMA_VERSION, RunTotals
@@ -110,7 +111,7 @@ def _acceptance(rows: Rows) -> dict[str, Any]:
 
 
 class _Span(NamedTuple):
-    """First and last arrival in seconds, and the duration of the run; None if nothing completed."""
+    """First and last arrival in seconds, and how long the requests took in all; None for no time."""
 
     first_arrival_s: float
     last_arrival_s: float
@@ -118,9 +119,9 @@ class _Span(NamedTuple):
 
 
 def _span(rows: Rows) -> _Span:
-    arrival_s, finish_s = rows["arrival_s"], rows["finish_s"]
-    first_s, finish_s = float(arrival_s.min()), finish_s[~np.isnan(finish_s)]
-    return _Span(first_s, float(arrival_s.max()), float(finish_s.max() - first_s) if len(finish_s) else None)
+    arrival_s = rows["arrival_s"]
+    whole_s = duration(arrival_s, rows["finish_s"], rows.cancelled_s)
+    return _Span(float(arrival_s.min()), float(arrival_s.max()), whole_s or None)
 
 
 def _service(rows: Rows, span: _Span) -> dict[str, Any]:

@@ -98,12 +98,19 @@ def _verdict_lines(block: Mapping[str, Any]) -> list[str]:
     if would_say := _flattery(block):
         lines.append(f"* TPOT alone would say {would_say}: it leaves out the waits before the first decoding pass")
     worst = f"worst class {block['worst_class']} {number(block['worst_class_attainment'], 100, 1)}%"
-    clients, ratio = block["load"].get("clients"), number(block["load"]["makespan_ratio"], 1, 2)
-    span = f"makespan {ratio} x the arrivals' span" if clients is None else f"closed loop of {clients} clients"
-    lines.append(f"{worst}; {_missed_words(block)}; {span}")
+    lines.append(f"{worst}; {_missed_words(block)}; {_span(block['load'])}")
     goodput = number(block["slo_goodput_in_arrivals_tokens_per_s"], 1, 1)
     lines.append(f"goodput {goodput} tok/s while requests arrive")
     return [shorten(line, WIDTH) for line in lines]
+
+
+def _span(load: Mapping[str, Any]) -> str:
+    """Return how long the run took: beside its arrivals, or in seconds where they have no span."""
+    if load.get("clients") is not None:
+        return f"closed loop of {load['clients']} clients"
+    if load.get("arrival_span_s") == 0:
+        return f"all arrive at once, and the last ends after {number(load['drain_s'], 1, 2)} s"
+    return f"makespan {number(load['makespan_ratio'], 1, 2)} x the arrivals' span"
 
 
 def _flattery(block: Mapping[str, Any]) -> str:

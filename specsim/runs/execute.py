@@ -33,7 +33,8 @@ MANY = 50_000
 """Requests from which on a run's memory is let go before its rows are made."""
 REASONS = {
     "kv_capacity": "rejected: prompt and max_tokens exceed the cache of both models on one replica",
-    "timeout": "cancelled: their clients gave up (timeout_s); the backlog that tells overload leaves them out",
+    "context_length": "refused: prompt and output exceed the target's context (profile.target.max_model_len)",
+    "timeout": "cancelled: their clients gave up (timeout_s)",
     "shed_waiting": "refused: too many waited (shed.waiting); the backlog that tells overload leaves them out",
     "shed_ttft": "refused: their TTFT objective was lost (shed.ttft); the backlog that tells overload leaves them out",
 }

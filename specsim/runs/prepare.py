@@ -16,10 +16,11 @@ from specsim.kinds.table import asked
 from specsim.latency.peaks import peak_notes
 from specsim.latency.profile import Profile
 from specsim.replica.protocols import Scheduler, Wide
-from specsim.replica.request import Ints
+from specsim.replica.request import Bools, Ints
 from specsim.replica.routing import Router
 from specsim.results.window import Window
 from specsim.runs.chosen import brought, folder, source, suggestion_note
+from specsim.runs.context import context_notes, within_context
 from specsim.runs.counting import concurrency, counted
 from specsim.runs.fingerprint import package_sha256, plugins_sha256
 from specsim.runs.foreign_tape import guarded
@@ -87,12 +88,14 @@ class _Load(NamedTuple):
     """What is sent and promised: the trace, its promises, the window that counts, the clients, and lines for the user.
 
     `clients` is the number of clients that each wait for their answer, None where requests arrive on their own.
+    `too_long` are requests, (N,), beyond the target's context, None where there are none.
     """
 
     trace: Trace
     promised: Promised
     window: Window | None
     clients: int | None
+    too_long: Bools | None
     varies: tuple[str, ...]
     notes: tuple[str | None, ...]
 
@@ -172,12 +175,14 @@ def _load(node: CheckedMapping, config: Mapping[str, Any], plugins: Plugins, han
     baseline_s, baseline_note = served_on.baseline_s(config["trace"])
     scales = {name: node.number(name, least=SMALLEST, most=LARGEST) for name in ("slo_scale", "ttft_scale")}
     promised = promise(mix, trace, seed=seed, baseline_s=baseline_s, **scales)
+    promised, too_long = within_context(promised, served_on)
     cut = int((trace.output_tokens > promised.output_tokens).sum())
     return _Load(
         trace,
         promised,
         window,
         clients,
+        too_long,
         varies(recipe.drawn, mix, names_classes=trace.slo_class is not None),
         (
             trace.source.note,
@@ -185,6 +190,7 @@ def _load(node: CheckedMapping, config: Mapping[str, Any], plugins: Plugins, han
             clients_note,
             baseline_note,
             *promised.notes,
+            *context_notes(served_on),
             f"{cut} outputs are longer than their class's max_tokens and end there" if cut else None,
         ),
     )
@@ -267,6 +273,7 @@ def _simulation(
         machines=machines,
         split=splitting(node, machines or [alike]),
         concurrency=load.clients,
+        too_long=load.too_long,
         replicas=node.whole("replicas"),
         router=routed,
         timeout_s=timeout(node),

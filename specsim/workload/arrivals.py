@@ -13,7 +13,7 @@ import numpy as np
 from specsim.replica.request import LONGEST_S
 from specsim.workload.columns import not_a_number, number
 from specsim.workload.damage import shown
-from specsim.workload.table import Rows
+from specsim.workload.table import Cells, Rows
 from specsim.workload.trace import Floats
 
 Unit = Literal["s", "ms", "us", "ns"]
@@ -24,7 +24,12 @@ STAMP = re.compile(
 )
 SINCE_1970_S = 1e9
 """Seconds since 1970, in September 2001."""
-MOST_PER_MS = 0.1
+CHAT = "chat_id"
+"""A column of Bailian's traces."""
+HEAD = 100
+"""Rows whose hashes tell the unit."""
+SPARSE_S, FAST_PER_S = 3600, 1000
+"""The mean gap and the mean rate beyond which a unit is not believed."""
 EXAMPLE = "2024-05-10 00:00:00.009930+00:00"
 
 
@@ -69,25 +74,33 @@ def is_stamp(cell: object) -> bool:
     return _nanoseconds(cell) is not None
 
 
-def guessed_unit(head: Sequence[dict[str, object]], cells: Sequence[object]) -> tuple[Unit, str]:
-    """Return the unit of a ``timestamp`` column, in which writers differ, and the reason.
+def told_unit(cells: Cells, column: str) -> tuple[Unit, str] | None:
+    """Return the unit of arrivals that are numbers in a column of no unit of its own, and what tells it; None: nothing.
 
-    Blocks of ``hash_ids`` tell Mooncake (512 tokens, milliseconds) from Alibaba's Bailian (16 tokens, seconds).
-    Without them the size of stamps since 1970 tells it. A fraction means seconds, and so does a mean rate that would be
-    absurd in milliseconds.
+    ``chat_id`` is Bailian's, in seconds. Blocks of ``hash_ids`` tell Mooncake (512 tokens, milliseconds) from Bailian
+    (16 tokens). Without them the size of stamps since 1970 tells it, or a single unit in which the mean rate is
+    plausible.
     """
-    blocks = [block for block in (16, 512) if head and all(_fills(record, block) for record in head)]
+    if CHAT in cells:
+        return "s", f"{CHAT} is Bailian's"
+    hashed = list(zip(cells.get("hash_ids", [])[:HEAD], cells.get("input_length", []), strict=False))
+    blocks = [block for block in (16, 512) if hashed and all(_fills(*each, block) for each in hashed)]
     if len(blocks) == 1:
         return ("ms" if blocks == [512] else "s"), f"hash_ids stand for {blocks[0]} tokens"
-    values = [value for value in map(number, cells) if value is not None]
+    values = [value for value in map(number, cells[column]) if value is not None]
     least, most = min(values, default=0.0), max(values, default=0.0)
     if least > SINCE_1970_S:
         return ("s" if least < 100 * SINCE_1970_S else "ms"), "since 1970"
-    if any(not value.is_integer() for value in values):
-        return "s", "they have fractions"
-    if (len(values) - 1) > MOST_PER_MS * (most - least) > 0:
-        return "s", f"as milliseconds {1000 * (len(values) - 1) / (most - least):,.0f} requests/s"
-    return "ms", "as Mooncake's"
+    if least == most:
+        return "s", "all are alike"
+    gap = (most - least) / (len(values) - 1)
+    units = plausible(gap)
+    return ("s", f"as milliseconds {PER_S['ms'] / gap:,.0f} requests/s") if units in ([], ["s"]) else None
+
+
+def plausible(gap: float) -> list[Unit]:
+    """Return the units in which arrivals at this mean distance come neither too fast nor too seldom to be believed."""
+    return [unit for unit in UNITS if 1 / FAST_PER_S <= gap / PER_S[unit] <= SPARSE_S]
 
 
 def spread(stamp_s: Floats, tick_s: float) -> Floats:
@@ -131,9 +144,9 @@ def _whole(cell: object) -> int | None:
     return cell if isinstance(cell, int) else None
 
 
-def _fills(record: dict[str, object], block: int) -> bool:
-    ids, tokens = record.get("hash_ids"), number(record.get("input_length"))
-    return isinstance(ids, list) and tokens is not None and len(ids) == ceil(tokens / block)
+def _fills(ids: object, length: object, block: int) -> bool:
+    tokens = number(length)
+    return isinstance(ids, list | np.ndarray) and tokens is not None and len(ids) == ceil(tokens / block)
 
 
 def _nanoseconds(cell: object) -> tuple[int, bool] | None:

@@ -19,7 +19,7 @@ COMMON = ("name", "description", "kind", "resample")
 PUBLISHED = ("file", "sha256", "url", "licence", "ships", "ships_as", "twin", "window")
 KEYS: dict[str, tuple[str, ...]] = {
     "azure_csv": PUBLISHED,
-    "mooncake_jsonl": (*PUBLISHED, "tick_s"),
+    "mooncake_jsonl": (*PUBLISHED, "time_unit", "tick_s"),
     "adaserve": (*PUBLISHED, "workload", "point", "points", "baselines_s", "mean_output_tokens"),
     "arrivals_csv": (*PUBLISHED, "prompt_tokens", "output_tokens"),
     "azure_classes": (*PUBLISHED, "classes"),

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from specsim.errors import SpecsimError
 from specsim.workload import vllm_result
-from specsim.workload.arrivals import Unit
+from specsim.workload.arrivals import CHAT, Unit
 from specsim.workload.damage import shown
 from specsim.workload.table import Table
 
@@ -15,8 +15,8 @@ MOST_COLUMNS = 1000
 OBJECTIVES = ("tpot_slo_s", "tpot_slo_ratio", "ttft_slo_s")
 SESSIONS = ("session_id", "Session ID")
 """Columns that name the session of a request: specsim's, and BurstGPT's."""
-CHAT, PARENT = "chat_id", "parent_chat_id"
-"""Columns of Bailian's traces, which tell whose answer a request replies to."""
+PARENT = "parent_chat_id"
+"""A column of Bailian's traces, which tells with `CHAT` whose answer a request replies to."""
 OPTIONAL = ("slo_class", *OBJECTIVES, "cached_tokens", SESSIONS[0])
 
 
@@ -26,7 +26,7 @@ class Format(NamedTuple):
     Attributes
     ----------
     name : for the user. arrival, prompt, output : names of columns
-    unit : of numbers in `arrival`; None if writers differ
+    unit : of numbers in `arrival`; None if it has none of its own
     failures : whether a request of 0 tokens is a failed one, which is left out; otherwise it is a mistake
     also : further required columns. optional : columns read if present
     """
@@ -48,7 +48,7 @@ class Format(NamedTuple):
 
 OWN = Format("specsim", "arrival_s", "prompt_tokens", "output_tokens", "s", failures=False)
 # AzurePublicDataset, AzureLLMInferenceDataset2023.md and 2024.md; the multimodal one of 2025 adds NumImages.
-AZURE = Format("Azure", "TIMESTAMP", "ContextTokens", "GeneratedTokens", "s")
+AZURE = Format("Azure", "TIMESTAMP", "ContextTokens", "GeneratedTokens", None)
 # HPMLL/BurstGPT, README: releases 1 and 2 have six columns, release 3 adds Session ID and Elapsed time.
 BURSTGPT = Format(
     *("BurstGPT", "Timestamp", "Request tokens", "Response tokens", "s"),

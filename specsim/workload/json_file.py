@@ -67,7 +67,7 @@ def _columns_table(value: Record, file: Path, notes: list[str]) -> Table:
 
 
 def _lines_table(raw: bytes, file: Path, notes: list[str]) -> Table:
-    head = tuple(record for _, record in islice(_records(raw, Damage(file)), HEAD))
+    head = [record for _, record in islice(_records(raw, Damage(file)), HEAD)]
 
     def read(wanted: Sequence[str]) -> tuple[Cells, Rows]:
         damage, cells = Damage(file), [(name, list[object]()) for name in wanted]
@@ -78,7 +78,7 @@ def _lines_table(raw: bytes, file: Path, notes: list[str]) -> Table:
                 column.append(record.get(name))
         return dict(cells), Rows(numbers, damage, notes + _quoted(dict(cells)))
 
-    return Table(file, "JSON lines", _names(head), read, head=head)
+    return Table(file, "JSON lines", _names(head), read)
 
 
 def _list_table(values: list[object], file: Path, notes: list[str]) -> Table:
@@ -94,8 +94,7 @@ def _list_table(values: list[object], file: Path, notes: list[str]) -> Table:
         cells: Cells = {name: [record.get(name) for record in records] for name in wanted}
         return cells, Rows(range(1, len(records) + 1), damage, notes + _quoted(cells))
 
-    head = tuple(records[:HEAD])
-    return Table(file, "JSON", _names(head), read, head=head)
+    return Table(file, "JSON", _names(records[:HEAD]), read)
 
 
 def _names(head: Sequence[Record]) -> tuple[str, ...]:

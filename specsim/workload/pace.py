@@ -8,7 +8,8 @@ import numpy as np
 
 from specsim.errors import SpecsimError
 from specsim.replica.request import LONGEST_S
-from specsim.workload.arrivals import PER_S, SINCE_1970_S, UNITS, Clock, Unit
+from specsim.workload.arrivals import FAST_PER_S, PER_S, SINCE_1970_S, SPARSE_S, UNITS, Clock, Unit, plausible
+from specsim.workload.columns import number
 from specsim.workload.table import COLUMNS, Table
 from specsim.workload.trace import Floats
 
@@ -17,10 +18,8 @@ MICROSECOND_S = 1e-6
 MOST_YEARS = 10
 LATEST_S = 1e11
 """Seconds since 1970, in the year 5138."""
-SLOW_S, FAST_PER_S = 100, 1000
-"""The mean gap and the mean rate beyond which the unit may be wrong."""
-SPARSE_S = 3600
-"""The mean gap up to which milliseconds, the commonest unit beside seconds, are named beside a finer unit."""
+SLOW_S = 100
+"""The mean gap beyond which the unit may be wrong. Up to `SPARSE_S` milliseconds are named beside a finer unit."""
 UNEVEN = 0.02
 """The distance in ticks by which a gap may miss a multiple of the tick, and the share of gaps that may miss by more."""
 
@@ -54,6 +53,22 @@ def check_pace(clock: Clock, column: str, table: Table, unit: Unit, chosen: bool
     if span_s and gaps / span_s > FAST_PER_S and unit != "s":
         return [f"{gaps / span_s:,.0f} requests/s: if {column} is in s, {_set_to(['s'], table)}"]
     return []
+
+
+def unit_asked(cells: Sequence[object], column: str, table: Table) -> SpecsimError:
+    """Return the line that asks for the unit of arrivals that make sense in several, with what each would mean."""
+    values = [value for value in map(number, cells) if value is not None]
+    span, gaps = max(values) - min(values), len(values) - 1
+    units = plausible(span / gaps)
+    each = [f"{unit} ({_paced(span / PER_S[unit], gaps)})" for unit in units]
+    return SpecsimError(f"{table.file}: {column} may be in {' or '.join(each)}: {_set_to(units, table)}")
+
+
+def _paced(span_s: float, gaps: int) -> str:
+    per_s = float(f"{gaps / span_s:.3g}")
+    return f"{said_s(span_s)}, " + (
+        f"{per_s:,g} requests/s" if per_s > 1 else f"one request in {said_s(span_s / gaps)}"
+    )
 
 
 def ticks(since_s: Floats) -> list[str]:

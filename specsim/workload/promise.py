@@ -106,8 +106,9 @@ def _followed(mix: SloMix, trace: Trace, names: tuple[str, ...]) -> Ints:
 
 
 def _by_trace(mix: SloMix, trace: Trace, seed: int, baseline_s: float, slo_scale: float) -> Dealt:
-    own = (trace.tpot_slo_s, trace.tpot_slo_ratio, trace.ttft_slo_s)
-    if all(column is None for column in own) and mix.default.tpot_s is None and not mix.of_trace:
+    own = (trace.tpot_slo_s, trace.tpot_slo_ratio, trace.ttft_slo_s) if mix.own_objectives else (None, None, None)
+    nothing = all(column is None for column in own) and mix.default.tpot_s is None and not mix.of_trace
+    if nothing and mix.own_objectives:
         raise SpecsimError(
             f"slo=trace: trace {trace.source.name!r} carries no objectives; expected a mix: slo=adaserve, or slo.tpot_s"
         )
@@ -155,7 +156,7 @@ def _notes(mix: SloMix, trace: Trace, requests: Requests) -> tuple[str, ...]:
     if mix.classes and trace.slo_class is not None:
         how = "dealt anew, as redraw_classes asks" if mix.redraw_classes else "the trace's own"
         notes.append(f"classes: {how}")
-    if mix.classes and carried:
+    if (mix.classes or not mix.own_objectives) and carried:
         notes.append(f"objectives: {mix.source}'s; the trace's own are not used (slo=trace uses them)")
     notes += odd_objectives(mix, trace)
     waiting = {requests.class_names[code] for code in np.unique(requests.slo_class[np.isnan(requests.ttft_slo_s)])}

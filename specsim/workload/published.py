@@ -72,7 +72,8 @@ class PublishedTrace:
 
     def real(self, file: Path, source: TraceSource) -> Trace:
         """Return the trace of the real file."""
-        return read_user_file(file, source, tick_s=keys.tick_s(self.node)).trace
+        unit = keys.time_unit(self.node)
+        return read_user_file(file, source, time_unit=unit, tick_s=keys.tick_s(self.node)).trace
 
     def ships(self) -> str:
         """Return the name of the file that ships in its place."""

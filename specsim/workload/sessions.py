@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from specsim.replica.request import Ints
+from specsim.workload.arrivals import CHAT
 from specsim.workload.damage import shown
-from specsim.workload.formats import CHAT, PARENT, SESSIONS
+from specsim.workload.formats import PARENT, SESSIONS
 from specsim.workload.table import Cells, Rows
 
 NOTHING = frozenset({"", "-1", "nan", "none", "null"})

@@ -10,7 +10,10 @@ from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import CheckedMapping, shown
 from specsim.workload.class_name import MOST_CLASSES, problem_of
 
-MIX_KEYS = ("description", "source", "assumed", "classes_from", "redraw_classes", "max_tokens", "tpot_s", "ttft_s")
+MIX_KEYS = (
+    *("description", "source", "assumed", "classes_from", "objectives_from", "redraw_classes"),
+    *("max_tokens", "tpot_s", "ttft_s"),
+)
 PROMISES = ("tpot_s", "tpot_ratio", "ttft_s", "max_tokens")
 
 
@@ -54,6 +57,7 @@ class SloMix:
     default : objectives of requests for which neither class nor trace states one.
     of_trace : for classes of the trace, by name, the objectives that replace the trace's.
     redraw_classes : draw classes by share even if the trace names them.
+    own_objectives : for classes of the trace, whether its own objectives count before the default.
     """
 
     source: str
@@ -61,6 +65,7 @@ class SloMix:
     default: Promise
     of_trace: Mapping[str, Promise]
     redraw_classes: bool
+    own_objectives: bool = True
 
 
 def mix_from_mapping(mapping: Mapping[str, Any], source: str) -> SloMix:
@@ -79,7 +84,11 @@ def mix_from_mapping(mapping: Mapping[str, Any], source: str) -> SloMix:
     if from_trace:
         if redraw:
             node.refuse("redraw_classes", "true, but the classes of this mix are the trace's own")
-        return SloMix(source, (), default, _of_trace(node), False)
+        return SloMix(source, (), default, _of_trace(node), False, own_objectives=_objectives_from(node) == "trace")
+    if _objectives_from(node) == "trace" and "objectives_from" in mapping:
+        node.refuse(
+            "objectives_from", "'trace', but the classes of this mix are its own; expected classes_from: trace too"
+        )
     bodies = node.children("classes", "at least one class by name", "share, max_tokens and promises such as tpot_s")
     if len(bodies) > MOST_CLASSES:
         node.refuse("classes", f"{len(bodies):,} classes; expected at most {MOST_CLASSES:,}")
@@ -92,6 +101,10 @@ def mix_from_mapping(mapping: Mapping[str, Any], source: str) -> SloMix:
     check_mix(mix)
     _check_used(node, bodies)
     return mix
+
+
+def _objectives_from(node: CheckedMapping) -> str:
+    return node.choice("objectives_from", ("trace", "mix")) if "objectives_from" in node.values else "trace"
 
 
 def check_mix(mix: SloMix) -> None:

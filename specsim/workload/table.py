@@ -38,7 +38,6 @@ class Table:
     names : of its columns, in order
     read : returns the cells of the columns asked for, and their rows
     where : the beginning of messages about the names, such as ``line 1: `` of a CSV
-    head : the first records of a JSON file, whose values may be more than cells
     """
 
     file: Path
@@ -46,4 +45,3 @@ class Table:
     names: tuple[str, ...]
     read: Callable[[Sequence[str]], tuple[Cells, Rows]]
     where: str = ""
-    head: tuple[dict[str, object], ...] = ()

@@ -14,11 +14,11 @@ from specsim.errors import SpecsimError
 from specsim.files.kept import Arrays, kept
 from specsim.replica.request import Prefixes
 from specsim.workload import adaserve, columns
-from specsim.workload.arrivals import Clock, Unit, guessed_unit, read_clock, spread
+from specsim.workload.arrivals import Clock, Unit, read_clock, spread, told_unit
 from specsim.workload.damage import shown
 from specsim.workload.formats import ADASERVE, AZURE, HASHES, KNOWN, OBJECTIVES, VLLM, Format, choose, unread
 from specsim.workload.hashes import prefixes
-from specsim.workload.pace import check_pace, pace, ticks
+from specsim.workload.pace import check_pace, pace, ticks, unit_asked
 from specsim.workload.sessions import sessions
 from specsim.workload.sniff import open_table
 from specsim.workload.table import Cells, Rows, Table
@@ -97,7 +97,7 @@ def read_table(
         raise SpecsimError(f"{file}: no row")
     session = sessions(cells, rows)
     cells, rows, served = _served(form, cells, rows)
-    clock, unit = _clock(table, form, cells, rows, time_unit)
+    clock, unit = _clock(table.file, form, cells, rows, time_unit)
     prompt, output = (columns.tokens(cells[name], name, rows) for name in (form.prompt, form.output))
     optional = adaserve.objectives(cells, rows) if form is ADASERVE else _objectives(cells, rows)
     if "cached_tokens" in cells and "cached_tokens" in form.optional:
@@ -106,6 +106,8 @@ def read_table(
         optional["session"] = session[served]
         rows.note(f"{len(np.unique(session[served])):,} sessions")
     rows.damage.check()
+    if unit is None:
+        raise unit_asked(cells[form.arrival], form.arrival, table)
     found = prefixes(cells[HASHES], prompt, rows) if HASHES in cells and HASHES in form.optional else None
     if "cached_tokens" in optional:
         share = optional["cached_tokens"].sum() / prompt.sum()
@@ -138,14 +140,16 @@ def _served(form: Format, cells: Cells, rows: Rows) -> tuple[Cells, Rows, Ints]:
     return cells, rows, np.array(served, np.int64)
 
 
-def _clock(table: Table, form: Format, cells: Cells, rows: Rows, chosen: Unit | None) -> tuple[Clock, Unit]:
-    """Return the arrivals and their unit: the user's, the format's, or the one told by the content."""
+def _clock(file: Path, form: Format, cells: Cells, rows: Rows, chosen: Unit | None) -> tuple[Clock, Unit | None]:
+    """Return the arrivals and their unit: the user's, the format's, or that of the content; None: it fits several."""
     stamps, why, unit = cells[form.arrival], None, chosen or form.unit
     if unit is None:
-        unit, why = guessed_unit(table.head, stamps)
-    clock = read_clock(stamps, form.arrival, rows, unit)
+        unit, why = told_unit(cells, form.arrival) or (None, None)
+    clock = read_clock(stamps, form.arrival, rows, unit or "s")
+    if clock.latest_s is None:
+        unit = unit or "s"
     if clock.latest_s is None and chosen is not None:
-        raise SpecsimError(f"{table.file}: trace.time_unit={chosen} changes nothing: {form.arrival} holds timestamps")
+        raise SpecsimError(f"{file}: trace.time_unit={chosen} changes nothing: {form.arrival} holds timestamps")
     if clock.latest_s is not None and why:
         rows.note(f"{form.arrival} is in {unit} ({why}); trace.time_unit sets it")
     if clock.latest_s is None and form is not AZURE:

@@ -83,7 +83,7 @@ def test_other_hashes_are_not_read_and_a_note_says_so(tmp_path: Path, hashes: st
             for at, tokens, each in rows
         )
     )
-    trace, told = read_user_file(file, TraceSource("odd", "file"))
+    trace, told = read_user_file(file, TraceSource("odd", "file"), time_unit="ms")
     assert said in told
     assert trace.prefixes is None
 
@@ -103,5 +103,5 @@ def test_a_part_of_a_trace_keeps_its_hashes(tmp_path: Path) -> None:
 def test_other_hashes_are_another_trace(tmp_path: Path) -> None:
     columns = {"timestamp": [0, 9000], "input_length": [1500, 1500], "output_length": [2, 2]}
     frames = [pd.DataFrame({**columns, "hash_ids": [[1, 2, 3], last]}) for last in ([1, 2, 4], [5, 6, 4])]
-    found = {trace_of(frame).source.sha256 for frame in (*frames, pd.DataFrame(columns))}
+    found = {trace_of(frame, time_unit="ms").source.sha256 for frame in (*frames, pd.DataFrame(columns))}
     assert len(found) == 3

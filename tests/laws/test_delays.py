@@ -21,6 +21,13 @@ from specsim.settings.compose import choices
 from specsim.workload.slo import mix_from_mapping
 from tests.made import table_of
 
+RATES = (
+    "request_throughput",
+    "request_goodput",
+    "output_throughput",
+    "total_token_throughput",
+    "generated_tokens_per_s",
+)
 HEADLINES = ("slo_attainment", "slo_goodput_tokens_per_s", "slo_goodput_in_arrivals_tokens_per_s")
 LATENCIES = ("p99_ttft_s", "p99_e2el_s", "longest_pause_s")
 TTFT_SLO_S, TPOT_SLO_S = np.array([0.5, 2.0]), np.array([0.1, np.nan])
@@ -39,11 +46,22 @@ def emissions(draw: st.DrawFn) -> tuple[list[float], list[np.ndarray], list[int]
 
 def block(arrival_s: list[float], tokens: list[np.ndarray], classes: list[int]) -> dict[str, Any]:
     """Return the `specsim` block of requests that emit one token at each of these times, a pass of 10 ms each."""
+    found: dict[str, Any] = metrics_of(arrival_s, tokens, classes, {})["specsim"]
+    return found
+
+
+def metrics_of(
+    arrival_s: list[float], tokens: list[np.ndarray], classes: list[int], cancelled_s: dict[int, float]
+) -> dict[str, Any]:
+    """Return the metrics of these requests; those that are cancelled then have emitted nothing."""
     n = len(tokens)
-    count = np.array([len(each) for each in tokens])
-    code = np.array(classes)
+    count = np.array([len(each) * (place not in cancelled_s) for place, each in enumerate(tokens)])
+    code, gone = np.array(classes), np.array([cancelled_s.get(place, np.nan) for place in range(n)])
+    tokens = [np.full(1, np.nan) if place in cancelled_s else each for place, each in enumerate(tokens)]
     table = table_of(
         ("chat", "batch"),
+        dict.fromkeys(cancelled_s, "timeout"),
+        cancelled_s=gone,
         slo_class=code,
         arrival_s=np.array(arrival_s),
         first_token_s=np.array([each[0] for each in tokens]),
@@ -51,15 +69,13 @@ def block(arrival_s: list[float], tokens: list[np.ndarray], classes: list[int]) 
         first_decode_s=np.array([each[1] - 0.01 if len(each) > 1 else np.nan for each in tokens]),
         prompt_tokens=np.ones(n, dtype=np.int64),
         emitted_tokens=count,
-        verifications=count - 1,
-        decoded_tokens=count - 1,
+        verifications=np.maximum(count - 1, 0),
+        decoded_tokens=np.maximum(count - 1, 0),
         longest_pause_s=np.array([np.diff(each).max() if len(each) > 1 else np.nan for each in tokens]),
         tpot_slo_s=TPOT_SLO_S[code],
         ttft_slo_s=TTFT_SLO_S[code],
     )
-    totals = RunTotals(1, 0, 0.0, 0.0, 0.0, 1.0, 0.0, itl_s=np.empty(0))
-    found: dict[str, Any] = summarise(table, totals)["specsim"]
-    return found
+    return summarise(table, RunTotals(1, 0, 0.0, 0.0, 0.0, 1.0, 0.0, itl_s=np.empty(0)))
 
 
 def parts(run: dict[str, Any]) -> list[dict[str, Any]]:
@@ -81,6 +97,19 @@ def test_a_delay_never_raises_a_headline_figure(drawn, data):
             assert (new[name] or 0.0) <= (old[name] or 0.0) + 1e-12, name
         for name in LATENCIES:
             assert new[name] is None or new[name] >= old[name] - 1e-12, name
+
+
+@given(emissions(), st.data())
+def test_an_answer_so_late_that_it_is_cancelled_never_raises_a_rate(drawn, data):
+    tokens = drawn[1]
+    request = data.draw(st.integers(0, len(tokens) - 1))
+    gone_s = tokens[request][-1] + data.draw(st.sampled_from((0.0, 0.3, 10.0)))
+    before, after = (metrics_of(*drawn, cancelled_s) for cancelled_s in ({}, {request: float(gone_s)}))
+    assert after["specsim"]["worst_class_attainment"] <= before["specsim"]["worst_class_attainment"]
+    runs = [[each, *parts(each["specsim"])] for each in (before, after)]
+    for old, new in zip(*runs, strict=True):
+        for name in {*RATES, *HEADLINES, "ttft_attainment", "tpot_attainment"} & old.keys():
+            assert (new[name] or 0.0) <= (old[name] or 0.0) + 1e-12, name
 
 
 @given(emissions())

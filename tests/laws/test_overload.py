@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from specsim.replica.shedding import Shedding
 from specsim.results.record import Record
+from specsim.results.summary import summarise
 from specsim.routers.least_tokens import LeastTokens
 from specsim.simulation import Simulation, run
 from tests.examples import examples
@@ -67,6 +68,20 @@ def test_every_request_ends_once(name: str, data: st.DataObject) -> None:
         assert not view._ledger.roster.live
     assert sum(view._ledger.finished + len(view._ledger.rejected) for view in seen.views) == len(simulated.requests)
     assert_same_record(seen.record, run(simulated))
+    check_span(simulated, seen.record)
+
+
+def check_span(simulated: Simulation, record: Record) -> None:
+    """A run lasts until its last arrival, finish, cancellation or pass, and the times of all replicas sum to that."""
+    totals, passes, table = record.totals, record.passes, record.table()
+    assert passes is not None
+    assert np.array_equal(~np.isnan(table["cancelled_s"]), table["rejected_reason"] == "timeout")
+    ends_s = [table[name] for name in ("arrival_s", "finish_s", "cancelled_s")]
+    ends_s.append(passes["start_s"] + passes["seconds"])
+    span_s = np.nanmax(np.concatenate(ends_s)) - table["arrival_s"][0]
+    spent_s = totals.prefill_s + totals.draft_s + totals.selection_s + totals.verify_s + totals.idle_s
+    assert spent_s == pytest.approx(simulated.replicas * span_s)
+    assert (summarise(table, totals)["duration"] or 0.0) == pytest.approx(span_s)
 
 
 def crowd(name: str, **more: Any) -> Simulation:

@@ -177,15 +177,21 @@ NOBODY = np.full(3, np.nan)
 @pytest.mark.parametrize(
     "line",
     [
-        Queue(np.zeros(1), np.ones(1), np.ones(1)),
-        Queue(np.zeros(50), np.arange(1, 51.0), np.ones(50)),
         Queue(np.arange(3.0), NOBODY, NOBODY),
+        Queue(np.zeros(3), NOBODY, NOBODY),
     ],
 )
-def test_without_a_span_or_a_finish_nothing_is_said(line):
+def test_where_no_request_was_let_in_nothing_is_said(line):
     found = of(line)
     assert found == Load(attainment_half_width=found.attainment_half_width, too_short=True)
     assert json.loads(json.dumps(asdict(found), allow_nan=False))["makespan_ratio"] is None
+
+
+@pytest.mark.parametrize("n", [1, 50])
+def test_a_batch_that_arrives_at_once_has_no_load_and_is_not_too_short(n):
+    found = of(Queue(np.zeros(n), np.arange(1.0, n + 1), np.ones(n)))
+    half = found.attainment_half_width
+    assert found == Load(arrival_span_s=0.0, drain_s=float(n), attainment_half_width=half, too_short=False)
 
 
 @pytest.mark.parametrize(("load", "n"), [(0.5, 20), (0.9, 300), (1.5, 1_000)])

@@ -150,7 +150,12 @@ def test_a_window_judges_the_attainment_of_those_it_counts_and_the_load_of_all(t
         ),
         (
             {"steady": None, "overloaded": None, "too_short": True, "makespan_ratio": None},
-            ("too short: all requests arrive at one time, or none was served: no load can be read from them",),
+            ("too short: no request was let in: no load can be read from them",),
+        ),
+        ({"steady": None, "overloaded": None, "makespan_ratio": None, "arrival_span_s": 0.0}, ()),
+        (
+            {"overloaded": True, "steady": False, "makespan_ratio": 1.0, "last_backlog": 9, "turned_away": 1945},
+            ("OVERLOADED: 1,945 requests were shed, or cancelled while others held them up",),
         ),
     ],
 )

@@ -13,6 +13,7 @@ from profiler.models import shapes
 from specsim.files.paths import shipped
 from specsim.latency.forms import Form, Linear, Roofline
 from tests.made import many
+from tools.public.build import sizes
 from tools.public.compose import A100, Alike, ComposedPass, Composer, Placement
 from tools.public.grid import FITTED, HELD_OUT, passes
 from tools.public.operators import log_interp
@@ -54,6 +55,11 @@ def test_fp8_weights_are_the_layers_alone() -> None:
     assert shapes.LLAMA_70B_FP8.nonembedding_bytes == layers
     assert shapes.LLAMA_70B.nonembedding_bytes == 2 * layers
     assert shapes.LLAMA_70B_FP8.weights_bytes == shapes.LLAMA_70B.weights_bytes - layers
+
+
+def test_the_context_of_a_target_is_written_and_no_draft_models() -> None:
+    assert sizes(shapes.VICUNA_7B, 0.0, "target")["max_model_len"] == 4096
+    assert "max_model_len" not in sizes(shapes.LLAMA_68M, 0.0, "draft")
 
 
 def samples_of(form: Form) -> Samples:

@@ -20,7 +20,8 @@ TIMED = ("timestamp", "input_length", "output_length")
 def trace(columns, **more):
     """Return a trace of requests a second apart, 10 tokens in and 5 out, with further columns."""
     count = len(next(iter(more.values())))
-    return trace_of(dict(zip(columns, (np.arange(count) * 1.0, [10] * count, [5] * count), strict=True)) | more, "t")
+    rows = dict(zip(columns, (np.arange(count) * 1.0, [10] * count, [5] * count), strict=True)) | more
+    return trace_of(rows, "t", time_unit="s")
 
 
 @pytest.mark.parametrize(("columns", "name"), [(OWN, "session_id"), (BURSTGPT, "Session ID"), (TIMED, "session_id")])

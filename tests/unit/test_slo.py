@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from specsim.errors import SpecsimError
+from specsim.files.paths import shipped
+from specsim.files.yaml_file import read_yaml
 from specsim.workload.promise import promise
 from specsim.workload.slo import mix_from_mapping
 from specsim.workload.trace import Trace, TraceSource
@@ -336,3 +338,25 @@ def test_the_top_token_agrees_as_often_as_the_curve_says_and_confidences_fall(ta
     assert np.mean(tape.rank == 0) == pytest.approx(0.8, abs=1e-3)
     assert (np.diff(tape.confidence, axis=1) <= 0).all()
     assert (tape.confidence.sum(axis=1) <= 1 + 1e-12).all()
+
+
+def shipped_mix(**changes):
+    return read_yaml(shipped("conf") / "slo" / "one.yaml") | changes
+
+
+@pytest.mark.parametrize("classes", [{}, {"slo_class": np.arange(4000) % 2, "slo_names": ("chat", "code")}])
+def test_one_objective_holds_for_all_requests_whatever_their_class_and_the_trace_say(classes):
+    own = {"tpot_slo_s": np.full(4000, 0.5), "ttft_slo_s": np.full(4000, 7.0)}
+    found = promised(shipped_mix(ttft_s=1.0, tpot_s=0.04), trace(**classes, **own))
+    assert set(found.requests.tpot_slo_s) == {0.04}
+    assert set(found.requests.ttft_slo_s) == {1.0}
+    assert found.requests.class_names == classes.get("slo_names", ("request",))
+    assert any("the trace's own are not used" in note for note in found.notes)
+    assert set(promised(shipped_mix(tpot_s=0.04), trace(), slo_scale=2.0).requests.tpot_slo_s) == {0.08}
+    theirs = promised(shipped_mix(objectives_from="trace"), trace(**own))
+    assert set(theirs.requests.tpot_slo_s) == {0.5}
+
+
+def test_a_mix_with_classes_of_its_own_takes_no_objectives_from_a_trace():
+    with pytest.raises(SpecsimError, match="objectives_from: 'trace', but the classes of this mix are its own"):
+        mix_from_mapping({**THREE, "objectives_from": "trace"}, "slo=mine")

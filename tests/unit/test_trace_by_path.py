@@ -103,10 +103,9 @@ def test_burstgpt_with_and_without_sessions_leaves_failures_out_and_counts_them(
     [
         ((0, 3053), {"input_length": 6955, "hash_ids": list(range(14))}, "ms", "hash_ids stand for 512 tokens"),
         ((0, 3), {"input_length": 521, "hash_ids": list(range(33))}, "s", "hash_ids stand for 16 tokens"),
-        ((0, 3053), {"input_length": 7, "hash_ids": [1]}, "ms", "as Mooncake's"),
-        ((0, 3053), {"input_length": 7}, "ms", "as Mooncake's"),
-        ((0, 2.5), {"input_length": 7}, "s", "they have fractions"),
-        ((0, 3), {"input_length": 7}, "s", "as milliseconds 333 requests/s"),
+        ((0, 3053), {"input_length": 7, "chat_id": 5}, "s", "chat_id is Bailian's"),
+        ((0, 0.25), {"input_length": 7}, "s", "as milliseconds 4,000 requests/s"),
+        ((5, 5), {"input_length": 7}, "s", "all are alike"),
         ((1700000000, 1700000003), {"input_length": 7}, "s", "since 1970"),
         ((1700000000000, 1700000003053), {"input_length": 7}, "ms", "since 1970"),
     ],
@@ -118,11 +117,39 @@ def test_a_timed_traces_unit_is_read_from_its_content_and_said(read, stamps, mor
     assert trace.arrival_s.tolist() == [0, span if unit == "s" else span / 1000]
     assert said.startswith("read as Mooncake / vLLM timed trace JSON lines: timestamp, input_length, output_length; ")
     assert f"timestamp is in {unit} ({why}); trace.time_unit sets it" in said
-    assert ("hash_ids is not read: 10 sizes of a block fit" in said) == (more.get("hash_ids") == [1])
     other = "ms" if unit == "s" else "s"
     trace, said = read(content, "t.jsonl", time_unit=other)
     assert trace.arrival_s.tolist() == [0, span if other == "s" else span / 1000]
     assert "timestamp is in" not in said
+
+
+@pytest.mark.parametrize(
+    ("stamps", "more", "said", "units"),
+    [
+        (range(0, 3360, 28), {}, "s (56 min, one request in 28 s) or ms (3.33 s, 35.7 requests/s)", "s or ms"),
+        ((0, 3), {}, "s (3 s, one request in 3 s) or ms (0.003 s, 333 requests/s)", "s or ms"),
+        ((0, 2.5), {}, "s (2.5 s, one request in 2.5 s) or ms (0.0025 s, 400 requests/s)", "s or ms"),
+        ((0, 294e3), {}, "ms (5 min, one request in 5 min) or us (0.294 s, 3.4 requests/s)", "ms or us"),
+        (
+            (0, 3053),
+            {"hash_ids": [1]},
+            "s (51 min, one request in 51 min) or ms (3.05 s, one request in 3.05 s) or us (0.00305 s, 328 requests/s)",
+            "s or ms or us",
+        ),
+    ],
+)
+def test_a_timestamp_that_makes_sense_in_several_units_asks_for_one(read, refused, stamps, more, said, units):
+    row = {"input_length": 7, "output_length": 1, **more}
+    content = lines(*({"timestamp": stamp, **row} for stamp in stamps))
+    assert refused(content, "t.jsonl") == f"timestamp may be in {said}: set trace.time_unit={units}"
+    for unit in units.split(" or "):
+        trace = read(content, "t.jsonl", time_unit=unit).trace
+        assert trace.arrival_s[-1] == pytest.approx(stamps[-1] / {"s": 1, "ms": 1e3, "us": 1e6}[unit])
+
+
+def test_numbers_in_azures_column_are_not_taken_for_seconds(read, refused):
+    assert refused(AZURE + "0,9,10\n30,9,10\n").startswith("TIMESTAMP may be in s (30 s, one request in 30 s) or ms")
+    assert read(AZURE + "0,9,10\n30,9,10\n", time_unit="ms").trace.arrival_s.tolist() == [0, 0.03]
 
 
 def test_a_benchmark_result_of_vllm(read):

@@ -130,10 +130,10 @@ def test_two_gzip_members_are_one_file(tmp_path):
 def test_mooncake_spreads_a_tick_and_leaves_the_rest(tmp_path):
     stamps = [0, 0, 0, 3000, 3000, 6001]
     lines = [json.dumps({"timestamp": t, "input_length": 7, "output_length": 1}) for t in stamps]
-    trace = read(put(tmp_path, lines, "t.jsonl.gz"), tick_s=3.0)
+    trace = read(put(tmp_path, lines, "t.jsonl.gz"), time_unit="ms", tick_s=3.0)
     assert trace.arrival_s == pytest.approx([0, 1, 2, 3, 4.5, 6.001])
     assert "tick of 3 s" in trace.source.note
-    assert read(tmp_path / "t.jsonl.gz", tick_s=0.001).arrival_s[1] < 0.001
+    assert read(tmp_path / "t.jsonl.gz", time_unit="ms", tick_s=0.001).arrival_s[1] < 0.001
 
 
 def test_spreading_never_passes_the_next_stamp():

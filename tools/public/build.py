@@ -48,8 +48,8 @@ def composed_profile(data: Path, recipe: Recipe) -> dict[str, Any]:
         "gpus": recipe.target.gpus,
         "memory_bytes": memory,
         "form": "roofline",
-        "target": composed_model(data, recipe.target, overhead, capacity),
-        "draft": composed_model(data, recipe.draft, draft_overhead, capacity),
+        "target": composed_model(data, recipe.target, overhead, capacity, "target"),
+        "draft": composed_model(data, recipe.draft, draft_overhead, capacity, "draft"),
     }
     if recipe.splitwise:
         profile = profile_from_mapping(mapping, recipe.name)
@@ -70,14 +70,14 @@ def suggested(acceptance: str | None, gpu: str, constants: dict[str, int], engin
     return {"suggests": of_pair} if of_pair else {}
 
 
-def composed_model(data: Path, placement: Placement, overhead_s: float, capacity: int) -> dict[str, Any]:
+def composed_model(data: Path, placement: Placement, overhead_s: float, capacity: int, role: str) -> dict[str, Any]:
     """Return the keys of one model: sizes, fitted forms, their errors and the range behind them."""
     composer = Composer(data, placement)
     fitted_on = sampled(composer, passes(FITTED, capacity))
     held_out = sampled(composer, passes(HELD_OUT, capacity))
     fits: dict[str, Fitted] = {"roofline": fit_roofline(fitted_on), "linear": fit_linear(fitted_on)}
     return {
-        **sizes(placement.shape, overhead_s),
+        **sizes(placement.shape, overhead_s, role),
         "forms": {name: coefficients(fitted) for name, fitted in fits.items()},
         "standard_errors": {name: fitted.standard_errors for name, fitted in fits.items()},
         "held_out_error": {
@@ -94,13 +94,15 @@ def composed_model(data: Path, placement: Placement, overhead_s: float, capacity
     }
 
 
-def sizes(shape: ModelShape, overhead_s: float) -> dict[str, Any]:
-    """Return the keys of one model that are facts about it."""
+def sizes(shape: ModelShape, overhead_s: float, role: str) -> dict[str, Any]:
+    """Return the keys of one model that are facts about it; the context is the target's."""
+    context = {"max_model_len": shape.max_model_len} if role == "target" else {}
     return {
         "name": shape.name,
         "kv_bytes_per_token": shape.kv_bytes_per_token,
         "weights_bytes": shape.weights_bytes,
         "nonembedding_bytes": shape.nonembedding_bytes,
+        **context,
         "overhead_s": overhead_s,
     }
 
@@ -204,8 +206,8 @@ def artifact_profile(data: Path, artifact: Artifact) -> dict[str, Any]:
         "memory_bytes": ARTIFACT_MEMORY_BYTES * artifact.gpus,
         "form": "table",
         "baseline_s": baseline_s,
-        "target": {**sizes(artifact.target, 0.0), "forms": {"table": target}, "valid": valid},
-        "draft": {**sizes(artifact.draft.shape, 0.0), "forms": {"table": draft}, "valid": valid},
+        "target": {**sizes(artifact.target, 0.0, "target"), "forms": {"table": target}, "valid": valid},
+        "draft": {**sizes(artifact.draft.shape, 0.0, "draft"), "forms": {"table": draft}, "valid": valid},
         "provenance": provenance(data, used),
         "assumptions": [
             "the authors' table has no error figures and does not depend on context; beyond 1,024 tokens its "

@@ -52,7 +52,7 @@ class Admission(NamedTuple):
             ids = np.array(some)
             need = view.pending(ids)
             known = view.target_cached[ids] + need
-            growth = view.growth_bytes(ids, known + 1, (known + 1) * self.drafting)
+            growth = view.growth_bytes(ids, known + 1, known + 1 if self.drafting else brought(view, ids))
             for request, tokens, more in zip(some, need.tolist(), growth.tolist(), strict=True):
                 free_bytes -= more
                 if free_bytes < 0:
@@ -67,6 +67,15 @@ def decoding(view: View, ids: Ids) -> Bools:
     """
     lacking_one: Bools = (view.pending(ids) == 1) & (view.emitted_tokens[ids] > 0)
     return lacking_one
+
+
+def brought(view: View, ids: Ids) -> Ints:
+    """Return the tokens in the drafter's cache that waiting requests bring along even if nothing is drafted, (n,).
+
+    Who was read on another replica, or lies on the host, comes with both caches; what others share of a prompt stays
+    theirs.
+    """
+    return view.draft_cached[ids] * decoding(view, ids)
 
 
 def unread(view: View, chunks: Chunks) -> bool:
