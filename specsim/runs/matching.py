@@ -9,7 +9,6 @@ from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import is_number
 from specsim.latency.fitness import unfit
 from specsim.latency.model import Profile
-from specsim.schedulers.loading import verify_tokens
 from specsim.world.acceptance import Pair
 
 
@@ -93,7 +92,7 @@ def check_budget(scheduler: Mapping[str, Any], source: str) -> None:
     SpecsimError
         One line that names both values.
     """
-    budget, seats = verify_tokens(scheduler), scheduler.get("max_num_seqs")
+    budget, seats = scheduler.get("verify_tokens"), scheduler.get("max_num_seqs")
     if is_number(budget) and is_number(seats) and seats > budget:
         raise SpecsimError(
             f"{source}: max_num_seqs={seats} exceeds verify_tokens={budget}; expected room for a root each"

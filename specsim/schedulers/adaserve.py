@@ -10,7 +10,8 @@ Deviations:
 - Algorithm 2 as printed overspends the budget by one and adds a conditional probability: see `selection.select`.
 - The paper does not say how prompts are read. Here chunks of at most `prefill_tokens` are part of the verification
   (`prefill: mixed`), or passes of their own go first (`prefill: first`).
-- n > B cannot happen: at most `max_num_seqs` <= B requests are admitted.
+- The paper takes B from the hardware by profiling. By default it follows the batch (`verify_tokens: auto`).
+- n > B cannot happen: of a constant B at most `max_num_seqs` <= B requests are admitted.
 - When memory is short, the candidate trees are made narrower, then shallower, until they fit both caches.
 """
 
@@ -28,7 +29,7 @@ from specsim.schedulers.parts.growth import believed_verify_s, fitting_shape, gr
 from specsim.schedulers.parts.parameters import at_least, probability
 from specsim.schedulers.parts.protocols import Growing, Rows, Speculation
 from specsim.schedulers.parts.selection import Cap, Order, Stop, select
-from specsim.schedulers.parts.tree_shape import ShapeRule, TreeShape
+from specsim.schedulers.parts.tree_shape import ShapeRule, TreeShape, budget_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +38,15 @@ class CandidateTrees(Speculation):
 
     Parameters
     ----------
-    verify_tokens : B, the most tokens of a verification, roots included.
+    verify_tokens : B, the most tokens of a verification, roots included; None: four for each request of the batch.
     shape : depth and width of the candidate trees (Eq. 8, 9).
     """
 
-    verify_tokens: int
+    verify_tokens: int | None
     shape: ShapeRule
 
     def __post_init__(self) -> None:
-        at_least(1, verify_tokens=self.verify_tokens)
+        at_least(1, verify_tokens=self.budget(1))
 
     @property
     def drafts(self) -> bool:
@@ -59,11 +60,15 @@ class CandidateTrees(Speculation):
 
     def draft_tokens(self, requests: int) -> int:
         """Return an equal share of the budget, root excluded."""
-        return max(self.verify_tokens // max(requests, 1) - 1, 0)
+        return max(self.budget(requests) // max(requests, 1) - 1, 0)
+
+    def budget(self, decoding: int) -> int:
+        """Return B for a batch of `decoding` requests."""
+        return budget_of(self.verify_tokens, decoding)
 
     def spare(self, decoding: int) -> int:
         """Return how many nodes fit the budget beside the roots of `decoding` requests."""
-        return self.verify_tokens - decoding
+        return self.budget(decoding) - decoding
 
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield d draft passes and return the selected trees; no pass if the budget has no room for a node."""
@@ -112,17 +117,17 @@ class SloTrees(CandidateTrees):
 
     def chosen(self, view: View, rows: Rows, forest: Forest) -> Bools:
         """Return which nodes of the candidate trees are verified, (nodes,)."""
-        n = rows.decoding
-        tree_tokens = min(self.verify_tokens - n, forest.draft_nodes)
+        n, budget = rows.decoding, self.budget(rows.decoding)
+        tree_tokens = min(budget - n, forest.draft_nodes)
         step_s = self.time_margin * believed_verify_s(view, rows, tree_tokens)
         need = tokens_needed(view, rows.requests[:n], step_s)
         capped = self.cap(need, int(forest.depth[-1]))
         if self.slo_below is not None:
             loose = view.tpot_slo_s[rows.requests[:n]] >= self.slo_below * view.belief.baseline_s
             capped = np.where(loose, 0.0, capped)
-        most_nodes = int(self.slo_share * self.verify_tokens / n)
+        most_nodes = int(self.slo_share * budget / n)
         stop = Stop(self.stop_below, self.fill_stop_below, self.tile)
-        return select(forest, capped, self.order(need), most_nodes, self.verify_tokens, fill=self.fill, stop=stop)
+        return select(forest, capped, self.order(need), most_nodes, budget, fill=self.fill, stop=stop)
 
 
 def tokens_needed(view: View, requests: Ids, step_s: float) -> Floats:

@@ -33,7 +33,7 @@ class EqualTrees(CandidateTrees):
 
     def spare(self, decoding: int) -> int:
         """Return how many nodes fit beside the root of each of `decoding` requests."""
-        return self.verify_tokens // max(decoding, 1) - 1
+        return self.budget(decoding) // max(decoding, 1) - 1
 
     def chosen(self, view: View, rows: Rows, forest: Forest) -> Bools:
         """Return each request's likeliest nodes, (nodes,)."""

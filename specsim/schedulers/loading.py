@@ -19,8 +19,8 @@ EXTRA_KEYS = {"description", "clairvoyant", "suggests", "family", "served_by"}
 
 AS_ENGINE = "engine"
 """What a `batching` says that follows the run's engine."""
-AUTO, TOKENS_A_SEAT = "auto", 3
-"""What a ``verify_tokens`` says that follows the seats, and its tokens for each of them: a root and two drafts."""
+AUTO = "auto"
+"""What a ``verify_tokens`` says that follows the batch."""
 BY_ORDER = {
     "prompts_first": "specsim.schedulers.continuous.PrefillFirst",
     "mixed": "specsim.schedulers.sarathi.TokenBudget",
@@ -58,7 +58,7 @@ def scheduler_factory(
     `_target_` may name a class of `specsim.schedulers`, an entry point of the group of that name, or a class of a
     module of `plugins`. Nothing else is imported.
     A key at the top that the class does not take is shared: parts take it, with the same value.
-    ``verify_tokens: auto`` stands for three tokens a seat (`verify_tokens`).
+    ``verify_tokens: auto`` follows the batch (`tree_shape.budget_of`).
     ``batching: engine`` stands for the part that batches as `engine` does; its limits hold where a key is null.
 
     Raises
@@ -68,7 +68,7 @@ def scheduler_factory(
     """
     scope = Scope("scheduler", OWN_PACKAGE, frozenset({__name__}), plugins or {})
     given = {key: value for key, value in mapping.items() if key not in EXTRA_KEYS}
-    arguments = budgeted(_as_engine(given, engine or EngineBatching()))
+    arguments = _following(_as_engine(given, engine or EngineBatching()))
 
     def make() -> Scheduler:
         scheduler: Scheduler = build(_without_shared(arguments, source, scope), source, scope)
@@ -90,24 +90,13 @@ def _as_engine(mapping: dict[str, Any], engine: EngineBatching) -> dict[str, Any
     return {**mapping, **limits, "batching": {"_target_": BY_ORDER[engine.order], **shared}}
 
 
-def verify_tokens(scheduler: Mapping[str, Any]) -> Any:
-    """Return the verification budget B that a scheduler's keys state, None where they state none.
-
-    AdaServe takes B from the hardware by profiling and prints no rule. ``auto`` is three tokens a seat. Over shipped
-    profiles it attains within 2 points of the best of a grid (docs/schedulers.md).
-    """
-    budget, seats = scheduler.get("verify_tokens"), scheduler.get("max_num_seqs")
-    return TOKENS_A_SEAT * seats if budget == AUTO and isinstance(seats, int) else budget
-
-
-def budgeted(mapping: Mapping[str, Any], budget: Any = None) -> dict[str, Any]:
-    """Return a scheduler's keys with its own budget, or `budget`, for each ``verify_tokens: auto``."""
-    budget = verify_tokens(mapping) if budget is None else budget
+def _following(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a scheduler's keys with None, which follows the batch, for each ``verify_tokens: auto``."""
 
     def place(key: str, value: Any) -> Any:
         if isinstance(value, Mapping):
-            return budgeted(value, budget)
-        return budget if key == "verify_tokens" and value == AUTO else value
+            return _following(value)
+        return None if key == "verify_tokens" and value == AUTO else value
 
     return {key: place(key, value) for key, value in mapping.items()}
 

@@ -169,7 +169,7 @@ def test_a_budget_without_room_for_every_root_is_refused(scheduler: str) -> None
 
 
 @pytest.mark.parametrize("scheduler", ["adaserve", "laps_adaserve", "equal_greedy"])
-def test_a_budget_of_auto_is_three_tokens_a_seat(scheduler: str) -> None:
-    point = {"scheduler": scheduler, "scheduler.max_num_seqs": "40"}
-    made: Any = prepare(compose({**SMALL, **point})).simulation.scheduler()
-    assert made.speculation.verify_tokens == 120
+def test_a_budget_of_auto_is_four_tokens_a_request(scheduler: str) -> None:
+    made: Any = prepare(compose({**SMALL, "scheduler": scheduler})).simulation.scheduler()
+    assert [made.speculation.budget(requests) for requests in (0, 1, 10, 64)] == [4, 4, 40, 256]
+    assert made.speculation.shape(10).depth == 3

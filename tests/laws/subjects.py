@@ -18,7 +18,7 @@ from specsim.files.paths import shipped
 from specsim.files.yaml_file import read_yaml
 from specsim.kinds.signature import parameter_types
 from specsim.replica.protocols import Scheduler
-from specsim.schedulers.loading import AS_ENGINE, BY_ORDER, EngineBatching, budgeted, scheduler_factory
+from specsim.schedulers.loading import AS_ENGINE, BY_ORDER, EngineBatching, scheduler_factory
 from tests.made import WIDTH
 
 
@@ -52,7 +52,7 @@ def _read(name: str) -> dict[str, Any]:
 def resolved(raw: dict[str, Any]) -> dict[str, Any]:
     """Return a YAML with every ``${..key}`` in place, as a run composes it."""
     plain: Any = OmegaConf.to_container(OmegaConf.create(raw), resolve=True)
-    return budgeted(plain)
+    return dict(plain)
 
 
 def repeats(value: Any) -> bool:

@@ -134,7 +134,7 @@ OWNERS: dict[str, dict[str, Change]] = {
     "ForeseenTrees": TREES | {"sees": Change("probabilities", FOUR)},
     "LoadAdaptive": {
         "depth_min": Change(3, SCARCE | {"max_num_seqs": 8}),
-        "depth_max": Change(5, FOUR),
+        "depth_max": Change(5, FOUR | {"verify_tokens": 64}),
         "width_max": Change(1, FOUR),
         "draft_pass_tokens": Change(4, FOUR),
         "depth_offset": Change(4, {"verify_tokens": 30, "max_num_seqs": 16}),
