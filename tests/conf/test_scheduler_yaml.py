@@ -281,7 +281,9 @@ def test_a_dataclass_of_your_own_may_derive_from_a_scheduler(tmp_path: Path) -> 
     assert (made.pace, made.prefill_threshold) == (1.0, mapping["prefill_threshold"])
     other = {"_target_": "specsim.schedulers.fcfs.StaticBatches", "max_num_seqs": mapping["max_num_seqs"]}
     batching = {key: value for key, value in mapping.items() if key not in ("max_num_batched_tokens", "watermark")}
-    with pytest.raises(SpecsimError, match=r"mine: batching: StaticBatches.* is no Prompting"):
+    with pytest.raises(
+        SpecsimError, match="mine: batching: StaticBatches does not go with GoodputChains; expected PrefillFirst"
+    ):
         scheduler_factory(batching | {"batching": other}, "mine", plugins)
 
 

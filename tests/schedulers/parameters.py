@@ -219,13 +219,16 @@ OWNERS: dict[str, dict[str, Change]] = {
     "VirtualCounters": {"input_weight": Change(9.0), "output_weight": Change(9.0)},
 }
 INERT = {("laps_sd_told", f"batching.{key}") for key in ("queues", "top_limit_s", "limit_ratio", "estimate")}
+INERT |= {(name, "prefill_threshold") for name in ("smartspec", "smartspec_per_request", "smartspec_lookup")}
 """With every time told, queues by time and shortest first within each are one order, however they are cut. Nobody is
-preempted, so what is left of those who wait is the whole."""
+preempted, so what is left of those who wait is the whole. Where prompts are mixed with decodes the drafter
+reads all."""
 OF_ONE_YAML: dict[tuple[str, str], Change] = {
     ("laps_sd_told", "batching.lengths.prediction_error"): Change(1.0),
     ("laps_sd_told", "batching.lengths.prediction_seed"): Change(1, {"prediction_error": 1.0}),
     ("laps_sd_told", "batching.estimate"): Change("total", {"max_num_seqs": 2}),
     ("smartspec_per_request", "acceptance"): Change("global", FOUR, "cheap"),
+    ("specinfer", "max_num_batched_tokens"): Change(24),
     ("specserve_minus", "speculation.verifier"): Change(True, {}, "sure"),
     ("adaserve_slo_only", "fill"): Change(True, SCARCE),
     ("adaserve_true_probability", "speculation.sees"): Change("tokens", FOUR),

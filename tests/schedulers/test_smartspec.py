@@ -48,7 +48,8 @@ def test_where_no_draft_is_right_the_drafter_stops_reading_prompts(name: str) ->
     short = {} if name == "smartspec_oracle" else {"scheduler__window": 20}
 
     def kinds(threshold: float) -> Any:
-        return outcome(name, passes=True, **HOPELESS, **short, scheduler__prefill_threshold=threshold).passes["kind"]
+        settings = {**HOPELESS, **short, "engine": "vllm_0_6", "scheduler__prefill_threshold": threshold}
+        return outcome(name, passes=True, **settings).passes["kind"]
 
     kept, dropped = kinds(1.0), kinds(0.7)
     assert np.count_nonzero(dropped == DRAFT) < np.count_nonzero(kept == DRAFT) / 2

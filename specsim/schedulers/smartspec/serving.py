@@ -3,14 +3,15 @@
 Paper: SmartSpec (Liu et al. 2024), Algorithm 2 and section 5, "Prefill disabling".
 Idea: prompts first; then a proposal chooses a prefix and its drafts at once, which `Composed` decides one after the
 other. Draft prefill stops while proposals are empty.
-Deviations: see chains.py.
+Deviations: the paper's vLLM reads prompts first. On an engine that mixes, all decodes run beside prompts, the proposal
+chooses the length alone, and the drafter reads every prompt. For the others see chains.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 
@@ -18,10 +19,13 @@ from specsim.replica.passes import NOBODY, DraftPass, Emitted, TargetPass
 from specsim.replica.protocols import Clairvoyant, Foresight, Step, View
 from specsim.replica.request import Bools, Ids, Ints
 from specsim.replica.trees import Forest
+from specsim.schedulers.composed import Composed
+from specsim.schedulers.continuous import PrefillFirst
 from specsim.schedulers.parts.batching import Chunks, lag, seats, unread
 from specsim.schedulers.parts.growth import grow, useful_depth
 from specsim.schedulers.parts.parameters import at_least
-from specsim.schedulers.parts.protocols import Rows, evicting
+from specsim.schedulers.parts.protocols import Batching, Rows, Speculation, evicting
+from specsim.schedulers.sarathi import TokenBudget
 from specsim.schedulers.smartspec.goodput import Batch
 
 
@@ -70,14 +74,6 @@ class PrefillFeedback:
         self.idle += not proposed
 
 
-class Prompting(Protocol):
-    """Which prompts are read: the batching part, such as `PrefillFirst`."""
-
-    def prompts(self, view: View, drafting: bool) -> Chunks:
-        """Return the waiting prompts of the coming pass; `drafting` says whether the drafter caches them too."""
-        ...
-
-
 class Proposer(Protocol):
     """Which prefix runs, and with what trees: a `Speculation` that chooses among the rows too.
 
@@ -109,19 +105,26 @@ class SmartSpec:
 
     Parameters
     ----------
-    batching : which prompts are read, and when. proposal : which prefix of the decoding requests runs, and its drafts.
+    batching : which prompts are read, and when: `PrefillFirst`, or `TokenBudget` beside the decodes.
+    proposal : which prefix of the decoding requests runs, and its drafts.
     prefill_threshold : share of past decode steps without a proposal above which new prompts are kept from the drafter
         and their requests never speculated on; 1 never.
     """
 
-    batching: Prompting
+    batching: Batching
     proposal: Proposer
     prefill_threshold: float
     feedback: PrefillFeedback = field(init=False, repr=False)
+    _mixed: Composed | None = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
         at_least(0, prefill_threshold=self.prefill_threshold)
         self.feedback = PrefillFeedback(self.prefill_threshold)
+        if isinstance(self.batching, TokenBudget) and hasattr(self.proposal, "grow"):
+            self._mixed = Composed(self.batching, cast(Speculation, self.proposal))
+        elif not isinstance(self.batching, PrefillFirst):
+            named, part = type(self.proposal).__name__, type(self.batching).__name__
+            raise ValueError(f"batching: {part} does not go with {named}; expected PrefillFirst")
 
     @property
     def widest(self) -> int:
@@ -130,8 +133,12 @@ class SmartSpec:
 
     def step(self, view: View) -> Step:
         """Yield a prefill of both models where possible, else draft passes and one verification of a prefix."""
+        if self._mixed is not None:
+            yield from self._mixed.step(view)
+            return
         # A drafter without a cache of its own reads no prompts: there is nothing to spare.
         drafting = self.proposal.deepest > 0 and (self.feedback.drafting or not view.belief.draft.cached)
+        assert isinstance(self.batching, PrefillFirst)
         requests, tokens = self.batching.prompts(view, drafting)
         if len(requests):
             self.feedback.admit(view, requests, drafting)
