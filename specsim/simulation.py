@@ -18,7 +18,7 @@ from specsim.replica.blame import foretold
 from specsim.replica.clients import Clients
 from specsim.replica.dispatch import Dispatch, Sending
 from specsim.replica.engine import Replica
-from specsim.replica.kv_pool import Memory
+from specsim.replica.kv_pool import Memory, fitting
 from specsim.replica.ledger import Ledger
 from specsim.replica.machine import Machine
 from specsim.replica.noting import noted
@@ -29,7 +29,7 @@ from specsim.replica.routing import Router
 from specsim.replica.shedding import Shedding
 from specsim.replica.split import Split, Splitting
 from specsim.replica.stall import TOO_LONG, StepTooLong, watchdog
-from specsim.replica.state import Progress, over_replicas
+from specsim.replica.state import Progress, Rows, over_pools
 from specsim.replica.trees import Forest
 from specsim.replica.view import LedgerView
 from specsim.results.duration import duration
@@ -150,8 +150,12 @@ def _run(simulation: Simulation, env: simpy.Environment, replicas: list[Replica]
         pauses,
     )
     audit = _audit(simulation, machines)
+    prefill = simulation.split.prefill if simulation.split is not None else 0
+    rows = [Rows.of(len(requests)) for _ in range(2 if prefill else 1)]
+    reading = simulation.world.of_one_token() if prefill else simulation.world
     for name in range(simulation.replicas):
-        replicas.append(_replica(env, name, simulation, recorder, audit))
+        made = (rows[0], reading) if name < prefill else (rows[-1], simulation.world)
+        replicas.append(_replica(env, name, simulation, recorder, audit, *made))
     served = [env.process(replica.serve()) for replica in replicas]
     dispatch = _dispatch(env, simulation, requests, replicas, served)
     if simulation.concurrency is None:
@@ -163,16 +167,15 @@ def _run(simulation: Simulation, env: simpy.Environment, replicas: list[Replica]
     env.run()
     if watcher is not None:
         watcher(len(requests))
-    ledgers = [replica.ledger for replica in replicas]
-    happened = over_replicas([ledger.progress for ledger in ledgers], dispatch.replica_of)
-    pools = [ledger.pool for ledger in ledgers]
-    fits = np.stack([pool.memory.holds(requests) for pool in pools])[dispatch.replica_of, np.arange(len(requests))]
-    for each in ledgers:
-        if each.caches.prefix is not None:
-            audit.spare(each.caches.prefix.hit_tokens)
+    happened = over_pools([each.progress for each in rows], dispatch.replica_of >= prefill)
+    for each in replicas:
+        if each.ledger.caches.prefix is not None:
+            audit.spare(each.ledger.caches.prefix.hit_tokens)
+    fits = fitting(requests, [each.memory for each in machines], dispatch.replica_of)
+    pools = [each.ledger.pool for each in replicas]
     audit.check(happened, fits, pools, type(replicas[0].scheduler).__name__)
     told = noted([replica.scheduler for replica in replicas], dispatch.replica_of)
-    return _record(simulation, dispatch, happened, recorder, pauses, told)
+    return _record(simulation, dispatch, happened, recorder, pauses, told, rows)
 
 
 def _dispatch(
@@ -186,9 +189,8 @@ def _dispatch(
     split, router = simulation.split, simulation.router
     if split is None:
         return Dispatch(replicas, router(), requests, sessions, simulation.too_long)
-    outputs = simulation.world.output_tokens
-    sent = requests, outputs, sessions, simulation.too_long
-    return Split(env, replicas, served[: split.prefill], split, router, *sent)
+    sent = split, router, requests, simulation.world.output_tokens, sessions, simulation.too_long
+    return Split(env, replicas, served[: split.prefill], *sent)
 
 
 def _audit(simulation: Simulation, machines: Sequence[Machine]) -> Audit:
@@ -197,13 +199,22 @@ def _audit(simulation: Simulation, machines: Sequence[Machine]) -> Audit:
     return Audit(requests.prompt_tokens - requests.cached_tokens, simulation.world.output_tokens, world)
 
 
-def _replica(env: simpy.Environment, name: int, simulation: Simulation, recorder: Recorder, audit: Audit) -> Replica:
+def _replica(
+    env: simpy.Environment,
+    name: int,
+    simulation: Simulation,
+    recorder: Recorder,
+    audit: Audit,
+    rows: Rows,
+    world: World,
+) -> Replica:
     machine = simulation.machine(name)
     size, cached = len(simulation.requests), machine.truth.draft.cached
-    ledger = Ledger(size, machine.memory, cached, simulation.prefixes)
+    ledger = Ledger(size, machine.memory, cached, simulation.prefixes, rows, name)
     view = LedgerView(ledger, machine.belief)
     prefill = simulation.split.prefill if simulation.split is not None else 0
-    backend = _backend(simulation, view, machine, reads=name < prefill)
+    simulated = SimulatedBackend(world, machine.truth, view, machine.host_bytes_per_s)
+    backend = simulated if simulation.backend is None else simulation.backend(view)
 
     def thinking(work: TargetPass, basis: Any) -> float:
         if not isinstance(basis, Forest) or work.forest is basis:
@@ -230,20 +241,18 @@ def _replica(env: simpy.Environment, name: int, simulation: Simulation, recorder
     )
 
 
-def _backend(simulation: Simulation, view: View, machine: Machine, *, reads: bool) -> Backend:
-    """Return what runs the passes of one replica; where it only `reads` prompts, each request has one token there."""
+def _moving_s(simulation: Simulation, replicas: Sequence[Replica], moved_bytes: Ints, replica_of: Ints) -> Floats:
+    """Return the seconds in which each cache moved to the host and back, (N,), at its replica of a pool.
+
+    They are at the rate of the host's link as it is given, or in the mean as measured.
+    """
+    rates = np.array([simulation.machine(each.name).host_bytes_per_s for each in replicas])
     if simulation.backend is not None:
-        return simulation.backend(view)
-    world = simulation.world.of_one_token() if reads else simulation.world
-    return SimulatedBackend(world, machine.truth, view, machine.host_bytes_per_s)
-
-
-def _host_bytes_per_s(simulation: Simulation, replica: Replica) -> float:
-    """Return how fast a replica's caches moved to the host and back: as it is given, or in the mean as measured."""
-    if simulation.backend is None:
-        return simulation.machine(replica.name).host_bytes_per_s
-    moved_bytes = int(replica.ledger.progress.moved_bytes.sum())
-    return moved_bytes / replica.moving_s if replica.moving_s else float("inf")
+        moved = np.bincount(replica_of, moved_bytes, len(replicas))
+        spent_s = np.array([each.moving_s for each in replicas])
+        rates = np.divide(moved, spent_s, out=np.full(len(replicas), np.inf), where=spent_s > 0)
+    seconds: Floats = moved_bytes / rates[replica_of]
+    return seconds
 
 
 def _record(
@@ -253,25 +262,22 @@ def _record(
     recorder: Recorder,
     pauses: Pauses,
     noted_of: Mapping[str, Floats],
+    rows: Sequence[Rows],
 ) -> Record:
     told, replicas = dispatch.requests, dispatch.replicas
     moves = dispatch.moves if isinstance(dispatch, Split) else None
     rejected = {request: why for each in replicas for request, why in each.ledger.rejected.items()}
-    cancelled_s = None
-    if simulation.timeout_s is not None:
-        cancelled_s = np.full(len(told), np.nan)
-        for each in replicas:
-            cancelled_s[list(each.ledger.cancelled_s)] = list(each.ledger.cancelled_s.values())
-    duration_s = duration(told.arrival_s, happened.finish_s, cancelled_s)
+    cancelled_s = {request: at_s for each in replicas for request, at_s in each.ledger.cancelled_s.items()}
+    duration_s = duration(told.arrival_s, happened.finish_s, np.array([*cancelled_s.values()]))
     if duration_s > LONGEST_S:
         raise SpecsimError(
             f"the last request finishes after {duration_s:.3g} s; expected at most {LONGEST_S:.3g} s, up to which a "
             f"clock of float64 holds a microsecond: fewer requests, or a profile with shorter passes"
         )
     totals = recorder.totals(duration_s, len(replicas), simulation.window, simulation.concurrency)
-    rates = [_host_bytes_per_s(simulation, each) for each in replicas]
-    moved = [each.ledger.progress.moved_bytes for each in replicas]
-    moving_s = np.sum([each / rate for each, rate in zip(moved, rates, strict=True)], axis=0)
+    sent_to = [dispatch.replica_of] if moves is None else [moves.prefill_of, dispatch.replica_of]
+    visits = zip(rows, sent_to, strict=True)
+    moving_s = np.add.reduce([_moving_s(simulation, replicas, each.progress.moved_bytes, to) for each, to in visits])
     shared = [each.ledger.caches.prefix for each in replicas]
     totals = replace(
         totals,
@@ -288,7 +294,7 @@ def _record(
         dispatch.replica_of,
         moves,
         rejected,
-        cancelled_s,
+        cancelled_s if simulation.timeout_s is not None else None,
         totals,
         recorder.passes(),
     )

@@ -72,7 +72,7 @@ class Replica:
         self.ledger, self.view = ledger, view
         self.scheduler, self.backend = scheduler, backend
         self._thinking, self._booking = thinking, booking
-        self._audit, self.headway = audit, Headway(ledger.progress)
+        self._audit, self.headway = audit, Headway(ledger.progress, ledger.roster)
         self._lobby = Lobby(pipeline_steps) if pipeline_steps else None
         self._patience = None if timeout_s is None else Patience(timeout_s, ledger)
         self._shedding = shedding
@@ -291,8 +291,8 @@ class Replica:
     def _stalled(self, what: str) -> Stalled:
         """Return the error that says who stalls, when, and what stands on the replica."""
         roster, pool = self.ledger.roster, self.ledger.pool
-        preemptions = self.ledger.progress.preemptions
-        most = int(preemptions.argmax())
+        live, preemptions = roster.ids, self.ledger.progress.preemptions
+        most = int(live[preemptions[live].argmax()])
         often = f"; request {most} was preempted {preemptions[most]:,} times" if preemptions[most] else ""
         return Stalled(
             f"scheduler {type(self.scheduler).__name__} at {self.env.now:g} s: {what}: "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -41,6 +42,14 @@ class Memory:
         return self.bytes_of(most, most) <= self.capacity_bytes
 
 
+def fitting(told: Requests, memories: Sequence[Memory], replica_of: Ints) -> Bools:
+    """Return which requests fit the memory of their replica, (N,), by its index."""
+    fits: Bools = np.zeros(len(told), dtype=np.bool_)
+    for memory in set(memories):
+        fits |= np.array([each == memory for each in memories])[replica_of] & memory.holds(told)
+    return fits
+
+
 class KvPool:
     """Blocks held per request and model; never more than the capacity (PagedAttention, Kwon et al. 2023).
 
@@ -60,7 +69,7 @@ class KvPool:
         "used_bytes",
     )
 
-    def __init__(self, memory: Memory, requests: int) -> None:
+    def __init__(self, memory: Memory, blocks: Ints, lent: Ints) -> None:
         self.memory = memory
         self.used_bytes = 0
         self.overdrawn = False
@@ -68,9 +77,8 @@ class KvPool:
             memory.block_tokens * memory.target_token_bytes,
             memory.block_tokens * memory.draft_token_bytes,
         )
-        self.blocks = np.zeros((2, requests), dtype=np.int64)
-        self._of_model = tuple(self.blocks)
-        self.lent = np.zeros((2, requests), dtype=np.int64)
+        self.blocks, self.lent = blocks, lent
+        self._of_model = tuple(blocks)
         self._sharing = False
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NoReturn
 
 import numpy as np
@@ -20,7 +21,7 @@ from specsim.replica.legality import first_wrong
 from specsim.replica.passes import NOBODY, Drafted, DraftPass, Emitted, TargetPass
 from specsim.replica.request import Begun, Facts, Floats, Ids, Ints, Prefixes, Requests
 from specsim.replica.roster import Roster
-from specsim.replica.state import Progress, empty_rows, known_tokens
+from specsim.replica.state import Rows, known_tokens
 from specsim.replica.trees import Forest
 
 
@@ -33,27 +34,37 @@ class Ledger:
     Parameters
     ----------
     size : number of request ids, N. memory : the replica's key-value pool.
+    rows : of all requests, which the replicas of a pool share; None: of its own. place : its index among them.
     draft_cached : whether the drafter keeps a cache of its own; see `DraftCache`.
     prefixes : of all prompts, where their blocks are kept for others; see `PrefixCache`.
     """
 
-    def __init__(self, size: int, memory: Memory, draft_cached: bool = True, prefixes: Prefixes | None = None) -> None:
-        n = size
-        self.facts = empty_rows(Facts, n)
-        self.progress = empty_rows(Progress, n)
+    def __init__(
+        self,
+        size: int,
+        memory: Memory,
+        draft_cached: bool = True,
+        prefixes: Prefixes | None = None,
+        rows: Rows | None = None,
+        place: int = 0,
+    ) -> None:
+        rows = Rows.of(size) if rows is None else rows
+        # What a replica was never sent has no prompt there.
+        self.facts = replace(rows.facts, prompt_tokens=np.zeros(size, dtype=np.int64))
+        self.progress = rows.progress
         self._told = [(name, getattr(self.facts, name)) for name in Facts.__dataclass_fields__]
-        self.pool = KvPool(memory, n)
+        self.pool = KvPool(memory, rows.blocks, rows.lent)
         known = self.facts.prompt_tokens, self.progress.emitted_tokens
         cached = self.progress.target_cached, self.progress.draft_cached
-        self._books = Books(*known, *cached, *self.pool.blocks, *self.pool.lent, *np.zeros((2, n), dtype=np.int64))
+        self._books = Books(*known, *cached, *rows.blocks, *rows.lent, *rows.drafted)
         self._tally = Tally(*(getattr(self.progress, name) for name in Tally._fields))
-        self.roster = Roster(n)
+        self.roster = Roster(rows.at, rows.admitted, rows.seat, place)
         self.rejected: dict[int, str] = {}
         self.cancelled_s: dict[int, float] = {}
         self.finished = 0
         self._drafts = Drafts()
         self._ids = self._trees = NOBODY
-        self._reached_s = np.full(n, np.nan)
+        self._reached_s = rows.reached_s
         self._last, self._in_order = -1, True
         self._emissions = Emissions(self.progress)
         self._draft_cache = DraftCache(self._books, self.pool, draft_cached)

@@ -79,7 +79,8 @@ class View(Facts, Observed, ABC):
         theirs on the host. waits : (N,) whether a request is one of them.
     running : requests that hold cache, in order of admission.
     arrival_s, prompt_tokens, max_tokens, slo_class, tpot_slo_s, ttft_slo_s : (N,) as in `Facts`; a row is empty until
-        its request has arrived.
+        its request has arrived. Replicas share rows: of a request sent elsewhere `prompt_tokens` is 0 here, and
+        the other columns are not this scheduler's.
     emitted_tokens, target_cached, draft_cached, first_token_s, first_decode_s : (N,) as in `Observed`.
     """
 

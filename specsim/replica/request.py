@@ -13,6 +13,8 @@ Ints = npt.NDArray[np.int64]
 """Whole numbers: tokens, nodes, bytes."""
 Floats = npt.NDArray[np.float64]
 """Seconds, probabilities."""
+Places = npt.NDArray[np.int32]
+"""Indices of replicas."""
 Bools = npt.NDArray[np.bool_]
 """True or False of each row or node."""
 LONGEST_S = 2.0**33

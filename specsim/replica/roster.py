@@ -6,7 +6,7 @@ import numpy as np
 from sortedcontainers import SortedList
 
 from specsim.errors import IllegalPass
-from specsim.replica.request import Bools, Ids
+from specsim.replica.request import Bools, Ids, Places
 
 SPARSE = 64
 """How many places of an array are looked at in the time in which one request is taken from a sorted list."""
@@ -17,21 +17,22 @@ class Roster:
 
     Parameters
     ----------
-    size : number of request ids, N.
+    at, admitted, seat : (N,) as in `specsim.replica.state.Rows`. place : index of this replica.
 
     Attributes
     ----------
+    ended : number of requests that have ended here.
     waiting : in order of arrival, which is that of ids. waits : (N,) whether each request is one of them.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, at: Places, admitted: Bools, seat: Ids, place: int) -> None:
+        self.ended = 0
         self.waiting: SortedList[int] = SortedList()
-        self.waits = np.zeros(size, dtype=np.bool_)
+        self.waits = np.zeros(len(at), dtype=np.bool_)
         self._running: dict[int, None] = {}
         self._running_ids: Ids | None = None
-        self._here = np.zeros(size, dtype=np.bool_)
-        self._admitted = np.zeros(size, dtype=np.bool_)
-        self._seat = np.zeros(size, dtype=np.int64)
+        self._at, self._place = at, place
+        self._admitted, self._seat = admitted, seat
         self._checked = b""
 
     @property
@@ -55,13 +56,18 @@ class Roster:
         return ids
 
     @property
+    def ids(self) -> Ids:
+        """Requests that wait or run."""
+        return np.concatenate((self.waiting_ids, self.running))
+
+    @property
     def live(self) -> int:
         """Number of requests that wait or run."""
         return len(self.waiting) + len(self._running)
 
     def enter(self, request: int) -> None:
         """Let an arrived request wait."""
-        self._here[request] = self.waits[request] = True
+        self._at[request], self.waits[request] = self._place, True
         self.waiting.add(request)
 
     def admit(self, ids: Ids) -> None:
@@ -77,7 +83,8 @@ class Roster:
     def end(self, ids: Ids) -> None:
         """Strike residents off for good."""
         self._leave(ids)
-        self._here[ids] = False
+        self._at[ids] = -1
+        self.ended += len(ids)
 
     def strike(self, request: int) -> None:
         """Strike somebody off for good who waits or runs."""
@@ -86,7 +93,7 @@ class Roster:
         else:
             self.waiting.remove(request)
             self.waits[request] = False
-        self._here[request] = False
+        self._at[request] = -1
 
     def evict(self, ids: Ids, running: Ids) -> None:
         """Send residents that are not `running` back to the waiting.
@@ -114,8 +121,8 @@ class Roster:
         rows = ids.tobytes()
         if rows == self._checked:
             return  # Most passes have the rows of the one before.
-        if ids.min() < 0 or ids.max() >= len(self._here):
-            raise IllegalPass(f"a pass names request {_outside(ids, len(self._here))}, which does not exist")
+        if ids.min() < 0 or ids.max() >= len(self._at):
+            raise IllegalPass(f"a pass names request {_outside(ids, len(self._at))}, which does not exist")
         seats = np.arange(len(ids))
         self._seat[ids] = seats
         doubled = self._seat[ids] != seats
@@ -125,22 +132,22 @@ class Roster:
 
     def here(self, ids: Ids) -> Bools:
         """Return which of `ids` (n,) have arrived and not ended."""
-        here: Bools = self._here[ids]
+        here: Bools = self._at[ids] == self._place
         return here
 
     def absent(self, ids: Ids) -> Ids:
         """Return those of `ids` (n,) that have not arrived, have finished or were rejected."""
-        here = self._here[ids]
+        here = self._at[ids] == self._place
         return ids[:0] if np.count_nonzero(here) == len(ids) else ids[~here]
 
     def _why_not_evicted(self, ids: Ids, running: Ids) -> str:
         """Return which request stands in the way, and how; empty where none does."""
-        if ids.min() < 0 or ids.max() >= len(self._here):
-            return f"there is no request {_outside(ids, len(self._here))}"
+        if ids.min() < 0 or ids.max() >= len(self._at):
+            return f"there is no request {_outside(ids, len(self._at))}"
         names, counts = np.unique(ids, return_counts=True)
         for wrong, what in (
             (names[counts > 1], "is named twice"),
-            (names[~self._admitted[names]], "holds none"),
+            (names[~(self.here(names) & self._admitted[names])], "holds none"),
             (names[np.isin(names, running)], "runs in it"),
         ):
             if len(wrong):

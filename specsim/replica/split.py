@@ -80,7 +80,8 @@ class Split:
         self.replica_of: Ints = np.full(n, -1, dtype=np.int64)
         self.moves = Moves(self._reading.replica_of, np.zeros(n, dtype=np.int64), np.full(n, np.nan))
         self._goes_on: Bools = output_tokens > 1
-        self._fits: Bools = np.all([each.ledger.pool.memory.holds(requests) for each in replicas[first:]], axis=0)
+        memories = {each.ledger.pool.memory for each in replicas[first:]}
+        self._fits: Bools = np.all([each.holds(requests) for each in memories], axis=0)
         self._too_long = too_long
         self._free_s = [0.0] * first
         self._travelling = 0

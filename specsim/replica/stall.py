@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 
 from specsim.errors import SchedulerFault
+from specsim.replica.roster import Roster
 from specsim.replica.state import Progress
 
 PASSES = 10_000
@@ -35,17 +36,17 @@ class Headway:
     passes : of both models so far. idle_passes : those since the last that brought something, as far as it has looked.
     """
 
-    __slots__ = ("_emitted", "_look_at", "_most_cached", "_progress", "idle_passes", "passes")
+    __slots__ = ("_emitted", "_look_at", "_most_cached", "_progress", "_roster", "idle_passes", "passes")
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: Progress, roster: Roster) -> None:
         self.passes = self.idle_passes = 0
-        self._progress = progress
+        self._progress, self._roster = progress, roster
         self._look_at = LOOK_EVERY
-        self._emitted = self._most_cached = 0
+        self._emitted, self._most_cached = (0, 0), 0
 
     def shrunk(self) -> None:
         """Hear that cache was freed of a request that is gone for good."""
-        self._most_cached = 0
+        self._emitted, self._most_cached = (self._roster.ended, 0), 0
 
     def lost(self) -> bool:
         """Return whether `PASSES` or more have brought nothing by now, looked at now and then."""
@@ -53,9 +54,9 @@ class Headway:
 
     def _look(self) -> bool:
         self._look_at = self.passes + LOOK_EVERY
-        progress = self._progress
-        emitted = int(progress.emitted_tokens.sum())
-        cached = int(progress.target_cached.sum()) + int(progress.draft_cached.sum())
+        progress, live = self._progress, self._roster.ids
+        emitted = self._roster.ended, int(progress.emitted_tokens[live].sum())
+        cached = int(progress.target_cached[live].sum()) + int(progress.draft_cached[live].sum())
         if emitted > self._emitted:
             self._emitted, self._most_cached, self.idle_passes = emitted, cached, 0
         elif cached > self._most_cached:

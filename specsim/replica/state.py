@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from specsim.replica.request import Facts, Floats, Ids, Ints, Observed
+from specsim.replica.request import Bools, Facts, Floats, Ids, Ints, Observed, Places
 
 _Rows = TypeVar("_Rows", Facts, "Progress")
 
@@ -53,15 +53,45 @@ class Moves(NamedTuple):
     moving_s: Floats
 
 
-def over_replicas(each: Sequence[Progress], replica_of: Ints) -> Progress:
-    """Return what has happened to each request, by its last replica, `replica_of` (N,); counts of moves add up."""
+class Rows(NamedTuple):
+    """All that is written down of each request, for the replicas of one pool: a request is at one of them, once.
+
+    Attributes
+    ----------
+    facts, progress : (N,) each.
+    blocks, lent, drafted : (2, N) as in `specsim.kernels.books.Books`, by model, and nodes and depth of drafts.
+    reached_s : (N,) seconds at which each came to its replica.
+    at : (N,) index of the replica at which each is alive, -1 elsewhere. admitted : (N,) whether it holds cache there.
+    seat : (N,) for a pass to find doubled rows by.
+    """
+
+    facts: Facts
+    progress: Progress
+    blocks: Ints
+    lent: Ints
+    drafted: Ints
+    reached_s: Floats
+    at: Places
+    admitted: Bools
+    seat: Ints
+
+    @classmethod
+    def of(cls, n: int) -> Rows:
+        """Return rows of `n` requests of which nothing is known yet."""
+        blocks, lent, drafted = (np.zeros((2, n), dtype=np.int64) for _ in range(3))
+        at, admitted, seat = np.full(n, -1, dtype=np.int32), np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.int64)
+        told = empty_rows(Facts, n), empty_rows(Progress, n)
+        return cls(*told, blocks, lent, drafted, np.full(n, np.nan), at, admitted, seat)
+
+
+def over_pools(each: Sequence[Progress], second: Bools) -> Progress:
+    """Return what has happened to each request, in the `second` of two pools (N,) or the first; counts of moves add."""
     if len(each) == 1:
         return each[0]
-    places = np.arange(len(replica_of))
 
     def merged(name: str) -> Any:
-        rows = np.stack([getattr(progress, name) for progress in each])
-        return rows.sum(axis=0) if name in ("preemptions", "moved_bytes") else rows[replica_of, places]
+        before, after = (getattr(progress, name) for progress in each)
+        return before + after if name in ("preemptions", "moved_bytes") else np.where(second, after, before)
 
     return Progress(**{name: merged(name) for name in Progress.__dataclass_fields__})
 

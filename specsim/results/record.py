@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from specsim.replica.request import Floats, Ints, Requests
@@ -26,7 +27,7 @@ class Record:
     noted : what the scheduler noted of each request, (N,) by name.
     replica_of : (N,) index of the replica that each request was sent to, last. moves : between the pools of a split.
     rejected : why, by request id.
-    cancelled_s : (N,) when the request was cancelled, NaN if it was not; None where no client gives up.
+    cancelled_s : when, by request id, of those that were cancelled; None where no client gives up.
     """
 
     requests: Requests
@@ -37,12 +38,15 @@ class Record:
     replica_of: Ints
     moves: Moves | None
     rejected: Mapping[int, str]
-    cancelled_s: Floats | None
+    cancelled_s: Mapping[int, float] | None
     totals: RunTotals
     passes: dict[str, npt.NDArray[Any]] | None
 
     def table(self) -> RequestTable:
         """Return the columns of ``requests.parquet``."""
         happened = self.requests, self.progress, self.longest_pause_s, self.moving_s
-        why = reasons(len(self.requests), self.rejected)
-        return RequestTable(*happened, self.noted, self.replica_of, why, self.moves, self.cancelled_s)
+        why, cancelled_s = reasons(len(self.requests), self.rejected), None
+        if self.cancelled_s is not None:
+            cancelled_s = np.full(len(self.requests), np.nan)
+            cancelled_s[list(self.cancelled_s)] = list(self.cancelled_s.values())
+        return RequestTable(*happened, self.noted, self.replica_of, why, self.moves, cancelled_s)

@@ -442,7 +442,7 @@ def _holds_nothing(view: Any) -> None:
 
 
 def _rejects(view: Any) -> None:
-    view._ledger.roster._here[0] = False
+    view._ledger.roster._at[0] = -1
     if 0 in view.waiting:
         view._ledger.roster.waiting.remove(0)
         view._ledger.rejected[0] = "kv_capacity"

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specsim.replica.roster import SPARSE, Roster
+from specsim.replica.state import Rows
 from specsim.schedulers import laps_sd
 from specsim.schedulers.parts import lines, queues
 from specsim.schedulers.parts.lines import Lines, Waiting
@@ -36,7 +37,8 @@ def test_the_nearest_are_the_first_of_a_sort(data: st.DataObject, most: int) -> 
 def test_the_line_is_the_same_as_an_array(data: st.DataObject) -> None:
     """Near each other and far apart, before and behind ones that run or have ended."""
     size = 4 * SPARSE
-    roster = Roster(size)
+    rows = Rows.of(size)
+    roster = Roster(rows.at, rows.admitted, rows.seat, 0)
     here = data.draw(st.lists(st.integers(0, size - 1), unique=True, max_size=20))
     for request in here:
         roster.enter(request)

@@ -21,7 +21,7 @@ def ids(*values: int) -> np.ndarray:
 )
 def test_blocks_are_whole(target: int, draft: int, size: int) -> None:
     assert SHAPE.bytes_of(target, draft) == size
-    pool = KvPool(SHAPE, 2)
+    pool = KvPool(SHAPE, *np.zeros((2, 2, 2), dtype=np.int64))
     assert pool.growth_bytes(ids(1), ids(target), ids(draft)).tolist() == [size]
     pool.hold(TARGET, ids(1), ids(target))
     pool.hold(DRAFT, ids(1), ids(draft))
@@ -30,7 +30,7 @@ def test_blocks_are_whole(target: int, draft: int, size: int) -> None:
 
 
 def test_growth_counts_only_what_is_not_held_and_never_below_nothing() -> None:
-    pool = KvPool(SHAPE, 1)
+    pool = KvPool(SHAPE, *np.zeros((2, 2, 1), dtype=np.int64))
     pool.hold(TARGET, ids(0), ids(8))
     assert pool.growth_bytes(ids(0), ids(9), ids(1)).tolist() == [12 + 4]
     assert pool.growth_bytes(ids(0), ids(8), ids(0)).tolist() == [0]
@@ -38,7 +38,7 @@ def test_growth_counts_only_what_is_not_held_and_never_below_nothing() -> None:
 
 
 def test_the_last_byte_may_be_used_and_no_more() -> None:
-    pool = KvPool(Memory(24, 4, 3, 1), 2)
+    pool = KvPool(Memory(24, 4, 3, 1), *np.zeros((2, 2, 2), dtype=np.int64))
     pool.hold(TARGET, ids(0, 1), ids(4, 4))
     assert pool.free_bytes == 0
     with pytest.raises(OutOfMemory, match=r"1\.118e-08 GiB more cache wanted, 0 GiB of 2\.235e-08 GiB free"):
@@ -57,7 +57,7 @@ HOLD = st.tuples(st.sampled_from((TARGET, DRAFT)), st.integers(0, 3), st.integer
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(acts=st.lists(st.one_of(HOLD, st.integers(0, 3)), max_size=30))
 def test_the_books_match_a_recount(acts: list[tuple[int, int, int] | int]) -> None:
-    pool, tokens = KvPool(SHAPE, 4), np.zeros((2, 4), dtype=int)
+    pool, tokens = KvPool(SHAPE, *np.zeros((2, 2, 4), dtype=np.int64)), np.zeros((2, 4), dtype=int)
     for act in acts:
         if isinstance(act, int):
             pool.release(ids(act))
@@ -91,7 +91,7 @@ def test_what_surely_fits_fits(held: list[int], more: list[int], spare: int, blo
     ids = np.arange(len(held))
     now, grown = np.array(held), np.array(held) + np.array(more[: len(held)])
     size = sum(Memory(0, block, 3, 1).bytes_of(each, each) for each in held) + spare
-    pool = KvPool(Memory(size, block, 3, 1), len(held))
+    pool = KvPool(Memory(size, block, 3, 1), *np.zeros((2, 2, len(held)), dtype=np.int64))
     pool.hold(TARGET, ids, now)
     pool.hold(DRAFT, ids, now)
     added = int((grown - now).sum())
@@ -101,7 +101,7 @@ def test_what_surely_fits_fits(held: list[int], more: list[int], spare: int, blo
 
 
 def test_what_is_wanted_and_what_is_free_are_told_in_gib() -> None:
-    pool = KvPool(Memory(3 << 30, 1, 1 << 28, 1), 1)
+    pool = KvPool(Memory(3 << 30, 1, 1 << 28, 1), *np.zeros((2, 2, 1), dtype=np.int64))
     pool.hold(TARGET, ids(0), ids(2))
     with pytest.raises(OutOfMemory, match=r"^3 GiB more cache wanted, 2\.5 GiB of 3 GiB free$"):
         pool.hold(TARGET, ids(0), ids(14))
