@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from specsim.errors import SpecsimError
@@ -58,6 +58,24 @@ def calibration_note(engine: Mapping[str, Any], source: str, *, any_fit: bool) -
     misfit = engine.get("misfit")
     said = None if misfit is None else f"not fit for use: {misfit}"
     return _let_stand(said, source, "another engine", any_fit=any_fit)
+
+
+def eagle_notes(choices: Mapping[str, str], acceptance: Mapping[str, Any], truth: Profile) -> Iterator[str]:
+    """Yield a line where EAGLE's head is not the target's, and where its acceptance exceeds that of served heads."""
+    low, high = EIGHT_BILLION_BYTES
+    if choices["drafter"] == EAGLE and not low <= truth.target.weights_bytes <= high:
+        target = truth.target.name
+        yield f"drafter=eagle is the head of an 8B: its pass takes that share of {target}, whose own head takes another"
+    if choices["acceptance"] == EAGLE and acceptance["categories"]["default"].get("agreement") == EAGLE_AGREEMENT:
+        yield (
+            "acceptance=eagle is right 80% of the time at every depth, as its paper says; tables of served heads say 60 "
+            "to 77% of first tokens, and less at each depth"
+        )
+
+
+EAGLE, EAGLE_AGREEMENT = "eagle", 0.8
+EIGHT_BILLION_BYTES = 1.2e10, 2.0e10
+"""Weights of the targets that `drafter=eagle` is a head of, 16 bits each."""
 
 
 def batching_notes(

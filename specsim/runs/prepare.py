@@ -31,6 +31,7 @@ from specsim.runs.matching import (
     budget_note,
     calibration_note,
     check_budget,
+    eagle_notes,
     fitness_note,
     pair_note,
 )
@@ -139,6 +140,7 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
         *(note for named, each in served_on.each() for note in peak_notes(each.truth, named)),
         *fit_notes,
         suggestion_note(config),
+        *eagle_notes(config["choices"], config["acceptance"], truth),
         *batching_notes(config["engine"], source("engine", config), config["scheduler"], source("scheduler", config)),
         handed.note,
         *(budget_note(config["scheduler"], each.truth, named) for named, each in served_on.each()),

@@ -168,6 +168,20 @@ def test_a_budget_without_room_for_every_root_is_refused(scheduler: str) -> None
         prepare(compose({**SMALL, **point}))
 
 
+@pytest.mark.parametrize(
+    ("point", "said"),
+    [
+        ({"drafter": "eagle", "profile": "llama70b_1b_4xh100"}, {"drafter=eagle is", "acceptance=eagle is"}),
+        ({"drafter": "eagle", "profile": "llama8b_1b_h100"}, {"acceptance=eagle is"}),
+        ({"drafter": "eagle", "profile": "llama8b_1b_h100", "acceptance.categories.default.agreement": "0.7"}, set()),
+        ({}, set()),
+    ],
+)
+def test_the_eagle_head_of_an_8b_and_its_acceptance_are_noted(point: dict[str, str], said: set[str]) -> None:
+    notes = prepare(compose({**SMALL, **point})).notes
+    assert {" ".join(note.split()[:2]) for note in notes if "eagle is" in note} == said
+
+
 @pytest.mark.parametrize("scheduler", ["adaserve", "laps_adaserve", "equal_greedy"])
 def test_a_budget_of_auto_is_four_tokens_a_request(scheduler: str) -> None:
     made: Any = prepare(compose({**SMALL, "scheduler": scheduler})).simulation.scheduler()

@@ -38,7 +38,7 @@ CASES = [
     ("run rps=2 r", ["replica_profiles=", "replicas=", "requests=", "router="]),
     ("run metr", ["metrics."]),
     ("run metrics.", ["metrics.window="]),
-    ("run scheduler=continuous scheduler.max", ["scheduler.max_num_seqs="]),
+    ("run scheduler=continuous scheduler.max_num_s", ["scheduler.max_num_seqs="]),
     ("run scheduler=adaserve scheduler.sh", ["scheduler.shape."]),
     ("run scheduler.shape.width_m", ["scheduler.shape.width_max="]),
     ("run slo.classes.cha", ["slo.classes.chat."]),

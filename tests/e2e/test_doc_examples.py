@@ -87,6 +87,11 @@ def test_the_links_of_a_page_lead_somewhere(name):
     assert [link for link in links if not (DOCS / link).exists()] == []
 
 
-def test_the_readme_names_every_page():
-    readme = (DOCS.parent / "README.md").read_text(encoding="utf-8")
-    assert [name for name in PAGES if f"(docs/{name}.md)" not in readme] == []
+def test_links_lead_from_the_readme_to_every_page():
+    found, left = set(), re.findall(r"\(docs/([\w-]+)\.md", (DOCS.parent / "README.md").read_text(encoding="utf-8"))
+    while left:
+        name = left.pop()
+        if name not in found:
+            found.add(name)
+            left += re.findall(r"\(([\w-]+)\.md[)#]", page(name))
+    assert set(PAGES) - found == set()

@@ -38,7 +38,7 @@ def test_the_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_every_reason_is_told_on_the_page_and_in_a_note() -> None:
-    assert set(REASONS) == {"kv_capacity", TIMEOUT, WAITING, TTFT}
+    assert set(REASONS) == {"kv_capacity", "context_length", TIMEOUT, WAITING, TTFT}
     assert all(f"`{reason}`" in PAGE for reason in REASONS)
 
 
