@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from specsim.lines import all_printable
 from specsim.results.shortening import shorten
+from specsim.results.stand_in import header, stand_ins
 
 WIDTH = 100
 ABSENT = "-"
@@ -26,7 +27,8 @@ def class_table(metrics: Mapping[str, Any]) -> str:
     rows = [[shorten(row[0], max(width, 8)), *row[1:]] for row in rows]
     lines = aligned([head, units, *rows], left=1)
     lines.insert(2, "-" * len(lines[0]))
-    return "\n".join([*lines, "", *_verdict_lines(block), *_run_lines(block)])
+    above = header(stand_ins([block]), WIDTH)
+    return "\n".join([*above, *lines, "", *_verdict_lines(block), *_run_lines(block)])
 
 
 def _class_row(name: str, part: Mapping[str, Any]) -> list[str]:
