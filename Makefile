@@ -47,8 +47,8 @@ $(VENV)/peers: $(VENV)/core
 	$@/bin/python -m pip --disable-pip-version-check --quiet install --no-deps ai-dynamo==1.6.1 ai-dynamo-runtime==1.6.1; \
 	} || rm -rf $@
 
-run: $(VENV)/core  ## the main job: AdaServe serves the Azure code trace
-	$(BIN)/specsim run +scheduler=adaserve trace=azure_code
+run: $(VENV)/core  ## the main job: AdaServe serves the Azure code trace, and today's vLLM the same requests
+	$(BIN)/specsim run +scheduler=adaserve trace=azure_code --against vllm,vllm_spec
 
 notebook: $(VENV)/notebooks  ## Jupyter Lab on this checkout, opened in notebooks/
 	$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/notebooks

@@ -71,7 +71,7 @@ def simulate(
     acceptance, drafter, engine, router : a name or a path; None: what goes with the others.
     rps, requests : mean rate in requests per second, and row limit; None: the trace's own.
     slo_scale, seed, passes : as in conf/config.yaml.
-    replicas : servers; None: one, or one for each of ``replica_profiles``.
+    replicas : servers; None: what the trace suggests or one, or one for each of ``replica_profiles``.
     out : run folder to write. progress : draw a progress bar on a terminal or in Jupyter.
     **settings : any other key of a run; one below a group or a mapping is written with two underscores:
         ``scheduler__verify_tokens=256``, ``metrics__window=[0, 60]``. Values are taken as they are.

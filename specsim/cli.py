@@ -145,6 +145,7 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     )
     run.add_argument("-m", "--multirun", action="store_true", help="sweep: a run for each combination of values")
     add_sweep_options(run, "with -m: ")
+    run.add_argument("--against", metavar="NAMES", help="schedulers whose attainment stands beside: vllm,vllm_spec")
     run.add_argument("-c", "--cfg", metavar="job", help="show the settings of the run, resolved, and run nothing")
     run.add_argument("-p", "--package", metavar="KEY", help="with --cfg: only this part, as in slo.classes")
     run.add_argument("--resolve", action="store_true", help="accepted beside --cfg, which always resolves")

@@ -2,9 +2,9 @@
 
 python -m tools.adaserve_budget --out results/runs/budget
 
-Prints the table of docs/schedulers.md: attainment in %, mean over seeds, with the budget that follows the batch and with
-the best constant. Loads are multiples of a profile's capacity: the requests that it serves a second when all are there at
-once. An interrupted study continues where it stopped.
+Prints the table of docs/schedulers.md: attainment in %, mean over seeds, with the budget that follows the batch and
+with the best constant. Loads are multiples of a profile's capacity: the requests that it serves a second when all are
+there at once. An interrupted study continues where it stopped.
 """
 
 from __future__ import annotations

@@ -72,6 +72,8 @@ def candidates(parser: argparse.ArgumentParser, words: Sequence[str], kinds: Ite
         found = (each.rstrip("=") for each in _keys(typed, _given(before)))
     elif path == "calibrate" and before[-1] in ("--profile", "--engine") and not is_path(typed):
         found = names(before[-1].removeprefix("--"))
+    elif path == "run" and before[-1] == "--against":
+        found = names("scheduler")
     elif typed.startswith("-"):
         found = (option for action in parser._actions for option in action.option_strings)
     else:

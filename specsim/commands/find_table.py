@@ -7,7 +7,8 @@ from math import floor, isfinite, log10
 from typing import TYPE_CHECKING
 
 from specsim.results.shortening import shorten
-from specsim.results.table import ABSENT, aligned
+from specsim.results.stand_in import header
+from specsim.results.table import ABSENT, WIDTH, aligned
 
 if TYPE_CHECKING:
     from specsim.results.found import Found, Line
@@ -41,6 +42,7 @@ def find_table(found: Found) -> Iterator[str]:
     if len({line.gpus for line in found.lines}) > 1:
         columns.append(["rate per GPU", UNIT, *(_per_gpu(found, line) for line in found.lines)])
     lines = aligned(list(zip(*columns, strict=True)), left=1)
+    yield from header(found.stand_ins, WIDTH)
     yield f"highest rate at which {100 * found.asked.target:g}% of {found.whose} attain"
     yield from (*lines[:2], "-" * max(map(len, lines)), *lines[2:])
     known = [isfinite(found.capacity(line).half_width) for line in found.lines]

@@ -21,11 +21,15 @@ def run_command(arguments: argparse.Namespace) -> int:
     """Run what the settings name, and return the exit code: 1 if a run of a sweep failed."""
     from specsim.results.table import class_table
     from specsim.runs import plan
+    from specsim.runs.against import against
     from specsim.runs.execute import execute
     from specsim.runs.places import check_place
     from specsim.runs.tally import composed
     from specsim.settings.configured import from_words
 
+    if arguments.against is not None and (arguments.multirun or arguments.cfg is not None):
+        flag = "-m" if arguments.multirun else "--cfg"
+        raise SpecsimError(f"--against {arguments.against}: stands beside one run; expected it without {flag}")
     if arguments.jobs is not None and not arguments.multirun:
         raise SpecsimError(f"--jobs {arguments.jobs}: one run is one process; expected -m beside it, for a sweep")
     if arguments.executor is not None and not arguments.multirun:
@@ -42,12 +46,15 @@ def run_command(arguments: argparse.Namespace) -> int:
     if arguments.multirun:
         return run_sweep(chosen, arguments)
     ((_, config, experiment, _),) = plan.checked(chosen)
+    beside = plan.checked(against(chosen[0], arguments.against)) if arguments.against is not None else []
     with _folder(config["out"], config["choices"]) as folder:
         check_place(config, folder)
         run = execute(config, folder, experiment, progress=True)
-    for note in run.notes:
+    others = {each.config["choices"]["scheduler"]: execute(each.config, None, progress=True) for each in beside}
+    own = [f"{name}: {note}" for name, each in others.items() for note in each.notes if note not in run.notes]
+    for note in (*run.notes, *own):
         say(f"note: {note}")
-    say(*class_table(run.metrics).split("\n"))
+    say(*class_table(run.metrics, {name: each.metrics for name, each in others.items()}).split("\n"))
     say(folder)
     return 0
 

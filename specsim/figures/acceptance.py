@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from specsim.figures.line_ends import name_ends
-from specsim.figures.style import GREY, MARKERS, PALETTE, WIDE_IN, new_figure, style
+from specsim.figures.style import GREY, MARKERS, PALETTE, WIDE_IN, caption_below, new_figure, style
+from specsim.results.stand_in import sentences, stand_ins_of
 from specsim.results.sweep_table import ALL, CLASS
 
 if TYPE_CHECKING:
@@ -81,6 +82,8 @@ def chain_lengths(recorded: DataFrame, simulated: DataFrame, categories: Mapping
         first = recorded[(recorded["category"] == next(iter(categories.values()))) & (recorded["draft_tokens"] == 5)]
         at = 5.0, float(first["accepted_tokens"].iloc[0])
         panels[0].annotate("recorded, 95%", at, (-7, 6), textcoords="offset points", ha="right", fontsize=7.5)
+        if said := stand_ins_of(simulated):
+            caption_below(figure, sentences(said))
         return figure
 
 

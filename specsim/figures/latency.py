@@ -43,7 +43,7 @@ def latency_cdf(metrics: Mapping[str, Any], requests: DataFrame) -> Figure:
             # A line without points, for the legend alone.
             left.add_line(Line2D([], [], color=GREY, linestyle="--", linewidth=1.0, label="SLO"))
         legend_above(figure, left)
-        caption_below(figure, [TPOT_SAID, *run_said(metrics["specsim"]["load"])])
+        caption_below(figure, [TPOT_SAID, *run_said(metrics["specsim"])])
         return figure
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from specsim.results.stand_in import sentences, stand_ins, stand_ins_of
 from specsim.results.sweep_axes import SweepAxes
 from specsim.results.sweep_table import ALL, CLASS, ERROR
 from specsim.results.verdicts import KEPT_UP, OVERLOADED, SATURATED, SHORT, failed_said, verdict_of, verdicts, worst
@@ -64,13 +65,16 @@ def marks_said(told: Sequence[str], failed: int = 0) -> list[str]:
     return said + [f"{each}." for each in failed_said(failed, failed + len(told))]
 
 
-def run_said(load: Mapping[str, Any]) -> list[str]:
-    """Return the sentence of a caption about the block ``load`` of the one run that a figure shows."""
-    verdict = verdict_of(load)
-    return [f"The run is {SAID[verdict]} (docs/metrics.md)."] if verdict in SAID else []
+def run_said(block: Mapping[str, Any]) -> list[str]:
+    """Return the sentences of a caption about the block ``specsim`` of the one run that a figure shows."""
+    verdict = verdict_of(block["load"])
+    load = [f"The run is {SAID[verdict]} (docs/metrics.md)."] if verdict in SAID else []
+    return [*sentences(stand_ins([block])), *load]
 
 
 def table_said(table: DataFrame) -> list[str]:
-    """Return `marks_said` of the rows of a `Sweep.table`, failed runs included."""
+    """Return which traces are stand-ins, and `marks_said`, of the rows of a `Sweep.table`, failed runs included."""
     failed = table[ERROR].notna() if ERROR in table else table[CLASS].isna()
-    return marks_said(list(verdicts(table[(table[CLASS] == ALL) & ~failed])), int(failed.sum()))
+    return sentences(stand_ins_of(table)) + marks_said(
+        list(verdicts(table[(table[CLASS] == ALL) & ~failed])), int(failed.sum())
+    )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from specsim.errors import SpecsimError, nearest
 from specsim.figures.calibration import Pairs, calibration
 from specsim.figures.latency import latency_cdf
+from specsim.figures.load_marks import run_said
 from specsim.figures.published import published
 from specsim.figures.slo import comparison, slo_by_class
 from specsim.figures.style import RunData, style
@@ -40,7 +41,7 @@ def run_figures(run: RunData) -> dict[str, Figure]:
     }
     passes = run.passes
     if passes is not None and has_timeline(passes):
-        figures["timeline"] = timeline(passes)
+        figures["timeline"] = timeline(passes, run_said(run.metrics["specsim"]))
     return figures
 
 

@@ -21,6 +21,7 @@ from specsim.figures.style import (
     new_figure,
     style,
 )
+from specsim.results.stand_in import sentences, stand_ins
 from specsim.results.table import objective
 from specsim.results.verdicts import verdict_of
 
@@ -75,7 +76,7 @@ def slo_by_class(metrics: Mapping[str, Any]) -> Figure:
         right.set_ylabel("SLO goodput (tokens/s)")
         right.margins(y=0.12)
         legend_above(figure, left)
-        caption_below(figure, [*TPOT_SAID, *run_said(block["load"])])
+        caption_below(figure, [*TPOT_SAID, *run_said(block)])
         return figure
 
 
@@ -102,7 +103,9 @@ def comparison(runs: Sequence[tuple[str, Mapping[str, Any]]], failed: int = 0) -
     labels = [f"{value} {GLYPHS[each]}".rstrip() for value, each in zip(told, verdicts, strict=True)]
     with style():
         figure = rows_of_runs(labels, blocks, names, what) if many else _groups(labels, blocks, names, what)
-        caption_below(figure, ["One run each: no interval.", *marks_said(verdicts, failed)])
+        caption_below(
+            figure, ["One run each: no interval.", *sentences(stand_ins(blocks)), *marks_said(verdicts, failed)]
+        )
         return figure
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
-from specsim.figures.style import GREY, PALETTE, new_figure, style
+from specsim.figures.style import GREY, PALETTE, caption_below, new_figure, style
 from specsim.results.schema import VERIFY_PASS
 
 if TYPE_CHECKING:
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
 MOST_SPANS = 240
 
 
-def timeline(passes: DataFrame) -> Figure:
+def timeline(passes: DataFrame, said: Sequence[str] = ()) -> Figure:
     """Return five panels over time: requests in a pass, waiting requests, tokens per pass, depth, emitted tokens/s.
 
     Time is divided into at most `MOST_SPANS` equal spans. Each value is the mean of the target passes that start in a
-    span, weighted by their seconds.
+    span, weighted by their seconds. `said` are sentences of the caption.
     """
     verify = passes[passes["kind"] == VERIFY_PASS]
     edges = _edges(verify)
@@ -53,6 +54,8 @@ def timeline(passes: DataFrame) -> Figure:
             axes.set_ylim(0, 1.08 * axes.dataLim.y1 or 1)
             axes.set_xlim(edges[0], edges[-1])
         figure.align_ylabels()
+        if said:
+            caption_below(figure, said)
         return figure
 
 

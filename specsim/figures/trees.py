@@ -10,7 +10,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 
 from specsim.errors import SpecsimError
-from specsim.figures.style import GREY, PALETTE, new_figure, style
+from specsim.figures.style import GREY, PALETTE, caption_below, new_figure, style
+from specsim.results.stand_in import sentences
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,6 +65,8 @@ def token_trees(iteration: Iteration, requests: Iterable[int] | None = None) -> 
         panels[-1].set_xticks(range(deepest + 1), ["root", *map(str, range(1, deepest + 1))])
         panels[-1].set_xlabel("Depth in the tree (tokens behind the last one emitted)")
         _key(figure, iteration.nodes)
+        if iteration.stand_in is not None:
+            caption_below(figure, sentences([iteration.stand_in]))
         return figure
 
 

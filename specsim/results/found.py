@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from specsim.results.capacity import Asked, Capacity, capacity, mean_interval
 from specsim.results.judged import ALL, WORST, Judged
+from specsim.results.stand_in import stand_ins_of
 from specsim.results.sweeps import Sweep
 
 if TYPE_CHECKING:
@@ -101,6 +102,11 @@ class Found:
         return mean_interval(one - other) if len(one) == len(other) else (nan, nan)
 
     @property
+    def stand_ins(self) -> list[str]:
+        """What is said of traces that ship in the place of others."""
+        return stand_ins_of(self.sweep.table) if self.sweep else []
+
+    @property
     def whose(self) -> str:
         """Whose attainment it is, in words."""
         return {ALL: "all requests", WORST: "the worst class"}.get(self.of, f"class {self.of}")
@@ -154,7 +160,7 @@ class Found:
             doubts = (line.failed, line.overloaded, line.too_short)
             at = (frozenset(filter(doubtful, line.tested)) for doubtful in doubts)
             lines[line.values] = Curve(line.tested, self.capacity(line).keeps, *at)
-        said = self.sweep.seeds_said() if self.sweep else ()
+        said = (*self.stand_ins, *(self.sweep.seeds_said() if self.sweep else ()))
         failed = sum(line.failed(rate) for line in self.lines for rate in line.tested)
         if failed:
             said = (*said, f"{failed} run{'s' * (failed > 1)} failed and count{'s' * (failed == 1)} as 0%")

@@ -26,12 +26,14 @@ class Iteration:
         ``rank`` among the drafter's proposals, from 0, -1 at roots; ``probability`` and ``path_probability`` by the
         drafter; ``verified``; ``for_slo``, whether AdaServe's first selection took it, missing where the scheduler
         has no such selection; ``right``, whether the target chooses this path; ``accepted``.
+    stand_in : what is said of a trace that ships in another's place; None: the run's is what it says.
     """
 
     number: int
     start_s: float
     requests: DataFrame
     nodes: DataFrame
+    stand_in: str | None = None
 
     def draw(self, requests: Iterable[int] | None = None) -> Figure:
         """Return a figure of the token trees of these requests, by default of all that decode.

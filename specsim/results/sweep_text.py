@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from specsim.results.point_means import AGAINST, ATTAINED, DIFFERENCE, FAILED, HALF, LOAD, SEEDS, TPOT
 from specsim.results.shortening import fitted, shorten
+from specsim.results.stand_in import header, stand_ins
 from specsim.results.table import (
     ABSENT,
     FLATTERED,
@@ -72,7 +73,8 @@ def comparison_table(runs: Sequence[tuple[Label, Mapping[str, Any] | None]]) -> 
     blocks = [metrics["specsim"] for _, metrics in runs if metrics is not None]
     said = "pause: longest time between two tokens; span: makespan over the arrivals' span"
     marks = {_mark(block["load"]) for block in blocks}
-    return "\n".join([*lines, "", *_legend_lines(blocks, [said], marks)] if blocks else lines)
+    above = header(stand_ins(blocks), WIDTH)
+    return "\n".join([*above, *lines, "", *_legend_lines(blocks, [said], marks)] if blocks else lines)
 
 
 def means_table(points: DataFrame, labels: Sequence[Label], blocks: Sequence[Mapping[str, Any]], every: str) -> str:
@@ -95,7 +97,8 @@ def means_table(points: DataFrame, labels: Sequence[Label], blocks: Sequence[Map
         figures = [[*cells, str(row[SEEDS])] for cells, row in zip(figures, rows, strict=True)]
     figures = [[*cells, _load_of(row)] for cells, row in zip(figures, rows, strict=True)]
     lines = _lines(labels, [*heads, ("load", "", "")], figures)
-    return "\n".join([*lines, "", *_legend_lines(blocks, said, {MARKS.get(row[LOAD], "") for row in rows})])
+    below = _legend_lines(blocks, said, {MARKS.get(row[LOAD], "") for row in rows})
+    return "\n".join([*header(stand_ins(blocks), WIDTH), *lines, "", *below])
 
 
 def _lines(labels: Sequence[Label], heads: Sequence[Head], figures: Sequence[Sequence[str]]) -> list[str]:

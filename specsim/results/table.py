@@ -3,30 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from textwrap import wrap
 from typing import Any, cast
 
 from specsim.lines import all_printable
 from specsim.results.shortening import shorten
+from specsim.results.stand_in import header, stand_ins
 
 WIDTH = 100
 ABSENT = "-"
+BESIDE = 3
+"""Columns of a run's table that other schedulers stand behind: class, requests, attained."""
+LEAST_CLASS, LONGEST_CLASS = 8, 20
+"""Characters of a class in a table that has no room for more, and up to which other columns make room for it."""
 FLATTERED = 0.1
 """Excess of TPOT alone over the attainment from which on a table has a star."""
 
 
-def class_table(metrics: Mapping[str, Any]) -> str:
-    """Return one row per SLO class and one for all, with the objectives, and below them the caveats."""
+def class_table(metrics: Mapping[str, Any], against: Mapping[str, Mapping[str, Any]] | None = None) -> str:
+    """Return one row per SLO class and one for all, with the objectives, and below them the caveats.
+
+    The metrics of the same requests `against` other schedulers, by name, give a column of what each attains. The last
+    columns are left out where there is no room for them.
+    """
     metrics = cast(Mapping[str, Any], all_printable(metrics))
+    others = cast(Mapping[str, Mapping[str, Any]], all_printable(against or {}))
     block = metrics["specsim"]
     head = ["class", "requests", "attained", "goodput", "TTFT p99", "SLO", "TPOT p99", "SLO", "E2E p99", "pause"]
     units = ["", "", "%", "tok/s", "s", "s", "ms", "ms", "s", "s"]
-    rows = [_class_row(name, part) for name, part in block["classes"].items()]
-    rows.append(_total_row(metrics))
-    width = WIDTH - 2 * (len(head) - 1) - sum(widths([head[1:], units[1:], *(row[1:] for row in rows)]))
-    rows = [[shorten(row[0], max(width, 8)), *row[1:]] for row in rows]
-    lines = aligned([head, units, *rows], left=1)
-    lines.insert(2, "-" * len(lines[0]))
-    return "\n".join([*lines, "", *_verdict_lines(block), *_run_lines(block)])
+    rows = [head, units, *(_class_row(name, part) for name, part in block["classes"].items()), _total_row(metrics)]
+    beside = [_column(name, each["specsim"], list(block["classes"])) for name, each in others.items()]
+    rows = [[*row[:BESIDE], *cells, *row[BESIDE:]] for row, *cells in zip(rows, *beside, strict=True)]
+    longest = max(len(row[0]) for row in rows)
+    while others and len(rows[0]) > BESIDE + len(others) and _room(rows) < min(longest, LONGEST_CLASS):
+        rows = [row[:-1] for row in rows]
+    width = max(_room(rows), LEAST_CLASS)
+    lines = aligned([[shorten(row[0], width), *row[1:]] for row in rows], left=1)
+    lines.insert(2, "-" * max(map(len, lines)))
+    above = header(stand_ins([block]), WIDTH)
+    said = wrap(f"{', '.join(others)}: % attained by the same requests with that scheduler", WIDTH) if others else []
+    return "\n".join([*above, *lines, "", *said, *_verdict_lines(block), *_run_lines(block)])
+
+
+def _room(rows: Sequence[Sequence[str]]) -> int:
+    """Return how wide the first column may be."""
+    return WIDTH - 2 * (len(rows[0]) - 1) - sum(widths([row[1:] for row in rows]))
+
+
+def _column(name: str, block: Mapping[str, Any], classes: Sequence[str]) -> list[str]:
+    """Return the column of another scheduler: its name, the unit, what each class attains, and all."""
+    parts = [*(block["classes"][each] for each in classes), block]
+    return [name, "%", *(number(part["slo_attainment"], 100, 1) for part in parts)]
 
 
 def _class_row(name: str, part: Mapping[str, Any]) -> list[str]:

@@ -15,6 +15,7 @@ from specsim.files.checked_mapping import CheckedMapping
 from specsim.files.plain import copied
 from specsim.results.run_folder import stamp_of
 from specsim.results.schema import NOTED
+from specsim.results.stand_in import STAND_IN, stand_in
 from specsim.results.store import StoredRun
 from specsim.results.sweep_notes import extrapolated
 from specsim.results.writer import write_run
@@ -87,6 +88,7 @@ def execute(
     # Where no pool has two replicas nobody is asked.
     router = config["choices"]["router"] if max(pools(CheckedMapping("", "", config))) > 1 else None
     metrics["specsim"]["router"] = router
+    metrics["specsim"][STAND_IN] = stand_in(experiment.source.name, experiment.source.origin)
     requests, tape = experiment.simulation.requests, experiment.simulation.world.tape
     metrics["specsim"]["acceptance"] = calibration(tape, requests.slo_class, requests.class_names)
     block = metrics["specsim"]

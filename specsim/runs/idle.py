@@ -16,7 +16,7 @@ from specsim.settings.groups import default_of, file_of
 
 LABELS = {
     "scheduler": {"description", "family", "suggests"},
-    "trace": {"name", "description", "url", "licence"},
+    "trace": {"name", "description", "url", "licence", "suggests"},
     "slo": {"description", "source"},
     "acceptance": {"description", "pair"},
     "drafter": {"description", "suggests"},

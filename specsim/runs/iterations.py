@@ -10,6 +10,7 @@ import numpy as np
 from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import shown
 from specsim.results.iteration import Iteration
+from specsim.results.stand_in import STAND_IN
 from specsim.results.store import StoredRun
 from specsim.runs.prepare import prepare
 from specsim.runs.run import Run
@@ -56,7 +57,8 @@ def iterations(run: Run | StoredRun, numbers: Iterable[int], *, plugins: Sequenc
             "iterations: the run comes out differently: specsim, a plug-in, the trace or the recording has changed; "
             "expected a run of today: make it again"
         )
-    return [kept.found[number] for number in wanted]
+    said = run.metrics["specsim"].get(STAND_IN)
+    return [replace(kept.found[number], stand_in=said) for number in wanted]
 
 
 def _check_admitted(run: StoredRun, plugins: Sequence[str]) -> None:

@@ -68,8 +68,8 @@ def eagle_notes(choices: Mapping[str, str], acceptance: Mapping[str, Any], truth
         yield f"drafter=eagle is the head of an 8B: its pass takes that share of {target}, whose own head takes another"
     if choices["acceptance"] == EAGLE and acceptance["categories"]["default"].get("agreement") == EAGLE_AGREEMENT:
         yield (
-            "acceptance=eagle is right 80% of the time at every depth, as its paper says; tables of served heads say 60 "
-            "to 77% of first tokens, and less at each depth"
+            "acceptance=eagle is right 80% of the time at every depth, as its paper says; tables of served heads say "
+            "60 to 77% of first tokens, and less at each depth"
         )
 
 

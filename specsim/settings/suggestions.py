@@ -14,12 +14,16 @@ from specsim.settings.groups import check_below, chosen_in, default_of, file_of,
 from specsim.settings.points import GROUPS, Point
 from specsim.settings.python_value import PythonValue
 
-SUGGESTING = ("scheduler", "drafter", "profile")
+SUGGESTING = ("scheduler", "drafter", "profile", "trace")
 """Groups whose files may hold `suggests`.
 
 Where several suggest one key the first wins: a scheduler names the drafter that it is made for, a drafter the
-acceptance that was measured with it, and a profile the acceptance of its own draft model.
+acceptance that was measured with it, a profile the acceptance of its own draft model, and a trace the number of servers
+that its bursts need.
 """
+REPLICAS = "replicas"
+SERVERS = (REPLICAS, "concurrency")
+"""Keys that go before a suggested number of servers: clients that wait for their answers send no bursts."""
 
 
 def with_suggestions(point: Point) -> tuple[Point, dict[str, list[str]]]:
@@ -34,6 +38,8 @@ def with_suggestions(point: Point) -> tuple[Point, dict[str, list[str]]]:
         for key, value in _suggests(group, chosen, chosen_in("scheduler", full)).items():
             if _is_set(key, full) or (key in GROUPS and not _holds(key, value, full)):
                 continue
+            if key == REPLICAS and any(each in full for each in SERVERS):
+                continue
             if _stands(key, full) != value:
                 followed.setdefault(f"{group}={chosen}", []).append(f"{key}={value}")
             full[key] = value
@@ -47,6 +53,8 @@ def _is_set(key: str, point: Point) -> bool:
 
 def _stands(key: str, point: Point) -> str | None:
     """Return what a key is without any suggestion, None where that is unknown."""
+    if key == REPLICAS:
+        return "1"
     group, _, below = key.partition(".")
     if not below:
         return default_of(group)
@@ -71,11 +79,11 @@ def _suggests(group: str, chosen: str, scheduler: str) -> dict[str, str]:
         if isinstance(value, Mapping):
             words |= _constants(str(key), value, source, scheduler)
             continue
-        if head not in GROUPS:
+        if head not in GROUPS and (group, key) != ("trace", REPLICAS):
             raise SpecsimError(f"{source}: {key!r} is no group or key of one")
-        if key == head and is_path(word):
+        if key in GROUPS and is_path(word):
             word = str(path.parent / expanded(word))
-        elif key == head and word not in names(head):
+        elif key in GROUPS and word not in names(head):
             raise SpecsimError(f"{source}: {key}={word}: unknown{nearest(word, names(head))}")
         words[str(key)] = word
     return words

@@ -53,7 +53,7 @@ def checked(entry: Entry) -> CheckedMapping:
     node = CheckedMapping(f"trace={given.get('path', given.get('name'))}", "trace", given)
     kind = node.choice("kind", KEYS)
     more = PROCESSES[node.choice("process", PROCESSES)] if kind == "synthetic" else ()
-    node.only((*COMMON, *KEYS[kind], *more))
+    node.only((*COMMON, *KEYS[kind], *more), ("suggests",))
     if kind == "synthetic" and node.given("resample"):
         node.refuse("resample", f"{shown(node.values['resample'])} changes nothing: the seed draws this trace anew")
     return node

@@ -19,7 +19,7 @@ from specsim.workload.reader import TraceReader
 from specsim.workload.resample import resample
 from specsim.workload.trace import Trace
 
-LABELS = frozenset({"name", "description", "window", "resample"})
+LABELS = frozenset({"name", "description", "window", "resample", "suggests"})
 KINDS: Kinds[TraceReader] = Kinds(
     "trace",
     {

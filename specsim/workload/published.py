@@ -58,7 +58,7 @@ class PublishedTrace:
         cure = f"`specsim trace fetch {name}` downloads it"
         if not twin_allowed:
             raise SpecsimError(f"trace.twin=false, but {why}; {cure}")
-        return self._shipped(f"{why}; {cure}")
+        return self._shipped("; ".join(found.passed_over))
 
     def published(self) -> tuple[Published, ...]:
         """Return the files at the official source."""
@@ -87,7 +87,7 @@ class PublishedTrace:
         file = shipped("traces") / self.ships()
         source = TraceSource(node.text("name"), kind, file.name, sha256(content(file)), licence=node.text("licence"))
         trace = read_user_file(file, source).trace
-        return noted(trace, f"{source.name}: using the shipped {kind} of {len(trace)} requests: {why}")
+        return noted(trace, f"{source.name}: using the shipped {kind}: {why}" if why else None)
 
 
 @dataclass(frozen=True, slots=True)

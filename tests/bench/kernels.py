@@ -40,7 +40,7 @@ class Gain(NamedTuple):
 
 def runs(folder: Path) -> Iterator[Loop]:
     """Yield the runs that are compared."""
-    yield Loop("adaserve, azure_code, 1,500 requests", ("scheduler=adaserve", *CODE[:2], "requests=1500"))
+    yield Loop("adaserve, azure_code, 1,500 requests", ("scheduler=adaserve", *CODE[:2], "requests=1500", "replicas=1"))
     yield Loop("adaserve 64 x 8 x 3, budget 512, steady", (steady(folder, 8, 3, 512), *batch(64)))
     for name in ("vllm_spec", "smartspec", "specserve"):
         yield Loop(f"{name}, azure_conv, 500 requests", (f"scheduler={name}", *CONV[:2], "requests=500"))

@@ -41,7 +41,7 @@ speculation:
 """
 PROFILE = "profile=llama8b_1b_h100"
 CONV = ("trace=azure_conv", PROFILE, "requests=2000")
-CODE = ("trace=azure_code", PROFILE, "requests=2000")
+CODE = ("trace=azure_code", PROFILE, "requests=2000", "replicas=1")
 FIXED = "{distribution:fixed,mean:%d,cv:null,low:null,high:null}"
 KERNELS = ("numpy",) if find_spec("numba") is None else ("numpy", "numba")
 """What can compute here, the quickest last. Loops name theirs: in one process auto takes numba once it is loaded."""

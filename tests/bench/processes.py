@@ -44,12 +44,13 @@ BESIDE = ("continuous", "vllm_spec", "smartspec", "specserve")
 """Schedulers whose loops have targets."""
 SHORT_S, SHORT_REPEATS = 30.0, 2
 WHOLE_CONV = "continuous, all 19,366 of azure_conv"
+MAIN_JOB = ("run", "scheduler=adaserve", "trace=azure_code", "replicas=1")
 PROCESSES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("specsim --help", ("--help",), "0.3 s"),
     ("start to end of one request", ONE_REQUEST, ""),
     *((f"{name}, first 2,000 of azure_conv", ("run", f"scheduler={name}", *CONV), "") for name in BESIDE),
     (WHOLE_CONV, ("run", "scheduler=continuous", *CONV[:2]), "that of dynamo.replay"),
-    ("the main job: adaserve, all 8,819 of azure_code", ("run", "scheduler=adaserve", "trace=azure_code"), "4 s"),
+    ("the main job: adaserve, all 8,819 of azure_code", MAIN_JOB, "4 s"),
     ("continuous, a million requests", ("run", *MILLION, PROFILE), "minutes, 1 GB"),
 )
 

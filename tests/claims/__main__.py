@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,10 +23,12 @@ from tests.claims.settings import (
     SPECSERVE,
     SPECSERVE_SCALES,
     STUDENT_T,
+    TODAY,
 )
 from tests.claims.test_smartspec_claim import LASTING, fixed
 from tests.claims.test_specserve_claim import broken
 
+VLLM = ("vllm", "vllm_spec")
 ENGINES = ("profiled", "vllm_0_6", "vllm_0_15")
 
 
@@ -63,15 +65,20 @@ def rows() -> Iterator[str]:
             other = mean_e2el_s(name, **LAPS, requests=requests)
             others[name] = f"{other.mean():.1f} s, less LAPS-SD {interval(other - mine)}"
         yield f"3, 3a requests={requests}: LAPS-SD {mine.mean():.1f} s; {others}"
-    for rps in ADASERVE_RATES:
-        settings = {**ADASERVE, "trace__point": rps, "rps": rps}
-        for measure in MEASURES:
-            mine = attainment(measure, "adaserve", **settings)
-            for other in (*ABLATIONS, *BASELINES, *FIGURE_1):
-                found = attainment(measure, other, **settings)
-                gap = interval(100 * (mine - found))
-                both = f"adaserve {100 * mine.mean():.2f}%, {other} {100 * found.mean():.2f}%"
-                yield f"4 rps={rps} {measure}: {both}, {gap}"
+    for row, given, others in (("4", ADASERVE, (*ABLATIONS, *BASELINES, *FIGURE_1)), ("4, today", TODAY, VLLM)):
+        for rps in ADASERVE_RATES:
+            settings = {**given, "trace__point": rps, "rps": rps}
+            yield from (f"{row} rps={rps} {line}" for line in adaserve(settings, others))
+
+
+def adaserve(settings: dict[str, Any], others: Sequence[str]) -> Iterator[str]:
+    """Yield a line for each measure and other scheduler."""
+    for measure in MEASURES:
+        mine = attainment(measure, "adaserve", **settings)
+        for other in others:
+            found = attainment(measure, other, **settings)
+            both = f"adaserve {100 * mine.mean():.2f}%, {other} {100 * found.mean():.2f}%"
+            yield f"{measure}: {both}, {interval(100 * (mine - found))}"
 
 
 def main() -> None:

@@ -112,16 +112,48 @@ def test_a_scheduler_goes_before_a_drafter_and_a_drafter_before_a_profile(tmp_pa
 
 
 def test_only_what_changes_something_is_said() -> None:
-    assert compose({})["followed"] == {"profile=llama70b_1b_4xh100": ["engine=vllm_0_15"]}
-    assert compose({"engine": "profiled"})["followed"] == {}
-    assert compose({"profile": "adaserve_artifact_llama70b"})["followed"] == {
+    conv = {"trace": "azure_conv"}
+    assert compose(conv)["followed"] == {"profile=llama70b_1b_4xh100": ["engine=vllm_0_15"]}
+    assert compose(conv | {"engine": "profiled"})["followed"] == {}
+    assert compose({"engine": "profiled"})["followed"] == {"trace=azure_code": ["replicas=4"]}
+    assert compose(conv | {"profile": "adaserve_artifact_llama70b"})["followed"] == {
         "profile=adaserve_artifact_llama70b": ["scheduler.verify_tokens=512", "scheduler.shape.depth_min=4"]
     }
-    followed = compose({"profile": ARTIFACT})["followed"]
+    followed = compose(conv | {"profile": ARTIFACT})["followed"]
     assert followed.keys() == {f"profile={ARTIFACT}"}
     assert {"acceptance=qwen32b_05b", "scheduler.verify_tokens=256", "scheduler.shape.depth_max=5"} <= set(
         followed[f"profile={ARTIFACT}"]
     )
+
+
+def test_the_code_trace_brings_servers_for_its_bursts() -> None:
+    assert compose({})["replicas"] == 4
+    run = simulate("vllm", "azure_code", requests=40)
+    assert len(run.metrics["specsim"]["requests_by_replica"]) == 4
+    assert any("replicas=4 (with trace=azure_code), as suggested there" in each for each in run.notes)
+    assert compose({"trace": "azure_conv"})["replicas"] == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "servers"),
+    [
+        ({"replicas": "2"}, 2),
+        ({"replicas": "1"}, 1),
+        ({"concurrency": "8"}, 1),
+        ({"replica_profiles": "[llama70b_1b_4xh100, llama70b_1b_4xa100]"}, 2),
+    ],
+)
+def test_the_user_s_servers_and_clients_go_first(given: dict[str, str], servers: int) -> None:
+    found = compose({"trace": "azure_code", **given})
+    assert found["replicas"] == servers
+    assert "trace=azure_code" not in found["followed"]
+
+
+def test_a_trace_of_one_s_own_may_suggest_servers(tmp_path: Path) -> None:
+    keys = read_yaml(shipped("conf") / "trace" / "poisson.yaml") | {"suggests": {"replicas": 3}}
+    (tmp_path / "busy.yaml").write_text(yaml.safe_dump(keys))
+    run = simulate("vllm", tmp_path / "busy.yaml", requests=9)
+    assert run.metrics["specsim"]["requests_by_replica"] == [3, 3, 3]
 
 
 def test_what_was_followed_is_no_part_of_a_run_s_settings() -> None:
@@ -137,6 +169,7 @@ def test_what_was_followed_is_no_part_of_a_run_s_settings() -> None:
         ({"adaserve": {"verify_token": 1}}, "adaserve.verify_token: scheduler=adaserve has no such key"),
         ({"acceptance": "qwen"}, "acceptance=qwen: unknown"),
         ({"rps": 3}, "'rps' is no group or key of one"),
+        ({"replicas": 2}, "'replicas' is no group or key of one"),
     ],
 )
 def test_a_bad_suggestion_of_a_profile_names_it(tmp_path: Path, suggests: Any, said: str) -> None:

@@ -114,8 +114,12 @@ def test_both_spellings_write_the_same_run(tmp_path):
 def test_a_twin_is_told_of_on_the_terminal_and_in_the_provenance(tmp_path):
     done = specsim("run", *SMALL[:1], "trace=azure_code", *SMALL[2:], "out=here", cwd=tmp_path)
     assert done.returncode == 0
-    notes = [line for line in done.stdout.splitlines() if line.startswith("note: ")]
-    assert any("azure_code" in line and "twin" in line and "specsim trace fetch azure_code" in line for line in notes)
+    lines = done.stdout.splitlines()
+    notes = [line for line in lines if line.startswith("note: ")]
+    assert not any("twin" in line for line in notes)
+    above = lines[len(notes)]
+    assert above.startswith("azure_code: the synthetic twin that ships; `specsim trace fetch azure_code`")
+    assert lines[len(notes) + 1].startswith("class ")
     provenance = json.loads((tmp_path / "here" / "provenance.json").read_text())
     assert provenance["trace"]["origin"] == "twin"
     assert "CC BY 4.0" in provenance["trace"]["licence"]

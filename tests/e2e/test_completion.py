@@ -55,6 +55,7 @@ CASES = [
     ("run --cfg ", ["job"]),
     ("run --cfg job -p slo.classes.ch", ["slo.classes.chat."]),
     ("run -m --executor d", ["dask"]),
+    ("run --against vllm_", ["vllm_dynamic", "vllm_spec"]),
     ("list sc", ["schedulers"]),
     ("trace ", ["fetch"]),
     ("trace fetch azure", ["azure_code", "azure_conv"]),

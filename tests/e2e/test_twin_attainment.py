@@ -9,7 +9,9 @@ from specsim.workload.locate import data_folders
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("trace", "settings"), [("azure_code", {}), ("azure_conv", {"requests": 4000, "rps": 4.5})])
+@pytest.mark.parametrize(
+    ("trace", "settings"), [("azure_code", {"replicas": 1}), ("azure_conv", {"requests": 4000, "rps": 4.5})]
+)
 def test_attainment(trace: str, settings: dict[str, float], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     if not data_folders():
         pytest.skip("needs the real traces: SPECSIM_DATA is not set")

@@ -7,6 +7,7 @@ import yaml
 
 from specsim.errors import SpecsimError
 from specsim.files.paths import shipped
+from specsim.results.stand_in import stand_in
 from specsim.workload.load import load_trace
 
 NAMES = sorted(file.stem for file in (shipped("conf") / "trace").glob("*.yaml"))
@@ -43,11 +44,10 @@ def test_what_ships_stands_in_and_says_so(name):
     trace = load_trace(entry(name), seed=1)
     kind = "twin" if entry(name)["file"].startswith("Azure") else "toy"
     assert trace.source.origin == kind
-    assert trace.source.note.startswith(f"{name}: using the shipped {kind} of {len(trace)} requests: ")
-    assert "$SPECSIM_DATA" in trace.source.note
-    assert f"`specsim trace fetch {name}`" in trace.source.note
+    said = {"twin": "the synthetic twin that ships", "toy": "the toy that ships, its first requests"}[kind]
+    assert stand_in(trace.source.name, trace.source.origin) == f"{name}: {said}"
+    assert "found neither" not in (trace.source.note or "")
     assert trace.source.licence
-    assert "\n" not in trace.source.note
     refused(entry(name, twin=False), "trace.twin=false, but ")
 
 

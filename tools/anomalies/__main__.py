@@ -1,4 +1,4 @@
-"""Write docs/anomalies.md and its figure: ``python -m tools.anomalies [--runs DIR]`` (docs/anomalies.md tells how).
+"""Write docs/anomalies.md: ``python -m tools.anomalies [--runs DIR]`` (docs/anomalies.md tells how).
 
 With ``--runs`` the rows are taken anew from the sweeps in that folder; without it, from those that are kept.
 """
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from specsim.errors import SpecsimError
 from specsim.results.staging import in_one_step
 from tools.anomalies.compared import compared
-from tools.anomalies.figure import drawn
 from tools.anomalies.page import page
 from tools.anomalies.study import measures
 
@@ -22,11 +21,10 @@ if TYPE_CHECKING:
 
 KEPT = Path("results/anomalies/measures.parquet")
 PAGE = Path("docs/anomalies.md")
-FIGURE = Path("docs/figures/anomalies.png")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write the rows, where they are new, the page and the figure below the working folder."""
+    """Write the rows, where they are new, and the page below the working folder."""
     parser = argparse.ArgumentParser(prog="python -m tools.anomalies", description=__doc__)
     parser.add_argument("--runs", type=Path, help="folder of the four sweeps")
     options = parser.parse_args(arguments)
@@ -34,11 +32,8 @@ def main(arguments: list[str] | None = None) -> int:
         if options.runs is not None:
             keep(options.runs, KEPT)
         rows = read(KEPT)
-        found = compared(rows)
         with in_one_step(PAGE) as partial:
-            partial.write_text(page(rows, found), encoding="utf-8")
-        with in_one_step(FIGURE) as partial:
-            drawn(found).savefig(partial, format="png")
+            partial.write_text(page(rows, compared(rows)), encoding="utf-8")
     except SpecsimError as error:
         sys.stderr.write(f"{error}\n")
         return 2

@@ -1,0 +1,31 @@
+"""The same run with other schedulers: same requests, same acceptance, same servers."""
+
+from __future__ import annotations
+
+from specsim.errors import SpecsimError
+from specsim.settings.compose import compose
+from specsim.settings.configured import Configured
+from specsim.settings.points import points
+
+
+def against(chosen: Configured, named: str) -> list[Configured]:
+    """Return a run with each of the `named` schedulers (NAME,NAME), as their files have them, in the place of its own.
+
+    Raises
+    ------
+    SpecsimError
+        One line for a name that is unknown or given twice, and for the run itself.
+    """
+    config, made = chosen.config, []
+    profile = config["choices"]["profile"]
+    try:
+        for point in points([f"scheduler={named}"], sweep=True):
+            name = point["scheduler"]
+            keys = compose({"scheduler": name, "profile": profile})["scheduler"]
+            if keys == config["scheduler"]:
+                raise SpecsimError(f"{name} is the scheduler of the run itself; expected others")
+            choices = {**config["choices"], "scheduler": name}
+            made.append(Configured(point, {**config, "scheduler": keys, "choices": choices, "followed": {}}))
+    except SpecsimError as error:
+        raise SpecsimError(f"--against {named}: {error}") from error
+    return made

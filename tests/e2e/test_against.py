@@ -1,0 +1,91 @@
+"""`specsim run --against`: what other schedulers attain of the same requests, beside a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specsim import load_run, simulate
+from specsim.cli import main
+from specsim.results.table import WIDTH, class_table
+
+RUN = ["run", "trace=poisson", "requests=60", "rps=5", "seed=3", "replicas=2"]
+SAME: dict[str, Any] = {"trace": "poisson", "requests": 60, "rps": 5, "seed": 3, "replicas": 2}
+
+
+def lines_of(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
+    assert main([*RUN, *words]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def test_each_has_a_column_of_the_same_requests_and_nothing_is_stored_for_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    lines = lines_of(capsys, "scheduler=adaserve", "--against", "vllm,vllm_spec", f"out={out}")
+    (head,) = [line.split() for line in lines if line.startswith("class ")]
+    assert head[2:5] == ["attained", "vllm", "vllm_spec"]
+    blocks = {name: simulate(name, **SAME).metrics["specsim"] for name in ("adaserve", "vllm", "vllm_spec")}
+    for name in ("chat", "coding", "summarization"):
+        (row,) = [line.split() for line in lines if line.startswith(f"{name} ")]
+        told = [f"{100 * block['classes'][name]['slo_attainment']:.1f}" for block in blocks.values()]
+        assert [each.lstrip("*") for each in row[2:5]] == told
+    (row,) = [line.split() for line in lines if line.startswith("all ")]
+    assert [each.lstrip("*") for each in row[2:5]] == [
+        f"{100 * each['slo_attainment']:.1f}" for each in blocks.values()
+    ]
+    assert [each.name for each in tmp_path.iterdir()] == ["run"]
+    assert load_run(out).metrics == simulate("adaserve", **SAME).metrics
+
+
+def test_a_scheduler_of_the_profile_s_family_has_its_constants(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And what the run was told of its acceptance holds for all, whatever another scheduler would bring along."""
+    words = ("profile=adaserve_artifact_qwen32b", "acceptance=bernoulli", "acceptance.alpha=0.6")
+    named = ("adaserve", "smartspec_tree")
+    lines = lines_of(capsys, "scheduler=vllm", *words, "--against", ",".join(named), f"out={tmp_path / 'run'}")
+    settings = {"profile": "adaserve_artifact_qwen32b", "acceptance": "bernoulli", "acceptance__alpha": 0.6}
+    settings |= {"drafter": "separate"}
+    found = [simulate(name, **SAME, **settings).slo_attainment for name in named]
+    (row,) = [line.split() for line in lines if line.startswith("all ")]
+    assert row[3:5] == [f"{100 * each:.1f}" for each in found]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--against", "vlm"], "--against vlm: scheduler=vlm: unknown; did you mean 'vllm'?"),
+        (["--against", "vllm,vllm"], "--against vllm,vllm: scheduler=vllm: stands twice"),
+        (["--against", "adaserve"], "--against adaserve: adaserve is the scheduler of the run itself"),
+        (["--against", ""], "--against : scheduler=: no value"),
+        (["--against", "./none.yaml"], "--against ./none.yaml: "),
+        (["-m", "--against", "vllm"], "--against vllm: stands beside one run; expected it without -m"),
+        (["--cfg", "job", "--against", "vllm"], "--against vllm: stands beside one run; expected it without --cfg"),
+    ],
+)
+def test_a_mistake_is_one_line_and_nothing_runs(
+    words: list[str], said: str, started: list[object], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main([*RUN, f"out={tmp_path / 'run'}", *words]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith(f"specsim: {said}")
+    assert told.err.count("\n") == 1
+    assert not started
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_last_columns_make_room_for_whole_names() -> None:
+    metrics = simulate("fcfs", **SAME).metrics
+    plain = class_table(metrics).split("\n")
+    names = ["vllm", "vllm_spec", "adaserve_true_probability", "adaptive_verification"]
+    for count in range(1, len(names) + 1):
+        lines = class_table(metrics, dict.fromkeys(names[:count], metrics)).split("\n")
+        assert lines[0].split()[3 : 3 + count] == names[:count]
+        assert max(map(len, lines)) <= WIDTH
+        assert any(line.startswith("summarization ") for line in lines)
+        shown = lines[0].split()[3 + count :]
+        assert plain[0].split()[3:][: len(shown)] == shown

@@ -1,0 +1,105 @@
+"""A twin that ships is named above every table and below every figure, once, and nothing else is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from specsim import Sweep, find, iterations, load_sweep, simulate, sweep
+from specsim.commands.find_table import find_table
+from specsim.figures.plots import run_figures, sweep_figures
+from specsim.figures.slo import comparison
+from specsim.results.stand_in import header, stand_in
+from specsim.results.sweep_axes import axes_of
+from specsim.results.sweep_text import comparison_table
+from specsim.results.table import WIDTH, class_table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SAID = "azure_conv: the synthetic twin that ships"
+SMALL = {"requests": 20, "profile": "llama8b_1b_h100"}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def nothing_but_what_ships(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPECSIM_DATA", "")
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def caption(figure: Figure) -> str:
+    return figure.get_supxlabel().replace("\n", " ")
+
+
+@pytest.fixture(scope="module")
+def made() -> Sweep:
+    axes = {"scheduler": ["vllm", "fcfs"], "rps": [2, 4], "seed": range(2)}
+    return sweep(axes, trace="azure_conv", progress=False, **SMALL)
+
+
+def test_a_run_s_table_begins_with_it_and_its_figures_say_it() -> None:
+    run = simulate("adaserve", "azure_conv", passes=True, **SMALL)
+    first, second = class_table(run.metrics).split("\n")[:2]
+    assert first == f"{SAID}; `specsim trace fetch azure_conv` gets the original"
+    assert second.startswith("class ")
+    assert not any("twin" in note for note in run.notes)
+    assert SAID in run._repr_html_()
+    figures = run_figures(run)
+    assert set(figures) == {"slo_by_class", "latency_cdf", "timeline"}
+    assert all(f"{SAID}." in caption(figure) for figure in figures.values())
+    (step,) = [each for each in iterations(run, [60]) if each.requests["decoding"].any()]
+    assert caption(step.draw()) == f"{SAID}."
+
+
+def test_the_tables_of_a_sweep_begin_with_it_once(made: Sweep) -> None:
+    each = comparison_table(made.labelled()).split("\n")
+    assert each[0].startswith(SAID)
+    assert sum("twin" in line for line in each) == 1
+    html = made._repr_html_()
+    assert html.index(SAID) < html.index("attained")
+    assert html.count("twin") == 1
+
+
+def test_the_figures_of_a_sweep_say_it_once(made: Sweep) -> None:
+    frame = made.table
+    drawn = [*sweep_figures(frame, axes_of(frame)).values(), made.overview()]
+    drawn.append(comparison([(str(number), run.metrics) for number, run in enumerate(made)]))
+    assert [caption(figure).count("twin") for figure in drawn] == [1] * len(drawn)
+
+
+def test_a_search_says_it() -> None:
+    found = find({"scheduler": ["vllm"]}, rates=(1, 2), within=1.0, trace="azure_conv", seed=0, progress=False, **SMALL)
+    assert next(iter(find_table(found))).startswith(SAID)
+    assert f"{SAID}." in caption(found.figure())
+    assert not any("twin" in note for note in found.notes())
+
+
+def test_other_traces_say_nothing() -> None:
+    run = simulate("vllm", "poisson", **SMALL)
+    assert run.metrics["specsim"]["stand_in"] is None
+    assert class_table(run.metrics).startswith("class ")
+    assert all("that ships" not in caption(figure) for figure in run_figures(run).values())
+    assert stand_in("azure_conv", "real") is None
+
+
+def test_several_traces_have_a_line_each() -> None:
+    runs = sweep({"trace": ["azure_conv", "poisson", "adaserve_fig8"]}, scheduler="vllm", progress=False, **SMALL)
+    lines = comparison_table(runs.labelled()).split("\n")
+    assert lines[0].startswith("adaserve_fig8: the toy that ships, its first requests; ")
+    assert [line.startswith(SAID) for line in lines[:3]] == [False, False, True]
+    assert lines[3].startswith("trace ")
+
+
+def test_a_stored_sweep_says_it(tmp_path: object) -> None:
+    sweep({"rps": [2, 4]}, scheduler="vllm", trace="azure_conv", keep="summary", out=tmp_path, progress=False, **SMALL)
+    assert comparison_table(load_sweep(tmp_path).labelled()).startswith(SAID)  # type: ignore[arg-type]
+
+
+def test_a_long_name_takes_two_lines() -> None:
+    lines = header([stand_in("mooncake_conversation", "toy") or ""], WIDTH)
+    assert len(lines) == 2
+    assert max(map(len, lines)) <= WIDTH
