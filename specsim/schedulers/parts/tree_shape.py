@@ -27,17 +27,17 @@ class ShapeRule(Protocol):
     def __call__(self, requests: int) -> TreeShape: ...  # noqa: D102
 
 
-AUTO_TOKENS = 4
-"""Tokens of each request in a verification whose budget follows the batch: its root and three drafts."""
+AUTO_TOKENS, AUTO_LEAST = 4, 64
+"""Of a verification whose budget follows the batch: tokens of each request, a root and three drafts; and the least B."""
 
 
 def budget_of(verify_tokens: int | None, requests: int) -> int:
-    """Return B for a batch of `requests`: `verify_tokens`, or where it is None `AUTO_TOKENS` for each request.
+    """Return B for a batch of `requests`: `verify_tokens`; where it is None `AUTO_TOKENS` each, at least `AUTO_LEAST`.
 
     AdaServe takes B from the hardware by profiling and prints no rule. This one attains within 2 points of the best
     constant of a grid over the shipped profiles (docs/schedulers.md).
     """
-    return AUTO_TOKENS * max(requests, 1) if verify_tokens is None else verify_tokens
+    return max(AUTO_TOKENS * requests, AUTO_LEAST) if verify_tokens is None else verify_tokens
 
 
 @dataclass(frozen=True, slots=True)
