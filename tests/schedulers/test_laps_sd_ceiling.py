@@ -10,6 +10,7 @@ import pytest
 import simpy
 
 from specsim.api import simulate
+from specsim.replica.state import Rows
 from specsim.schedulers.laps_sd_ceiling import ShortestRemaining, ToldAcceptance
 from specsim.schedulers.parts.queues import Seats
 from specsim.simulation import Simulation, _replica, run
@@ -29,7 +30,8 @@ AT_ONCE: dict[str, Any] = {
 def backend_of(simulated: Simulation) -> Any:
     """Return the backend of a replica of which no request has begun."""
     none: Any = None
-    return _replica(simpy.Environment(), 0, simulated, none, none).backend
+    rows = Rows.of(len(simulated.requests))
+    return _replica(simpy.Environment(), 0, simulated, none, none, rows, simulated.world).backend
 
 
 def test_the_rounds_foreseen_are_the_verifications_that_run() -> None:

@@ -28,7 +28,7 @@ class ShapeRule(Protocol):
 
 
 AUTO_TOKENS, AUTO_LEAST = 4, 64
-"""Of a verification whose budget follows the batch: tokens of each request, a root and three drafts; and the least B."""
+"""Of a verification whose budget follows the batch: tokens of each request, the root and three drafts; least B."""
 
 
 def budget_of(verify_tokens: int | None, requests: int) -> int:
