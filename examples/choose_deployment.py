@@ -26,7 +26,7 @@ def main() -> None:
     """Try every choice on the same requests, and print what each attains by its number of GPUs."""
     Path("mix.yaml").write_text(MIX, encoding="utf-8")
     servers: dict[str, list[Any]] = {"profile": list(SERVERS), "replicas": [1, 2, 3]}
-    others = sweep({"scheduler": ["continuous", "adaserve"], **servers}, **LOAD)
+    others = sweep({"scheduler": ["vllm", "adaserve"], **servers}, **LOAD)
     chains = sweep({"scheduler__num_speculative_tokens": [2, 4], **servers}, scheduler="vllm_spec", **LOAD)
     for note in dict.fromkeys([*others.notes, *chains.notes]):
         print(f"note: {note}")

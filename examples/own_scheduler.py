@@ -13,7 +13,7 @@ SETTINGS = """
 _target_: specsim.schedulers.composed.Composed
 speculation: {_target_: own_scheduler.WhileFew, num_speculative_tokens: 6, most_decoding: 64}
 batching:
-  {_target_: specsim.schedulers.continuous.PrefillFirst, max_num_seqs: 512, prefill_tokens: 8192, watermark: 0.01}
+  {_target_: specsim.schedulers.sarathi.TokenBudget, max_num_seqs: 256, max_num_batched_tokens: 2048, watermark: 0.01}
 """
 
 
