@@ -48,7 +48,8 @@ def sharing(draw: st.DrawFn) -> Simulation:
 
 def recount(cache: PrefixCache, view: LedgerView) -> None:
     """Count the pool again from what each request holds and shares, and the blocks that nobody uses."""
-    pool, everyone = view._ledger.pool, np.arange(len(cache.hit_tokens))
+    # Replicas share the rows of their requests: this pool holds those that came here.
+    pool, everyone = view._ledger.pool, np.flatnonzero(view.prompt_tokens > 0)
     used = {
         (model, each)
         for model in (TARGET, DRAFT)

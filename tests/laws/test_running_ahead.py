@@ -38,7 +38,8 @@ class Looking:
     def step(self, view: View) -> Step:
         ids = view.running
         told = (view.emitted_tokens, view.target_cached, view.draft_cached, view.first_decode_s, view.first_token_s)
-        columns = tuple(each.tobytes() for each in told)
+        # Replicas share these rows: what a neighbour wrote meanwhile is not of this one.
+        columns = tuple(each[view.prompt_tokens > 0].tobytes() for each in told)
         assert np.flatnonzero(view.waits).tolist() == list(view.waiting)
         self._shown.append(
             (
