@@ -38,7 +38,7 @@ class CandidateTrees(Speculation):
 
     Parameters
     ----------
-    verify_tokens : B, the most tokens of a verification, roots included; None: four for each request, at least 64.
+    verify_tokens : B, the most tokens of a verification, roots included; None: four for each request, at least 48.
     shape : depth and width of the candidate trees (Eq. 8, 9).
     """
 

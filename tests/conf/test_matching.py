@@ -185,5 +185,5 @@ def test_the_eagle_head_of_an_8b_and_its_acceptance_are_noted(point: dict[str, s
 @pytest.mark.parametrize("scheduler", ["adaserve", "laps_adaserve", "equal_greedy"])
 def test_a_budget_of_auto_is_four_tokens_a_request(scheduler: str) -> None:
     made: Any = prepare(compose({**SMALL, "scheduler": scheduler})).simulation.scheduler()
-    assert [made.speculation.budget(requests) for requests in (0, 1, 10, 64)] == [64, 64, 64, 256]
-    assert [made.speculation.shape(requests).depth for requests in (2, 10, 30)] == [8, 5, 3]
+    assert [made.speculation.budget(requests) for requests in (0, 1, 10, 64)] == [48, 48, 48, 256]
+    assert [made.speculation.shape(requests).depth for requests in (2, 10, 30)] == [8, 3, 3]

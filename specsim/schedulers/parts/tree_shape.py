@@ -27,7 +27,7 @@ class ShapeRule(Protocol):
     def __call__(self, requests: int) -> TreeShape: ...  # noqa: D102
 
 
-AUTO_TOKENS, AUTO_LEAST = 4, 64
+AUTO_TOKENS, AUTO_LEAST = 4, 48
 """Of a verification whose budget follows the batch: tokens of each request, the root and three drafts; least B."""
 
 
