@@ -42,7 +42,7 @@ def main(requests: int = 4000) -> None:
     attained = means[means["slo_class"] == "all"].pivot(index="rps", columns="scheduler", values="mean")
     print("share of requests that met every objective, by requests/s\n")
     print(attained[list(GRIDS)].round(3).to_string())
-    runs.curves("slo_attainment", x="rps").savefig("compare_schedulers.png", dpi=120)
+    runs.overview(x="rps").savefig("compare_schedulers.png", dpi=120)
 
 
 def tuned(scheduler: str, grid: dict[str, list[Any]], requests: int) -> dict[str, Any]:

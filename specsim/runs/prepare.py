@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, NamedTuple, cast, get_args
@@ -134,17 +134,7 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
     load = _load(node, config, plugins, handed, served_on)
     tape = _tape(model, load, seed, source("acceptance", config))
     _check_width(factory.example, tape, config)
-    notes = (
-        *load.notes,
-        session_note(config, load.trace),
-        *(note for named, each in served_on.each() for note in peak_notes(each.truth, named)),
-        *fit_notes,
-        suggestion_note(config),
-        *eagle_notes(config["choices"], config["acceptance"], truth),
-        *batching_notes(config["engine"], source("engine", config), config["scheduler"], source("scheduler", config)),
-        handed.note,
-        *(budget_note(config["scheduler"], each.truth, named) for named, each in served_on.each()),
-    )
+    notes = (*load.notes, session_note(config, load.trace), *_choice_notes(config, served_on, fit_notes), handed.note)
     return Experiment(
         simulation=_simulation(
             node,
@@ -164,6 +154,19 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
         notes=tuple(note for note in notes if note),
         drafting_note=pair_said,
     )
+
+
+def _choice_notes(config: Mapping[str, Any], served_on: Fleet, fit_notes: Sequence[str | None]) -> Iterator[str | None]:
+    """Yield lines about what was chosen: hardware, engine, scheduler and drafter, one by one and together."""
+    scheduler, named_scheduler = config["scheduler"], source("scheduler", config)
+    for named, each in served_on.each():
+        yield from peak_notes(each.truth, named)
+    yield from fit_notes
+    yield suggestion_note(config)
+    yield from eagle_notes(config["choices"], config["acceptance"], served_on.first.truth)
+    yield from batching_notes(config["engine"], source("engine", config), scheduler, named_scheduler)
+    for named, each in served_on.each():
+        yield budget_note(scheduler, each.truth, named)
 
 
 def _load(node: CheckedMapping, config: Mapping[str, Any], plugins: Plugins, handed: Handed, served_on: Fleet) -> _Load:
