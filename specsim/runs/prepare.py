@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, NamedTuple, cast, get_args
@@ -13,28 +13,20 @@ from specsim.kernels.chosen import Choice, check_kernel
 from specsim.kinds.installed import ENTRY_POINTS
 from specsim.kinds.plugins import OURS, below, load_plugins, plugin_modules
 from specsim.kinds.table import asked
-from specsim.latency.peaks import peak_notes
 from specsim.latency.profile import Profile
 from specsim.replica.protocols import Scheduler, Wide
 from specsim.replica.request import Bools, Ints
 from specsim.replica.routing import Router
 from specsim.results.window import Window
-from specsim.runs.chosen import brought, folder, source, suggestion_note
+from specsim.runs.choice_notes import choice_notes
+from specsim.runs.chosen import brought, folder, source
 from specsim.runs.context import context_notes, within_context
 from specsim.runs.counting import concurrency, counted
 from specsim.runs.fingerprint import package_sha256, plugins_sha256
 from specsim.runs.foreign_tape import guarded
 from specsim.runs.handed import NOTHING, Handed
 from specsim.runs.hardware import Fleet, fleet
-from specsim.runs.matching import (
-    batching_notes,
-    budget_note,
-    calibration_note,
-    check_budget,
-    eagle_notes,
-    fitness_note,
-    pair_note,
-)
+from specsim.runs.matching import calibration_note, check_budget, fitness_note, pair_note
 from specsim.runs.overload import shedding, timeout
 from specsim.runs.prefix_caching import prefixes
 from specsim.runs.routing import router, session_note, sessions
@@ -134,7 +126,7 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
     load = _load(node, config, plugins, handed, served_on)
     tape = _tape(model, load, seed, source("acceptance", config))
     _check_width(factory.example, tape, config)
-    notes = (*load.notes, session_note(config, load.trace), *_choice_notes(config, served_on, fit_notes), handed.note)
+    notes = (*load.notes, session_note(config, load.trace), *choice_notes(config, served_on, fit_notes), handed.note)
     return Experiment(
         simulation=_simulation(
             node,
@@ -154,19 +146,6 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
         notes=tuple(note for note in notes if note),
         drafting_note=pair_said,
     )
-
-
-def _choice_notes(config: Mapping[str, Any], served_on: Fleet, fit_notes: Sequence[str | None]) -> Iterator[str | None]:
-    """Yield lines about what was chosen: hardware, engine, scheduler and drafter, one by one and together."""
-    scheduler, named_scheduler = config["scheduler"], source("scheduler", config)
-    for named, each in served_on.each():
-        yield from peak_notes(each.truth, named)
-    yield from fit_notes
-    yield suggestion_note(config)
-    yield from eagle_notes(config["choices"], config["acceptance"], served_on.first.truth)
-    yield from batching_notes(config["engine"], source("engine", config), scheduler, named_scheduler)
-    for named, each in served_on.each():
-        yield budget_note(scheduler, each.truth, named)
 
 
 def _load(node: CheckedMapping, config: Mapping[str, Any], plugins: Plugins, handed: Handed, served_on: Fleet) -> _Load:
