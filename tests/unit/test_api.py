@@ -216,7 +216,8 @@ def test_a_run_in_memory_must_be_told_where_to_plot(tmp_path):
 
 def test_notes_are_those_of_the_provenance():
     run = simulate("continuous", **{**SMALL, "trace": "azure_code"})
-    assert run.notes
+    assert any("replicas=4 (with trace=azure_code)" in note for note in run.notes)
+    assert run.metrics["specsim"]["stand_in"] is not None
     assert list(run.notes) == run.provenance["notes"]
 
 
