@@ -47,7 +47,7 @@ class PublishedTrace:
     def read(self, seed: int, requests: int | None) -> Trace:
         """Return the real trace if its file is found by name and checksum, else the one that ships."""
         node = self.node
-        name = node.text("name")
+        name, ships = node.text("name"), self.ships()
         twin_allowed = node.flag("twin")
         found, wanted = self.located()
         if found.file is not None:
@@ -58,7 +58,7 @@ class PublishedTrace:
         cure = f"`specsim trace fetch {name}` downloads it"
         if not twin_allowed:
             raise SpecsimError(f"trace.twin=false, but {why}; {cure}")
-        return self._shipped("; ".join(found.passed_over))
+        return self._shipped(ships, "; ".join(found.passed_over))
 
     def published(self) -> tuple[Published, ...]:
         """Return the files at the official source."""
@@ -81,10 +81,10 @@ class PublishedTrace:
         inside = all(map(is_file_name, name.split("/")))
         return name if inside else self.node.fail("ships", "the name of a file that ships with specsim")
 
-    def _shipped(self, why: str) -> Trace:
+    def _shipped(self, ships: str, why: str) -> Trace:
         node = self.node
         kind = cast(Literal["twin", "toy"], node.choice("ships_as", SHIPS_AS))
-        file = shipped("traces") / self.ships()
+        file = shipped("traces") / ships
         source = TraceSource(node.text("name"), kind, file.name, sha256(content(file)), licence=node.text("licence"))
         trace = read_user_file(file, source).trace
         return noted(trace, f"{source.name}: using the shipped {kind}: {why}" if why else None)
