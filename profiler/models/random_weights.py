@@ -110,7 +110,7 @@ def _empty(shape: ModelShape, dtype: torch.dtype) -> Any:
         num_attention_heads=shape.heads,
         num_key_value_heads=shape.kv_heads,
         head_dim=shape.head_dim,
-        max_position_embeddings=MAX_POSITIONS,
+        max_position_embeddings=shape.max_model_len or MAX_POSITIONS,
         tie_word_embeddings=shape.tied,
         bos_token_id=None,
         eos_token_id=None,
