@@ -11,6 +11,8 @@ import numpy as np
 from specsim.replica.request import Floats
 
 LEVEL = 0.95
+LEAST_SEEDS = 5
+"""Seeds from which on an interval over them is believed: fewer may agree by luck."""
 LONGEST = 10_000
 """The most requests to which a run is made longer."""
 STEP = 2.0

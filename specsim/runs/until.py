@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from specsim.errors import SpecsimError, represented
-from specsim.results.capacity import mean_interval
+from specsim.results.capacity import LEAST_SEEDS, mean_interval
 from specsim.results.failure import Failure
 from specsim.results.scan import AnyRun
 from specsim.results.sweeps import Sweep
@@ -23,8 +23,6 @@ from specsim.runs.sweep import in_order, run_all, standing
 from specsim.settings.configured import Configured, with_seed
 
 SEED, SCHEDULER = "seed", "scheduler"
-LEAST_SEEDS = 5
-"""Seeds that every point has at least: fewer may agree by luck."""
 MOST_SEEDS = 100
 """Seeds after which a point gets no more."""
 GROWTH = 2
