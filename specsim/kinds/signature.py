@@ -71,6 +71,10 @@ def _check_type(hint: Any, value: Any, where: str) -> None:
     if typing.get_origin(hint) is types.UnionType:
         if value is None and type(None) in typing.get_args(hint):
             return
+        if isinstance(
+            value, tuple(each for each in typing.get_args(hint) if inspect.isclass(each) and each not in _KINDS)
+        ):
+            return
         hint = next(each for each in typing.get_args(hint) if each is not type(None))
     _check_kind(hint, value, where)
 

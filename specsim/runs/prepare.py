@@ -118,7 +118,9 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
     fit_notes = [fitness_note(each.truth, named, any_fit=any_fit) for named, each in served_on.each()]
     fit_notes.append(calibration_note(config["engine"], source("engine", config), any_fit=any_fit))
     batches = EngineBatching(*served_on.first.engine.batches_on(truth))
-    factory = handed.scheduler or scheduler_factory(config["scheduler"], source("scheduler", config), plugins, batches)
+    factory = handed.scheduler or scheduler_factory(
+        config["scheduler"], source("scheduler", config), plugins, batches, served_on.first.belief
+    )
     checksums = plugins_sha256(
         [*plugin_modules({each: config[each] for each in ENTRY_POINTS}, plugins), *handed.modules]
     )

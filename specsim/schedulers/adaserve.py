@@ -10,7 +10,8 @@ Deviations:
 - Algorithm 2 as printed overspends the budget by one and adds a conditional probability: see `selection.select`.
 - The paper does not say how prompts are read. Here chunks of at most `prefill_tokens` are part of the verification
   (`prefill: mixed`), or passes of their own go first (`prefill: first`).
-- The paper takes B from the hardware by profiling. By default it follows the batch (`verify_tokens: auto`).
+- The paper takes B from the hardware by profiling. By default chains are profiled, batch by batch
+  (`verify_tokens: auto`, `tree_shape.profiled_budget`).
 - n > B cannot happen: of a constant B at most `max_num_seqs` <= B requests are admitted.
 - When memory is short, the candidate trees are made narrower, then shallower, until they fit both caches.
 """
@@ -29,7 +30,7 @@ from specsim.schedulers.parts.growth import believed_verify_s, fitting_shape, gr
 from specsim.schedulers.parts.parameters import at_least, probability
 from specsim.schedulers.parts.protocols import Growing, Rows, Speculation
 from specsim.schedulers.parts.selection import Cap, Order, Stop, select
-from specsim.schedulers.parts.tree_shape import ShapeRule, TreeShape, budget_of
+from specsim.schedulers.parts.tree_shape import BatchBudget, ShapeRule, TreeShape, budget_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +39,11 @@ class CandidateTrees(Speculation):
 
     Parameters
     ----------
-    verify_tokens : B, the most tokens of a verification, roots included; None: four for each request, at least 48.
+    verify_tokens : B, the most tokens of a verification, roots included, or what follows the batch.
     shape : depth and width of the candidate trees (Eq. 8, 9).
     """
 
-    verify_tokens: int | None
+    verify_tokens: int | BatchBudget
     shape: ShapeRule
 
     def __post_init__(self) -> None:

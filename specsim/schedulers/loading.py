@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from specsim.errors import SpecsimError, nearest
 from specsim.kinds.build import Scope, build, target_of
 from specsim.kinds.signature import parameters_of
+from specsim.latency.model import Profile
 from specsim.replica.protocols import Clairvoyant, Scheduler
+from specsim.schedulers.parts.tree_shape import BatchBudget, profiled_budget
 
 OWN_PACKAGE = "specsim.schedulers"
 EXTRA_KEYS = {"description", "clairvoyant", "suggests", "family", "served_by"}
@@ -19,8 +22,10 @@ EXTRA_KEYS = {"description", "clairvoyant", "suggests", "family", "served_by"}
 
 AS_ENGINE = "engine"
 """What a `batching` says that follows the run's engine."""
-AUTO = "auto"
-"""What a ``verify_tokens`` says that follows the batch."""
+MOST_SEATS = 256
+"""Requests of the largest batch that is profiled, where a scheduler states none."""
+BUDGET, AUTO = "verify_tokens", "auto"
+"""The key of a verification budget, and what it says where it follows the profile and the batch."""
 BY_ORDER = {
     "prompts_first": "specsim.schedulers.continuous.PrefillFirst",
     "mixed": "specsim.schedulers.sarathi.TokenBudget",
@@ -52,13 +57,14 @@ def scheduler_factory(
     source: str,
     plugins: Mapping[str, ModuleType] | None = None,
     engine: EngineBatching | None = None,
+    profile: Profile | None = None,
 ) -> SchedulerFactory:
     """Return a factory of schedulers; one is made at once, so that mistakes show before a run.
 
     `_target_` may name a class of `specsim.schedulers`, an entry point of the group of that name, or a class of a
     module of `plugins`. Nothing else is imported.
     A key at the top that the class does not take is shared: parts take it, with the same value.
-    ``verify_tokens: auto`` follows the batch (`tree_shape.budget_of`).
+    ``verify_tokens: auto`` is what `tree_shape.profiled_budget` finds on the `profile`; without one, four a request.
     ``batching: engine`` stands for the part that batches as `engine` does; its limits hold where a key is null.
 
     Raises
@@ -68,7 +74,7 @@ def scheduler_factory(
     """
     scope = Scope("scheduler", OWN_PACKAGE, frozenset({__name__}), plugins or {})
     given = {key: value for key, value in mapping.items() if key not in EXTRA_KEYS}
-    arguments = _following(_as_engine(given, engine or EngineBatching()))
+    arguments = _with_budget(_as_engine(given, engine or EngineBatching()), profile)
 
     def make() -> Scheduler:
         scheduler: Scheduler = build(_without_shared(arguments, source, scope), source, scope)
@@ -90,13 +96,20 @@ def _as_engine(mapping: dict[str, Any], engine: EngineBatching) -> dict[str, Any
     return {**mapping, **limits, "batching": {"_target_": BY_ORDER[engine.order], **shared}}
 
 
-def _following(mapping: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a scheduler's keys with None, which follows the batch, for each ``verify_tokens: auto``."""
+def _with_budget(mapping: Mapping[str, Any], profile: Profile | None) -> dict[str, Any]:
+    """Return a scheduler's keys with a budget that follows the batch in the place of each ``verify_tokens: auto``."""
+
+    @cache
+    def budget() -> BatchBudget:
+        seats = mapping.get("max_num_seqs")
+        return (
+            BatchBudget() if profile is None else profiled_budget(profile, seats if type(seats) is int else MOST_SEATS)
+        )
 
     def place(key: str, value: Any) -> Any:
         if isinstance(value, Mapping):
-            return _following(value)
-        return None if key == "verify_tokens" and value == AUTO else value
+            return {name: place(name, each) for name, each in value.items()}
+        return budget() if key == BUDGET and value == AUTO else value
 
     return {key: place(key, value) for key, value in mapping.items()}
 

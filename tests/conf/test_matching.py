@@ -183,7 +183,15 @@ def test_the_eagle_head_of_an_8b_and_its_acceptance_are_noted(point: dict[str, s
 
 
 @pytest.mark.parametrize("scheduler", ["adaserve", "laps_adaserve", "equal_greedy"])
-def test_a_budget_of_auto_is_four_tokens_a_request(scheduler: str) -> None:
+def test_a_budget_of_auto_is_what_profiling_chains_finds(scheduler: str) -> None:
     made: Any = prepare(compose({**SMALL, "scheduler": scheduler})).simulation.scheduler()
-    assert [made.speculation.budget(requests) for requests in (0, 1, 10, 64)] == [48, 48, 48, 256]
-    assert [made.speculation.shape(requests).depth for requests in (2, 10, 30)] == [8, 3, 3]
+    assert [made.speculation.budget(requests) for requests in (0, 1, 8, 16, 64)] == [48, 48, 48, 96, 256]
+    assert [made.speculation.shape(requests).depth for requests in (2, 8, 16, 64)] == [8, 5, 5, 3]
+
+
+def test_a_budget_of_auto_follows_the_profile() -> None:
+    found = {}
+    for profile in ("vicuna7b_68m_a100", "llama8b_1b_h100", "llama70b_1b_4xh100"):
+        made: Any = prepare(compose({**SMALL, "profile": profile, "any_target": "true"})).simulation.scheduler()
+        found[profile] = made.speculation.budget(32)
+    assert found["vicuna7b_68m_a100"] > found["llama70b_1b_4xh100"] > found["llama8b_1b_h100"] == 4 * 32

@@ -5,7 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+import numpy as np
+
+from specsim.latency.model import Profile
+from specsim.pass_shape import Ints, PassShapes
 from specsim.schedulers.parts.parameters import at_least, draft_length
+
+LEAST_DEPTH, MOST_DEPTH = 3, 8
+"""Depths among which a profiled budget chooses."""
+LEAST_TOKENS = 48
+"""The least of a budget that follows the batch."""
+ACCEPTED, CONTEXT_TOKENS = 0.8, 1024
+"""Of the chains that are profiled: the share of drafted tokens that is right, and the cached tokens of a request."""
 
 
 class TreeShape(NamedTuple):
@@ -27,17 +38,50 @@ class ShapeRule(Protocol):
     def __call__(self, requests: int) -> TreeShape: ...  # noqa: D102
 
 
-AUTO_TOKENS, AUTO_LEAST = 4, 48
-"""Of a verification whose budget follows the batch: tokens of each request, the root and three drafts; least B."""
+@dataclass(frozen=True, slots=True)
+class BatchBudget:
+    """A verification budget that follows the batch.
 
-
-def budget_of(verify_tokens: int | None, requests: int) -> int:
-    """Return B for a batch of `requests`: `verify_tokens`; where it is None `AUTO_TOKENS` each, at least `AUTO_LEAST`.
-
-    AdaServe takes B from the hardware by profiling and prints no rule. This one attains at least as much as the
-    best of three constants on four profiles (docs/schedulers.md).
+    Parameters
+    ----------
+    tokens : B of each request, root included, in a batch of 1, 2, ... requests; the last holds for larger ones.
     """
-    return max(AUTO_TOKENS * requests, AUTO_LEAST) if verify_tokens is None else verify_tokens
+
+    tokens: tuple[int, ...] = (1 + LEAST_DEPTH,)
+
+    def __call__(self, requests: int) -> int:
+        """Return B for a batch of `requests`, at least `LEAST_TOKENS`."""
+        place = min(max(requests, 1), len(self.tokens)) - 1
+        return max(self.tokens[place] * requests, LEAST_TOKENS)
+
+
+def profiled_budget(profile: Profile, most: int) -> BatchBudget:
+    """Return the budget that profiling chains finds for batches of 1 to `most` requests (AdaServe, section 5.2).
+
+    A chain of depth d yields (1 - a^(d + 1)) / (1 - a) tokens, a = `ACCEPTED`, in d draft passes and
+    one verification. B gives each request the depth, from `LEAST_DEPTH` to `MOST_DEPTH`, that yields most tokens a
+    second, and its root.
+    """
+    n = np.arange(1, most + 1)
+    context = n * CONTEXT_TOKENS
+
+    def shapes(drafted: Ints | int) -> PassShapes:
+        again = drafted * CONTEXT_TOKENS
+        return PassShapes(context, n + drafted, context + again + n + 2 * drafted, n + drafted, n, again)
+
+    draft_s = profile.draft.seconds_array(shapes(0))
+    per_s = []
+    for depth in range(LEAST_DEPTH, MOST_DEPTH + 1):
+        passes = 1 if profile.draft.one_pass else depth
+        seconds = passes * draft_s + profile.target.seconds_array(shapes(n * depth))
+        per_s.append((1 - ACCEPTED ** (depth + 1)) / (1 - ACCEPTED) / seconds)
+    deepest = LEAST_DEPTH + np.argmax(per_s, axis=0)
+    return BatchBudget(tuple((1 + deepest).tolist()))
+
+
+def budget_of(verify_tokens: int | BatchBudget, requests: int) -> int:
+    """Return B for a batch of `requests`."""
+    return verify_tokens if isinstance(verify_tokens, int) else verify_tokens(requests)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +92,11 @@ class Budgeted:
     ----------
     depth_max, width_max : D_max, W_max.
     verify_tokens, draft_pass_tokens : B1 of the depth, B2 of the width; tokens per verification and per draft pass.
-        Without `verify_tokens` B1 follows the batch: see `budget_of`.
     """
 
     depth_max: int
     width_max: int
-    verify_tokens: int | None
+    verify_tokens: int | BatchBudget
     draft_pass_tokens: int
 
     def __post_init__(self) -> None:
