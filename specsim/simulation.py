@@ -151,7 +151,7 @@ def _run(simulation: Simulation, env: simpy.Environment, replicas: list[Replica]
     )
     audit = _audit(simulation, machines)
     prefill = simulation.split.prefill if simulation.split is not None else 0
-    rows = [Rows.of(len(requests)) for _ in range(2 if prefill else 1)]
+    rows = [Rows.of(len(requests), simulation.prefixes is not None) for _ in range(2 if prefill else 1)]
     reading = simulation.world.of_one_token() if prefill else simulation.world
     for name in range(simulation.replicas):
         made = (rows[0], reading) if name < prefill else (rows[-1], simulation.world)
@@ -168,9 +168,9 @@ def _run(simulation: Simulation, env: simpy.Environment, replicas: list[Replica]
     if watcher is not None:
         watcher(len(requests))
     happened = over_pools([each.progress for each in rows], dispatch.replica_of >= prefill)
-    for each in replicas:
-        if each.ledger.caches.prefix is not None:
-            audit.spare(each.ledger.caches.prefix.hit_tokens)
+    for pool in rows:
+        if pool.prefix is not None:
+            audit.spare(pool.prefix.hit_tokens)
     fits = fitting(requests, [each.memory for each in machines], dispatch.replica_of)
     pools = [each.ledger.pool for each in replicas]
     audit.check(happened, fits, pools, type(replicas[0].scheduler).__name__)

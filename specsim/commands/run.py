@@ -45,8 +45,8 @@ def run_command(arguments: argparse.Namespace) -> int:
         return _show(arguments, chosen)
     if arguments.multirun:
         return run_sweep(chosen, arguments)
-    ((_, config, experiment, _),) = plan.checked(chosen)
-    beside = plan.checked(against(chosen[0], arguments.against)) if arguments.against is not None else []
+    named = [] if arguments.against is None else against(chosen[0], arguments.against)
+    (_, config, experiment, _), *beside = plan.checked([*chosen, *named])
     with _folder(config["out"], config["choices"]) as folder:
         check_place(config, folder)
         run = execute(config, folder, experiment, progress=True)

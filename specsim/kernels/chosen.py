@@ -10,6 +10,8 @@ from dataclasses import dataclass, fields
 from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
+from threading import Event
+from types import ModuleType
 from typing import Any, Literal
 
 from specsim.errors import SpecsimError
@@ -39,6 +41,8 @@ PATIENCE = 40_000
 """Verifications after which ``auto`` takes numba: its import takes about 0.45 s, and one verification gains 12 us."""
 A_DRAFT = 40
 """Verifications that a draft counts as: 1,000 drafts do. A chain gains as much as 9, AdaServe's trees as 20 to 26."""
+COMPILING = Event()
+"""Set while kernels are compiled or loaded."""
 
 
 @dataclass(slots=True)
@@ -61,11 +65,20 @@ class Kernels:
     commit: Callable[[Books, Tally, Ints, Ints, Ints, Answer, bool, bool, float, int], Left] = numpy_commit
 
     def compile(self) -> None:
-        """Take the compiled functions."""
-        from specsim.kernels import compiled
-
+        """Take the compiled functions; the time that it takes is no scheduler's."""
+        COMPILING.set()
+        try:
+            compiled = _imported()
+        finally:
+            COMPILING.clear()
         for each in fields(self):
             setattr(self, each.name, getattr(compiled, f"numba_{each.name}"))
+
+
+def _imported() -> ModuleType:
+    from specsim.kernels import compiled
+
+    return compiled
 
 
 NUMPY = Kernels()

@@ -8,8 +8,8 @@ from specsim.replica.draft_cache import DraftCache
 from specsim.replica.elsewhere import HOST, OTHERS, Elsewhere
 from specsim.replica.kv_pool import DRAFT, TARGET, KvPool
 from specsim.replica.prefix_cache import PrefixCache
-from specsim.replica.request import Facts, Ids, Ints, Prefixes
-from specsim.replica.state import Progress
+from specsim.replica.request import Ids, Ints, Prefixes
+from specsim.replica.state import Rows
 
 
 class Caches:
@@ -17,16 +17,16 @@ class Caches:
 
     Parameters
     ----------
-    facts, progress, pool, draft_cache : of the ledger.
+    rows, pool, draft_cache : of the ledger.
     prefixes : of all prompts, where their blocks are kept for others; None: no block is.
     """
 
-    def __init__(
-        self, facts: Facts, progress: Progress, pool: KvPool, draft_cache: DraftCache, prefixes: Prefixes | None
-    ) -> None:
-        self._progress, self._pool, self._draft_cache = progress, pool, draft_cache
+    def __init__(self, rows: Rows, pool: KvPool, draft_cache: DraftCache, prefixes: Prefixes | None) -> None:
+        self._progress, self._pool, self._draft_cache = rows.progress, pool, draft_cache
         self.elsewhere = Elsewhere()
-        self.prefix = None if prefixes is None else PrefixCache(prefixes, facts.prompt_tokens, pool)
+        self.prefix: PrefixCache | None = None
+        if prefixes is not None and rows.prefix is not None:
+            self.prefix = PrefixCache(prefixes, rows.facts.prompt_tokens, pool, rows.prefix)
 
     def enter(self, request: int, cached_tokens: int) -> None:
         """Note what is cached of a request that arrives: so many tokens, or what its prompt shares."""

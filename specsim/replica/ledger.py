@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NoReturn
 
 import numpy as np
@@ -48,10 +47,8 @@ class Ledger:
         rows: Rows | None = None,
         place: int = 0,
     ) -> None:
-        rows = Rows.of(size) if rows is None else rows
-        # What a replica was never sent has no prompt there.
-        self.facts = replace(rows.facts, prompt_tokens=np.zeros(size, dtype=np.int64))
-        self.progress = rows.progress
+        rows = Rows.of(size, prefixes is not None) if rows is None else rows
+        self.facts, self.progress = rows.facts, rows.progress
         self._told = [(name, getattr(self.facts, name)) for name in Facts.__dataclass_fields__]
         self.pool = KvPool(memory, rows.blocks, rows.lent)
         known = self.facts.prompt_tokens, self.progress.emitted_tokens
@@ -68,7 +65,7 @@ class Ledger:
         self._last, self._in_order = -1, True
         self._emissions = Emissions(self.progress)
         self._draft_cache = DraftCache(self._books, self.pool, draft_cached)
-        self.caches = Caches(self.facts, self.progress, self.pool, self._draft_cache, prefixes)
+        self.caches = Caches(rows, self.pool, self._draft_cache, prefixes)
         kept = self._draft_cache, self.caches, self._emissions
         self.ahead = Ahead(self.facts, self.progress, self.pool, self.roster, *kept, self._finish)
 

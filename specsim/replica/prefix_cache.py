@@ -9,6 +9,7 @@ import numpy as np
 
 from specsim.replica.kv_pool import DRAFT, TARGET, KvPool
 from specsim.replica.request import Ids, Ints, Prefixes
+from specsim.replica.state import PrefixRows
 
 Key = tuple[int, int]
 """A model, and the hash of a block and of all before it."""
@@ -21,15 +22,15 @@ class PrefixCache:
     recently used goes first, of one prompt the end (vLLM's automatic prefix caching). It goes between two steps, so
     that what a scheduler has seen of a waiting request holds when it runs.
 
-    `hit_tokens` (N,) were found in the target's cache when a request began, and whenever it began again. `queries` are
-    the prompt tokens of all that have begun, `hits` those that were found at the first time.
+    `queries` are the prompt tokens of all that have begun, `hits` those that were found at the first time.
 
     Parameters
     ----------
     prefixes : of all requests. prompt_tokens : (N,) of each; may be filled in later. pool : the replica's.
+    rows : of all requests.
     """
 
-    def __init__(self, prefixes: Prefixes, prompt_tokens: Ints, pool: KvPool) -> None:
+    def __init__(self, prefixes: Prefixes, prompt_tokens: Ints, pool: KvPool, rows: PrefixRows) -> None:
         self._prefixes, self._prompt_tokens, self._pool = prefixes, prompt_tokens, pool
         self._tokens = prefixes.block_tokens
         self._users: dict[Key, int] = {}
@@ -38,9 +39,7 @@ class PrefixCache:
         self._watched: defaultdict[Key, set[int]] = defaultdict(set)
         self._waiting: dict[int, list[Key]] = {}
         self._changed = set[int]()
-        self._used = np.zeros((2, len(prefixes.first)), dtype=np.int64)
-        self._begun = np.zeros(len(prefixes.first), dtype=np.bool_)
-        self.hit_tokens = np.zeros(len(prefixes.first), dtype=np.int64)
+        self._used, self._begun, self._hit_tokens = rows
         self.queries = self.hits = 0
 
     def wait(self, request: int) -> tuple[int, int]:
@@ -88,7 +87,7 @@ class PrefixCache:
                 self._use(keys)
                 self._used[model, request] = len(keys)
                 self._pool.lend(model, request, len(keys) * self._tokens)
-            self.hit_tokens[request] += cached[TARGET]
+            self._hit_tokens[request] += cached[TARGET]
             if not self._begun[request]:
                 self._begun[request] = True
                 self.queries += int(self._prompt_tokens[request])

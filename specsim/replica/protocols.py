@@ -76,11 +76,10 @@ class View(Facts, Observed, ABC):
     forward_s : seconds of all forward passes so far, as a server times its kernels: neither the caches that were moved
         nor the scheduler's own work count.
     waiting : arrived requests without cache in the pool, in order of arrival, which is that of ids; some may have
-        theirs on the host. waits : (N,) whether a request is one of them.
+        theirs on the host.
     running : requests that hold cache, in order of admission.
     arrival_s, prompt_tokens, max_tokens, slo_class, tpot_slo_s, ttft_slo_s : (N,) as in `Facts`; a row is empty until
-        its request has arrived. Replicas share rows: of a request sent elsewhere `prompt_tokens` is 0 here, and
-        the other columns are not this scheduler's.
+        its request has arrived. Replicas share rows: a scheduler's own requests are those of `waiting` and `running`.
     emitted_tokens, target_cached, draft_cached, first_token_s, first_decode_s : (N,) as in `Observed`.
     """
 
@@ -93,9 +92,6 @@ class View(Facts, Observed, ABC):
     def waiting(self) -> Sequence[int]: ...  # noqa: D102
     @property
     @abstractmethod
-    def waits(self) -> Bools: ...  # noqa: D102
-    @property
-    @abstractmethod
     def running(self) -> Ids: ...  # noqa: D102
     @property
     @abstractmethod
@@ -103,6 +99,11 @@ class View(Facts, Observed, ABC):
     @property
     @abstractmethod
     def capacity_bytes(self) -> int: ...  # noqa: D102
+
+    @abstractmethod
+    def waits(self, ids: Ids | slice) -> Bools:
+        """Return whether each request is among the waiting ones, (n,)."""
+        ...
 
     @abstractmethod
     def pending(self, ids: Ids) -> Ints:

@@ -22,13 +22,12 @@ class Roster:
     Attributes
     ----------
     ended : number of requests that have ended here.
-    waiting : in order of arrival, which is that of ids. waits : (N,) whether each request is one of them.
+    waiting : in order of arrival, which is that of ids.
     """
 
     def __init__(self, at: Places, admitted: Bools, seat: Ids, place: int) -> None:
         self.ended = 0
         self.waiting: SortedList[int] = SortedList()
-        self.waits = np.zeros(len(at), dtype=np.bool_)
         self._running: dict[int, None] = {}
         self._running_ids: Ids | None = None
         self._at, self._place = at, place
@@ -52,7 +51,7 @@ class Roster:
         first, end = self.waiting[0], self.waiting[-1] + 1
         if end - first > SPARSE * count:
             return np.fromiter(self.waiting, dtype=np.int64, count=count)
-        ids: Ids = first + np.flatnonzero(self.waits[first:end])
+        ids: Ids = first + np.flatnonzero(self.waits(slice(first, end)))
         return ids
 
     @property
@@ -67,14 +66,14 @@ class Roster:
 
     def enter(self, request: int) -> None:
         """Let an arrived request wait."""
-        self._at[request], self.waits[request] = self._place, True
+        self._at[request] = self._place
         self.waiting.add(request)
 
     def admit(self, ids: Ids) -> None:
         """Make residents of those among `ids` (n,) that wait."""
         new = ids[~self._admitted[ids]]
         if len(new):
-            self._admitted[new], self.waits[new] = True, False
+            self._admitted[new] = True
             self._running_ids = None
             for request in new.tolist():
                 self.waiting.remove(request)
@@ -92,7 +91,6 @@ class Roster:
             self._leave(np.array([request]))
         else:
             self.waiting.remove(request)
-            self.waits[request] = False
         self._at[request] = -1
 
     def evict(self, ids: Ids, running: Ids) -> None:
@@ -108,7 +106,6 @@ class Roster:
             raise IllegalPass(f"only a request that holds cache and does not run in the pass can be evicted: {stays}")
         self._leave(ids)
         self.waiting.update(ids.tolist())
-        self.waits[ids] = True
 
     def check(self, ids: Ids) -> None:
         """Refuse rows of a pass that are doubled or have no request.
@@ -134,6 +131,11 @@ class Roster:
         """Return which of `ids` (n,) have arrived and not ended."""
         here: Bools = self._at[ids] == self._place
         return here
+
+    def waits(self, ids: Ids | slice) -> Bools:
+        """Return which of `ids` (n,) are here and hold no cache."""
+        waits: Bools = (self._at[ids] == self._place) & ~self._admitted[ids]
+        return waits
 
     def absent(self, ids: Ids) -> Ids:
         """Return those of `ids` (n,) that have not arrived, have finished or were rejected."""

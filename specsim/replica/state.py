@@ -53,6 +53,20 @@ class Moves(NamedTuple):
     moving_s: Floats
 
 
+class PrefixRows(NamedTuple):
+    """What each request uses of the blocks of prompts that its replica keeps.
+
+    Attributes
+    ----------
+    used : (2, N) blocks, by model. begun : (N,) whether it has run.
+    hit_tokens : (N,) found in the target's cache when it began, and whenever it began again.
+    """
+
+    used: Ints
+    begun: Bools
+    hit_tokens: Ints
+
+
 class Rows(NamedTuple):
     """All that is written down of each request, for the replicas of one pool: a request is at one of them, once.
 
@@ -62,7 +76,7 @@ class Rows(NamedTuple):
     blocks, lent, drafted : (2, N) as in `specsim.kernels.books.Books`, by model, and nodes and depth of drafts.
     reached_s : (N,) seconds at which each came to its replica.
     at : (N,) index of the replica at which each is alive, -1 elsewhere. admitted : (N,) whether it holds cache there.
-    seat : (N,) for a pass to find doubled rows by.
+    seat : (N,) for a pass to find doubled rows by. prefix : None where no blocks of prompts are kept.
     """
 
     facts: Facts
@@ -74,14 +88,17 @@ class Rows(NamedTuple):
     at: Places
     admitted: Bools
     seat: Ints
+    prefix: PrefixRows | None
 
     @classmethod
-    def of(cls, n: int) -> Rows:
+    def of(cls, n: int, keeps_prefixes: bool = False) -> Rows:
         """Return rows of `n` requests of which nothing is known yet."""
         blocks, lent, drafted = (np.zeros((2, n), dtype=np.int64) for _ in range(3))
         at, admitted, seat = np.full(n, -1, dtype=np.int32), np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.int64)
         told = empty_rows(Facts, n), empty_rows(Progress, n)
-        return cls(*told, blocks, lent, drafted, np.full(n, np.nan), at, admitted, seat)
+        prefix = PrefixRows(np.zeros((2, n), dtype=np.int64), np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.int64))
+        kept = prefix if keeps_prefixes else None
+        return cls(*told, blocks, lent, drafted, np.full(n, np.nan), at, admitted, seat, kept)
 
 
 def over_pools(each: Sequence[Progress], second: Bools) -> Progress:

@@ -58,18 +58,11 @@ class LedgerView(View):
         self.belief = belief
         self._ledger = ledger
         self._waiting = _Line(ledger.roster)
-        self._waits = ledger.roster.waits.view()
-        self._waits.flags.writeable = False
 
     @property
     def waiting(self) -> Sequence[int]:
         """Arrived requests without cache, in order of arrival."""
         return self._waiting
-
-    @property
-    def waits(self) -> Bools:
-        """Whether a request is among the waiting ones, (N,)."""
-        return self._waits
 
     @property
     def running(self) -> Ids:
@@ -85,6 +78,10 @@ class LedgerView(View):
     def capacity_bytes(self) -> int:
         """Bytes of cache in all."""
         return self._ledger.pool.memory.capacity_bytes
+
+    def waits(self, ids: Ids | slice) -> Bools:
+        """Return whether each request is among the waiting ones, (n,)."""
+        return self._ledger.roster.waits(ids)
 
     def pending(self, ids: Ids) -> Ints:
         """Return the tokens that the target's cache still lacks, (n,): 1 when decoding."""

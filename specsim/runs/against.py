@@ -25,7 +25,9 @@ def against(chosen: Configured, named: str) -> list[Configured]:
             if keys == config["scheduler"]:
                 raise SpecsimError(f"{name} is the scheduler of the run itself; expected others")
             choices = {**config["choices"], "scheduler": name}
-            made.append(Configured(point, {**config, "scheduler": keys, "choices": choices, "followed": {}}))
+            made.append(
+                Configured({**chosen.point, **point}, {**config, "scheduler": keys, "choices": choices, "followed": {}})
+            )
     except SpecsimError as error:
         raise SpecsimError(f"--against {named}: {error}") from error
     return made

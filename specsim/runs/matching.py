@@ -78,6 +78,13 @@ EIGHT_BILLION_BYTES = 1.2e10, 2.0e10
 """Weights of the targets that `drafter=eagle` is a head of, 16 bits each."""
 
 
+def spelling_note(choice: str, scheduler: Mapping[str, Any]) -> str | None:
+    """Return a line where `scheduler=vllm_spec` is given no draft token: that run has a name of its own."""
+    if choice != "vllm_spec" or scheduler.get("num_speculative_tokens") != 0:
+        return None
+    return "scheduler=vllm_spec without draft tokens drafts nothing: scheduler=vllm is the name of that run"
+
+
 def batching_notes(
     engine: Mapping[str, Any], engine_source: str, scheduler: Mapping[str, Any], scheduler_source: str
 ) -> tuple[str, ...]:

@@ -48,8 +48,7 @@ def sharing(draw: st.DrawFn) -> Simulation:
 
 def recount(cache: PrefixCache, view: LedgerView) -> None:
     """Count the pool again from what each request holds and shares, and the blocks that nobody uses."""
-    # Replicas share the rows of their requests: this pool holds those that came here.
-    pool, everyone = view._ledger.pool, np.flatnonzero(view.prompt_tokens > 0)
+    pool, everyone = view._ledger.pool, view._ledger.roster.ids
     used = {
         (model, each)
         for model in (TARGET, DRAFT)
@@ -81,11 +80,13 @@ def test_every_scheduler_emits_the_same_and_the_pool_is_kept(name: str, drawn: S
         cache = view._ledger.caches.prefix
         assert cache is not None
         assert view._ledger.pool.used_bytes == 0
+        assert not view._ledger.pool.blocks.any()
+        assert not cache._used.any()
         assert cache._idle_bytes <= view.capacity_bytes
         assert not cache._waiting
         assert not cache._watched
         assert 0 <= cache.hits <= cache.queries
-        assert (cache.hit_tokens % cache._tokens == 0).all()
+        assert (cache._hit_tokens % cache._tokens == 0).all()
 
 
 @law
@@ -110,7 +111,7 @@ def test_with_room_for_all_a_prompt_finds_what_has_been_read_before_it_begins(dr
             read |= set(prefixes.hashes[first : first + prompt // prefixes.block_tokens].tolist())
     cache = seen.views[0]._ledger.caches.prefix
     assert cache is not None
-    assert {request: int(cache.hit_tokens[request]) for request in found} == found
+    assert {request: int(cache._hit_tokens[request]) for request in found} == found
 
 
 def test_the_end_of_the_prompt_used_longest_ago_goes_first() -> None:

@@ -34,13 +34,15 @@ class Looking:
 
     def __init__(self, inner: Scheduler, shown: list[object]) -> None:
         self._inner, self._shown = inner, shown
+        self._own = set[int]()
 
     def step(self, view: View) -> Step:
         ids = view.running
         told = (view.emitted_tokens, view.target_cached, view.draft_cached, view.first_decode_s, view.first_token_s)
         # Replicas share these rows: what a neighbour wrote meanwhile is not of this one.
-        columns = tuple(each[view.prompt_tokens > 0].tobytes() for each in told)
-        assert np.flatnonzero(view.waits).tolist() == list(view.waiting)
+        self._own.update([*view.waiting, *ids.tolist()])
+        columns = tuple(each[sorted(self._own)].tobytes() for each in told)
+        assert np.flatnonzero(view.waits(slice(None))).tolist() == list(view.waiting)
         self._shown.append(
             (
                 view.now_s,

@@ -329,3 +329,13 @@ def test_an_engine_without_batching_mixes_and_is_noted() -> None:
 def test_a_scheduler_on_an_engine_that_never_ran_it_is_noted(scheduler: str, engine: str, noted: bool) -> None:
     notes = prepare(compose({"engine": engine, "scheduler": scheduler, "trace": "poisson"})).notes
     assert any("no server ran the two together" in each for each in notes) is noted
+
+
+@pytest.mark.parametrize("engine", ["vllm_0_6", "vllm_0_12"])
+def test_vllm_without_draft_tokens_is_the_run_of_vllm_and_says_so(engine):
+    settings = {"trace": "poisson", "requests": 40, "rps": 20, "profile": "llama8b_1b_h100", "engine": engine}
+    none = simulate("vllm_spec", scheduler__num_speculative_tokens=0, **settings)
+    plain = simulate("vllm", **settings)
+    assert none.requests.equals(plain.requests)
+    said = "scheduler=vllm_spec without draft tokens drafts nothing: scheduler=vllm is the name of that run"
+    assert [each for each in none.notes if each not in plain.notes] == [said]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
+import time
+from dataclasses import fields, replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -52,6 +54,27 @@ def test_auto_is_numpy_where_numba_is_not_installed() -> None:
 def test_another_kernel_is_refused_and_the_nearest_named() -> None:
     with pytest.raises(SpecsimError, match=r"kernel: 'nunpy' is unknown.*numpy"):
         simulate("fcfs", "poisson", requests=2, kernel="nunpy")
+
+
+def test_kernels_may_take_longer_to_compile_than_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine they take a minute: the scheduler whose step they interrupt is not at fault."""
+    taken = []
+
+    def slowly() -> SimpleNamespace:
+        until_s = time.monotonic() + 1.0
+        while time.monotonic() < until_s:
+            pass
+        taken.append(True)
+        return SimpleNamespace(
+            **{f"numba_{each.name}": getattr(chosen.NUMPY, each.name) for each in fields(chosen.NUMPY)}
+        )
+
+    monkeypatch.setattr(chosen, "PATIENCE", 1)
+    monkeypatch.setattr(chosen, "_numba", lambda: "0.61")
+    monkeypatch.setattr(chosen, "_imported", slowly)
+    monkeypatch.delitem(sys.modules, "specsim.kernels.compiled", raising=False)
+    run(replace(scene(), scheduler=factory_of("vllm_spec"), kernel="auto", step_limit_s=0.2))
+    assert taken
 
 
 def test_numba_is_compiled_before_the_first_pass(with_numba: list[chosen.Kernels]) -> None:

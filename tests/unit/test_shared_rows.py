@@ -9,22 +9,21 @@ import numpy as np
 import pytest
 
 from specsim.replica.ledger import Ledger
+from specsim.replica.request import Prefixes
 from specsim.replica.state import Rows
 from specsim.simulation import run
 from tests.laws.subjects import factory_of
 from tests.made import hardware, memory, requests, simulation
 
-COUNT = 5000
-OWN_BYTES = 16
-"""The prompt of each request, by which a replica knows that it was sent there, and whether it waits, with slack."""
-OF_A_REPLICA = 400_000
-"""Bytes of a replica whatever the requests."""
+COUNT = 1000
+SLACK_BYTES = 2
+"""Of a request and replica, less than a number has."""
 
 
-def peak(replicas: int) -> int:
-    told = requests((1e-3 * np.arange(COUNT)).tolist(), [5] * COUNT, [2] * COUNT)
-    made = simulation(told, [1] * COUNT, factory_of("continuous"), truth=hardware(1e-9, 1e-8, 1e-6), keep_passes=False)
-    run(made)
+def peak(count: int, replicas: int, prefixes: Prefixes | None = None) -> int:
+    told = requests((1e-3 * np.arange(count)).tolist(), [5] * count, [2] * count)
+    made = simulation(told, [1] * count, factory_of("continuous"), truth=hardware(1e-9, 1e-8, 1e-6), keep_passes=False)
+    made = replace(made, prefixes=prefixes, kernel="numpy")
     tracemalloc.start()
     try:
         run(replace(made, replicas=replicas))
@@ -33,9 +32,17 @@ def peak(replicas: int) -> int:
         tracemalloc.stop()
 
 
-def test_a_further_replica_takes_few_bytes_a_request():
-    more = (peak(18) - peak(2)) / 16
-    assert more < OWN_BYTES * COUNT + OF_A_REPLICA
+@pytest.mark.parametrize("shared", [False, True])
+def test_memory_grows_with_the_sum_of_requests_and_replicas(shared):
+    """A further replica takes as many bytes of a run of ten times the requests."""
+
+    def of_a_replica(count: int) -> float:
+        each = np.arange(count)
+        prefixes = Prefixes(each, each, np.ones_like(each), 16) if shared else None
+        return (peak(count, 18, prefixes) - peak(count, 2, prefixes)) / 16
+
+    peak(10, 2)  # What the first run of a process keeps is no replica's.
+    assert of_a_replica(COUNT) - of_a_replica(COUNT // 10) < SLACK_BYTES * COUNT
 
 
 def test_a_request_is_at_one_of_the_replicas_that_share_its_rows():
@@ -48,9 +55,7 @@ def test_a_request_is_at_one_of_the_replicas_that_share_its_rows():
     assert first.roster.here(both).tolist() == [True, False]
     assert second.roster.here(both).tolist() == [False, True]
     assert (first.roster.ids.tolist(), second.roster.ids.tolist()) == ([0], [1])
-    assert first.facts.prompt_tokens.tolist() == [3, 0]
-    assert second.facts.prompt_tokens.tolist() == [0, 5]
-    assert first.roster.waits.tolist() == [True, False]
+    assert first.roster.waits(both).tolist() == [True, False]
 
 
 @pytest.mark.parametrize("mine", [0, 1])

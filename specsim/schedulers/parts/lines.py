@@ -84,7 +84,7 @@ class Lines:
         there: slice | Ids = slice(view.waiting[0], view.waiting[-1] + 1)
         if view.waiting[-1] - view.waiting[0] > SPARSE * len(view.waiting):
             there = np.asarray(view.waiting, dtype=np.int64)
-        waits = view.waits[there]
+        waits = view.waits(there)
         arrived = _at(there, np.flatnonzero(waits & ~self._known[there]))
         if len(arrived):
             told = [number if number == number else None for number in numbers[arrived].tolist()]
