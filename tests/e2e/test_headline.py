@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from specsim import Run, simulate, sweep
+from specsim import Run, simulate
 from specsim.results.sweep_text import comparison_table
 from specsim.results.table import class_table, flattered
+from specsim.results.verdicts import KEPT_UP
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -72,20 +74,21 @@ def test_one_mix_promises_the_same_on_every_hardware() -> None:
 
 @pytest.mark.slow
 def test_the_notebook_s_verdict_is_what_comes_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Today's vLLM beside AdaServe, on the requests and seeds of the notebook's first table."""
+    """Its own cells, up to the first figure: tuned on one part of the twin, judged on another, by runs long enough."""
     monkeypatch.setenv("SPECSIM_DATA", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    schedulers = ["vllm_spec", "vllm", "adaserve"]
-    axes = {"scheduler": schedulers, "seed": range(5)}
-    means = sweep(axes, trace="azure_conv", requests=4000, rps=5, progress=False).over_seeds(against="vllm_spec")
-    rows = {row["scheduler"]: row for row in means.to_dict("records")}
-    told = {name: f"{100 * rows[name]['slo_attainment']:.1f}%" for name in schedulers}
-    ours = rows["adaserve"]
-    ahead, half = 100 * ours["difference"], 100 * ours["difference_half_width"]
+    monkeypatch.chdir(tmp_path)
+    cells = json.loads((ROOT / "notebooks" / "attainment.ipynb").read_text(encoding="utf-8"))["cells"]
+    made: dict[str, Any] = {}
+    for cell in [each for each in cells if each["cell_type"] == "code"][:2]:
+        exec("".join(line for line in cell["source"] if not line.startswith("%")), made)
+    means = made["by_rate"].over_seeds(against="vllm_spec")
+    assert set(means["load"]) == {KEPT_UP}
+    rows = {row["scheduler"]: row for row in means[means["rps"] == 5].to_dict("records")}
+    told = {name: f"{100 * row['slo_attainment']:.1f}%" for name, row in rows.items()}
+    apart, half = (100 * rows["adaserve"][key] for key in ("difference", "difference_half_width"))
     said = (
-        f"at 5 requests/s, AdaServe attains {told['adaserve']}, {ahead:.1f} \u00b1 {half:.1f} points more than "
-        f"`vllm_spec` ({told['vllm_spec']}, paired by seed); `vllm` attains {told['vllm']}."
+        f"At 5 requests/s AdaServe attains {told['adaserve']} and `vllm_spec` {told['vllm_spec']}, {apart:.1f} \u00b1 "
+        f"{half:.1f} points apart (paired by seed); `vllm` attains {told['vllm']}."
     )
-    assert ahead > half
-    notebook = json.loads((ROOT / "notebooks" / "attainment.ipynb").read_text(encoding="utf-8"))
-    assert any(said in "".join(cell["source"]) for cell in notebook["cells"])
+    assert any(said in "".join(cell["source"]) for cell in cells)

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 PAGES = [each.relative_to(ROOT) for each in [*(ROOT / "docs").glob("*.md"), *NOTEBOOKS]]
 DEFINITIONS = {ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda}
-SHORT = {"attainment": (30, 2), "acceptance": (30, 1), "tour": (40, 1), "winners": (24, 1)}
+SHORT = {"attainment": (30, 2), "acceptance": (30, 1), "tour": (40, 1)}
 """Requests and seeds of the quick runs, by notebook; `anatomy` is quick as it stands."""
 MOST_CELL_LINES = 20
 
@@ -24,7 +24,7 @@ def cells(notebook: Path, kind: str) -> list[str]:
 
 
 def test_they_are_these() -> None:
-    assert [each.stem for each in NOTEBOOKS] == ["acceptance", "anatomy", "attainment", "tour", "winners"]
+    assert [each.stem for each in NOTEBOOKS] == ["acceptance", "anatomy", "attainment", "tour"]
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda each: each.stem)
@@ -72,7 +72,7 @@ def test_no_page_replaces_the_install_of_a_checkout_by_a_copy(page: str) -> None
 def shortened(source: str, requests: int, seeds: int) -> str:
     """Return a cell with fewer requests and seeds: whether it runs does not depend on how long its runs are."""
     source = re.sub(r'(requests=|"requests": )\d+', rf"\g<1>{requests}", source)
-    return source.replace("range(5)", f"range({seeds})")
+    return source.replace("range(3)", f"range({seeds})")
 
 
 @pytest.mark.slow
