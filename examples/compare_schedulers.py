@@ -15,11 +15,11 @@ import numpy as np
 from specsim import load_sweep, sweep
 
 GRIDS: dict[str, dict[str, list[Any]]] = {
-    "vllm": {"max_num_batched_tokens": [512, 1024, 2048, 4096, 8192, 16384]},
-    "vllm_spec": {"num_speculative_tokens": [2, 4, 6], "max_num_batched_tokens": [1024, 8192]},
-    "adaserve": {"verify_tokens": ["auto", 256], "prefill_tokens": [512, 1024, 2048]},
-    "smartspec": {"num_speculative_tokens": [4, 8], "max_num_batched_tokens": [1024, 2048, 8192]},
-    "specserve": {"num_speculative_tokens": [4, 8], "max_num_batched_tokens": [1024, 2048, 8192]},
+    "vllm": {"max_num_batched_tokens": [256, 512, 1024, 2048, 4096, 8192]},
+    "vllm_spec": {"num_speculative_tokens": [2, 4, 6], "max_num_batched_tokens": [512, 1024]},
+    "adaserve": {"verify_tokens": ["auto", 256], "prefill_tokens": [256, 512, 1024]},
+    "smartspec": {"num_speculative_tokens": [4, 8], "max_num_batched_tokens": [512, 1024, 2048]},
+    "specserve": {"num_speculative_tokens": [4, 8], "max_num_batched_tokens": [512, 1024, 2048]},
 }
 RATES_PER_S = [3, 4, 5, 6, 7]
 SHARED: dict[str, Any] = {
