@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from specsim.kernels.chosen import chosen as kernels
 from specsim.kernels.selection import Bounds
+from specsim.kernels.selection import select as selected
 from specsim.replica.request import Bools, Floats, Ints
 from specsim.replica.trees import Forest
 
@@ -77,5 +77,5 @@ def select(
     if forest.draft_nodes:
         drafted = slice(forest.rows, None)
         bounds = Bounds(most_nodes, budget, fill, *stop)
-        chosen[drafted] = kernels().select(forest.row[drafted], forest.path_probability[drafted], need, order, bounds)
+        chosen[drafted] = selected(forest.row[drafted], forest.path_probability[drafted], need, order, bounds)
     return chosen
