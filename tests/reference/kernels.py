@@ -28,9 +28,9 @@ from specsim.kernels.growth import (
     likeliest,
     next_keys,
 )
-from specsim.kernels.selection import Bounds
 from specsim.pass_shape import PassShape
 from specsim.rng import STRIDE, Words, mix
+from specsim.schedulers.parts.selection import NEVER, Stop
 
 ENDLESS = 1 << 62
 
@@ -84,8 +84,10 @@ def _joined(levels: list[tuple[Any, ...]]) -> Any:
     return joined
 
 
-def select(row: Ints, path: Floats, need: Floats, order: Ints, bounds: Bounds) -> Bools:
-    most_nodes, budget, fill, slo_below, fill_below, tile = bounds
+def select(
+    row: Ints, path: Floats, need: Floats, order: Ints, most_nodes: int, budget: int, fill: bool, stop: Stop = NEVER
+) -> Bools:
+    slo_below, fill_below, tile = stop
     rows, chosen = len(need), np.zeros(len(row), dtype=np.bool_)
     likeliest = np.argsort(-path, kind="stable")
     by_row = likeliest[np.argsort(row[likeliest].astype(np.uint16), kind="stable")]

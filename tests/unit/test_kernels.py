@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from specsim.kernels.acceptance import Texts, answer, rounds
 from specsim.kernels.growth import ALL, PARENT, ROW, Front, Grown, Growth, Pooled, grow
-from specsim.kernels.selection import Bounds, select
 from specsim.rng import STRIDE
+from specsim.schedulers.parts.selection import Stop, selected
 from tests.examples import examples
 from tests.reference import kernels as reference
 
@@ -91,34 +91,28 @@ def test_the_same_nodes_are_selected(data: st.DataObject) -> None:
     )
     need = luck.choice([-np.inf, 0.0, 1.0, 1.5, 2.0, 3.0, 5.0, np.inf], rows)
     below = st.sampled_from((0.0, 0.3, 0.5))
-    bounds = Bounds(
-        data.draw(st.integers(0, 10)),
-        data.draw(st.integers(rows, rows + nodes + 4)),
-        data.draw(st.booleans()),
-        data.draw(below),
-        data.draw(below),
-        data.draw(st.sampled_from((1, 4, 8))),
-    )
-    asked = (row, path, need, luck.permutation(rows), bounds)
-    assert reference.select(*asked).tobytes() == select(*asked).tobytes()
+    stop = Stop(data.draw(below), data.draw(below), data.draw(st.sampled_from((1, 4, 8))))
+    bounds = data.draw(st.integers(0, 10)), data.draw(st.integers(rows, rows + nodes + 4)), data.draw(st.booleans())
+    asked = (row, path, need, luck.permutation(rows), *bounds, stop)
+    assert reference.select(*asked).tobytes() == selected(*asked).tobytes()
 
 
 def test_an_order_of_any_layout_is_taken() -> None:
     """A scheduler of one's own may turn an array round, or count in other integers."""
     asked = np.arange(6) % 3, np.linspace(0.9, 0.1, 6), np.array([1.5, 2, 9], dtype=np.float32)[::-1]
-    bounds = Bounds(3, 6, True, 0, 0, 1)
+    bounds = 3, 6, True
     for order in (np.arange(3)[::-1], np.array([2, 0, 1], dtype=np.int32)):
-        assert reference.select(*asked, order, bounds).tolist() == select(*asked, order, bounds).tolist()
+        assert reference.select(*asked, order, *bounds).tolist() == selected(*asked, order, *bounds).tolist()
 
 
 def test_nothing_is_read_beyond_the_end() -> None:
     """Compiled loops look at no bounds."""
-    asked, bounds = (np.ones(2), np.full(2, 9.0)), Bounds(3, 9, True, 0, 0, 1)
+    asked, bounds = (np.ones(2), np.full(2, 9.0)), (3, 9, True)
     for row, order in (([0, 5], [0, 1]), ([0, 1], [0, 6]), ([0, 1], [1, 1]), ([0, 1], [1])):
         with pytest.raises(ValueError, match="an order of 2 rows that does not name each once"):
-            select(np.array(row), *asked, np.array(order), bounds)
+            selected(np.array(row), *asked, np.array(order), *bounds)
     with pytest.raises(TypeError):
-        select(np.array([0, 1]), *asked, np.array([0.0, 1.0]), bounds)
+        selected(np.array([0, 1]), *asked, np.array([0.0, 1.0]), *bounds)
     texts = Texts(*np.ones((4, 3), dtype=np.int64))
     for node in ([2, 0, 1, 0, 0], [0, 0, 1, 0, 7]):
         numbers = np.array([[0, -1, 0, -1, -1], [1, -1, 0, -1, -1], node]).T.copy()

@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specsim.kernels.selection import Bounds
-from specsim.kernels.selection import select as selected
 from specsim.replica.trees import Forest
-from specsim.schedulers.parts.selection import select
+from specsim.schedulers.parts.selection import select, selected
 from tests.made import grown
 
 ROWS, PATHS = np.array([0, 0, 0, 1, 1, 1, 1]), np.array([0.7, 0.4, 0.2, 0.5, 0.5, 0.5, 0.5])
@@ -18,8 +16,7 @@ ROWS, PATHS = np.array([0, 0, 0, 1, 1, 1, 1]), np.array([0.7, 0.4, 0.2, 0.5, 0.5
 
 def taken_by(need: list[float], order: list[int], budget: int, most: int = 9) -> list[int]:
     """Return how many nodes each row takes for its SLO."""
-    bounds = Bounds(most, budget, False, 0.0, 0.0, 1)
-    chosen = selected(ROWS, PATHS, np.array(need), np.array(order), bounds)
+    chosen = selected(ROWS, PATHS, np.array(need), np.array(order), most, budget, False)
     return np.bincount(ROWS[chosen], minlength=2).tolist()
 
 
