@@ -225,7 +225,7 @@ def _take_likeliest(path, chosen, count):
 
 @compiled(INTS, FLOATS, FLOATS, INTS, WHOLE, WHOLE, FLAG, NUMBER, NUMBER, WHOLE)
 def select(row, path, need, order, most_nodes, budget, fill, slo_below, fill_below, tile):
-    """See `specsim.schedulers.parts.selection.selected`; return nothing where a row does not exist or is named twice."""
+    """See `specsim.schedulers.parts.selection.selected`; return nothing where a row is wrong or named twice."""
     rows, chosen = len(need), np.zeros(len(row), dtype=np.bool_)
     if not _each_once(order, rows) or (len(row) and (row.min() < 0 or row.max() >= rows)):
         return chosen[:0]
