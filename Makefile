@@ -26,7 +26,7 @@ $(VENV)/dev: $(VENV)/core
 	@touch $@
 
 $(VENV)/all: $(VENV)/dev
-	$(INSTALL) --editable ".[dask,dev,docs,fast,notebooks,profiler,ray,slurm]"
+	$(INSTALL) --editable ".[dask,dev,docs,notebooks,profiler,ray,slurm]"
 	@touch $@
 
 $(VENV)/docs: $(VENV)/dev
@@ -35,10 +35,6 @@ $(VENV)/docs: $(VENV)/dev
 
 $(VENV)/notebooks: $(VENV)/core
 	$(INSTALL) --editable ".[notebooks]"
-	@touch $@
-
-$(VENV)/fast: $(VENV)/core
-	$(INSTALL) --editable ".[fast]"
 	@touch $@
 
 # The simulator in it needs none of the other packages that it names. Where it cannot be had, its row is absent.
@@ -77,10 +73,10 @@ format: $(VENV)/dev  ## let ruff lay the code out
 docs: $(VENV)/docs  ## the site in site/, API reference included; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-bench: $(VENV)/fast $(VENV)/peers  ## speed and memory, with the machine they were measured on; renews results/bench.parquet
+bench: $(VENV)/core $(VENV)/peers  ## speed and memory, with the machine they were measured on; renews results/bench.parquet
 	$(BIN)/python -m tests.bench --million
 
-bench-check: $(VENV)/fast  ## the cost of the loops against results/bench.parquet, in yardsticks
+bench-check: $(VENV)/core  ## the cost of the loops against results/bench.parquet, in yardsticks
 	$(BIN)/python -m tests.bench --check
 
 profiles: $(VENV)/core  ## rebuild conf/profile from the public measurements in $$SPECSIM_DATA

@@ -11,7 +11,7 @@ import numpy as np
 import simpy
 
 from specsim.errors import SchedulerFault, SpecsimError
-from specsim.kernels.chosen import Choice, using
+from specsim.kernels import compiled_loops
 from specsim.replica.arrivals import arrivals
 from specsim.replica.audit import Audit
 from specsim.replica.blame import foretold
@@ -74,7 +74,6 @@ class Simulation:
     window : seconds of arrival of the requests whose inter-token latencies are kept; None keeps all.
     fast_forward : whether decoding passes, and rounds of chains of one length, that nothing comes between run at once:
         the same run, sooner.
-    kernel : what computes the inner loops, with equal results; see `specsim.kernels.chosen`.
     step_limit_s : seconds of wall time within which a scheduler must come to its next pass, None for no limit.
     backend : makes what answers the passes of a replica, from its view; None: what is simulated of `world` and `truth`.
     """
@@ -104,7 +103,6 @@ class Simulation:
     window: Window | None = None
     step_limit_s: float | None = 60.0
     fast_forward: bool = True
-    kernel: Choice = "auto"
     backend: Callable[[View], Backend] | None = None
 
     def machine(self, replica: int) -> Machine:
@@ -129,8 +127,9 @@ def run(simulation: Simulation, watcher: Watcher | None = None) -> Record:
     def alive() -> tuple[int, float, int]:
         return len(replicas), env.now, sum(replica.headway.passes for replica in replicas)
 
+    compiled_loops()  # Before the clock of `step_limit_s` runs.
     try:
-        with using(simulation.kernel), watchdog(alive, simulation.step_limit_s):
+        with watchdog(alive, simulation.step_limit_s):
             return _run(simulation, env, replicas, watcher)
     except StepTooLong:
         names = {type(replica.scheduler).__name__ for replica in replicas} or {"that is made"}

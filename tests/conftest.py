@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ settings.register_profile("specsim", deadline=None, derandomize=True)
 settings.load_profile("specsim")
 
 specsim.files.kept.MOST_BYTES = 0  # What tests draw at random is not worth keeping.
+# Compiling takes seconds: also tests that have a cache of their own share what it makes.
+os.environ.setdefault("NUMBA_CACHE_DIR", str(specsim.files.kept.user_cache() / "numba"))
 
 SEED_BITS = 32
 COMPOSED = pytest.StashKey[int]()

@@ -43,7 +43,7 @@ def of(*names: str) -> tuple[str, ...]:
 LAWS = "tests/laws/test_every_scheduler.py"
 GOLDEN = "tests/golden/test_golden.py"
 MISTAKES = "tests/conf/test_bad_input.py"
-BOOKS, ANSWER = "specsim/kernels/books.py", "specsim/kernels/acceptance.py"
+BOOKS, TREES = "specsim/kernels/book_loops.py", "specsim/kernels/tree_loops.py"
 SLO_TREES = "conf/scheduler/adaserve.yaml"
 SELECTION = "specsim.schedulers.parts.selection"
 
@@ -54,10 +54,15 @@ FAULTS = (
         "        self.used_bytes -= 0",
         (LAWS, *of("vllm_spec")),
     ),
-    Fault(ANSWER, "np.minimum(matched + 1, left)", "(matched + 1)", (LAWS, *of("vllm_spec"))),
-    Fault(ANSWER, "np.minimum(matched, tokens), matched, tokens", "matched, matched, tokens", (LAWS, *of("specinfer"))),
-    Fault(BOOKS, "tally.verifications[ids] += decoding", "tally.verifications[ids] += 1", (LAWS, *of("fcfs"))),
-    Fault(BOOKS, "[ids] += tree > 0", "[ids] += tree >= 0", (LAWS, *of("specserve"))),
+    Fault(BOOKS, "min(matched[row] + 1, left)", "(matched[row] + 1)", (LAWS, *of("vllm_spec"))),
+    Fault(BOOKS, "min(matched[row], tokens[row]), tokens", "matched[row], tokens", (LAWS, *of("specinfer"))),
+    Fault(
+        BOOKS,
+        "        if before > 0 and emits > 0:\n            verifications[request] += 1\n",
+        "        verifications[request] += 1\n        if before > 0 and emits > 0:\n",
+        (LAWS, *of("fcfs")),
+    ),
+    Fault(BOOKS, "+= tree[row] > 0", "+= tree[row] >= 0", (LAWS, *of("specserve"))),
     Fault(
         "specsim/replica/caches.py",
         "self._progress.preemptions[ids] += 1",
@@ -66,12 +71,12 @@ FAULTS = (
     ),
     Fault(
         BOOKS,
-        "books.draft_nodes[ids] = books.draft_depth[ids] = 0",
-        "books.draft_depth[ids] = 0",
+        "draft_nodes[request] = draft_depth[request] = 0",
+        "draft_depth[request] = 0",
         (LAWS, *of("vllm_spec")),
     ),
     Fault(
-        "specsim/kernels/layers.py",
+        "specsim/world/layers.py",
         "grown.numbers[DEPTH] < deepest[row]",
         "grown.numbers[DEPTH] <= deepest[row]",
         (LAWS, *of("smartspec_per_request")),
@@ -95,9 +100,9 @@ FAULTS = (
         (LAWS, *of("vllm_spec")),
     ),
     Fault(
-        "specsim/kernels/growth.py",
-        "    odds[PROBABILITY] = text.confidence[rows[0], 0]",
-        "    odds[PROBABILITY] = np.where(rows[1] == 0, 0.9, 0.1)",
+        TREES,
+        "path[high] = confidence[rows[0, behind], token], ahead",
+        "path[high] = 0.9 if right else 0.1, ahead",
         (GOLDEN, *of("specserve")),
     ),
     Fault(
@@ -113,15 +118,15 @@ FAULTS = (
         ("tests/theory/test_queueing.py", "-k", "not littles"),
     ),
     Fault(
-        "specsim/kernels/growth.py",
-        "hashed + _WRONG_TURN[tokens]",
-        "hashed + _WRONG_TURN[0 * tokens]",
+        TREES,
+        "np.uint64(2 * token + 3)",
+        "np.uint64(3)",
         ("tests/theory/test_acceptance.py",),
     ),
     Fault(
-        "specsim/kernels/selection.py",
-        "np.minimum(np.maximum(budget - before, 0), queue)",
-        "np.minimum(np.maximum(budget, 0), queue)",
+        TREES,
+        "min(most_nodes, left), slo_below",
+        "min(most_nodes, budget - rows), slo_below",
         ("tests/theory/test_selection_optimal.py", GOLDEN),
     ),
     Fault(
@@ -225,6 +230,7 @@ def is_caught(fault: Fault, folder: Path) -> bool:
 def _pytest(fault: Fault, folder: Path) -> int:
     words = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not slow", *PLUGIN, *fault.pytest)
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment["NUMBA_CACHE_DIR"] = str(folder / "numba")
     return subprocess.run([sys.executable, *words], cwd=folder, env=environment, capture_output=True).returncode
 
 

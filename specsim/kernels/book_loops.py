@@ -1,12 +1,13 @@
-"""The arithmetic of a ledger as loops that numba compiles; each equals its twin in numpy to the last bit.
+"""What a pass takes of a ledger, what the target says, and what that leaves, as loops that numba compiles.
 
-See `specsim.kernels.books` for what they do, and `specsim.kernels.loops` for how they are written.
+See `specsim.kernels.books` and `acceptance` for what they do, and `tree_loops` for how they are written.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from specsim.kernels.books import ILLEGAL
 from specsim.kernels.compiling import (
     FLAG,
     INTS,
@@ -17,14 +18,12 @@ from specsim.kernels.compiling import (
     filled,
     inner,
 )
-from specsim.kernels.growth import DEPTH, PARENT, ROW
+from specsim.kernels.growth import DEPTH, PARENT, ROW, SLOT, TOKEN
 
 NUMBERS = array_of(WHOLE, 2)
 BOOKS = (filled(WHOLE),) * 10
 TALLY = (*(filled(WHOLE),) * 5, *(filled(NUMBER),) * 2)
 ROOM = (WHOLE,) * 3
-ILLEGAL = -(1 << 62)
-"""Told instead of a number of blocks."""
 NOTHING = (ILLEGAL, 0, 0, 0.0, 0, 0, 0, 0)
 
 
@@ -66,7 +65,7 @@ def reserve(
     target_lent, draft_lent, draft_nodes, draft_depth,
     ids, chunks, numbers, block_tokens, most, _, tree, cached,
 ):  # fmt: skip
-    """See `specsim.kernels.books.numpy_reserve`; `tree` (n,) is filled, `cached` (n,) may hold anything."""
+    """See `specsim.kernels.books.reserve`; `tree` (n,) is filled, `cached` (n,) may hold anything."""
     rows = len(ids)
     tree[:] = 0
     if not _inside(numbers, rows):
@@ -149,7 +148,7 @@ def reserve_draft(
     target_lent, draft_lent, draft_nodes, draft_depth,
     ids, chunks, numbers, fresh, leaves, block_tokens, _, most, extended, scratch,
 ):  # fmt: skip
-    """See `specsim.kernels.books.numpy_reserve_draft`; `extended` (m,) is filled, `scratch` (3, n) holds anything."""
+    """See `specsim.kernels.books.reserve_draft`; `extended` (m,) is filled, `scratch` (3, n) holds anything."""
     rows, more, prefill, begins = len(ids), 0, 0, len(chunks) > 0 or not len(leaves)
     if not (_inside(numbers, rows) and _fit(leaves, numbers, rows, fresh)):
         return NOTHING
@@ -184,7 +183,7 @@ def deepen(
     target_lent, draft_lent, draft_nodes, draft_depth,
     ids, chunks, numbers, extended, block_tokens, _, most, scratch,
 ):  # fmt: skip
-    """See `specsim.kernels.books.numpy_deepen`; `scratch` (2, n) may hold anything."""
+    """See `specsim.kernels.books.deepen`; `scratch` (2, n) may hold anything."""
     more, nodes, fed = 0, scratch[0], scratch[1]
     nodes[:] = 0
     if not _inside(numbers, len(ids)):
@@ -214,7 +213,7 @@ def commit(
     ids, chunks, tree, tokens, accepted, matched, drafted, feeds, now_s, block_tokens,
     who, gaps_s,
 ):  # fmt: skip
-    """See `specsim.kernels.books.numpy_commit`; return the further blocks of both models, and how many `who` holds.
+    """See `specsim.kernels.books.commit`; return the further blocks of both models, and how many `who` holds.
 
     `who` (2, n) is filled with those that emit again, whose gaps are `gaps_s` (n,), and for the first time.
     """
@@ -252,3 +251,27 @@ def commit(
             known = prompt_tokens[request] + before + emits
             draft_cached[request] = known - (known - cached == 1 and before + emits > 0)
     return more, more_draft, later, first
+
+
+@compiled(NUMBERS, INTS, INTS, INTS, INTS, INTS, INTS, INTS, filled(WHOLE, 2), filled(FLAG))
+def answer(numbers, rank, prompt_tokens, emitted_tokens, target_cached, output_tokens, ids, chunks, told, finished):
+    """Fill `told` (3, n) and `finished` (n,) as `specsim.kernels.acceptance.answer` says.
+
+    Return whether all nodes are of rows and slots that are there.
+    """
+    rows = len(ids)
+    tokens, accepted, matched = told[0], told[1], told[2]
+    matched[:] = 0
+    for node in range(rows, numbers.shape[1]):
+        slot, row = numbers[SLOT, node], numbers[ROW, node]
+        if slot < 0 or slot >= len(rank) or row < 0 or row >= rows:
+            return False
+        if rank[slot] == numbers[TOKEN, node]:
+            matched[row] = numbers[DEPTH, node]
+    for row in range(rows):
+        request = ids[row]
+        left = output_tokens[request] - emitted_tokens[request]
+        complete = chunks[row] == prompt_tokens[request] + emitted_tokens[request] - target_cached[request]
+        tokens[row] = min(matched[row] + 1, left) if complete else 0
+        accepted[row], finished[row] = min(matched[row], tokens[row]), tokens[row] == left
+    return True

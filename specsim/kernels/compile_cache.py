@@ -20,7 +20,7 @@ from pathlib import Path
 
 from specsim.files.kept import one_at_a_time, read_whole, user_cache, write_whole
 
-MOST_KEPT = 4
+MOST_KEPT = 16
 """The newest are kept; others are of sources that have changed since."""
 KERNELS = Path(__file__).parent
 SOURCES = (*sorted(KERNELS.glob("*.py")), KERNELS.parent / "rng.py")
@@ -44,12 +44,6 @@ def kept_file() -> Path | None:
             tempfile.TemporaryFile(dir=place).close()
             return place / f"specsim-{_key()[:16]}{SUFFIX}"
     return None
-
-
-def needs_compiling() -> bool:
-    """Return whether kernels could be kept, and are not."""
-    file = kept_file()
-    return file is not None and (_crashed(file) or read_whole(file) is None)
 
 
 def distrust() -> None:

@@ -50,19 +50,6 @@ def compiled(*signature: Any) -> Callable[[Kernel], Kernel]:
     return made
 
 
-def elementwise(layout: str, *signature: Any) -> Callable[[Kernel], Kernel]:
-    """Decorate a kernel of single numbers, and of whole arrays where the layout says so; it broadcasts as numpy does.
-
-    The last argument is what it answers. See `numba.guvectorize`.
-    """
-
-    def made(kernel: Kernel) -> Kernel:
-        done: Kernel = numba.guvectorize([signature], layout, nopython=True, cache=_keeps)(kernel)
-        return done
-
-    return made
-
-
 class _Told(event.TimingListener):  # type: ignore[misc]
     """Says on stderr that something is compiled, once; nothing where all comes from the cache."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from specsim.kernels import compiled_loops
 from specsim.kernels.arrays import Bools, Floats, Ints
 from specsim.rng import STRIDE, Words, mix
 
@@ -29,7 +30,7 @@ def next_keys(keys: Words, hashed: Words, right: Bools, tokens: Ints | int) -> W
 
 
 class Text(Protocol):
-    """The tape as `numpy_grow` reads it."""
+    """The tape as `grow` reads it."""
 
     @property
     def confidence(self) -> Floats:
@@ -129,104 +130,62 @@ class Grown(NamedTuple):
     refused: int = 0
 
 
-def numpy_grow(text: Text, front: Front, growth: Growth) -> Grown:
+def grow(text: Text, front: Front, growth: Growth) -> Grown:
     """Return the nodes grown behind a front, level by level."""
-    if growth.width == 1 and growth.beam == ALL and not text.silent:
-        return _chains(text, front, growth)
-    node, row, depth, path, key, on = front
-    member, first, read = np.arange(len(node)), growth.first, 0
-    numbers, odds, words, rows, ends = [], [], [], [], []
-    deep = int(depth.max()) + growth.levels > int(growth.limit.min())
+    most = _most_nodes(len(front.node), growth)
+    if isinstance(text, Pooled) and most is not None:
+        return _grown(text, front, growth, most)
+    return _by_level(text, front, growth)
+
+
+def _most_nodes(level: int, growth: Growth) -> int | None:
+    """Return how many nodes there are at most, the front's `level` included; None where a level may be refused."""
+    nodes = level
     for _ in range(growth.levels):
-        if deep and not (going := depth < growth.limit[row]).all():
-            node, row, depth, path = node[going], row[going], depth[going], path[going]
-            key, on, member = key[going], on[going], member[going]
-        if len(node) * growth.width > growth.most:
-            return _NOTHING._replace(refused=len(node) * growth.width)
-        hashed = mix(key)
-        at = text.at(member, key, hashed, on)
-        rank = text.rank[at]
-        rank[~on] = OFF_PATH
-        confidence = text.confidence.take(at, axis=0)[:, : growth.width]
-        ahead = confidence * path[:, None]
-        kept = likeliest(row, ahead, growth.beam) if growth.beam != ALL and len(row) else np.arange(ahead.size)
-        if text.silent:
-            kept = kept[ahead.take(kept) > 0]
-        behind = kept // growth.width
-        token = kept - behind * growth.width
-        words.append((key, hashed))
-        rows.append((at, rank))
-        row, depth, path = row[behind], depth[behind] + 1, ahead.take(kept)
-        numbers.append((row, node[behind], depth, token, behind + read))
-        odds.append((confidence.take(kept), path))
-        on = rank[behind] == token
-        key = next_keys(key[behind], hashed[behind], on, token)
-        member, node = member[behind], np.arange(first, first + len(kept))
-        first, read = first + len(kept), read + len(at)
+        proposed = level * growth.width
+        level = min(proposed, growth.beam * len(growth.limit)) if growth.beam else proposed
+        nodes += level
+        if max(proposed, nodes) > growth.most:
+            return None
+    return nodes
+
+
+def _grown(text: Pooled, front: Front, growth: Growth, room: int) -> Grown:
+    numbers, odds = np.empty((5, room), dtype=np.int64), np.empty((2, room))
+    words, rows = np.empty((2, room), dtype=np.uint64), np.empty((2, room), dtype=np.int64)
+    ends, scratch = np.empty(growth.levels, dtype=np.int64), np.empty((4, room), dtype=np.int64)
+    keys, ahead = np.empty(room, dtype=np.uint64), np.empty(room * growth.width)
+    read = compiled_loops().grow(*text, *front, *growth[:-1], numbers, odds, words, rows, ends, scratch, keys, ahead)
+    new = slice(len(front.node), len(front.node) + int(ends[-1]))
+    return Grown(numbers[:, new], odds[:, new], words[:, :read], rows[:, :read], ends)
+
+
+def _by_level(text: Text, front: Front, growth: Growth) -> Grown:
+    """Grow level by level: the text is read by code of its own, or the levels may have too many nodes."""
+    member, first, read, levels, ends = np.arange(len(front.node)), growth.first, 0, [], []
+    for _ in range(growth.levels):
+        going = (front.depth < growth.limit[front.row]).nonzero()[0]
+        member, front = member[going], Front._make(column[going] for column in front)
+        if len(going) * growth.width > growth.most:
+            return Grown._make((*(np.empty(0),) * 5, len(going) * growth.width))
+        rows = text.at(member, front.key, mix(front.key), front.on)
+        # A pool of one row is the row that was found.
+        found = Pooled(text.confidence, text.rank, text.silent, rows, rows, 0)
+        level = _grown(found, front, growth._replace(levels=1, first=first), len(going) * (1 + growth.width))
+        row, _, depth, token, behind = level.numbers
+        on, words = level.rows[1][behind] == token, level.words[:, behind]
+        key = next_keys(words[0], words[1], on, token)
+        member = member[behind]
+        front = Front(first + np.arange(len(row)), row, depth, level.odds[PATH], key, on)
+        level.numbers[SLOT] += read
+        levels.append(level[:4])
+        first, read = first + len(row), read + len(rows)
         ends.append(first - growth.first)
-        if not len(kept):
+        if not len(row):
             break
     ends += [ends[-1]] * (growth.levels - len(ends))
-    return Grown(_joined(numbers), _joined(odds), _joined(words), _joined(rows), np.array(ends))
-
-
-def _joined(levels: list[tuple[Any, ...]]) -> Any:
-    """Return the columns of all levels side by side, (columns, n)."""
-    first = levels[0]
-    joined = np.empty((len(first), sum(len(columns[0]) for columns in levels)), dtype=first[0].dtype)
-    low = high = 0
-    for columns in levels:
-        low, high = high, high + len(columns[0])
-        for place, column in enumerate(columns):
-            joined[place, low:high] = column
-    return joined
-
-
-def _chains(text: Text, front: Front, growth: Growth) -> Grown:
-    """Return one new node behind each node, level by level: only the hashes are taken one by one."""
-    nodes, levels = len(front.node), growth.levels
-    member = np.arange(nodes)
-    words, rows = np.empty((2, levels, nodes), dtype=np.uint64), np.empty((2, levels, nodes), dtype=np.int64)
-    key, on = front.key, front.on
-    for level in range(levels):
-        hashed = mix(key)
-        at = text.at(member, key, hashed, on)
-        rank = text.rank[at]
-        rank[~on] = OFF_PATH
-        words[0, level], words[1, level], rows[0, level], rows[1, level] = key, hashed, at, rank
-        on = rank == 0
-        key = next_keys(key, hashed, on, 0)
-    depth = front.depth + np.arange(levels)[:, None]
-    numbers, odds = np.zeros((5, levels, nodes), dtype=np.int64), np.empty((2, levels, nodes))
-    numbers[ROW], numbers[DEPTH] = front.row, depth + 1
-    odds[PROBABILITY] = text.confidence[rows[0], 0]
-    odds[PATH] = odds[PROBABILITY]
-    odds[PATH, :1] *= front.path
-    np.multiply.accumulate(odds[PATH], axis=0, out=odds[PATH])
-    going = depth < growth.limit[front.row]
-    if whole := np.count_nonzero(going) == going.size:
-        order = np.arange(going.size).reshape(going.shape)
-        ends = np.arange(nodes, going.size + 1, nodes)
-    else:
-        order = np.cumsum(going).reshape(going.shape) - 1
-        ends = np.cumsum(np.count_nonzero(going, axis=1))
-    numbers[SLOT] = order
-    numbers[PARENT, 0], numbers[PARENT, 1:] = front.node, order[:-1] + growth.first
-
-    def told(columns: Any) -> Any:
-        flat = columns.reshape(len(columns), -1)
-        return flat if whole else flat.compress(going.ravel(), axis=1)
-
-    return Grown(told(numbers), told(odds), told(words), told(rows), ends)
-
-
-_NOTHING = Grown(
-    np.zeros((5, 0), dtype=np.int64),
-    np.zeros((2, 0)),
-    np.zeros((2, 0), dtype=np.uint64),
-    np.zeros((2, 0), dtype=np.int64),
-    np.zeros(0, dtype=np.int64),
-)
+    joined = [np.concatenate(columns, axis=1) for columns in zip(*levels, strict=True)]
+    return Grown._make((*joined, np.array(ends), 0))
 
 
 def likeliest(row: Ints, score: Floats, count: int) -> Ints:

@@ -1,87 +1,270 @@
-"""Trees that are there already, for numba: cut, extended further, walked by the target.
+"""Trees grown, selected and walked, as loops that numba compiles.
 
-See `specsim.kernels.subset`, `layers` and `acceptance` for what they do, and `specsim.kernels.loops` for how.
+Whole numbers are int64 and hashes uint64 throughout, since numba makes a float of one beside the other. Sums of floats
+run in the order of `np.cumsum`.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from specsim.kernels.compiling import BOOLS, INTS, NUMBER, WHOLE, array_of, compiled, filled
-from specsim.kernels.growth import DEPTH, PARENT, PATH, PROBABILITY, ROW, SLOT, TOKEN
+from specsim.kernels.compiling import (
+    BOOLS,
+    FLAG,
+    FLOATS,
+    INTS,
+    NUMBER,
+    WHOLE,
+    WORD,
+    WORDS,
+    array_of,
+    compiled,
+    filled,
+    inner,
+)
+from specsim.kernels.growth import DEPTH, OFF_PATH, PARENT, PATH, PROBABILITY, ROW, SLOT, TOKEN
+from specsim.rng import M1, M2, STRIDE
 
-NUMBERS = array_of(WHOLE, 2)
+_STRIDE, _M1, _M2 = (np.uint64(int(each)) for each in (STRIDE, M1, M2))
+_S30, _S27, _S31 = (np.uint64(each) for each in (30, 27, 31))
 
 
-@compiled(NUMBERS, array_of(NUMBER, 2), WHOLE, BOOLS, filled(WHOLE, 2), filled(NUMBER, 2))
-def subset(numbers, odds, rows, keep, some, probabilities):
-    """Fill `some` (5, kept) and `probabilities` (2, kept) as `specsim.kernels.subset.numpy_subset` does; or False."""
-    renamed, kept = np.empty(len(keep), dtype=np.int64), 0
-    for node in range(len(keep)):
-        renamed[node], parent = -1, numbers[PARENT, node]
-        if node >= rows and not keep[node]:
+@inner
+def _mix(word):
+    word = (word ^ (word >> _S30)) * _M1
+    word = (word ^ (word >> _S27)) * _M2
+    return word ^ (word >> _S31)
+
+
+@inner
+def _even(row, reader, begin, end):
+    """Return how many nodes of `reader[begin:end]` each row has if all rows up to the last have as many, else 0."""
+    rows = row[reader[end - 1]] + 1
+    each = (end - begin) // rows
+    if each * rows != end - begin:
+        return 0
+    for slot in range(begin, end):
+        if row[reader[slot]] != (slot - begin) // each:
+            return 0
+    return each
+
+
+@inner
+def _best(ahead, begin, end, beam, best):
+    """Fill `best` with the places of the highest of `ahead[begin:end]`, ties to the earlier; return their number."""
+    kept = 0
+    for place in range(begin, end):
+        if kept == beam and not ahead[place] > ahead[best[kept - 1]]:
             continue
-        # A parent stands before its children.
-        if node >= rows and (parent < 0 or parent >= node or renamed[parent] < 0):
-            return False
-        renamed[node] = kept
-        for column in range(5):
-            some[column, kept] = numbers[column, node]
-        some[PARENT, kept] = renamed[parent] if node >= rows else parent
-        probabilities[PROBABILITY, kept], probabilities[PATH, kept] = odds[PROBABILITY, node], odds[PATH, node]
-        kept += 1
-    return True
+        kept = min(kept + 1, beam)
+        at = kept - 1
+        while at > 0 and ahead[best[at - 1]] < ahead[place]:
+            best[at] = best[at - 1]
+            at -= 1
+        best[at] = place
+    return kept
 
 
-@compiled(NUMBERS, INTS, INTS, INTS, INTS, INTS, INTS, INTS, filled(WHOLE, 2), filled(BOOLS.dtype))
-def answer(numbers, rank, prompt_tokens, emitted_tokens, target_cached, output_tokens, ids, chunks, told, finished):
-    """Fill `told` (3, n) and `finished` (n,) as `specsim.kernels.acceptance.numpy_answer` says.
+@compiled(
+    array_of(NUMBER, 2), INTS, FLAG, INTS, INTS, WHOLE,
+    INTS, INTS, INTS, FLOATS, WORDS, BOOLS,
+    INTS, WHOLE, WHOLE, WHOLE, WHOLE,
+    filled(WHOLE, 2), filled(NUMBER, 2), filled(WORD, 2), filled(WHOLE, 2), filled(WHOLE),
+    filled(WHOLE, 2), filled(WORD), filled(NUMBER),
+)  # fmt: skip
+def grow(
+    confidence, rank, silent, start, off_start, mask,
+    node, front_row, front_depth, front_path, front_key, front_on,
+    limit, levels, width, beam, first,
+    numbers, odds, words, rows, ends,
+    scratch, key, ahead,
+):  # fmt: skip
+    """Fill `numbers` to `ends` as `specsim.kernels.growth.grow` does, behind the front; return what was read.
 
-    Return whether all nodes are of rows and slots that are there.
+    `scratch` (4, room), `key` (room,) and `ahead` (room * width,) may hold anything; `room` is that of the outputs.
     """
-    rows = len(ids)
-    tokens, accepted, matched = told[0], told[1], told[2]
-    matched[:] = 0
-    for node in range(rows, numbers.shape[1]):
-        slot, row = numbers[SLOT, node], numbers[ROW, node]
-        if slot < 0 or slot >= len(rank) or row < 0 or row >= rows:
+    front = len(node)
+    row, depth, path = numbers[ROW], numbers[DEPTH], odds[PATH]
+    reader, member, on, best = scratch[0], scratch[1], scratch[2], scratch[3]
+    for each in range(front):
+        row[each], depth[each], path[each] = front_row[each], front_depth[each], front_path[each]
+        key[each], on[each], member[each] = front_key[each], front_on[each], each
+    low, high, read = 0, front, 0
+    for level in range(levels):
+        begin = read
+        for each in range(low, high):
+            if depth[each] < limit[row[each]]:
+                hashed = _mix(key[each])
+                at = np.int64(hashed & np.uint64(mask)) + (start if on[each] else off_start)[member[each]]
+                words[0, read], words[1, read], rows[0, read] = key[each], hashed, at
+                rows[1, read] = rank[at] if on[each] else OFF_PATH
+                for token in range(width):
+                    ahead[read * width + token] = confidence[at, token] * path[each]
+                reader[read] = each
+                read += 1
+        low = high
+        even = _even(row, reader, begin, read) if beam and begin < read else 0
+        whole = beam == 0 or 0 < even * width <= beam
+        group = begin
+        while group < read:
+            slot, group = group, read if whole else group + 1
+            while group < read and row[reader[group]] == row[reader[slot]]:
+                group += 1
+            kept = (group - slot) * width if whole else _best(ahead, slot * width, group * width, beam, best)
+            for each in range(kept):
+                place = slot * width + each if whole else best[each]
+                if silent and not ahead[place] > 0:
+                    continue
+                behind, token = place // width, place % width
+                above, right = reader[behind], rows[1, behind] == token
+                row[high], depth[high], numbers[TOKEN, high] = row[above], depth[above] + 1, token
+                numbers[PARENT, high] = node[above] if above < front else first + above - front
+                numbers[SLOT, high] = behind
+                odds[PROBABILITY, high], path[high] = confidence[rows[0, behind], token], ahead[place]
+                wrong = words[1, behind] + _STRIDE * np.uint64(2 * token + 3)
+                key[high] = words[0, behind] + _STRIDE if right else wrong
+                on[high], member[high] = right, member[above]
+                high += 1
+        ends[level] = high - front
+    return read
+
+
+@inner
+def _each_once(order, rows):
+    """Return whether the order names each row once."""
+    if len(order) != rows:
+        return False
+    named, wrong = np.zeros(rows, dtype=np.bool_), False
+    for row in order:
+        if row < 0 or row >= rows:
             return False
-        if rank[slot] == numbers[TOKEN, node]:
-            matched[row] = numbers[DEPTH, node]
-    for row in range(rows):
-        request = ids[row]
-        left = output_tokens[request] - emitted_tokens[request]
-        complete = chunks[row] == prompt_tokens[request] + emitted_tokens[request] - target_cached[request]
-        tokens[row] = min(matched[row] + 1, left) if complete else 0
-        accepted[row], finished[row] = min(matched[row], tokens[row]), tokens[row] == left
-    return True
+        wrong |= named[row]
+        named[row] = True
+    return not wrong
 
 
-@compiled(NUMBERS, INTS, INTS, INTS, filled(WHOLE, 2), filled(WHOLE), filled(WHOLE))
-def layers(numbers, ends, deepest, cached, counts, extended, nodes):
-    """See `specsim.kernels.layers.numpy_layers`; return how many passes run, and how many nodes they extend.
+@inner
+def _by_row(row, rows):
+    """Return the nodes row by row, in their order, and where each row begins."""
+    begins, filled = np.zeros(rows + 1, dtype=np.int64), np.empty(rows, dtype=np.int64)
+    nodes = np.empty(len(row), dtype=np.int64)
+    for node in range(len(row)):
+        begins[row[node] + 1] += 1
+    for each in range(rows):
+        filled[each] = begins[each]
+        begins[each + 1] += begins[each]
+    for node in range(len(row)):
+        nodes[filled[row[node]]] = node
+        filled[row[node]] += 1
+    return nodes, begins
 
-    `counts` (levels, 4) is filled with the context, nodes, rows and repeated tokens of each, `nodes` (n,) is scratch.
+
+@inner
+def _take_needed(path, nodes, need, most, slo_below, chosen):
+    """Mark the likeliest of `nodes`, ties to the earlier one, until 1 + their paths reach `need`; return how many.
+
+    At most `most` are taken, and none below `slo_below`.
     """
-    low = many = level = 0
-    while level < len(counts) and low < ends[level]:
-        nodes[:] = 0
-        before, context, requests, seen = many, 0, 0, 0
-        for node in range(low, ends[level]):
-            row = numbers[ROW, node]
-            if len(deepest) and numbers[DEPTH, node] >= deepest[row]:
-                continue
-            extended[many] = node
-            many += 1
-            seen += cached[row]
-            if not nodes[row]:
-                context += cached[row]
-                requests += 1
-            nodes[row] += 1
-        if many == before:
+    reached, taken, wanted = 0.0, 0, need > 1.0
+    while wanted and taken < most:
+        best = -1
+        for node in nodes:
+            if not chosen[node] and (best < 0 or path[node] > path[best]):
+                best = node
+        if best < 0 or path[best] < slo_below:
             break
-        counts[level, 0], counts[level, 1], counts[level, 2] = context, many - before, requests
-        counts[level, 3] = seen - context
-        low = ends[level]
-        level += 1
-    return level, many
+        chosen[best] = True
+        taken += 1
+        reached += path[best]
+        wanted = 1.0 + reached < need
+    return taken
+
+
+@inner
+def _highest(values, count):
+    """Return the `count`-th highest of the values, which it moves about (Hoare's selection)."""
+    low, high, place = 0, len(values) - 1, count - 1
+    while low < high:
+        pivot, left, right = values[(low + high) // 2], low, high
+        while left <= right:
+            while values[left] > pivot:
+                left += 1
+            while values[right] < pivot:
+                right -= 1
+            if left <= right:
+                values[left], values[right] = values[right], values[left]
+                left, right = left + 1, right - 1
+        if place <= right:
+            high = right
+        elif place >= left:
+            low = left
+        else:
+            break
+    return values[place]
+
+
+@inner
+def _take_likeliest(path, chosen, count):
+    """Mark the `count` likeliest nodes that are not marked, ties to the earlier one."""
+    rest, others = np.empty(len(path)), 0
+    for node in range(len(path)):
+        if not chosen[node]:
+            rest[others] = path[node]
+            others += 1
+    least = _highest(rest[:others], count) if 0 < count < others else 0.0
+    ties = count
+    for node in range(len(path)):
+        ties -= not chosen[node] and path[node] > least
+    for node in range(len(path)):
+        if not chosen[node] and count > 0 and (count >= others or path[node] > least):
+            chosen[node] = True
+        elif not chosen[node] and path[node] == least and ties > 0:
+            chosen[node] = True
+            ties -= 1
+
+
+@compiled(INTS, FLOATS, FLOATS, INTS, WHOLE, WHOLE, FLAG, NUMBER, NUMBER, WHOLE)
+def select(row, path, need, order, most_nodes, budget, fill, slo_below, fill_below, tile):
+    """See `specsim.schedulers.parts.selection.selected`; return nothing where a row is wrong or named twice."""
+    rows, chosen = len(need), np.zeros(len(row), dtype=np.bool_)
+    if not _each_once(order, rows) or (len(row) and (row.min() < 0 or row.max() >= rows)):
+        return chosen[:0]
+    nodes, begins = _by_row(row, rows)
+    left = budget - rows
+    for place in range(rows):
+        request = order[place]
+        own = nodes[begins[request] : begins[request + 1]]
+        left -= _take_needed(path, own, need[request], min(most_nodes, left), slo_below, chosen)
+    if not fill:
+        return chosen
+    if fill_below > 0:
+        spent = wished = budget - left
+        for node in range(len(path)):
+            wished += not chosen[node] and path[node] >= fill_below
+        left = min(left, -(-wished // tile) * tile - spent)
+    _take_likeliest(path, chosen, left)
+    return chosen
+
+
+@compiled(INTS, INTS, WHOLE, WORDS, WHOLE, INTS, INTS, filled(WHOLE, 2))
+def rounds(rank, start, mask, key, depth, left, room, matched):
+    """Fill `matched` (most, n) as `specsim.kernels.acceptance.rounds` does; return how many rounds there are."""
+    emitted = np.zeros(len(key), dtype=np.int64)
+    for each in range(len(matched)):
+        ended = False
+        for row in range(len(key)):
+            if emitted[row] >= room[row]:
+                return each
+        for row in range(len(key)):
+            right = 0
+            while right < depth:
+                hashed = _mix(key[row] + _STRIDE * np.uint64(emitted[row] + right))
+                if rank[start[row] + np.int64(hashed & np.uint64(mask))]:
+                    break
+                right += 1
+            matched[each, row] = right
+            emitted[row] += right + 1
+            ended |= emitted[row] >= left[row]
+        if ended:
+            return each + 1
+    return len(matched)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.kernels.chosen import chosen as kernels
 from specsim.pass_shape import PassShape, PassShapes
 
 Seconds: TypeAlias = NDArray[np.float64]
@@ -135,16 +133,30 @@ class Roofline:
 
     def seconds_array(self, shapes: PassShapes) -> Seconds:
         """Return the seconds of many passes."""
-        counts = shapes.context_tokens, shapes.batched_tokens, shapes.attention_pairs, shapes.logit_tokens
-        return kernels().roofline(*counts, *_rates(self))
+        named = shapes.context_tokens, shapes.batched_tokens, shapes.attention_pairs, shapes.logit_tokens
+        context, batched, pairs, logits = (_counts(each) for each in named)
+        tile = self.tile_tokens
+        tiles = batched if tile == 1 and batched.dtype.kind == "i" else -(-batched // tile) * tile
+        weights = np.maximum(self.delta_s + self.gamma_s * batched, self.compute_delta_s + self.compute_s * tiles)
+        seconds = weights + np.maximum(self.alpha_s * context, self.beta_s * pairs)
+        # A coefficient that is not given is not added: most are not, and each costs as long as the lines above.
+        for each_s, tokens in ((self.pair_s, pairs), (self.logit_s, logits)):
+            if each_s:
+                seconds = seconds + each_s * tokens
+        for offsets, tokens in ((self.few_s, batched), (self.few_logits_s, logits)):
+            for size, offset in enumerate(offsets, 1):
+                seconds = seconds + np.where(tokens == size, offset, 0.0)
+        if self.single_s:
+            seconds = seconds - np.where(batched == 1, self.single_s, 0.0)
+        seconds = np.asarray(seconds, dtype=np.float64)
+        shape = np.broadcast_shapes(seconds.shape, logits.shape)
+        return seconds if seconds.shape == shape else np.broadcast_to(seconds, shape).copy()
 
 
-@lru_cache(maxsize=64)
-def _rates(form: Roofline) -> tuple[Seconds, Seconds, Seconds]:
-    """Return the coefficients (10,) in order, and both lists of offsets, as kernels read them."""
-    rates = [getattr(form, name) for name in form.__slots__[:10]]
-    each, few, few_logits = (np.array(row, dtype=np.float64) for row in (rates, form.few_s, form.few_logits_s))
-    return each, few, few_logits
+def _counts(values: Any) -> Any:
+    """Return counts as int64 or float64, whatever numbers they are given as."""
+    array = np.asarray(values)
+    return array if array.dtype.kind in "if" and array.itemsize == 8 else array.astype(np.float64)
 
 
 def _offset(offsets: tuple[float, ...], tokens: float) -> float:

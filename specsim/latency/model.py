@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from specsim.kernels.chosen import chosen as kernels
 from specsim.latency.forms import Form, Seconds
 from specsim.pass_shape import Ints, PassShape, PassShapes
 
@@ -109,7 +108,8 @@ class ModelLatency:
         """Return `_run` of each."""
         batched = shapes.batched_tokens
         if self.graph_tokens:
-            batched = kernels().pad(batched, self._sizes)
+            padded = self._sizes.take(self._sizes.searchsorted(batched), mode="clip")
+            batched = np.where(np.asarray(batched) > self._sizes[-1], batched, padded)
         if not self.expands:
             return shapes._replace(batched_tokens=batched)
         return shapes._replace(batched_tokens=batched, context_tokens=shapes.context_tokens + shapes.repeated_tokens)

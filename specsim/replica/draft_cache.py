@@ -7,8 +7,7 @@ from typing import NoReturn
 import numpy as np
 
 from specsim.errors import IllegalPass
-from specsim.kernels.books import Books, legal_leaves, numpy_follow, numpy_keep
-from specsim.kernels.chosen import chosen as kernels
+from specsim.kernels.books import Books, deepen, reserve_draft
 from specsim.pass_shape import PassShape
 from specsim.replica.kv_pool import DRAFT, KvPool
 from specsim.replica.legality import check_leaves, first_wrong
@@ -54,9 +53,9 @@ class DraftCache:
         """
         forest, leaves = work.forest, work.leaves
         if len(leaves) and (work.deepest is not None or not work.width):
-            check_leaves(work, legal_leaves(forest.numbers, len(ids), forest.fresh, leaves))
+            check_leaves(work)
         asked = ids, work.chunks, forest.numbers, forest.fresh, leaves
-        taken = kernels().reserve_draft(self._books, *asked, self._pool.left())
+        taken = reserve_draft(self._books, *asked, self._pool.left())
         if taken.shape is None:
             self._refuse(work)
         self._pool.take(DRAFT, taken.blocks)
@@ -65,7 +64,7 @@ class DraftCache:
 
     def _refuse(self, work: DraftPass) -> NoReturn:
         """Say why a draft pass is illegal: what is wrong with a leaf or a chunk, or that nothing would run."""
-        check_leaves(work, False)
+        check_leaves(work)
         cached = self._books.draft_cached[work.requests]
         chunks = work.chunks if len(work.chunks) else np.zeros_like(work.requests)
         pending = self._books.prompt_tokens[work.requests] + self._books.emitted_tokens[work.requests] - cached
@@ -90,14 +89,14 @@ class DraftCache:
             When the pool is too small.
         """
         grown = drafted.forest.numbers, drafted.extended
-        self._pool.take(DRAFT, kernels().deepen(self._books, ids, work.chunks, *grown, self._pool.left()))
+        self._pool.take(DRAFT, deepen(self._books, ids, work.chunks, *grown, self._pool.left()))
 
     def drop(self, ids: Ids) -> None:
         """Drop those nodes of these requests that no verification took up."""
         left = ids[self._books.draft_nodes[ids] > 0]
         if len(left):
-            block_tokens = self._pool.memory.block_tokens
-            self._pool.take(DRAFT, numpy_keep(self._books, left, np.zeros_like(left), self.feeds, block_tokens))
+            self.forget(left)
+            self._pool.hold(DRAFT, left, self._books.draft_cached[left])
 
     def forget(self, ids: Ids) -> None:
         """Note that no drafted node of these requests is cached."""
@@ -106,4 +105,6 @@ class DraftCache:
     def follow(self, ids: Ids) -> None:
         """Move a drafter without a cache to where the target is: behind all but the root of a decoding request."""
         if not self.feeds:
-            numpy_follow(self._books, ids)
+            books, emitted = self._books, self._books.emitted_tokens[ids]
+            known = books.prompt_tokens[ids] + emitted
+            books.draft_cached[ids] = known - ((known - books.target_cached[ids] == 1) & (emitted > 0))

@@ -7,8 +7,7 @@ from typing import NoReturn
 import numpy as np
 
 from specsim.errors import IllegalPass, ModelFault
-from specsim.kernels.books import Books, Tally
-from specsim.kernels.chosen import chosen as kernels
+from specsim.kernels.books import Books, Tally, commit, reserve
 from specsim.pass_shape import PassShape
 from specsim.replica.ahead import Ahead
 from specsim.replica.caches import Caches
@@ -192,7 +191,7 @@ class Ledger:
             raise IllegalPass(f"a pass names request {request}, which {why}")
 
     def _reserve_target(self, work: TargetPass, ids: Ids) -> PassShape:
-        taken = kernels().reserve(self._books, ids, work.chunks, work.forest.numbers, self.pool.left())
+        taken = reserve(self._books, ids, work.chunks, work.forest.numbers, self.pool.left())
         if taken.shape is None:
             self._refuse(work, ids)
         self.pool.take(TARGET, taken.blocks)
@@ -236,7 +235,7 @@ class Ledger:
         assert not len(trees) or (answer.matched <= trees).all(), "a backend accepts more than a tree holds"
         self._emissions.decode(ids, start_s)
         done = trees, answer, self.drafted, self._draft_cache.feeds, now_s
-        left = kernels().commit(self._books, self._tally, ids, work.chunks, *done, self.pool.memory.block_tokens)
+        left = commit(self._books, self._tally, ids, work.chunks, *done, self.pool.memory.block_tokens)
         self.pool.take(DRAFT, left.draft_blocks)
         self.pool.take(TARGET, left.target_blocks)
         self.roster.admit(ids)

@@ -45,8 +45,8 @@ def owned(work: Pass) -> Pass:
     return DraftPass(requests.copy(), fed, *work[2:])
 
 
-def check_leaves(work: DraftPass, legal: bool) -> None:
-    """Refuse leaves that cannot be extended; `legal` says that they are different nodes without children.
+def check_leaves(work: DraftPass) -> None:
+    """Refuse leaves that cannot be extended.
 
     Raises
     ------
@@ -58,10 +58,21 @@ def check_leaves(work: DraftPass, legal: bool) -> None:
         return
     if not work.width:
         raise IllegalPass("DraftPass.width is 0; expected at least 1 where leaves are extended")
-    if not legal:
+    if not _are_leaves(work.forest, work.leaves):
         _check_leaves(work.forest, work.leaves)
     if work.deepest is not None:
         _check_room(work.forest, work.leaves, work.deepest)
+
+
+def _are_leaves(forest: Forest, leaves: Ints) -> bool:
+    """Return whether all `leaves` (m,) are different nodes without children."""
+    first, last, nodes = int(leaves.min()), int(leaves.max()), len(forest)
+    if first < 0 or last >= nodes:
+        return False
+    marked = np.zeros(nodes, dtype=np.bool_)
+    marked[leaves] = True
+    alone = np.count_nonzero(marked) == len(leaves)
+    return alone and (first >= forest.fresh or not np.count_nonzero(marked[forest.parent[forest.rows :]]))
 
 
 def _check_leaves(forest: Forest, leaves: Ints) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 
 from specsim.errors import SchedulerFault
-from specsim.kernels.chosen import COMPILING
 from specsim.replica.roster import Roster
 from specsim.replica.state import Progress
 
@@ -71,7 +70,6 @@ class Headway:
 def watchdog(alive: Callable[[], Hashable], limit_s: float | None) -> Iterator[None]:
     """Throw `StepTooLong` into this thread whenever `alive()` stays what it is for `limit_s` seconds of wall time.
 
-    The kernels of a run may be compiled meanwhile, which takes as long as it takes.
     Code that waits in a call of the operating system or of a library hears it when that returns.
     """
     if limit_s is None:
@@ -83,7 +81,7 @@ def watchdog(alive: Callable[[], Hashable], limit_s: float | None) -> Iterator[N
         seen, quiet = alive(), 0
         while not ended.wait(limit_s / TICKS):
             now = alive()
-            quiet = quiet + 1 if now == seen and not COMPILING.is_set() else 0
+            quiet = quiet + 1 if now == seen else 0
             seen = now
             if quiet >= TICKS:
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(here), ctypes.py_object(StepTooLong))

@@ -6,8 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from specsim.kernels.chosen import chosen as kernels
-from specsim.kernels.growth import DEPTH, ROW
+from specsim.kernels.growth import DEPTH, PARENT, ROW
 from specsim.replica.request import Bools, Floats, Ids, Ints
 
 ROOTS: Ids = np.zeros(0, dtype=np.int64)
@@ -115,10 +114,17 @@ class Forest:
         """
         if keep.dtype != np.bool_ or keep.shape != self.row.shape:
             raise ValueError(f"keep is {keep.shape} {keep.dtype}; expected a bool for each of {len(self)} nodes")
-        some = kernels().subset(self.numbers, self._odds, self.rows, keep)
-        if some is None:
+        keep = keep.copy()
+        keep[: self.rows] = True
+        kept = keep.nonzero()[0]
+        some = self.numbers.take(kept, axis=1)
+        parents = some[PARENT, self.rows :]
+        if np.count_nonzero(keep[parents]) < len(parents):
             raise ValueError("a kept node's parent is not kept: the choice is not a tree")
-        return _fill(_NEW(Forest), self.rows, *some, self.origin, some[0].shape[1])
+        renamed = np.empty(len(keep), dtype=np.int64)
+        renamed[kept] = np.arange(len(kept))
+        some[PARENT, self.rows :] = renamed[parents]
+        return _fill(_NEW(Forest), self.rows, some, self._odds.take(kept, axis=1), self.origin, len(kept))
 
 
 _PUT, _NEW = object.__setattr__, object.__new__

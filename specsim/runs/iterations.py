@@ -47,7 +47,7 @@ def iterations(run: Run | StoredRun, numbers: Iterable[int], *, plugins: Sequenc
             raise SpecsimError(f"iterations: {group} was given as an object; expected a run by names, to make it again")
     if isinstance(run, StoredRun):
         _check_admitted(run, plugins)
-    made = prepare({"step_limit_s": None, "kernel": "auto", **config}).simulation
+    made = prepare({"step_limit_s": None, **config}).simulation
     kept = Kept(wanted, made.requests.class_names)
     record = run_simulation(
         replace(made, scheduler=lambda: Watched(made.scheduler(), kept), keep_passes=False, fast_forward=False)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, NamedTuple, cast, get_args
+from typing import Any, NamedTuple
 
 from specsim.errors import SpecsimError, represented
 from specsim.files.checked_mapping import CheckedMapping, is_number
-from specsim.kernels.chosen import Choice, check_kernel
 from specsim.kinds.installed import ENTRY_POINTS
 from specsim.kinds.plugins import OURS, below, load_plugins, plugin_modules
 from specsim.kinds.table import asked
@@ -268,15 +267,8 @@ def _simulation(
         prefixes=prefixes(node, load.trace),
         keep_passes=node.flag("passes"),
         window=load.window,
-        kernel=_kernel(node),
         step_limit_s=node.number("step_limit_s", least=1e-3, most=1e7) if node.given("step_limit_s") else None,
     )
-
-
-def _kernel(node: CheckedMapping) -> Choice:
-    choice = cast(Choice, node.choice("kernel", get_args(Choice)))
-    check_kernel(choice)
-    return choice
 
 
 def _nothing_or_more(node: CheckedMapping, name: str) -> float:

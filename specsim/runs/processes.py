@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from specsim.errors import SpecsimError, represented
-from specsim.kernels.chosen import distrust_kept
+from specsim.kernels.compile_cache import distrust
 from specsim.results.staging import is_alive
 from specsim.workload.locate import DATA_VARIABLE
 
@@ -105,7 +105,7 @@ def _surviving(
 def _doubt_kernels(error: Exception) -> None:
     """Let compiled kernels be made anew where a process has crashed, so that what is tried again has others."""
     if any(signal_name in str(error) for signal_name in CRASHES):
-        distrust_kept()
+        distrust()
 
 
 def _parallel(

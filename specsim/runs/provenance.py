@@ -9,12 +9,11 @@ from functools import cache
 from importlib.metadata import version
 from typing import Any
 
-from specsim.kernels.chosen import described
 from specsim.latency.model import Profile
 from specsim.runs.prepare import Experiment
 from specsim.workload.trace import TraceSource
 
-PACKAGES = ("specsim", "numpy", "scipy", "pandas", "pyarrow", "simpy", "hydra-core")
+PACKAGES = ("specsim", "numpy", "numba", "scipy", "pandas", "pyarrow", "simpy", "hydra-core")
 
 
 def sources_of(experiment: Experiment) -> dict[str, Any]:
@@ -42,7 +41,6 @@ def provenance_of(
             "python": platform.python_version(),
         },
         "versions": dict(versions()),
-        "kernel": described(experiment.simulation.kernel),
         **sources_of(experiment),
         "profile": _profile_facts(first),
         **({"other_profiles": [_profile_facts(each) for each in others]} if others else {}),

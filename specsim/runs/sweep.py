@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from specsim.errors import SpecsimError
-from specsim.kernels.chosen import compile_ahead
 from specsim.replica.blame import complaint
 from specsim.results.failure import Failure, write_failure
 from specsim.results.parts import read_parts
@@ -77,8 +76,6 @@ def run_all(
     # Another process prepares its points itself: what was prepared would have to be sent.
     alone = jobs == 1 and executor == LOCAL
     ready = [planned[index] if alone else replace(planned[index], experiment=None) for index in left]
-    if not alone:
-        compile_ahead({each.config.get("kernel") for each in ready})
     before = {each.key: stamp_of(each.folder) for each in ready if each.folder is not None}
     ending = closing(on_workers(_made, ready, partial(_lost, before), jobs, executor))
     with tallied(len(planned), progress) as tally, shelf, ending as ended:

@@ -14,7 +14,7 @@ AS_IT_IS = frozenset((str, int, bool))
 MARSHAL_VERSION = 2
 """Of bytes that depend on values alone, and tell 1 from 1.0 and from True; later ones depend on who shares what."""
 HASH_CHARACTERS = 12
-NOT_OF_THE_RUN = ("out", "followed", "step_limit_s", "kernel")
+NOT_OF_THE_RUN = ("out", "followed", "step_limit_s")
 """Keys that change no number: where a run is kept, what was suggested, how long a step may take, what computes it."""
 
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specsim.kernels.acceptance import Texts
-from specsim.kernels.chosen import chosen as kernels
+from specsim.kernels.acceptance import Texts, answer
 from specsim.kernels.growth import OFF_PATH
 from specsim.pass_shape import PassShape, PassShapes
 from specsim.replica.passes import Decodes, Drafted, DraftPass, Emitted, Pass, Rounds, TargetPass
@@ -68,7 +67,7 @@ class SimulatedBackend:
         """Return what each row emits and the seconds of one target pass; acceptance never changes the cost."""
         seconds = self._truth.target.seconds(shape)
         forest = work.forest
-        told = kernels().answer(self._texts, work.requests, work.chunks, forest.numbers, self._proposals.rows[1])
+        told = answer(self._texts, work.requests, work.chunks, forest.numbers, self._proposals.rows[1])
         self._drafter.verified()
         return Emitted(*told), seconds
 

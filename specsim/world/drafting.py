@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from specsim.errors import SpecsimError
-from specsim.kernels.chosen import chosen as kernels
-from specsim.kernels.growth import ALL, ROW, SLOT, Front, Grown, Growth, next_keys
+from specsim.kernels.growth import ALL, ROW, SLOT, Front, Grown, Growth, grow, next_keys
 from specsim.pass_shape import PassShape
 from specsim.replica.passes import NOBODY, Drafted, DraftPass, Level
 from specsim.replica.protocols import DraftBelief, View
 from specsim.replica.request import Bools, Ids, Ints
 from specsim.replica.trees import Forest
 from specsim.rng import Words
+from specsim.world.layers import layers_of
 from specsim.world.tape import Tape
 
 MOST_PROPOSED = 1 << 21
@@ -94,7 +94,7 @@ class SimulatedDrafter:
         if work.depth == 1:
             return Drafted(self._with(forest, grown, 0), levels)
         cached = self._view.draft_cached[work.requests]
-        layers = kernels().layers(grown, work.depth, work.deepest, cached + work.chunks if feeds else cached)
+        layers = layers_of(grown, work.depth, work.deepest, cached + work.chunks if feeds else cached)
         plain, drafted = None, 0
         for level, each in enumerate(layers.shapes, 1):
             if each is not plain:
@@ -150,7 +150,7 @@ class SimulatedDrafter:
             limit = np.minimum(limit, work.deepest)
         front, requests = self._front(work)
         growth = Growth(limit, work.depth, width, work.beam or ALL, len(work.forest), MOST_PROPOSED)
-        grown = kernels().grow(self._tape.text(requests), front, growth)
+        grown = grow(self._tape.text(requests), front, growth)
         if grown.refused:
             raise SpecsimError(f"a draft pass proposes {grown.refused:,} tokens; expected at most {MOST_PROPOSED:,}")
         first = self.proposals.add(grown.words, grown.rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from specsim.kernels.chosen import chosen as kernels
+from specsim.kernels.acceptance import rounds
 from specsim.kernels.growth import Pooled
 from specsim.pass_shape import PassShape, of_rounds
 from specsim.replica.passes import DraftPass, Rounds, by_pass
@@ -40,7 +40,7 @@ class SimulatedRounds:
         if most < least:
             return None
         room = view.max_tokens[ids] - depth - emitted
-        matched = kernels().rounds(text, self._tape.on_path(ids, emitted), depth, left, room, most)
+        matched = rounds(text, self._tape.on_path(ids, emitted), depth, left, room, most)
         if len(matched) < least:
             return None
         tokens = matched + 1

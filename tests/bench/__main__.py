@@ -25,11 +25,11 @@ def main() -> int:
     rows = _told("whole process", processes.measured(million=arguments.million))
     rows += _told("another simulator, whole process", peers.measured(rows))
     rows += _told("loop (one core)", loops.measured())
-    grew = _told(f"how the cost grows, {loops.KERNELS[-1]}", growth.measured())
+    grew = _told("how the cost grows", growth.measured())
     print(growth.overload(grew))
     rows += grew
     each = (loops.timed(loop, "scheduler", repeats=1) for loop in loops.every_scheduler())
-    rows += _told(f"every scheduler, first 500 of azure_conv, {loops.KERNELS[-1]}", each)
+    rows += _told("every scheduler, first 500 of azure_conv", each)
     rows += _told("a sweep of short runs, a point each", sweeps.measured())
     store(rows)
     print(STORED)

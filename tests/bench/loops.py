@@ -6,7 +6,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,8 +42,6 @@ PROFILE = "profile=llama8b_1b_h100"
 CONV = ("trace=azure_conv", PROFILE, "requests=2000")
 CODE = ("trace=azure_code", PROFILE, "requests=2000", "replicas=1")
 FIXED = "{distribution:fixed,mean:%d,cv:null,low:null,high:null}"
-KERNELS = ("numpy",) if find_spec("numba") is None else ("numpy", "numba")
-"""What can compute here, the quickest last. Loops name theirs: in one process auto takes numba once it is loaded."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +61,7 @@ def batch(rows: int, output_tokens: int = 2000) -> tuple[str, ...]:
 
 
 def main_loops(folder: Path) -> Iterator[Loop]:
-    """Yield the loops that have targets, with each of the kernels."""
-    for kernel in KERNELS:
-        for each in _with_targets(folder, "8,000 it/s" if kernel == "numba" else "2,500 it/s"):
-            yield replace(each, name=f"{each.name}, {kernel}", words=(*each.words, f"kernel={kernel}"))
-
-
-def _with_targets(folder: Path, of_adaserve: str) -> Iterator[Loop]:
+    """Yield the loops that have targets."""
     apart = {"fast_forward": False}
     yield Loop("continuous, azure_conv, step by step", ("scheduler=continuous", *CONV), "25,000 it/s", apart)
     yield Loop("continuous, azure_code, step by step", ("scheduler=continuous", *CODE), "25,000 it/s", apart)
@@ -83,7 +74,7 @@ def _with_targets(folder: Path, of_adaserve: str) -> Iterator[Loop]:
         yield Loop(f"{name}, azure_conv", (f"scheduler={name}", *CONV), "8,000 it/s")
         yield Loop(f"{name}, azure_code", (f"scheduler={name}", *CODE), "8,000 it/s")
     tree = (steady(folder, 8, 3, 512), *batch(64))
-    yield Loop("adaserve 64 x 8 x 3, budget 512, steady", tree, of_adaserve)
+    yield Loop("adaserve 64 x 8 x 3, budget 512, steady", tree, "8,000 it/s")
 
 
 def steady(folder: Path, depth: int, width: int, budget: int) -> str:
@@ -99,7 +90,7 @@ def every_scheduler() -> Iterator[Loop]:
 
     for name in names("scheduler"):
         # The recording that a scheduler suggests may be of another target: of no matter for its speed.
-        words = (*CONV[:2], "requests=500", "any_target=true", f"kernel={KERNELS[-1]}")
+        words = (*CONV[:2], "requests=500", "any_target=true")
         yield Loop(name, (f"scheduler={name}", *words))
 
 

@@ -21,12 +21,12 @@ PACKAGE = Path(__file__).parents[2] / "specsim"
 OUTSIDE = "simpy, and what numpy and Python do among themselves"
 Function = tuple[str, int, str]
 WHOLE_CONV = loops.Loop(
-    f"all of azure_conv, continuous, {loops.KERNELS[-1]}",
-    ("scheduler=continuous", *loops.CONV[:2], f"kernel={loops.KERNELS[-1]}"),
+    "all of azure_conv, continuous",
+    ("scheduler=continuous", *loops.CONV[:2]),
 )
 MAIN_JOB = loops.Loop(
-    f"the main job: adaserve, all of azure_code, {loops.KERNELS[-1]}",
-    ("scheduler=adaserve", "trace=azure_code", "replicas=1", f"kernel={loops.KERNELS[-1]}"),
+    "the main job: adaserve, all of azure_code",
+    ("scheduler=adaserve", "trace=azure_code", "replicas=1"),
     "4 s in all",
 )
 

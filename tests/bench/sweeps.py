@@ -35,8 +35,7 @@ def measured(points: int = POINTS) -> Iterator[Row]:
     def row(name: str, cpu_s: float, target: str = "") -> Row:
         return Row("sweep", f"{name} ({points:,} points)", points, cpu_s / points * 1e6, yardstick, target=target)
 
-    # Short runs are computed in numpy, unless their process has loaded numba already.
-    alike = ("trace=poisson", "requests=10", PROFILE, "kernel=numpy")
+    alike = ("trace=poisson", "requests=10", PROFILE)
     words = ("scheduler=continuous,fcfs", "rps=2,4", f"seed=range(0,{points // 4})", *alike)
     chosen, cpu_s = _timed(lambda: from_words(words, sweep=True))
     yield row("composed", cpu_s)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from importlib.util import find_spec
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 from specsim.errors import IllegalPass
-from specsim.kernels.chosen import using
 from specsim.replica.kv_pool import Memory
 from specsim.replica.ledger import Ledger
 from specsim.replica.passes import NOBODY, DraftPass, Emitted, Pass, TargetPass
@@ -21,15 +19,6 @@ from tests.made import drafted, memory, requests
 ROOT, TWO = Forest.roots(1), Forest.roots(2)
 WAITING, LATER, DECODING, FINISHED, HALFWAY = range(5)
 """The requests of `busy`: waiting, not arrived, decoding with a drafter's cache, finished, half through its prompt."""
-
-
-@pytest.fixture(autouse=True, params=("numpy", "numba"))
-def kernel(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What is refused in numpy is refused in numba, with the same words."""
-    if request.param == "numba" and find_spec("numba") is None:
-        pytest.skip("needs specsim[fast]")
-    with using(request.param):
-        yield
 
 
 def ints(*values: int) -> Any:

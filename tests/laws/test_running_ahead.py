@@ -89,7 +89,6 @@ def worlds(draw: st.DrawFn, name: str) -> Simulation:
         shedding=draw(st.sampled_from((None, None, Shedding(5, True)))),
         pipeline_steps=draw(st.sampled_from((0, 0, 1, 4))),
         frontend_s=draw(st.sampled_from((0.0, 0.013))),
-        kernel=draw(st.sampled_from(("numpy", "auto"))),
     )
 
 

@@ -9,9 +9,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specsim.kernels.selection import nodes_for_slo
 from specsim.replica.trees import Forest
-from specsim.schedulers.parts.selection import neediest_first, select
+from specsim.schedulers.parts.selection import neediest_first, select, selected
 from tests.made import grown
 
 NODES = 6
@@ -68,8 +67,8 @@ def test_throughput_selection_is_the_best_choice_within_the_budget(forest: Fores
 @given(forest=forests(most_rows=1), need=st.floats(0.0, 4.0))
 def test_slo_selection_takes_the_fewest_nodes_that_do(forest: Forest, need: float) -> None:
     """Lemma C.1: the likeliest nodes first reach any sum with the fewest nodes."""
-    path = np.sort(forest.path_probability[1:])[::-1][None, :]
-    count = int(nodes_for_slo(path, np.array([need]), np.array([NODES]))[0])
+    asked = forest.row[1:], forest.path_probability[1:], np.array([need]), np.array([0])
+    count = selected(*asked, NODES, 1 + NODES, False).sum()
     enough = [int(each.sum()) - 1 for each in connected(forest) if worth(forest, each)[0] >= need]
     assert count == (min(enough) if enough else NODES)
 

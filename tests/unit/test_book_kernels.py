@@ -1,4 +1,4 @@
-"""What a pass takes and leaves is the same in numba and in numpy, to the last bit, whatever the scheduler asks for."""
+"""What a pass takes and leaves is what the reference in numpy says, to the last bit, for any scheduler."""
 
 from __future__ import annotations
 
@@ -9,21 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specsim.kernels.books import (
-    NO_INTS,
-    Books,
-    Room,
-    Taken,
-    Tally,
-    numpy_commit,
-    numpy_deepen,
-    numpy_reserve,
-    numpy_reserve_draft,
-)
+from specsim.kernels.books import NO_INTS, Books, Room, Taken, Tally, commit, deepen, reserve, reserve_draft
 from specsim.kernels.growth import DEPTH, PARENT, ROW
 from tests.examples import examples
-
-pytest.importorskip("numba", reason="needs specsim[fast]")
+from tests.reference import kernels as reference
 
 N = 10
 many = settings(max_examples=examples(300, 3_000), deadline=None, derandomize=True)
@@ -106,51 +95,42 @@ def chunks_of(drawn: Scene, lacking: Any) -> Any:
 @many
 @given(*seeds())
 def test_a_verification_takes_the_same(seed: int, block_tokens: int, slack: int) -> None:
-    from specsim.kernels.compiled import numba_reserve
-
     drawn = scene(seed, block_tokens, slack)
     one, other = drawn.twice()
     chunks = np.maximum(chunks_of(drawn, drawn.lacking(drawn.books.target_cached)), drawn.luck.integers(0, 2))
     if drawn.luck.random() < 0.3:
         drawn.numbers = drawn.numbers[:, : len(drawn.ids)].copy()
     asked = drawn.ids, chunks, drawn.numbers, drawn.room
-    assert_taken(numpy_reserve(one, *asked), numba_reserve(other, *asked))
+    assert_taken(reference.reserve(one, *asked), reserve(other, *asked))
     assert_same(one, other)
 
 
 @many
 @given(*seeds())
 def test_a_draft_takes_the_same(seed: int, block_tokens: int, slack: int) -> None:
-    from specsim.kernels.compiled import numba_deepen, numba_reserve_draft
-
     drawn = scene(seed, block_tokens, slack)
     one, other = drawn.twice()
     chunks = chunks_of(drawn, drawn.lacking(drawn.books.draft_cached)) if drawn.luck.random() < 0.7 else NO_INTS
     asked = drawn.ids, chunks, drawn.numbers, drawn.fresh, drawn.leaves(), drawn.room
-    assert_taken(numpy_reserve_draft(one, *asked), numba_reserve_draft(other, *asked))
+    assert_taken(reference.reserve_draft(one, *asked), reserve_draft(other, *asked))
     assert_same(one, other)
     extended = np.sort(drawn.luck.integers(0, drawn.numbers.shape[1], drawn.luck.integers(0, 6)))
     asked = drawn.ids, chunks, drawn.numbers, extended, drawn.room
-    assert numpy_deepen(one, *asked) == numba_deepen(other, *asked)
+    assert reference.deepen(one, *asked) == deepen(other, *asked)
     assert_same(one, other)
 
 
-def test_nodes_that_are_not_there_go_to_numpy_which_says_so() -> None:
-    from specsim.kernels.compiled import numba_deepen, numba_reserve
-
+def test_nodes_that_do_not_exist_are_refused() -> None:
     drawn = scene(3, 16, 60)
-    for deepen in (numpy_deepen, numba_deepen):
-        with pytest.raises(IndexError):
-            deepen(drawn.books, drawn.ids, NO_INTS, drawn.numbers, np.array([drawn.numbers.shape[1]]), drawn.room)
+    with pytest.raises(IndexError, match="a draft extends nodes that are none of its forest"):
+        deepen(drawn.books, drawn.ids, NO_INTS, drawn.numbers, np.array([drawn.numbers.shape[1]]), drawn.room)
     numbers = np.concatenate((drawn.numbers, np.full((5, 1), len(drawn.ids))), axis=1)
-    assert numba_reserve(drawn.books, drawn.ids, np.ones_like(drawn.ids), numbers, drawn.room).shape is None
+    assert reserve(drawn.books, drawn.ids, np.ones_like(drawn.ids), numbers, drawn.room).shape is None
 
 
 @many
 @given(*seeds())
 def test_a_verification_leaves_the_same(seed: int, block_tokens: int, slack: int) -> None:
-    from specsim.kernels.compiled import numba_commit
-
     drawn = scene(seed, block_tokens, slack)
     luck, n, drafted, feeds = drawn.luck, len(drawn.ids), *(bool(each) for each in drawn.luck.integers(0, 2, 2))
     one, other = drawn.twice()
@@ -162,6 +142,6 @@ def test_a_verification_leaves_the_same(seed: int, block_tokens: int, slack: int
     answer = tokens, np.minimum(matched, tokens), matched, luck.random(n) < 0.2
     chunks = np.maximum(drawn.lacking(drawn.books.target_cached), 1)
     asked = drawn.ids, chunks, tree, answer, drafted, feeds, 3.25, block_tokens
-    assert_same(numpy_commit(one, tallies[0], *asked), numba_commit(other, tallies[1], *asked))
+    assert_same(reference.commit(one, tallies[0], *asked), commit(other, tallies[1], *asked))
     assert_same(one, other)
     assert_same(*tallies)

@@ -75,7 +75,6 @@ def test_most_decoding_passes_are_not_asked_for_one_by_one(name: str) -> None:
         {"pipeline_steps": 2, "frontend_s": 0.013},
         {"pipeline_steps": 5},
         {"truth": hardware().looking_up()},
-        {"kernel": "numpy"},
         {"concurrency": 5},
         {"concurrency": 7, "replicas": 2},
         {"window": (0.2, 1.6)},

@@ -73,15 +73,13 @@ CORE = ["specsim.replica.request", "specsim.replica.trees", "specsim.replica.pas
 SHAPE = "specsim.pass_shape"
 KERNEL_SHAPES = "specsim.kernels.growth"
 """Says which column of a forest is which."""
-CHOSEN = "specsim.kernels.chosen"
-"""Which of the twins a run uses."""
-BOOKS = {"specsim.kernels.books", CHOSEN}
+BOOKS = {"specsim.kernels.books"}
 """The arithmetic of a ledger."""
 
 
 @pytest.mark.parametrize("place", range(len(CORE)))
 def test_the_core_is_a_line(place):
-    assert ours(CORE[place], late=True) <= {SHAPE, KERNEL_SHAPES, CHOSEN, *CORE[:place]}
+    assert ours(CORE[place], late=True) <= {SHAPE, KERNEL_SHAPES, *CORE[:place]}
 
 
 def test_the_core_arrows_are_all_there():
@@ -128,11 +126,11 @@ ROOMS = {
     "pass_shape": set(),
     "files": {"errors"},
     "replica": {"kernels", "pass_shape", "errors"},
-    "kernels": {"pass_shape", "rng", "files", "errors", "lines"},
+    "kernels": {"pass_shape", "rng", "files", "lines"},
     "kinds": {"replica", "files", "errors"},
     "schedulers": {"kinds", "kernels", "replica", "pass_shape", "rng", "errors"},
     "routers": {"kinds", "replica", "rng", "errors"},
-    "latency": {"kinds", "kernels", "pass_shape", "files"},
+    "latency": {"kinds", "pass_shape", "files"},
     "workload": {"kinds", "replica", "files", "rng", "errors"},
     "calibration": {"latency", "workload", "pass_shape", "errors"},
     "world": {"kinds", "kernels", "replica", "pass_shape", "files", "rng", "errors"},

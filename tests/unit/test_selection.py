@@ -7,12 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specsim.kernels.selection import nodes_for_slo, within_budget
 from specsim.replica.trees import Forest
-from specsim.schedulers.parts.selection import select
+from specsim.schedulers.parts.selection import select, selected
 from tests.made import grown
 
-PATHS = np.array([[0.7, 0.4, 0.2, 0.0], [0.5, 0.5, 0.5, 0.5]])
+ROWS, PATHS = np.array([0, 0, 0, 1, 1, 1, 1]), np.array([0.7, 0.4, 0.2, 0.5, 0.5, 0.5, 0.5])
+
+
+def taken_by(need: list[float], order: list[int], budget: int, most: int = 9) -> list[int]:
+    """Return how many nodes each row takes for its SLO."""
+    chosen = selected(ROWS, PATHS, np.array(need), np.array(order), most, budget, False)
+    return np.bincount(ROWS[chosen], minlength=2).tolist()
 
 
 @pytest.mark.parametrize(
@@ -28,19 +33,20 @@ PATHS = np.array([[0.7, 0.4, 0.2, 0.0], [0.5, 0.5, 0.5, 0.5]])
 )
 def test_nodes_for_an_slo(need: list[float], wanted: list[int]) -> None:
     """The root's own 1 counts; no row takes more than it has."""
-    assert nodes_for_slo(PATHS, np.array(need), np.array([3, 4])).tolist() == wanted
+    assert taken_by(need, [0, 1], 99) == wanted
 
 
 def test_n_max_cuts_what_a_row_takes() -> None:
-    assert nodes_for_slo(PATHS, np.array([9.0, 9.0]), np.array([2, 1])).tolist() == [2, 1]
+    assert taken_by([9.0, 9.0], [0, 1], 99, most=2) == [2, 2]
 
 
 @pytest.mark.parametrize(
     ("budget", "taken"),
-    [(0, [0, 0, 0]), (1, [0, 0, 1]), (4, [1, 0, 3]), (5, [2, 0, 3]), (9, [2, 4, 3]), (20, [2, 4, 3])],
+    [(2, [0, 0]), (3, [0, 1]), (6, [0, 4]), (7, [1, 4]), (9, [3, 4]), (20, [3, 4])],
 )
 def test_the_budget_is_spent_in_order(budget: int, taken: list[int]) -> None:
-    assert within_budget(np.array([2, 4, 3]), np.array([2, 0, 1]), budget).tolist() == taken
+    """Each row's root counts."""
+    assert taken_by([9.0, 9.0], [1, 0], budget) == taken
 
 
 def test_equals_go_to_the_lower_node_so_parents_come_first() -> None:

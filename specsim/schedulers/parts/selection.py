@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from specsim.kernels.chosen import chosen as kernels
-from specsim.kernels.selection import Bounds
+from specsim.kernels import compiled_loops
 from specsim.replica.request import Bools, Floats, Ints
 from specsim.replica.trees import Forest
 
@@ -76,6 +75,28 @@ def select(
     chosen = np.ones(len(forest), dtype=np.bool_)
     if forest.draft_nodes:
         drafted = slice(forest.rows, None)
-        bounds = Bounds(most_nodes, budget, fill, *stop)
-        chosen[drafted] = kernels().select(forest.row[drafted], forest.path_probability[drafted], need, order, bounds)
+        nodes = forest.row[drafted], forest.path_probability[drafted]
+        chosen[drafted] = selected(*nodes, need, order, most_nodes, budget, fill, stop)
+    return chosen
+
+
+def selected(
+    row: Ints, path: Floats, need: Floats, order: Ints, most_nodes: int, budget: int, fill: bool, stop: Stop = NEVER
+) -> Bools:
+    """Return which of drafted nodes are taken, (nodes,); see `select`.
+
+    Parameters
+    ----------
+    row, path : (nodes,) row of each node, and the probability of its path.
+
+    Raises
+    ------
+    ValueError
+        When the order does not name each row once, or a node is of another row.
+    """
+    needs = np.ascontiguousarray(need, dtype=np.float64)
+    turns = np.asarray(order).astype(np.int64, order="C", casting="same_kind", copy=False)
+    chosen: Bools = compiled_loops().select(row, path, needs, turns, most_nodes, budget, fill, *stop)
+    if len(chosen) < len(row):
+        raise ValueError(f"an order of {len(needs)} rows that does not name each once, or a node of another row")
     return chosen

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from specsim.kernels.arrays import Ints
 from specsim.kernels.growth import DEPTH, ROW, Grown
 from specsim.pass_shape import PassShape
+from specsim.replica.request import Ints
 
 
 class Layers(NamedTuple):
@@ -18,7 +18,7 @@ class Layers(NamedTuple):
     extended: Ints
 
 
-def numpy_layers(grown: Grown, depth: int, deepest: Ints | None, cached: Ints) -> Layers:
+def layers_of(grown: Grown, depth: int, deepest: Ints | None, cached: Ints) -> Layers:
     """Return the passes of a draft of `depth`, as far as there is anything to extend.
 
     Parameters
