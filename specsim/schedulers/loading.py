@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 from specsim.errors import SpecsimError, nearest
 from specsim.kinds.build import Scope, build, target_of
 from specsim.kinds.signature import parameters_of
-from specsim.latency.model import Profile
-from specsim.replica.protocols import Clairvoyant, Scheduler
+from specsim.replica.protocols import Belief, Clairvoyant, Scheduler
 from specsim.schedulers.parts.tree_shape import BatchBudget, profiled_budget
 
 OWN_PACKAGE = "specsim.schedulers"
@@ -57,14 +56,14 @@ def scheduler_factory(
     source: str,
     plugins: Mapping[str, ModuleType] | None = None,
     engine: EngineBatching | None = None,
-    profile: Profile | None = None,
+    belief: Belief | None = None,
 ) -> SchedulerFactory:
     """Return a factory of schedulers; one is made at once, so that mistakes show before a run.
 
     `_target_` may name a class of `specsim.schedulers`, an entry point of the group of that name, or a class of a
     module of `plugins`. Nothing else is imported.
     A key at the top that the class does not take is shared: parts take it, with the same value.
-    ``verify_tokens: auto`` is what `tree_shape.profiled_budget` finds on the `profile`; without one, four a request.
+    ``verify_tokens: auto`` is what `tree_shape.profiled_budget` finds by the `belief`; without one, four a request.
     ``batching: engine`` stands for the part that batches as `engine` does; its limits hold where a key is null.
 
     Raises
@@ -74,7 +73,7 @@ def scheduler_factory(
     """
     scope = Scope("scheduler", OWN_PACKAGE, frozenset({__name__}), plugins or {})
     given = {key: value for key, value in mapping.items() if key not in EXTRA_KEYS}
-    arguments = _with_budget(_as_engine(given, engine or EngineBatching()), profile)
+    arguments = _with_budget(_as_engine(given, engine or EngineBatching()), belief)
 
     def make() -> Scheduler:
         scheduler: Scheduler = build(_without_shared(arguments, source, scope), source, scope)
@@ -96,7 +95,7 @@ def _as_engine(mapping: dict[str, Any], engine: EngineBatching) -> dict[str, Any
     return {**mapping, **limits, "batching": {"_target_": BY_ORDER[engine.order], **shared}}
 
 
-def _with_budget(mapping: Mapping[str, Any], profile: Profile | None) -> dict[str, Any]:
+def _with_budget(mapping: Mapping[str, Any], belief: Belief | None) -> dict[str, Any]:
     """Return a scheduler's keys with a budget that follows the batch in the place of each ``verify_tokens: auto``."""
 
     @cache

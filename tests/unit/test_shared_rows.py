@@ -23,7 +23,7 @@ SLACK_BYTES = 2
 def peak(count: int, replicas: int, prefixes: Prefixes | None = None) -> int:
     told = requests((1e-3 * np.arange(count)).tolist(), [5] * count, [2] * count)
     made = simulation(told, [1] * count, factory_of("continuous"), truth=hardware(1e-9, 1e-8, 1e-6), keep_passes=False)
-    made = replace(made, prefixes=prefixes, kernel="numpy")
+    made = replace(made, prefixes=prefixes)
     tracemalloc.start()
     try:
         run(replace(made, replicas=replicas))

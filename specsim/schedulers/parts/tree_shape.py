@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from specsim.latency.model import Profile
+from specsim.replica.protocols import Belief
 from specsim.pass_shape import Ints, PassShapes
 from specsim.schedulers.parts.parameters import at_least, draft_length
 
@@ -55,7 +55,7 @@ class BatchBudget:
         return max(self.tokens[place] * requests, LEAST_TOKENS)
 
 
-def profiled_budget(profile: Profile, most: int) -> BatchBudget:
+def profiled_budget(belief: Belief, most: int) -> BatchBudget:
     """Return the budget that profiling chains finds for batches of 1 to `most` requests (AdaServe, section 5.2).
 
     A chain of depth d yields (1 - a^(d + 1)) / (1 - a) tokens, a = `ACCEPTED`, in d draft passes and
@@ -69,11 +69,11 @@ def profiled_budget(profile: Profile, most: int) -> BatchBudget:
         again = drafted * CONTEXT_TOKENS
         return PassShapes(context, n + drafted, context + again + n + 2 * drafted, n + drafted, n, again)
 
-    draft_s = profile.draft.seconds_array(shapes(0))
+    draft_s = belief.draft.seconds_array(shapes(0))
     per_s = []
     for depth in range(LEAST_DEPTH, MOST_DEPTH + 1):
-        passes = 1 if profile.draft.one_pass else depth
-        seconds = passes * draft_s + profile.target.seconds_array(shapes(n * depth))
+        passes = 1 if belief.draft.one_pass else depth
+        seconds = passes * draft_s + belief.target.seconds_array(shapes(n * depth))
         per_s.append((1 - ACCEPTED ** (depth + 1)) / (1 - ACCEPTED) / seconds)
     deepest = LEAST_DEPTH + np.argmax(per_s, axis=0)
     return BatchBudget(tuple((1 + deepest).tolist()))
