@@ -9,9 +9,9 @@ from specsim.results.staging import in_one_step
 
 
 def table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
-    """Return a Markdown table with a line break at its end."""
+    """Return a Markdown table, without a line break at its end."""
     lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 
 
 def write(path: Path, text: str) -> None:

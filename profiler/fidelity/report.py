@@ -262,7 +262,7 @@ def _failed(tables: Tables) -> str:
 
 def _table(rows: Iterable[Row]) -> str:
     head, *body = rows
-    return table(head, body).rstrip("\n")
+    return table(head, body)
 
 
 assert set(RUN_TARGETS) | {ATTAINMENT} == set(METRICS), "each target has a column"

@@ -7,18 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from profiler.text import write
+from specsim import load_sweep
 from specsim.commands.terminal import Parser, run
-from specsim.errors import SpecsimError
-from specsim.results.staging import in_one_step
 from studies.monotonicity.compared import compared
 from studies.monotonicity.page import page
 from studies.monotonicity.study import measures
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from studies.report import keep, kept
 
 KEPT = Path("results/anomalies/measures.parquet")
 PAGE = Path("docs/anomalies.md")
@@ -34,34 +30,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _command(runs: Path | None) -> int:
     if runs is not None:
-        keep(runs, KEPT)
-    rows = read(KEPT)
+        keep(measures(load_sweep(runs).table), KEPT, {})
+    rows = kept(KEPT)
     write(PAGE, page(rows, compared(rows)))
     return 0
-
-
-def keep(runs: Path, file: Path) -> None:
-    """Write the rows of the sweeps in a folder."""
-    from specsim import load_sweep
-
-    rows = measures(load_sweep(runs).table)
-    with in_one_step(file) as partial:
-        rows.to_parquet(partial, compression="zstd", index=False)
-
-
-def read(file: Path) -> DataFrame:
-    """Return the rows that are kept.
-
-    Raises
-    ------
-    SpecsimError
-        When there is no such file.
-    """
-    from pandas import read_parquet
-
-    if not file.is_file():
-        raise SpecsimError(f"{file}: no such file; expected the working folder to be the repository's root")
-    return read_parquet(file)
 
 
 if __name__ == "__main__":

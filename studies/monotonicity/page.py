@@ -63,9 +63,9 @@ def page(rows: DataFrame, found: DataFrame) -> str:
         sure=int(found["sure"].sum()),
         seeds=rows["seed"].nunique(),
         runs=f"{len(rows) - sum(_shared(rows, knob) for knob in KNOBS[1:]):,}",
-        counts=table(COUNT_HEAD, list(_counts(found))).rstrip(),
-        worst=table(WORST_HEAD, list(_worst(worse, rows["seed"].nunique()))).rstrip(),
-        by_scheduler=table(SCHEDULER_HEAD, [_row(rows, worse, each) for each in schedulers]).rstrip(),
+        counts=table(COUNT_HEAD, list(_counts(found))),
+        worst=table(WORST_HEAD, list(_worst(worse, rows["seed"].nunique()))),
+        by_scheduler=table(SCHEDULER_HEAD, [_row(rows, worse, each) for each in schedulers]),
         **{f"why_{name}": _why(rows, *those) for name, those in WHY.items()},
     )
 
@@ -127,7 +127,7 @@ def _why(rows: DataFrame, knob: str, scheduler: str, rps: float) -> str:
         ]
         for level, one in means.items()
     ]
-    return table(WHY_HEAD, cells).rstrip()
+    return table(WHY_HEAD, cells)
 
 
 def _figure(value: float) -> str:

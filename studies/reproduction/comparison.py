@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from specsim.errors import SpecsimError
 from specsim.results.seeds import over_seeds
-from specsim.results.staging import in_one_step
 from specsim.results.sweep_table import CLASS, SEED
 from specsim.runs.fingerprint import package_sha256
+from studies.report import keep, kept
 from studies.reproduction.experiment import Experiment
 from studies.reproduction.figure import Figure, Line
 from studies.reproduction.running import AS_CHOSEN, PLACE, Measured, X
@@ -30,7 +30,7 @@ COLUMNS = {
     "ours": "float64",
 }
 """Of a file, in the figure's unit; `theirs` is NaN where nothing was published, `variant` empty as was chosen."""
-EXPERIMENT, QUICK, CODE = b"specsim_experiment", b"specsim_quick", b"specsim_code"
+EXPERIMENT, QUICK, CODE = "specsim_experiment", "specsim_quick", "specsim_code"
 
 
 class Compared(NamedTuple):
@@ -114,28 +114,16 @@ def file_of(folder: Path, figure: Figure) -> Path:
 
 def write_rows(one: Compared, folder: Path) -> Path:
     """Write a figure's Parquet file, whole or not at all, and return its path."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    told = {EXPERIMENT: _made_of(one.experiment, one.figure), QUICK: json.dumps(one.quick), CODE: one.code}
-    schema = pa.schema([pa.field(name, pa.type_for_alias(kind)) for name, kind in COLUMNS.items()], metadata=told)
-    arrays = [pa.array(one.rows[name].tolist(), pa.type_for_alias(kind)) for name, kind in COLUMNS.items()]
-    path = file_of(folder, one.figure)
-    with in_one_step(path) as partial:
-        pq.write_table(pa.Table.from_arrays(arrays, schema=schema), partial, compression="zstd")
-    return path
+    about = {EXPERIMENT: _made_of(one.experiment, one.figure), QUICK: json.dumps(one.quick), CODE: one.code}
+    return keep(one.rows.astype(COLUMNS), file_of(folder, one.figure), about)
 
 
 def is_quick(path: Path) -> bool:
     """Return whether a figure's file holds the short form; false where it does not tell."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
-        told = pq.read_schema(path).metadata or {}
-    except (OSError, pa.ArrowInvalid):
+        return kept(path).attrs.get(QUICK) == "true"
+    except SpecsimError:
         return False
-    return bool(told.get(QUICK) == b"true")
 
 
 def read_rows(experiment: Experiment, figure: Figure, folder: Path) -> Compared | None:
@@ -146,23 +134,17 @@ def read_rows(experiment: Experiment, figure: Figure, folder: Path) -> Compared 
     SpecsimError
         When the file is damaged, or the experiment has changed since it was written.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     path = file_of(folder, figure)
     if not path.is_file():
         return None
-    try:
-        table = pq.read_table(path)
-    except (OSError, pa.ArrowInvalid) as error:
-        raise SpecsimError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from None
-    told = table.schema.metadata or {}
-    if table.column_names != list(COLUMNS) or EXPERIMENT not in told:
+    rows = kept(path)
+    about, rows.attrs = rows.attrs, {}
+    if list(rows) != list(COLUMNS) or EXPERIMENT not in about:
         raise SpecsimError(f"{path}: is not a figure's file; expected one that studies.reproduction wrote")
-    if told[EXPERIMENT].decode() != _made_of(experiment, figure):
+    if about[EXPERIMENT] != _made_of(experiment, figure):
         cure = f"`python -m studies.reproduction {experiment.name}` makes it anew"
         raise SpecsimError(f"{path}: {experiment.file} has changed since it was written; {cure}")
-    return Compared(experiment, figure, table.to_pandas(), told[QUICK] == b"true", told.get(CODE, b"").decode())
+    return Compared(experiment, figure, rows, about[QUICK] == "true", about.get(CODE, ""))
 
 
 def _made_of(experiment: Experiment, figure: Figure) -> str:

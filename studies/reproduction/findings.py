@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from specsim.results.seeds import LEVEL
 from specsim.results.sweep_table import SEED
+from studies.report import half_width
 from studies.reproduction.claim import Claim
 from studies.reproduction.comparison import Compared
 from studies.reproduction.running import PLACE
@@ -152,7 +153,7 @@ def _ahead(claim: Claim, wide: DataFrame) -> DataFrame:
 def _inequality(claim: Claim, wide: DataFrame) -> Finding:
     """Return at how many points `of` is better by the 95% interval of the paired seeds, and at how many it is worse."""
     ahead = _ahead(claim, wide)
-    width = _interval(ahead)
+    width = half_width(ahead)
     holds, fails = int((ahead.mean() - width > 0).sum()), int((ahead.mean() + width < 0).sum())
     points = len(ahead.columns)
     told = f"holds at {holds} of {points}" + (f", fails at {fails}" if fails else "")
@@ -171,17 +172,6 @@ def _trend(claim: Claim, wide: DataFrame) -> Finding:
     told = of - _best(claim, wide) if claim.over else of
     first, last = told.iloc[:, 0], told.iloc[:, -1]
     better = ((last - first) * (1 if claim.better == "more" else -1)).to_frame()
-    mean, width = float(better.mean().iloc[0]), float(_interval(better).iloc[0])
+    mean, width = float(better.mean().iloc[0]), float(half_width(better).iloc[0])
     verdict = REPRODUCED if mean - width > 0 else NOT if mean + width < 0 else UNDECIDED
     return Finding(claim, f"from {first.mean():.3g} to {last.mean():.3g}", nan, verdict)
-
-
-def _interval(by_seed: DataFrame) -> Series[float]:
-    """Return the half width of each column's 95% interval over its rows, 0 for one row."""
-    from scipy.stats import t
-
-    count = len(by_seed)
-    if count < 2:
-        return by_seed.mean() * 0
-    half: Series[float] = by_seed.sem() * t.ppf((1 + LEVEL) / 2, count - 1)
-    return half

@@ -23,7 +23,7 @@ NO_VERDICT = "none (quick)"
 WORST_FIRST = (NOT, UNDECIDED, DIRECTION, REPRODUCED)
 TEMPLATE = Path(__file__).with_suffix(".md")
 QUICK = "\nThis is the quick form: few points, one seed, short runs, perhaps on toy traces. It supports no verdict.\n"
-NOTHING = "None.\n"
+NOTHING = "None."
 
 
 def page(found: Sequence[Compared], folder: Path, rows: Path) -> str:
@@ -176,7 +176,7 @@ def _section(each: Compared, folder: Path, rows: Path) -> str:
         f"Each cell holds {'theirs / ours' if figure.values else 'ours'} in {figure.unit}, "
         f"by {experiment.axis.label[:1].lower()}{experiment.axis.label[1:]}.\n",
     ]
-    return "\n".join(lines) + "\n" + _table(_point_rows(each))
+    return "\n".join([*lines, _table(_point_rows(each))]) + "\n"
 
 
 def _to(file: Path, folder: Path) -> str:

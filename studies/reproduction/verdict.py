@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
-from specsim.results.seeds import LEVEL
 from specsim.results.sweep_table import SEED
+from studies.report import half_width
 from studies.reproduction.comparison import Compared, means
 from studies.reproduction.running import X
 
@@ -90,19 +90,8 @@ def figure_gap(one: Compared, rows: DataFrame) -> FigureGap:
                 ahead = (ours[a] - ours[b]) * (1 if theirs[a] > theirs[b] else -1)
                 pairs += 1
                 kept += float(ahead.mean()) > 0
-                turned += _surely_below(ahead.tolist())
+                turned += float(ahead.mean() + half_width(ahead)) < 0
     return FigureGap(float(told["gap"].abs().mean()), pairs, kept, turned)
-
-
-def _surely_below(differences: list[float]) -> bool:
-    """Return whether the mean is below 0 by its 95% interval; of one seed, whether it is."""
-    import numpy as np
-    from scipy.stats import t
-
-    count, mean = len(differences), float(np.mean(differences))
-    if count < 2:
-        return mean < 0
-    return bool(mean + t.ppf((1 + LEVEL) / 2, count - 1) * np.std(differences, ddof=1) / np.sqrt(count) < 0)
 
 
 def _apart(one: Compared, a: float, b: float) -> float:

@@ -29,7 +29,7 @@ def page(data: Path) -> str:
         "whole_passes": passes.whole_pass_table(data),
         "attention": passes.attention_table(data),
     }
-    return TEMPLATE.read_text(encoding="utf-8").format(**{key: text.rstrip("\n") for key, text in filled.items()})
+    return TEMPLATE.read_text(encoding="utf-8").format(**filled)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -16,9 +16,10 @@ from specsim.files.yaml_file import read_yaml
 from specsim.latency.profile import load_profile
 from specsim.world.curves import Acceptance, Curve
 from studies.monotonicity import page
-from studies.monotonicity.__main__ import KEPT, PAGE, read
+from studies.monotonicity.__main__ import KEPT, PAGE
 from studies.monotonicity.compared import compared
 from studies.monotonicity.study import BETTER, COLUMNS, HERE, KNOBS, TOLD, Knob, measures, spanned
+from studies.report import kept
 
 ROOT = shipped("conf").parent
 PROFILE = load_profile("llama70b_1b_4xa100")
@@ -33,7 +34,7 @@ STATED = {
 
 
 def test_the_page_holds_what_its_rows_say() -> None:
-    rows = read(ROOT / KEPT)
+    rows = kept(ROOT / KEPT)
     assert (ROOT / PAGE).read_text(encoding="utf-8") == page.page(rows, compared(rows))
 
 
@@ -140,7 +141,7 @@ def test_sure_is_by_holm() -> None:
 
 def test_the_rows_are_the_runs_of_the_sweeps() -> None:
     """From a table of all runs, each once, with what the sweeps set of each, in another order."""
-    rows = read(ROOT / KEPT)
+    rows = kept(ROOT / KEPT)
     base = {key: values[knob.base] for knob in KNOBS for key, values in spanned(knob).items()}
     parts = [
         rows[(rows["knob"] == knob.name) & (rows["level"] == level)].assign(
@@ -168,8 +169,8 @@ def test_a_missing_run_is_one_line_that_names_its_sweep() -> None:
 def test_rows_are_kept_at_the_repository_s_root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SpecsimError, match="expected the working folder to be the repository's root"):
-        read(KEPT)
-    assert list(read(ROOT / KEPT)) == list(COLUMNS)
+        kept(KEPT)
+    assert list(kept(ROOT / KEPT)) == list(COLUMNS)
 
 
 def test_a_limit_of_seats_takes_back_what_memory_costs() -> None:

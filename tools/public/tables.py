@@ -30,7 +30,7 @@ def markdown(profiles: Path) -> str:
         ("Share of the hardware's peak that a coefficient implies, %", table(PEAK_HEAD, peak_rows(loaded))),
         ("Pass times, ms", table(TIMES_HEAD, map(times, loaded))),
     ]
-    return "\n".join(f"### {title}\n\n{text}" for title, text in tables)
+    return "\n".join(f"### {title}\n\n{text}\n" for title, text in tables)
 
 
 def renewed(page: str, tables: str) -> str:
