@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import zipfile
 from pathlib import Path
 
 from specsim.errors import SpecsimError, first_line
+from specsim.results.staging import in_one_step
 from tools.gpu_session.state import FILE, LOG
 
 MOST_BYTES = 16 * 2**20
@@ -23,17 +23,11 @@ def pack(folder: Path, path: Path) -> int:
     SpecsimError
         When it cannot be written.
     """
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with in_one_step(path) as partial:
         for suffixes in ((*BROUGHT, *DRAWN), BROUGHT):
-            _write(folder, beside, suffixes)
-            if beside.stat().st_size < MOST_BYTES:
+            _write(folder, partial, suffixes)
+            if partial.stat().st_size < MOST_BYTES:
                 break
-        beside.replace(path)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise SpecsimError(f"{path}: cannot be written: {error.strerror or first_line(error)}") from None
     return path.stat().st_size
 
 
