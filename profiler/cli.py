@@ -6,25 +6,14 @@ import argparse
 import math
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NoReturn
 
-from specsim.lines import one_line, say
+from specsim.commands.terminal import Parser
 
 SUBCOMMANDS = {
     "latency": ("profiler.latency.command", "time passes of a model pair and write a profile"),
     "fit": ("profiler.latency.fit_command", "fit a profile again to raw samples, no GPU needed"),
-    "session": ("profiler.session.command", "check, profile and time pairs on a lent GPU: `session gpu --state DIR`"),
     "acceptance": ("profiler.acceptance.command", "record how often a draft is accepted, and fit curves"),
 }
-
-
-class Parser(argparse.ArgumentParser):
-    """An argparse parser whose errors are one line."""
-
-    def error(self, message: str) -> NoReturn:
-        """Print the error and exit with 2."""
-        say(f"specsim: {one_line(message)} (see {self.prog} --help)", error=True)
-        raise SystemExit(2)
 
 
 def minutes(text: str) -> float:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 from specsim.errors import SpecsimError
+from specsim.results.staging import remove_stale
 
 
 @contextmanager
 def only_one(path: Path) -> Iterator[None]:
-    """Hold the right to write `path`, and remove the partial files that killed runs left beside it.
+    """Hold the right to write `path`, and remove the partial files that killed runs left in its folder.
 
     The operating system locks a file beside `path`, and releases it when the process ends for any reason.
 
@@ -26,7 +28,7 @@ def only_one(path: Path) -> Iterator[None]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = _locked(beside)
-        _clear(path)
+        remove_stale(path.parent, time.time())
     except BlockingIOError:
         raise SpecsimError(f"{path}: another run is writing it; expected one at a time, or another file") from None
     except OSError as error:
@@ -51,9 +53,3 @@ def _locked(beside: Path) -> IO[bytes]:
         file.close()
         raise
     return file
-
-
-def _clear(path: Path) -> None:
-    for left in path.parent.glob(".*.tmp"):
-        if left.name.startswith(f".{path.name}.") and left.suffixes[-2].strip(".").isdigit():
-            left.unlink(missing_ok=True)

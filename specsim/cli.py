@@ -11,13 +11,12 @@ from typing import Any
 from specsim.commands.calibrate import calibrate_command
 from specsim.commands.find import add_find
 from specsim.commands.profiling import profiler_command
-from specsim.commands.reproduce import add_reproduce
 from specsim.commands.run import run_command
 from specsim.commands.sweep import add_sweep
 from specsim.commands.sweep_options import add_sweep_options, jobs
-from specsim.commands.terminal import guarded, written
+from specsim.commands.terminal import Parser, guarded, run
 from specsim.errors import SpecsimError, nearest
-from specsim.lines import one_line, say
+from specsim.lines import say
 
 GROUPS = {
     "schedulers": "scheduler",
@@ -57,22 +56,13 @@ At least 15 points. Exit code 4: the engine file is written, but not fit for use
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its code, or 2 after a line about what was wrong."""
-    return written(lambda: _command(sys.argv[1:] if argv is None else list(argv)))
+    words = sys.argv[1:] if argv is None else list(argv)
+    return run(lambda: _command(words), debug="--debug" in words)
 
 
 def _command(words: list[str]) -> int:
-    try:
-        arguments = _arguments(words)
-        code = guarded(lambda: int(arguments.command(arguments)))
-    except SpecsimError as error:
-        if "--debug" in words:
-            _print_traceback(error)
-        say(f"specsim: {one_line(str(error))}", error=True)
-        return 2
-    except KeyboardInterrupt as stop:
-        say(f"specsim: interrupted; {one_line(str(stop)) or 'nothing is kept'}", error=True)
-        return 130
-    return code
+    arguments = _arguments(words)
+    return guarded(lambda: int(arguments.command(arguments)))
 
 
 def _arguments(words: list[str]) -> argparse.Namespace:
@@ -112,46 +102,29 @@ def _unrecognized(word: str, parser: argparse.ArgumentParser) -> str:
     return f"unrecognized argument {word}{nearest(word, flags) if word.startswith('-') else ''}"
 
 
-def _print_traceback(error: BaseException) -> None:
-    """Print where an error comes from, also where it hides that."""
-    import traceback
-
-    each: BaseException | None = error
-    while each is not None:
-        each.__suppress_context__ = each.__cause__ is not None
-        each = each.__cause__ or each.__context__
-    say(*"".join(traceback.format_exception(error)).splitlines(), error=True)
-
-
-class _Parser(argparse.ArgumentParser):
-    """Argparse whose mistakes are one line."""
-
-    def error(self, message: str) -> None:  # type: ignore[override]
-        say(f"specsim: {one_line(message)} (see {self.prog} --help)", error=True)
-        raise SystemExit(2)
-
-
 def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
     """Return the parser, and that of each command."""
-    parser = _Parser(
+    parser = Parser(
         prog="specsim",
         description="Simulate multi-SLO speculative LLM serving.",
         epilog="To begin: specsim run trace=poisson rps=2; specsim list; specsim run --help",
     )
     parser.add_argument("--version", action=_Version)
-    commands = parser.add_subparsers(metavar="COMMAND", parser_class=_Parser)
-    run = commands.add_parser(
+    commands = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
+    simulate = commands.add_parser(
         "run", help="simulate", epilog=RUN_HELP, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    run.add_argument("-m", "--multirun", action="store_true", help="sweep: a run for each combination of values")
-    add_sweep_options(run, "with -m: ")
-    run.add_argument("--against", metavar="NAMES", help="schedulers whose attainment stands beside: vllm,vllm_spec")
-    run.add_argument("-c", "--cfg", metavar="job", help="show the settings of the run, resolved, and run nothing")
-    run.add_argument("-p", "--package", metavar="KEY", help="with --cfg: only this part, as in slo.classes")
-    run.add_argument("--resolve", action="store_true", help="accepted beside --cfg, which always resolves")
-    run.add_argument("--debug", action="store_true", help="show the traceback of an error, your own lines in it")
-    run.add_argument("settings", nargs="*", metavar="KEY=VALUE")
-    run.set_defaults(command=run_command)
+    simulate.add_argument("-m", "--multirun", action="store_true", help="sweep: a run for each combination of values")
+    add_sweep_options(simulate, "with -m: ")
+    simulate.add_argument(
+        "--against", metavar="NAMES", help="schedulers whose attainment stands beside: vllm,vllm_spec"
+    )
+    simulate.add_argument("-c", "--cfg", metavar="job", help="show the settings of the run, resolved, and run nothing")
+    simulate.add_argument("-p", "--package", metavar="KEY", help="with --cfg: only this part, as in slo.classes")
+    simulate.add_argument("--resolve", action="store_true", help="accepted beside --cfg, which always resolves")
+    simulate.add_argument("--debug", action="store_true", help="show the traceback of an error, your own lines in it")
+    simulate.add_argument("settings", nargs="*", metavar="KEY=VALUE")
+    simulate.set_defaults(command=run_command)
     add_sweep(commands)
     said = "Print what can be chosen, each name with a line about it: scheduler=NAME of a run, and so on."
     listing = commands.add_parser("list", help="what can be chosen", description=said)
@@ -167,9 +140,8 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     plot.set_defaults(command=_plot)
     _add_calibrate(commands)
     add_find(commands, jobs, _typed_path)
-    add_reproduce(commands, jobs, _typed_path)
     trace = commands.add_parser("trace", help="fetch a public trace")
-    verbs = trace.add_subparsers(metavar="VERB", required=True, parser_class=_Parser)
+    verbs = trace.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
     fetch = verbs.add_parser("fetch", help="download a trace from its official home")
     fetch.add_argument("name")
     fetch.set_defaults(command=_fetch)

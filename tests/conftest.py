@@ -50,5 +50,21 @@ def unrendered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Figure, "savefig", lambda _, path, **__: Path(path).write_bytes(b""))
 
 
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Count the simulations that start."""
+    from specsim import simulation
+
+    begun: list[object] = []
+    really = simulation.run
+
+    def run(*given: Any) -> Any:
+        begun.append(given)
+        return really(*given)
+
+    monkeypatch.setattr(simulation, "run", run)
+    return begun
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     session.config.stash[COMPOSED] = _composed.cache_info().misses

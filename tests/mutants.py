@@ -198,7 +198,7 @@ FAULTS = (
 
 def copied(tests: Path, folder: Path) -> None:
     """Copy what tests need to `folder`: the package of this checkout, and the tests of another."""
-    for name in ("specsim", "conf", "traces", "docs", "profiler", "tools"):
+    for name in ("specsim", "conf", "traces", "docs", "profiler", "studies", "tools"):
         shutil.copytree(CHECKOUT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(tests / "tests", folder / "tests", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(CHECKOUT / "pyproject.toml", folder)

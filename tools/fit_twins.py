@@ -31,6 +31,7 @@ import numpy as np
 import yaml
 
 from specsim.files.paths import shipped
+from specsim.results.staging import in_one_step
 from specsim.workload.describe import QUANTILES, Shape, describe
 from specsim.workload.load import load_trace
 from specsim.workload.trace import Floats, Ints, Trace, TraceSource
@@ -178,11 +179,9 @@ def write_csv(file: Path, trace: Trace) -> None:
 
 
 def write(file: Path, content: bytes) -> None:
-    """Write a file atomically."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    part = file.with_name(file.name + ".tmp")
-    part.write_bytes(content)
-    part.replace(file)
+    """Replace a file in one step."""
+    with in_one_step(file) as partial:
+        partial.write_bytes(content)
 
 
 def entry(name: str, **changes: Any) -> dict[str, Any]:

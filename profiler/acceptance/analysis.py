@@ -23,7 +23,8 @@ from profiler.acceptance.curves import (
 from profiler.acceptance.fit import between_texts, fit_curves
 from profiler.acceptance.lengths import Compared, clustered_error, compare
 from profiler.acceptance.tape_file import Recorded
-from profiler.latency.text import write, yaml_text
+from profiler.latency.text import yaml_text
+from profiler.text import write
 from specsim.errors import SpecsimError
 from specsim.world.curves import Acceptance
 

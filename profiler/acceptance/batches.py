@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from profiler.acceptance.rows import TapeRows
+from profiler.text import write
 from specsim.errors import SpecsimError, first_line
+from specsim.results.staging import in_one_step
 
 Text = tuple[str, int]
 """Category and sequence number of a recorded text."""
@@ -31,7 +32,7 @@ class Batches:
     SpecsimError
         When the folder cannot be written, or holds a recording of other settings; the line names the first.
 
-    Only one `Batches` at a time may use a folder (`profiler.lock.only_one`), since it removes partial files there.
+    Only one `Batches` at a time may use a folder (`profiler.lock.only_one`).
     """
 
     def __init__(self, out: Path, settings: Mapping[str, Any]) -> None:
@@ -39,11 +40,9 @@ class Batches:
         told = self.folder / "settings.json"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            for left in self.folder.glob("*.tmp"):
-                left.unlink()
             if told.is_file():
                 same_settings(json.loads(told.read_text("utf-8")), settings, str(self.folder))
-            _replace(told, json.dumps(dict(settings), indent=1).encode())
+            write(told, json.dumps(dict(settings), indent=1))
         except (OSError, ValueError, RecursionError) as error:
             raise SpecsimError(f"{self.folder}: cannot be used: {first_line(error)}") from None
 
@@ -60,13 +59,8 @@ class Batches:
             columns[f"text{index}"] = np.array([text[0], str(text[1])])
             columns |= {f"{index}.{name}": column for name, column in each._asdict().items()}
         path = self.folder / f"{number:06d}.npz"
-        temporary = path.with_suffix(f".{os.getpid()}.tmp")
-        try:
-            with temporary.open("wb") as file:
-                np.savez_compressed(file, **columns)
-            temporary.replace(path)
-        except OSError as error:
-            raise SpecsimError(f"{path}: cannot be written: {error.strerror or error}; what is there is kept") from None
+        with in_one_step(path) as partial, partial.open("wb") as file:
+            np.savez_compressed(file, **columns)
 
     def read(self) -> dict[Text, TapeRows]:
         """Return the rows of every stored text; texts of an unreadable file are left out and recorded anew."""
@@ -107,9 +101,3 @@ def _texts(path: Path) -> Iterator[tuple[Text, TapeRows]]:
         for index in range(sum(name.startswith("text") for name in file.files)):
             category, sequence = file[f"text{index}"]
             yield (str(category), int(sequence)), TapeRows(*(file[f"{index}.{name}"] for name in TapeRows._fields))
-
-
-def _replace(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_bytes(content)
-    temporary.replace(path)

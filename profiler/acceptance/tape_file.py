@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ import pyarrow.parquet as pq
 from specsim.errors import SpecsimError, first_line
 from specsim.files.regular_file import MOST_BYTES, check_file
 from specsim.replica.request import Bools, Floats, Ints
+from specsim.results.staging import in_one_step
 from specsim.world.recorded import METADATA_KEY, RECORDING_FORMAT
 from specsim.world.recording_checks import ON_PATH
 
@@ -108,13 +108,8 @@ def write_tape(path: Path, recorded: Recorded) -> None:
     ]
     about = {METADATA_KEY: json.dumps(dict(recorded.about)).encode()}
     table = pa.Table.from_arrays(columns, schema=schema(recorded.proposals).with_metadata(about))
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(table, temporary, compression="zstd", compression_level=19)
-        temporary.replace(path)
-    except OSError as error:
-        raise SpecsimError(f"{path}: cannot be written: {error.strerror or first_line(error)}") from None
+    with in_one_step(path) as partial:
+        pq.write_table(table, partial, compression="zstd", compression_level=19)
 
 
 def read_tape(path: Path) -> Recorded:

@@ -102,12 +102,13 @@ def _verdict(tables: Tables) -> int:
 def write_report(tables: Tables, root: Path, page_file: Path | None) -> list[Path]:
     """Write the report of tables and its figures, with the remarks in `root`; return the files."""
     from profiler.fidelity.figures import draw
-    from profiler.fidelity.report import page, write_page
+    from profiler.fidelity.report import page
+    from profiler.text import write
 
     file = page_file or root / REPORT
     remarks = root / REMARKS
     said = remarks.read_text(encoding="utf-8") if remarks.exists() else ""
-    write_page(page(tables, figures=FIGURES, remarks=said), file)
+    write(file, page(tables, figures=FIGURES, remarks=said))
     return [file, *draw(tables, file.parent / FIGURES)]
 
 

@@ -25,7 +25,7 @@ from profiler.fidelity.verdicts import (
     run_verdicts,
     shares,
 )
-from specsim.results.staging import in_one_step
+from profiler.text import table
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -90,12 +90,6 @@ def page(tables: Tables, *, figures: str, remarks: str = "") -> str:
         failed=_failed(tables),
         study=yaml.safe_dump(about["study"], default_flow_style=None, sort_keys=False, width=WIDTH).rstrip(),
     )
-
-
-def write_page(text: str, file: Path) -> None:
-    """Replace the page in one step."""
-    with in_one_step(file) as partial:
-        partial.write_text(text, encoding="utf-8")
 
 
 def _machine(about: dict[str, Any]) -> str:
@@ -267,9 +261,8 @@ def _failed(tables: Tables) -> str:
 
 
 def _table(rows: Iterable[Row]) -> str:
-    head, *body = [[str(cell) for cell in row] for row in rows]
-    lines = [head, ["---"] * len(head), *body]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    head, *body = rows
+    return table(head, body)
 
 
 assert set(RUN_TARGETS) | {ATTAINMENT} == set(METRICS), "each target has a column"

@@ -17,9 +17,9 @@ from profiler.latency.order import interleaved
 from profiler.latency.points import Point
 from profiler.latency.profile_file import HEADING, profile_mapping
 from profiler.latency.samples import WRITE_EVERY_S, SampleFile, read_samples
-from profiler.latency.text import write, yaml_text
+from profiler.latency.text import yaml_text
 from profiler.latency.timers import Timing
-from specsim.results.staging import in_one_step
+from profiler.text import write
 
 FIRST = "first"
 Turn = tuple[int, str, Point]
@@ -101,8 +101,7 @@ class Rounds:
                 written_s = time.monotonic()
 
     def _write(self) -> None:
-        with in_one_step(self._kept) as partial:
-            partial.write_text(json.dumps(self._seconds) + "\n", encoding="utf-8")
+        write(self._kept, json.dumps(self._seconds) + "\n")
 
 
 def samples_file(profile: Path) -> Path:

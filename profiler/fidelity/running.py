@@ -23,11 +23,11 @@ from profiler.fidelity.study import REAL, SIMULATED, WALL, Cell, Pair, Study, de
 from profiler.fidelity.tables import ABOUT
 from profiler.latency.samples import read_samples
 from profiler.passes.versions import versions
+from profiler.text import write
 from specsim.errors import SpecsimError, first_line
 from specsim.files.checked_mapping import CheckedMapping, expanded
 from specsim.files.paths import is_path, shipped
 from specsim.files.yaml_file import read_yaml
-from specsim.results.staging import in_one_step
 from specsim.settings.configured import from_words
 
 
@@ -56,7 +56,8 @@ def run_study(
         files += mine
     if not files:
         raise SpecsimError(f"fidelity {study.name}: no pair could be served")
-    _write(root / ABOUT, {**described(study), "command": command, **_machine(study), "pairs": about})
+    facts = {**described(study), "command": command, **_machine(study), "pairs": about}
+    write(root / ABOUT, json.dumps(facts, indent=1) + "\n")
     return files
 
 
@@ -185,7 +186,7 @@ def _scene(study: Study, ready: Ready, root: Path, profile: Path | None) -> Scen
     if isinstance(ready.models.draft, LookupMatch):
         kept = root / CELLS / f"{ready.pair.name}-{key_of(lookup_facts(study, ready))}.lookup.json"
         if not kept.exists():
-            _write(kept, measuring.lookup_s(ready, study.grid))
+            write(kept, json.dumps(measuring.lookup_s(ready, study.grid), indent=1) + "\n")
         prices = json.loads(kept.read_text(encoding="utf-8"))
         further += ["drafter=lookup", *(f"drafter.{key}={value!r}" for key, value in prices.items())]
     wall = study.clock == WALL
@@ -220,8 +221,3 @@ def _machine(study: Study) -> Mapping[str, Any]:
         "repeats": study.repeats,
         **versions(),
     }
-
-
-def _write(file: Path, told: Mapping[str, Any]) -> None:
-    with in_one_step(file) as partial:
-        partial.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")

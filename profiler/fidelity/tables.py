@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profiler.fidelity.cells import CELLS, LISTS, no_passes, stored
 from profiler.fidelity.study import REAL, Cell
+from profiler.text import write
 from specsim.errors import SpecsimError, first_line
 from specsim.results.staging import in_one_step
 
@@ -78,8 +79,7 @@ def write_tables(tables: Tables, folder: Path) -> list[Path]:
     for name, place in zip(NAMES, places, strict=True):
         with in_one_step(place) as partial:
             getattr(tables, name).to_parquet(partial, index=False, compression="zstd")
-    with in_one_step(folder / ABOUT) as partial:
-        partial.write_text(json.dumps(tables.about, indent=1) + "\n", encoding="utf-8")
+    write(folder / ABOUT, json.dumps(tables.about, indent=1) + "\n")
     return [*places, folder / ABOUT]
 
 

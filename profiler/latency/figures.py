@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from profiler.latency.choice import Choice
-from specsim.errors import SpecsimError, first_line
 from specsim.pass_shape import PassShapes
+from specsim.results.staging import in_one_step
 
 MS = 1e3
 INK = {
@@ -50,17 +48,8 @@ def draw(choices: dict[str, Choice], mapping: dict[str, Any], folder: Path, name
 
 
 def _save(figure: Any, path: Path) -> None:
-    """Replace the file in one step."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(beside, format="png", dpi=130)
-        beside.replace(path)
-    except OSError as error:
-        # On a full disk a partial figure may be there.
-        with suppress(OSError):
-            beside.unlink()
-        raise SpecsimError(f"{path}: cannot be written: {error.strerror or first_line(error)}") from None
+    with in_one_step(path) as partial:
+        figure.savefig(partial, format="png", dpi=130)
 
 
 def _log_scales(axes: Any) -> None:

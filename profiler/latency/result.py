@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from profiler.latency.profile_file import HEADING, ROLES, profile_mapping
-from profiler.latency.text import write, yaml_text
+from profiler.latency.text import yaml_text
+from profiler.text import write
 from specsim.errors import SpecsimError
 from specsim.latency.fitness import unfit
 from specsim.latency.profile import profile_from_mapping

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
@@ -14,6 +13,7 @@ from profiler.latency.sample_checks import check_numbers
 from specsim.errors import SpecsimError, first_line
 from specsim.files.regular_file import MOST_BYTES, check_file
 from specsim.lines import say
+from specsim.results.staging import in_one_step
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -127,13 +127,8 @@ class SampleFile:
 
         if not self.samples:
             return
-        beside_it = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            pq.write_table(_table(self.samples, self.facts), beside_it, compression="zstd")
-            beside_it.replace(self.path)
-        except OSError as error:
-            raise SpecsimError(f"{self.path}: cannot be written: {error.strerror or first_line(error)}") from None
+        with in_one_step(self.path) as partial:
+            pq.write_table(_table(self.samples, self.facts), partial, compression="zstd")
         self._written_at = self._clock()
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 INLINE_WIDTH = 170
@@ -65,10 +63,3 @@ def number(value: float) -> str:
     mantissa, _, exponent = text.partition("e")
     mantissa = mantissa if "." in mantissa else f"{mantissa}.0"
     return f"{mantissa}e{exponent}" if exponent else mantissa
-
-
-def write(path: Path, text: str) -> None:
-    """Replace the file in one step."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)

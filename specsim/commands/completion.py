@@ -60,7 +60,6 @@ def candidates(parser: argparse.ArgumentParser, words: Sequence[str], kinds: Ite
         "list": lambda: kinds,
         "trace": lambda: _below(parser),
         "trace fetch": lambda: names("trace"),
-        "reproduce": lambda: _files(typed) if is_path(typed) else _experiments(),
         "completion": lambda: SHELLS,
         "profile": lambda: _profile(before, typed),
     }
@@ -85,12 +84,6 @@ def _executors() -> Iterable[str]:
     from specsim.runs.executors import NEEDS
 
     return NEEDS
-
-
-def _experiments() -> list[str]:
-    from specsim.published.experiment import experiments
-
-    return [name for each in experiments() for name in (each.name, *(figure.name for figure in each.figures))]
 
 
 def _studies() -> list[str]:

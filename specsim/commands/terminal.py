@@ -1,18 +1,63 @@
-"""The streams of a command: a full disk or a closed pipe behind them never gives a traceback."""
+"""A command's parser, streams and exit code: nothing that goes wrong gives a traceback."""
 
 from __future__ import annotations
 
+import argparse
 import errno
 import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TextIO
+from typing import NoReturn, TextIO
 
-from specsim.lines import say
+from specsim.errors import SpecsimError
+from specsim.lines import one_line, say
 
 WRITING = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, errno.EPIPE}
+
+
+class Parser(argparse.ArgumentParser):
+    """An argparse parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the error and exit with 2."""
+        say(f"specsim: {one_line(message)} (see {self.prog} --help)", error=True)
+        raise SystemExit(2)
+
+
+def run(command: Callable[[], int], *, debug: bool = False) -> int:
+    """Run a command; return its code, 2 after a line about what was wrong, or 130 after an interruption.
+
+    Parameters
+    ----------
+    debug : whether the traceback of an error is printed as well.
+    """
+    return written(lambda: _told(command, debug))
+
+
+def _told(command: Callable[[], int], debug: bool) -> int:
+    try:
+        return command()
+    except SpecsimError as error:
+        if debug:
+            _print_traceback(error)
+        say(f"specsim: {one_line(str(error))}", error=True)
+        return 2
+    except KeyboardInterrupt as stop:
+        say(f"specsim: interrupted; {one_line(str(stop)) or 'nothing is kept'}", error=True)
+        return 130
+
+
+def _print_traceback(error: BaseException) -> None:
+    """Print where an error comes from, also where it hides that."""
+    import traceback
+
+    each: BaseException | None = error
+    while each is not None:
+        each.__suppress_context__ = each.__cause__ is not None
+        each = each.__cause__ or each.__context__
+    say(*"".join(traceback.format_exception(error)).splitlines(), error=True)
 
 
 def written(command: Callable[[], int]) -> int:

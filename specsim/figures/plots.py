@@ -10,7 +10,6 @@ from specsim.errors import SpecsimError, nearest
 from specsim.figures.calibration import Pairs, calibration
 from specsim.figures.latency import latency_cdf
 from specsim.figures.load_marks import run_said
-from specsim.figures.published import published
 from specsim.figures.slo import comparison, slo_by_class
 from specsim.figures.style import RunData, style
 from specsim.figures.sweep import curves
@@ -134,25 +133,6 @@ def plot_calibration(panels: Mapping[str, Mapping[str, Pairs]], file: Path) -> N
     """
     try:
         _save_one(calibration(panels), file, "png")
-    except OSError as error:
-        raise SpecsimError(f"{file}: cannot be written: {error.strerror or error}") from None
-
-
-def plot_published(
-    rows: DataFrame, file: Path, *, title: str, x_label: str, y_label: str, names: Sequence[str] | None = None
-) -> None:
-    """Save published values against ours as a PNG; a folder that is missing is made.
-
-    The parameters are those of `specsim.figures.published.published`.
-
-    Raises
-    ------
-    SpecsimError
-        When the file cannot be written.
-    """
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        _save_one(published(rows, title=title, x_label=x_label, y_label=y_label, names=names), file, "png")
     except OSError as error:
         raise SpecsimError(f"{file}: cannot be written: {error.strerror or error}") from None
 

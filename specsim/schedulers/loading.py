@@ -101,9 +101,7 @@ def _with_budget(mapping: Mapping[str, Any], belief: Belief | None) -> dict[str,
     @cache
     def budget() -> BatchBudget:
         seats = mapping.get("max_num_seqs")
-        return (
-            BatchBudget() if profile is None else profiled_budget(profile, seats if type(seats) is int else MOST_SEATS)
-        )
+        return BatchBudget() if belief is None else profiled_budget(belief, seats if type(seats) is int else MOST_SEATS)
 
     def place(key: str, value: Any) -> Any:
         if isinstance(value, Mapping):

@@ -14,6 +14,7 @@ from specsim.cli import main
 from specsim.files.paths import shipped
 from specsim.results.checksums import sealed
 from specsim.workload.fetch import fetch
+from studies.reproduction.experiment import FOLDER, read_experiment
 
 SMALL = {"trace": "poisson", "requests": 5, "profile": "llama8b_1b_h100", "scheduler": "continuous"}
 ANY = {"target": "any", "draft": "any"}
@@ -76,7 +77,7 @@ def test_a_groups_file_sets_neither(capsys: pytest.CaptureFixture[str], group: s
 @pytest.mark.parametrize("place", ["common", "systems", "points", "ranges"])
 @pytest.mark.parametrize("word", ["plugins=[./evil.py]", "++plugins=[./evil.py]", "out=elsewhere"])
 def test_an_experiment_sets_neither(capsys: pytest.CaptureFixture[str], place: str, word: str) -> None:
-    values = yaml.safe_load((shipped("conf") / "published" / "smartspec_fig1.yaml").read_text())
+    values = yaml.safe_load((FOLDER / "smartspec_fig1.yaml").read_text())
     if place == "common":
         values["common"].append(word)
     elif place == "systems":
@@ -85,8 +86,8 @@ def test_an_experiment_sets_neither(capsys: pytest.CaptureFixture[str], place: s
         values["axis"] = {"label": "x", "points": {each: [word] for each in values["axis"]["values"]}}
     else:
         values["ranges"] = [{"choice": "what", "variants": {"other": [word]}}]
-    said = refused(capsys, "reproduce", write("theirs.yaml", values), "--list")
-    assert "no file sets it" in said
+    with pytest.raises(SpecsimError, match="no file sets it"):
+        read_experiment(Path(write("theirs.yaml", values)))
 
 
 def test_a_study_sets_neither(capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,7 +107,7 @@ def test_the_parts_of_a_study_name_no_other_folder(capsys: pytest.CaptureFixture
 
 
 def test_the_pairs_of_a_session_name_no_other_folder_and_hold_no_option() -> None:
-    from profiler.session.pairs import read_pairs
+    from tools.gpu_session.pairs import read_pairs
 
     pair = {"name": "mine", "target": "x", "random_weights": ["8b"]}
     for change, said in (

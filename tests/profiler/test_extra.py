@@ -65,9 +65,7 @@ def test_a_checkout_holds_a_session_without_what_only_simulating_needs(tmp_path:
         [
             sys.executable,
             "-m",
-            "specsim",
-            "profile",
-            "session",
+            "tools.gpu_session",
             "./pairs.yaml",
             "--quick",
             "--stages",

@@ -11,6 +11,7 @@ import pytest
 
 from profiler.lock import only_one
 from specsim.errors import SpecsimError
+from specsim.results.staging import staging_path
 
 HOLD = """
 import sys, time
@@ -20,6 +21,8 @@ with only_one(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
 """
+
+OLD = ".specsim-elsewhere-7-01234567.tmp"
 
 
 def test_another_process_is_refused_until_it_ends_even_killed(tmp_path: Path) -> None:
@@ -36,9 +39,10 @@ def test_another_process_is_refused_until_it_ends_even_killed(tmp_path: Path) ->
 
 
 def test_what_killed_runs_left_is_cleared_and_nothing_else(tmp_path: Path) -> None:
-    keep = {".s.parquet.old.tmp", ".s.7.tmp", "s.parquet.7.tmp", "s.parquet"}
-    for name in (*keep, ".s.parquet.7.tmp"):
+    keep = {".s.parquet.old.tmp", staging_path(tmp_path).name, "s.parquet.7.tmp", "s.parquet"}
+    for name in (*keep, OLD):
         (tmp_path / name).write_text("")
+    os.utime(tmp_path / OLD, (0, 0))
     with only_one(tmp_path / "s.parquet"):
         assert {each.name for each in tmp_path.iterdir()} == keep | {".s.parquet.lock"}
     assert {each.name for each in tmp_path.iterdir()} == keep

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from scipy.optimize import least_squares
 
-from specsim.files.paths import shipped
 from specsim.files.yaml_file import read_yaml
 from specsim.replica.request import Floats
+from studies.reproduction.experiment import FOLDER
 
 DRAFTED = np.array([4.0, 6.0, 8.0])
 RATE_2_6 = 900 / 366.4
@@ -35,7 +35,7 @@ def levels(published: Floats) -> tuple[float, float]:
 
 def values(experiment: str, figure: str) -> dict[str, Floats]:
     """Return what a shipped experiment holds of a published figure, by system."""
-    read = read_yaml(shipped("conf") / "published" / f"{experiment}.yaml", "experiment YAML")
+    read = read_yaml(FOLDER / f"{experiment}.yaml", "experiment YAML")
     return {system: np.array(line) for system, line in read["figures"][figure]["values"].items()}
 
 

@@ -157,11 +157,9 @@ ROOMS = {
         "errors",
         "lines",
     },
-    "published": {"runs", "results", "settings", "files", "errors"},
     "api": {"runs", "results", "settings", "workload", "latency", "replica", "files", "errors", "lines"},
     "commands": {
         "calibration",
-        "published",
         "figures",
         "runs",
         "results",
@@ -251,7 +249,20 @@ def test_only_who_serves_and_who_sends_know_the_clock():
 @pytest.mark.parametrize("module", MODULES)
 def test_no_module_needs_the_profiler_or_a_deep_learning_library(module):
     heads = {name.split(".")[0] for name in imports(module, late=True)}
-    assert not heads & {"torch", "transformers", "profiler", "tests"}
+    assert not heads & {"torch", "transformers", "profiler", "studies", "tools", "tests"}
+
+
+ABOVE = {"profiler": {"studies", "tools", "tests"}, "tools": {"studies", "tests"}, "studies": {"tests"}}
+"""Of each folder beside the package: those that import it, and are not imported by it."""
+
+
+@pytest.mark.parametrize("folder", ABOVE)
+def test_the_folders_beside_the_package_import_downwards(folder):
+    files = sorted((PACKAGE.parent / folder).rglob("*.py"))
+    assert files
+    for file in files:
+        statements = _statements(ast.parse(file.read_text()).body, late=True)
+        assert not {name.split(".")[0] for each in statements for name in _imported(each)} & ABOVE[folder], file
 
 
 def test_no_two_modules_import_each_other():

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from profiler.latency.text import write, yaml_text
-from specsim.errors import SpecsimError
+from profiler.latency.text import yaml_text
+from profiler.text import write
+from specsim.commands.terminal import Parser, run
 from tools.public.build import artifact_profile, composed_profile
 from tools.public.recipes import ARTIFACTS, RECIPES
 from tools.public.tables import markdown, renewed
@@ -24,23 +23,22 @@ def texts(data: Path) -> Iterator[tuple[str, str]]:
         yield artifact.name, yaml_text(artifact_profile(data, artifact), HEADING)
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Build the files, or with ``--tables`` write the tables of docs/profiles.md into that page."""
-    parser = argparse.ArgumentParser(prog="python -m tools.public", description=__doc__)
+    parser = Parser(prog="python -m tools.public", description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder that holds perf/ and adaserve/")
     parser.add_argument("--out", type=Path, default=Path("conf/profile"), help="folder of the profiles")
     parser.add_argument("--tables", type=Path, metavar="PAGE", help="write no profile; renew the tables of this page")
-    options = parser.parse_args(arguments)
-    try:
-        if options.tables:
-            write(options.tables, renewed(options.tables.read_text(encoding="utf-8"), markdown(options.out)))
-            return 0
-        options.out.mkdir(parents=True, exist_ok=True)
-        for name, text in texts(options.data):
-            write(options.out / f"{name}.yaml", text)
-    except SpecsimError as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
+    options = parser.parse_args(argv)
+    return run(lambda: _command(options.data, options.out, options.tables))
+
+
+def _command(data: Path, out: Path, tables: Path | None) -> int:
+    if tables is not None:
+        write(tables, renewed(tables.read_text(encoding="utf-8"), markdown(out)))
+        return 0
+    for name, text in texts(data):
+        write(out / f"{name}.yaml", text)
     return 0
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
+from profiler.text import table
 from specsim.errors import SpecsimError
 from specsim.latency.forms import Roofline
 from specsim.latency.peaks import implied, peak_of
@@ -29,7 +30,7 @@ def markdown(profiles: Path) -> str:
         ("Share of the hardware's peak that a coefficient implies, %", table(PEAK_HEAD, peak_rows(loaded))),
         ("Pass times, ms", table(TIMES_HEAD, map(times, loaded))),
     ]
-    return "\n".join(f"### {title}\n\n{text}" for title, text in tables)
+    return "\n".join(f"### {title}\n\n{text}\n" for title, text in tables)
 
 
 def renewed(page: str, tables: str) -> str:
@@ -44,12 +45,6 @@ def renewed(page: str, tables: str) -> str:
     if not 0 <= begins < ends:
         raise SpecsimError("the page has no tables from '### Profiles' on; expected docs/profiles.md")
     return page[:begins] + tables + page[page.index("\n", ends + 1) + 1 :]
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return one Markdown table."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 SUMMARY_HEAD = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import subprocess
 import sys
@@ -320,8 +321,9 @@ def test_half_written_files_of_a_killed_run_are_cleared_away(
 ) -> None:
     parts = tmp_path / "tape.parquet.parts"
     parts.mkdir()
-    for left in (tmp_path / ".tape.parquet.77.tmp", parts / "000003.77.tmp", parts / ".settings.json.77.tmp"):
+    for left in (tmp_path / ".specsim-elsewhere-7-01234567.tmp", parts / ".specsim-elsewhere-7-89abcdef.tmp"):
         left.write_bytes(b"half")
+        os.utime(left, (0, 0))
     monkeypatch.setattr(TapeWriter, "rows", lambda self, batch: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         recorded(models, tmp_path / "tape.parquet")

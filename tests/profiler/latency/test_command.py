@@ -294,8 +294,9 @@ def test_the_extra_is_found_missing_before_torch_is_imported(monkeypatch, tmp_pa
 def test_help_and_a_fit_need_no_torch():
     code = (
         "import sys; sys.modules['torch'] = None; from specsim.cli import main\n"
-        "for words in (['profile', '--help'], ['profile', 'latency', '--help'], ['profile', 'session', '--help']):\n"
-        "    try: main(words)\n"
+        "from tools.gpu_session.__main__ import main as session\n"
+        "for run, words in (main, ['profile']), (main, ['profile', 'latency']), (session, []):\n"
+        "    try: run([*words, '--help'])\n"
         "    except SystemExit as done: assert done.code == 0\n"
         "assert main(['profile', 'fit', 'none.parquet', '--out', 'x.yaml']) == 2\n"
     )

@@ -1,0 +1,1 @@
+"""Studies of the repository: papers reproduced, public measurements and monotonicity; no part of the wheel."""

@@ -1,0 +1,56 @@
+"""What the studies share: intervals over seeds, and the rows that they keep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from specsim.errors import SpecsimError, first_line
+from specsim.results.seeds import LEVEL
+from specsim.results.staging import in_one_step
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+def half_width(by_seed: Any) -> Any:
+    """Return the half width of the 95% interval of a mean over rows (Student's), of each column; 0 for one row."""
+    from scipy.stats import t
+
+    count = len(by_seed)
+    return by_seed.sem() * t.ppf((1 + LEVEL) / 2, count - 1) if count > 1 else 0 * by_seed.mean()
+
+
+def keep(rows: DataFrame, file: Path, about: Mapping[str, str]) -> Path:
+    """Write rows and facts about them as Parquet, whole or not at all; return the file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(about)
+    with in_one_step(file) as partial:
+        pq.write_table(table, partial, compression="zstd")
+    return file
+
+
+def kept(file: Path) -> DataFrame:
+    """Return the rows that `keep` wrote, the facts in their `attrs`.
+
+    Raises
+    ------
+    SpecsimError
+        When there is no such file, or it cannot be read.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if not file.is_file():
+        raise SpecsimError(f"{file}: no such file; expected the working folder to be the repository's root")
+    try:
+        table = pq.read_table(file)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise SpecsimError(f"{file}: cannot be read: {first_line(error)}") from None
+    about = table.schema.metadata or {}
+    rows: DataFrame = table.replace_schema_metadata(None).to_pandas()
+    rows.attrs = {key.decode(): value.decode() for key, value in about.items()}
+    return rows

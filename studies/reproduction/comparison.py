@@ -1,0 +1,159 @@
+"""Theirs against ours, a row per line, point and seed; one small Parquet file a figure."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from math import nan
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from specsim.errors import SpecsimError
+from specsim.results.seeds import over_seeds
+from specsim.results.sweep_table import CLASS, SEED
+from specsim.runs.fingerprint import package_sha256
+from studies.report import keep, kept
+from studies.reproduction.experiment import Experiment
+from studies.reproduction.figure import Figure, Line
+from studies.reproduction.running import AS_CHOSEN, PLACE, Measured, X
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
+
+COLUMNS = {
+    "variant": "string",
+    "line": "string",
+    "x": "float64",
+    "point": "string",
+    "seed": "int64",
+    "theirs": "float64",
+    "ours": "float64",
+}
+"""Of a file, in the figure's unit; `theirs` is NaN where nothing was published, `variant` empty as was chosen."""
+EXPERIMENT, QUICK, CODE = "specsim_experiment", "specsim_quick", "specsim_code"
+
+
+class Compared(NamedTuple):
+    """A figure with its rows (`COLUMNS`), whether they are of the short form, and the checksum of the code that ran.
+
+    The checksum is empty where a file of an older version does not tell it.
+    """
+
+    experiment: Experiment
+    figure: Figure
+    rows: DataFrame
+    quick: bool
+    code: str = ""
+
+    @property
+    def chosen(self) -> DataFrame:
+        """The rows of what was chosen, without the variants."""
+        return self.rows[self.rows["variant"] == AS_CHOSEN]
+
+
+def compared(experiment: Experiment, figure: Figure, found: Measured, *, quick: bool) -> Compared:
+    """Return the figure's rows from what was `found` of each system and variant."""
+    from pandas import DataFrame, concat
+
+    parts = []
+    for name, line in figure.lines.items():
+        stated = figure.values.get(name, (None,) * len(experiment.axis.points))
+        published = {
+            point: nan if value is None else value for point, value in zip(experiment.axis.names, stated, strict=True)
+        }
+        for variant in dict.fromkeys(variant for system, variant in found if system == line.system):
+            ours = figure.scale * _measure(figure, line, variant, found)
+            rows = ours.rename("ours").reset_index()
+            parts.append(rows.assign(variant=variant, line=name, theirs=rows[PLACE].map(published).astype(float)))
+    return Compared(
+        experiment, figure, DataFrame(concat(parts, ignore_index=True))[list(COLUMNS)], quick, package_sha256()
+    )
+
+
+def _measure(figure: Figure, line: Line, variant: str, found: Measured) -> Series[float]:
+    """Return a line's metric by x, point and seed, or its speedup for the same point and seed."""
+    own = _column(line, found[line.system, variant])
+    if figure.speedup_over is not None:
+        over = found.get((figure.speedup_over, variant), found[figure.speedup_over, AS_CHOSEN])
+        own = (_column(line, over) / own).reindex(own.index)
+    return own
+
+
+def _column(line: Line, rows: DataFrame) -> Series[float]:
+    return rows[rows[CLASS] == line.of].set_index([X, PLACE, SEED])[line.metric].astype(float)
+
+
+def means(figure: Figure, rows: DataFrame) -> DataFrame:
+    """Return a row per line and point: ``theirs``, ``ours``, ``ours_half_width``, ``seeds`` and ``gap``.
+
+    Ours is the mean of the seeds; the half width is of its 95% interval, NaN for one seed. The gap has the unit of the
+    figure's ``gap``, NaN where nothing was published.
+    """
+    from pandas import concat
+
+    parts = []
+    for name, mine in rows.groupby("line", sort=False):
+        told = over_seeds(mine[[X, SEED, "ours"]], "ours", [X])
+        told = told.rename(columns={"mean": "ours", "half_width": "ours_half_width", "count": "seeds"})
+        stated = mine.drop_duplicates(X).set_index(X)
+        theirs = told[X].map(stated["theirs"])
+        told = told.assign(line=name, point=told[X].map(stated["point"]), theirs=theirs)
+        parts.append(told.assign(gap=gap_of(figure, theirs, told["ours"])))
+    return concat(parts, ignore_index=True)
+
+
+def gap_of(figure: Figure, theirs: Any, ours: Any) -> Any:
+    """Return ours less theirs, numbers or columns of them, in the unit of the figure's gap."""
+    return ours - theirs if figure.gap == "points" else 100 * (ours - theirs) / theirs
+
+
+def file_of(folder: Path, figure: Figure) -> Path:
+    """Return the Parquet file of a figure."""
+    return folder / f"{figure.name}.parquet"
+
+
+def write_rows(one: Compared, folder: Path) -> Path:
+    """Write a figure's Parquet file, whole or not at all, and return its path."""
+    about = {EXPERIMENT: _made_of(one.experiment, one.figure), QUICK: json.dumps(one.quick), CODE: one.code}
+    return keep(one.rows.astype(COLUMNS), file_of(folder, one.figure), about)
+
+
+def is_quick(path: Path) -> bool:
+    """Return whether a figure's file holds the short form; false where it does not tell."""
+    try:
+        return kept(path).attrs.get(QUICK) == "true"
+    except SpecsimError:
+        return False
+
+
+def read_rows(experiment: Experiment, figure: Figure, folder: Path) -> Compared | None:
+    """Return a figure's rows as they were written, None where there is no file.
+
+    Raises
+    ------
+    SpecsimError
+        When the file is damaged, or the experiment has changed since it was written.
+    """
+    path = file_of(folder, figure)
+    if not path.is_file():
+        return None
+    rows = kept(path)
+    about, rows.attrs = rows.attrs, {}
+    if list(rows) != list(COLUMNS) or EXPERIMENT not in about:
+        raise SpecsimError(f"{path}: is not a figure's file; expected one that studies.reproduction wrote")
+    if about[EXPERIMENT] != _made_of(experiment, figure):
+        cure = f"`python -m studies.reproduction {experiment.name}` makes it anew"
+        raise SpecsimError(f"{path}: {experiment.file} has changed since it was written; {cure}")
+    return Compared(experiment, figure, rows, about[QUICK] == "true", about.get(CODE, ""))
+
+
+def _made_of(experiment: Experiment, figure: Figure) -> str:
+    """Return a checksum of all that the rows of a figure are made of; prose and claims are left out."""
+    words = {name: experiment.systems[name] for name in sorted(figure.systems)}
+    axis = [(each.name, each.x, each.words) for each in experiment.axis.points]
+    quick = [experiment.quick.points, experiment.quick.requests]
+    lines = [(name, line.system, line.metric, line.of) for name, line in figure.lines.items()]
+    ranges = [(sorted(each.systems), each.points, dict(each.variants)) for each in experiment.ranges]
+    told: list[Any] = [experiment.common, words, axis, experiment.seeds, quick, lines, ranges]
+    told += [figure.scale, figure.gap, figure.speedup_over, dict(figure.values)]
+    return sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,0 +1,112 @@
+"""The tables of docs/served-points.md about closed loops: by engine, batch and context, every point, worst first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from profiler.text import table
+from specsim.calibration.errors import Errors, Group, groups
+from specsim.calibration.points import Held
+from studies.served_points.sets import POINTS, PROFILED, SETS, Compared, points_of
+from tools.public import sources
+
+QUANTITIES = ("TPOT", "E2E", "TTFT")
+SET_HEAD = ("points", "profile", "in all", "caches do not fit", "lengths", "shipped engine that fits", "fitted to them")
+ERROR_HEAD = ("points", "engine", "TPOT", "E2E", "TTFT")
+SIZE_HEAD = ("points", "clients or context", "number", *QUANTITIES)
+MEAN_HEAD = ("points", *QUANTITIES)
+POINT_HEAD = (
+    "points",
+    "isl",
+    "osl",
+    "clients",
+    *(cell for name in ("TPOT", "TTFT") for cell in (f"{name}, ms", "shipped, %", "calibrated, %")),
+)
+
+
+def sets_table(those: Sequence[Compared]) -> str:
+    """Return which points are there, and which are left out."""
+    rows = [
+        [
+            each.of.name,
+            f"`{each.of.profile}`",
+            f"{len(each.shipped) + each.left_out}",
+            f"{each.left_out}",
+            "fixed" if each.of.shortest_share == 1 else f"{100 * each.of.shortest_share:.0f}-100%",
+            f"`{each.of.engine}`" if each.of.engine != PROFILED else "none",
+            "yes" if each.of.seen else "no",
+        ]
+        for each in those
+    ]
+    return table(SET_HEAD, rows)
+
+
+def unused(data: Path) -> str:
+    """Return how many points of the file no shipped profile is of."""
+    rows: Any = sources.read(data, POINTS)
+    return f"{len(rows) - sum(len(points_of(data, each)) for each in SETS)} of {len(rows)}"
+
+
+def errors_table(those: Sequence[Compared]) -> str:
+    """Return the errors of each set on each engine: median / p90 / mean."""
+    rows = []
+    for each in those:
+        named = [(f"`{name}`", held) for name, held in (each.others | {each.of.engine: each.shipped}).items()]
+        named.append(("calibrated, host time", each.calibrated))
+        if each.whole is not None:
+            named.append(("calibrated, `--all`", each.whole))
+        rows += [[each.of.name, name, *_errors(Group.of("", held))] for name, held in named]
+    return table(ERROR_HEAD, rows)
+
+
+def sizes_table(those: Sequence[Compared]) -> str:
+    """Return the errors by concurrency and by context, of engines calibrated on the other half."""
+    rows = [
+        [each.of.name, group.name, f"{group.points}", *_errors(group)]
+        for each in those
+        for group in groups(each.best)
+        if group.name != "all"
+    ]
+    return table(SIZE_HEAD, rows)
+
+
+def means_table(those: Sequence[Compared]) -> str:
+    """Return the mean size of the errors on points not fitted, the figure that other simulators publish."""
+
+    def row(name: str, held: Sequence[Held]) -> list[str]:
+        columns = ("tpot_error", "e2e_error", "ttft_error")
+        return [name, *(f"{100 * np.mean([abs(getattr(each, key)) for each in held]):.1f}" for key in columns)]
+
+    return table(MEAN_HEAD, [row(each.of.name, each.best) for each in those])
+
+
+def points_table(those: Sequence[Compared]) -> str:
+    """Return every point, those first whose TPOT is furthest off."""
+    every = [
+        (each.of.name, shipped, best) for each in those for shipped, best in zip(each.shipped, each.best, strict=True)
+    ]
+    return table(POINT_HEAD, _point_rows(sorted(every, key=lambda row: -abs(row[2].tpot_error))))
+
+
+def _point_rows(every: Sequence[tuple[str, Held, Held]]) -> Iterator[list[str]]:
+    for name, shipped, best in every:
+        measured = best.measured
+        yield [
+            name,
+            *(f"{each}" for each in measured.load[:3]),
+            f"{1e3 * measured.tpot_s:.2f}",
+            *(f"{100 * each.tpot_error:+.1f}" for each in (shipped, best)),
+            f"{1e3 * measured.ttft_s:.0f}",
+            *(f"{100 * each.ttft_error:+.0f}" for each in (shipped, best)),
+        ]
+
+
+def _errors(group: Group) -> list[str]:
+    def cell(errors: Errors) -> str:
+        return f"{100 * errors.median:.1f} / {100 * errors.p90:.1f} / {100 * errors.mean:+.1f}"
+
+    return [cell(group.tpot), cell(group.e2e), cell(group.ttft)]

@@ -1,0 +1,439 @@
+"""Published figures: what an experiment YAML may hold, gaps and verdicts by hand, the page and the files behind it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from specsim.errors import SpecsimError
+from specsim.figures.plots import save
+from specsim.files.paths import shipped
+from specsim.results.sweep_folders import load_sweep
+from studies.reproduction.__main__ import OUT
+from studies.reproduction.comparison import COLUMNS, Compared, compared, gap_of, means, read_rows, write_rows
+from studies.reproduction.experiment import experiments, read_experiment
+from studies.reproduction.findings import findings
+from studies.reproduction.page import page
+from studies.reproduction.plot import published
+from studies.reproduction.running import Measured, measured
+from studies.reproduction.verdict import FigureGap, figure_gap, line_gaps
+from tests.studies.tiny import TINY, tiny
+
+ROOT = shipped("conf").parent
+
+MISTAKES = {
+    'paper: "A paper"\n': ("", "paper: missing key"),
+    "seeds: [0, 1]": ("seeds: [0, 0]", r"seeds: \[0, 0\] is not a list in which each seed stands once"),
+    "seeds: [0, 1] ": ("sedes: [0, 1]", "sedes: unknown key; did you mean 'seeds'"),
+    "[1, 2, 4]}\nseeds": ("[1, 2, 2]}\nseeds", r"axis.values: \[1, 2, 2\] is not a list of finite numbers, each above"),
+    "values: [1, 2, 4]}": ("values: [1, 2, .nan]}", "axis.values: .* is not a list of finite numbers"),
+    "key: rps": ("key: seed", "axis.key: 'seed' is not a key of a run other than out, seed and requests"),
+    "values: [1, 4]": ("values: [1, 3]", r"quick.values: \[1, 3\] is not a list of values of the axis"),
+    "requests: 10": ("requests: 0", "quick.requests: 0 is not a whole number"),
+    "common: [trace": ("common: [seed=3, trace", "common: seed=3: seed is the experiment's own; expected another key"),
+    "[scheduler=fcfs]": ("scheduler=fcfs", "systems.One by one: 'scheduler=fcfs' is not a list of settings key=value"),
+    "{Batches: [99": ("{Batch: [99", "figures.tiny_attainment.values.Batch: no such line; did you mean 'Batches'"),
+    "[99, 98, 90]": ("[99, 98]", r"values.Batches: \[99, 98\] is not a list of 3 numbers of at least 0, one for each"),
+    "[99, 98, 90] ": ("[null, null, null]", "values.Batches: .* is not a list of 3 numbers"),
+    "[99, 98, 90]  ": ("[99, true, 90]", "values.Batches: .* is not a list of 3 numbers"),
+    "why: {Batches": ("why: {Batch", "figures.tiny_attainment.why.Batch: no line with published values; did you"),
+    "tiny_attainment:": ("../tiny:", "figures: ../tiny: names a file; expected letters, digits"),
+    "gap: percent": ("gap: percent\n    speedup_over: One by one", "One by one: has a speedup over itself of 1"),
+    "gap: percent ": ("gap: percent\n    speedup_over: Batch", "speedup_over: 'Batch' is unknown; did you mean"),
+    "gap: points": ("gap: point", "gap: 'point' is unknown; did you mean 'points'"),
+    "scale: 100": ("scale: 0", "figures.tiny_attainment.scale: 0 is not a finite number above 0"),
+    "by one: [1, 2, 4]": ("by one: [0, 2, 4]", "values: a published value of 0 has no gap in percent"),
+    'notes: ["Its': ('notes: "Its', "notes: .* is not a list of sentences"),
+}
+
+
+@pytest.mark.parametrize("there", MISTAKES)
+def test_a_mistake_in_an_experiment_is_one_line_that_names_file_and_key(there: str, tmp_path: Path) -> None:
+    instead, said = MISTAKES[there]
+    assert there.strip(" ") in TINY
+    text = TINY.replace(there.strip(" "), instead)
+    if "notes" in there:
+        text = text.replace('longer."]', 'longer."')
+    with pytest.raises(SpecsimError, match=said) as error:
+        read_experiment(tiny(tmp_path, text))
+    assert str(error.value).startswith(str(tmp_path / "tiny.yaml"))
+    assert "\n" not in str(error.value)
+
+
+def test_experiments_are_named_by_file_figure_or_path(tmp_path: Path) -> None:
+    (one,) = experiments(("adaserve_fig9_llama",))
+    assert one.name == "adaserve_fig8_llama"
+    assert experiments(("adaserve_fig8_llama", "adaserve_fig12_llama")) == (one,)
+    assert one in experiments()
+    assert experiments((str(tiny(tmp_path)),))[0].systems["Batches"] == ("scheduler=continuous",)
+    with pytest.raises(SpecsimError, match="reproduce adaserve_fig7_llama: unknown; did you mean 'adaserve_fig"):
+        experiments(("adaserve_fig7_llama",))
+
+
+def test_every_shipped_figure_has_a_name_of_its_own() -> None:
+    names = [figure.name for each in experiments() for figure in each.figures]
+    assert len(set(names)) == len(names) > 3
+
+
+def by_hand() -> Measured:
+    """Return two seeds of runs at each rate: attainments and latencies that are easily added up."""
+    runs = [(x, seed) for x in (1.0, 2.0, 4.0) for seed in (0, 1)]
+    columns = {"x": [x for x, _ in runs], "point": [f"{x:g}" for x, _ in runs], "seed": [seed for _, seed in runs]}
+    columns["slo_class"] = ["all"] * len(runs)
+    batches = {"slo_attainment": [0.99, 0.99, 0.95, 0.97, 0.70, 0.80], "mean_e2el_s": [1.0] * 6}
+    single = {"slo_attainment": [0.90, 0.90, 0.40, 0.40, 0.90, 0.70], "mean_e2el_s": [1.1, 1.1, 2.0, 2.0, 3.0, 5.0]}
+    return {("Batches", ""): pd.DataFrame(columns | batches), ("One by one", ""): pd.DataFrame(columns | single)}
+
+
+def figures_by_hand(folder: Path) -> list[Compared]:
+    experiment = read_experiment(tiny(folder))
+    found = by_hand()
+    return [compared(experiment, figure, found, quick=False) for figure in experiment.figures]
+
+
+def test_rows_hold_means_intervals_and_gaps(tmp_path: Path) -> None:
+    attainment, latency = figures_by_hand(tmp_path)
+    assert list(attainment.rows.columns) == list(COLUMNS)
+    row = means(attainment.figure, attainment.rows).query("line == 'Batches' and x == 2").iloc[0]
+    assert (row["theirs"], row["seeds"]) == (98, 2)
+    assert row["ours"] == pytest.approx(96)
+    assert row["gap"] == pytest.approx(-2)
+    # Two seeds: Student's t with one degree of freedom is 12.706, the standard error of 95 and 97 is 1.
+    assert row["ours_half_width"] == pytest.approx(12.706, abs=1e-3)
+    assert list(latency.rows["line"].unique()) == ["One by one"]
+    assert list(means(latency.figure, latency.rows)["gap"]) == pytest.approx([10, 0, 0])
+
+
+def test_gaps_of_systems_and_the_order_by_hand(tmp_path: Path) -> None:
+    attainment, latency = figures_by_hand(tmp_path)
+    one, batches = line_gaps(attainment)
+    assert (one.line, one.verdict) == ("One by one", "far")
+    # 90, 40, 80 against 90, 50, 20.
+    assert one.gap == pytest.approx((0 - 10 + 60) / 3)
+    assert one.mean_gap == pytest.approx(70 / 3)
+    assert (one.worst_point, one.worst_gap) == ("4", pytest.approx(60))
+    # 99, 96, 75 against 99, 98, 90.
+    assert batches.mean_gap == pytest.approx(17 / 3)
+    whole = figure_gap(attainment, attainment.rows)
+    # At 4 requests/s the published order, 90 above 20, has turned: 75 below 80.
+    assert (whole.pairs, whole.kept) == (3, 2)
+    assert whole.mean_gap == pytest.approx(87 / 6)
+    assert whole.verdict == "not reproduced"
+    assert figure_gap(latency, latency.rows) == (pytest.approx(10 / 3), 0, 0, 0)
+    assert figure_gap(latency, latency.rows).verdict == "reproduced"
+
+
+@pytest.mark.parametrize(
+    ("gap", "verdict"),
+    [
+        (FigureGap(4.0, 5, 5, 0), "reproduced"),
+        (FigureGap(4.0, 5, 4, 0), "level only"),
+        (FigureGap(4.1, 5, 5, 0), "order only"),
+        (FigureGap(4.1, 5, 4, 0), "not reproduced"),
+        (FigureGap(4.1, 0, 0, 0), "not reproduced"),
+    ],
+)
+def test_a_verdict_follows_the_rule(gap: FigureGap, verdict: str) -> None:
+    assert gap.verdict == verdict
+
+
+def test_a_speedup_is_that_of_each_seed_and_what_is_not_published_has_no_gap(tmp_path: Path) -> None:
+    text = TINY.replace("gap: percent", "gap: percent\n    speedup_over: Batches")
+    experiment = read_experiment(tiny(tmp_path, text.replace("by one: [1, 2, 4]", "by one: [1, null, 0.5]")))
+    one = compared(experiment, experiment.figures[1], by_hand(), quick=False)
+    # 1 s over 3 and 5 s; of the means it would be 1 / 4.
+    told = means(one.figure, one.rows)
+    assert list(told["ours"]) == pytest.approx([1 / 1.1, 0.5, (1 / 3 + 1 / 5) / 2])
+    assert list(told["gap"].isna()) == [False, True, False]
+    (gap,) = line_gaps(one)
+    assert gap.theirs == pytest.approx(0.75)
+    assert gap.ours == pytest.approx((1 / 1.1 + 4 / 15) / 2)
+    assert gap.mean_gap == pytest.approx((100 * (1 - 1 / 1.1) + 100 * (0.5 - 4 / 15) / 0.5) / 2)
+    assert "| One by one | 1.00 / 0.91 | - / 0.50 | 0.50 / 0.27 |" in page([one], tmp_path, tmp_path)
+    assert read_rows(experiment, one.figure, write_rows(one, tmp_path).parent) is not None
+
+
+def test_a_pair_counts_only_if_it_is_apart(tmp_path: Path) -> None:
+    attainment, _ = figures_by_hand(tmp_path)
+
+    def pairs(theirs: dict[tuple[str, str], float]) -> int:
+        stated = [theirs.get((line, point), 90.0) for line, point in zip(rows["line"], rows["point"], strict=True)]
+        return figure_gap(attainment, rows.assign(theirs=stated)).pairs
+
+    rows = attainment.rows
+    # 3.5 and 3.4 points are too close, and equal values have no order.
+    close = {("Batches", "1"): 50.0, ("One by one", "1"): 53.5, ("Batches", "2"): 53.5, ("One by one", "2"): 50.1}
+    assert pairs(close) == 0
+    assert pairs(close | {("Batches", "2"): 53.7}) == 1
+
+
+def test_a_pair_is_turned_only_by_the_interval_of_its_paired_seeds(tmp_path: Path) -> None:
+    attainment, _ = figures_by_hand(tmp_path)
+    rows, last = attainment.rows, attainment.rows["point"] == "4"
+    # Published: 90 above 20. 70 and 80 below 90 and 70: the mean of -20 and 10 is no sure one.
+    assert figure_gap(attainment, rows).turned == 0
+    steady = rows.assign(ours=rows["ours"].mask(last, rows["line"].map({"Batches": 60.0, "One by one": 80.0})))
+    assert figure_gap(attainment, steady).turned == 1
+    # Of one seed the sign decides.
+    assert figure_gap(attainment, rows[rows["seed"] == 0]).turned == 1
+
+
+CLAIMS = """\
+    claims:
+      - {says: "Best by far", ratio: {of: Batches, over: One by one, pick: most, paper: 2.4}}
+      - {says: "Fewer violations", ratio: {of: Batches, over: [One by one], at: [1, 2], shortfall: true, paper: 20}}
+      - {says: "Below 97", above: {of: Batches, over: 97, better: less, at: [2, 4]}}
+      - {says: "Always ahead", above: {of: Batches, over: One by one}}
+      - {says: "Ahead at first", above: {of: Batches, over: One by one, at: [1]}}
+      - {says: "Behind at last", crossing: {of: Batches, over: One by one, paper: 3}}
+      - {says: "Half", why: "It waits.", value: {of: One by one, at: [2], paper: 50}}
+      - {says: "Never ahead", crossing: {of: One by one, over: Batches, paper: 1}}
+      - {says: "Never faster", crossing: {of: One by one, over: Batches, better: less, paper: 1}}
+      - {says: "Ahead in half", share: {of: Batches, over: One by one, at: [2, 4], paper: 40}}
+      - {says: "Behind in half", share: {of: Batches, over: One by one, at: [2, 4], better: less, paper: 50}}
+      - {says: "Falls", trend: {of: One by one, at: [1, 2], better: less}}
+      - {says: "Falls by chance", trend: {of: Batches, better: less}}
+      - {says: "Rises", trend: {of: One by one, at: [1, 2]}}
+      - {says: "The lead grows", trend: {of: Batches, over: One by one, at: [1, 2]}}
+"""
+
+
+def test_claims_by_hand(tmp_path: Path) -> None:
+    text = TINY.replace("    values: {Batches", CLAIMS + "    values: {Batches")
+    experiment = read_experiment(tiny(tmp_path, text))
+    one = compared(experiment, experiment.figures[0], by_hand(), quick=False)
+    found = {each.claim.says: each for each in findings(one, one.chosen)}
+    # 96 over 40 at 2 requests/s.
+    assert found["Best by far"].said.startswith("2.4 ± ")
+    assert found["Best by far"].verdict == "reproduced"
+    # (10 / 1 + 60 / 4) / 2, which is 12.5.
+    fewer = found["Fewer violations"]
+    assert (fewer.said.split(" ")[0], fewer.verdict) == ("12.5", "direction only")
+    assert fewer.gap == pytest.approx(-37.5)
+    # 9 and 9 points ahead; 55 and 57; -20 and 10.
+    assert found["Always ahead"][1:] == (
+        "holds at 2 of 3, undecided at 1",
+        pytest.approx(float("nan"), nan_ok=True),
+        "undecided",
+    )
+    assert found["Ahead at first"].verdict == "reproduced"
+    # 95 and 97, 70 and 80: the intervals hold 97.
+    assert found["Below 97"].said == "holds at 0 of 2, undecided at 2"
+    # 75 / 80 at 4 requests/s, 96 / 40 at 2.
+    crossing = 2 + 2 * (2.4 - 1) / (2.4 - 75 / 80)
+    assert found["Behind at last"].gap == pytest.approx(100 * (crossing / 3 - 1))
+    assert found["Half"].gap == pytest.approx(-20)
+    assert found["Half"].verdict == "not reproduced"
+    # The lesser attainment is the better one here: until 4 requests/s One by one has it.
+    assert found["Never faster"].said.startswith(f"{crossing:.3g}")
+    # It is ahead at 4 requests/s, where the ratio ends above 1.
+    assert found["Never ahead"].said == "none up to 4"
+    # Ahead at 2 requests/s, behind at 4.
+    assert found["Ahead in half"].gap == pytest.approx(25)
+    assert (found["Behind in half"].said.split(" ")[0], found["Behind in half"].verdict) == ("50", "reproduced")
+    # 90 to 40 in both seeds; 99 to 70 and to 80, whose interval of 24 +- 63.5 holds 0; a lead of 9 to one of 55 and 57.
+    assert (found["Falls"].said, found["Falls"].verdict) == ("from 90 to 40", "reproduced")
+    assert (found["Falls by chance"].said, found["Falls by chance"].verdict) == ("from 99 to 75", "undecided")
+    assert found["Rises"].verdict == "not reproduced"
+    assert (found["The lead grows"].said, found["The lead grows"].verdict) == ("from 9 to 56", "reproduced")
+    text = page([one], tmp_path, tmp_path)
+    assert "| A paper | 15 | 5 | 1 | 3 | 6 |" in text
+    assert "| Half | 50 | 40 ± 0 | -20.0 % | not reproduced | It waits. |" in text
+    assert text.index("| Half |") < text.index("| Always ahead |") < text.index("| Fewer violations |")
+
+
+def test_a_claim_without_its_lines_or_points_is_refused(tmp_path: Path) -> None:
+    for old, new, said in (
+        ("at: [2]", "at: [3]", r"claims\[6\].value.at: 3: no such point of the axis"),
+        ("value: {of: One by one", "value: {of: One", r"value.of: 'One' is unknown; valid: Batches, One by one"),
+        ("above: {of: Batches, over: One by one}}", "below: {of: Batches}}", r"claims\[3\]: has 0 of ratio, above"),
+        ("paper: 2.4", "papers: 2.4", "ratio.papers: unknown key; did you mean 'paper'"),
+        ("shortfall: true", "shortfall: true, better: less", "ratio.better: stands beside shortfall"),
+        (
+            "crossing: {of: Batches, over: One by one",
+            "crossing: {of: Batches",
+            "crossing.over: missing key; expected a l",
+        ),
+        ("pick: most", "pick: best", "ratio.pick: 'best' is unknown"),
+        ("trend: {of: One by one, at: [1, 2], b", "trend: {of: One by one, at: [2], b", "trend.at: is one point; exp"),
+    ):
+        assert old in CLAIMS
+        text = TINY.replace("    values: {Batches", CLAIMS.replace(old, new) + "    values: {Batches")
+        with pytest.raises(SpecsimError, match=said):
+            read_experiment(tiny(tmp_path, text))
+
+
+def test_a_ratio_that_is_no_number_is_not_called_one(tmp_path: Path) -> None:
+    text = TINY.replace("    values: {Batches", CLAIMS + "    values: {Batches")
+    experiment = read_experiment(tiny(tmp_path, text))
+    one = compared(experiment, experiment.figures[0], by_hand(), quick=False)
+    of_all = one.chosen["line"] == "Batches"
+    best = findings(one, one.chosen.assign(ours=one.chosen["ours"].mask(of_all, 100.0)))
+    told = {each.claim.says: (each.said, each.verdict) for each in best}
+    assert told["Fewer violations"] == ("no violation", "direction only")
+    none = findings(one, one.chosen.assign(ours=0.0))
+    told = {each.claim.says: (each.said, each.verdict) for each in none}
+    assert told["Best by far"] == ("no number", "not reproduced")
+    behind = findings(one, one.chosen.assign(ours=one.chosen["ours"].mask(of_all, 1.0)))
+    told = {each.claim.says: (each.said, each.verdict) for each in behind}
+    assert told["Behind at last"] == ("below from the first on", "not reproduced")
+
+
+def test_a_variant_has_a_name_of_its_own(tmp_path: Path) -> None:
+    for name in ("''", "' '"):
+        with pytest.raises(SpecsimError, match=r"ranges\[0\].variants.* stands for another variant"):
+            read_experiment(tiny(tmp_path, NAMED.replace('"8 at once"', name)))
+    twice = NAMED.replace("figures:\n", "  - {choice: Again, variants: {8 at once: [rps=1]}}\nfigures:\n")
+    with pytest.raises(SpecsimError, match=r"ranges\[1\].variants.8 at once: stands for another variant"):
+        read_experiment(tiny(tmp_path, twice))
+
+
+NAMED = """\
+paper: "A paper"
+source: "its page 2"
+axis:
+  label: Trace
+  points: {few: [rps=1], many: [rps=4]}
+seeds: [0, 1]
+quick: {values: [many], requests: 10}
+common: [trace=poisson, requests=20, profile=llama8b_1b_h100]
+systems:
+  Batches: [scheduler=continuous, scheduler.max_num_seqs=4]
+  One by one: [scheduler=fcfs]
+ranges:
+  - choice: "How many at once"
+    systems: [Batches]
+    values: [many]
+    variants: {"8 at once": [scheduler.max_num_seqs=8]}
+figures:
+  named:
+    title: "A paper, Table 1: times"
+    claim: "Chat is answered first"
+    scale: 1000
+    unit: ms
+    label: "Mean time (ms)"
+    gap: percent
+    lines:
+      Batches, first token: {system: Batches, metric: mean_ttft_s}
+      Batches, chat: {system: Batches, metric: mean_ttft_s, of: chat}
+      One by one: {system: One by one, metric: mean_ttft_s}
+    claims:
+      - says: "Batches answer sooner"
+        ratio: {of: "Batches, first token", over: One by one, better: less, paper: 2}
+"""
+
+
+def test_an_experiment_of_named_points_lines_and_ranges_runs(tmp_path: Path) -> None:
+    experiment = read_experiment(tiny(tmp_path, NAMED))
+    assert experiment.axis.names == ("few", "many")
+    found = measured(experiment, tmp_path / "runs", quick=False)
+    assert set(found) == {("Batches", ""), ("One by one", ""), ("Batches", "8 at once")}
+    one = compared(experiment, experiment.figures[0], found, quick=False)
+    assert list(one.chosen.groupby("line", sort=False).size()) == [4, 4, 4]
+    varied = one.rows[one.rows["variant"] == "8 at once"]
+    assert list(varied["line"]) == ["Batches, first token", "Batches, chat"]
+    assert set(varied["point"]) == {"many"}
+    base = one.chosen.query("line == 'Batches, first token' and point == 'many' and seed == 0")
+    assert varied["ours"].iloc[0] < base["ours"].iloc[0]
+    text = page([read_rows(experiment, one.figure, write_rows(one, tmp_path).parent) or one], tmp_path, tmp_path)
+    assert "| line | few | many |" in text
+    rows = [line for line in text.splitlines() if "| How many at once |" in line]
+    assert ["as chosen" in rows[0], "8 at once" in rows[1], len(rows)] == [True, True, 2]
+    drawn = published(means(one.figure, one.chosen), title="t", x_label="x", y_label="y", names=["few", "many"])
+    save({"named": drawn}, tmp_path, ("png",))
+    assert (tmp_path / "named.png").read_bytes()[:4] == b"\x89PNG"
+    quick = measured(experiment, tmp_path / "quick", quick=True)
+    assert set(quick) == {("Batches", ""), ("One by one", "")}
+
+
+def test_a_points_words_stand_in_place_of_those_with_the_same_keys(tmp_path: Path) -> None:
+    """So an axis may be the number of requests, which the short form sets too."""
+    experiment = read_experiment(tiny(tmp_path, NAMED.replace("many: [", "many: [requests=7, ")))
+    measured(experiment, tmp_path / "quick", quick=True)
+    runs = load_sweep(tmp_path / "quick").table
+    assert set(runs.loc[runs["slo_class"] == "all", "arrived"]) == {7}
+
+
+def test_a_gap_is_in_points_or_in_percent_of_theirs(tmp_path: Path) -> None:
+    attainment, latency = read_experiment(tiny(tmp_path)).figures
+    assert gap_of(attainment, 80, 60) == -20
+    assert gap_of(latency, 80, 60) == -25
+
+
+def test_rows_are_read_as_they_were_written_until_the_experiment_changes(tmp_path: Path) -> None:
+    attainment, _ = figures_by_hand(tmp_path)
+    experiment, figure = attainment.experiment, attainment.figure
+    assert read_rows(experiment, figure, tmp_path) is None
+    path = write_rows(attainment, tmp_path)
+    again = read_rows(experiment, figure, tmp_path)
+    assert again is not None
+    pd.testing.assert_frame_equal(again.rows, attainment.rows, check_dtype=False)
+    assert not again.quick
+    told = read_experiment(tiny(tmp_path, TINY.replace("Batches attain more", "Batches win")))
+    assert read_rows(told, told.figures[0], tmp_path) is not None
+    for old, new in (("[99, 98, 90]", "[99, 98, 91]"), ("scheduler=fcfs", "scheduler=sarathi"), ("[0, 1]", "[0, 2]")):
+        other = read_experiment(tiny(tmp_path, TINY.replace(old, new)))
+        with pytest.raises(SpecsimError, match=r"tiny.yaml has changed since it was written; `python -m .* tiny`"):
+            read_rows(other, other.figures[0], tmp_path)
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(SpecsimError, match=r"tiny_attainment.parquet: cannot be read"):
+        read_rows(experiment, figure, tmp_path)
+
+
+def test_the_page_has_the_largest_gaps_first_and_a_verdict_only_of_the_whole_form(tmp_path: Path) -> None:
+    both = figures_by_hand(tmp_path)
+    text = page(both, tmp_path, tmp_path)
+    figures = [line for line in text.splitlines() if line.startswith("| [A paper, Fig.") and "pairs" in line]
+    assert [line.split(" | ")[-3:] for line in figures] == [
+        ["14.5 points", "2 of 3 pairs", "not reproduced |"],
+        ["3.3 %", "0 of 0 pairs", "reproduced |"],
+    ]
+    assert (
+        "| Batches | 95.7 % | 90.0 ± 25.4 % | -5.7 points | 5.7 points | -15.0 at 4 | far | Its prompts are short. |"
+        in text
+    )
+    assert "[tiny.yaml](tiny.yaml), 2 seeds; `python -m studies.reproduction tiny` runs it." in text
+    assert text.count("- The paper names no lengths") == 1
+    for name in ("tiny_attainment", "tiny_latency"):
+        assert f"](#{name})" in text
+        section = text[text.index(f"#### {name}") :]
+        assert f"Behind it: [tiny.yaml](tiny.yaml), [{name}.parquet]({name}.parquet)." in section
+    assert "- Its prompts were longer." in text
+    assert "- The paper names no lengths: those of trace=poisson." in text
+    quick = page([each._replace(quick=True) for each in both], tmp_path, tmp_path)
+    assert "none (quick)" in quick
+    assert not [line for line in quick.splitlines() if line.startswith("| [") and "reproduced" in line]
+
+
+def test_the_committed_page_is_what_the_committed_files_say() -> None:
+    """Held to the files, not to their runs: those take minutes and a trace that does not ship."""
+    read = [read_rows(each, figure, ROOT / OUT) for each in experiments() for figure in each.figures]
+    there = [each for each in read if each is not None]
+    assert len(there) == len(read)
+    assert not any(each.quick for each in there)
+    docs = ROOT / "docs"
+    assert (docs / "reproduction.md").read_text(encoding="utf-8") == page(there, docs, ROOT / OUT)
+    assert all((docs / "figures" / f"{each.figure.name}.png").is_file() for each in there)
+
+
+def test_the_published_values_are_those_of_the_data() -> None:
+    """Where the project's data is there, the YAML repeats its table of what was read from the paper."""
+    found = [
+        Path(each) / "adaserve/paper_figures.csv" for each in os.environ.get("SPECSIM_DATA", "").split(":") if each
+    ]
+    file = next((each for each in found if each.is_file()), None)
+    if file is None:
+        pytest.skip("no paper_figures.csv")
+    table = pd.read_csv(file).query("model == 'Llama-3.1-70B-Instruct'").set_index(["figure", "system", "x"])["y"]
+    (experiment,) = experiments(("adaserve_fig8_llama",))
+    for figure in experiment.figures:
+        number = figure.name.split("_")[1]
+        each = {
+            system: zip((point.x for point in experiment.axis.points), ys, strict=True)
+            for system, ys in figure.values.items()
+        }
+        read = {(number, system, x): y for system, points in each.items() for x, y in points}
+        assert read == table.loc[[number]].to_dict()

@@ -1,0 +1,193 @@
+"""`python -m studies.reproduction` on a tiny experiment: quick, whole, interrupted, and refused."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from specsim.runs import sweep
+from studies.reproduction.__main__ import main
+from studies.reproduction.experiment import FOLDER
+from tests.studies.tiny import TINY, tiny
+
+
+def rows(out: Path, name: str = "tiny_attainment") -> pd.DataFrame:
+    return pd.read_parquet(out / f"{name}.parquet")
+
+
+def test_the_quick_form_ends_in_rows_figures_and_a_page_without_verdicts(tmp_path: Path, started: list[object]) -> None:
+    out = tmp_path / "quick"
+    assert main([str(tiny(tmp_path)), "--quick", "--out", str(out)]) == 0
+    assert len(started) == 4  # Two systems, two rates, one seed.
+    assert list(rows(out)["x"]) == [1, 4, 1, 4]
+    for name in ("tiny_attainment", "tiny_latency"):
+        assert (out / "figures" / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
+    assert "none (quick)" in (out / "reproduction.md").read_text(encoding="utf-8")
+
+
+def test_the_experiments_are_listed_with_their_figures_and_nothing_runs(
+    tmp_path: Path, started: list[object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--list"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    files = sorted(FOLDER.glob("*.yaml"))
+    assert [line for line in said if not line.startswith(" ")] == [f"{file.stem}:" for file in files]
+    assert "  adaserve_fig1_strict  AdaServe, Fig. 1: attainment of the strict class" in said
+    assert main(["--list", str(tiny(tmp_path))]) == 0
+    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert listed == ["tiny:", "tiny_attainment", "tiny_latency"]
+    assert not started
+
+
+def test_a_line_names_the_experiment_that_begins_and_how_many_there_are(
+    tmp_path: Path, started: list[object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "more").mkdir()
+    other = tiny(tmp_path / "more").rename(tmp_path / "more" / "other.yaml")
+    assert main([str(tiny(tmp_path)), str(other), "--quick", "--out", str(tmp_path / "out")]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert [line for line in said if line.endswith("experiments")] == [
+        "tiny: 1 of 2 experiments",
+        "other: 2 of 2 experiments",
+    ]
+
+
+def test_the_quick_form_is_not_written_over_the_whole_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, out = tiny(tmp_path), tmp_path / "out"
+    assert main([str(file), "--out", str(out)]) == 0
+    whole = (out / "tiny_attainment.parquet").read_bytes()
+    assert main([str(file), "--quick", "--out", str(out)]) == 2
+    assert f"--out {out}: holds tiny_attainment in its whole form; --quick expects" in capsys.readouterr().err
+    assert (out / "tiny_attainment.parquet").read_bytes() == whole
+    # Nor where the whole form no longer stands, or cannot be read.
+    tiny(tmp_path, TINY.replace("[99, 98, 90]", "[99, 98, 91]"))
+    assert main([str(file), "--quick", "--out", str(out)]) == 2
+    assert "holds tiny_attainment in its whole form" in capsys.readouterr().err
+    assert (out / "tiny_attainment.parquet").read_bytes() == whole
+    (out / "tiny_attainment.parquet").write_bytes(whole[:100])
+    assert main([str(file), "--quick", "--out", str(out)]) == 2
+    assert (out / "tiny_attainment.parquet").read_bytes() == whole[:100]
+
+
+def test_what_was_run_before_an_interruption_is_not_run_again(
+    tmp_path: Path, started: list[object], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, whole, broken = tiny(tmp_path), tmp_path / "whole", tmp_path / "broken"
+    words = [str(file), "--page", str(tmp_path / "page.md"), "--out"]
+    assert main([*words, str(whole)]) == 0
+    assert len(started) == 12
+    really, runs = sweep.execute, []
+
+    def stop(*given: object, **named: object) -> object:
+        if len(runs) == 8:
+            raise KeyboardInterrupt
+        runs.append(given)
+        return really(*given, **named)
+
+    monkeypatch.setattr(sweep, "execute", stop)
+    assert main([*words, str(broken)]) == 130
+    assert "the runs that ended are kept; the same command goes on" in capsys.readouterr().err
+    assert not list(broken.glob("*.parquet"))
+    monkeypatch.setattr(sweep, "execute", really)
+    started.clear()
+    assert main([*words, str(broken)]) == 0
+    assert len(started) == 12 - 8
+    for name in ("tiny_attainment", "tiny_latency"):
+        assert (broken / f"{name}.parquet").read_bytes() == (whole / f"{name}.parquet").read_bytes()
+    started.clear()
+    capsys.readouterr()
+    assert main([*words, str(broken), "--redraw"]) == 0
+    assert not started
+    assert "other code" not in capsys.readouterr().out
+    monkeypatch.setattr("specsim.runs.fingerprint.package_sha256", lambda: "another")
+    assert main([*words, str(broken), "--redraw"]) == 0
+    assert "note: rows of 2 figures, tiny_attainment the first, were made by other code" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("there", "instead", "said"),
+    [
+        ("scheduler=fcfs", "scheduler=fcsf", "systems.One by one: scheduler=fcsf: unknown; did you mean 'fcfs'?"),
+        (
+            "scheduler=fcfs",
+            "'scheduler=fcfs,sarathi'",
+            "systems.One by one: a setting has several values; expected one",
+        ),
+        ("key: rps", "key: rsp", "systems.Batches: rsp: unknown key; did you mean 'rps'?"),
+        ("trace=poisson", "rps=3", "common: rps=3: rps is the axis's own; expected another key"),
+        ("slo_attainment", "slo_attainmnt", "metric: slo_attainmnt: no column of a sweep's table; did you mean"),
+        ("slo_attainment", "worst_class", "metric: worst_class: holds no numbers"),
+    ],
+)
+def test_a_wrong_word_is_one_line(
+    there: str, instead: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tiny(tmp_path, TINY.replace(there, instead))
+    assert main([str(file), "--quick", "--out", str(tmp_path / "out")]) == 2
+    line = capsys.readouterr().err
+    assert line.startswith(f"specsim: {file}: ")
+    assert said in line
+    assert line.count("\n") == 1
+
+
+def test_a_toy_supports_no_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], started: list[object]
+) -> None:
+    monkeypatch.setenv("SPECSIM_DATA", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert main(["adaserve_fig8_llama", "--out", str(tmp_path / "out")]) == 2
+    line = capsys.readouterr().err
+    assert (
+        "systems.AdaServe: only the shipped toy of trace=adaserve_fig8 is there; expected the published trace" in line
+    )
+    assert line.count("\n") == 1
+    assert not started
+
+
+def test_rows_that_are_not_there_or_no_longer_stand_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, out = tiny(tmp_path), tmp_path / "out"
+    assert main([str(file), "--redraw", "--out", str(out)]) == 2
+    assert f"--out {out}: holds no figure's rows" in capsys.readouterr().err
+    assert main([str(file), "--quick", "--out", str(out)]) == 0
+    tiny(tmp_path, TINY.replace("[99, 98, 90]", "[99, 98, 91]"))
+    assert main([str(file), "--redraw", "--out", str(out)]) == 0
+    assert "note: left out:" in capsys.readouterr().out
+    assert "tiny_attainment" not in (out / "reproduction.md").read_text(encoding="utf-8")
+
+
+def finished(out: Path) -> int:
+    """Return how many runs stand in their place; one that is being written has a folder of its own."""
+    return sum(not any(part.startswith(".specsim-") for part in each.parts) for each in out.rglob("metrics.json"))
+
+
+@pytest.mark.slow
+def test_a_killed_command_goes_on_where_it_was(tmp_path: Path, started: list[object]) -> None:
+    file, whole, broken = tiny(tmp_path), tmp_path / "whole", tmp_path / "broken"
+    assert main([str(file), "--out", str(whole)]) == 0
+    command = [sys.executable, "-m", "studies.reproduction", str(file), "--out", str(broken)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while process.poll() is None and not finished(broken):
+        time.sleep(0.001)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    kept = finished(broken)
+    started.clear()
+    assert main([str(file), "--out", str(broken)]) == 0
+    assert 0 < len(started) == 12 - kept
+    assert rows(broken).equals(rows(whole))
+    assert not list(broken.rglob(".specsim-*"))
+
+
+@pytest.mark.slow
+def test_every_shipped_experiment_runs_in_its_quick_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECSIM_DATA", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert main(["--quick", "--out", str(tmp_path / "out")]) == 0

@@ -1,0 +1,176 @@
+"""The checks of a session on the CPU: each gives rows, and one that fails stops no other."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from profiler.latency.clocks import Clocks  # noqa: E402
+from profiler.latency.command import TIME_IS_UP  # noqa: E402
+from profiler.latency.points import Point  # noqa: E402
+from profiler.latency.samples import SampleFile  # noqa: E402
+from profiler.latency.timers import Effort, HostTimer, Timing  # noqa: E402
+from profiler.models.shapes import TINY_LLAMA  # noqa: E402
+from tests.profiler.latency.made import FACTS, sample  # noqa: E402
+from tools.gpu_session import attention_checks, checks, device_checks  # noqa: E402
+from tools.gpu_session.checks import CHECKS, check, place_of  # noqa: E402
+from tools.gpu_session.drift import drift  # noqa: E402
+from tools.gpu_session.place import Place  # noqa: E402
+from tools.gpu_session.rows import Row  # noqa: E402
+from tools.gpu_session.state import State  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+
+def place(timer=None):
+    cpu = torch.device("cpu")
+    return Place(cpu, torch.float32, timer or HostTimer(), Clocks(None), TINY_LLAMA, "sdpa", Effort(1, 0.0))
+
+
+@pytest.fixture
+def state(tmp_path):
+    made = State(tmp_path, {"one": ["--random-weights", "tiny-llama", "tiny-llama", "--device", "cpu"]})
+    made.write()
+    return made
+
+
+def test_every_kernel_is_compared_over_decode_prefill_chain_and_trees_up_to_64():
+    rows = list(attention_checks.attention_errors(place()))
+    for kernel in ("flex", "sdpa", "split"):
+        of_kernel = {row.case: row for row in rows if row.case.startswith(f"{kernel}, ")}
+        assert set(of_kernel) == {f"{kernel}, {case}" for case in attention_checks.error_works()}
+        assert max(row.value for row in of_kernel.values()) < 1e-5
+        assert not any(row.note for row in of_kernel.values())
+    (missing,) = [row for row in rows if row.case == "flashinfer"]
+    assert missing.value is None
+    assert "is not installed" in missing.note
+    sizes = {case: len(work.node_row) + 1 for case, work in attention_checks.error_works().items() if "tree" in case}
+    assert sizes == {f"tree of {size}": size for size in (3, 8, 16, 32, 64)}
+
+
+def test_a_wrong_kernel_is_flagged(monkeypatch):
+    monkeypatch.setattr(attention_checks, "work_error", lambda *_, **__: 0.03)
+    rows = list(attention_checks.attention_errors(place()))
+    assert {row.note for row in rows} == {"FLAGGED: beyond rounding"}
+
+
+def test_attention_is_timed_over_eight_passes(monkeypatch):
+    monkeypatch.setattr(attention_checks, "KERNELS", ("auto", "fa3", "sdpa"))
+    rows = list(attention_checks.attention_seconds(place()))
+    assert len([row for row in rows if row.case.startswith("sdpa, ") and row.value > 0]) == 8
+    assert len([row for row in rows if row.case.startswith("fa3, ")]) == 1
+    assert len(attention_checks.ON_GPU) == 8
+
+
+class Replays:
+    """A timer with graphs: a replay takes a second, and as many more as its spin is too short for."""
+
+    def __init__(self, spin=1, hidden_from=1):
+        self._seconds = 1.0 if spin >= hidden_from else 1.5
+
+    def captured(self, run, rotate, effort):
+        run()
+        return Timing(self._seconds, self._seconds, self._seconds, 0.0, 1)
+
+    launched = captured
+
+
+@pytest.mark.parametrize(("hidden_from", "flagged"), [(1, ""), (10, "FLAGGED: the launch shows")])
+def test_a_point_whose_launch_shows_behind_the_spin_is_flagged(monkeypatch, hidden_from, flagged):
+    monkeypatch.setattr(device_checks, "CudaTimer", lambda spin: Replays(spin, hidden_from))
+    monkeypatch.setattr(device_checks, "works", lambda _: {"decode": device_checks.Work.of([16], [1])})
+    (row,) = device_checks.spin(place(Replays()))
+    assert row.value == pytest.approx(1.0 if hidden_from == 1 else 1 / 1.5)
+    assert row.note == flagged
+
+
+def test_a_layer_is_what_further_layers_take(monkeypatch):
+    monkeypatch.setattr(device_checks, "_pass_s", lambda place, passes, count, work: 0.5 + 0.002 * count)
+    rows = list(device_checks.layers(place()))
+    assert {row.case for row in rows} == {
+        f"{a}, {b}" for a in ("fused", "transformers") for b in device_checks.works(place())
+    }
+    assert [row.value for row in rows] == pytest.approx([2000.0] * 6)
+
+
+def test_layers_of_both_paths_run():
+    work = device_checks.works(place())["verify"]
+    for passes in ("fused", "transformers"):
+        assert device_checks._pass_s(place(), passes, 1, work) > 0
+
+
+def test_the_others_give_rows(monkeypatch):
+    monkeypatch.setattr(device_checks, "HELD_S", 0.2)
+    for name in ("small_kernels", "compiles", "clocks", "spin"):
+        rows = list(CHECKS[name](place()))
+        assert rows
+        assert {row.check for row in rows} == {name}
+    assert {row.note for row in device_checks.clocks(place()) if row.value is None} == {"not read"}
+
+
+def fine(name):
+    return lambda _: iter([Row(name, "all", "rate", 1.0)])
+
+
+def test_a_check_that_fails_is_a_row_and_stops_no_other(state, monkeypatch, capsys):
+    def fails(_):
+        yield Row("b", "half", "rate", 1.0)
+        raise RuntimeError("no kernel\nimage")
+
+    monkeypatch.setattr(checks, "CHECKS", {"a": fine("a"), "b": fails, "c": fine("c")})
+    assert check(state, time.monotonic() + 60) == 0
+    told = [str(row) for row in state.journal.rows() if row.quantity not in ("begun", "ended")]
+    assert told == ["a all: rate 1", "b half: rate 1", "b : failed; RuntimeError: no kernel image", "c all: rate 1"]
+    assert capsys.readouterr().out.splitlines() == told
+    assert check(state, time.monotonic() + 60) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_a_check_that_breaks_the_device_ends_the_process_and_is_not_repeated(state, monkeypatch):
+    def breaks(_):
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(checks, "CHECKS", {"a": breaks, "b": fine("b")})
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        check(state, time.monotonic() + 60)
+    assert check(state, time.monotonic() + 60) == 0
+    assert [row.check for row in state.journal.rows() if row.quantity == "failed"] == ["a"]
+    assert [row.check for row in state.journal.rows() if row.quantity == "rate"] == ["b"]
+
+
+def test_time_that_is_up_leaves_the_rest_for_the_next_start(state, monkeypatch):
+    monkeypatch.setattr(checks, "CHECKS", {"a": fine("a")})
+    assert check(state, time.monotonic() - 1) == TIME_IS_UP
+    assert check(state, time.monotonic() + 60) == 0
+
+
+def test_checks_are_of_the_first_pairs_target(state):
+    made = place_of(state)
+    assert (made.shape, made.device.type, made.dtype) == (TINY_LLAMA, "cpu", torch.float32)
+
+
+def test_drift_is_the_ratio_of_the_second_time_to_the_first(tmp_path):
+    points = [Point("decode", n, 128, 1) for n in (1, 2, 3, 4)]
+    for name, factors in (("one.samples.parquet", np.ones(4)), ("one.again.samples.parquet", [1.0, 1.02, 1.5])):
+        file = SampleFile(tmp_path / name, FACTS)
+        file.samples = [sample(point, seconds=0.01 * factor) for point, factor in zip(points, factors, strict=False)]
+        file.write()
+    median, farthest = drift(tmp_path / "one.samples.parquet", tmp_path / "one.again.samples.parquet")
+    assert (median.case, median.value) == ("one, 3 points", pytest.approx(1.02))
+    assert (farthest.value, farthest.note) == (pytest.approx(1.5), "target decode/3x1@128")
+
+
+def test_time_that_runs_out_within_a_check_leaves_it_for_the_next_start(state, monkeypatch):
+    def two(_):
+        yield Row("a", "first", "rate", 1.0)
+        time.sleep(0.2)
+        yield Row("a", "second", "rate", 1.0)
+        pytest.fail("went on")
+
+    monkeypatch.setattr(checks, "CHECKS", {"a": two})
+    assert check(state, time.monotonic() + 0.1) == TIME_IS_UP
+    assert state.journal.ended() == set()

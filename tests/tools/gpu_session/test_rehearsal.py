@@ -1,0 +1,141 @@
+"""A whole session on the CPU, cut in every stage, and gone on with elsewhere from its archive."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+pytest.importorskip("torch")
+
+from profiler.latency.samples import read_samples
+from tools.gpu_session.state import STAGES, read_state
+
+pytestmark = pytest.mark.torch
+GRID = "requests: [1, 2]\ncontexts: [16, 64]\nchunks: [8, 32]\nseconds: 0.001\nrepeats: 2\n"
+# An engine whose steps take so long that it can be cut between two batches.
+VLLM = """
+import time
+class SamplingParams:
+    def __init__(self, **settings): pass
+class LLM:
+    def __init__(self, **settings): pass
+    def generate(self, prompts, settings, use_tqdm): time.sleep(0.01)
+"""
+MEASURED = {
+    "check": "peaks matrix product",
+    "sweep": "1 of 26 points",
+    "engine": "engine alone",
+    "rest": "1 of 20 points",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("rehearsal")
+    (made / "vllm.py").write_text(VLLM)
+    (made / "grid.yaml").write_text(GRID)
+    grid = {"device": "cpu", "grid": str(made / "grid.yaml")}
+    one = {"name": "one", "random_weights": ["tiny-llama", "tiny-llama"], **grid}
+    two = {"name": "two", "random_weights": ["tiny-llama", "tiny-llama-skip1"], **grid}
+    (made / "pairs.yaml").write_text(yaml.safe_dump({"pairs": [one, two]}))
+    return made
+
+
+def begin(folder, state, *words):
+    root = str(Path(__file__).parents[3])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, str(folder)]), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "tools.gpu_session", str(folder / "pairs.yaml"), "--quick"]
+    return subprocess.Popen(
+        [*command, "--state", str(state), "--archive", f"{state}.zip", *map(str, words)],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def finish(process):
+    told, _ = process.communicate(timeout=600)
+    assert process.returncode in (0, 4), told
+    return told
+
+
+def points(state):
+    """Return the names of all that a session measured: samples, and rows of checks, engine and drift."""
+    names = {
+        (path.name, *sample.name, sample.status == "ok")
+        for path in state.glob("*.parquet")
+        for sample in read_samples(path)[1]
+    }
+    rows = [
+        (row.check, row.case, row.quantity)
+        for row in read_state(state).journal.rows()
+        if row.quantity not in ("begun", "ended", "farthest ratio")
+    ]
+    return names | set(rows)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(folder):
+    told = finish(begin(folder, folder / "whole"))
+    assert "engine: done" in told
+    assert "rest: done" in told
+    return points(folder / "whole")
+
+
+@pytest.mark.slow
+def test_a_session_measures_every_pair_and_checks_everything(folder, undisturbed):
+    with zipfile.ZipFile(folder / "whole.zip") as packed:
+        assert {"one-quick.yaml", "two-quick.yaml", "rows.jsonl", "session.log"} <= set(packed.namelist())
+    assert {each[0] for each in undisturbed} >= {
+        "one-quick.samples.parquet",
+        "two-quick.samples.parquet",
+        "drift",
+        "spin",
+    }
+    assert len([each for each in undisturbed if each[0] == "one-quick.again.samples.parquet"]) == 20
+    assert len([each for each in undisturbed if each[0] == "one-quick.samples.parquet"]) == 26
+    assert len([each for each in undisturbed if each[0] == "engine drafting"]) == 9
+    assert read_state(folder / "whole").done == list(STAGES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_session_that_is_cut_goes_on_elsewhere_and_ends_with_the_same_points(folder, undisturbed, stage, number):
+    state, there = folder / f"cut-{stage}-{number}", folder / f"there-{stage}-{number}"
+    with begin(folder, state) as process:
+        while MEASURED[stage] not in (line := process.stdout.readline()):
+            assert line, f"{stage} was not reached"
+        process.send_signal(number)
+        process.wait(60)
+    assert process.returncode == (-9 if number == signal.SIGKILL else 128 + number)
+    assert stage not in read_state(state).done
+    time.sleep(0.5)
+    told = finish(begin(folder, there, "--resume", f"{state}.zip"))
+    before = [each for each in STAGES[: STAGES.index(stage)]]
+    assert all(f"{each}: done before" in told for each in before)
+    assert points(there) == undisturbed
+    names = [sample.name for path in there.glob("one-quick.s*.parquet") for sample in read_samples(path)[1]]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.slow
+def test_time_that_is_up_leaves_samples_and_the_same_command_goes_on(folder, undisturbed):
+    state = folder / "minutes"
+    with begin(folder, state, "--stages", "sweep", "--limits", "sweep=0") as process:
+        told = process.stdout.read()
+    assert process.returncode == 3, told
+    assert "sweep: time is up" in told
+    assert len(read_samples(state / "one-quick.samples.parquet")[1]) == 1
+    finish(begin(folder, state, "--stages", "sweep"))
+    assert points(state) == {each for each in undisturbed if each[0] == "one-quick.samples.parquet"}

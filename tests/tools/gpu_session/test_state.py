@@ -1,0 +1,145 @@
+"""What a session keeps: rows that a kill cannot spoil, machines, and one archive of all of it."""
+
+from __future__ import annotations
+
+import zipfile
+
+import pytest
+
+from specsim.errors import SpecsimError
+from tools.gpu_session import archive
+from tools.gpu_session.archive import pack, unpack
+from tools.gpu_session.rows import Journal, Row
+from tools.gpu_session.state import OtherGpu, State, read_state
+
+HERE = {"hardware": "NVIDIA H100", "driver": "580.1", "host": "EPYC, Linux 6", "torch": "2.11"}
+
+
+@pytest.fixture
+def state(tmp_path):
+    made = State(tmp_path / "state", {"one": ["--tp", "1"]})
+    made.write()
+    return made
+
+
+def test_a_row_that_a_kill_cut_short_is_left_out(tmp_path):
+    journal = Journal(tmp_path / "rows.jsonl")
+    journal.add(Row("peaks", "copy", "rate", 3.0, "TB/s"))
+    with (tmp_path / "rows.jsonl").open("a") as file:
+        file.write('{"check": "peaks", "ca')
+    assert journal.rows() == [Row("peaks", "copy", "rate", 3.0, "TB/s")]
+    assert str(journal.rows()[0]) == "peaks copy: rate 3 TB/s"
+
+
+def test_rows_go_on_behind_one_that_was_cut_short(tmp_path):
+    journal = Journal(tmp_path / "rows.jsonl")
+    (tmp_path / "rows.jsonl").write_text('{"check": "pea')
+    journal.add(Row("peaks", "copy", "rate", 3.0))
+    assert journal.rows() == [Row("peaks", "copy", "rate", 3.0)]
+
+
+def test_a_check_that_took_its_process_with_it_twice_is_not_tried_again(tmp_path):
+    journal = Journal(tmp_path / "rows.jsonl")
+    journal.begin("spin")
+    assert journal.ended() == set()
+    journal.begin("spin")
+    journal.begin("peaks")
+    journal.end("peaks")
+    assert journal.ended() == {"spin", "peaks"}
+
+
+def test_a_state_is_read_as_it_was_written(state):
+    state.finish("check")
+    state.join(HERE)
+    assert read_state(state.folder) == state
+    assert read_state(state.folder.parent) is None
+
+
+@pytest.mark.parametrize("text", ["", "[1]", "{}", '{"format": 2, "pairs": {}}', '{"format": 1, "pears": {}}'])
+def test_a_file_that_is_no_sessions(state, text):
+    (state.folder / "session.json").write_text(text)
+    with pytest.raises(SpecsimError, match=r"session.json: holds no session; expected what `python -m tools"):
+        read_state(state.folder)
+
+
+def test_another_driver_or_host_is_a_line_and_recorded(state, capsys):
+    state.join(HERE)
+    state.join({**HERE, "driver": "580.2"})
+    state.join({**HERE, "driver": "580.2"})
+    assert capsys.readouterr().err == "note: the session goes on under driver '580.2', before '580.1'\n"
+    assert [each["driver"] for each in read_state(state.folder).machines] == ["580.1", "580.2"]
+
+
+def test_another_gpu_is_refused(state):
+    state.join(HERE)
+    with pytest.raises(OtherGpu, match="a session on 'NVIDIA H100', and this is 'NVIDIA H200'; expected another --st"):
+        state.join({**HERE, "hardware": "NVIDIA H200"})
+
+
+def test_an_archive_holds_what_was_measured_and_is_unpacked_elsewhere(state, tmp_path):
+    for name in (
+        "one.samples.parquet",
+        "rows.jsonl",
+        "session.log",
+        "one.yaml",
+        "one-error.png",
+        ".x.1.tmp",
+        "old.zip",
+    ):
+        (state.folder / name).write_bytes(name.encode())
+    assert pack(state.folder, tmp_path / "home" / "s.zip") < 2000
+    assert [each.name for each in (tmp_path / "home").iterdir()] == ["s.zip"]
+    unpack(tmp_path / "home" / "s.zip", tmp_path / "there")
+    brought = {"session.json", "one.samples.parquet", "rows.jsonl", "session.log", "one.yaml", "one-error.png"}
+    assert {each.name for each in (tmp_path / "there").iterdir()} == brought
+    assert (tmp_path / "there" / "one.samples.parquet").read_bytes() == b"one.samples.parquet"
+
+
+def test_an_archive_in_its_own_folder_does_not_hold_itself(state):
+    sizes = {pack(state.folder, state.folder / "session.zip") for _ in range(3)}
+    assert len(sizes) == 1
+
+
+def test_a_large_session_leaves_figures_and_old_log_behind(state, monkeypatch, tmp_path):
+    import os
+
+    monkeypatch.setattr(archive, "MOST_BYTES", 5000)
+    monkeypatch.setattr(archive, "MOST_LOG_BYTES", 10)
+    (state.folder / "one-error.png").write_bytes(os.urandom(9000))
+    (state.folder / "session.log").write_bytes(b"old" * 100 + b"0123456789")
+    assert pack(state.folder, tmp_path / "s.zip") < 5000
+    with zipfile.ZipFile(tmp_path / "s.zip") as packed:
+        assert packed.namelist() == ["session.json", "session.log"]
+        assert packed.read("session.log") == b"0123456789"
+
+
+def test_a_write_that_breaks_leaves_the_archive_before_it(state, tmp_path, monkeypatch):
+    pack(state.folder, tmp_path / "s.zip")
+    before = (tmp_path / "s.zip").read_bytes()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(zipfile.ZipFile, "writestr", full)
+    with pytest.raises(SpecsimError, match=r"s.zip: cannot be written: No space left on device"):
+        pack(state.folder, tmp_path / "s.zip")
+    assert (tmp_path / "s.zip").read_bytes() == before
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["s.zip", "state"]
+
+
+def test_what_is_no_archive_of_a_session_is_refused(state, tmp_path):
+    (tmp_path / "torn.zip").write_bytes(b"PK torn")
+    with pytest.raises(
+        SpecsimError, match=r"--resume .*torn.zip: cannot be read as an archive: File is not a zip file"
+    ):
+        unpack(tmp_path / "torn.zip", tmp_path / "there")
+    for name, names in (("other.zip", ["a.txt"]), ("sly.zip", ["session.json", "../out.txt"])):
+        with zipfile.ZipFile(tmp_path / name, "w") as made:
+            for each in names:
+                made.writestr(each, "{}")
+        with pytest.raises(SpecsimError, match=r"no archive of `python -m tools\.gpu_session`"):
+            unpack(tmp_path / name, tmp_path / "there")
+    assert not (tmp_path / "there").exists()
+    pack(state.folder, tmp_path / "s.zip")
+    with pytest.raises(SpecsimError, match="holds a session; expected an empty folder, or no --resume"):
+        unpack(tmp_path / "s.zip", state.folder)

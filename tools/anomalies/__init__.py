@@ -1,1 +1,0 @@
-"""Scheduling anomalies: when more memory, a faster GPU or a better draft hurts (docs/anomalies.md)."""

@@ -1,1 +1,0 @@
-"""Simulated times held against whole engines of others: ``python -m tools.fidelity`` writes docs/served-points.md."""

@@ -1,0 +1,99 @@
+"""The state of a session: one folder with the pairs, the machines, the stages done, and all that was measured."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from profiler.text import write
+from specsim.errors import SpecsimError
+from specsim.lines import say
+from tools.gpu_session.rows import Journal, Row
+
+FORMAT = 1
+FILE = "session.json"
+LOG = "session.log"
+STAGES = ("check", "sweep", "engine", "rest")
+
+
+class OtherGpu(SpecsimError):
+    """The session's GPU is of another model."""
+
+
+@dataclass(slots=True)
+class State:
+    """A session's folder; `pairs` holds each pair's options, `machines` the facts of every machine it ran on."""
+
+    folder: Path
+    pairs: dict[str, list[str]]
+    quick: bool = False
+    machines: list[dict[str, Any]] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)
+
+    @property
+    def journal(self) -> Journal:
+        """The rows of checks and engine."""
+        return Journal(self.folder / "rows.jsonl")
+
+    def tell(self, row: Row) -> None:
+        """Keep a row, and show it."""
+        self.journal.add(row)
+        say(row, flush=True)
+
+    def samples(self, pair: str, again: bool = False) -> Path:
+        """Return the samples file of a pair, or of its points measured once more."""
+        return self.folder / f"{pair}{'.again' if again else ''}.samples.parquet"
+
+    def write(self) -> None:
+        """Replace the file in one step."""
+        values = {key: value for key, value in asdict(self).items() if key != "folder"}
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write(self.folder / FILE, json.dumps({"format": FORMAT, **values}, indent=1))
+
+    def finish(self, stage: str) -> None:
+        """Note that a stage is done."""
+        self.done = [*(each for each in self.done if each != stage), stage]
+        self.write()
+
+    def join(self, machine: dict[str, Any]) -> None:
+        """Record the machine that goes on; of another driver or host a line on standard error says so.
+
+        Raises
+        ------
+        OtherGpu
+            When its GPU is of another model: times of two models make no profile.
+        """
+        before = self.machines[-1] if self.machines and machine not in self.machines else machine
+        if before["hardware"] != machine["hardware"]:
+            raise OtherGpu(
+                f"{self.folder}: a session on {before['hardware']!r}, and this is {machine['hardware']!r}; "
+                "expected another --state folder"
+            )
+        for key, value in machine.items():
+            if before.get(key) != value:
+                say(f"note: the session goes on under {key} {value!r}, before {before.get(key)!r}", error=True)
+        if machine not in self.machines:
+            self.machines.append(machine)
+            self.write()
+
+
+def read_state(folder: Path) -> State | None:
+    """Return the state in a folder, None where there is none.
+
+    Raises
+    ------
+    SpecsimError
+        When its file is no session's.
+    """
+    path = folder / FILE
+    if not path.exists():
+        return None
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        if values.pop("format") != FORMAT:
+            raise ValueError
+        return State(folder, **values)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        raise SpecsimError(f"{path}: holds no session; expected what `python -m tools.gpu_session` writes") from None
