@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from specsim.replica.passes import TargetPass
-from specsim.replica.protocols import Clairvoyant, Foresight, Noting, Step, View, promises
+from specsim.replica.protocols import Beginning, Clairvoyant, Foresight, Noting, Step, View, promises
 from specsim.replica.request import Floats
 from specsim.replica.trees import Forest
 from specsim.schedulers.parts.protocols import Batching, NoDrafts, Speculation, evicting
@@ -45,6 +45,12 @@ class Composed:
         if type(self.batching).learn is not Batching.learn or type(self.speculation).learn is not Speculation.learn:
             return False
         return promises(self.batching) and promises(self.speculation)
+
+    def begin(self, requests: int) -> None:
+        """Have the parts make their state of so many requests."""
+        for part in (self.batching, self.speculation):
+            if isinstance(part, Beginning):
+                part.begin(requests)
 
     def step(self, view: View) -> Step:
         """Yield the drafter's passes and one verification."""

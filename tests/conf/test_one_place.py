@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -97,14 +96,6 @@ batching:
 speculation:
   _target_: specsim.schedulers.vllm_spec.FixedChains
 """
-
-
-def test_the_example_of_the_docs_is_a_scheduler(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "your-scheduler.md").read_text(encoding="utf-8")
-    lines = page.partition("## Keys that parts share")[2].splitlines()
-    example = "\n".join(line for line in lines[: lines.index("## Or install it")] if line.startswith("    "))
-    built = made(tmp_path, dedent(example), max_num_seqs="8")
-    assert (built.batching.max_num_seqs, built.speculation.num_speculative_tokens) == (8, 4)
 
 
 def made(folder: Path, text: str, **below: str) -> Any:

@@ -114,6 +114,8 @@ def test_lines_far_apart_and_near_each_other_hold_the_same(data: st.DataObject) 
     numbers = np.array(data.draw(st.lists(st.sampled_from([1.0, np.inf, np.nan]), min_size=size, max_size=size)))
     views = [SimpleNamespace(waiting=[], waits=np.zeros(size, dtype=np.bool_)) for _ in range(2)]
     kept = [Lines(), Lines()]
+    for each in kept:
+        each.begin(size)
     for _ in range(3):
         waiting = sorted(data.draw(st.sets(st.integers(0, size - 1), max_size=20)))
         found = []
