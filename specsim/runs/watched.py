@@ -90,9 +90,9 @@ class ListenedTo(Speculation):
             self.noted.forest, self.noted.chosen = candidates, self.first.chosen(view, rows, candidates)
         return forest
 
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
         """Hand on what was accepted."""
-        self.part.learn(view, rows, forest, answer)
+        self.part.on_verified(view, rows, forest, answer)
 
 
 class Before(NamedTuple):

@@ -48,7 +48,7 @@ class EstimatedChains(Speculation):
         """Yield a draft pass per token and return the chains; none if they do not all fit."""
         return self.chains.grow(view, rows)
 
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
         """Add a verification to the sums of its decoding rows."""
         count = rows.decoding
         ids = rows.requests[:count]

@@ -77,7 +77,7 @@ class SkipJoin:
         order = ranked(view, ids, keys, self.seats.max_num_seqs)
         return self.seats.rows(view, order, drafting)
 
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
+    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
         """Charge the passes to their requests; a used-up quantum moves a request to the end of the next queue."""
         ids = rows.requests
         self.spent_s[ids] += service_s
@@ -126,6 +126,6 @@ class LeastAttained:
             attained = attained // self.quantum_s
         return self.seats.rows(view, ranked(view, ids, (attained, ids), self.seats.max_num_seqs), drafting)
 
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
+    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
         """Charge the step's passes to each request that ran in it."""
         self.attained_s[rows.requests] += service_s

@@ -137,7 +137,7 @@ class LapsQueues:
         left = self.lengths.tokens(ids) - (view.emitted_tokens[ids] if self.estimate == "remaining" else 0)
         return eq_6(np.maximum(left, 1), nodes, self.acceptance.rate[ids], round_s(view, ids, nodes, depth))
 
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
+    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
         """Charge the step's passes to each request that ran in it, and note the accepted tokens."""
         self.attained_s[rows.requests] += service_s
         if forest.draft_nodes:

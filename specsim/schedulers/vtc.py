@@ -68,7 +68,7 @@ class VirtualCounters:
             self._charged[let_in] = True
         return rows
 
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
+    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
         """Charge the emitted tokens."""
         emitted = np.bincount(view.slo_class[rows.requests], weights=answer.tokens)
         for tenant in np.flatnonzero(emitted).tolist():

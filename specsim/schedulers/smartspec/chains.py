@@ -107,7 +107,7 @@ class GoodputChains(Speculation, Proposer):
             yield DraftPass(requests, fed, Forest.roots(len(requests)))
         return (yield from grow(requests, fed, depths, (1,) * int(depths.max(initial=0))))
 
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
         """Note the acceptance of this step."""
         self.average.learn(rows.requests, forest.tree_tokens(), answer.matched)
 

@@ -79,7 +79,7 @@ class PrefillFeedback:
 class Proposer(Protocol):
     """Which prefix runs, and with what trees: a `Speculation` that chooses among the rows too.
 
-    A part that derives from this learns nothing unless it defines `learn`.
+    A part that derives from this learns nothing unless it defines `on_verified`.
     """
 
     @property
@@ -96,7 +96,7 @@ class Proposer(Protocol):
         """Yield draft passes, the first of which feeds what the prefix lacks, and return the trees of the prefix."""
         ...
 
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
         """Hear what was accepted of `forest`."""
         return
 
@@ -166,7 +166,7 @@ class SmartSpec:
         n = forest.rows
         rows = Rows(batch.requests[:n], np.ones(n, dtype=np.int64), n, batch.fed[:n])
         answer = yield TargetPass(rows.requests, rows.chunks, forest, evicted)
-        self.proposal.learn(view, rows, forest, answer)
+        self.proposal.on_verified(view, rows, forest, answer)
 
     def _batch(self, view: View, joining: Ids) -> Batch:
         """Return all residents, who all decode, by age: one let in again after a preemption keeps its place.
