@@ -14,6 +14,7 @@ from specsim.latency.profile import load_profile
 from specsim.pass_shape import PassShape, PassShapes
 from specsim.replica.passes import NOBODY, DraftPass, Emitted, Pass, TargetPass
 from specsim.replica.protocols import (
+    Beginning,
     Belief,
     Clairvoyant,
     DraftBelief,
@@ -30,7 +31,7 @@ from specsim.replica.routing import Coming, Planning, Router, Server
 from specsim.replica.trees import Forest
 from specsim.rng import Words, mix, stream_keys, uniforms
 from specsim.schedulers.continuous import decode
-from specsim.schedulers.parts.growth import grow_trees, trees_fit, useful_depth
+from specsim.schedulers.parts.growth import grow, grow_trees, trees_fit, useful_depth
 from specsim.schedulers.parts.protocols import Batching, Growing, Rows, Speculation, evicting
 from specsim.schedulers.parts.selection import neediest_first, select
 from specsim.workload.frame import trace_of
@@ -48,6 +49,7 @@ __all__ = [
     "NOBODY",
     "AcceptanceModel",
     "Batching",
+    "Beginning",
     "Belief",
     "Bools",
     "Clairvoyant",
@@ -94,6 +96,7 @@ __all__ = [
     "Words",
     "decode",
     "evicting",
+    "grow",
     "grow_trees",
     "load_profile",
     "mix",

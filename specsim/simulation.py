@@ -14,7 +14,7 @@ from specsim.errors import SchedulerFault, SpecsimError
 from specsim.kernels import compiled_loops
 from specsim.replica.arrivals import arrivals
 from specsim.replica.audit import Audit
-from specsim.replica.blame import foretold
+from specsim.replica.blame import begun
 from specsim.replica.clients import Clients
 from specsim.replica.dispatch import Dispatch, Sending
 from specsim.replica.engine import Replica
@@ -23,7 +23,7 @@ from specsim.replica.ledger import Ledger
 from specsim.replica.machine import Machine
 from specsim.replica.noting import noted
 from specsim.replica.passes import TargetPass
-from specsim.replica.protocols import Backend, Belief, Clairvoyant, Foresight, Scheduler, View
+from specsim.replica.protocols import Backend, Belief, Foresight, Scheduler, View
 from specsim.replica.request import LONGEST_S, Bools, Floats, Ints, Prefixes, Requests
 from specsim.replica.routing import Router
 from specsim.replica.shedding import Shedding
@@ -221,8 +221,7 @@ def _replica(
         return simulation.selection_s + simulation.selection_token_s * basis.draft_nodes
 
     scheduler = simulation.scheduler()
-    if isinstance(scheduler, Clairvoyant):
-        foretold(scheduler, cast(Foresight, backend))
+    begun(scheduler, cast(Foresight, backend), size)
     return Replica(
         env,
         name,

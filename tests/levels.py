@@ -44,8 +44,8 @@ class OneByOne:
         self._inner = inner
 
     def __getattr__(self, name: str) -> Any:
-        """Offer `foresee` exactly where the scheduler does."""
-        if name == "foresee":
+        """Offer `foresee` and `begin` exactly where the scheduler does."""
+        if name in ("foresee", "begin"):
             return getattr(self._inner, name)
         raise AttributeError(name)
 

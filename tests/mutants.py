@@ -125,8 +125,8 @@ FAULTS = (
     ),
     Fault(
         TREES,
-        "min(most_nodes, left), slo_below",
-        "min(most_nodes, budget - rows), slo_below",
+        "min(most_nodes, left), chosen",
+        "min(most_nodes, budget - rows), chosen",
         ("tests/theory/test_selection_optimal.py", GOLDEN),
     ),
     Fault(

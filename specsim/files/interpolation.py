@@ -82,44 +82,6 @@ def _dotted(place: Place) -> str:
     return ".".join(map(str, place))
 
 
-def place_of(mapping: Mapping[str, Any], key: str) -> str:
-    """Return the dotted key at which the value of `key` is written: `key` itself if it repeats no other.
-
-    `mapping` is an unresolved YAML. Only relative references (``${.sibling}``, ``${..above}``) count.
-    """
-    for _ in range(MOST_STEPS):
-        other = _next(mapping, key)
-        if other is None:
-            return key
-        key = other
-    return key
-
-
-def value_at(mapping: Mapping[str, Any], key: str) -> Any:
-    """Return the value of a dotted key, references followed; KeyError if there is none."""
-    value: Any = mapping
-    for name in place_of(mapping, key).split("."):
-        if not isinstance(value, Mapping):
-            raise KeyError(key)
-        value = value[name]
-    return value
-
-
-def _next(mapping: Mapping[str, Any], key: str) -> str | None:
-    """Return `key` after following the first reference among its parts; None if there is none."""
-    names, node = key.split("."), mapping
-    for depth, name in enumerate(names):
-        value = node.get(name)
-        found = FOLLOWS.fullmatch(value) if isinstance(value, str) else None
-        if found:
-            above = names[: depth + 1 - len(found[1])]
-            return ".".join([*above, found[2], *names[depth + 1 :]])
-        if not isinstance(value, Mapping):
-            return None
-        node = value
-    return None
-
-
 def is_plain(value: Any, depth: int = 0) -> bool:
     """Return whether a value of a YAML is what it says: no text in it refers to another or is missing (``???``)."""
     if isinstance(value, dict):

@@ -160,10 +160,10 @@ def _by_row(row, rows):
 
 
 @inner
-def _take_needed(path, nodes, need, most, slo_below, chosen):
+def _take_needed(path, nodes, need, most, chosen):
     """Mark the likeliest of `nodes`, ties to the earlier one, until 1 + their paths reach `need`; return how many.
 
-    At most `most` are taken, and none below `slo_below`.
+    At most `most` are taken.
     """
     reached, taken, wanted = 0.0, 0, need > 1.0
     while wanted and taken < most:
@@ -171,7 +171,7 @@ def _take_needed(path, nodes, need, most, slo_below, chosen):
         for node in nodes:
             if not chosen[node] and (best < 0 or path[node] > path[best]):
                 best = node
-        if best < 0 or path[best] < slo_below:
+        if best < 0:
             break
         chosen[best] = True
         taken += 1
@@ -223,8 +223,8 @@ def _take_likeliest(path, chosen, count):
             ties -= 1
 
 
-@compiled(INTS, FLOATS, FLOATS, INTS, WHOLE, WHOLE, FLAG, NUMBER, NUMBER, WHOLE)
-def select(row, path, need, order, most_nodes, budget, fill, slo_below, fill_below, tile):
+@compiled(INTS, FLOATS, FLOATS, INTS, WHOLE, WHOLE, FLAG)
+def select(row, path, need, order, most_nodes, budget, fill):
     """See `specsim.schedulers.parts.selection.selected`; return nothing where a row is wrong or named twice."""
     rows, chosen = len(need), np.zeros(len(row), dtype=np.bool_)
     if not _each_once(order, rows) or (len(row) and (row.min() < 0 or row.max() >= rows)):
@@ -234,15 +234,9 @@ def select(row, path, need, order, most_nodes, budget, fill, slo_below, fill_bel
     for place in range(rows):
         request = order[place]
         own = nodes[begins[request] : begins[request + 1]]
-        left -= _take_needed(path, own, need[request], min(most_nodes, left), slo_below, chosen)
-    if not fill:
-        return chosen
-    if fill_below > 0:
-        spent = wished = budget - left
-        for node in range(len(path)):
-            wished += not chosen[node] and path[node] >= fill_below
-        left = min(left, -(-wished // tile) * tile - spent)
-    _take_likeliest(path, chosen, left)
+        left -= _take_needed(path, own, need[request], min(most_nodes, left), chosen)
+    if fill:
+        _take_likeliest(path, chosen, left)
     return chosen
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import EntryPoint
@@ -17,7 +17,7 @@ from specsim.files.checked_mapping import expanded
 from specsim.files.plain import copied
 from specsim.kinds.installed import installed
 from specsim.kinds.plugins import below
-from specsim.kinds.signature import check_arguments, parameter_types
+from specsim.kinds.signature import check_arguments, parameter_types, parameters_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,25 +39,30 @@ class Scope:
     folder: Path = Path()
 
 
-def build(mapping: Mapping[str, Any], where: str, scope: Scope) -> Any:
+def build(mapping: Mapping[str, Any], where: str, scope: Scope, above: Mapping[str, Any] | None = None) -> Any:
     """Return what a mapping's `_target_` makes of the other keys; parts below with a `_target_` are built first.
+
+    A key is handed down: a part below that has a parameter of that name and does not give it takes it. A function that
+    is handed on (`_partial_`) takes none.
+
+    Parameters
+    ----------
+    above : keys that the mappings above hand down.
 
     Raises
     ------
     SpecsimError
         One line that begins with `where` and names the key.
     """
-    target = target_of(mapping, where, scope)
+    target, as_function = target_of(mapping, where, scope), _is_function(mapping, where)
     given = {key: value for key, value in mapping.items() if key not in ("_target_", "_partial_")}
+    shared = {**(above or {}), **given}
     arguments = {
-        key: build(value, f"{where}: {key}", scope)
-        if isinstance(value, Mapping) and "_target_" in value
+        key: build(value, f"{where}: {key}", scope, {each: shared[each] for each in shared if each != key})
+        if _is_part(value)
         else copied(value)
-        for key, value in given.items()
+        for key, value in (given if as_function else _taken(target, given, shared, where, scope)).items()
     }
-    as_function = mapping.get("_partial_", False)
-    if not isinstance(as_function, bool):
-        raise SpecsimError(f"{where}: _partial_: {as_function!r} is not true or false")
     check_arguments(target, arguments, where, complete=not as_function)
     arguments = _placed(target, arguments, where, scope.folder)
     if as_function:
@@ -69,6 +74,53 @@ def build(mapping: Mapping[str, Any], where: str, scope: Scope) -> Any:
             raise
         kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
         raise SpecsimError(f"{where}: {kind}{first_line(error)}") from None
+
+
+def _is_part(value: Any) -> bool:
+    return isinstance(value, Mapping) and "_target_" in value
+
+
+def _is_function(mapping: Mapping[str, Any], where: str) -> bool:
+    """Return whether a mapping stands for its target itself, which others call."""
+    said = mapping.get("_partial_", False)
+    if not isinstance(said, bool):
+        raise SpecsimError(f"{where}: _partial_: {said!r} is not true or false")
+    return said
+
+
+def _taken(
+    target: Any, given: Mapping[str, Any], shared: Mapping[str, Any], where: str, scope: Scope
+) -> dict[str, Any]:
+    """Return the keys that a class takes, given or handed down; those that only its parts take are left out.
+
+    Raises
+    ------
+    SpecsimError
+        For a key that neither the class nor a part takes.
+    """
+    parameters = parameters_of(target)
+    for key, value in given.items():
+        if key in parameters:
+            continue
+        values = dict(_takers(given, key, value, where, scope))
+        if not values:
+            raise SpecsimError(f"{where}: unknown key {key!r}{nearest(key, {*parameters, *given} - {key})}")
+        if value not in values.values():
+            said = " and ".join(f"{path} is {other!r}" for path, other in values.items())
+            raise SpecsimError(f"{where}: {key}: {value!r} reaches no part: {said}; expected one value")
+    return {key: shared[key] for key in parameters if key in shared}
+
+
+def _takers(mapping: Mapping[str, Any], key: str, value: Any, where: str, scope: Scope) -> Iterator[tuple[str, Any]]:
+    """Yield the dotted place of each `key` that a part below gives itself or takes from above, and its value there."""
+    for name, part in mapping.items():
+        if name == key or not _is_part(part):
+            continue
+        at = f"{where}: {name}"
+        if key in part or (not _is_function(part, at) and key in parameters_of(target_of(part, at, scope))):
+            yield f"{name}.{key}", part.get(key, value)
+        for path, own in _takers(part, key, part.get(key, value), at, scope):
+            yield f"{name}.{path}", own
 
 
 def target_of(mapping: Mapping[str, Any], where: str, scope: Scope) -> Any:

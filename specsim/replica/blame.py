@@ -14,7 +14,7 @@ from typing import Any
 
 from specsim.errors import SchedulerFault, first_line, nearest
 from specsim.replica.passes import DraftPass, TargetPass
-from specsim.replica.protocols import Clairvoyant, Foresight
+from specsim.replica.protocols import Beginning, Clairvoyant, Foresight, Scheduler
 
 _OURS = str(Path(__file__).parents[1])
 _LIBRARIES = tuple({_OURS, *(sysconfig.get_paths()[name] for name in ("stdlib", "platlib", "purelib"))})
@@ -86,8 +86,8 @@ def _short(file: str) -> str:
     return str(Path(file).relative_to(here)) if Path(file).is_relative_to(here) else file
 
 
-def foretold(scheduler: Clairvoyant, foresight: Foresight) -> None:
-    """Tell a scheduler the future.
+def begun(scheduler: Scheduler, foresight: Foresight, requests: int) -> None:
+    """Tell a clairvoyant scheduler the future, and one with state a request how many requests there are.
 
     Raises
     ------
@@ -95,7 +95,10 @@ def foretold(scheduler: Clairvoyant, foresight: Foresight) -> None:
         When it fails at that: one line with its name and where.
     """
     try:
-        scheduler.foresee(foresight)
+        if isinstance(scheduler, Clairvoyant):
+            scheduler.foresee(foresight)
+        if isinstance(scheduler, Beginning):
+            scheduler.begin(requests)
     except KeyboardInterrupt:
         raise
     except BaseException as error:

@@ -195,6 +195,18 @@ class Clairvoyant(Protocol):
 
 
 @runtime_checkable
+class Beginning(Protocol):
+    """A scheduler, or a part of one, that keeps state a request."""
+
+    def begin(self, requests: int) -> None:
+        """Make the state of so many requests, which have the ids 0 to requests - 1; called once, before the first step.
+
+        A `Clairvoyant` has its foresight by then.
+        """
+        ...
+
+
+@runtime_checkable
 class Noting(Protocol):
     """A scheduler, or a part of one, that notes numbers of each request for ``requests.parquet``."""
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from specsim.kernels.growth import MOST_PROPOSALS
 from specsim.replica.passes import DraftPass, Emitted, TargetPass
-from specsim.replica.protocols import Clairvoyant, Foresight, Scheduler, Step, View
+from specsim.replica.protocols import Beginning, Clairvoyant, Foresight, Scheduler, Step, View
 from specsim.replica.request import Bools, Floats, Ints
 from specsim.replica.trees import Forest
 from specsim.results.iteration import Iteration
@@ -70,6 +70,12 @@ class ListenedTo(Speculation):
             if isinstance(part, Clairvoyant):
                 part.foresee(foresight)
 
+    def begin(self, requests: int) -> None:
+        """Have a part that keeps some make its state of so many requests."""
+        for part in (self.part, self.first):
+            if isinstance(part, Beginning):
+                part.begin(requests)
+
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield the part's passes and return its forest."""
         growing, candidates = self.part.grow(view, rows), None
@@ -84,9 +90,9 @@ class ListenedTo(Speculation):
             self.noted.forest, self.noted.chosen = candidates, self.first.chosen(view, rows, candidates)
         return forest
 
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
         """Hand on what was accepted."""
-        self.part.learn(view, rows, forest, answer)
+        self.part.on_verified(view, rows, forest, answer)
 
 
 class Before(NamedTuple):
@@ -115,6 +121,11 @@ class Watched:
         self._foresight = foresight
         if isinstance(self._scheduler, Clairvoyant):
             self._scheduler.foresee(foresight)
+
+    def begin(self, requests: int) -> None:
+        """Have the scheduler make its state of so many requests."""
+        if isinstance(self._scheduler, Beginning):
+            self._scheduler.begin(requests)
 
     def step(self, view: View) -> Step:
         """Yield the scheduler's passes."""

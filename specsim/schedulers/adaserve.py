@@ -27,9 +27,9 @@ from specsim.replica.protocols import View
 from specsim.replica.request import Bools, Floats, Ids
 from specsim.replica.trees import Forest
 from specsim.schedulers.parts.growth import believed_verify_s, fitting_shape, grow_trees
-from specsim.schedulers.parts.parameters import at_least, probability
+from specsim.schedulers.parts.parameters import at_least
 from specsim.schedulers.parts.protocols import Growing, Rows, Speculation
-from specsim.schedulers.parts.selection import Cap, Order, Stop, select
+from specsim.schedulers.parts.selection import Cap, Order, select
 from specsim.schedulers.parts.tree_shape import BatchBudget, ShapeRule, TreeShape, budget_of
 
 
@@ -95,8 +95,6 @@ class SloTrees(CandidateTrees):
     slo_share : n_max as a multiple of B / n. time_margin : factor on the believed t_spec.
     slo_below : only requests with a TPOT objective below so many baseline latencies select nodes for it; null: all.
     fill : whether the rest of the budget is spent on the likeliest nodes of all requests.
-    stop_below, fill_stop_below : the least path probability that the selection for objectives takes, and the other.
-    tile : the other goes on below it until roots and nodes are a whole multiple of so many tokens.
     """
 
     order: Order
@@ -105,14 +103,9 @@ class SloTrees(CandidateTrees):
     slo_below: float | None
     fill: bool
     time_margin: float
-    stop_below: float
-    fill_stop_below: float
-    tile: int
 
     def __post_init__(self) -> None:
         CandidateTrees.__post_init__(self)
-        probability(stop_below=self.stop_below, fill_stop_below=self.fill_stop_below)
-        at_least(1, tile=self.tile)
         at_least(0, slo_share=self.slo_share, time_margin=self.time_margin)
         at_least(0, slo_below=self.slo_below or 0)
 
@@ -127,8 +120,7 @@ class SloTrees(CandidateTrees):
             loose = view.tpot_slo_s[rows.requests[:n]] >= self.slo_below * view.belief.baseline_s
             capped = np.where(loose, 0.0, capped)
         most_nodes = int(self.slo_share * budget / n)
-        stop = Stop(self.stop_below, self.fill_stop_below, self.tile)
-        return select(forest, capped, self.order(need), most_nodes, budget, fill=self.fill, stop=stop)
+        return select(forest, capped, self.order(need), most_nodes, budget, fill=self.fill)
 
 
 def tokens_needed(view: View, requests: Ids, step_s: float) -> Floats:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from specsim.replica.passes import TargetPass
-from specsim.replica.protocols import Clairvoyant, Foresight, Noting, Step, View, promises
+from specsim.replica.protocols import Beginning, Clairvoyant, Foresight, Noting, Step, View, promises
 from specsim.replica.request import Floats
 from specsim.replica.trees import Forest
 from specsim.schedulers.parts.protocols import Batching, NoDrafts, Speculation, evicting
@@ -42,9 +42,16 @@ class Composed:
     @property
     def _repeats(self) -> bool:
         """Whether both parts promise to repeat, and none hears of each verification."""
-        if type(self.batching).learn is not Batching.learn or type(self.speculation).learn is not Speculation.learn:
+        parts = (self.batching, Batching), (self.speculation, Speculation)
+        if any(type(part).on_verified is not protocol.on_verified for part, protocol in parts):
             return False
         return promises(self.batching) and promises(self.speculation)
+
+    def begin(self, requests: int) -> None:
+        """Have the parts make their state of so many requests."""
+        for part in (self.batching, self.speculation):
+            if isinstance(part, Beginning):
+                part.begin(requests)
 
     def step(self, view: View) -> Step:
         """Yield the drafter's passes and one verification."""
@@ -65,8 +72,8 @@ class Composed:
         repeat = rows.repeat and not drafts
         again = repeat, rows.until_s, repeat and rows.beyond_ends
         answer = yield TargetPass(rows.requests, rows.chunks, forest, evicted, rows.transfer, *again)
-        self.speculation.learn(view, rows, forest, answer)
-        self.batching.learn(view, rows, forest, answer, view.forward_s - forward_s)
+        self.speculation.on_verified(view, rows, forest, answer)
+        self.batching.on_verified(view, rows, forest, answer, view.forward_s - forward_s)
 
     def noted(self, requests: int) -> dict[str, Floats]:
         """Return what the parts note of each request, (requests,) by name; see `Noting`."""

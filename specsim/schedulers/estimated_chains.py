@@ -26,10 +26,14 @@ class EstimatedChains(Speculation):
 
     num_speculative_tokens: int
     chains: FixedChains = field(init=False, repr=False)
-    _sums: Floats = field(init=False, repr=False, default_factory=lambda: np.zeros((3, 0)))
+    _sums: Floats = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.chains = FixedChains(self.num_speculative_tokens)
+
+    def begin(self, requests: int) -> None:
+        """Make the state of so many requests."""
+        self._sums = np.zeros((3, requests))
 
     @property
     def drafts(self) -> bool:
@@ -44,23 +48,20 @@ class EstimatedChains(Speculation):
         """Yield a draft pass per token and return the chains; none if they do not all fit."""
         return self.chains.grow(view, rows)
 
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
         """Add a verification to the sums of its decoding rows."""
         count = rows.decoding
         ids = rows.requests[:count]
         if not count:
             return
-        missing = int(ids.max()) + 1 - self._sums.shape[1]
-        if missing > 0:
-            self._sums = np.pad(self._sums, ((0, 0), (0, missing)))
         estimated = np.bincount(forest.row, weights=forest.path_probability, minlength=forest.rows)[:count]
         self._sums[:, ids] += np.array((np.ones(count), estimated, answer.matched[:count] + 1))
 
     def noted(self, requests: int) -> Mapping[str, Floats]:
         """Return the means over a request's verifications, (requests,), NaN without any; see `Noting`."""
-        sums = np.pad(self._sums, ((0, 0), (0, requests - self._sums.shape[1])))
-        verifications = np.where(sums[0] > 0, sums[0], np.nan)
+        count, estimated, matched = self._sums
+        verifications = np.where(count > 0, count, np.nan)
         return {
-            "estimated_tokens_per_verification": sums[1] / verifications,
-            "matched_tokens_per_verification": sums[2] / verifications,
+            "estimated_tokens_per_verification": estimated / verifications,
+            "matched_tokens_per_verification": matched / verifications,
         }

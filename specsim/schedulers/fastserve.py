@@ -28,13 +28,9 @@ from specsim.replica.request import Floats, Ids
 from specsim.replica.trees import Forest
 from specsim.schedulers.parts.parameters import at_least
 from specsim.schedulers.parts.protocols import Rows
-from specsim.schedulers.parts.queues import Seats, live, queue_limits, ranked, with_rows
+from specsim.schedulers.parts.queues import Seats, live, queue_limits, ranked
 
 _NEW = -1.0
-
-
-def _none() -> Floats:
-    return np.zeros(0)
 
 
 @dataclass(slots=True)
@@ -56,21 +52,22 @@ class SkipJoin:
     first_quantum_s: float
     quantum_ratio: float
     starvation_s: float
-    level: Floats = field(init=False, default_factory=_none)
-    spent_s: Floats = field(init=False, default_factory=_none)
-    _entered_s: Floats = field(init=False, default_factory=_none)
-    _served_s: Floats = field(init=False, default_factory=_none)
+    level: Floats = field(init=False, repr=False)
+    spent_s: Floats = field(init=False, repr=False)
+    _entered_s: Floats = field(init=False, repr=False)
+    _served_s: Floats = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         at_least(1, queues=self.queues, quantum_ratio=self.quantum_ratio)
         at_least(0, first_quantum_s=self.first_quantum_s, starvation_s=self.starvation_s)
 
+    def begin(self, requests: int) -> None:
+        """Make the state of so many requests."""
+        self.level = np.full(requests, _NEW)
+        self.spent_s, self._entered_s, self._served_s = np.zeros((3, requests))
+
     def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
         """Return the requests that get seats: highest queues first, each in order of entry."""
-        self.level = with_rows(self.level, view, _NEW)
-        self.spent_s, self._entered_s, self._served_s = (
-            with_rows(each, view) for each in (self.spent_s, self._entered_s, self._served_s)
-        )
         ids = live(view)
         new = ids[self.level[ids] == _NEW]
         if len(new):
@@ -80,7 +77,7 @@ class SkipJoin:
         order = ranked(view, ids, keys, self.seats.max_num_seqs)
         return self.seats.rows(view, order, drafting)
 
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
+    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
         """Charge the passes to their requests; a used-up quantum moves a request to the end of the next queue."""
         ids = rows.requests
         self.spent_s[ids] += service_s
@@ -112,20 +109,23 @@ class LeastAttained:
 
     seats: Seats
     quantum_s: float
-    attained_s: Floats = field(init=False, default_factory=_none)
+    attained_s: Floats = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         at_least(0, quantum_s=self.quantum_s)
 
+    def begin(self, requests: int) -> None:
+        """Make the state of so many requests."""
+        self.attained_s = np.zeros(requests)
+
     def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
         """Return the requests with the fewest quanta of service; of equals the earliest."""
-        self.attained_s = with_rows(self.attained_s, view)
         ids = live(view)
         attained = self.attained_s[ids]
         if self.quantum_s:
             attained = attained // self.quantum_s
         return self.seats.rows(view, ranked(view, ids, (attained, ids), self.seats.max_num_seqs), drafting)
 
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
+    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
         """Charge the step's passes to each request that ran in it."""
         self.attained_s[rows.requests] += service_s

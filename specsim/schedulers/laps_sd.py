@@ -40,7 +40,7 @@ from specsim.replica.request import Bools, Floats, Ids, Ints
 from specsim.replica.trees import Forest
 from specsim.schedulers.parts.parameters import at_least
 from specsim.schedulers.parts.protocols import Batching, Rows
-from specsim.schedulers.parts.queues import Seats, limits_below, live, nearest, with_rows, within_reach
+from specsim.schedulers.parts.queues import Seats, limits_below, live, nearest, within_reach
 from specsim.schedulers.perception import AcceptanceMonitor, LengthPredictor
 
 
@@ -64,23 +64,24 @@ class LapsQueues:
     limit_ratio: float
     estimate: Literal["remaining", "total"]
     _limits_s: Floats = field(init=False)
-    attained_s: Floats = field(init=False, default_factory=lambda: np.zeros(0))
-    _perceived: Floats = field(init=False, default_factory=lambda: np.zeros((3, 0)))
-    _seated: Bools = field(init=False, default_factory=lambda: np.zeros(0, dtype=np.bool_))
-    _settled: Bools = field(init=False, default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    attained_s: Floats = field(init=False, repr=False)
+    _perceived: Floats = field(init=False, repr=False)
+    _seated: Bools = field(init=False, repr=False)
+    _settled: Bools = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         at_least(1, queues=self.queues, limit_ratio=self.limit_ratio)
         at_least(0, top_limit_s=self.top_limit_s)
         self._limits_s = limits_below(self.queues, self.top_limit_s, self.limit_ratio)
 
+    def begin(self, requests: int) -> None:
+        """Make the state of so many requests."""
+        self.acceptance.begin(requests)
+        self.attained_s, self._perceived = np.zeros(requests), np.full((3, requests), np.nan)
+        self._seated, self._settled = self._marked(NOBODY), self._marked(NOBODY)
+
     def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
         """Return the first requests in order; a perceptible request keeps its seat."""
-        if not len(self.attained_s):
-            self.attained_s = with_rows(self.attained_s, view)
-            self.acceptance.start(len(view.arrival_s))
-            self._perceived = np.full((3, len(view.arrival_s)), np.nan)
-            self._seated, self._settled = self._marked(NOBODY), self._marked(NOBODY)
         ids = live(view)
         self._perceive(view, ids)
         fresh = (self.attained_s[ids] == 0) & np.isnan(self.acceptance.rate[ids])
@@ -100,8 +101,6 @@ class LapsQueues:
 
     def noted(self, requests: int) -> Mapping[str, Floats]:
         """Return what was believed of each request, (requests,), and its service in seconds; see docs/metrics.md."""
-        if not len(self.attained_s):
-            return {}
         rounds, tokens, estimated_s = self._perceived
         service_s = np.where(self.attained_s > 0, self.attained_s, np.nan)
         return {
@@ -138,7 +137,7 @@ class LapsQueues:
         left = self.lengths.tokens(ids) - (view.emitted_tokens[ids] if self.estimate == "remaining" else 0)
         return eq_6(np.maximum(left, 1), nodes, self.acceptance.rate[ids], round_s(view, ids, nodes, depth))
 
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
+    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
         """Charge the step's passes to each request that ran in it, and note the accepted tokens."""
         self.attained_s[rows.requests] += service_s
         if forest.draft_nodes:

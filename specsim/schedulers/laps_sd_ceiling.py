@@ -19,7 +19,7 @@ from specsim.replica.request import Floats, Ids
 from specsim.schedulers.laps_sd import round_s
 from specsim.schedulers.parts.parameters import draft_length
 from specsim.schedulers.parts.protocols import Batching, Rows
-from specsim.schedulers.parts.queues import Seats, live, ranked, with_rows
+from specsim.schedulers.parts.queues import Seats, live, ranked
 from specsim.schedulers.perception import AcceptanceMonitor
 
 
@@ -44,9 +44,9 @@ class ToldAcceptance(AcceptanceMonitor):
         """Take the foresight that knows how often the drafter is right."""
         self._foresight = foresight
 
-    def start(self, requests: int) -> None:
-        """Allocate for N requests, all of which are perceptible; see `AcceptanceMonitor.start`."""
-        AcceptanceMonitor.start(self, requests)
+    def begin(self, requests: int) -> None:
+        """Allocate for N requests, all of which are perceptible; see `AcceptanceMonitor.begin`."""
+        AcceptanceMonitor.begin(self, requests)
         if self._foresight is None:
             raise ValueError("acceptance rates are told by foresight: use a clairvoyant scheduler")
         most = self.num_speculative_tokens
@@ -62,8 +62,8 @@ class ShortestRemaining(Batching):
     seats: Seats
     num_speculative_tokens: int
     _foresight: Foresight | None = field(init=False, default=None)
-    _rounds: Floats = field(init=False, default_factory=lambda: np.zeros(0))
-    _at: Floats = field(init=False, default_factory=lambda: np.zeros(0))
+    _rounds: Floats = field(init=False, repr=False)
+    _at: Floats = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         draft_length(1, num_speculative_tokens=self.num_speculative_tokens)
@@ -71,6 +71,10 @@ class ShortestRemaining(Batching):
     def foresee(self, foresight: Foresight) -> None:
         """Take the foresight that knows the rounds left."""
         self._foresight = foresight
+
+    def begin(self, requests: int) -> None:
+        """Make the state of so many requests."""
+        self._rounds, self._at = np.full((2, requests), -1.0)
 
     def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
         """Return the requests whose rest is shortest."""
@@ -84,7 +88,6 @@ class ShortestRemaining(Batching):
         if self._foresight is None:
             raise ValueError("true times are foreseen: use a clairvoyant scheduler")
         most = np.full(len(ids), float(self.num_speculative_tokens))
-        self._rounds, self._at = (with_rows(each, view, -1.0) for each in (self._rounds, self._at))
         moved = ids[self._at[ids] != view.emitted_tokens[ids]]
         if len(moved):
             self._rounds[moved] = self._foresight.rounds_left(moved, self.num_speculative_tokens)

@@ -1,16 +1,15 @@
-"""Schedulers from YAML: built from the `_target_`, with the keys that the parts share."""
+"""Schedulers from YAML: built from the `_target_`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from specsim.errors import SpecsimError, nearest
-from specsim.kinds.build import Scope, build, target_of
-from specsim.kinds.signature import parameters_of
+from specsim.errors import SpecsimError
+from specsim.kinds.build import Scope, build
 from specsim.replica.protocols import Belief, Clairvoyant, Scheduler
 from specsim.schedulers.parts.tree_shape import BatchBudget, profiled_budget
 
@@ -62,7 +61,7 @@ def scheduler_factory(
 
     `_target_` may name a class of `specsim.schedulers`, an entry point of the group of that name, or a class of a
     module of `plugins`. Nothing else is imported.
-    A key at the top that the class does not take is shared: parts take it, with the same value.
+    Keys are handed down to the parts that take them (`build`).
     ``verify_tokens: auto`` is what `tree_shape.profiled_budget` finds by the `belief`; without one, four a request.
     ``batching: engine`` stands for the part that batches as `engine` does; its limits hold where a key is null.
 
@@ -76,7 +75,7 @@ def scheduler_factory(
     arguments = _with_budget(_as_engine(given, engine or EngineBatching()), belief)
 
     def make() -> Scheduler:
-        scheduler: Scheduler = build(_without_shared(arguments, source, scope), source, scope)
+        scheduler: Scheduler = build(arguments, source, scope)
         if not callable(getattr(scheduler, "step", None)):
             raise SpecsimError(f"{source}: _target_: {mapping.get('_target_')!r} has no step(view) method")
         if isinstance(scheduler, Clairvoyant) != (mapping.get("clairvoyant", False) is True):
@@ -91,8 +90,7 @@ def _as_engine(mapping: dict[str, Any], engine: EngineBatching) -> dict[str, Any
     if mapping.get("batching") != AS_ENGINE:
         return mapping
     limits = {key: value for key, value in engine._asdict().items() if mapping.get(key, 0) is None}
-    shared = {key: value for key, value in {**mapping, **limits}.items() if key in ("watermark", *engine._fields)}
-    return {**mapping, **limits, "batching": {"_target_": BY_ORDER[engine.order], **shared}}
+    return {**mapping, **limits, "batching": {"_target_": BY_ORDER[engine.order]}}
 
 
 def _with_budget(mapping: Mapping[str, Any], belief: Belief | None) -> dict[str, Any]:
@@ -109,34 +107,3 @@ def _with_budget(mapping: Mapping[str, Any], belief: Belief | None) -> dict[str,
         return budget() if key == BUDGET and value == AUTO else value
 
     return {key: place(key, value) for key, value in mapping.items()}
-
-
-def _without_shared(mapping: Mapping[str, Any], source: str, scope: Scope) -> dict[str, Any]:
-    """Return the mapping without shared keys, which its class does not take and a part below does.
-
-    Raises
-    ------
-    SpecsimError
-        When a part has another value for a shared key, since setting the key at the top would change nothing.
-    """
-    taken = parameters_of(target_of(mapping, source, scope))
-    shared = {key: dict(_places(mapping, key)) for key in mapping if key not in taken and not key.startswith("_")}
-    known = [*taken, *(key for key, places in shared.items() if places)]
-    for key, places in shared.items():
-        if not places:
-            raise SpecsimError(f"{source}: unknown key {key!r}{nearest(key, known)}")
-        for path, other in places.items():
-            if other != mapping[key]:
-                follow = "${" + "." * path.count(".") + f".{key}}}"
-                said = f"{key}: {mapping[key]!r}, but {path} is {other!r}"
-                raise SpecsimError(f"{source}: {said}; expected {path}: {follow}")
-    return {key: value for key, value in mapping.items() if key not in shared}
-
-
-def _places(mapping: Mapping[str, Any], key: str, above: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (path, value) of every `key` of the parts below a mapping."""
-    for name, part in mapping.items():
-        if name != key and isinstance(part, Mapping) and "_target_" in part:
-            if key in part:
-                yield f"{above}{name}.{key}", part[key]
-            yield from _places(part, key, f"{above}{name}.")

@@ -59,15 +59,15 @@ class AcceptanceMonitor:
 
     window: int
     spread: float
-    totals: Floats = field(init=False, default_factory=lambda: np.zeros((4, 0)))
-    rate: Floats = field(init=False, default_factory=lambda: np.zeros(0))
-    _recent: Floats = field(init=False, default_factory=lambda: np.zeros((0, 0)))
+    totals: Floats = field(init=False, repr=False)
+    rate: Floats = field(init=False, repr=False)
+    _recent: Floats = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         at_least(1, window=self.window)
         at_least(0, spread=self.spread)
 
-    def start(self, requests: int) -> None:
+    def begin(self, requests: int) -> None:
         """Allocate for N requests: `totals` (4, N) rounds, drafted, passes, accepted; `rate` (N,) A_i or NaN."""
         self.totals = np.zeros((4, requests))
         self.rate = np.full(requests, np.nan)

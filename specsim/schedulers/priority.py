@@ -30,6 +30,10 @@ class TightestFirst(Batching):
     seats: Seats
     _lines: Lines = field(init=False, repr=False, compare=False, default_factory=lambda: Lines(MOST_OBJECTIVES))
 
+    def begin(self, requests: int) -> None:
+        """Make the state of so many requests."""
+        self._lines.begin(requests)
+
     def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
         """Return the most urgent requests, as many as there are seats."""
         most = self.seats.max_num_seqs

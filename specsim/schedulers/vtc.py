@@ -46,15 +46,18 @@ class VirtualCounters:
     served: dict[float, float] = field(init=False, default_factory=dict)
     _lines: Lines = field(init=False, repr=False, default_factory=Lines)
     _last_out: int | None = field(init=False, default=None)
-    _charged: Bools = field(init=False, default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    _charged: Bools = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         at_least(0, input_weight=self.input_weight, output_weight=self.output_weight)
 
+    def begin(self, requests: int) -> None:
+        """Make the state of so many requests."""
+        self._lines.begin(requests)
+        self._charged = np.zeros(requests, dtype=np.bool_)
+
     def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
         """Return running requests in order of admission, then those admitted by the counters."""
-        if not len(self._charged):
-            self._charged = np.zeros(len(view.arrival_s), dtype=np.bool_)
         inside = view.running
         waiting = self._lines.waiting(view, view.slo_class, self._lift)
         chosen = self._chosen(view, waiting, self.seats.max_num_seqs - len(inside))
@@ -65,7 +68,7 @@ class VirtualCounters:
             self._charged[let_in] = True
         return rows
 
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
+    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
         """Charge the emitted tokens."""
         emitted = np.bincount(view.slo_class[rows.requests], weights=answer.tokens)
         for tenant in np.flatnonzero(emitted).tolist():

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import expanded
-from specsim.files.interpolation import is_closed, is_plain, place_of
+from specsim.files.interpolation import is_closed, is_plain
 from specsim.files.paths import is_path, shipped
 from specsim.files.plain import copied
-from specsim.files.yaml_file import peek_yaml, read_yaml
+from specsim.files.yaml_file import read_yaml
 from specsim.kinds.installed import installed
 from specsim.settings.fleet import KEY as FLEET
 from specsim.settings.fleet import profile_named, with_fleet
@@ -19,8 +19,6 @@ from specsim.settings.groups import (
     FILE_OPTION,
     FORMS,
     choices,
-    chosen_in,
-    file_of,
     holds_requests,
     names,
     names_for,
@@ -50,7 +48,6 @@ def compose(point: Point, objects: Mapping[str, Mapping[str, Any]] | None = None
     for key in (*GROUPS, "belief"):
         _check_path(key, str(point.get(key, "")))
     point, followed = with_suggestions(point)
-    _check_places(point)
     words = tuple(_hydra_word(group, point) for group in GROUPS if group in point and group not in held)
     shared = _composed(words)
     chosen = {**shared.chosen, **{group: str(point[group]) for group in GROUPS if group in point}}
@@ -81,18 +78,6 @@ def _check_path(key: str, chosen: str) -> None:
     name = path.stem
     if name in names_for(key) and not path.exists():
         raise SpecsimError(f"{key}={chosen}: no such file; did you mean {key}={name}?")
-
-
-def _check_places(point: Point) -> None:
-    """Refuse a key that only repeats another: setting it would set one of two places."""
-    for key, value in point.items():
-        group, _, below = key.partition(".")
-        path = file_of(group, chosen_in(group, point)) if group in GROUPS and below else None
-        if path is None:
-            continue
-        place = place_of(peek_yaml(path), below)
-        if place != below:
-            raise SpecsimError(f"{key}={value}: follows {group}.{place}; expected {group}.{place}={value}")
 
 
 def _text(point: Point, key: str) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from specsim.errors import SpecsimError, nearest
@@ -65,11 +65,24 @@ def _holder(tree: dict[str, Any], key: str, classes: frozenset[str], where: str)
         known = list(map(str, node)) if isinstance(node, Mapping) else []
         may_be_new = above[0] == "slo" and not (above == ["slo", "classes"] and classes)
         if each not in known and not (may_be_new and isinstance(node, dict)):
-            raise SpecsimError(f"{where} has no such key{nearest(each, known)}")
+            higher = ".".join(_handed_down(tree, key.split(".")))
+            hint = f"; expected {higher}" if higher else nearest(each, known)
+            raise SpecsimError(f"{where} has no such key{hint}")
         if each not in known and place < len(below):
             node[each] = {}
         name = each
     return node, int(name) if isinstance(node, list) else name
+
+
+def _handed_down(tree: Mapping[str, Any], path: Sequence[str]) -> Sequence[str]:
+    """Return the path of the key above that is handed down to `path`, `path` itself where it is there, () for none."""
+    nodes: list[Any] = [tree]
+    for count, name in enumerate(path):
+        if not (isinstance(nodes[-1], Mapping) and name in nodes[-1]):
+            above = next((each for each in range(count - 1, 0, -1) if name in nodes[each]), 0)
+            return _handed_down(tree, [*path[:above], *path[count:]]) if above else ()
+        nodes.append(nodes[-1][name])
+    return path
 
 
 def _merged(old: Any, new: Any) -> Any:

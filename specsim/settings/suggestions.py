@@ -7,7 +7,6 @@ from typing import Any
 
 from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import expanded
-from specsim.files.interpolation import value_at
 from specsim.files.paths import is_path
 from specsim.files.yaml_file import peek_yaml
 from specsim.settings.groups import check_below, chosen_in, default_of, file_of, names
@@ -60,7 +59,7 @@ def _stands(key: str, point: Point) -> str | None:
         return default_of(group)
     path = file_of(group, chosen_in(group, point))
     try:
-        return _word(value_at(peek_yaml(path), below)) if path is not None else None
+        return _word(_value_at(peek_yaml(path), below)) if path is not None else None
     except KeyError:
         return None
 
@@ -112,10 +111,20 @@ def _shipped_scheduler(name: str) -> Mapping[str, Any]:
 
 def _has(mapping: Mapping[str, Any], key: str) -> bool:
     try:
-        value_at(mapping, key)
+        _value_at(mapping, key)
     except KeyError:
         return False
     return True
+
+
+def _value_at(mapping: Mapping[str, Any], key: str) -> Any:
+    """Return the value of a dotted key; KeyError if there is none."""
+    value: Any = mapping
+    for name in key.split("."):
+        if not isinstance(value, Mapping):
+            raise KeyError(key)
+        value = value[name]
+    return value
 
 
 def _word(value: Any) -> str:

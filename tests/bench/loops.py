@@ -33,9 +33,6 @@ speculation:
   slo_share: 1.2
   slo_below: null
   fill: true
-  stop_below: 0.0
-  fill_stop_below: 0.0
-  tile: 1
   time_margin: 1.0
 """
 PROFILE = "profile=llama8b_1b_h100"

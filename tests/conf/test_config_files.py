@@ -1,15 +1,11 @@
 """The shipped files of conf/: each composes, builds what it says, and lists every parameter, no more and no fewer."""
 
-import importlib
-import inspect
-
 import pytest
 import yaml
 
 from specsim.cli import main
 from specsim.files.paths import shipped
 from specsim.runs.prepare import prepare
-from specsim.schedulers.loading import EXTRA_KEYS
 from specsim.settings.compose import compose
 from specsim.settings.groups import choices
 from specsim.settings.points import GROUPS
@@ -64,26 +60,6 @@ def test_every_file_says_in_a_line_what_it_is(group, name):
 @pytest.mark.parametrize("group", GROUPS)
 def test_a_group_offers_its_files_but_not_the_stand_in_for_a_path(group):
     assert list(choices(group)) == [name for name in NAMES[group] if name != "file"]
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES["scheduler"] if name != "file"])
-def test_keys_of_a_scheduler_equal_the_signature(name):
-    def check(node):
-        module, _, attribute = node["_target_"].rpartition(".")
-        target = getattr(importlib.import_module(module), attribute)
-        given = set(node) - {"_target_", "_partial_", *EXTRA_KEYS}
-        parameters = inspect.signature(target).parameters
-        taken = {key for key in parameters if key in given or parameters[key].default is inspect.Parameter.empty}
-        if not node.get("_partial_"):
-            assert taken <= given
-            assert given == taken or node is top
-        for key, below in node.items():
-            if isinstance(below, dict) and key not in EXTRA_KEYS:
-                assert "_target_" in below
-                check(below)
-
-    top = read("scheduler", name)
-    check(top)
 
 
 @pytest.mark.parametrize(("group", "name"), [case for case in CASES if case[0] in ("trace", "profile")])

@@ -1,10 +1,9 @@
-"""A value that stands at two places of a YAML is written at one: there it is set, by name, by path and from Python."""
+"""A value that several parts take is written at one place: there it is set, by name, by path and from Python."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -12,50 +11,17 @@ import yaml
 
 from specsim import simulate, sweep
 from specsim.errors import SpecsimError
-from specsim.files.interpolation import place_of, value_at
 from specsim.files.paths import shipped
+from specsim.kinds.plugins import load_plugins
 from specsim.runs.plan import checked
-from specsim.schedulers.loading import scheduler_factory
+from specsim.schedulers.loading import EXTRA_KEYS, scheduler_factory
 from specsim.settings.compose import compose
 from specsim.settings.configured import from_words
-from tests.laws.subjects import NAMES
+from tests.laws.subjects import NAMES, written_out
 
 TREES = sorted(
     name for name in NAMES if "verify_tokens" in (shipped("conf") / "scheduler" / f"{name}.yaml").read_text()
 )
-YAML = {
-    "top": 1,
-    "node": {"same": "${..top}", "beside": "${.same}", "deep": {"up": "${...top}"}},
-    "copy": "${.node}",
-    "absolute": "${top}",
-}
-
-
-@pytest.mark.parametrize(
-    ("key", "place", "value"),
-    [
-        ("top", "top", 1),
-        ("node.same", "top", 1),
-        ("node.beside", "top", 1),
-        ("node.deep.up", "top", 1),
-        ("copy.deep.up", "top", 1),
-        ("copy.deep", "node.deep", YAML["node"]["deep"]),  # type: ignore[index]
-        ("absolute", "absolute", "${top}"),
-        ("nothing.there", "nothing.there", KeyError),
-        ("top.below", "top.below", KeyError),
-    ],
-)
-def test_where_a_value_is_written(key: str, place: str, value: Any) -> None:
-    assert place_of(YAML, key) == place
-    if value is KeyError:
-        with pytest.raises(KeyError):
-            value_at(YAML, key)
-    else:
-        assert value_at(YAML, key) == value
-
-
-def test_values_that_repeat_each_other_have_an_end() -> None:
-    assert place_of({"a": "${.b}", "b": "${.a}"}, "a") in ("a", "b")
 
 
 def budgets(mapping: dict[str, Any]) -> list[int]:
@@ -68,7 +34,8 @@ def budgets(mapping: dict[str, Any]) -> list[int]:
 def test_one_key_sets_the_whole_budget_by_name_and_by_path(name: str, tmp_path: Path) -> None:
     shutil.copy(shipped("conf") / "scheduler" / f"{name}.yaml", tmp_path / "mine.yaml")
     for chosen in (name, str(tmp_path / "mine.yaml")):
-        found = budgets(compose({"scheduler": chosen, "scheduler.verify_tokens": "200"})["scheduler"])
+        config = compose({"scheduler": chosen, "scheduler.verify_tokens": "200"})["scheduler"]
+        found = budgets(written_out({key: value for key, value in config.items() if key not in EXTRA_KEYS}))
         assert len(found) >= 2
         assert set(found) == {200}
 
@@ -87,7 +54,6 @@ def test_a_copy_by_path_is_the_scheduler_by_name(name: str, tmp_path: Path) -> N
     ("scheduler", "key", "place"),
     [
         ("adaserve", "shape.verify_tokens", "verify_tokens"),
-        ("adaserve_v1", "shape.draft_pass_tokens", "verify_tokens"),
         ("laps_adaserve", "speculation.shape.verify_tokens", "verify_tokens"),
         ("laps_adaserve", "speculation.shape.depth_max", "shape.depth_max"),
         ("laps_sd", "batching.seats.max_num_seqs", "max_num_seqs"),
@@ -99,12 +65,12 @@ def test_the_other_place_is_refused_and_the_one_is_named(scheduler: str, key: st
     for chosen in (scheduler, str(tmp_path / "mine.yaml")):
         with pytest.raises(SpecsimError) as error:
             compose({"scheduler": chosen, f"scheduler.{key}": "5"})
-        assert str(error.value) == f"scheduler.{key}=5: follows scheduler.{place}; expected scheduler.{place}=5"
+        assert str(error.value) == f"scheduler.{key}=5: {chosen} has no such key; expected scheduler.{place}"
 
 
 def test_a_sweep_from_python_sets_the_whole_budget() -> None:
     runs = sweep({"scheduler__verify_tokens": [64, 128]}, scheduler="equal_greedy", trace="poisson", requests=3)
-    assert [set(budgets(run.config["scheduler"])) for run in runs] == [{64}, {128}]
+    assert [set(budgets(written_out(run.config["scheduler"]))) for run in runs] == [{64}, {128}]
 
 
 def test_a_sweep_over_schedulers_sets_one_knob_for_all_and_it_takes_effect() -> None:
@@ -125,21 +91,11 @@ max_num_seqs: 8
 num_speculative_tokens: 2
 batching:
   _target_: specsim.schedulers.continuous.PrefillFirst
-  max_num_seqs: {seats}
   max_num_batched_tokens: 8192
   watermark: 0.01
 speculation:
   _target_: specsim.schedulers.vllm_spec.FixedChains
-  num_speculative_tokens: ${{..num_speculative_tokens}}
 """
-
-
-def test_the_example_of_the_docs_is_a_scheduler(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "your-scheduler.md").read_text(encoding="utf-8")
-    lines = page.partition("## Keys that parts share")[2].splitlines()
-    example = "\n".join(line for line in lines[: lines.index("## Or install it")] if line.startswith("    "))
-    built = made(tmp_path, dedent(example), max_num_seqs="8")
-    assert (built.batching.max_num_seqs, built.speculation.num_speculative_tokens) == (8, 4)
 
 
 def made(folder: Path, text: str, **below: str) -> Any:
@@ -148,21 +104,60 @@ def made(folder: Path, text: str, **below: str) -> Any:
     return scheduler_factory(config["scheduler"], "scheduler=mine")()
 
 
-def test_a_key_at_the_top_feeds_the_parts_that_repeat_it(tmp_path: Path) -> None:
-    built = made(tmp_path, OWN.format(seats="${..max_num_seqs}"), max_num_seqs="3", num_speculative_tokens="4")
+def test_a_key_at_the_top_is_handed_down_to_the_parts_that_take_it(tmp_path: Path) -> None:
+    built = made(tmp_path, OWN, max_num_seqs="3", num_speculative_tokens="4")
     assert (built.batching.max_num_seqs, built.speculation.num_speculative_tokens) == (3, 4)
 
 
-def test_a_key_at_the_top_that_a_part_does_not_follow_is_refused(tmp_path: Path) -> None:
+def test_a_part_that_gives_a_key_itself_keeps_its_own(tmp_path: Path) -> None:
+    shipped_text = (shipped("conf") / "scheduler" / "srpt.yaml").read_text()
+    text = shipped_text.replace("batching:\n", "batching:\n  num_speculative_tokens: 1\n")
+    built = made(tmp_path, text, num_speculative_tokens="3")
+    assert (built.batching.num_speculative_tokens, built.speculation.num_speculative_tokens) == (1, 3)
+    built = made(tmp_path, text, **{"batching.num_speculative_tokens": "2"})
+    assert (built.batching.num_speculative_tokens, built.speculation.num_speculative_tokens) == (2, 4)
+
+
+def test_a_key_at_the_top_that_reaches_no_part_is_refused(tmp_path: Path) -> None:
+    text = OWN.replace("batching:\n", "batching:\n  max_num_seqs: 64\n")
     with pytest.raises(SpecsimError) as error:
-        made(tmp_path, OWN.format(seats=64))
-    said = "max_num_seqs: 8, but batching.max_num_seqs is 64; expected batching.max_num_seqs: ${..max_num_seqs}"
+        made(tmp_path, text)
+    said = "max_num_seqs: 8 reaches no part: batching.max_num_seqs is 64; expected one value"
     assert str(error.value) == f"scheduler=mine: {said}"
+    assert made(tmp_path, text.replace("64", "8")).batching.max_num_seqs == 8
 
 
 def test_a_key_at_the_top_that_feeds_nothing_is_unknown(tmp_path: Path) -> None:
     with pytest.raises(SpecsimError, match="unknown key 'max_request'; did you mean 'max_num_seqs'"):
-        made(tmp_path, OWN.format(seats="${..max_num_seqs}") + "max_request: 3\n")
+        made(tmp_path, OWN + "max_request: 3\n")
+
+
+def test_a_function_takes_no_key_from_above(tmp_path: Path) -> None:
+    """Its parameters are what it is called with."""
+    text = (shipped("conf") / "scheduler" / "adaserve.yaml").read_text()
+    with pytest.raises(SpecsimError, match="unknown key 'need'"):
+        made(tmp_path, text + "need: 3\n")
+
+
+def test_a_part_of_the_same_name_is_not_its_own_part(tmp_path: Path) -> None:
+    (tmp_path / "wrapping.py").write_text(WRAPPING)
+    mapping = {"_target_": "wrapping.Outer", "inner": {"_target_": "wrapping.Inner"}, "size": 2}
+    built: Any = scheduler_factory(mapping, "mine", load_plugins([str(tmp_path / "wrapping.py")]))()
+    assert (built.inner.size, built.inner.inner) == (2, None)
+
+
+WRAPPING = """\
+class Inner:
+    def __init__(self, size: int, inner: object = None):
+        self.size, self.inner = size, inner
+
+class Outer:
+    def __init__(self, inner):
+        self.inner = inner
+
+    def step(self, view):
+        yield from ()
+"""
 
 
 def test_a_repeated_key_that_is_not_there_names_the_file(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import typing
 from collections.abc import Iterator
@@ -13,12 +12,11 @@ import pytest
 from omegaconf.errors import InterpolationKeyError
 
 from specsim.errors import SpecsimError
-from specsim.files.interpolation import place_of
 from specsim.kinds.plugins import load_plugins
 from specsim.kinds.signature import parameter_types
 from specsim.replica.passes import DEEPEST
 from specsim.schedulers.loading import AUTO, EXTRA_KEYS, scheduler_factory
-from tests.laws.subjects import NAMES, mapping_of, raw_of, repeats, resolved
+from tests.laws.subjects import NAMES, mapping_of, raw_of, repeats, resolved, target_of, written_out
 
 every_scheduler = pytest.mark.parametrize("name", NAMES)
 
@@ -29,11 +27,6 @@ def nodes(mapping: dict[str, Any], *above: str) -> Iterator[tuple[tuple[str, ...
     for key, value in mapping.items():
         if isinstance(value, dict) and "_target_" in value:
             yield from nodes(value, *above, key)
-
-
-def target_of(mapping: dict[str, Any]) -> Any:
-    module, _, attribute = mapping["_target_"].rpartition(".")
-    return getattr(importlib.import_module(module), attribute)
 
 
 def parameters() -> list[tuple[str, tuple[str, ...]]]:
@@ -71,14 +64,19 @@ def changed(name: str, path: tuple[str, ...], value: Any) -> dict[str, Any]:
 
 
 def taken_at(name: str, path: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Return where the class of a node takes the value of a path: there, or where the parts below repeat it."""
-    raw, mapping = raw_of(name), mapping_of(name)
+    """Return where the class of a node takes the value of a path: there, or in the parts below that are handed it."""
+    mark = object()
+    mapping = changed(name, path, 0)
+    node = mapping
+    for key in path[:-1]:
+        node = node[key]
+    node[path[-1]] = mark
     own = inspect.signature(target_of(mapping)).parameters
     return [
-        (*above, path[-1])
-        for above, node in nodes(mapping)
-        if (not above or above[0] in own) and path[-1] in inspect.signature(target_of(node)).parameters
-        if place_of(raw, ".".join((*above, path[-1]))) == ".".join(path)
+        (*above, key)
+        for above, node in nodes(written_out(mapping))
+        for key, value in node.items()
+        if value is mark and (not above or above[0] in own) and key in inspect.signature(target_of(node)).parameters
     ]
 
 
@@ -121,13 +119,9 @@ def test_keys_are_the_signature_no_more_and_no_less(name: str) -> None:
         keys = {key for key in node if not key.startswith("_")} - (EXTRA_KEYS if not above else set())
         parameters = inspect.signature(target_of(node)).parameters
         taken = {key for key in parameters if key in keys or parameters[key].default is inspect.Parameter.empty}
-        shared = {key for key in keys - taken if not above and any(f".{key}}}" in each for each in repeated(name))}
-        assert keys - shared == taken, above
-
-
-def repeated(name: str) -> list[str]:
-    """Return every ``${..key}`` of a YAML."""
-    return [value for _, node in nodes(raw_of(name)) for value in node.values() if repeats(value)]
+        shared = {key for key in keys - taken if not above and len(taken_at(name, (key,)))}
+        handed = {key for key in taken - keys if above and key in raw_of(name)}
+        assert (keys - shared) | handed == taken, above
 
 
 SHARED = {"window", "acceptance", "order"}
@@ -161,7 +155,7 @@ def test_the_knobs_that_are_swept_stand_at_the_top(key: str) -> None:
     assert len(owners) > 5
     for name in owners:
         for above, node in nodes(raw_of(name)):
-            assert key not in node or repeats(node[key]) == bool(above), (name, above)
+            assert key not in node or not above, (name, above)
 
 
 DRAFTING = sorted({path[-1] for _, path in parameters()} & {"num_speculative_tokens", "depth_max"})
@@ -185,7 +179,7 @@ NULLED: dict[str, Any] = {"slo_below": 1.5, "limit_s": 0.04, "verify_tokens": 40
 
 def another_word(name: str, path: tuple[str, ...]) -> Any:
     """Return another choice of a parameter whose annotation is a Literal."""
-    owner = mapping_of(name)
+    owner = written_out(mapping_of(name))
     for key in taken_at(name, path)[0][:-1]:
         owner = owner[key]
     hint = parameter_types(target_of(owner))[path[-1]]
@@ -226,7 +220,7 @@ def test_a_missing_key_and_a_value_of_the_wrong_kind_are_named(name: str, path: 
     for key in path[:-1]:
         place = place[key]
     del place[path[-1]]
-    if any(f".{path[-1]}}}" in each for each in repeated(name)):
+    if any(isinstance(value, str) and f".{path[-1]}}}" in value for _, node in nodes(raw) for value in node.values()):
         with pytest.raises(InterpolationKeyError, match=path[-1]):
             resolved(raw)
     else:

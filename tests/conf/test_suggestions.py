@@ -14,11 +14,12 @@ from specsim.errors import SpecsimError
 from specsim.files.paths import shipped
 from specsim.files.yaml_file import read_yaml
 from specsim.runs.prepare import prepare
+from specsim.schedulers.loading import scheduler_factory
 from specsim.settings.compose import compose
 
 ARTIFACT = "adaserve_artifact_qwen32b"
 CONSTANTS = {"verify_tokens": 256, "max_num_seqs": 80}
-SHAPE = {"depth_min": 3, "depth_max": 5, "width_max": 3, "draft_pass_tokens": 80, "verify_tokens": 256}
+SHAPE = {"depth_min": 3, "depth_max": 5, "width_max": 3, "draft_pass_tokens": 80}
 PROFILES = sorted(path.stem for path in (shipped("conf") / "profile").glob("*.yaml") if path.stem != "file")
 
 
@@ -61,9 +62,10 @@ def test_the_artifact_s_profile_brings_adaserve_s_constants(name: str) -> None:
     found = scheduler(scheduler=name, profile=ARTIFACT)
     assert {key: found[key] for key in CONSTANTS} == CONSTANTS
     assert {key: found["shape"][key] for key in SHAPE} == SHAPE
-    if "speculation" in found:
-        assert found["speculation"]["shape"] == found["shape"]
-        assert found["speculation"]["verify_tokens"] == 256
+    made: Any = scheduler_factory(found, name)()
+    assert (made.batching.seats if name == "laps_adaserve" else made.batching).max_num_seqs == 80
+    assert {key: getattr(made.speculation.shape, key) for key in SHAPE} == SHAPE
+    assert made.speculation.verify_tokens == made.speculation.shape.verify_tokens == 256
 
 
 def test_a_constant_that_a_member_does_not_have_is_left_out() -> None:
@@ -84,7 +86,8 @@ def test_the_first_version_takes_the_budget_of_its_own_table() -> None:
     for profile, budget in (("llama70b_1b_4xh100", 582), ("llama70b_1b_4xa100", 156), (ARTIFACT, 156)):
         found = scheduler(scheduler="adaserve_v1", profile=profile)
         assert (found["verify_tokens"], found["max_num_seqs"], found["shape"]["depth_max"]) == (budget, 64, 8)
-        assert found["shape"]["verify_tokens"] == found["shape"]["draft_pass_tokens"] == budget
+        made: Any = scheduler_factory(found, "adaserve_v1")()
+        assert made.speculation.shape.verify_tokens == made.speculation.shape.draft_pass_tokens == budget
 
 
 def test_the_user_goes_first() -> None:

@@ -8,10 +8,11 @@ import sys
 import tomllib
 from contextlib import chdir
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
-from specsim import load_run, plugin
+from specsim import load_run, plugin, simulate
 from specsim.cli import main
 from specsim.kinds import plugins
 from specsim.kinds.installed import installed as installed_packages
@@ -112,7 +113,7 @@ def test_the_scheduler_is_forty_lines():
 
 
 def test_the_page_has_no_block_that_is_not_run():
-    assert [name for name, _ in BLOCKS] == ["python", "yaml", "sh", "python", "toml", "sh"]
+    assert [name for name, _ in BLOCKS] == ["python", "yaml", "sh", "python", "python", "toml", "sh"]
 
 
 def test_as_a_plugin_every_request_ends(written):
@@ -143,6 +144,19 @@ def test_the_shortest_of_those_who_wait_goes_first(written, tmp_path):
     run(f"specsim run {words} trace={tmp_path}/mine.csv out={tmp_path}/run", written)
     first_token_s = load_run(tmp_path / "run").requests["first_token_s"]
     assert first_token_s.sort_values().index.tolist() == [0, 2, 3, 1]
+
+
+def test_a_policy_of_parts_drafts_as_far_as_a_requests_own_drafts_are_right(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("as_accepted.py").write_text(block("python", "class AsAccepted"))
+    page = PAGE.read_text(encoding="utf-8").partition("Its `as_accepted.yaml`")[2].splitlines()
+    Path("as_accepted.yaml").write_text(dedent("\n".join(line for line in page if line.startswith("    "))))
+    found = simulate("./as_accepted.yaml", "poisson", plugins=["./as_accepted.py"], requests=60)
+    assert found.config["scheduler"]["num_speculative_tokens"] == 6
+    length = found.requests["draft_tokens"] / found.requests["speculations"]
+    assert length.between(1, 6).all()
+    right = found.requests["accepted_tokens"] / found.requests["draft_tokens"]
+    assert length.corr(right) > 0.5
 
 
 def test_from_python(written, monkeypatch, capsys):

@@ -7,6 +7,7 @@ import typing
 from collections.abc import Callable
 from copy import deepcopy
 from functools import cache
+from inspect import signature
 from typing import Any
 
 from hypothesis import assume
@@ -38,10 +39,31 @@ def raw_of(name: str, order: str = "mixed") -> dict[str, Any]:
     raw = deepcopy(_read(name))
     if raw.get("batching") != AS_ENGINE:
         return raw
-    shared = {key: f"${{..{key}}}" for key in ("max_num_seqs", "max_num_batched_tokens", "watermark")}
     limits = EngineBatching()._asdict()
     own = {key: limits[key] if value is None else value for key, value in raw.items()}
-    return own | {"batching": {"_target_": BY_ORDER[order], **shared}}
+    return own | {"batching": {"_target_": BY_ORDER[order]}}
+
+
+def written_out(mapping: dict[str, Any], above: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return a YAML in which each part gives the keys that it is handed from `above`, too."""
+    if mapping.get("_partial_"):
+        return mapping
+    handed = {**(above or {}), **mapping}
+    own = mapping | {key: handed[key] for key in signature(target_of(mapping)).parameters if key in handed}
+    return {
+        key: written_out(value, {each: handed[each] for each in handed if each != key})
+        if isinstance(value, dict) and "_target_" in value
+        else value
+        for key, value in own.items()
+    }
+
+
+def part_of(name: str, *path: str) -> dict[str, Any]:
+    """Return a part of a scheduler's YAML that can stand in another: it gives all that it is handed."""
+    part = written_out(mapping_of(name))
+    for key in path:
+        part = part[key]
+    return part
 
 
 @cache
@@ -106,14 +128,19 @@ def _varied(draw: st.DrawFn, mapping: dict[str, Any], choices: dict[str, tuple[A
     return varied
 
 
+def target_of(mapping: dict[str, Any]) -> Any:
+    """Return the class or function that a node names."""
+    module, _, attribute = mapping["_target_"].rpartition(".")
+    return getattr(importlib.import_module(module), attribute)
+
+
 def _literals(mapping: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
     """Return the words that each parameter of a scheduler and its parts may be, by name."""
     found: dict[str, tuple[Any, ...]] = {}
     for value in mapping.values():
         if isinstance(value, dict) and "_target_" in value:
             found |= _literals(value)
-    module, _, attribute = mapping["_target_"].rpartition(".")
-    hints = parameter_types(getattr(importlib.import_module(module), attribute))
+    hints = parameter_types(target_of(mapping))
     return found | {
         key: typing.get_args(hint) for key, hint in hints.items() if typing.get_origin(hint) is typing.Literal
     }

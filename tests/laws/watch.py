@@ -38,8 +38,8 @@ class Listener:
         self._spy = spy
 
     def __getattr__(self, name: str) -> Any:
-        """Offer `foresee` exactly where the scheduler does."""
-        if name == "foresee":
+        """Offer `foresee` and `begin` exactly where the scheduler does."""
+        if name in ("foresee", "begin"):
             return getattr(self.inner, name)
         raise AttributeError(name)
 

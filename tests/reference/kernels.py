@@ -30,7 +30,6 @@ from specsim.kernels.growth import (
 )
 from specsim.pass_shape import PassShape
 from specsim.rng import STRIDE, Words, mix
-from specsim.schedulers.parts.selection import NEVER, Stop
 
 ENDLESS = 1 << 62
 
@@ -84,10 +83,7 @@ def _joined(levels: list[tuple[Any, ...]]) -> Any:
     return joined
 
 
-def select(
-    row: Ints, path: Floats, need: Floats, order: Ints, most_nodes: int, budget: int, fill: bool, stop: Stop = NEVER
-) -> Bools:
-    slo_below, fill_below, tile = stop
+def select(row: Ints, path: Floats, need: Floats, order: Ints, most_nodes: int, budget: int, fill: bool) -> Bools:
     rows, chosen = len(need), np.zeros(len(row), dtype=np.bool_)
     likeliest = np.argsort(-path, kind="stable")
     by_row = likeliest[np.argsort(row[likeliest].astype(np.uint16), kind="stable")]
@@ -96,19 +92,13 @@ def select(
     filled = columns < sizes[:, None]
     ranked = np.zeros(filled.shape)
     ranked[filled] = path[by_row]
-    likely = sizes if not slo_below else (ranked >= slo_below).sum(axis=1)
-    wanted = nodes_for_slo(ranked, need, np.minimum(likely, most_nodes))
+    wanted = nodes_for_slo(ranked, need, np.minimum(sizes, most_nodes))
     taken = within_budget(wanted, order, budget - rows)
     chosen[by_row[(columns < taken[:, None])[filled]]] = True
     if not fill:
         return chosen
-    spent = rows + int(taken.sum())
-    left = budget - spent
-    rest = likeliest[~chosen[likeliest]]
-    if fill_below:
-        wished = spent + int(np.count_nonzero(path[rest] >= fill_below))
-        left = min(left, -(-wished // tile) * tile - spent)
-    chosen[rest[:left]] = True
+    left = budget - rows - int(taken.sum())
+    chosen[likeliest[~chosen[likeliest]][:left]] = True
     return chosen
 
 

@@ -114,9 +114,6 @@ TREES = {
     "slo_below": Change(1.5, SCARCE),
     "fill": Change(False, SCARCE),
     "time_margin": Change(0.1, SCARCE | {"fill": False}),
-    "stop_below": Change(1.0, SCARCE | {"fill": False}),
-    "fill_stop_below": Change(1.0, FOUR),
-    "tile": Change(8, FOUR | {"fill_stop_below": 1.0}),
 }
 LONGEST = {"num_speculative_tokens": Change(1, FOUR, "cheap")}
 AT_ONCE = {"decision_steps": 1, "retry_steps": 1}
@@ -236,12 +233,6 @@ OF_ONE_YAML: dict[tuple[str, str], Change] = {
     ("adaserve_artifact", "cap._target_"): Change(f"{SELECTION}.nothing", BRANCH),
     ("adaserve_artifact", "slo_below"): Change(None, SCARCE),
     ("adaserve_artifact", "slo_share"): Change(0.1, BRANCH),
-    ("adaserve_artifact", "stop_below"): Change(1.0, BRANCH | {"fill": False}),
-    ("adaserve_clairvoyant", "fill_stop_below"): Change(1.0, FOUR | {"speculation.sees": "probabilities"}),
-    ("adaserve_clairvoyant", "tile"): Change(8, FOUR | {"fill_stop_below": 1.0, "speculation.sees": "probabilities"}),
-    ("adaserve_slo_only", "fill_stop_below"): Change(1.0, FOUR | {"fill": True}),
-    ("adaserve_slo_only", "tile"): Change(8, FOUR | {"fill": True, "fill_stop_below": 1.0}),
-    ("global_greedy", "stop_below"): Change(1.0, CAPPED | {"fill": False}),
     ("adaserve_artifact", "time_margin"): Change(0.1, BRANCH | {"fill": False}),
     ("global_greedy", "cap._target_"): Change(f"{SELECTION}.at_most_the_tree", SCARCE),
     ("global_greedy", "order._target_"): Change(f"{SELECTION}.least_needy_first", CAPPED),

@@ -10,7 +10,7 @@ import pytest
 
 from specsim.schedulers.loading import scheduler_factory
 from specsim.simulation import Simulation
-from tests.laws.subjects import mapping_of, raw_of, resolved
+from tests.laws.subjects import part_of, raw_of, resolved
 from tests.laws.watch import Watched, watched
 from tests.made import requests, simulation
 
@@ -28,7 +28,7 @@ def by_service(name: str) -> Any:
     """Return the scheduler with one seat, caches that move, and token trees."""
     raw = raw_of(name) | {"max_num_seqs": 1, "switching": "transfer"}
     raw["batching"] |= ATTAINED[name]
-    raw["speculation"] = mapping_of("laps_adaserve")["speculation"]
+    raw["speculation"] = part_of("laps_adaserve", "speculation")
     raw.pop("num_speculative_tokens", None)
     return scheduler_factory(resolved(raw), name)
 

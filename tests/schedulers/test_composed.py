@@ -12,14 +12,14 @@ from specsim.errors import SpecsimError
 from specsim.schedulers.loading import scheduler_factory
 from specsim.simulation import run
 from tests.golden.scene import scene
-from tests.laws.subjects import mapping_of
+from tests.laws.subjects import mapping_of, part_of
 
 
 def part(target: str, **parameters: Any) -> dict[str, Any]:
     return {"_target_": f"specsim.schedulers.{target}", **parameters}
 
 
-SEATS = mapping_of("las")["batching"]["seats"] | {"max_num_seqs": 6}
+SEATS = part_of("las", "batching", "seats") | {"max_num_seqs": 6}
 BATCHING = {
     "static": part("fcfs.StaticBatches", max_num_seqs=6),
     "whole prompts": part("continuous.PrefillFirst", max_num_seqs=6, max_num_batched_tokens=64, watermark=0.01),
@@ -38,7 +38,7 @@ SPECULATION = {
     "specserve": part(
         "specserve.SpecServe", num_speculative_tokens=4, verifier=True, history_steps=8, first_confidence=0.7
     ),
-    "adaserve": mapping_of("laps_adaserve")["speculation"],
+    "adaserve": part_of("laps_adaserve", "speculation"),
     "threshold": part("threshold.Threshold", threshold=0.4, num_speculative_tokens=4),
     "survival": part("adaptive_verification.AdaptiveVerification", num_speculative_tokens=4),
 }

@@ -11,6 +11,7 @@ import simpy
 from specsim.pass_shape import PassShape
 from specsim.replica.arrivals import arrivals
 from specsim.replica.audit import Audit
+from specsim.replica.blame import begun
 from specsim.replica.dispatch import Dispatch
 from specsim.replica.engine import Replica
 from specsim.replica.ledger import Ledger
@@ -57,8 +58,8 @@ class Figure1:
 class Told(AcceptanceMonitor):
     """A monitor to which every rate is known from the start, for chains of 4."""
 
-    def start(self, requests: int) -> None:
-        AcceptanceMonitor.start(self, requests)
+    def begin(self, requests: int) -> None:
+        AcceptanceMonitor.begin(self, requests)
         self.totals[:] = np.array([1, 4, 4, 0])[:, None]
         self.rate[:] = RATES
 
@@ -79,7 +80,7 @@ def latencies_ms(scheduler: Foreseeing) -> Floats:
     ledger = Ledger(3, memory(told))
     view = LedgerView(ledger, hardware())
     backend = Figure1(view)
-    scheduler.foresee(backend)
+    begun(scheduler, backend, 3)
     audit = Audit(told.prompt_tokens, OUTPUTS, None)
     replica = Replica(env, 0, ledger, view, scheduler, backend, lambda work, basis: 0.0, Unbooked(), audit)
     env.process(replica.serve())
@@ -153,7 +154,7 @@ def test_the_order_of_algorithm_1() -> None:
     """
     _, view = ledger_and_view(requests([0.0] * 7, [4] * 7, [30] * 7))
     part = queues_of()
-    part.acceptance.start(7)
+    part.acceptance.begin(7)
     part.attained_s = np.array([0.0, 0.0, 9.0, 9.0, 0.0, 0.15, 9.0])
     part.acceptance.totals[:] = np.array([1, 0, 0, 0])[:, None]
     part.acceptance.rate[[2, 3, 6]] = 0.5

@@ -50,11 +50,11 @@ def test_told_rates_are_those_of_the_text() -> None:
     assert backend.agreement(np.array([3, 3])).tolist() == [right.mean()] * 2
     monitor = ToldAcceptance(2)
     monitor.foresee(backend)
-    monitor.start(4)
+    monitor.begin(4)
     assert monitor.rate[3] == pytest.approx((right.mean() + right.mean() ** 2) / 2)
 
 
-@pytest.mark.parametrize("start", [lambda: ToldAcceptance(2).start(3), lambda: shortest().rest_s(None, None)])  # type: ignore[arg-type]
+@pytest.mark.parametrize("start", [lambda: ToldAcceptance(2).begin(3), lambda: shortest().rest_s(None, None)])  # type: ignore[arg-type]
 def test_nothing_is_told_without_foresight(start: Any) -> None:
     with pytest.raises(ValueError, match="clairvoyant"):
         start()

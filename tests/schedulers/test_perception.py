@@ -49,7 +49,7 @@ def chain(tokens: int) -> Any:
 def test_the_stability_window_by_hand() -> None:
     """Cumulative rates 1, 1/2, 1/2, 1/2: the last three lie together, and their mean is A."""
     monitor = AcceptanceMonitor(3, 0.1)
-    monitor.start(1)
+    monitor.begin(1)
     rates = hear(monitor, [4, 0, 2, 2])
     assert np.isnan(rates[:3]).all()
     assert rates[3] == 0.5
@@ -58,14 +58,14 @@ def test_the_stability_window_by_hand() -> None:
 def test_a_spread_of_delta_itself_is_not_steady() -> None:
     for spread, steady in ((0.5, False), (0.5001, True)):
         monitor = AcceptanceMonitor(2, spread)
-        monitor.start(1)
+        monitor.begin(1)
         assert np.isnan(hear(monitor, [4, 0])[-1]) != steady
         assert not steady or monitor.rate[0] == 0.75
 
 
 def test_the_rate_is_settled_once_and_rounds_without_drafts_do_not_count() -> None:
     monitor = AcceptanceMonitor(2, 0.1)
-    monitor.start(1)
+    monitor.begin(1)
     hear(monitor, [2])
     hear(monitor, [0], drafted=0)
     assert np.isnan(monitor.rate[0])
@@ -87,7 +87,7 @@ def test_the_estimate_is_eq_6_of_what_is_believed(estimate: Any, tokens: int) ->
     ledger.progress.emitted_tokens[0] = 40
     seats = Seats(1, 512, "mixed", 0.0, "keep")
     part = LapsQueues(seats, AcceptanceMonitor(2, 0.1), LengthPredictor(0.0, 0), 4, 0.4, 2.0, estimate)
-    part.acceptance.start(1)
+    part.acceptance.begin(1)
     hear(part.acceptance, [2, 2])
 
     part.lengths.foresee(Known([100]))

@@ -115,6 +115,8 @@ def test_lines_far_apart_and_near_each_other_hold_the_same(data: st.DataObject) 
     views = [SimpleNamespace(waiting=[], waits=lambda there: marks[there]) for _ in range(2)]
     kept = [Lines(), Lines()]
     marks = np.zeros(size, dtype=np.bool_)
+    for each in kept:
+        each.begin(size)
     for _ in range(3):
         waiting = sorted(data.draw(st.sets(st.integers(0, size - 1), max_size=20)))
         found = []

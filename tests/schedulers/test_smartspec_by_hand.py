@@ -199,13 +199,13 @@ def test_the_youngest_gives_way_where_the_oldest_has_no_slot() -> None:
 
 
 def learnt(average: AcceptanceAverage, requests_: list[int], drafted: list[int], matched: list[int]) -> None:
-    view: Any = type("Arrived", (), {"arrival_s": np.zeros(4)})()
-    average.learn(view, np.array(requests_), np.array(drafted), np.array(matched))
+    average.learn(np.array(requests_), np.array(drafted), np.array(matched))
 
 
 def test_a_rate_is_conditional_and_a_token_counts_once() -> None:
     """4 of 4 right, and 1 right of the 2 that were tried out of 4: 5 of 6; then 0 of 1: 5 of 7, not (5/6 + 0) / 2."""
     average = AcceptanceAverage("global", window=2, first=0.7)
+    average.begin(4)
     assert average.of(np.arange(2)).tolist() == [0.7, 0.7]
     learnt(average, [0, 1], [4, 4], [4, 1])
     assert average.of(np.arange(2)) == pytest.approx([(5 + 0.7) / (6 + 1)] * 2), "the window starts full"
@@ -215,6 +215,7 @@ def test_a_rate_is_conditional_and_a_token_counts_once() -> None:
 
 def test_the_window_forgets() -> None:
     average = AcceptanceAverage("global", window=2, first=0.7)
+    average.begin(4)
     for right in (4, 0, 4, 4):
         learnt(average, [0], [4], [right])
     assert average.of(np.array([0])).tolist() == [1.0]
@@ -222,6 +223,7 @@ def test_the_window_forgets() -> None:
 
 def test_a_request_without_history_is_taken_for_the_average_one() -> None:
     average = AcceptanceAverage("per_request", window=2, first=0.7)
+    average.begin(4)
     learnt(average, [0, 1], [1, 4], [1, 0])
     overall = (1 + 0.7) / (2 + 1)
     assert average.of(np.array([0, 1, 3])) == pytest.approx([(1 + overall) / 2, overall / 2, overall])
@@ -283,7 +285,7 @@ def test_with_a_threshold_of_one_the_drafter_always_reads_along() -> None:
 
 def test_who_may_speculate_does_beside_one_who_may_not() -> None:
     hand = prefilled(play(smart()))
-    hand.scheduler.feedback.admit(hand.view, np.array([0]), drafting=False)
+    hand.scheduler.feedback.admit(np.array([0]), drafting=False)
     work = hand.begin()
     assert (fed(work), work.forest.row[work.leaves].tolist()) == ([0, 1], [1])
     for _ in range(4):

@@ -94,6 +94,9 @@ def test_backlogged_tenants_are_served_alike(seats: int) -> None:
     lines: list[Any] = []
 
     class Watching:
+        def begin(self, count: int) -> None:
+            part.begin(count)
+
         def step(self, view: Any) -> Any:
             yield from Composed(part, FixedChains(0)).step(view)
             waiting = np.array(view.waiting, dtype=np.int64)

@@ -10,7 +10,7 @@ import numpy as np
 from specsim.replica.kv_pool import Memory
 from specsim.replica.ledger import Ledger
 from specsim.replica.passes import DraftPass, Emitted, Pass, TargetPass
-from specsim.replica.protocols import Scheduler
+from specsim.replica.protocols import Beginning, Scheduler
 from specsim.replica.request import Requests
 from tests.layers import grow
 from tests.levels import one_by_one
@@ -27,6 +27,8 @@ class Hand:
         self.ledger: Ledger
         self.ledger, self.view = ledger_and_view(told, pool)
         self.scheduler = scheduler
+        if isinstance(scheduler, Beginning):
+            scheduler.begin(len(told))
         self.work: Any = None
         self._step: Any = None
 

@@ -11,7 +11,7 @@ import pytest
 from specsim.replica.passes import DraftPass, TargetPass
 from specsim.schedulers.adaserve import SloTrees, tokens_needed
 from specsim.schedulers.composed import Composed
-from specsim.schedulers.parts.selection import at_most_the_tree, least_needy_first, neediest_first, nothing
+from specsim.schedulers.parts.selection import at_most_the_tree, least_needy_first, neediest_first
 from specsim.schedulers.parts.tree_shape import Fixed, LoadAdaptive, TreeShape
 from specsim.schedulers.sarathi import Chunked
 from tests.made import ledger_and_view, memory, requests
@@ -28,9 +28,6 @@ def adaserve(**changed: Any) -> Composed:
         "slo_below": None,
         "fill": True,
         "time_margin": 1.0,
-        "stop_below": 0.0,
-        "fill_stop_below": 0.0,
-        "tile": 1,
         "prefill": "mixed",
         "prefill_tokens": 64,
         "max_num_seqs": 4,
@@ -224,17 +221,3 @@ def test_orders_and_caps() -> None:
     assert neediest_first(need).tolist() == [1, 0, 3, 2]
     assert least_needy_first(need).tolist() == [2, 0, 3, 1]
     assert at_most_the_tree(need, 4).tolist() == [1.5, 5.0, -np.inf, 1.5]
-
-
-@pytest.mark.parametrize(("tile", "nodes"), [(1, 6), (4, 8), (16, 9)])
-def test_filling_stops_at_unlikely_nodes_and_then_at_a_whole_tile(tile: int, nodes: int) -> None:
-    # Paths per row: 0.8, 0.64, 0.1, 0.08. Two roots and the four nodes of at least 0.5; then whole tiles within B = 9.
-    work = trees(prefilled(play(fill_stop_below=0.5, tile=tile, cap=nothing)), 0.8, 0.1)
-    assert len(work.forest) == nodes
-
-
-def test_the_selection_for_objectives_stops_at_unlikely_nodes() -> None:
-    # Every request wants d + 1 = 3 tokens, which no tree promises.
-    late = {"fill": False, "cap": lambda need, depth: np.full_like(need, depth + 1.0), "slo_share": 9.0}
-    assert len(trees(prefilled(play(**late)), 0.8, 0.1).forest) == 9
-    assert len(trees(prefilled(play(**late, stop_below=0.5)), 0.8, 0.1).forest) == 6

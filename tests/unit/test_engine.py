@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from specsim.errors import IllegalPass, SpecsimError
+from specsim.errors import IllegalPass, SchedulerFault, SpecsimError
 from specsim.replica.delays import delays
 from specsim.replica.passes import DraftPass, TargetPass
 from specsim.replica.protocols import Step, View
@@ -41,6 +41,32 @@ class Patient:
     def step(self, view: View) -> Step:
         if view.emitted_tokens.any() or len(view.waiting) > 1:
             yield from self.inner.step(view)
+
+
+def test_state_a_request_is_made_once_before_the_first_step() -> None:
+    class Keeping(Patient):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rows: list[int] = []
+
+        def begin(self, requests: int) -> None:
+            self.rows.append(requests)
+
+        def step(self, view: View) -> Step:
+            assert self.rows == [2]
+            yield from super().step(view)
+
+    record = run(simulation(requests([0.0, 2.0], [4, 4], [9, 9]), [3, 3], Keeping))
+    assert record.progress.emitted_tokens.tolist() == [3, 3]
+
+
+def test_a_failure_to_begin_names_the_scheduler() -> None:
+    class Failing(Silent):
+        def begin(self, requests: int) -> None:
+            raise ValueError("no room")
+
+    with pytest.raises(SchedulerFault, match=r"scheduler Failing: ValueError: no room \(.*test_engine\.py:\d+\)"):
+        run(simulation(requests([0.0], [4], [9]), [3], Failing))
 
 
 def test_a_scheduler_that_runs_nothing_is_named() -> None:

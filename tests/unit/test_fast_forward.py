@@ -439,7 +439,7 @@ def test_parts_that_learn_are_asked_before_each_step() -> None:
         repeats = True
         heard = 0
 
-        def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+        def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
             Hearing.heard += 1
 
     def scheduler() -> Scheduler:

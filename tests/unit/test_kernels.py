@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from specsim.kernels.acceptance import Texts, answer, rounds
 from specsim.kernels.growth import ALL, PARENT, ROW, Front, Grown, Growth, Pooled, grow
 from specsim.rng import STRIDE
-from specsim.schedulers.parts.selection import Stop, selected
+from specsim.schedulers.parts.selection import selected
 from tests.examples import examples
 from tests.reference import kernels as reference
 
@@ -90,10 +90,8 @@ def test_the_same_nodes_are_selected(data: st.DataObject) -> None:
         luck.choice(CHANCES if data.draw(st.booleans()) else luck.random(9), nodes),
     )
     need = luck.choice([-np.inf, 0.0, 1.0, 1.5, 2.0, 3.0, 5.0, np.inf], rows)
-    below = st.sampled_from((0.0, 0.3, 0.5))
-    stop = Stop(data.draw(below), data.draw(below), data.draw(st.sampled_from((1, 4, 8))))
     bounds = data.draw(st.integers(0, 10)), data.draw(st.integers(rows, rows + nodes + 4)), data.draw(st.booleans())
-    asked = (row, path, need, luck.permutation(rows), *bounds, stop)
+    asked = (row, path, need, luck.permutation(rows), *bounds)
     assert reference.select(*asked).tobytes() == selected(*asked).tobytes()
 
 

@@ -72,13 +72,15 @@ class Lines:
 
     most_lines: float = float("inf")
     _do: bool = field(init=False, default=True)
-    _known: Bools = field(init=False, default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    _known: Bools = field(init=False, repr=False)
     _members: dict[Any, Bools] = field(init=False, default_factory=dict)
+
+    def begin(self, requests: int) -> None:
+        """Make room for so many requests."""
+        self._known = np.zeros(requests, dtype=np.bool_)
 
     def waiting(self, view: View, numbers: Ints | Floats, heard: Heard | None = None) -> Waiting:
         """Return who waits; `numbers` (N,) say in which line. `heard` is told of arrivals before they stand in one."""
-        if not len(self._known):
-            self._known = np.zeros(len(numbers), dtype=np.bool_)
         if not len(view.waiting):
             return Waiting(NOBODY, {})
         there: slice | Ids = slice(view.waiting[0], view.waiting[-1] + 1)

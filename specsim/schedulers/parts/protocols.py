@@ -26,7 +26,7 @@ class Rows(NamedTuple):
     evicted : (m,) requests that give up their cache; with `transfer` it moves to the host and can come back.
     repeat : whether the next steps would have these rows again, as long as all of them decode, nobody arrives or ends
         and more cache surely fits. A speculation part whose drafts would be alike, too, says so of its draft pass
-        (`DraftPass.repeat`). Parts that `learn` are asked before each step.
+        (`DraftPass.repeat`). Parts with an `on_verified` of their own are asked before each step.
     until_s : a deadline of the part's own: `repeat` is said of steps that start before it.
     beyond_ends : whether it is said of the rows that are left, too, when others have ended and nobody waits.
     """
@@ -48,7 +48,7 @@ _Grown = TypeVar("_Grown")
 
 
 class Batching(Protocol):
-    """Decides which requests run. The `learn` of this class does nothing."""
+    """Decides which requests run. The `on_verified` of this class does nothing."""
 
     def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
         """Return the rows of the next verification.
@@ -57,13 +57,13 @@ class Batching(Protocol):
         """
         ...
 
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
+    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
         """Take note of the verification of `forest`; `service_s` are the seconds of the step's forward passes."""
         return
 
 
 class Speculation(Protocol):
-    """Decides how far decoding rows speculate. The `learn` of this class does nothing."""
+    """Decides how far decoding rows speculate. The `on_verified` of this class does nothing."""
 
     @property
     def drafts(self) -> bool:
@@ -83,7 +83,7 @@ class Speculation(Protocol):
         """Yield draft passes, the first of which feeds `rows.fed`, and return a forest that fits the memory."""
         ...
 
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
         """Take note of what was accepted of `forest`."""
         return
 

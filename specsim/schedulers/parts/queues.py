@@ -212,8 +212,3 @@ def limits_below(queues: int, top_limit: float, limit_ratio: float) -> Floats:
     """Return the upper limits of `queue_limits` whose highest is `top_limit`, (queues - 1,)."""
     limits: Floats = top_limit * limit_ratio ** -np.arange(queues - 2, -1, -1, dtype=np.float64)
     return limits
-
-
-def with_rows(array: Floats, view: View, empty: float = 0.0) -> Floats:
-    """Return `array` (N,), or if it is empty N times `empty`, since a scheduler learns N from its first view."""
-    return array if len(array) else np.full(len(view.arrival_s), empty)

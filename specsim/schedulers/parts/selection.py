@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
@@ -37,26 +36,7 @@ def at_most_the_tree(need: Floats, depth: int) -> Floats:
     return np.minimum(need, depth + 1)
 
 
-class Stop(NamedTuple):
-    """Where a selection ends before its budget.
-
-    Attributes
-    ----------
-    slo_below, fill_below : the least path probability of a node that the first and the second selection take.
-    tile : the second goes on below it until the verification is a whole multiple of so many tokens.
-    """
-
-    slo_below: float = 0.0
-    fill_below: float = 0.0
-    tile: int = 1
-
-
-NEVER = Stop()
-
-
-def select(
-    forest: Forest, need: Floats, order: Ints, most_nodes: int, budget: int, *, fill: bool = True, stop: Stop = NEVER
-) -> Bools:
+def select(forest: Forest, need: Floats, order: Ints, most_nodes: int, budget: int, *, fill: bool = True) -> Bools:
     """Return which nodes of `forest` AdaServe verifies, (nodes,), roots included (Algorithm 2, lines 9-23).
 
     First each request, in `order`, takes its likeliest nodes until 1 + their path probabilities reach `need`. Then the
@@ -70,19 +50,17 @@ def select(
     order : (n,) these rows in the order of selection.
     most_nodes : n_max, drafted nodes that a request may take for its SLO.
     budget : B, the most nodes, roots included, at least n.
-    fill : whether the second selection runs. stop : where both end although budget is left.
+    fill : whether the second selection runs.
     """
     chosen = np.ones(len(forest), dtype=np.bool_)
     if forest.draft_nodes:
         drafted = slice(forest.rows, None)
         nodes = forest.row[drafted], forest.path_probability[drafted]
-        chosen[drafted] = selected(*nodes, need, order, most_nodes, budget, fill, stop)
+        chosen[drafted] = selected(*nodes, need, order, most_nodes, budget, fill)
     return chosen
 
 
-def selected(
-    row: Ints, path: Floats, need: Floats, order: Ints, most_nodes: int, budget: int, fill: bool, stop: Stop = NEVER
-) -> Bools:
+def selected(row: Ints, path: Floats, need: Floats, order: Ints, most_nodes: int, budget: int, fill: bool) -> Bools:
     """Return which of drafted nodes are taken, (nodes,); see `select`.
 
     Parameters
@@ -96,7 +74,7 @@ def selected(
     """
     needs = np.ascontiguousarray(need, dtype=np.float64)
     turns = np.asarray(order).astype(np.int64, order="C", casting="same_kind", copy=False)
-    chosen: Bools = compiled_loops().select(row, path, needs, turns, most_nodes, budget, fill, *stop)
+    chosen: Bools = compiled_loops().select(row, path, needs, turns, most_nodes, budget, fill)
     if len(chosen) < len(row):
         raise ValueError(f"an order of {len(needs)} rows that does not name each once, or a node of another row")
     return chosen

@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from specsim.replica.protocols import View
 from specsim.replica.request import Floats, Ids, Ints
 from specsim.schedulers.parts.parameters import at_least, probability
 
@@ -45,37 +44,31 @@ class AcceptanceAverage:
     def __post_init__(self) -> None:
         at_least(1, window=self.window)
         probability(first_acceptance=self.first)
-        self._room(0)
+
+    def begin(self, requests: int) -> None:
+        """Make a row for all requests together and, where each has its own, one for each of so many."""
+        rows = requests + 1 if self.granularity == "per_request" else 1
+        self._tokens = np.zeros((2, rows, self.window), dtype=np.int64)
+        self._sums, self._seen = np.zeros((2, rows), dtype=np.int64), np.zeros(rows, dtype=np.int64)
 
     def of(self, requests: Ids) -> Floats:
         """Return the acceptance to expect of each request, (n,)."""
         right, tried = self._sums[:, 0].tolist()
         overall = _filled(right, tried, max(self.window - int(self._seen[0]), 0), self.first)
-        if len(self._seen) == 1:
+        if len(self._seen) == 1 or not self._seen[0]:
             return np.full(len(requests), overall)
-        known = requests < len(self._seen) - 1
-        each: Floats = np.where(known, self._rate(np.where(known, requests + 1, 0), overall), overall)
+        each: Floats = self._rate(requests + 1, overall)
         return each
 
-    def learn(self, view: View, requests: Ids, drafted: Ints, matched: Ints) -> None:
+    def learn(self, requests: Ids, drafted: Ints, matched: Ints) -> None:
         """Note a step: `drafted` (n,) tokens of each chain, of which the first `matched` (n,) were right."""
         tried = np.minimum(matched + 1, drafted)
         if not tried.any():
             return
         self._note(0, np.array((matched.sum(), tried.sum())))
         if self.granularity == "per_request":
-            if len(self._seen) == 1:
-                self._room(len(view.arrival_s))
             own = tried > 0
             self._note(requests[own] + 1, np.stack((matched[own], tried[own])))
-
-    def _room(self, requests: int) -> None:
-        """Make a row for everybody, which is kept, and one for each of so many requests."""
-        tokens = np.zeros((2, requests + 1, self.window), dtype=np.int64)
-        sums, seen = np.zeros((2, requests + 1), dtype=np.int64), np.zeros(requests + 1, dtype=np.int64)
-        if requests:
-            tokens[:, 0], sums[:, 0], seen[0] = self._tokens[:, 0], self._sums[:, 0], self._seen[0]
-        self._tokens, self._sums, self._seen = tokens, sums, seen
 
     def _note(self, rows: Ints | int, tokens: Ints) -> None:
         """Note a step of each row, or of one: `tokens` (2, rows) that were right, and that were tried."""

@@ -64,6 +64,10 @@ class GoodputChains(Speculation, Proposer):
         draft_length(num_speculative_tokens=self.num_speculative_tokens)
         self.average = AcceptanceAverage(self.acceptance, self.window, self.first_acceptance)
 
+    def begin(self, requests: int) -> None:
+        """Make the state of so many requests."""
+        self.average.begin(requests)
+
     @property
     def drafts(self) -> bool:
         """Whether it drafts: always, unless the longest chain is 0 tokens."""
@@ -103,9 +107,9 @@ class GoodputChains(Speculation, Proposer):
             yield DraftPass(requests, fed, Forest.roots(len(requests)))
         return (yield from grow(requests, fed, depths, (1,) * int(depths.max(initial=0))))
 
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
         """Note the acceptance of this step."""
-        self.average.learn(view, rows.requests, forest.tree_tokens(), answer.matched)
+        self.average.learn(rows.requests, forest.tree_tokens(), answer.matched)
 
     def _table(self, view: View, batch: Batch) -> tuple[Batch, Floats]:
         """Return the batch, its lengths bounded where each has its own, and the goodput of each (k, prefix)."""

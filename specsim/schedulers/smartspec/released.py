@@ -122,7 +122,7 @@ class ReleasedLengths(Speculation):
             depth = 0
         return grow_trees(view, rows.requests, rows.fed, rows.decoding, depth, width=1)
 
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
         """Move the rate by the acceptance of this step, if it drafted."""
         drafted = forest.tree_tokens()
         if not drafted.any():

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol, cast
 import numpy as np
 
 from specsim.replica.passes import NOBODY, DraftPass, Emitted, TargetPass
-from specsim.replica.protocols import Clairvoyant, Foresight, Step, View
+from specsim.replica.protocols import Beginning, Clairvoyant, Foresight, Step, View
 from specsim.replica.request import Bools, Ids, Ints
 from specsim.replica.trees import Forest
 from specsim.schedulers.composed import Composed
@@ -51,17 +51,19 @@ class PrefillFeedback:
     threshold: float
     steps: int = field(default=0, init=False)
     idle: int = field(default=0, init=False)
-    _plain: Bools = field(default_factory=lambda: np.zeros(0, dtype=np.bool_), init=False)
+    _plain: Bools = field(init=False, repr=False)
 
     @property
     def drafting(self) -> bool:
         """Whether a prompt read now is read by the drafter too."""
         return not self.steps or self.idle / self.steps <= self.threshold
 
-    def admit(self, view: View, requests: Ids, drafting: bool) -> None:
+    def begin(self, requests: int) -> None:
+        """Make the state of so many requests."""
+        self._plain = np.zeros(requests, dtype=np.bool_)
+
+    def admit(self, requests: Ids, drafting: bool) -> None:
         """Note whether requests, whose prompts are read now, may be speculated on."""
-        if not len(self._plain):
-            self._plain = np.zeros(len(view.arrival_s), dtype=np.bool_)
         self._plain[requests] = not drafting
 
     def plain(self, requests: Ids) -> Bools:
@@ -77,7 +79,7 @@ class PrefillFeedback:
 class Proposer(Protocol):
     """Which prefix runs, and with what trees: a `Speculation` that chooses among the rows too.
 
-    A part that derives from this learns nothing unless it defines `learn`.
+    A part that derives from this learns nothing unless it defines `on_verified`.
     """
 
     @property
@@ -94,7 +96,7 @@ class Proposer(Protocol):
         """Yield draft passes, the first of which feeds what the prefix lacks, and return the trees of the prefix."""
         ...
 
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
         """Hear what was accepted of `forest`."""
         return
 
@@ -131,6 +133,12 @@ class SmartSpec:
         """The most children of one node that a draft pass is ever asked for."""
         return self.proposal.widest
 
+    def begin(self, requests: int) -> None:
+        """Have the parts make their state of so many requests."""
+        for part in (self.batching, self.proposal, self.feedback):
+            if isinstance(part, Beginning):
+                part.begin(requests)
+
     def step(self, view: View) -> Step:
         """Yield a prefill of both models where possible, else draft passes and one verification of a prefix."""
         if self._mixed is not None:
@@ -141,7 +149,7 @@ class SmartSpec:
         assert isinstance(self.batching, PrefillFirst)
         requests, tokens = self.batching.prompts(view, drafting)
         if len(requests):
-            self.feedback.admit(view, requests, drafting)
+            self.feedback.admit(requests, drafting)
         if unread(view, Chunks(requests, tokens)):
             roots, fed = Forest.roots(len(requests)), lag(view, requests)
             if drafting and fed.any():
@@ -158,7 +166,7 @@ class SmartSpec:
         n = forest.rows
         rows = Rows(batch.requests[:n], np.ones(n, dtype=np.int64), n, batch.fed[:n])
         answer = yield TargetPass(rows.requests, rows.chunks, forest, evicted)
-        self.proposal.learn(view, rows, forest, answer)
+        self.proposal.on_verified(view, rows, forest, answer)
 
     def _batch(self, view: View, joining: Ids) -> Batch:
         """Return all residents, who all decode, by age: one let in again after a preemption keeps its place.

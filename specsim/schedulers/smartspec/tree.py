@@ -185,7 +185,7 @@ class GoodputTrees(Proposer):
         forest = yield from grow(batch.requests[:prefix], fed, depths, widths)
         return Proposal(forest, forest.draft_nodes)
 
-    def learn(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
         """Note how far each tree was right."""
         depths = np.zeros(forest.rows, dtype=np.int64)
         np.maximum.at(depths, forest.row, forest.depth)
