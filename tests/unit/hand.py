@@ -9,6 +9,7 @@ import numpy as np
 
 from specsim.replica.kv_pool import Memory
 from specsim.replica.ledger import Ledger
+from specsim.replica.legality import owned
 from specsim.replica.passes import DraftPass, Emitted, Pass, TargetPass
 from specsim.replica.protocols import Beginning, Scheduler
 from specsim.replica.request import Requests
@@ -68,7 +69,7 @@ class Hand:
             self.view.now_s += 0.01
             self.view.forward_s += 0.01
         try:
-            self.work = self._step.send(answer)
+            self.work = owned(self._step.send(answer))
             self.ledger.reserve(self.work)
         except StopIteration:
             self.work = None
