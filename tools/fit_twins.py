@@ -31,9 +31,9 @@ import numpy as np
 import yaml
 
 from specsim.files.paths import shipped
-from specsim.workload.describe import QUANTILES, Shape, describe
 from specsim.workload.load import load_trace
 from specsim.workload.trace import Floats, Ints, Trace, TraceSource
+from tools.describe import QUANTILES, Shape, describe
 
 SEED, DRAWS = 2023, 24
 TWINS = ("azure_code", "azure_conv")

@@ -16,9 +16,7 @@ import numpy as np
 from specsim.errors import SpecsimError, nearest
 from specsim.workload import columns
 from specsim.workload.arrivals import read_clock
-from specsim.workload.damage import content, shown
-from specsim.workload.parquet_file import open_parquet
-from specsim.workload.table import Cells, Rows
+from specsim.workload.readers import Cells, Rows, content, open_parquet, shown
 from specsim.workload.trace import Ints, Trace, TraceSource
 
 CLASSES = ("coding", "chat", "summarization")

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from specsim.errors import SpecsimError
-from specsim.workload.class_name import MOST_CLASSES, problem_of
-from specsim.workload.damage import shown
-from specsim.workload.table import Rows
+from specsim.workload.readers import Rows, shown
+from specsim.workload.slo import MOST_CLASSES, problem_of
 from specsim.workload.trace import Floats, Ints, Trace, TraceSource
 
 MAX_TOKENS = 10_000_000
@@ -30,6 +29,11 @@ def number(cell: object) -> float | None:
     else:
         return None
     return value if isfinite(value) else None
+
+
+def is_zero(cell: object) -> bool:
+    """Return whether a cell holds the number 0."""
+    return (not isinstance(cell, str) or cell[:1] in " +-0.") and number(cell) == 0
 
 
 def not_a_number(cell: object, wanted: str = "a number") -> str:
