@@ -157,7 +157,7 @@ def _load(node: CheckedMapping, config: Mapping[str, Any], plugins: Plugins, han
     scales = {name: node.number(name, least=SMALLEST, most=LARGEST) for name in ("slo_scale", "ttft_scale")}
     promised = promise(mix, trace, seed=seed, baseline_s=baseline_s, **scales)
     promised, too_long = within_context(promised, served_on)
-    drawn = recipe.drawn if trace.timed or clients is not None else recipe.drawn | {"arrivals"}
+    drawn = recipe.drawn if trace.source.timed or clients is not None else recipe.drawn | {"arrivals"}
     cut = int((trace.output_tokens > promised.output_tokens).sum())
     return _Load(
         trace,

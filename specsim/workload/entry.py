@@ -118,9 +118,14 @@ def tick_s(node: CheckedMapping) -> float | None:
 
 
 def lengths(node: CheckedMapping, key: str) -> Lengths:
-    """Return the distribution under ``prompt_tokens`` or ``output_tokens``; keys that it does not use must be null."""
+    """Return the distribution under ``prompt_tokens`` or ``output_tokens``; keys that it does not use must be null.
+
+    A whole number is the length of each request.
+    """
+    if is_number(node.values.get(key)):
+        return Lengths("fixed", mean=node.whole(key))
     parts = ("mean", "cv", "low", "high")
-    spec = node.child(key, "distribution, mean, cv, low and high")
+    spec = node.child(key, "distribution, mean, cv, low and high, or a whole number")
     spec.only(("distribution",), parts)
     distribution = spec.choice("distribution", LENGTHS)
     for part in parts:

@@ -71,7 +71,7 @@ class TraceRecipe:
         """Return the trace; see `load_trace`."""
         whole = self.window is not None or self.block_s is not None
         trace: Trace = asked(self.source, self.reader.read, Trace, seed, None if whole else requests)
-        if not trace.timed:
+        if not trace.source.timed:
             self._check_untimed(trace, rps, clients)
         trace = trace if self.window is None else trace.window(*self.window)
         if "arrivals" not in self.reader.drawn and (requests is None or whole or len(trace) > requests):
@@ -80,7 +80,7 @@ class TraceRecipe:
             said = f"trace.resample={self.block_s:g}: the seed draws blocks of {self.block_s:g} s from the recording"
             trace = resample(trace, self.block_s, seed=seed, requests=requests).noted(said)
         trace = trace if requests is None else trace.head(requests)
-        if rps is not None and not trace.timed:
+        if rps is not None and not trace.source.timed:
             arrival_s = poisson(rps, len(trace), np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,))))
             said = f"arrivals: Poisson at rps={rps:g}, drawn by the seed"
             trace = replace(trace, arrival_s=arrival_s).noted(said)

@@ -23,6 +23,7 @@ class TraceSource:
     """The origin of a trace, which a run prints and keeps in its provenance.
 
     `holds` is the number of requests of a recording, whatever part of it a run takes; None: not known, or endless.
+    `timed` says whether arrivals are known; where they are not, all are 0.
     """
 
     name: str
@@ -32,6 +33,7 @@ class TraceSource:
     note: str | None = None
     licence: str | None = None
     holds: int | None = None
+    timed: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +54,6 @@ class Trace:
     cached_tokens : (N,) int64, of the prompt's beginning that is cached at arrival, 0 to ``prompt_tokens``, or None
     session : (N,) int64, equal for turns of one conversation, or None where the trace names none
     prefixes : hashes of the prompts' blocks, of N prompts, or None
-    timed : whether arrivals are known; where they are not, all are 0
     """
 
     arrival_s: Floats
@@ -68,7 +69,6 @@ class Trace:
     cached_tokens: Ints | None = None
     session: Ints | None = None
     prefixes: Prefixes | None = None
-    timed: bool = True
 
     def __post_init__(self) -> None:
         count = len(self.arrival_s)

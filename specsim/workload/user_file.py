@@ -96,7 +96,7 @@ def _read_once(file: Path, source: TraceSource, how: How) -> Reading:
         trace, said = read_table(open_table(file, KNOWN), source, how)
         words = {"said": said, "note": trace.source.note or "", "slo_names": trace.slo_names}
         texts = {name: np.array(each, dtype=np.str_) for name, each in words.items()}
-        return {**trace.columns(), **texts, "timed": np.array(trace.timed), **_hashes(trace.prefixes)}
+        return {**trace.columns(), **texts, "timed": np.array(trace.source.timed), **_hashes(trace.prefixes)}
 
     code = sorted(Path(__file__).parent.glob("*.py"))
     found = dict(kept("trace", (str(file), source, how), code, read))
@@ -107,8 +107,8 @@ def _read_once(file: Path, source: TraceSource, how: How) -> Reading:
     if HASHED[0] in found:
         hashes, first, count = (found.pop(name) for name in HASHED)
         told = Prefixes(hashes, first, count, int(found.pop("block_tokens")))
-    origin = replace(source, note=note or None)
-    return Reading(Trace(**found, slo_names=tuple(names), source=origin, prefixes=told, timed=timed), said)
+    origin = replace(source, note=note or None, timed=timed)
+    return Reading(Trace(**found, slo_names=tuple(names), source=origin, prefixes=told), said)
 
 
 def _hashes(prefixes: Prefixes | None) -> Arrays:
@@ -144,10 +144,11 @@ def read_table(table: Table, source: TraceSource, how: How) -> Reading:
     if read.form.name == ADASERVE:
         prompt, note = adaserve.prompt_tokens(cells.get("prompt"), prompt, optional["slo_class"])
         source = replace(source, note=note)
-    trace = columns.trace(since_s, prompt, output, served, source, {**optional, "timed": arrivals is not None})
+    source = replace(source, timed=arrivals is not None)
+    trace = columns.trace(since_s, prompt, output, served, source, optional)
     if found is not None:
         trace = replace(trace, prefixes=found.taken(np.searchsorted(served, trace.row)))
-    if trace.timed:
+    if arrivals:
         _note_order(since_s, trace, how.tick_s, rows)
     return Reading(_spread(trace, how.tick_s), _said(table, read, trace, rows))
 
@@ -247,7 +248,7 @@ def _said(table: Table, read: Columns, trace: Trace, rows: Rows) -> str:
     left = [name if len(name) <= 40 else shown(name) for name in left]
     more = [f"{len(unused) - TOLD} more"] if len(unused) > TOLD else []
     ignored = [f"not read: {', '.join(left + more)}"] if left else []
-    span = pace(trace.arrival_s) if trace.timed else f"{len(trace):,} requests, no arrivals"
+    span = pace(trace.arrival_s) if trace.source.timed else f"{len(trace):,} requests, no arrivals"
     return "; ".join((f"read as {read.form.name} {table.kind}: {read.told}", span, *rows.notes, *ignored))
 
 
