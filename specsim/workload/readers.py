@@ -6,7 +6,7 @@ import csv
 import hashlib
 import json
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from gzip import BadGzipFile, GzipFile
 from io import BytesIO, TextIOWrapper
@@ -289,17 +289,33 @@ def _starts(raw: bytes, separator: str, file: Path) -> list[int]:
 def _json(raw: bytes, file: Path, known: frozenset[str], notes: list[str]) -> Table:
     """Return the table of an object a line, of a list of objects, or of an object of lists under `known` names."""
     stream = lines(raw)
-    first, more = _parsed(stream.readline()), bool(stream.readline())
-    if isinstance(first, dict) and (more or not _lists(first, known)):
-        return _of_records(file, "JSON lines", lambda damage: _of_lines(raw, damage), notes)
-    if first is not None and more:
+    value, more = _parsed(stream.readline()), bool(stream.readline())
+    if isinstance(value, dict) and (more or not _lists(value, known)):
+        return _of_records(map(_parsed, lines(raw)), file, "JSON lines", Damage(file), notes)
+    if value is not None and more:
         raise SpecsimError(f"{file}: line 2: more behind the first JSON value; expected one")
-    value = _whole(raw, file) if first is None else first
+    value = _whole(raw, file) if value is None else value
     if isinstance(value, dict):
         return _of_lists(value, file, known, notes)
     if isinstance(value, list) and value:
-        return _of_records(file, "JSON", lambda damage: _of_entries(value, damage), notes)
+        return _of_records(value, file, "JSON", Damage(file, "entry"), notes)
     raise SpecsimError(f"{file}: expected requests: an object a line, a list of objects, or an object of lists")
+
+
+def _parsed(text: str) -> Any:
+    """Return a JSON value; None if the text is none, or has a whole number of over 4,300 digits."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _whole(raw: bytes, file: Path) -> Any:
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        line = error.lineno if isinstance(error, json.JSONDecodeError) else 1
+        raise SpecsimError(f"{file}: line {line}: not JSON, damaged or cut") from None
 
 
 def _lists(value: Record, known: frozenset[str]) -> Cells:
@@ -338,21 +354,20 @@ def without_queues(result: Record, columns: Cells) -> tuple[Cells, list[str]]:
     return {**columns, "start_times": arrived}, ["arrivals are start_times less queue_times"] if any(waited) else []
 
 
-def _of_records(
-    file: Path, kind: str, records: Callable[[Damage], Iterator[tuple[int, Record]]], notes: list[str]
-) -> Table:
-    """Return the table of records, which `records` yields with their numbers, noting what is none."""
-    unit = "entry" if kind == "JSON" else "line"
-    head = [record for _, record in islice(records(Damage(file)), HEAD)]
+def _of_records(values: Iterable[object], file: Path, kind: str, damage: Damage, notes: list[str]) -> Table:
+    """Return the table of the objects among some values, which are numbered from 1; all other values are damage."""
+    records: dict[int, Record] = {}
+    for number, value in enumerate(values, start=1):
+        if isinstance(value, dict):
+            records[number] = value
+        else:
+            damage.add(number, "not a JSON object")
+    head = list(islice(records.values(), HEAD))
     keys, names = (tuple(dict.fromkeys(each)) for each in (chain(*head), chain(*map(_names, head))))
 
     def read(wanted: Sequence[str]) -> tuple[Cells, Rows]:
-        damage, numbers, cells = Damage(file, unit), list[int](), [(name, list[object]()) for name in wanted]
-        for number, record in records(damage):
-            numbers.append(number)
-            for name, column in cells:
-                column.append(record[name] if name in record else _within(record, name))
-        return dict(cells), Rows(numbers, damage, notes)
+        cells = {name: [_within(record, name) for record in records.values()] for name in wanted}
+        return cells, Rows(list(records), damage, notes)
 
     return Table(file, kind, names, read, keys=keys)
 
@@ -367,44 +382,13 @@ def _names(record: Record, above: str = "", depth: int = 3) -> Iterator[str]:
 
 
 def _within(record: Record, name: str) -> object:
-    """Return the value under a dotted name; None: not there."""
+    """Return the value under a name, dotted for one in an object within; None: not there."""
+    if name in record:
+        return record[name]
     value: Any = record
     for part in name.split("."):
         value = value.get(part) if isinstance(value, dict) else None
     return value
-
-
-def _of_lines(raw: bytes, damage: Damage) -> Iterator[tuple[int, Record]]:
-    for line, text in enumerate(lines(raw), start=1):
-        value = _parsed(text)
-        if isinstance(value, dict):
-            yield line, value
-        else:
-            damage.add(line, "not a JSON object" if text.strip() else "empty line")
-
-
-def _of_entries(values: list[object], damage: Damage) -> Iterator[tuple[int, Record]]:
-    for place, value in enumerate(values, start=1):
-        if isinstance(value, dict):
-            yield place, value
-        else:
-            damage.add(place, f"{shown(value)} is not an object")
-
-
-def _parsed(text: str) -> Any:
-    """Return a JSON value; None if the text is none, or has a whole number of over 4,300 digits."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _whole(raw: bytes, file: Path) -> Any:
-    try:
-        return json.loads(lines(raw).read())
-    except (ValueError, RecursionError) as error:
-        line = error.lineno if isinstance(error, json.JSONDecodeError) else 1
-        raise SpecsimError(f"{file}: line {line}: not JSON, damaged or cut") from None
 
 
 def open_parquet(raw: bytes, file: Path) -> Table:

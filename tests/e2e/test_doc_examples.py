@@ -78,7 +78,7 @@ def test_every_key_that_is_read_stands_on_its_page():
 
 def test_every_column_that_is_read_stands_on_its_page():
     named = set(re.findall(r"`([\w .]+)`", page("traces")))
-    assert KNOWN <= named
+    assert named >= KNOWN
 
 
 @pytest.mark.parametrize("name", PAGES)

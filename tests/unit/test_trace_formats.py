@@ -146,7 +146,7 @@ def test_spreading_never_passes_the_next_stamp():
     [
         ('{"timestamp": 1, "input_length": 5', "not a JSON object"),
         ("[1, 2, 3]", "not a JSON object"),
-        ("", "empty line"),
+        ("", "not a JSON object"),
         ('{"timestamp": NaN, "input_length": 5, "output_length": 1}', "timestamp nan is not a number"),
         ('{"timestamp": Infinity, "input_length": 5, "output_length": 1}', "timestamp inf is not a number"),
         ('{"timestamp": 1, "input_length": 5}', "output_length None is not a whole number"),
@@ -202,7 +202,7 @@ def test_adaserve_json_in_characters_is_turned_to_tokens_and_said(tmp_path):
 def test_adaserve_json_damage_is_told(tmp_path):
     bad = [adaserve(), adaserve(slo_ratio=-70), adaserve(slo_ratio=0), adaserve(emission_time_ms="x"), 5]
     message = refusal(put(tmp_path, [json.dumps([bad[0], 5])], "e.json"))
-    assert message == "1 damaged row: entry 2: 5 is not an object"
+    assert message == "1 damaged row: entry 2: not a JSON object"
     message = refusal(put(tmp_path, [json.dumps(bad[:4])], "e.json"))
     assert message.startswith("3 damaged rows: entry 2: slo_ratio -70 is not above 0, -50 or -150, entry 3: ")
     cut = put(tmp_path, [json.dumps(bad[:4], indent=1)[:100]], "e.json")
