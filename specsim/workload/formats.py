@@ -19,6 +19,8 @@ SESSIONS = ("session_id", "Session ID")
 HASHES = "hash_ids"
 PARENT = "parent_chat_id"
 """A column of Bailian's traces, which tells with `CHAT` whose answer a request replies to."""
+DELAY = "delay"
+"""A column of aiperf's and Dynamo's sessions: milliseconds from an answer to the next turn, which has no timestamp."""
 OPTIONAL = ("slo_class", *OBJECTIVES, "cached_tokens", SESSIONS[0])
 Names = tuple[str, ...]
 
@@ -108,7 +110,7 @@ class Other(NamedTuple):
     name: str
     keys: frozenset[str]
     instead: str
-    unless: str = ""
+    unless: str | None = None
 
 
 POINTS = "`specsim calibrate` reads such summaries as points of a server"
@@ -145,11 +147,6 @@ OTHERS = (
         "conversations without counts of tokens, as ShareGPT's",
         frozenset({"conversations"}),
         "expected prompt_tokens and output_tokens of each, counted by the target's tokenizer",
-    ),
-    Other(
-        "sessions whose turns arrive a delay after an answer",
-        frozenset({"delay", "timestamp"}),
-        "such turns are not simulated; expected a timestamp in each row",
     ),
     Other(
         "sessions of LLMServingSim, whose requests follow one another",

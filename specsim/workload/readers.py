@@ -203,7 +203,8 @@ def utf8(raw: bytes) -> tuple[bytes, list[str]]:
     # A header of ASCII letters in UTF-16 has a zero in every other byte.
     if not name and b"\x00" in raw[:2]:
         codec, name = "utf-16-be" if raw[:1] == b"\x00" else "utf-16-le", "UTF-16 without a byte order mark"
-    return raw.decode(codec, "replace").encode(), [name] if name else []
+    text = raw.decode(codec, "replace")
+    return (raw, []) if not name and "\ufffd" not in text else (text.encode(), [name] if name else [])
 
 
 def lines(raw: bytes, newline: str = "\n") -> TextIOWrapper:
@@ -366,7 +367,10 @@ def _of_records(values: Iterable[object], file: Path, kind: str, damage: Damage,
     keys, names = (tuple(dict.fromkeys(each)) for each in (chain(*head), chain(*map(_names, head))))
 
     def read(wanted: Sequence[str]) -> tuple[Cells, Rows]:
-        cells = {name: [_within(record, name) for record in records.values()] for name in wanted}
+        cells: Cells = {
+            name: [record[name] if name in record else _within(record, name) for record in records.values()]
+            for name in wanted
+        }
         return cells, Rows(list(records), damage, notes)
 
     return Table(file, kind, names, read, keys=keys)
@@ -382,9 +386,7 @@ def _names(record: Record, above: str = "", depth: int = 3) -> Iterator[str]:
 
 
 def _within(record: Record, name: str) -> object:
-    """Return the value under a name, dotted for one in an object within; None: not there."""
-    if name in record:
-        return record[name]
+    """Return the value under a dotted name of an object within; None: not there."""
     value: Any = record
     for part in name.split("."):
         value = value.get(part) if isinstance(value, dict) else None

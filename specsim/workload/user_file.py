@@ -21,6 +21,7 @@ from specsim.workload.arrivals import Clock, Unit, check_pace, pace, read_clock,
 from specsim.workload.formats import (
     ADASERVE,
     ARRIVAL,
+    DELAY,
     HASHES,
     KNOWN,
     OBJECTIVES,
@@ -125,6 +126,9 @@ def read_table(table: Table, source: TraceSource, how: How) -> Reading:
     if not rows.numbers:
         rows.damage.check()
         raise SpecsimError(f"{table.file}: no row")
+    if DELAY in table.names and any(cell in (None, "") for cell in cells.get(ARRIVAL, ())):
+        turns = "sessions whose turns arrive a delay after an answer: such turns are not simulated"
+        raise SpecsimError(f"{table.file}: {turns}; expected a {read.called[ARRIVAL]} in each row")
     session = sessions(cells, rows)
     cells, rows, served = _served(read, cells, rows, bool(how.called))
     arrivals = _arrivals(table, read, cells, rows, how)
