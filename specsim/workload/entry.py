@@ -9,8 +9,8 @@ from typing import Any, Literal, cast
 
 from specsim.files.checked_mapping import MOST, CheckedMapping, expanded, is_number, shown
 from specsim.files.regular_file import MOST_BYTES, check_file
-from specsim.workload.adaserve import CLASSES
 from specsim.workload.arrivals import UNITS, Unit
+from specsim.workload.columns import ADASERVE_CLASSES
 from specsim.workload.formats import OPTIONAL, ROLES
 
 Entry = Mapping[str, Any]
@@ -158,8 +158,8 @@ def mean_output_tokens(node: CheckedMapping) -> dict[str, float]:
     """Return the mean output of each class of AdaServe whose outputs end before the published cap."""
     if not node.given("mean_output_tokens"):
         return {}
-    means = node.child("mean_output_tokens", f"tokens by class: {', '.join(CLASSES)}")
-    means.only((), CLASSES)
+    means = node.child("mean_output_tokens", f"tokens by class: {', '.join(ADASERVE_CLASSES)}")
+    means.only((), ADASERVE_CLASSES)
     return {name: means.number(name, least=1, most=MOST) for name in means.values}
 
 

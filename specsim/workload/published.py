@@ -10,23 +10,24 @@ from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
 
-from specsim.errors import SpecsimError
+from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import CheckedMapping, expanded, is_file_name
 from specsim.files.kept import user_cache
 from specsim.files.paths import shipped
 from specsim.rng import stream_keys, uniforms
 from specsim.workload import columns, synthetic
 from specsim.workload import entry as keys
-from specsim.workload.adaserve import read_adaserve_parquet
 from specsim.workload.arrivals import read_clock
 from specsim.workload.entry import Published
-from specsim.workload.readers import content, open_table, sha256
+from specsim.workload.readers import content, open_parquet, open_table, sha256
 from specsim.workload.synthetic import ended_early
 from specsim.workload.trace import Ints, Trace, TraceSource
 from specsim.workload.user_file import read_user_file
 
 DATA_VARIABLE = "SPECSIM_DATA"
 STAMPS = "Timestamp"
+FIELDS = ("emission_time_ms", "slo_ratio", "input_length", "output_length")
+COLLECTED = (*FIELDS, "trace", "input_length_unit", "input_tokens")
 LENGTHS = ("prompt_tokens", "output_tokens")
 SHIPS_AS = {"twin": None, "toy": None}
 
@@ -151,6 +152,35 @@ class AdaServeTrace(PublishedTrace):
     @property
     def _point(self) -> tuple[float, Published]:
         return keys.point_of(self.node)
+
+
+def read_adaserve_parquet(file: Path, workload: str, source: TraceSource) -> Trace:
+    """Return the rows of the collected ``requests.parquet`` whose ``trace`` column is ``workload``.
+
+    Raises
+    ------
+    SpecsimError
+        When the file is damaged or holds no such workload.
+    """
+    table = open_parquet(content(file), file)
+    for name in COLLECTED:
+        if name not in table.names:
+            raise SpecsimError(f"{file}: no column {name!r}{nearest(name, table.names)}")
+    cells, rows = table.read(COLLECTED)
+    mine = [place for place, name in enumerate(cells["trace"]) if name == workload]
+    if not mine:
+        raise SpecsimError(f"{file}: no row of the workload {workload!r}")
+    cells = {name: [column[place] for place in mine] for name, column in cells.items()}
+    rows = rows._replace(numbers=[place + 1 for place in mine])
+    clock = read_clock(cells["emission_time_ms"], "emission_time_ms", rows, "ms")
+    optional = columns.adaserve_objectives(cells, rows)
+    length, output = (columns.tokens(cells[name], name, rows) for name in FIELDS[2:])
+    rows.damage.check()
+    counted = zip(length.tolist(), cells["input_length_unit"], cells["input_tokens"], strict=True)
+    known = [tokens if unit == "chars" else count for count, unit, tokens in counted]
+    prompt, note = columns.estimated_prompts(known, length, optional["slo_class"])
+    row = np.arange(len(mine), dtype=np.int64)
+    return columns.trace(clock.since_s, prompt, output, row, replace(source, note=note), optional)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from specsim.errors import SpecsimError, represented
 from specsim.files.checked_mapping import CheckedMapping
 from specsim.files.kept import Arrays, kept
 from specsim.replica.request import Prefixes
-from specsim.workload import adaserve, columns
+from specsim.workload import columns
 from specsim.workload import entry as keys
 from specsim.workload.arrivals import Clock, Unit, check_pace, pace, read_clock, spread, ticks, told_unit, unit_asked
 from specsim.workload.formats import (
@@ -133,7 +133,7 @@ def read_table(table: Table, source: TraceSource, how: How) -> Reading:
     cells, rows, served = _served(read, cells, rows, bool(how.called))
     arrivals = _arrivals(table, read, cells, rows, how)
     prompt, output = (columns.tokens(cells[role], read.called[role], rows) for role in (PROMPT, OUTPUT))
-    optional = adaserve.objectives(cells, rows) if read.form.name == ADASERVE else _objectives(cells, read.called, rows)
+    optional = _objectives(read, cells, rows)
     if "cached_tokens" in cells:
         optional["cached_tokens"] = _cached(cells["cached_tokens"], read.called["cached_tokens"], prompt, rows)
     if session is not None:
@@ -146,7 +146,7 @@ def read_table(table: Table, source: TraceSource, how: How) -> Reading:
         share = optional["cached_tokens"].sum() / prompt.sum()
         rows.note(f"cached_tokens: {100 * share:.3g}% of the prompts' tokens are cached at arrival")
     if read.form.name == ADASERVE:
-        prompt, note = adaserve.prompt_tokens(cells.get("prompt"), prompt, optional["slo_class"])
+        prompt, note = columns.adaserve_prompts(cells.get("prompt"), prompt, optional["slo_class"])
         source = replace(source, note=note)
     source = replace(source, timed=arrivals is not None)
     trace = columns.trace(since_s, prompt, output, served, source, optional)
@@ -208,8 +208,11 @@ def _checked(
     return clock.since_s
 
 
-def _objectives(cells: Cells, called: Mapping[str, str], rows: Rows) -> dict[str, Any]:
-    """Return the fields of a `Trace` from the optional columns."""
+def _objectives(read: Columns, cells: Cells, rows: Rows) -> dict[str, Any]:
+    """Return the classes and objectives in the columns as fields of a `Trace`."""
+    if read.form.name == ADASERVE:
+        return columns.adaserve_objectives(cells, rows)
+    called = read.called
     found: dict[str, Any] = {
         role: columns.slos(cells[role], called[role], rows) for role in OBJECTIVES if role in cells
     }

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from specsim.errors import SpecsimError
-from specsim.workload.adaserve import read_adaserve_parquet
 from specsim.workload.arrivals import spread
+from specsim.workload.published import read_adaserve_parquet
 from specsim.workload.trace import TraceSource
 from specsim.workload.user_file import read_user_file
 
