@@ -9,6 +9,9 @@ import pytest
 
 from specsim import SpecsimError, simulate
 from specsim.cli import main
+from specsim.files.paths import shipped
+from specsim.files.yaml_file import peek_yaml
+from specsim.workload.formats import OPTIONAL, ROLES
 from specsim.workload.trace import TraceSource
 from specsim.workload.user_file import read_user_file, trace_of
 
@@ -120,8 +123,9 @@ def test_names_that_do_not_fit_are_one_line(tmp_path, capsys, words, said):
 def test_names_are_typed_on_the_command_line(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "t.csv").write_text("arrival_s,in,out\n0,5,6\n1,5,0\n2,7,8\n")
-    words = [f"{key}={value}" for key, value in SMALL.items()]
-    assert main(["run", "trace=./t.csv", "trace.columns={prompt_tokens: in, output_tokens: out}", *words]) == 0
+    words = ["trace=./t.csv", *(f"{key}={value}" for key, value in SMALL.items())]
+    assert main(["run", *words, "trace.columns={prompt_tokens: in, output_tokens: out}"]) == 0
+    assert main(["run", *words, "trace.columns.prompt_tokens=in", "trace.columns.output_tokens=out"]) == 0
     assert "left out 1 of 3 requests (0 tokens: they failed)" in capsys.readouterr().out
 
 
@@ -233,3 +237,7 @@ def test_a_result_with_lengths_and_no_start_times_is_a_file_of_lengths(tmp_path,
 def test_columns_in_memory_are_named_by_their_owner():
     with pytest.raises(SpecsimError, match=r"^mine: no column prompt_tokens$"):
         trace_of({"arrival_s": [0], "x": [1], "output_tokens": [2]}, "mine")
+
+
+def test_every_column_may_be_named():
+    assert set(peek_yaml(shipped("conf") / "trace" / "file.yaml")["columns"]) == {*ROLES, *OPTIONAL}
