@@ -93,11 +93,14 @@ def _arguments(words: list[str]) -> argparse.Namespace:
 
 def _unrecognized(word: str, parser: argparse.ArgumentParser) -> str:
     """Say what a word that a parser does not know may have meant."""
+    from specsim.settings.instead import for_word
     from specsim.settings.points import known_keys
 
     key, equals, value = word.lstrip("-").partition("=")
     if parser.prog.endswith(" run") and key in known_keys():
         return f"{word}: settings have no dashes; expected {key}={value if equals else 'VALUE'}"
+    if instead := for_word(word):
+        return f"{word}: unknown{instead}"
     flags = [flag for action in parser._actions for flag in action.option_strings]
     return f"unrecognized argument {word}{nearest(word, flags) if word.startswith('-') else ''}"
 

@@ -38,12 +38,17 @@ def passes_through(error: BaseException) -> bool:
     return isinstance(error, KeyboardInterrupt) or type(error).__module__.partition(".")[0] == "specsim"
 
 
-def nearest(name: str, valid: Iterable[str]) -> str:
-    """Return ``"; did you mean 'x'?"`` for the closest valid name, else ``"; valid: a, b, c"``."""
+def nearest(name: str, valid: Iterable[str], cutoff: float = 0.5) -> str:
+    """Return ``"; did you mean 'x'?"`` for the closest valid name, else ``"; valid: a, b, c"``.
+
+    `cutoff` is the least similarity, 0 to 1, of a name that is meant.
+    """
     from difflib import get_close_matches
 
     names = sorted(set(valid))
-    close = get_close_matches(name, names, n=1, cutoff=0.5) or get_close_matches(name.lower(), names, n=1, cutoff=0.5)
+    close = get_close_matches(name, names, n=1, cutoff=cutoff) or get_close_matches(
+        name.lower(), names, n=1, cutoff=cutoff
+    )
     if close:
         return f"; did you mean {close[0]!r}?"
     return f"; valid: {', '.join(names)}" if names else ""

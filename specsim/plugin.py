@@ -34,10 +34,9 @@ from specsim.schedulers.continuous import decode
 from specsim.schedulers.parts.growth import grow, grow_trees, trees_fit, useful_depth
 from specsim.schedulers.parts.protocols import Batching, Growing, Rows, Speculation, evicting
 from specsim.schedulers.parts.selection import neediest_first, select
-from specsim.workload.frame import trace_of
-from specsim.workload.reader import TraceReader
 from specsim.workload.slo import Promise, SloClass, SloMix
-from specsim.workload.trace import Trace, TraceSource
+from specsim.workload.trace import Trace, TraceReader, TraceSource
+from specsim.workload.user_file import trace_of
 from specsim.world.acceptance_model import AcceptanceModel, Evidence
 from specsim.world.tape import Layout, Pools, Tape
 

@@ -32,9 +32,9 @@ import yaml
 
 from specsim.files.paths import shipped
 from specsim.results.staging import in_one_step
-from specsim.workload.describe import QUANTILES, Shape, describe
 from specsim.workload.load import load_trace
 from specsim.workload.trace import Floats, Ints, Trace, TraceSource
+from tools.describe import QUANTILES, Shape, describe
 
 SEED, DRAWS = 2023, 24
 TWINS = ("azure_code", "azure_conv")

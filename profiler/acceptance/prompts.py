@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from specsim.errors import SpecsimError, first_line, nearest
-from specsim.workload.damage import content
+from specsim.workload.readers import content
 
 
 class Prompt(NamedTuple):

@@ -14,9 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from specsim.workload.columns import number
-from specsim.workload.damage import Damage
-from specsim.workload.encoding import lines
-from specsim.workload.table import Cells, Rows, Table
+from specsim.workload.readers import Cells, Damage, Rows, Table, lines, utf8
 
 BENCH, RATE = "max_concurrency", "request_rate"
 NO_PAUSE = (inf, "inf")
@@ -29,7 +27,7 @@ SPECULATION = "spec_decode_acceptance_rate"
 
 def results_in(raw: bytes, file: Path) -> Table | None:
     """Return the results in a file as a table of points, None where it holds none."""
-    found = _objects(lines(raw, "\n").read())
+    found = _objects(lines(utf8(raw)[0]).read())
     if not found or not all(
         isinstance(each, Mapping) and {"completed", *TOTALS.values()} & set(each) for each in found
     ):

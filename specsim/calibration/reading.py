@@ -12,9 +12,7 @@ from specsim.calibration.load import Load
 from specsim.calibration.points import REQUESTS_AT_A_RATE, REQUESTS_OF_A_CLIENT, Point
 from specsim.errors import SpecsimError, nearest
 from specsim.workload.columns import not_a_number, number, tokens
-from specsim.workload.damage import content
-from specsim.workload.sniff import open_table
-from specsim.workload.table import Cells, Rows, Table
+from specsim.workload.readers import Cells, Rows, Table, content, open_table
 
 COUNTS = {"isl": ("isl", "input_tokens"), "osl": ("osl", "output_tokens")}
 LEAST = {"isl": 1, "osl": 2}

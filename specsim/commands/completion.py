@@ -15,7 +15,7 @@ from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import expanded
 from specsim.files.paths import is_path, shipped
 from specsim.files.yaml_file import read_yaml
-from specsim.settings.groups import default_of, names, names_for
+from specsim.settings.groups import defaults, names, names_for
 from specsim.settings.points import GROUPS, TEXTS, known_keys
 
 SHELLS = ("bash", "zsh", "fish")
@@ -143,7 +143,7 @@ def _held(above: str, given: Mapping[str, str]) -> Mapping[str, Any]:
     """Return the mapping below a dotted key, in the chosen file or in the run itself."""
     group, *below = above.split(".")
     if group in GROUPS:
-        chosen = given.get(group, default_of(group))
+        chosen = given.get(group, defaults()[group])
         held: Any = _yaml(Path(chosen) if is_path(chosen) else shipped("conf") / group / f"{chosen}.yaml")
     else:
         below = [group, *below] if group else []

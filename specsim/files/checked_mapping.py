@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from typing import Any, NoReturn, TypeGuard
 from specsim.errors import SpecsimError, nearest
 
 MOST = 10**9
+SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+"""The beginning of an address, such as s3://bucket, also after `pathlib` has taken one of its slashes."""
 MOST_NAME_BYTES, MOST_PATH_BYTES = 255, 4096
 """The longest name of a file or folder, and the longest path, on Linux and macOS."""
 
@@ -194,6 +197,8 @@ def expanded(typed: str, setting: str = "") -> Path:
 
 
 def _problem_of_name(typed: str) -> str | None:
+    if SCHEME.match(typed):
+        return "an address; expected a path: nothing is read or written by address"
     if not typed.isprintable():
         return "a name with a character that cannot be printed"
     longest = max((len(part.encode()) for part in Path(typed).parts), default=0)

@@ -11,7 +11,7 @@ from specsim.results.failure import Failure
 from specsim.results.store import read_run
 from specsim.results.sweep_table import CODE, READ, SEED, SweptRun, sweep_table
 from specsim.settings.identity import HASH_CHARACTERS, Value, flat, settings_of, shared_identity
-from specsim.workload.seeding import varies_with_seed
+from specsim.workload.load import varies_with_seed
 
 if TYPE_CHECKING:
     from pandas import DataFrame

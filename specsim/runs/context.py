@@ -8,7 +8,7 @@ import numpy as np
 
 from specsim.replica.request import Bools
 from specsim.runs.hardware import Fleet
-from specsim.workload.promise import Promised
+from specsim.workload.slo import Promised
 
 
 def within_context(promised: Promised, served_on: Fleet) -> tuple[Promised, Bools | None]:

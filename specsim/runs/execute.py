@@ -150,7 +150,7 @@ def _recorded(experiment: Experiment) -> Recorded | None:
     if "arrivals" in experiment.varies:
         return Recorded(source.holds, "several seeds draw others from it")
     resampled = "trace.resample=SECONDS with several seeds draws others from it"
-    return Recorded(source.holds, "" if source.origin == OBJECT else resampled)
+    return Recorded(source.holds, resampled if source.timed and source.origin != OBJECT else "")
 
 
 def _rejected(metrics: Mapping[str, Any]) -> tuple[str, ...]:

@@ -16,8 +16,8 @@ from specsim.latency.model import Profile
 from specsim.replica.blame import complaint, own_line
 from specsim.runs.handed_trace import HandedTrace, handed_trace
 from specsim.schedulers.loading import SchedulerFactory
-from specsim.workload.frame import content_sha256
 from specsim.workload.slo import SloMix, check_mix
+from specsim.workload.user_file import content_sha256
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from specsim.errors import SpecsimError, represented
 from specsim.files.checked_mapping import CheckedMapping
 from specsim.settings.plain import python_value
 from specsim.workload import entry as keys
-from specsim.workload.frame import trace_of
 from specsim.workload.trace import Trace
+from specsim.workload.user_file import trace_of
 
 OF_COLUMNS = ("time_unit", "tick_s")
 """Settings that tell how the columns of a DataFrame are read."""

@@ -12,19 +12,8 @@ from specsim.kinds.installed import ENTRY_POINTS
 from specsim.kinds.plugins import unused_plugins
 from specsim.runs.split import pools
 from specsim.settings.configured import Configured
-from specsim.settings.groups import default_of, file_of
+from specsim.settings.groups import LABELS, defaults, file_of
 
-LABELS = {
-    "scheduler": {"description", "family", "suggests"},
-    "trace": {"name", "description", "url", "licence", "suggests"},
-    "slo": {"description", "source"},
-    "acceptance": {"description", "pair"},
-    "drafter": {"description", "suggests"},
-    "engine": {"description", "source"},
-    "router": {"description"},
-    "profile": {"name", "description", "hardware", "checks", "provenance", "assumptions", "suggests"},
-}
-"""Keys of a file that say what it is, and that no run reads."""
 OF_ARRIVALS = {f"trace.{key}" for key in ("rps", "cv", "burst_requests", "on_share", "off_rate_ratio", "tick_s")}
 ERRORS = {"standard_errors", "held_out_error"}
 OF_THE_DRAFT_MODEL = {"name", "kv_bytes_per_token", "forms", "valid", "launch_s"}
@@ -55,7 +44,7 @@ def _reason(key: str, config: Mapping[str, Any]) -> str | None:
     if below and below.partition(".")[0] in LABELS.get(group, ()):
         return f"{below.partition('.')[0]} says what {group}={config['choices'][group]} is, and no run reads it"
     if group == "router" and max(pools(CheckedMapping("", "", config))) == 1:
-        one = below or config["choices"]["router"] != default_of("router")
+        one = below or config["choices"]["router"] != defaults()["router"]
         said = f"replicas={config['replicas']}" + (", one in each pool," if config["replicas"] > 1 else "")
         return f"{said} leaves a router no choice" if one else None
     if group == "split" and config["split"]["prefill"] is None and config["split"][below] is not None:

@@ -33,12 +33,9 @@ from specsim.runs.split import splitting
 from specsim.schedulers.loading import EngineBatching, SchedulerFactory, scheduler_factory
 from specsim.simulation import Simulation
 from specsim.workload import entry as keys
-from specsim.workload.load import TraceRecipe, trace_recipe
-from specsim.workload.promise import Promised, promise
-from specsim.workload.reader import HeldTrace
-from specsim.workload.seeding import varies
-from specsim.workload.slo import mix_from_mapping
-from specsim.workload.trace import Trace, TraceSource
+from specsim.workload.load import TraceRecipe, trace_recipe, varies
+from specsim.workload.slo import Promised, mix_from_mapping, promise
+from specsim.workload.trace import HeldTrace, Trace, TraceSource
 from specsim.world.acceptance import acceptance_from_mapping, pair_from_mapping
 from specsim.world.acceptance_model import AcceptanceModel
 from specsim.world.backend import World
@@ -154,13 +151,14 @@ def _load(node: CheckedMapping, config: Mapping[str, Any], plugins: Plugins, han
     seed = seed_of(node)
     mix = handed.slo or mix_from_mapping(config["slo"], source("slo", config))
     recipe = _recipe(config, plugins, handed)
-    trace = recipe.trace(seed, *_limits(node))
+    trace = recipe.trace(seed, *_limits(node), clients=node.given("concurrency"))
     clients, clients_note = concurrency(node, len(trace))
     window, warmup_note = counted(node, trace.arrival_s)
     baseline_s, baseline_note = served_on.baseline_s(config["trace"])
     scales = {name: node.number(name, least=SMALLEST, most=LARGEST) for name in ("slo_scale", "ttft_scale")}
     promised = promise(mix, trace, seed=seed, baseline_s=baseline_s, **scales)
     promised, too_long = within_context(promised, served_on)
+    drawn = recipe.drawn if trace.source.timed or clients is not None else recipe.drawn | {"arrivals"}
     cut = int((trace.output_tokens > promised.output_tokens).sum())
     return _Load(
         trace,
@@ -168,7 +166,7 @@ def _load(node: CheckedMapping, config: Mapping[str, Any], plugins: Plugins, han
         window,
         clients,
         too_long,
-        varies(recipe.drawn, mix, names_classes=trace.slo_class is not None),
+        varies(drawn, mix, names_classes=trace.slo_class is not None),
         (
             trace.source.note,
             warmup_note,

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from specsim.errors import SpecsimError, represented
 from specsim.kernels.compile_cache import distrust
 from specsim.results.staging import is_alive
-from specsim.workload.locate import DATA_VARIABLE
+from specsim.workload.published import DATA_VARIABLE
 
 Given = TypeVar("Given")
 Found = TypeVar("Found")

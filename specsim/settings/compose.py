@@ -24,6 +24,7 @@ from specsim.settings.groups import (
     names_for,
     shipped_names,
 )
+from specsim.settings.instead import for_trace
 from specsim.settings.overrides import put
 from specsim.settings.points import GROUPS, TEXTS, Point, check_typed
 from specsim.settings.suggestions import with_suggestions
@@ -183,7 +184,8 @@ def _hydra_word(group: str, point: Point) -> str:
     if _elsewhere(group, point):
         return f"{group}={FILE_OPTION}"
     if chosen not in names(group):
-        raise SpecsimError(f"{group}={chosen}: unknown{nearest(chosen, names(group))}")
+        hint = for_trace(chosen) if group == "trace" else ""
+        raise SpecsimError(f"{group}={chosen}: unknown{hint or nearest(chosen, names(group))}")
     return f"{group}={point[group]}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,17 @@ if TYPE_CHECKING:
 FILE_OPTION = "file"
 MOST_NAME_BYTES = 200
 YAML_SUFFIXES = (".yaml", ".yml")
+LABELS = {
+    "scheduler": {"description", "family", "suggests"},
+    "trace": {"name", "description", "url", "licence", "suggests"},
+    "slo": {"description", "source"},
+    "acceptance": {"description", "pair"},
+    "drafter": {"description", "suggests"},
+    "engine": {"description", "source"},
+    "router": {"description"},
+    "profile": {"name", "description", "hardware", "checks", "provenance", "assumptions", "suggests"},
+}
+"""Keys of a file that say what it is, and that no run reads."""
 FORMS = ("linear", "roofline", "table")
 """Forms of pass time that ``belief=`` may name: the run's own profile, believed to have that form."""
 
@@ -49,12 +60,7 @@ def choices(group: str) -> dict[str, str]:
 
 def chosen_in(group: str, point: Point) -> str:
     """Return what a point chooses in a group, the default where it says nothing."""
-    return str(point.get(group, _defaults()[group]))
-
-
-def default_of(group: str) -> str:
-    """Return the choice of a group that config.yaml names."""
-    return _defaults()[group]
+    return str(point.get(group, defaults()[group]))
 
 
 def file_of(group: str, chosen: str) -> Path | None:
@@ -74,13 +80,13 @@ def holds_requests(group: str, chosen: str) -> bool:
     return group == "trace" and is_path(chosen) and Path(chosen).suffix.lower() not in YAML_SUFFIXES
 
 
-def keys_called(name: str) -> list[str]:
-    """Return the keys of that name in the files of groups, such as "scheduler.max_num_seqs"."""
-    return [
-        f"{group}.{name}"
-        for group in _defaults()
-        if any(name in peek_yaml(shipped("conf") / group / f"{each}.yaml") for each in sorted(shipped_names(group)))
-    ]
+def choices_with(name: str) -> Iterator[tuple[str, str]]:
+    """Yield each group with a choice whose file has a key of that name: the default, where it has it."""
+    for group, default in defaults().items():
+        for each in (default, *sorted(shipped_names(group) - {FILE_OPTION})):
+            if name not in LABELS[group] and name in peek_yaml(shipped("conf") / group / f"{each}.yaml"):
+                yield group, each
+                break
 
 
 def check_below(node: Any, setting: str, dotted: str, source: str) -> None:
@@ -105,6 +111,7 @@ def shipped_names(group: str) -> frozenset[str]:
 
 
 @cache
-def _defaults() -> Mapping[str, str]:
+def defaults() -> Mapping[str, str]:
+    """Return the choice of each group that config.yaml names."""
     listed = peek_yaml(shipped("conf") / "config.yaml")["defaults"]
     return {str(group): str(name) for each in listed if isinstance(each, dict) for group, name in each.items()}

@@ -12,6 +12,9 @@ from specsim.settings.values import fitting, whole
 RIVALS = {"tpot_s": "tpot_ratio", "tpot_ratio": "tpot_s"}
 """Keys of a promise of which one is given: setting one takes the file's other away."""
 
+SHAPE = "distribution"
+"""A key whose value says which others stand beside it: choosing another takes the file's away."""
+
 DEFAULTS = ("tpot_s", "ttft_s", "max_tokens")
 """Keys of a mix that hold for the classes without their own."""
 
@@ -33,6 +36,7 @@ def put(tree: dict[str, Any], settings: Mapping[str, str | PythonValue], chosen:
         One line with the nearest key where there is no such key, or a value that changes nothing.
     """
     said: set[str] = set()
+    shapes: dict[str, Any] = {}
     held = tree["slo"].get("classes")
     classes = frozenset(held if isinstance(held, Mapping) else ())
     for key, text in settings.items():
@@ -43,10 +47,14 @@ def put(tree: dict[str, Any], settings: Mapping[str, str | PythonValue], chosen:
         new = text.value if isinstance(text, PythonValue) else fitting(setting, text, old)
         if new == {} and (isinstance(old, Mapping) or not there):
             raise SpecsimError(f"{setting}: changes nothing: a mapping is merged into what is there")
+        former = _shapes(key, old) if name != SHAPE else {key: old}
         holder[name] = _merged(old, new)
         said.update(_leaves(key, new))
+        shapes = former | shapes
     for key in said:
         _give_way(tree, key, said)
+    for key in said & shapes.keys():
+        _drop_shape(tree, key, shapes[key], said)
     if any(key.startswith("slo.classes.") for key in said):
         _forget_defaults(tree["slo"], said)
 
@@ -97,6 +105,25 @@ def _leaves(key: str, value: Any) -> Iterator[str]:
     else:
         for name, each in value.items():
             yield from _leaves(f"{key}.{name}", each)
+
+
+def _shapes(key: str, value: Any) -> dict[str, Any]:
+    """Return by dotted key the distributions in a value."""
+    if not isinstance(value, Mapping):
+        return {}
+    below = {k: v for name, each in value.items() for k, v in _shapes(f"{key}.{name}", each).items()}
+    return below | ({f"{key}.{SHAPE}": value[SHAPE]} if SHAPE in value else {})
+
+
+def _drop_shape(tree: Mapping[str, Any], key: str, former: Any, said: set[str]) -> None:
+    """Take away what the file states beside another distribution than the one that was chosen."""
+    node: Any = tree
+    *above, _ = key.split(".")
+    for each in above:
+        node = node[int(each) if isinstance(node, list) else each]
+    if node[SHAPE] != former:
+        for name in [each for each in node if ".".join((*above, each)) not in said]:
+            del node[name]
 
 
 def _give_way(tree: Mapping[str, Any], key: str, said: set[str]) -> None:

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from specsim.errors import SpecsimError, nearest
 from specsim.files.paths import is_path, shipped
-from specsim.settings.groups import keys_called, names, names_for
-from specsim.settings.instead import refuse_key
+from specsim.settings.groups import choices_with, defaults, names, names_for
+from specsim.settings.instead import for_word, refuse_key
 from specsim.settings.python_value import PythonValue
 from specsim.settings.values import several, several_names, unquoted
 
@@ -124,10 +124,17 @@ def check_key(key: str) -> None:
     known = known_keys()
     head, *rest = key.split(".")
     if head not in known:
-        below = keys_called(key)
-        raise SpecsimError(f"{key}: unknown key" + (nearest(below[0], below) if below else nearest(head, known)))
+        raise SpecsimError(f"{key}: unknown key{for_word(key) or _below_a_group(key) or nearest(head, known, 0.65)}")
     if head not in GROUPS and (rest or known[head]) and rest not in [[each] for each in known[head]]:
         raise SpecsimError(f"{key}: unknown key{nearest('.'.join(rest), known[head])}")
+
+
+def _below_a_group(key: str) -> str:
+    """Return the hint at a key of that name in the file of a group, with a choice that has it; empty where none has."""
+    for group, choice in choices_with(key):
+        beside = "" if choice == defaults()[group] else f" with {group}={choice}"
+        return f"; did you mean {f'{group}.{key}'!r}{beside}?"
+    return ""
 
 
 @cache

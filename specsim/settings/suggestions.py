@@ -9,7 +9,7 @@ from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import expanded
 from specsim.files.paths import is_path
 from specsim.files.yaml_file import peek_yaml
-from specsim.settings.groups import check_below, chosen_in, default_of, file_of, names
+from specsim.settings.groups import check_below, chosen_in, defaults, file_of, names
 from specsim.settings.points import GROUPS, Point
 from specsim.settings.python_value import PythonValue
 
@@ -56,7 +56,7 @@ def _stands(key: str, point: Point) -> str | None:
         return "1"
     group, _, below = key.partition(".")
     if not below:
-        return default_of(group)
+        return defaults()[group]
     path = file_of(group, chosen_in(group, point))
     try:
         return _word(_value_at(peek_yaml(path), below)) if path is not None else None

@@ -1,19 +1,20 @@
-"""Arrivals: numbers in some unit, or timestamps, converted to seconds since the earliest."""
+"""Arrivals: numbers in some unit, or timestamps, as seconds since the earliest, and whether that makes sense."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from datetime import datetime
+from functools import lru_cache
 from math import ceil
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
+from specsim.errors import SpecsimError
 from specsim.replica.request import LONGEST_S
 from specsim.workload.columns import not_a_number, number
-from specsim.workload.damage import shown
-from specsim.workload.table import Cells, Rows
+from specsim.workload.readers import Cells, Rows, Table, shown
 from specsim.workload.trace import Floats
 
 Unit = Literal["s", "ms", "us", "ns"]
@@ -30,6 +31,15 @@ HEAD = 100
 """Rows whose hashes tell the unit."""
 SPARSE_S, FAST_PER_S = 3600, 1000
 """The mean gap and the mean rate beyond which a unit is not believed."""
+YEAR_S = 365.25 * 86400
+MICROSECOND_S = 1e-6
+MOST_YEARS = 10
+LATEST_S = 1e11
+"""Seconds since 1970, in the year 5138."""
+SLOW_S = 100
+"""The mean gap beyond which the unit may be wrong. Up to `SPARSE_S` milliseconds are named beside a finer unit."""
+UNEVEN = 0.02
+"""The distance in ticks by which a gap may miss a multiple of the tick, and the share of gaps that may miss by more."""
 EXAMPLE = "2024-05-10 00:00:00.009930+00:00"
 
 
@@ -74,7 +84,7 @@ def is_stamp(cell: object) -> bool:
     return _nanoseconds(cell) is not None
 
 
-def told_unit(cells: Cells, column: str) -> tuple[Unit, str] | None:
+def told_unit(cells: Cells, column: str, lengths: str) -> tuple[Unit, str] | None:
     """Return the unit of arrivals that are numbers in a column of no unit of its own, and what tells it; None: nothing.
 
     ``chat_id`` is Bailian's, in seconds. Blocks of ``hash_ids`` tell Mooncake (512 tokens, milliseconds) from Bailian
@@ -83,7 +93,7 @@ def told_unit(cells: Cells, column: str) -> tuple[Unit, str] | None:
     """
     if CHAT in cells:
         return "s", f"{CHAT} is Bailian's"
-    hashed = list(zip(cells.get("hash_ids", [])[:HEAD], cells.get("input_length", []), strict=False))
+    hashed = list(zip(cells.get("hash_ids", [])[:HEAD], cells[lengths], strict=False))
     blocks = [block for block in (16, 512) if hashed and all(_fills(*each, block) for each in hashed)]
     if len(blocks) == 1:
         return ("ms" if blocks == [512] else "s"), f"hash_ids stand for {blocks[0]} tokens"
@@ -157,8 +167,120 @@ def _nanoseconds(cell: object) -> tuple[int, bool] | None:
     if match is None:
         return None
     date, clock, fraction, zone = match.groups()
-    try:
-        second = int(datetime.fromisoformat(f"{date}T{clock}{zone or '+00:00'}").timestamp())
-    except ValueError:
+    second = _second(date, clock, zone or "+00:00")
+    if second is None:
         return None
     return second * 10**9 + int((fraction or "").ljust(9, "0")), zone is not None
+
+
+@lru_cache(maxsize=64)
+def _second(date: str, clock: str, zone: str) -> int | None:
+    """Return a second since 1970, None where no calendar has it; neighbours in a file share it."""
+    try:
+        return int(datetime.fromisoformat(f"{date}T{clock}{zone}").timestamp())
+    except ValueError:
+        return None
+
+
+def check_pace(clock: Clock, column: str, table: Table, unit: Unit, chosen: bool) -> list[str]:
+    """Return notes about an odd pace of arrivals; a unit that the user did not choose must make sense.
+
+    Raises
+    ------
+    SpecsimError
+        One line with the unit to set, when arrivals span many years or are in the far future.
+    """
+    file, span_s, gaps = table.file, float(clock.since_s.max()), max(1, len(clock.since_s) - 1)
+    latest_s = 0.0 if chosen or clock.latest_s is None else clock.latest_s
+    likely = _likely(unit, span_s, span_s / gaps, latest_s)
+    spans = ", ".join(f"in {each} {said_s(span_s * PER_S[unit] / PER_S[each])}" for each in likely)
+    cure = f"; {spans}: {_set_to(likely, table)}" if likely else ""
+    if latest_s > LATEST_S:
+        raise SpecsimError(f"{file}: {column} reaches {latest_s:.6g} s, the year {1970 + latest_s / YEAR_S:,.0f}{cure}")
+    if span_s > (LONGEST_S if chosen or clock.latest_s is None else MOST_YEARS * YEAR_S):
+        raise SpecsimError(f"{file}: {column} spans {said_s(span_s)} in {unit}{cure or '; expected less'}")
+    if clock.step_s > MICROSECOND_S:
+        raise SpecsimError(
+            f"{file}: {column} reaches {clock.latest_s:.6g} s, where a float64 is {clock.step_s:.2g} s from the next: "
+            f"expected whole numbers, or times since the first{cure}"
+        )
+    if chosen or clock.latest_s is None:
+        return []
+    if span_s / gaps > SLOW_S and likely:
+        return [f"one request in {said_s(span_s / gaps)}: {_if_in(likely, unit, span_s / gaps, column, table)}"]
+    if span_s and gaps / span_s > FAST_PER_S and unit != "s":
+        return [f"{gaps / span_s:,.0f} requests/s: if {column} is in s, {_set_to(['s'], table)}"]
+    return []
+
+
+def unit_asked(cells: Sequence[object], column: str, table: Table) -> SpecsimError:
+    """Return the line that asks for the unit of arrivals that make sense in several, with what each would mean."""
+    values = [value for value in map(number, cells) if value is not None]
+    span, gaps = max(values) - min(values), len(values) - 1
+    units = plausible(span / gaps)
+    each = [f"{unit} ({_paced(span / PER_S[unit], gaps)})" for unit in units]
+    return SpecsimError(f"{table.file}: {column} may be in {' or '.join(each)}: {_set_to(units, table)}")
+
+
+def _paced(span_s: float, gaps: int) -> str:
+    per_s = float(f"{gaps / span_s:.3g}")
+    return f"{said_s(span_s)}, " + (
+        f"{per_s:,g} requests/s" if per_s > 1 else f"one request in {said_s(span_s / gaps)}"
+    )
+
+
+def ticks(since_s: Floats) -> list[str]:
+    """Return a line if stamps have even ticks of at least a second, and at least two requests share one on average."""
+    stamps_s = np.unique(since_s)
+    if 2 * len(stamps_s) > len(since_s) or len(stamps_s) < 2:
+        return []
+    gaps_s = np.diff(stamps_s)
+    tick_s = float(np.median(gaps_s))
+    even = np.abs(gaps_s / tick_s - np.rint(gaps_s / tick_s)) < UNEVEN
+    if tick_s < 1 or even.mean() < 1 - UNEVEN:
+        return []
+    return [f"stamped every {tick_s:g} s: trace.tick_s={tick_s:g} spreads requests stamped alike"]
+
+
+def pace(since_s: Floats) -> str:
+    """Return the number of requests, their span and mean rate."""
+    count, span_s = len(since_s), float(since_s.max())
+    if count == 1:
+        return "1 request"
+    rate = f" in {said_s(span_s)}, {(count - 1) / span_s:.3g}/s" if span_s > 0 else " at once"
+    return f"{count:,} requests{rate}"
+
+
+def said_s(seconds: float) -> str:
+    """Return a time in words, in a suitable unit."""
+    for name, size_s in (("years", YEAR_S), ("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= 3 * size_s:
+            return f"{seconds / size_s:,.0f} {name}"
+    return f"{seconds:.3g} s"
+
+
+def _set_to(units: Sequence[Unit], table: Table) -> str:
+    """Return how the user of a file, or of columns in memory, sets the unit."""
+    if not table.in_memory:
+        return f"set trace.time_unit={' or '.join(units)}"
+    words = " or ".join(f'"{each}"' for each in units)
+    return f"give simulate trace__time_unit={words}, or trace_of time_unit={words}"
+
+
+def _if_in(likely: Sequence[Unit], unit: Unit, gap_s: float, column: str, table: Table) -> str:
+    gaps = [f"{each} (one in {said_s(gap_s * PER_S[unit] / PER_S[each])})" for each in likely]
+    return f"if {column} is in {' or '.join(gaps if len(gaps) > 1 else likely)}, {_set_to(likely, table)}"
+
+
+def _likely(unit: Unit, span_s: float, gap_s: float, latest_s: float) -> list[Unit]:
+    """Return the finer units in which arrivals would make sense, else the finest; none where there is none."""
+    finer = UNITS[UNITS.index(unit) + 1 :]
+    since_1970 = [each for each in finer if SINCE_1970_S <= latest_s * PER_S[unit] / PER_S[each] <= LATEST_S]
+    if since_1970 and latest_s > max(LATEST_S, 10 * span_s):
+        return since_1970
+    sensible = [each for each in finer if latest_s * PER_S[unit] / PER_S[each] <= LATEST_S]
+    gaps_s = {each: gap_s * PER_S[unit] / PER_S[each] for each in sensible}
+    first = next((each for each in sensible if gaps_s[each] <= SLOW_S), None)
+    if first is None:
+        return list(finer[-1:])
+    return ["ms", first] if first != "ms" and SLOW_S < gaps_s.get("ms", 0) <= SPARSE_S else [first]

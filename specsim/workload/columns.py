@@ -10,11 +10,14 @@ from typing import Any
 import numpy as np
 
 from specsim.errors import SpecsimError
-from specsim.workload.class_name import MOST_CLASSES, problem_of
-from specsim.workload.damage import shown
-from specsim.workload.table import Rows
+from specsim.workload.readers import Cells, Rows, shown
+from specsim.workload.slo import MOST_CLASSES, problem_of
 from specsim.workload.trace import Floats, Ints, Trace, TraceSource
 
+ADASERVE_CLASSES = ("coding", "chat", "summarization")
+CODE_OF_MS = {-50.0: 1, -150.0: 2}
+# Measured by the collectors of the data on prompts with both lengths; used for prompts with characters alone.
+CHARACTERS_PER_TOKEN = (3.4, 4.6, 4.6)
 MAX_TOKENS = 10_000_000
 WHOLE = re.compile(r"\s*[+-]?[0-9]{1,18}\s*", re.ASCII)
 NUMBER = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*", re.ASCII)
@@ -30,6 +33,11 @@ def number(cell: object) -> float | None:
     else:
         return None
     return value if isfinite(value) else None
+
+
+def is_zero(cell: object) -> bool:
+    """Return whether a cell holds the number 0."""
+    return (not isinstance(cell, str) or cell[:1] in " +-0.") and number(cell) == 0
 
 
 def not_a_number(cell: object, wanted: str = "a number") -> str:
@@ -112,3 +120,49 @@ def trace(
         name: each[order] if isinstance(each, np.ndarray) else each for name, each in optional.items()
     }
     return Trace(arrival_s - arrival_s[0], prompt_tokens[order], output_tokens[order], row[order], source, **rest)
+
+
+def adaserve_objectives(cells: Cells, rows: Rows) -> dict[str, Any]:
+    """Return the classes and TPOT SLOs of AdaServe's artifact as fields of a `Trace`.
+
+    The authors give three classes by ``slo_ratio``: above 0 a multiple of the baseline latency, below 0 milliseconds
+    per token.
+    """
+    ratios = cells["slo_ratio"]
+    code = np.zeros(len(ratios), np.int64)
+    ratio = np.full(len(ratios), np.nan)
+    seconds = np.full(len(ratios), np.nan)
+    for i, cell in enumerate(ratios):
+        value = number(cell)
+        if value is not None and value > 0:
+            ratio[i] = value
+        elif value in CODE_OF_MS:
+            code[i], seconds[i] = CODE_OF_MS[value], -value / 1000
+        else:
+            rows.damage.add(rows.numbers[i], f"slo_ratio {shown(cell)} is not above 0, -50 or -150")
+    return {"slo_class": code, "slo_names": ADASERVE_CLASSES, "tpot_slo_s": seconds, "tpot_slo_ratio": ratio}
+
+
+def adaserve_prompts(texts: Sequence[object] | None, length: Ints, code: Ints) -> tuple[Ints, str | None]:
+    """Return prompt lengths (N,) in tokens of one of the artifact's files, and a note about them.
+
+    A file whose ``input_length`` is the length of the ``prompt`` text in every row (figure 14) counts characters.
+    """
+    if texts is None:
+        return length, None
+    characters = all(count == len(str(text)) for count, text in zip(length.tolist(), texts, strict=True))
+    return estimated_prompts([None] * len(length), length, code) if characters else (length, None)
+
+
+def estimated_prompts(known: Sequence[object], length: Ints, code: Ints) -> tuple[Ints, str | None]:
+    """Return prompt lengths (N,) in tokens: the `known`, else an estimate from characters, and a note about these."""
+    unknown = np.array([count is None for count in known])
+    if not unknown.any():
+        return length, None
+    estimate = np.maximum(1, np.rint(length / np.array(CHARACTERS_PER_TOKEN)[code])).astype(np.int64)
+    given = np.array([count if isinstance(count, int) else 0 for count in known], np.int64)
+    note = (
+        f"{int(unknown.sum())} of {len(known)} prompt lengths are estimated from characters"
+        f" ({CHARACTERS_PER_TOKEN[0]:g} per token for code, {CHARACTERS_PER_TOKEN[1]:g} for text)"
+    )
+    return np.where(unknown, estimate, given), note

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from specsim.files.checked_mapping import MOST, CheckedMapping, expanded, is_number, shown
 from specsim.files.regular_file import MOST_BYTES, check_file
-from specsim.workload.adaserve import CLASSES
 from specsim.workload.arrivals import UNITS, Unit
-from specsim.workload.synthetic import Lengths
+from specsim.workload.columns import ADASERVE_CLASSES
+from specsim.workload.formats import OPTIONAL, ROLES
 
 Entry = Mapping[str, Any]
+Distribution = Literal["fixed", "uniform", "lognormal"]
 
 COMMON = ("name", "description", "kind", "resample")
 PUBLISHED = ("file", "sha256", "url", "licence", "ships", "ships_as", "twin", "window")
@@ -39,6 +40,25 @@ LENGTHS: dict[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Lengths:
+    """A distribution of token counts; ``low`` and ``high`` bound it, both included.
+
+    Attributes
+    ----------
+    distribution : ``fixed`` (mean), ``uniform`` (low, high) or ``lognormal`` (mean and cv before the bounds)
+    mean : tokens
+    cv : standard deviation / mean
+    low, high : tokens
+    """
+
+    distribution: Distribution
+    mean: float | None = None
+    cv: float | None = None
+    low: int | None = None
+    high: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Published:
     """A file at its official source: name, SHA-256 of the unpacked content, address."""
 
@@ -53,7 +73,7 @@ def checked(entry: Entry) -> CheckedMapping:
     node = CheckedMapping(f"trace={given.get('path', given.get('name'))}", "trace", given)
     kind = node.choice("kind", KEYS)
     more = PROCESSES[node.choice("process", PROCESSES)] if kind == "synthetic" else ()
-    node.only((*COMMON, *KEYS[kind], *more), ("suggests",))
+    node.only((*COMMON, *KEYS[kind], *more), ("suggests", "columns") if kind == "file" else ("suggests",))
     if kind == "synthetic" and node.given("resample"):
         node.refuse("resample", f"{shown(node.values['resample'])} changes nothing: the seed draws this trace anew")
     return node
@@ -83,15 +103,29 @@ def time_unit(node: CheckedMapping) -> Unit | None:
     return cast(Unit, node.choice("time_unit", UNITS)) if node.given("time_unit") else None
 
 
+def called(node: CheckedMapping) -> dict[str, str]:
+    """Return by specsim's own name what a user's file calls a column."""
+    if not node.given("columns"):
+        return {}
+    names = node.child("columns", "names of columns by specsim's own: prompt_tokens: input_toks")
+    names.only((), (*ROLES, *OPTIONAL))
+    return {role: names.text(role, "the name of a column") for role in names.values if names.given(role)}
+
+
 def tick_s(node: CheckedMapping) -> float | None:
     """Return the seconds over which requests of one stamp are spread; None: they arrive together."""
     return node.number("tick_s", above=0) if node.given("tick_s") else None
 
 
 def lengths(node: CheckedMapping, key: str) -> Lengths:
-    """Return the distribution under ``prompt_tokens`` or ``output_tokens``; keys that it does not use must be null."""
+    """Return the distribution under ``prompt_tokens`` or ``output_tokens``; keys that it does not use must be null.
+
+    A whole number is the length of each request.
+    """
+    if is_number(node.values.get(key)):
+        return Lengths("fixed", mean=node.whole(key))
     parts = ("mean", "cv", "low", "high")
-    spec = node.child(key, "distribution, mean, cv, low and high")
+    spec = node.child(key, "distribution, mean, cv, low and high, or a whole number")
     spec.only(("distribution",), parts)
     distribution = spec.choice("distribution", LENGTHS)
     for part in parts:
@@ -124,8 +158,8 @@ def mean_output_tokens(node: CheckedMapping) -> dict[str, float]:
     """Return the mean output of each class of AdaServe whose outputs end before the published cap."""
     if not node.given("mean_output_tokens"):
         return {}
-    means = node.child("mean_output_tokens", f"tokens by class: {', '.join(CLASSES)}")
-    means.only((), CLASSES)
+    means = node.child("mean_output_tokens", f"tokens by class: {', '.join(ADASERVE_CLASSES)}")
+    means.only((), ADASERVE_CLASSES)
     return {name: means.number(name, least=1, most=MOST) for name in means.values}
 
 

@@ -14,10 +14,10 @@ from typing import Any
 
 from specsim.errors import SpecsimError
 from specsim.files.kept import user_cache
-from specsim.workload.damage import content, sha256
 from specsim.workload.entry import Entry, Published
 from specsim.workload.load import trace_recipe
 from specsim.workload.published import PublishedTrace
+from specsim.workload.readers import content, sha256
 
 TIMEOUT_S = 30.0
 CHUNK_BYTES = 1 << 16

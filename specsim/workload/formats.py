@@ -1,109 +1,251 @@
-"""Known formats of traces: the names of their columns, and the unit of their arrivals."""
+"""Known formats of traces, and files that hold none: one table of names of columns, one of what else people have."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from specsim.errors import SpecsimError
-from specsim.workload import vllm_result
-from specsim.workload.arrivals import CHAT, Unit
-from specsim.workload.damage import shown
-from specsim.workload.table import Table
+from specsim.errors import SpecsimError, nearest
+from specsim.workload.arrivals import CHAT, UNITS, Unit
+from specsim.workload.readers import Table, shown
 
 MOST_COLUMNS = 1000
+ARRIVAL, PROMPT, OUTPUT = ROLES = ("arrival_s", "prompt_tokens", "output_tokens")
+"""The columns that make a trace, by specsim's own names."""
 OBJECTIVES = ("tpot_slo_s", "tpot_slo_ratio", "ttft_slo_s")
 SESSIONS = ("session_id", "Session ID")
 """Columns that name the session of a request: specsim's, and BurstGPT's."""
+HASHES = "hash_ids"
 PARENT = "parent_chat_id"
 """A column of Bailian's traces, which tells with `CHAT` whose answer a request replies to."""
+DELAY = "delay"
+"""A column of aiperf's and Dynamo's sessions: milliseconds from an answer to the next turn, which has no timestamp."""
 OPTIONAL = ("slo_class", *OBJECTIVES, "cached_tokens", SESSIONS[0])
+Names = tuple[str, ...]
 
 
 class Format(NamedTuple):
-    """A format by the three columns that make a trace.
+    """A format by the three columns that make a trace, each under one of several names.
 
     Attributes
     ----------
-    name : for the user. arrival, prompt, output : names of columns
+    name : for the user. arrival, prompt, output : names of columns, the first that a file has is read
     unit : of numbers in `arrival`; None if it has none of its own
     failures : whether a request of 0 tokens is a failed one, which is left out; otherwise it is a mistake
     also : further required columns. optional : columns read if present
     """
 
     name: str
-    arrival: str
-    prompt: str
-    output: str
+    arrival: Names
+    prompt: Names
+    output: Names
     unit: Unit | None
     failures: bool = True
-    also: tuple[str, ...] = ()
-    optional: tuple[str, ...] = OPTIONAL
+    also: Names = ()
+    optional: Names = OPTIONAL
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """The names of the required columns."""
-        return self.arrival, self.prompt, self.output, *self.also
+    def roles(self) -> Mapping[str, Names]:
+        """The names of each column, by specsim's own."""
+        return dict(zip(ROLES, (self.arrival, self.prompt, self.output), strict=True))
 
 
-OWN = Format("specsim", "arrival_s", "prompt_tokens", "output_tokens", "s", failures=False)
-# AzurePublicDataset, AzureLLMInferenceDataset2023.md and 2024.md; the multimodal one of 2025 adds NumImages.
-AZURE = Format("Azure", "TIMESTAMP", "ContextTokens", "GeneratedTokens", None)
-# HPMLL/BurstGPT, README: releases 1 and 2 have six columns, release 3 adds Session ID and Elapsed time.
-BURSTGPT = Format(
-    *("BurstGPT", "Timestamp", "Request tokens", "Response tokens", "s"),
-    optional=(*OPTIONAL, SESSIONS[1]),
+ADASERVE = "AdaServe"
+FORMATS = (
+    Format("specsim", (ARRIVAL,), (PROMPT,), (OUTPUT,), "s", failures=False),
+    # AzurePublicDataset, AzureLLMInferenceDataset2023.md and 2024.md; the multimodal one of 2025 adds NumImages.
+    Format("Azure", ("TIMESTAMP",), ("ContextTokens",), ("GeneratedTokens",), None),
+    # HPMLL/BurstGPT, README: releases 1 and 2 have six columns, release 3 adds Session ID and Elapsed time.
+    Format(
+        "BurstGPT", ("Timestamp",), ("Request tokens",), ("Response tokens",), "s", optional=(*OPTIONAL, SESSIONS[1])
+    ),
+    # Mooncake's FAST25 release (milliseconds), Alibaba's Bailian traces (seconds), and vLLM's dataset timed_trace,
+    # which reads both with --timed-trace-sec-multiplier, 1 by default.
+    Format(
+        *("Mooncake / vLLM timed trace", ("timestamp",), ("input_length",), ("output_length",), None),
+        optional=(*OPTIONAL, HASHES, CHAT, PARENT),
+    ),
+    # The artifact of AdaServe (EuroSys '26), exps/fig*/emission_*.json.
+    Format(
+        *(ADASERVE, ("emission_time_ms",), ("input_length",), ("output_length",), "ms"),
+        failures=False,
+        also=("slo_ratio",),
+        optional=("prompt",),
+    ),
+    # vllm bench serve --save-result --save-detailed: start_times, in seconds of the client's clock, since its pull
+    # request 32667 (January 2026). sglang.bench_serving --output-details writes the lengths alone.
+    Format("benchmark result", ("start_times",), ("input_lens",), ("output_lens",), "s"),
+    # microsoft/vidur's replay traces; project-etalon's processed traces have its lengths alone.
+    Format("vidur", ("arrived_at",), ("num_prefill_tokens",), ("num_decode_tokens",), "s"),
+    # Mutinifni/splitwise-sim, generate_trace.py.
+    Format("splitwise-sim", ("arrival_timestamp",), ("prompt_size",), ("token_size",), "s"),
+    # casys-kaist/LLMServingSim, a flat JSON line a request.
+    Format("LLMServingSim", ("arrival_time_ns",), ("input_toks",), ("output_toks",), "ns"),
+    # ai-dynamo/aiperf, profile_export.jsonl: docs/tutorials/working-with-profile-exports.md.
+    Format(
+        *("aiperf records", ("metadata.request_start_ns",), ("metrics.input_sequence_length.value",)),
+        *(("metrics.output_sequence_length.value",), "ns"),
+    ),
+    # kubernetes-sigs/inference-perf, per_request_lifecycle_metrics.json.
+    Format("inference-perf records", ("start_time",), ("info.input_tokens",), ("info.output_tokens",), "s"),
+    # LiteLLM's spend logs (startTime), OpenRouter's (created_at, tokens_prompt), answers of the OpenAI API (created,
+    # usage), and what else logs call a request's start, prompt and completion.
+    Format(
+        "gateway log",
+        ("startTime", "start_time", "request_start_time", "started_at", "created_at", "created", "timestamp"),
+        ("prompt_tokens", "input_tokens", "tokens_prompt", "usage.prompt_tokens", "usage.input_tokens"),
+        ("completion_tokens", "output_tokens", "tokens_completion", "usage.completion_tokens", "usage.output_tokens"),
+        None,
+    ),
 )
-# Mooncake's FAST25 release (milliseconds), Alibaba's Bailian traces (seconds), and vLLM's dataset timed_trace, which
-# reads both with --timed-trace-sec-multiplier, 1 by default.
-HASHES = "hash_ids"
-TIMED = Format(
-    *("Mooncake / vLLM timed trace", "timestamp", "input_length", "output_length", None),
-    optional=(*OPTIONAL, HASHES, CHAT, PARENT),
-)
-# The artifact of AdaServe (EuroSys '26), exps/fig*/emission_*.json.
-ADASERVE = Format(
-    *("AdaServe", "emission_time_ms", "input_length", "output_length", "ms"),
-    failures=False,
-    also=("slo_ratio",),
-    optional=("prompt",),
-)
-VLLM = Format("vLLM benchmark result", *vllm_result.LISTS, "s")
-FORMATS = (OWN, AZURE, BURSTGPT, TIMED, ADASERVE, VLLM)
-REQUIRED = frozenset(name for each in FORMATS for name in (each.arrival, each.prompt, each.output))
+REQUIRED = frozenset(name for each in FORMATS for names in each.roles.values() for name in names)
 """Columns in which no cell may be empty."""
-KNOWN = frozenset((*OPTIONAL, *(name for each in FORMATS for name in each.columns)))
+KNOWN = REQUIRED.union(OPTIONAL, *(each.also for each in FORMATS))
 
 
-def choose(table: Table) -> Format:
-    """Return the format whose three columns a table has.
+class Other(NamedTuple):
+    """A file of another kind: its outermost `keys` tell it, `unless` one of these names is there."""
+
+    name: str
+    keys: frozenset[str]
+    instead: str
+    unless: str | None = None
+
+
+POINTS = "`specsim calibrate` reads such summaries as points of a server"
+OTHERS = (
+    Other(
+        "a summary of sglang.bench_serving without its requests",
+        frozenset({"total_output_tokens_retokenized"}),
+        "--output-details adds their lengths, which run with concurrency= or rps=",
+        unless="input_lens",
+    ),
+    Other(
+        "a summary of `vllm bench serve` without its requests",
+        frozenset({"request_throughput", "total_input_tokens"}),
+        f"expected one of --save-result --save-detailed; {POINTS}",
+        unless="input_lens",
+    ),
+    Other(
+        "a summary of aiperf without its requests",
+        frozenset({"input_config"}),
+        "expected profile_export.jsonl of the same folder, which has a line a request",
+    ),
+    Other(
+        "a summary of aiperf without its requests",
+        frozenset({"Metric", "avg", "p99"}),
+        "expected profile_export.jsonl of the same folder, which has a line a request",
+    ),
+    Other(
+        "a report of GuideLLM",
+        frozenset({"benchmarks"}),
+        "one benchmark's requests are a trace: jq -c '.benchmarks[0].requests.successful[]' REPORT > mine.jsonl, then "
+        "trace=./mine.jsonl, with trace.columns for the names that are not known",
+    ),
+    Other(
+        "conversations without counts of tokens, as ShareGPT's",
+        frozenset({"conversations"}),
+        "expected prompt_tokens and output_tokens of each, counted by the target's tokenizer",
+    ),
+    Other(
+        "sessions of LLMServingSim, whose requests follow one another",
+        frozenset({"sub_requests"}),
+        "such turns are not simulated; expected a row a request, with input_toks, output_toks and arrival_time_ns",
+    ),
+)
+
+
+class Columns(NamedTuple):
+    """Which columns of a table are read, and as what.
+
+    Attributes
+    ----------
+    form : whose names they are. called : the table's name of each column that is read, by role or by its own name.
+    unit : of numbers in the arrivals; None: not known.
+    """
+
+    form: Format
+    called: dict[str, str]
+    unit: Unit | None
+
+    @property
+    def told(self) -> str:
+        """The names of the required columns."""
+        return ", ".join(self.called[name] for name in (*ROLES, *self.form.also) if name in self.called)
+
+
+def choose(table: Table, given: Mapping[str, str] | None = None) -> Columns:
+    """Return which columns of a table make a trace; arrivals may be missing, where all else is known.
+
+    Parameters
+    ----------
+    given : by specsim's own name of a column, what this file calls it.
 
     Raises
     ------
     SpecsimError
-        When there is none, a column is there twice, or a column that is not read has almost the name of one that could
-        be.
+        When columns are missing, a column is there twice, or a column that is not read has almost the name of one that
+        could be; for a file of another kind, with what to do.
     """
-    if len(table.names) > MOST_COLUMNS:
-        said = f"{len(table.names):,} columns; expected at most {MOST_COLUMNS:,}"
-        raise SpecsimError(f"{table.file}: {table.where}{said}")
-    form = max(FORMATS, key=lambda each: len(set(each.columns) & set(table.names)))
-    where, missing = f"{table.file}: {table.where}", [name for name in form.columns if name not in table.names]
-    wanted = (*missing, *(name for name in form.optional if name not in table.names))
-    for name in unread(table, form):
-        close = get_close_matches(name, wanted, n=1, cutoff=0.6 if missing else 0.8)
-        if close:
-            raise SpecsimError(f"{where}unknown column {shown(name)}; did you mean {close[0]!r}?")
-    if missing:
-        others = ", ".join(each.name for each in FORMATS[1:])
-        needed = ", ".join(form.columns)
-        raise SpecsimError(f"{where}no column {', '.join(missing)}; needs {needed}, or those of {others}")
-    for name in (*form.columns, *form.optional):
-        if table.names.count(name) > 1:
+    where, names = f"{table.file}: {table.where}", table.names
+    _refuse_others(table)
+    if len(names) > MOST_COLUMNS:
+        raise SpecsimError(f"{where}{len(names):,} columns; expected at most {MOST_COLUMNS:,}")
+    mine = dict(given or {})
+    for role, name in mine.items():
+        if name not in names:
+            raise SpecsimError(f"{table.file}: trace.columns: {role}: no column {shown(name)}{nearest(name, names)}")
+    called = {form: _called(form, names) | mine for form in FORMATS}
+    form = max(FORMATS, key=lambda each: len(called[each].keys() & {*ROLES, *each.also}))
+    found, missing = called[form], [name for name in (*ROLES, *form.also) if name not in called[form]]
+    _refuse_near_names(table, form, missing, set(found.values()))
+    if [name for name in missing if name != ARRIVAL]:
+        raise SpecsimError(f"{where}{_lacking(table, form, missing)}")
+    for name in found.values():
+        if names.count(name) > 1:
             raise SpecsimError(f"{where}column {name!r} stands twice")
-    return form
+    return Columns(form, found, _unit_in(mine[ARRIVAL]) if ARRIVAL in mine else form.unit)
 
 
-def unread(table: Table, form: Format) -> list[str]:
-    """Return the columns of a table that a format does not read."""
-    return [name for name in table.names if name not in (*form.columns, *form.optional)]
+def _called(form: Format, names: Names) -> dict[str, str]:
+    """Return the columns of a format that a table has."""
+    roles = {role: next((name for name in each if name in names), None) for role, each in form.roles.items()}
+    found = {role: name for role, name in roles.items() if name is not None}
+    return found | {name: name for name in (*form.also, *form.optional) if name in names}
+
+
+def _refuse_others(table: Table) -> None:
+    for other in OTHERS:
+        if other.keys <= set(table.keys) and other.unless not in table.keys:
+            raise SpecsimError(f"{table.file}: {other.name}: {other.instead}")
+    if table.kind == "JSON lines" and "input_lens" in table.keys:
+        raise SpecsimError(
+            f"{table.file}: results of several benchmarks, a line each: one is a trace: sed -n 1p {table.file.name} > "
+            "one.json"
+        )
+
+
+def _refuse_near_names(table: Table, form: Format, missing: list[str], read: set[str]) -> None:
+    """Refuse a column that is not read and has almost the name of one that could be."""
+    alone = [names[0] for role, names in form.roles.items() if role in missing and len(names) == 1]
+    optional = [name for name in (*form.also, *form.optional) if name not in table.names]
+    for name in [each for each in table.names if each not in read]:
+        close = get_close_matches(name, alone, n=1) or get_close_matches(name, optional, n=1, cutoff=0.8)
+        if close:
+            where = f"{table.file}: {table.where}"
+            raise SpecsimError(f"{where}unknown column {shown(name)}; did you mean {close[0]!r}?")
+
+
+def _lacking(table: Table, form: Format, missing: list[str]) -> str:
+    """Return the line about columns that no name tells."""
+    lacks = ", ".join(form.roles.get(name, (name,))[0] for name in missing)
+    roles = ", ".join(f"{name}: YOURS" for name in missing if name in ROLES)
+    if table.in_memory or not roles:
+        return f"no column {lacks}"
+    return f"no column {lacks}; if yours has another name: 'trace.columns={{{roles}}}' (docs/traces.md: known names)"
+
+
+def _unit_in(name: str) -> Unit | None:
+    """Return the unit that a name of arrivals ends with."""
+    return next((unit for unit in UNITS if name.lower().endswith(f"_{unit}")), None)

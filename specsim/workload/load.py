@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import ceil
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+import numpy as np
+
+from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import CheckedMapping, shown
 from specsim.kinds.table import Kinds, asked
+from specsim.rng import stream_keys, uniforms
 from specsim.workload import entry as keys
-from specsim.workload.arrival_window import ArrivalWindow
-from specsim.workload.classed_arrivals import ClassedArrivals
-from specsim.workload.drawn import DrawnTrace
 from specsim.workload.entry import Entry
-from specsim.workload.published import AdaServeTrace, PublishedTrace, UserFile, noted
-from specsim.workload.reader import TraceReader
-from specsim.workload.resample import resample
-from specsim.workload.trace import Trace
+from specsim.workload.published import AdaServeTrace, ArrivalWindow, ClassedArrivals, PublishedTrace, UserFile
+from specsim.workload.slo import SloMix, mix_from_mapping
+from specsim.workload.synthetic import DrawnTrace, poisson
+from specsim.workload.trace import Floats, Ints, Trace, TraceReader
 
+DRAWN = ("arrivals", "lengths", "classes", "acceptance")
+MOST_BLOCKS = 100_000
 LABELS = frozenset({"name", "description", "window", "resample", "suggests"})
 KINDS: Kinds[TraceReader] = Kinds(
     "trace",
@@ -58,18 +65,38 @@ class TraceRecipe:
         """What the seed draws anew: arrivals, lengths, classes."""
         return frozenset(self.reader.drawn if self.block_s is None else ("arrivals", "lengths", "classes"))
 
-    def trace(self, seed: int, requests: int | None = None, rps: float | None = None) -> Trace:
+    def trace(
+        self, seed: int, requests: int | None = None, rps: float | None = None, *, clients: bool = False
+    ) -> Trace:
         """Return the trace; see `load_trace`."""
         whole = self.window is not None or self.block_s is not None
         trace: Trace = asked(self.source, self.reader.read, Trace, seed, None if whole else requests)
+        if not trace.source.timed:
+            self._check_untimed(trace, rps, clients)
         trace = trace if self.window is None else trace.window(*self.window)
         if "arrivals" not in self.reader.drawn and (requests is None or whole or len(trace) > requests):
             trace = replace(trace, source=replace(trace.source, holds=len(trace)))
         if self.block_s is not None:
             said = f"trace.resample={self.block_s:g}: the seed draws blocks of {self.block_s:g} s from the recording"
-            trace = noted(resample(trace, self.block_s, seed=seed, requests=requests), said)
+            trace = resample(trace, self.block_s, seed=seed, requests=requests).noted(said)
         trace = trace if requests is None else trace.head(requests)
+        if rps is not None and not trace.source.timed:
+            arrival_s = poisson(rps, len(trace), np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,))))
+            said = f"arrivals: Poisson at rps={rps:g}, drawn by the seed"
+            trace = replace(trace, arrival_s=arrival_s).noted(said)
         return trace if rps is None else trace.at_rate(rps)
+
+    def _check_untimed(self, trace: Trace, rps: float | None, clients: bool) -> None:
+        """Refuse what needs the arrivals that a file of lengths does not have."""
+        lacks = f"trace {trace.source.name!r} has no arrivals"
+        for key, given in (("window", self.window), ("resample", self.block_s)):
+            if given is not None:
+                raise SpecsimError(f"trace.{key}: {lacks}")
+        if rps is None and not clients:
+            raise SpecsimError(
+                f"{lacks}; expected concurrency=N (clients that wait) or rps=R (Poisson arrivals), or the name of the "
+                "column: 'trace.columns={arrival_s: YOURS}'"
+            )
 
 
 def trace_recipe(
@@ -107,7 +134,8 @@ def load_trace(entry: Entry, *, seed: int, requests: int | None = None, rps: flo
     entry : the YAML as a plain dict, every key resolved
     seed : of synthetic and resampled traces; other traces do not depend on it
     requests : how many rows of the window are kept; None: all
-    rps : true mean rate of the kept rows, requests per second; None: the trace's own
+    rps : true mean rate of the kept rows, requests per second; None: the trace's own. A file of lengths alone gets
+        Poisson arrivals, and needs it.
 
     Raises
     ------
@@ -115,3 +143,95 @@ def load_trace(entry: Entry, *, seed: int, requests: int | None = None, rps: flo
         One line for an unknown or missing key, a bad value, damage in a file, or more requests than exist.
     """
     return trace_recipe(entry).trace(seed, requests, rps)
+
+
+def resample(trace: Trace, block_s: float, *, seed: int, requests: int | None = None) -> Trace:
+    """Return a trace of the same span whose blocks of `block_s` seconds are drawn from `trace`, rows numbered anew.
+
+    This is the moving-block bootstrap (Kuensch 1989): blocks of equal length begin anywhere in the recording, may
+    overlap and may be drawn more than once. A block keeps its bursts, lengths, classes and objectives.
+
+    Block i depends only on (seed, i), so a shorter trace is the beginning of a longer one. If the span holds fewer than
+    `requests`, blocks are added after it.
+
+    Raises
+    ------
+    SpecsimError
+        When a block is not shorter than the trace, blocks are too many, or the trace holds fewer than `requests`.
+    """
+    span_s = float(trace.arrival_s[-1])
+    if span_s == 0:
+        raise SpecsimError(f"trace.resample={block_s:g}: trace {trace.source.name!r} has no span to draw blocks from")
+    least_s = span_s / MOST_BLOCKS
+    if not least_s <= block_s < span_s:
+        raise SpecsimError(
+            f"trace.resample={block_s:g}: expected seconds of at least {least_s:g} and below {span_s:g}, "
+            f"the span of trace {trace.source.name!r}"
+        )
+    blocks, wanted = ceil(span_s / block_s), 1 if requests is None else len(trace.head(requests))
+    rows, arrival_s, block = _drawn(trace, block_s, blocks, seed)
+    inside = int(np.searchsorted(arrival_s, span_s, side="right"))
+    while inside < wanted:
+        blocks *= 2
+        rows, arrival_s, block = _drawn(trace, block_s, blocks, seed)
+        inside = min(len(rows), wanted)
+    return trace.redrawn(rows[:inside], arrival_s[:inside], block[:inside])
+
+
+def _drawn(trace: Trace, block_s: float, blocks: int, seed: int) -> tuple[Ints, Floats, Ints]:
+    """Return rows of the trace, their rising arrivals in seconds since the first block's beginning, and their block."""
+    block = np.arange(blocks)
+    start_s = uniforms(stream_keys(seed, "trace_block", block)) * (trace.arrival_s[-1] - block_s)
+    first = np.searchsorted(trace.arrival_s, start_s, side="left")
+    size = np.searchsorted(trace.arrival_s, start_s + block_s, side="left") - first
+    place = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
+    rows = np.repeat(first, size) + place
+    arrival_s = trace.arrival_s[rows] + np.repeat(block * block_s - start_s, size)
+    # Rounding may put an arrival before the one that it follows.
+    return rows, np.maximum.accumulate(arrival_s) if len(rows) else arrival_s, np.repeat(block, size)
+
+
+def varies(drawn: Set[str], mix: SloMix, *, names_classes: bool) -> tuple[str, ...]:
+    """Return which of `DRAWN` change with the seed of a run, in that order.
+
+    Parameters
+    ----------
+    drawn : what the seed draws of the trace. names_classes : whether the trace names the class of each request.
+
+    Classes that the trace names vary only if the seed draws them. ``acceptance`` is named even if the scheduler never
+    drafts.
+    """
+    stay = not mix.classes or (names_classes and not mix.redraw_classes)
+    classes = "classes" in drawn if stay else len(mix.classes) > 1
+    found = {*(drawn - {"classes"}), *(("classes",) if classes else ()), "acceptance"}
+    return tuple(each for each in DRAWN if each in found)
+
+
+def varies_with_seed(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return `varies` for a stored configuration whose run did not record it.
+
+    The trace is read again. A trace that is gone is taken to name no classes. A kind of one's own is not built here: of
+    such a trace only the acceptance is known to vary.
+    """
+    entry = config["trace"]
+    if "kind" not in entry:
+        return DRAWN[-1:]
+    names_classes = _names_classes(json.dumps(entry), _changed_ns(entry))
+    return varies(trace_recipe(entry).drawn, mix_from_mapping(config["slo"], "slo"), names_classes=names_classes)
+
+
+def _changed_ns(entry: Mapping[str, Any]) -> int:
+    file = Path(entry.get("path", "")).expanduser()
+    return file.stat().st_mtime_ns if file.is_file() else 0
+
+
+@lru_cache(maxsize=8)
+def _names_classes(entry: str, changed_ns: int) -> bool:
+    """Return whether the trace of an `entry` (JSON) names the class of each request; cached until its file changes."""
+    recipe = trace_recipe(json.loads(entry))
+    if recipe.reader.drawn:
+        return False
+    try:
+        return recipe.trace(0, clients=True).slo_class is not None
+    except SpecsimError:
+        return False

@@ -1,24 +1,42 @@
-"""Traces from files: a user's, a published one, or the twin or toy that ships in its place."""
+"""Traces from files: a user's, a published one found by name and checksum, or the twin or toy in its place."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
-from specsim.errors import SpecsimError
-from specsim.files.checked_mapping import CheckedMapping, is_file_name
+import numpy as np
+
+from specsim.errors import SpecsimError, nearest
+from specsim.files.checked_mapping import CheckedMapping, expanded, is_file_name
+from specsim.files.kept import user_cache
 from specsim.files.paths import shipped
+from specsim.rng import stream_keys, uniforms
+from specsim.workload import columns, synthetic
 from specsim.workload import entry as keys
-from specsim.workload.adaserve import read_adaserve_parquet
-from specsim.workload.damage import content, sha256
-from specsim.workload.ends import ended_early
+from specsim.workload.arrivals import read_clock
 from specsim.workload.entry import Published
-from specsim.workload.locate import DATA_VARIABLE, Found, locate
-from specsim.workload.trace import Trace, TraceSource
+from specsim.workload.readers import content, open_parquet, open_table, sha256
+from specsim.workload.synthetic import ended_early
+from specsim.workload.trace import Ints, Trace, TraceSource
 from specsim.workload.user_file import read_user_file
 
+DATA_VARIABLE = "SPECSIM_DATA"
+STAMPS = "Timestamp"
+FIELDS = ("emission_time_ms", "slo_ratio", "input_length", "output_length")
+COLLECTED = (*FIELDS, "trace", "input_length_unit", "input_tokens")
+LENGTHS = ("prompt_tokens", "output_tokens")
 SHIPS_AS = {"twin": None, "toy": None}
+
+
+class Found(NamedTuple):
+    """The file, if it was found, and a text for the user about files of its name that were passed over."""
+
+    file: Path | None
+    passed_over: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +51,9 @@ class UserFile:
         node = self.node
         file = keys.path(node)
         source = TraceSource(file.name, "file", file.name, sha256(content(file)))
-        trace, said = read_user_file(file, source, time_unit=keys.time_unit(node), tick_s=keys.tick_s(node))
-        return noted(trace, f"{file.name}: {said}")
+        how: dict[str, Any] = {"time_unit": keys.time_unit(node), "tick_s": keys.tick_s(node)}
+        trace, said = read_user_file(file, source, **how, called=keys.called(node))
+        return trace.noted(f"{file.name}: {said}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +72,7 @@ class PublishedTrace:
         if found.file is not None:
             checksum = sha256(content(found.file))
             source = TraceSource(name, "real", found.file.name, checksum, licence=node.text("licence"))
-            return noted(self.real(found.file, source), None)
+            return self.real(found.file, source).noted(None)
         why = "; ".join([f"{wanted} was found neither in ${DATA_VARIABLE} nor in the user cache", *found.passed_over])
         cure = f"`specsim trace fetch {name}` downloads it"
         if not twin_allowed:
@@ -87,7 +106,7 @@ class PublishedTrace:
         file = shipped("traces") / ships
         source = TraceSource(node.text("name"), kind, file.name, sha256(content(file)), licence=node.text("licence"))
         trace = read_user_file(file, source).trace
-        return noted(trace, f"{source.name}: using the shipped {kind}: {why}" if why else None)
+        return trace.noted(f"{source.name}: using the shipped {kind}: {why}" if why else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +154,128 @@ class AdaServeTrace(PublishedTrace):
         return keys.point_of(self.node)
 
 
-def noted(trace: Trace, note: str | None) -> Trace:
-    """Return the trace with a note for the user before the reader's."""
-    notes: list[Any] = [part for part in (note, trace.source.note) if part]
-    return replace(trace, source=replace(trace.source, note="; ".join(notes) or None))
+def read_adaserve_parquet(file: Path, workload: str, source: TraceSource) -> Trace:
+    """Return the rows of the collected ``requests.parquet`` whose ``trace`` column is ``workload``.
+
+    Raises
+    ------
+    SpecsimError
+        When the file is damaged or holds no such workload.
+    """
+    table = open_parquet(content(file), file)
+    for name in COLLECTED:
+        if name not in table.names:
+            raise SpecsimError(f"{file}: no column {name!r}{nearest(name, table.names)}")
+    cells, rows = table.read(COLLECTED)
+    mine = [place for place, name in enumerate(cells["trace"]) if name == workload]
+    if not mine:
+        raise SpecsimError(f"{file}: no row of the workload {workload!r}")
+    cells = {name: [column[place] for place in mine] for name, column in cells.items()}
+    rows = rows._replace(numbers=[place + 1 for place in mine])
+    clock = read_clock(cells["emission_time_ms"], "emission_time_ms", rows, "ms")
+    optional = columns.adaserve_objectives(cells, rows)
+    length, output = (columns.tokens(cells[name], name, rows) for name in FIELDS[2:])
+    rows.damage.check()
+    counted = zip(length.tolist(), cells["input_length_unit"], cells["input_tokens"], strict=True)
+    known = [tokens if unit == "chars" else count for count, unit, tokens in counted]
+    prompt, note = columns.estimated_prompts(known, length, optional["slo_class"])
+    row = np.arange(len(mine), dtype=np.int64)
+    return columns.trace(clock.since_s, prompt, output, row, replace(source, note=note), optional)
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivalWindow(PublishedTrace):
+    """SpecServe's windows: a published file of arrivals alone, in seconds; the checked keys also name the lengths.
+
+    Source: github.com/cerebellumking/AdaSpec, ``benchmarks/adaspec/traces/*.csv``. The authors send prompts of
+    Spec-Bench, drawn at random, at these times.
+    """
+
+    drawn: ClassVar[tuple[str, ...]] = ("lengths",)
+
+    def read(self, seed: int, requests: int | None) -> Trace:
+        """Return all arrivals, each with the lengths that `seed` and its place give."""
+        # The inherited method is called by name, since `super()` fails in a dataclass with slots.
+        trace = PublishedTrace.read(self, seed, requests)
+        prompt, output = (np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(place,))) for place in (0, 1))
+        return replace(
+            trace,
+            prompt_tokens=synthetic.lengths(keys.lengths(self.node, "prompt_tokens"), len(trace), prompt),
+            output_tokens=synthetic.lengths(keys.lengths(self.node, "output_tokens"), len(trace), output),
+        )
+
+    def real(self, file: Path, source: TraceSource) -> Trace:
+        """Return the arrivals of the real file, with lengths of one token."""
+        table = open_table(file, frozenset({STAMPS}))
+        cells, rows = table.read([STAMPS])
+        clock = read_clock(cells[STAMPS], STAMPS, rows, "s")
+        rows.damage.check()
+        ones = np.ones(len(clock.since_s), dtype=np.int64)
+        return columns.trace(clock.since_s, ones, ones, np.arange(len(ones), dtype=np.int64), source, {})
+
+
+@dataclass(frozen=True, slots=True)
+class ClassedArrivals(PublishedTrace):
+    """A trace with the arrivals of one published file, by its checked keys, which also hold `classes`.
+
+    AdaServe v1 (arXiv 2501.12162, 6.1) sends Alpaca's instructions and ArXiv's articles at Azure's times.
+
+    A class has its `share` of the requests, and its lengths. A share moves no other draw: a request that stays in its
+    class keeps its lengths.
+    """
+
+    drawn: ClassVar[tuple[str, ...]] = ("lengths", "classes")
+
+    def read(self, seed: int, requests: int | None) -> Trace:
+        """Return all arrivals, each with the class and the lengths that `seed` and its place give."""
+        classes = self._classes()
+        # The inherited method is called by name, since `super()` fails in a dataclass with slots.
+        trace = PublishedTrace.read(self, seed, requests)
+        bounds = np.cumsum([each.number("share") for each in classes.values()])[:-1]
+        code = np.searchsorted(bounds, uniforms(stream_keys(seed, "trace_class", trace.row)), side="right")
+        prompt, output = (self._lengths(name, list(classes.values()), code, seed) for name in LENGTHS)
+        return replace(trace, prompt_tokens=prompt, output_tokens=output, slo_class=code, slo_names=tuple(classes))
+
+    def _lengths(self, name: str, classes: list[CheckedMapping], code: Ints, seed: int) -> Ints:
+        """Return token counts (N,) of requests of these classes (N,)."""
+        found = np.empty(len(code), np.int64)
+        for place, each in enumerate(classes):
+            rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(LENGTHS.index(name), place)))
+            drawn = synthetic.lengths(keys.lengths(each, name), len(code), rng)
+            found[code == place] = drawn[code == place]
+        return found
+
+    def _classes(self) -> dict[str, CheckedMapping]:
+        classes = self.node.children("classes", "at least one class by name", f"share, {' and '.join(LENGTHS)}")
+        for each in classes.values():
+            each.only(("share", *LENGTHS))
+        total = sum(each.number("share", above=0, most=1) for each in classes.values())
+        if abs(total - 1) > 1e-9:
+            self.node.refuse("classes", f"shares add up to {total:g}, expected 1")
+        return classes
+
+
+def data_folders() -> tuple[Path, ...]:
+    """Return the folders of $SPECSIM_DATA, colon separated, in order."""
+    return tuple(expanded(part, f"{DATA_VARIABLE}=") for part in os.environ.get(DATA_VARIABLE, "").split(":") if part)
+
+
+def locate(name: str, checksum: str) -> Found:
+    """Find the file ``name`` (or its ``.gz``) whose unpacked content has the SHA-256 ``checksum``."""
+    passed_over: list[str] = []
+    for file in _candidates(name):
+        try:
+            if sha256(content(file)) == checksum:
+                return Found(file, tuple(passed_over))
+            passed_over.append(f"{file} has another sha256 and is not used")
+        except SpecsimError as error:
+            passed_over.append(f"{error} and is not used")
+    return Found(None, tuple(passed_over))
+
+
+def _candidates(name: str) -> Iterator[Path]:
+    wanted = {name, f"{name}.gz"}
+    for top in (*data_folders(), user_cache()):
+        for folder, below, files in os.walk(top):
+            below.sort()
+            yield from (Path(folder) / file for file in sorted(wanted.intersection(files)))

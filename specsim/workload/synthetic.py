@@ -6,33 +6,67 @@ column has a generator of its own, read in order of rows, so that a longer trace
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
-from specsim.workload.trace import Floats, Ints
-
-Distribution = Literal["fixed", "uniform", "lognormal"]
+from specsim.errors import SpecsimError
+from specsim.files.checked_mapping import CheckedMapping
+from specsim.rng import stream_keys, uniforms
+from specsim.workload import entry as keys
+from specsim.workload.entry import Lengths
+from specsim.workload.trace import Floats, Ints, Trace, TraceSource, check_span
 
 
 @dataclass(frozen=True, slots=True)
-class Lengths:
-    """A distribution of token counts; ``low`` and ``high`` bound it, both included.
+class DrawnTrace:
+    """A trace of ``kind: synthetic``, by its checked keys."""
 
-    Attributes
-    ----------
-    distribution : ``fixed`` (mean), ``uniform`` (low, high) or ``lognormal`` (mean and cv before the bounds)
-    mean : tokens
-    cv : standard deviation / mean
-    low, high : tokens
-    """
+    node: CheckedMapping
 
-    distribution: Distribution
-    mean: float | None = None
-    cv: float | None = None
-    low: int | None = None
-    high: int | None = None
+    @property
+    def drawn(self) -> tuple[str, ...]:
+        """Arrivals; and lengths, unless both are fixed."""
+        drawn = (keys.lengths(self.node, name) for name in ("prompt_tokens", "output_tokens"))
+        varied = any(each.distribution != "fixed" and (each.low is None or each.low != each.high) for each in drawn)
+        return ("arrivals", "lengths") if varied else ("arrivals",)
+
+    def read(self, seed: int, requests: int | None) -> Trace:
+        """Return the first `requests`; by default ``trace.n``."""
+        node = self.node
+        n = node.whole("n") if requests is None else requests
+        if n < 1:
+            raise SpecsimError(f"requests={n}: expected a whole number, at least 1")
+        rps = node.number("rps", above=0)
+        # One random stream per column: a column must not change when another draws more numbers.
+        arrival, prompt, output = (
+            np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(column,))) for column in range(3)
+        )
+        process = node.values["process"]
+        if process == "poisson":
+            arrival_s = poisson(rps, n, arrival)
+        elif process == "gamma":
+            arrival_s = gamma(rps, n, arrival, cv=node.number("cv", above=0.01, most=100))
+        else:
+            arrival_s = on_off(rps, n, arrival, **_bursts(node))
+        check_span(float(arrival_s[-1]), f"trace.rps={rps:g}")
+        return Trace(
+            arrival_s,
+            lengths(keys.lengths(node, "prompt_tokens"), n, prompt),
+            lengths(keys.lengths(node, "output_tokens"), n, output),
+            np.arange(n, dtype=np.int64),
+            TraceSource(node.text("name"), "synthetic"),
+        )
+
+
+def _bursts(node: CheckedMapping) -> dict[str, float]:
+    return {
+        "burst_requests": node.number("burst_requests", above=0.1),
+        "on_share": node.number("on_share", above=0, below=1),
+        "off_rate_ratio": node.number("off_rate_ratio", most=1),
+    }
 
 
 def poisson(rps: float, n: int, rng: np.random.Generator) -> Floats:
@@ -96,3 +130,37 @@ def lengths(spec: Lengths, n: int, rng: np.random.Generator) -> Ints:
 def _from_gaps(gaps: Floats, rps: float) -> Floats:
     gaps[0] = 0.0
     return np.asarray(np.cumsum(gaps) / rps, np.float64)
+
+
+def ended_early(trace: Trace, mean_tokens: Mapping[str, float], seed: int) -> Trace:
+    """Return the trace with outputs drawn anew: a constant hazard, cut at the length that the trace gives.
+
+    Parameters
+    ----------
+    mean_tokens : after the cut, by class; an output of another class stays as it is.
+    """
+    assert trace.slo_class is not None
+    output = trace.output_tokens.copy()
+    luck = np.log1p(-uniforms(stream_keys(seed, "output ends", trace.row)))
+    for code, name in enumerate(trace.slo_names):
+        if name not in mean_tokens:
+            continue
+        for cap in np.unique(output[trace.slo_class == code]).tolist():
+            mine = (trace.slo_class == code) & (trace.output_tokens == cap)
+            hazard = hazard_of(mean_tokens[name], cap)
+            if hazard:
+                drawn = 1 + np.floor(luck[mine] / np.log1p(-hazard)) if hazard < 1 else np.ones(mine.sum())
+                output[mine] = np.minimum(drawn, cap).astype(np.int64)
+    return replace(trace, output_tokens=output)
+
+
+@lru_cache(maxsize=64)
+def hazard_of(mean_tokens: float, cap: int) -> float:
+    """Return the chance to end at each token with which outputs cut at `cap` have this mean; 0 if none is so long."""
+    from scipy.optimize import brentq
+
+    if mean_tokens >= cap:
+        return 0.0
+    if mean_tokens <= 1:
+        return 1.0
+    return float(brentq(lambda hazard: -np.expm1(cap * np.log1p(-hazard)) / hazard - mean_tokens, 1e-12, 1 - 1e-12))

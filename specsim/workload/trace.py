@@ -1,10 +1,11 @@
-"""A trace: arrivals and lengths of requests, as columns."""
+"""A trace: arrivals and lengths of requests, as columns; and the protocol of what reads one."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite, nan
-from typing import Literal
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ class TraceSource:
     """The origin of a trace, which a run prints and keeps in its provenance.
 
     `holds` is the number of requests of a recording, whatever part of it a run takes; None: not known, or endless.
+    `timed` says whether arrivals are known; where they are not, all are 0.
     """
 
     name: str
@@ -31,6 +33,7 @@ class TraceSource:
     note: str | None = None
     licence: str | None = None
     holds: int | None = None
+    timed: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,6 +151,11 @@ class Trace:
         session = None if self.session is None else block * (self.session.max() + 1) + taken.session
         return replace(taken, prefixes=None, session=session)
 
+    def noted(self, note: str | None) -> Trace:
+        """Return the trace with a note for the user before the reader's."""
+        notes = [part for part in (note, self.source.note) if part]
+        return replace(self, source=replace(self.source, note="; ".join(notes) or None))
+
     @property
     def _called(self) -> str:
         shipped = f" (the shipped {self.source.origin})" if self.source.origin in ("twin", "toy") else ""
@@ -192,3 +200,32 @@ def check_span(span_s: float, what: str) -> None:
             f"{what}: arrivals span {span_s:.3g} s; expected at most {LONGEST_S:.3g} s, "
             f"up to which a clock of float64 holds a microsecond"
         )
+
+
+class TraceReader(Protocol):
+    """A kind of trace, by the keys of its file.
+
+    `drawn` names what the seed draws anew, of ``arrivals``, ``lengths`` and ``classes``. It is empty for a recording.
+    """
+
+    @property
+    def drawn(self) -> Sequence[str]: ...  # noqa: D102
+
+    def read(self, seed: int, requests: int | None) -> Trace:
+        """Return the whole trace; a reader that can stop early may return only the first `requests`.
+
+        The same seed gives the same trace. A shorter trace is the beginning of a longer one.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTrace:
+    """A reader of a trace in memory."""
+
+    drawn: ClassVar[tuple[str, ...]] = ()
+    held: Trace
+
+    def read(self, seed: int, requests: int | None) -> Trace:
+        """Return the trace, whatever the seed."""
+        return self.held

@@ -1,28 +1,42 @@
-"""A trace by its path; the content of the file tells its container and its columns."""
+"""A trace from a file by its path, or from columns in memory; the content tells its container and its columns."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from specsim.errors import SpecsimError
+from specsim.errors import SpecsimError, represented
+from specsim.files.checked_mapping import CheckedMapping
 from specsim.files.kept import Arrays, kept
 from specsim.replica.request import Prefixes
-from specsim.workload import adaserve, columns
-from specsim.workload.arrivals import Clock, Unit, read_clock, spread, told_unit
-from specsim.workload.damage import shown
-from specsim.workload.formats import ADASERVE, AZURE, HASHES, KNOWN, OBJECTIVES, VLLM, Format, choose, unread
-from specsim.workload.hashes import prefixes
-from specsim.workload.pace import check_pace, pace, ticks, unit_asked
-from specsim.workload.sessions import sessions
-from specsim.workload.sniff import open_table
-from specsim.workload.table import Cells, Rows, Table
-from specsim.workload.trace import Ints, Trace, TraceSource
+from specsim.workload import columns
+from specsim.workload import entry as keys
+from specsim.workload.arrivals import Clock, Unit, check_pace, pace, read_clock, spread, ticks, told_unit, unit_asked
+from specsim.workload.formats import (
+    ADASERVE,
+    ARRIVAL,
+    DELAY,
+    HASHES,
+    KNOWN,
+    OBJECTIVES,
+    OUTPUT,
+    PROMPT,
+    REQUIRED,
+    Columns,
+    choose,
+)
+from specsim.workload.readers import Cells, Damage, Rows, Table, open_table, shown
+from specsim.workload.sessions import prefixes, sessions
+from specsim.workload.trace import Floats, Ints, Trace, TraceSource
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 TOLD = 8
 HASHED = ("hashes", "first", "count")
@@ -37,47 +51,65 @@ class Reading(NamedTuple):
     said: str
 
 
+class How(NamedTuple):
+    """How a table is read.
+
+    Attributes
+    ----------
+    time_unit : of arrivals that are numbers; None: the format's, if that makes sense.
+    tick_s : seconds over which requests of one stamp are spread evenly; None: they arrive together.
+    called : pairs of specsim's own name of a column and the table's.
+    """
+
+    time_unit: Unit | None = None
+    tick_s: float | None = None
+    called: tuple[tuple[str, str], ...] = ()
+
+
 def read_user_file(
-    file: Path, source: TraceSource, *, time_unit: Unit | None = None, tick_s: float | None = None
+    file: Path,
+    source: TraceSource,
+    *,
+    time_unit: Unit | None = None,
+    tick_s: float | None = None,
+    called: Mapping[str, str] | None = None,
 ) -> Reading:
     """Return the trace of a CSV, JSON or Parquet file, or of its gzip, with the columns of any of `formats.FORMATS`.
 
     Parameters
     ----------
-    time_unit : of arrivals that are numbers; None: the format's, if that makes sense
-    tick_s : seconds over which requests of one stamp are spread evenly; None: they arrive together
+    time_unit, tick_s, called : see `How`; `called` is by specsim's own name what the file calls a column.
 
     Raises
     ------
     SpecsimError
         One line for damage or an unknown format, by line (CSV, JSON lines), row (Parquet) or entry (JSON) from 1.
     """
-    if source.sha256 is None:
-        return read_table(open_table(file, KNOWN), source, time_unit=time_unit, tick_s=tick_s)
-    return _read_once(file, source, time_unit, tick_s)
+    how = How(time_unit, tick_s, tuple(sorted((called or {}).items())))
+    return read_table(open_table(file, KNOWN), source, how) if source.sha256 is None else _read_once(file, source, how)
 
 
 @lru_cache(maxsize=4)
-def _read_once(file: Path, source: TraceSource, time_unit: Unit | None, tick_s: float | None) -> Reading:
+def _read_once(file: Path, source: TraceSource, how: How) -> Reading:
     """Return the trace of a file; kept by the checksum in `source`, since a sweep reads the same few files."""
 
     def read() -> Arrays:
-        trace, said = read_table(open_table(file, KNOWN), source, time_unit=time_unit, tick_s=tick_s)
+        trace, said = read_table(open_table(file, KNOWN), source, how)
         words = {"said": said, "note": trace.source.note or "", "slo_names": trace.slo_names}
         texts = {name: np.array(each, dtype=np.str_) for name, each in words.items()}
-        return {**trace.columns(), **texts, **_hashes(trace.prefixes)}
+        return {**trace.columns(), **texts, "timed": np.array(trace.source.timed), **_hashes(trace.prefixes)}
 
     code = sorted(Path(__file__).parent.glob("*.py"))
-    found = dict(kept("trace", (str(file), source, time_unit, tick_s), code, read))
-    said, note, names = (found.pop(name).tolist() for name in ("said", "note", "slo_names"))
+    found = dict(kept("trace", (str(file), source, how), code, read))
+    said, note, names, timed = (found.pop(name).tolist() for name in ("said", "note", "slo_names", "timed"))
     for column in found.values():
         column.flags.writeable = False
     told = None
     if HASHED[0] in found:
         hashes, first, count = (found.pop(name) for name in HASHED)
         told = Prefixes(hashes, first, count, int(found.pop("block_tokens")))
-    trace = Trace(**found, slo_names=tuple(names), source=replace(source, note=note or None), prefixes=told)
-    return Reading(trace, said)
+    origin = replace(source, note=note or None, timed=timed)
+    return Reading(Trace(**found, slo_names=tuple(names), source=origin, prefixes=told), said)
 
 
 def _hashes(prefixes: Prefixes | None) -> Arrays:
@@ -86,51 +118,52 @@ def _hashes(prefixes: Prefixes | None) -> Arrays:
     return {name: getattr(prefixes, name) for name in HASHED} | {"block_tokens": np.array(prefixes.block_tokens)}
 
 
-def read_table(
-    table: Table, source: TraceSource, *, time_unit: Unit | None = None, tick_s: float | None = None
-) -> Reading:
+def read_table(table: Table, source: TraceSource, how: How) -> Reading:
     """Return the trace of a table; see `read_user_file`."""
-    file, form = table.file, choose(table)
-    cells, rows = table.read([name for name in dict.fromkeys(table.names) if name in (*form.columns, *form.optional)])
+    read = choose(table, dict(how.called))
+    cells, rows = table.read(list(dict.fromkeys(read.called.values())))
+    cells = {role: cells[name] for role, name in read.called.items()}
     if not rows.numbers:
         rows.damage.check()
-        raise SpecsimError(f"{file}: no row")
+        raise SpecsimError(f"{table.file}: no row")
+    if DELAY in table.names and any(cell in (None, "") for cell in cells.get(ARRIVAL, ())):
+        turns = "sessions whose turns arrive a delay after an answer: such turns are not simulated"
+        raise SpecsimError(f"{table.file}: {turns}; expected a {read.called[ARRIVAL]} in each row")
     session = sessions(cells, rows)
-    cells, rows, served = _served(form, cells, rows)
-    clock, unit = _clock(table.file, form, cells, rows, time_unit)
-    prompt, output = (columns.tokens(cells[name], name, rows) for name in (form.prompt, form.output))
-    optional = adaserve.objectives(cells, rows) if form is ADASERVE else _objectives(cells, rows)
-    if "cached_tokens" in cells and "cached_tokens" in form.optional:
-        optional["cached_tokens"] = _cached(cells["cached_tokens"], prompt, rows)
+    cells, rows, served = _served(read, cells, rows, bool(how.called))
+    arrivals = _arrivals(table, read, cells, rows, how)
+    prompt, output = (columns.tokens(cells[role], read.called[role], rows) for role in (PROMPT, OUTPUT))
+    optional = _objectives(read, cells, rows)
+    if "cached_tokens" in cells:
+        optional["cached_tokens"] = _cached(cells["cached_tokens"], read.called["cached_tokens"], prompt, rows)
     if session is not None:
         optional["session"] = session[served]
         rows.note(f"{len(np.unique(session[served])):,} sessions")
     rows.damage.check()
-    if unit is None:
-        raise unit_asked(cells[form.arrival], form.arrival, table)
-    found = prefixes(cells[HASHES], prompt, rows) if HASHES in cells and HASHES in form.optional else None
+    since_s = _checked(arrivals, table, read, cells, rows, how) if arrivals else np.zeros(len(prompt))
+    found = prefixes(cells[HASHES], prompt, rows) if HASHES in cells else None
     if "cached_tokens" in optional:
         share = optional["cached_tokens"].sum() / prompt.sum()
         rows.note(f"cached_tokens: {100 * share:.3g}% of the prompts' tokens are cached at arrival")
-    for odd in check_pace(clock, form.arrival, table, unit, time_unit is not None):
-        rows.note(odd)
-    if form is ADASERVE:
-        prompt, note = adaserve.prompt_tokens(cells.get("prompt"), prompt, optional["slo_class"])
+    if read.form.name == ADASERVE:
+        prompt, note = columns.adaserve_prompts(cells.get("prompt"), prompt, optional["slo_class"])
         source = replace(source, note=note)
-    trace = columns.trace(clock.since_s, prompt, output, served, source, optional)
+    source = replace(source, timed=arrivals is not None)
+    trace = columns.trace(since_s, prompt, output, served, source, optional)
     if found is not None:
         trace = replace(trace, prefixes=found.taken(np.searchsorted(served, trace.row)))
-    _note_order(clock, trace, tick_s, rows)
-    return Reading(_spread(trace, tick_s), _said(table, form, trace, rows))
+    if arrivals:
+        _note_order(since_s, trace, how.tick_s, rows)
+    return Reading(_spread(trace, how.tick_s), _said(table, read, trace, rows))
 
 
-def _served(form: Format, cells: Cells, rows: Rows) -> tuple[Cells, Rows, Ints]:
+def _served(read: Columns, cells: Cells, rows: Rows, named: bool) -> tuple[Cells, Rows, Ints]:
     """Return the cells and rows of served requests, without failed ones, and their indices from 0."""
     count = len(rows.numbers)
-    if not form.failures:
+    if not (read.form.failures or named):
         return cells, rows, np.arange(count, dtype=np.int64)
-    lengths = zip(cells[form.prompt], cells[form.output], strict=True)
-    served = [place for place, pair in enumerate(lengths) if 0 not in map(columns.number, pair)]
+    lengths = zip(cells[PROMPT], cells[OUTPUT], strict=True)
+    served = [place for place, pair in enumerate(lengths) if not any(map(columns.is_zero, pair))]
     if not served:
         raise SpecsimError(f"{rows.damage.file}: every request has 0 tokens")
     if len(served) < count:
@@ -140,45 +173,68 @@ def _served(form: Format, cells: Cells, rows: Rows) -> tuple[Cells, Rows, Ints]:
     return cells, rows, np.array(served, np.int64)
 
 
-def _clock(file: Path, form: Format, cells: Cells, rows: Rows, chosen: Unit | None) -> tuple[Clock, Unit | None]:
-    """Return the arrivals and their unit: the user's, the format's, or that of the content; None: it fits several."""
-    stamps, why, unit = cells[form.arrival], None, chosen or form.unit
+def _arrivals(table: Table, read: Columns, cells: Cells, rows: Rows, how: How) -> tuple[Clock, Unit | None] | None:
+    """Return the arrivals and their unit: the user's, the format's, or that of the content; None: it fits several.
+
+    Returns None for a table of lengths alone.
+    """
+    for key in ("time_unit", "tick_s"):
+        if ARRIVAL not in cells and getattr(how, key) is not None:
+            raise SpecsimError(f"{table.file}: trace.{key}={getattr(how, key)} changes nothing: it has no arrivals")
+    if ARRIVAL not in cells:
+        return None
+    name, why, unit = read.called[ARRIVAL], None, how.time_unit or read.unit
     if unit is None:
-        unit, why = told_unit(cells, form.arrival) or (None, None)
-    clock = read_clock(stamps, form.arrival, rows, unit or "s")
-    if clock.latest_s is None:
-        unit = unit or "s"
-    if clock.latest_s is None and chosen is not None:
-        raise SpecsimError(f"{file}: trace.time_unit={chosen} changes nothing: {form.arrival} holds timestamps")
+        unit, why = told_unit(cells, ARRIVAL, PROMPT) or (None, None)
+    clock = read_clock(cells[ARRIVAL], name, rows, unit or "s")
+    if clock.latest_s is None and how.time_unit is not None:
+        raise SpecsimError(f"{table.file}: trace.time_unit={how.time_unit} changes nothing: {name} holds timestamps")
     if clock.latest_s is not None and why:
-        rows.note(f"{form.arrival} is in {unit} ({why}); trace.time_unit sets it")
-    if clock.latest_s is None and form is not AZURE:
-        rows.note(f"{form.arrival} holds timestamps")
-    return clock, unit
+        rows.note(f"{name} is in {unit} ({why}); trace.time_unit sets it")
+    if clock.latest_s is None and read.form.name != "Azure":
+        rows.note(f"{name} holds timestamps")
+    return clock, "s" if clock.latest_s is None else unit
 
 
-def _objectives(cells: Cells, rows: Rows) -> dict[str, Any]:
-    """Return the fields of a `Trace` from the optional columns."""
-    found: dict[str, Any] = {name: columns.slos(cells[name], name, rows) for name in OBJECTIVES if name in cells}
+def _checked(
+    arrivals: tuple[Clock, Unit | None], table: Table, read: Columns, cells: Cells, rows: Rows, how: How
+) -> Floats:
+    """Return arrivals (N,) in seconds since the earliest, with notes about an odd pace; a unit must be known."""
+    (clock, unit), name = arrivals, read.called[ARRIVAL]
+    if unit is None:
+        raise unit_asked(cells[ARRIVAL], name, table)
+    for odd in check_pace(clock, name, table, unit, how.time_unit is not None):
+        rows.note(odd)
+    return clock.since_s
+
+
+def _objectives(read: Columns, cells: Cells, rows: Rows) -> dict[str, Any]:
+    """Return the classes and objectives in the columns as fields of a `Trace`."""
+    if read.form.name == ADASERVE:
+        return columns.adaserve_objectives(cells, rows)
+    called = read.called
+    found: dict[str, Any] = {
+        role: columns.slos(cells[role], called[role], rows) for role in OBJECTIVES if role in cells
+    }
     if "tpot_slo_s" in found and "tpot_slo_ratio" in found:
         for place in np.flatnonzero((found["tpot_slo_s"] > 0) & (found["tpot_slo_ratio"] > 0)).tolist():
             rows.damage.add(rows.numbers[place], "tpot_slo_s and tpot_slo_ratio are both given")
     if "slo_class" in cells:
-        found["slo_class"], found["slo_names"] = columns.classes(cells["slo_class"], "slo_class", rows)
+        found["slo_class"], found["slo_names"] = columns.classes(cells["slo_class"], called["slo_class"], rows)
     return found
 
 
-def _cached(cells: Sequence[object], prompt: Ints, rows: Rows) -> Ints:
+def _cached(cells: Sequence[object], name: str, prompt: Ints, rows: Rows) -> Ints:
     """Return the tokens of each prompt that are cached at arrival, (N,); an empty cell is 0."""
-    cached = columns.tokens([0 if cell is None or cell == "" else cell for cell in cells], "cached_tokens", rows, 0)
+    cached = columns.tokens([0 if cell is None or cell == "" else cell for cell in cells], name, rows, 0)
     for place in np.flatnonzero(cached > prompt).tolist():
-        said = f"cached_tokens {cached[place]} is more than the prompt's {prompt[place]}"
+        said = f"{name} {cached[place]} is more than the prompt's {prompt[place]}"
         rows.damage.add(rows.numbers[place], said)
     return cached
 
 
-def _note_order(clock: Clock, trace: Trace, tick_s: float | None, rows: Rows) -> None:
-    early = int(np.count_nonzero(clock.since_s < np.maximum.accumulate(clock.since_s)))
+def _note_order(since_s: Floats, trace: Trace, tick_s: float | None, rows: Rows) -> None:
+    early = int(np.count_nonzero(since_s < np.maximum.accumulate(since_s)))
     if early:
         rows.note(f"sorted by arrival ({early:,} of {len(trace):,} stood behind a later one)")
     for note in ticks(trace.arrival_s) if tick_s is None else ():
@@ -193,11 +249,94 @@ def _spread(trace: Trace, tick_s: float | None) -> Trace:
     return replace(trace, arrival_s=spread(trace.arrival_s, tick_s), source=replace(trace.source, note=told))
 
 
-def _said(table: Table, form: Format, trace: Trace, rows: Rows) -> str:
-    unused = unread(table, form)
+def _said(table: Table, read: Columns, trace: Trace, rows: Rows) -> str:
+    unused = [name for name in table.names if name not in read.called.values()]
     left = ["an index" if name in INDEX else name if name.isprintable() else shown(name) for name in unused[:TOLD]]
     left = [name if len(name) <= 40 else shown(name) for name in left]
     more = [f"{len(unused) - TOLD} more"] if len(unused) > TOLD else []
     ignored = [f"not read: {', '.join(left + more)}"] if left else []
-    name = form.name if form is VLLM and table.kind == "JSON" else f"{form.name} {table.kind}"
-    return "; ".join((f"read as {name}: {', '.join(form.columns)}", pace(trace.arrival_s), *rows.notes, *ignored))
+    span = pace(trace.arrival_s) if trace.source.timed else f"{len(trace):,} requests, no arrivals"
+    return "; ".join((f"read as {read.form.name} {table.kind}: {read.told}", span, *rows.notes, *ignored))
+
+
+def trace_of(
+    columns: DataFrame | Mapping[str, Any],
+    name: str = "DataFrame",
+    *,
+    time_unit: Unit | None = None,
+    tick_s: float | None = None,
+) -> Trace:
+    """Return the trace of these columns, in order of arrival, with the first arrival at 0.
+
+    Parameters
+    ----------
+    columns : a DataFrame, or sequences of one length by name: those of any file that docs/traces.md names, as
+        ``arrival_s``, ``prompt_tokens`` and ``output_tokens``; a missing value (None, NaN) is an empty cell.
+    name : of the trace, in messages and in the provenance, which also holds the checksum of the columns.
+    time_unit : of arrivals that are numbers: ``"s"``, ``"ms"``, ``"us"`` or ``"ns"``; None: as docs/traces.md says.
+    tick_s : seconds over which requests of one stamp are spread evenly; None: they arrive together.
+
+    Raises
+    ------
+    SpecsimError
+        One line for an unknown or missing column, and for damaged rows, by the index of a DataFrame, else from 1.
+    """
+    try:
+        named = [(str(each), column) for each, column in columns.items()]
+        cells = {each: _cells(column, each) for each, column in named}
+    except (TypeError, ValueError, AttributeError):
+        raise SpecsimError(f"{name}: {represented(columns)} holds no columns by name") from None
+    counts = {len(column) for column in cells.values()}
+    if len(counts) > 1:
+        raise SpecsimError(f"{name}: its columns differ in length")
+    count = counts.pop() if counts else 0
+
+    def read(wanted: Sequence[str]) -> tuple[Cells, Rows]:
+        return {each: cells[each] for each in wanted}, Rows(range(1, count + 1), _damage(columns, name), [])
+
+    node = CheckedMapping(name, "", {"time_unit": time_unit, "tick_s": tick_s})
+    table = Table(Path(name), "columns", tuple(each for each, _ in named), read)
+    trace, said = read_table(table, TraceSource(name, "object"), How(keys.time_unit(node), keys.tick_s(node)))
+    return replace(trace, source=replace(trace.source, sha256=content_sha256(trace))).noted(f"{name}: {said}")
+
+
+def content_sha256(trace: Trace) -> str:
+    """Return the checksum of a trace: of all columns and the names of the classes."""
+    digest = sha256(repr(trace.slo_names).encode())
+    for name, column in trace.columns().items():
+        digest.update(f"{name}:".encode())
+        digest.update(np.ascontiguousarray(column).tobytes())
+    if (prefixes := trace.prefixes) is not None:
+        hashes = [prefixes.hashes[at : at + size] for at, size in zip(prefixes.first, prefixes.count, strict=True)]
+        for each in (prefixes.count, *hashes, np.array(prefixes.block_tokens)):
+            digest.update(each.tobytes())
+    return digest.hexdigest()
+
+
+def _damage(columns: DataFrame | Mapping[str, Any], name: str) -> Damage:
+    """Return what collects damaged rows: a DataFrame's have labels of their own."""
+    index: Any = getattr(columns, "index", None)
+    if not hasattr(index, "tolist"):
+        return Damage(Path(name), "row")
+    return Damage(Path(name), "index", lambda row: shown(index[row - 1 : row].tolist()[0]))
+
+
+def _cells(column: Any, name: str) -> list[object]:
+    """Return a column as plain values: times, and time since any moment, as ``numpy.datetime64[ns]``.
+
+    Missing values are None, unless the column may have none: then they stay what they are.
+    """
+    if getattr(getattr(column, "dtype", None), "tz", None) is not None:
+        column = column.dt.tz_convert(None)
+    values = np.asarray(column)
+    if values.dtype.kind == "m":
+        values = np.datetime64(0, "ns") + values
+    if values.dtype.kind == "M":
+        return ["NaT" if np.isnat(each) else each for each in values.astype("datetime64[ns]")]
+    cells: list[object] = values.tolist()
+    return cells if name in REQUIRED else [None if _is_missing(cell) else cell for cell in cells]
+
+
+def _is_missing(cell: Any) -> bool:
+    """Return whether a cell is None, NaN or pandas' NA, which equals nothing and differs from nothing."""
+    return cell is None or type(cell).__name__ == "NAType" or bool(cell != cell)

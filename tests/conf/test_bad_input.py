@@ -258,7 +258,7 @@ WORLDS = [
     *((f"trace={name} rps=1e-12", "rps=1e-12", "8.59e+09 s", "microsecond") for name in ("poisson", "bursts")),
     *((f"trace=gamma trace.cv={value}", "trace.cv") for value in ("0", "-1", "1e200", "1e-200")),
     *((f"trace=bursts trace.on_share={value}", "trace.on_share") for value in ("0", "1", "2")),
-    ("trace.prompt_tokens=5", "trace.prompt_tokens"),
+    ("trace.prompt_tokens=1.5", "trace.prompt_tokens"),
     ("trace.prompt_tokens.distribution=normal", "normal", "'lognormal'"),
     ("trace.prompt_tokens.low=9000", "low: 9000", "high, 8192"),
     *(

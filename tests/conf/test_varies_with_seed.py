@@ -5,7 +5,7 @@ import pytest
 
 from specsim.runs.prepare import prepare
 from specsim.settings.compose import compose
-from specsim.workload.seeding import varies_with_seed
+from specsim.workload.load import varies_with_seed
 
 POISSON = {"trace": "poisson", "requests": "60"}
 FIXED = {

@@ -91,7 +91,7 @@ SPECIAL = [
     ("trace", HEADER[:-1] + ",tpot_slo\n0,5,5,1\n", "'tpot_slo_s'"),
     ("trace", '{"timestamp": 0, "input_length": 5}\n{"timestamp": 1}\n', "output_length"),
     ("trace", '{"request_throughput": 1.0, "total_input_tokens": 5}', "--save-detailed"),
-    ("trace", '{"input_lens": [1], "output_lens": [1]}', "start_times"),
+    ("trace", '{"input_lens": [1], "output_lens": [1]}', "no arrivals"),
     ("trace", b"PK\x03\x04\x14\x00", "Excel"),
     ("trace", HEADER + "0,5,5\n" + HEADER, "line 3"),
     ("trace", b"\x1f\x8bnothing", "gzip"),

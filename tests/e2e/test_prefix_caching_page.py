@@ -13,9 +13,8 @@ import pytest
 
 from specsim import SpecsimError, load_run, simulate
 from specsim.cli import main
-from specsim.workload.frame import trace_of
 from specsim.workload.trace import TraceSource
-from specsim.workload.user_file import read_user_file
+from specsim.workload.user_file import read_user_file, trace_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "prefix-caching.md").read_text(encoding="utf-8")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from specsim import simulate
-from specsim.workload.locate import data_folders
+from specsim.workload.published import data_folders
 
 
 @pytest.mark.slow

@@ -12,8 +12,7 @@ from specsim.rng import mix
 from specsim.runs.prepare import prepare
 from specsim.settings.compose import compose
 from specsim.simulation import Simulation
-from specsim.workload.promise import promise
-from specsim.workload.slo import mix_from_mapping
+from specsim.workload.slo import mix_from_mapping, promise
 from specsim.workload.trace import Trace, TraceSource
 from specsim.world.curves import Acceptance, Curve, draw_tape
 from specsim.world.tape import Tape

@@ -80,7 +80,7 @@ def test_a_wrong_cell_is_named(tmp_path: Path, cell: str, said: str) -> None:
 
 
 def test_a_part_of_a_trace_keeps_what_is_cached() -> None:
-    from specsim.workload.frame import trace_of
+    from specsim.workload.user_file import trace_of
 
     columns = {"arrival_s": [0, 1, 2], "prompt_tokens": [9] * 3, "output_tokens": [1] * 3, "cached_tokens": [1, 2, 3]}
     window = trace_of(columns).window(1.0)

@@ -10,10 +10,9 @@ from specsim.files.paths import shipped
 from specsim.runs.prepare import prepare
 from specsim.settings.compose import compose
 from specsim.workload import synthetic
-from specsim.workload.describe import fano
-from specsim.workload.load import load_trace
-from specsim.workload.resample import resample
+from specsim.workload.load import load_trace, resample
 from specsim.workload.trace import Trace, TraceSource
+from tools.describe import fano
 
 N = 4_000
 

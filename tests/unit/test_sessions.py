@@ -7,10 +7,9 @@ import pytest
 
 from specsim import simulate
 from specsim.errors import SpecsimError
-from specsim.workload.frame import trace_of
-from specsim.workload.resample import resample
+from specsim.workload.load import resample
 from specsim.workload.trace import TraceSource
-from specsim.workload.user_file import read_user_file
+from specsim.workload.user_file import read_user_file, trace_of
 
 OWN = ("arrival_s", "prompt_tokens", "output_tokens")
 BURSTGPT = ("Timestamp", "Request tokens", "Response tokens")

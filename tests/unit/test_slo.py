@@ -8,8 +8,7 @@ import pytest
 from specsim.errors import SpecsimError
 from specsim.files.paths import shipped
 from specsim.files.yaml_file import read_yaml
-from specsim.workload.promise import promise
-from specsim.workload.slo import mix_from_mapping
+from specsim.workload.slo import mix_from_mapping, promise
 from specsim.workload.trace import Trace, TraceSource
 from specsim.world.acceptance import acceptance_from_mapping
 from specsim.world.curves import draw_tape

@@ -155,7 +155,7 @@ def test_a_users_file_is_read_by_path(tmp_path):
         ("bursts", {"on_share": 1}, "trace.on_share: 1 is not a finite number above 0 and below 1"),
         ("bursts", {"on_share": 1.5}, "trace.on_share: 1.5 is not a finite number above 0 and below 1"),
         ("bursts", {"off_rate_ratio": -0.1}, "trace.off_rate_ratio: -0.1 is not a finite number of at least 0"),
-        ("poisson", {"prompt_tokens": 5}, "trace.prompt_tokens: 5 is not a mapping of distribution"),
+        ("poisson", {"prompt_tokens": "x"}, "trace.prompt_tokens: 'x' is not a mapping of distribution"),
         ("poisson", {"prompt_tokens": {"distribution": "zipf"}}, "distribution: 'zipf' is unknown"),
         ("poisson", {"prompt_tokens": {"distribution": "fixed", "mean": 3, "cv": 1}}, "cv: 1 changes nothing"),
         ("poisson", {"prompt_tokens": {"distribution": "fixed"}}, "mean: 'fixed' needs it"),

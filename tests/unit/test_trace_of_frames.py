@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from specsim import SpecsimError, simulate
-from specsim.workload.frame import trace_of
+from specsim.workload.user_file import trace_of
 
 SMALL = {"profile": "llama8b_1b_h100", "acceptance": "bernoulli"}
 TIMES = ["2026-01-05T10:00:00.5", "2026-01-05T10:00:02.0"]

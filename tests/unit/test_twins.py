@@ -12,11 +12,11 @@ import yaml
 
 from specsim.errors import SpecsimError
 from specsim.files.paths import shipped
-from specsim.workload.damage import content
-from specsim.workload.describe import describe
 from specsim.workload.load import load_trace
+from specsim.workload.readers import content
 from specsim.workload.trace import TraceSource
 from specsim.workload.user_file import read_user_file
+from tools.describe import describe
 
 TRACES = shipped("traces")
 REAL = json.loads((TRACES / "real_statistics.json").read_text())

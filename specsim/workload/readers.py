@@ -1,0 +1,443 @@
+"""Tables from files: pyarrow reads CSV and Parquet, json reads JSON; a mistake is named by its line, row or entry."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from gzip import BadGzipFile, GzipFile
+from io import BytesIO, TextIOWrapper
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from specsim.errors import SpecsimError
+from specsim.files.regular_file import MOST_BYTES, check_file, check_rows, size
+
+TOLD = 5
+MOST_RATIO, FREE_BYTES = 100, 64 << 20
+"""The most that a gzip of over `FREE_BYTES` may unpack to, in times its size; traces pack 3 to 30 times."""
+STEP_BYTES = 1 << 20
+ROW_BYTES = 1 << 24
+"""The longest row of a CSV."""
+HEAD = 64
+"""Records of a JSON file that tell its columns."""
+FOREIGN = {
+    b"PK\x03\x04": "a ZIP archive or an Excel sheet",
+    b"BZh": "packed with bzip2",
+    b"\xfd7zXZ": "packed with xz",
+    b"(\xb5/\xfd": "packed with Zstandard",
+}
+MARKS = {
+    b"\xef\xbb\xbf": ("utf-8-sig", "UTF-8 with a byte order mark"),
+    b"\xff\xfe\x00\x00": ("utf-32", "UTF-32"),
+    b"\x00\x00\xfe\xff": ("utf-32", "UTF-32"),
+    b"\xff\xfe": ("utf-16", "UTF-16"),
+    b"\xfe\xff": ("utf-16", "UTF-16"),
+}
+SEPARATORS = {
+    ",": None,
+    ";": "cells separated by semicolons",
+    "\t": "cells separated by tabs",
+    "|": "cells separated by bars",
+}
+Cells = dict[str, list[object]]
+"""Columns by name; cells are text (CSV) or typed values (JSON, Parquet)."""
+Record = dict[str, Any]
+
+
+class Damage:
+    """The damaged rows of one file, collected for one error line."""
+
+    def __init__(self, file: Path, unit: str = "line", label: Callable[[int], str] = str) -> None:
+        self.file = file
+        self.unit = unit
+        self._label = label
+        self._rows: dict[int, str] = {}
+
+    def add(self, row: int, what: str) -> None:
+        """Note what is wrong in a row, once per row; ``row`` is numbered as by the file's reader."""
+        self._rows.setdefault(row, what)
+
+    def check(self) -> None:
+        """Raise a ``SpecsimError`` that counts the damaged rows and names the first few, if there are any."""
+        if not self._rows:
+            return
+        told = [f"{self.unit} {self._label(row)}: {self._rows[row]}" for row in sorted(self._rows)[:TOLD]]
+        more = [f"and {len(self._rows) - TOLD} more"] if len(self._rows) > TOLD else []
+        rows = "row" if len(self._rows) == 1 else "rows"
+        raise SpecsimError(f"{self.file}: {len(self._rows)} damaged {rows}: {', '.join(told + more)}")
+
+
+class Rows(NamedTuple):
+    """Row numbers for the user, the damage found in the rows, and notes about what was tolerated."""
+
+    numbers: Sequence[int]
+    damage: Damage
+    notes: list[str]
+
+    def note(self, what: str) -> None:
+        """Add a note, once."""
+        if what not in self.notes:
+            self.notes.append(what)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A file whose columns have names.
+
+    Attributes
+    ----------
+    file : its path. kind : CSV, JSON lines, JSON or Parquet, or ``columns`` of a table in memory
+    names : of its columns, in order; a value in a nested JSON object has a dotted name
+    read : returns the cells of the columns asked for, and their rows
+    where : the beginning of messages about the names, such as ``line 1: `` of a CSV
+    keys : the outermost names of a JSON object, which also name what is no column
+    """
+
+    file: Path
+    kind: str
+    names: tuple[str, ...]
+    read: Callable[[Sequence[str]], tuple[Cells, Rows]]
+    where: str = ""
+    keys: tuple[str, ...] = ()
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the columns were handed in."""
+        return self.kind == "columns"
+
+
+def shown(cell: object, most: int = 40) -> str:
+    """Return a cell for an error message: quoted, on one line, cut at `most` characters."""
+    text = repr(cell[: most + 1] if isinstance(cell, str) else cell)
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def open_table(file: Path, known: frozenset[str]) -> Table:
+    """Return the table in a file, whose first bytes tell Parquet, JSON or CSV, plain or gzip, in any Unicode encoding.
+
+    `known` names of columns tell the separator of a CSV, and an object of lists.
+
+    Raises
+    ------
+    SpecsimError
+        When the file holds no table; from `read`, when it is cut.
+    """
+    raw = content(file)
+    for magic, what in FOREIGN.items():
+        if raw.startswith(magic):
+            raise SpecsimError(f"{file}: {what}; expected CSV, JSON or Parquet, plain or gzip")
+    if raw.startswith(b"PAR1"):
+        return open_parquet(raw, file)
+    raw, notes = utf8(raw)
+    opened = _json if raw[:4096].lstrip()[:1] in (b"{", b"[") else _csv
+    return opened(raw.rstrip(b"\r\n"), file, known, notes)
+
+
+def content(file: Path, what: str = "file") -> bytes:
+    """Return the bytes of a file, unpacked if it is gzip; `what` is the kind of file expected.
+
+    Raises
+    ------
+    SpecsimError
+        When it is missing, no file, unreadable, empty, too large, or its gzip is cut or broken (with the line
+        reached).
+    """
+    check_file(file, MOST_BYTES, what)
+    try:
+        raw = file.read_bytes()
+    except OSError as error:
+        raise SpecsimError(f"{file}: cannot be read: {error.strerror or error}") from None
+    if raw[:2] == b"\x1f\x8b":
+        raw = _unpacked(raw, file)
+    if not raw or raw.isspace():
+        raise SpecsimError(f"{file}: empty file")
+    return raw
+
+
+def sha256(raw: bytes) -> str:
+    """Return the checksum of unpacked content, which a file and its gzip share."""
+    return hashlib.sha256(raw).hexdigest()
+
+
+def _unpacked(raw: bytes, file: Path) -> bytes:
+    """Return the content of a gzip, whose size is measured before any of it is kept."""
+    held = 0
+    for part in _parts(raw, file):
+        held += len(part)
+        check_unpacked(file, "gzip", held, len(raw))
+    return b"".join(_parts(raw, file))
+
+
+def check_unpacked(file: Path, kind: str, held: int, packed: int) -> None:
+    """Refuse a file of `packed` bytes that unpacks to `held` bytes, if that is more than a trace of its size can."""
+    most = min(MOST_BYTES, max(FREE_BYTES, MOST_RATIO * packed))
+    if held > most:
+        raise SpecsimError(f"{file}: {kind} unpacks to more than {size(most)}; expected less")
+
+
+def _parts(raw: bytes, file: Path) -> Iterator[bytes]:
+    """Yield the content of a gzip of any number of members, at most `STEP_BYTES` at a time."""
+    line = 0
+    with GzipFile(fileobj=BytesIO(raw)) as stream:
+        try:
+            while part := stream.read1(STEP_BYTES):
+                line += part.count(b"\n")
+                yield part
+        except EOFError:
+            raise SpecsimError(f"{file}: truncated gzip after line {line}") from None
+        except (BadGzipFile, zlib.error):
+            raise SpecsimError(f"{file}: broken gzip after line {line}") from None
+
+
+def utf8(raw: bytes) -> tuple[bytes, list[str]]:
+    """Return a text in UTF-8, and a note if it was in another encoding, which its first bytes tell.
+
+    Bytes that are no text become U+FFFD, and fail in the cell that has them.
+    """
+    codec, name = next((known for mark, known in MARKS.items() if raw.startswith(mark)), ("utf-8", ""))
+    # A header of ASCII letters in UTF-16 has a zero in every other byte.
+    if not name and b"\x00" in raw[:2]:
+        codec, name = "utf-16-be" if raw[:1] == b"\x00" else "utf-16-le", "UTF-16 without a byte order mark"
+    text = raw.decode(codec, "replace")
+    return (raw, []) if not name and "\ufffd" not in text else (text.encode(), [name] if name else [])
+
+
+def lines(raw: bytes, newline: str = "\n") -> TextIOWrapper:
+    """Return UTF-8 as a stream of lines."""
+    return TextIOWrapper(BytesIO(raw), encoding="utf-8", newline=newline)
+
+
+def _csv(raw: bytes, file: Path, known: frozenset[str], notes: list[str]) -> Table:
+    """Return the table of a CSV; the separator is the one that yields most `known` names in the header."""
+    header = lines(raw, "").readline()
+    headers = {each: _split(header, each) for each in SEPARATORS}
+    separator = max(headers, key=lambda each: (len(known.intersection(headers[each])), len(headers[each])))
+    names, told = headers[separator], SEPARATORS[separator]
+    if not names:
+        raise SpecsimError(f"{file}: line 1: no header of a CSV; expected names of columns")
+    body = memoryview(raw)[len(header.encode()) :]
+
+    def read(wanted: Sequence[str]) -> tuple[Cells, Rows]:
+        damage = Damage(file)
+        cells, wrong = _csv_cells(body, separator, names, wanted, file)
+        count = len(wrong) + len(cells[wanted[0]])
+        starts = _starts(raw, separator, file) if b'"' in raw else range(2, count + 2)
+        for place, text in wrong.items():
+            damage.add(starts[place], f"{text.count(separator) + 1} cells where the header has {len(names)}")
+        numbers = [starts[place] for place in range(count) if place not in wrong]
+        return cells, Rows(numbers, damage, [told, *notes] if told else notes)
+
+    return Table(file, "CSV", tuple(names), read, where="line 1: ", keys=tuple(names))
+
+
+def _split(line: str, separator: str) -> list[str]:
+    """Return the cells of a header line; none if it is no CSV with this separator."""
+    try:
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=separator, strict=True), [])]
+    except csv.Error:
+        return []
+
+
+def _csv_cells(
+    body: memoryview, separator: str, names: list[str], wanted: Sequence[str], file: Path
+) -> tuple[Cells, dict[int, str]]:
+    """Return the cells of the rows that are as long as the header, and by place from 0 the text of the other rows."""
+    import pyarrow as pa
+    from pyarrow import csv as arrow
+
+    wrong: dict[int, str] = {}
+
+    def skip(row: Any) -> str:
+        wrong[row.number - 1] = row.text
+        return "skip"
+
+    # A name that stands twice would be read twice: columns are called by their places.
+    places = {name: str(names.index(name)) for name in wanted}
+    if not body.nbytes:
+        return {name: [] for name in wanted}, wrong
+    try:
+        table = arrow.read_csv(
+            pa.BufferReader(body),
+            arrow.ReadOptions(use_threads=False, column_names=list(map(str, range(len(names)))), block_size=ROW_BYTES),
+            arrow.ParseOptions(
+                delimiter=separator, newlines_in_values=True, ignore_empty_lines=False, invalid_row_handler=skip
+            ),
+            arrow.ConvertOptions(
+                column_types=dict.fromkeys(places.values(), pa.string()),
+                include_columns=list(places.values()),
+                strings_can_be_null=False,
+            ),
+        )
+    except pa.ArrowInvalid:
+        raise SpecsimError(f"{file}: a row of over {size(ROW_BYTES)}; expected a line for each request") from None
+    return {name: table.column(place).to_pylist() for name, place in places.items()}, wrong
+
+
+def _starts(raw: bytes, separator: str, file: Path) -> list[int]:
+    """Return the line at which each row of a CSV begins whose quoted cells may hold line breaks."""
+    reader = csv.reader(lines(raw, ""), delimiter=separator, strict=True)
+    try:
+        return [reader.line_num + 1 for _ in reader]
+    except csv.Error as error:
+        raise SpecsimError(f"{file}: line {reader.line_num + 1}: not CSV ({error})") from None
+
+
+def _json(raw: bytes, file: Path, known: frozenset[str], notes: list[str]) -> Table:
+    """Return the table of an object a line, of a list of objects, or of an object of lists under `known` names."""
+    stream = lines(raw)
+    value, more = _parsed(stream.readline()), bool(stream.readline())
+    if isinstance(value, dict) and (more or not _lists(value, known)):
+        return _of_records(map(_parsed, lines(raw)), file, "JSON lines", Damage(file), notes)
+    if value is not None and more:
+        raise SpecsimError(f"{file}: line 2: more behind the first JSON value; expected one")
+    value = _whole(raw, file) if value is None else value
+    if isinstance(value, dict):
+        return _of_lists(value, file, known, notes)
+    if isinstance(value, list) and value:
+        return _of_records(value, file, "JSON", Damage(file, "entry"), notes)
+    raise SpecsimError(f"{file}: expected requests: an object a line, a list of objects, or an object of lists")
+
+
+def _parsed(text: str) -> Any:
+    """Return a JSON value; None if the text is none, or has a whole number of over 4,300 digits."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _whole(raw: bytes, file: Path) -> Any:
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        line = error.lineno if isinstance(error, json.JSONDecodeError) else 1
+        raise SpecsimError(f"{file}: line {line}: not JSON, damaged or cut") from None
+
+
+def _lists(value: Record, known: frozenset[str]) -> Cells:
+    """Return the lists in an object, none if none of them has a `known` name."""
+    found = {name: cells for name, cells in value.items() if isinstance(cells, list)}
+    return found if known & found.keys() else {}
+
+
+def _of_lists(value: Record, file: Path, known: frozenset[str], notes: list[str]) -> Table:
+    columns, told = without_queues(value, _lists(value, known))
+
+    def read(wanted: Sequence[str]) -> tuple[Cells, Rows]:
+        cells = {name: columns[name] for name in wanted}
+        counts = {len(each) for each in cells.values()}
+        if len(counts) > 1:
+            listed = ", ".join(f"{len(each)} {name}" for name, each in cells.items())
+            raise SpecsimError(f"{file}: its lists differ in length: {listed}")
+        return cells, Rows(range(1, max(counts) + 1), Damage(file, "entry"), notes + told)
+
+    return Table(file, "JSON", tuple(columns), read, keys=tuple(value))
+
+
+def without_queues(result: Record, columns: Cells) -> tuple[Cells, list[str]]:
+    """Return the columns of a result of ``vllm bench serve`` with arrivals before its client's queue, and notes.
+
+    A queue time is a request's wait under ``--max-concurrency``: the request arrived that long before it was sent.
+    """
+    sent, waited, limit = columns.get("start_times", []), columns.get("queue_times"), result.get("max_concurrency")
+    if waited is None or len(waited) != len(sent):
+        held = f"max_concurrency={limit} held requests back: they arrive here when they were sent"
+        return columns, [held] if sent and limit is not None else []
+    arrived: list[object] = [
+        start - wait if isinstance(start, float | int) and isinstance(wait, float | int) else None
+        for start, wait in zip(sent, waited, strict=True)
+    ]
+    return {**columns, "start_times": arrived}, ["arrivals are start_times less queue_times"] if any(waited) else []
+
+
+def _of_records(values: Iterable[object], file: Path, kind: str, damage: Damage, notes: list[str]) -> Table:
+    """Return the table of the objects among some values, which are numbered from 1; all other values are damage."""
+    records: dict[int, Record] = {}
+    for number, value in enumerate(values, start=1):
+        if isinstance(value, dict):
+            records[number] = value
+        else:
+            damage.add(number, "not a JSON object")
+    head = list(islice(records.values(), HEAD))
+    keys, names = (tuple(dict.fromkeys(each)) for each in (chain(*head), chain(*map(_names, head))))
+
+    def read(wanted: Sequence[str]) -> tuple[Cells, Rows]:
+        cells: Cells = {
+            name: [record[name] if name in record else _within(record, name) for record in records.values()]
+            for name in wanted
+        }
+        return cells, Rows(list(records), damage, notes)
+
+    return Table(file, kind, names, read, keys=keys)
+
+
+def _names(record: Record, above: str = "", depth: int = 3) -> Iterator[str]:
+    """Yield the names of values; that of a value in an object within is dotted."""
+    for name, value in record.items():
+        if isinstance(value, dict) and value and depth:
+            yield from _names(value, f"{above}{name}.", depth - 1)
+        else:
+            yield above + name
+
+
+def _within(record: Record, name: str) -> object:
+    """Return the value under a dotted name of an object within; None: not there."""
+    value: Any = record
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def open_parquet(raw: bytes, file: Path) -> Table:
+    """Return the table of a Parquet file; timestamps come as ``numpy.datetime64[ns]``.
+
+    Raises
+    ------
+    SpecsimError
+        When it is damaged, cut, or states too many rows.
+    """
+    # pyarrow takes longer to import than any trace takes to read.
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        held = pq.ParquetFile(BytesIO(raw))
+        count, names = held.metadata.num_rows, tuple(held.schema_arrow.names)
+        texts = [field.name for field in held.schema_arrow if pa.types.is_string(field.type)]
+        held = pq.ParquetFile(BytesIO(raw), read_dictionary=texts)
+    except (pa.ArrowException, OSError):
+        raise SpecsimError(f"{file}: damaged or cut Parquet file") from None
+    check_rows(file, count, len(raw))
+    groups = (held.metadata.row_group(place) for place in range(held.metadata.num_row_groups))
+    check_unpacked(file, "Parquet", sum(group.total_byte_size for group in groups), len(raw))
+
+    def read(wanted: Sequence[str]) -> tuple[Cells, Rows]:
+        try:
+            table = held.read(columns=list(wanted))
+            cells = {name: _parquet_cells(table.column(name)) for name in wanted}
+        except (pa.ArrowException, OSError):
+            raise SpecsimError(f"{file}: damaged or cut Parquet file") from None
+        return cells, Rows(range(1, count + 1), Damage(file, "row"), [])
+
+    return Table(file, "Parquet", names, read)
+
+
+def _parquet_cells(column: Any) -> list[object]:
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(column.type):
+        return list(column.cast(pa.timestamp("ns")).to_numpy())
+    if not pa.types.is_dictionary(column.type):
+        cells: list[object] = column.to_pylist()
+        return cells
+    # A text that repeats in many rows is held once.
+    found: list[object] = []
+    for chunk in column.chunks:
+        values = chunk.dictionary.to_pylist()
+        found += [None if index is None else values[index] for index in chunk.indices.to_pylist()]
+    return found

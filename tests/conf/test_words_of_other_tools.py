@@ -1,0 +1,132 @@
+"""Words of vLLM, SGLang, aiperf and GuideLLM lead to the key that means the same, and no hint is refused when typed."""
+
+import re
+
+import pytest
+
+from specsim.cli import main
+from specsim.errors import SpecsimError
+from specsim.files.paths import shipped
+from specsim.files.yaml_file import peek_yaml
+from specsim.runs.idle import check_idle
+from specsim.runs.plan import checked
+from specsim.settings.configured import from_words
+from specsim.settings.groups import LABELS, defaults, shipped_names
+from specsim.settings.instead import WORDS
+from specsim.settings.points import known_keys
+
+CONDITIONAL = {"launch_s", "graph_step", "graph_most"}
+"""Keys that change something only beside another, which their refusal names."""
+VALUES = {"N": "64", "R": "2", "K": "3", "X": "2", "S": "3"}
+
+
+def refusal(word, capsys):
+    if word.startswith("--"):
+        with pytest.raises(SystemExit, match="2"):
+            main(["run", *word.split()])
+    else:
+        assert main(["run", *word.split()]) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    return told
+
+
+@pytest.mark.parametrize(
+    ("word", "key"),
+    [
+        ("request_rate=4", "rps=R"),
+        ("--request-rate 4", "rps=R"),
+        ("--max-concurrency=8", "concurrency=N"),
+        ("max_num_batched_tokens=8192", "scheduler=vllm scheduler.max_num_batched_tokens=N"),
+        ("gpus=4", "profile=NAME"),
+        ("--model X", "profile=NAME"),
+        ("--goodput ttft:200", "slo.ttft_s=0.2"),
+        ("qps=4", "rps=R"),
+        ("trace=burstgpt", "trace=./FILE: BurstGPT_1.csv"),
+        ("trace=ShareGPT", "trace=./FILE: conversations hold texts"),
+    ],
+)
+def test_a_word_leads_to_the_key_that_means_it(word, key, capsys):
+    assert f"expected {key}" in refusal(word, capsys)
+
+
+def typed(expected):
+    """Return the settings in what was expected, with values in the place of capital letters."""
+    named = re.findall(r"[a-z][a-z_.]*=[A-Z]\b|[a-z][a-z_.]*=(?:\d[\d.]*%?|vllm\w*|poisson|gamma|true)", expected)
+    return [f"{key}={VALUES.get(value, value)}" for key, value in (each.split("=") for each in named)]
+
+
+@pytest.mark.parametrize("expected", [each for each in WORDS if typed(each)])
+def test_what_is_expected_is_accepted(expected):
+    words = typed(expected)
+    trace = [] if any(each.startswith("trace=") for each in words) else ["trace=mooncake_conversation"]
+    checked(from_words([*words, *trace], sweep=False))
+
+
+def hint(word, capsys):
+    return re.search(r"did you mean '(\w+)\.(\w+)'(?: with (\w+)=(\w+))?\?", refusal(f"{word}=1", capsys))
+
+
+def plain_keys():
+    """Return every key of a group's file that is not a label, whose value is a number or a truth value."""
+    found = set()
+    for group in defaults():
+        for name in shipped_names(group):
+            values = peek_yaml(shipped("conf") / group / f"{name}.yaml")
+            found |= {key for key, each in values.items() if isinstance(each, int | float) and key not in LABELS[group]}
+    other = {word for words in WORDS.values() for word in words.split()}
+    return sorted(found - set(known_keys()) - other - CONDITIONAL)
+
+
+@pytest.mark.parametrize("key", plain_keys())
+def test_a_hint_at_a_groups_key_is_not_refused_when_typed(key, capsys):
+    group, name, _, choice = hint(key, capsys).groups()
+    choice = choice or defaults()[group]
+    value = peek_yaml(shipped("conf") / group / f"{choice}.yaml")[name]
+    check_idle(from_words([f"{group}={choice}", f"{group}.{name}={str(value).lower()}"], sweep=False))
+
+
+@pytest.mark.parametrize("word", ["description", "licence", "suggests", "provenance", "name"])
+def test_a_hint_never_crosses_roles(word, capsys):
+    assert "did you mean" not in refusal(f"{word}=1", capsys)
+
+
+@pytest.mark.parametrize("out", ["s3://bucket/x", "gs://bucket", "hdfs:/x", "file:///tmp/x"])
+def test_an_address_is_no_folder(out, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for words in (f"out={out} requests=3", f"-m out={out} seed=1,2"):
+        assert f"out='{out}': an address; expected a path" in refusal(words, capsys)
+    assert list(tmp_path.iterdir()) == []
+
+
+LENGTHS = [
+    ("trace.prompt_tokens=1024", [1024]),
+    ("trace.prompt_tokens={distribution: fixed, mean: 1024}", [1024]),
+    ("trace.prompt_tokens={distribution: uniform, low: 10, high: 11}", [10, 11]),
+    ("trace.prompt_tokens.distribution=uniform trace.prompt_tokens.low=10 trace.prompt_tokens.high=11", [10, 11]),
+    ("trace.prompt_tokens={distribution: lognormal, low: 700, high: 701}", [700, 701]),
+]
+
+
+@pytest.mark.parametrize(("word", "lengths"), LENGTHS)
+def test_another_distribution_drops_the_keys_of_the_former(word, lengths):
+    words = word.split(" trace") if ".distribution" in word else [word]
+    words = [words[0], *(f"trace{each}" for each in words[1:])]
+    ((_, config),) = from_words(["trace=poisson", "requests=20", "scheduler=fcfs", *words], sweep=False)
+    (point,) = checked(from_words(["trace=poisson", "requests=20", "scheduler=fcfs", *words], sweep=False))
+    assert config["trace"]["output_tokens"]["distribution"] == "lognormal"
+    assert set(point.experiment.simulation.requests.prompt_tokens.tolist()) == set(lengths)
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("trace.prompt_tokens={distribution: fixed, mean: 9, cv: 2}", "trace.prompt_tokens.cv: 2 changes nothing for"),
+        ("trace.prompt_tokens={distribution: uniform, low: 9}", "trace.prompt_tokens.high: 'uniform' needs it"),
+        ("trace.prompt_tokens=0", "trace.prompt_tokens: 0 is not a whole number"),
+        ("trace.prompt_tokens=1.5", "trace.prompt_tokens: 1.5 is not a whole number"),
+    ],
+)
+def test_lengths_that_are_none_are_one_line(word, said):
+    with pytest.raises(SpecsimError, match=re.escape(said)):
+        checked(from_words(["trace=poisson", word], sweep=False))

@@ -1,0 +1,243 @@
+"""Files of other simulators, load generators and gateways: read under their own names, or told what to do."""
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from specsim import SpecsimError, simulate
+from specsim.cli import main
+from specsim.files.paths import shipped
+from specsim.files.yaml_file import peek_yaml
+from specsim.workload.formats import OPTIONAL, ROLES
+from specsim.workload.trace import TraceSource
+from specsim.workload.user_file import read_user_file, trace_of
+
+SOURCE = TraceSource("made", "file")
+SMALL = {"profile": "llama8b_1b_h100", "acceptance": "bernoulli", "scheduler": "continuous"}
+ROWS = [(0.3, 653, 214), (0.6, 600, 165), (1.2, 604, 136)]
+
+
+def csv(header, row=lambda t, p, o: (t, p, o)):
+    return "\n".join([header, *(",".join(map(str, row(*each))) for each in ROWS)])
+
+
+def lines(row):
+    return "".join(json.dumps(row(*each)) + "\n" for each in ROWS)
+
+
+def iso(seconds):
+    return f"2026-01-05T10:00:0{seconds:.3f}"
+
+
+READ = {
+    "vidur CSV": csv("arrived_at,num_prefill_tokens,num_decode_tokens"),
+    "splitwise-sim CSV": csv(
+        "request_id,request_type,application_id,arrival_timestamp,batch_size,prompt_size,token_size",
+        lambda t, p, o: (7, 2, 0, t, 1, p, o),
+    ),
+    "LLMServingSim JSON lines": lines(
+        lambda t, p, o: {"input_toks": p, "output_toks": o, "arrival_time_ns": round(t * 1e9), "input_tok_ids": [1, 2]}
+    ),
+    "aiperf records JSON lines": lines(
+        lambda t, p, o: {
+            "metadata": {"session_num": 4, "request_start_ns": 1_764_000_000_000_000_000 + round(t * 1e9)},
+            "metrics": {
+                "input_sequence_length": {"value": p, "unit": "tokens"},
+                "output_sequence_length": {"value": o, "unit": "tokens"},
+            },
+        }
+    ),
+    "inference-perf records JSON": json.dumps(
+        [{"start_time": 9e5 + t, "info": {"input_tokens": p, "output_tokens": o}} for t, p, o in ROWS]
+    ),
+    "gateway log CSV": csv("startTime,model,prompt_tokens,completion_tokens", lambda t, p, o: (iso(t), "a", p, o)),
+    "gateway log JSON lines": lines(
+        lambda t, p, o: {"created": 1_764_000_000 + t, "usage": {"prompt_tokens": p, "completion_tokens": o}}
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", READ)
+def test_usual_names_are_known(tmp_path, kind):
+    (tmp_path / "t").write_text(READ[kind])
+    trace, said = read_user_file(tmp_path / "t", SOURCE)
+    assert trace.arrival_s == pytest.approx([0, 0.3, 0.9], abs=1e-6)
+    assert (trace.prompt_tokens.tolist(), trace.output_tokens.tolist()) == ([653, 600, 604], [214, 165, 136])
+    assert said.startswith(f"read as {kind}: ")
+
+
+def test_a_log_of_numbers_asks_for_their_unit(tmp_path):
+    (tmp_path / "t.csv").write_text("start_time,input_tokens,output_tokens\n0,5,6\n28,5,6\n56,7,8\n")
+    with pytest.raises(SpecsimError, match=r"start_time may be in s .* or ms .*: set trace.time_unit=s or ms"):
+        read_user_file(tmp_path / "t.csv", SOURCE)
+
+
+def test_any_other_names_are_given(tmp_path):
+    file = tmp_path / "t.csv"
+    file.write_text(csv("sent_ms,in,out,who", lambda t, p, o: (round(t * 1000), p, o, "a")))
+    called = {"arrival_s": "sent_ms", "prompt_tokens": "in", "output_tokens": "out", "slo_class": "who"}
+    trace, said = read_user_file(file, SOURCE, called=called)
+    assert trace.arrival_s == pytest.approx([0, 0.3, 0.9])
+    assert trace.slo_names == ("a",)
+    assert said.startswith("read as specsim CSV: sent_ms, in, out; 3 requests in 0.9 s")
+    file.write_text(file.read_text() + "\nx,1,2,a")
+    with pytest.raises(SpecsimError, match="1 damaged row: line 5: sent_ms 'x' is not a number"):
+        read_user_file(file, SOURCE, called=called)
+
+
+def test_a_unit_that_no_name_tells_is_asked_for(tmp_path):
+    (tmp_path / "t.csv").write_text("t,prompt_tokens,output_tokens\n0,5,6\n28,5,6\n")
+    with pytest.raises(SpecsimError, match=r"t may be in s .* or ms"):
+        read_user_file(tmp_path / "t.csv", SOURCE, called={"arrival_s": "t"})
+    trace = read_user_file(tmp_path / "t.csv", SOURCE, called={"arrival_s": "t"}, time_unit="s").trace
+    assert trace.arrival_s.tolist() == [0, 28]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            "{prompt_tokens: inn, output_tokens: out}",
+            "trace.columns: prompt_tokens: no column 'inn'; did you mean 'in'?",
+        ),
+        ("{prompts: in}", "trace.columns.prompts: unknown key; did you mean 'prompt_tokens'?"),
+        ("{prompt_tokens: 3}", "trace.columns.prompt_tokens: 3 is not the name of a column"),
+        ("in", "trace.columns: 'in' is not a mapping"),
+        (
+            "null",
+            "no column prompt_tokens, output_tokens; if yours has another name: 'trace.columns={prompt_tokens: YO",
+        ),
+    ],
+)
+def test_names_that_do_not_fit_are_one_line(tmp_path, capsys, words, said):
+    (tmp_path / "t.csv").write_text("arrival_s,in,out\n0,5,6\n")
+    assert main(["run", f"trace={tmp_path / 't.csv'}", f"trace.columns={words}"]) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert told.count("\n") == 1
+
+
+def test_names_are_typed_on_the_command_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text("arrival_s,in,out\n0,5,6\n1,5,0\n2,7,8\n")
+    words = ["trace=./t.csv", *(f"{key}={value}" for key, value in SMALL.items())]
+    assert main(["run", *words, "trace.columns={prompt_tokens: in, output_tokens: out}"]) == 0
+    assert main(["run", *words, "trace.columns.prompt_tokens=in", "trace.columns.output_tokens=out"]) == 0
+    assert "left out 1 of 3 requests (0 tokens: they failed)" in capsys.readouterr().out
+
+
+def columns(run):
+    return run.requests.drop(columns=["arrival_s"], errors="ignore")
+
+
+def test_lengths_alone_run_in_a_closed_loop_as_with_any_arrivals(tmp_path):
+    alone, timed = tmp_path / "alone.csv", tmp_path / "timed.csv"
+    alone.write_text(csv("prompt_tokens,output_tokens", lambda t, p, o: (p, o)))
+    timed.write_text(csv("arrival_s,prompt_tokens,output_tokens"))
+    runs = [simulate(trace=file, concurrency=2, **SMALL) for file in (alone, timed)]
+    assert runs[0].metrics == runs[1].metrics
+    assert "arrivals" not in runs[0].provenance["varies_with_seed"]
+    assert any("3 requests, no arrivals" in note for note in runs[0].notes)
+
+
+def test_lengths_alone_arrive_as_poisson_at_a_rate(tmp_path):
+    frame = pd.DataFrame({"num_prefill_tokens": [50] * 400, "num_decode_tokens": 4})
+    one, again, other = (simulate(trace=frame, rps=5, seed=seed, **SMALL) for seed in (0, 0, 1))
+    gaps_s = np.diff(one.requests["arrival_s"])
+    assert gaps_s.mean() == pytest.approx(1 / 5)
+    assert gaps_s.std() == pytest.approx(1 / 5, rel=0.15)
+    assert one.requests["arrival_s"].tolist() == again.requests["arrival_s"].tolist()
+    assert one.requests["arrival_s"].tolist() != other.requests["arrival_s"].tolist()
+    assert "arrivals" in one.provenance["varies_with_seed"]
+    assert any(note.startswith("arrivals: Poisson at rps=5, drawn by the seed") for note in one.notes)
+    shorter = simulate(trace=frame, rps=5, requests=100, **SMALL)
+    long_s, short_s = one.requests["arrival_s"][:100].to_numpy(), shorter.requests["arrival_s"].to_numpy()
+    assert short_s * (long_s[-1] / short_s[-1]) == pytest.approx(long_s)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, "has no arrivals; expected concurrency=N (clients that wait) or rps=R (Poisson arrivals), or the name of"),
+        ({"trace__window": [0, 5], "rps": 2}, "trace.window: trace 't.csv' has no arrivals"),
+        ({"trace__resample": 5, "rps": 2}, "trace.resample: trace 't.csv' has no arrivals"),
+        ({"trace__time_unit": "ms", "rps": 2}, "trace.time_unit=ms changes nothing: it has no arrivals"),
+        ({"trace__tick_s": 3, "rps": 2}, "trace.tick_s=3.0 changes nothing: it has no arrivals"),
+    ],
+)
+def test_what_needs_arrivals_is_refused_for_lengths_alone(tmp_path, settings, said):
+    (tmp_path / "t.csv").write_text("prompt_tokens,output_tokens\n5,6\n7,8\n")
+    with pytest.raises(SpecsimError, match=re.escape(said)):
+        simulate(trace=tmp_path / "t.csv", **settings, **SMALL)
+
+
+VLLM = {"request_throughput": 1.0, "total_input_tokens": 12, "completed": 2}
+SGLANG = {**VLLM, "total_output_tokens_retokenized": 9, "backend": "sglang"}
+LENGTHS = {"input_lens": [5, 7], "output_lens": [6, 0]}
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (
+            json.dumps(VLLM),
+            "a summary of `vllm bench serve` without its requests: expected one of --save-result --save-",
+        ),
+        (json.dumps(VLLM, indent=1), "a summary of `vllm bench serve` without its requests"),
+        (json.dumps([VLLM, VLLM]), "a summary of `vllm bench serve` without its requests"),
+        (json.dumps(SGLANG), "a summary of sglang.bench_serving without its requests: --output-details adds"),
+        (json.dumps(SGLANG) + "\n" + json.dumps(SGLANG), "a summary of sglang.bench_serving without its requests"),
+        (
+            "\n".join(json.dumps({**VLLM, **LENGTHS, "start_times": [0, 1]}) for _ in range(2)),
+            "results of several benchmarks, a line each: one is a trace: sed -n 1p t > one.json",
+        ),
+        (json.dumps({**VLLM, "input_lens": [5], "start_times": [0.0]}), "no column output_lens"),
+        (
+            json.dumps({"input_config": {}, "request_throughput": {"unit": "requests/sec", "avg": 2.0}}, indent=1),
+            "a summary of aiperf without its requests: expected profile_export.jsonl of the same folder",
+        ),
+        ("Metric,avg,min,max,p99\nRequest Latency,1,1,1,1\n", "a summary of aiperf without its requests"),
+        (
+            json.dumps({"metadata": {}, "benchmarks": [{"requests": {"successful": []}}]}),
+            "a report of GuideLLM: one benchmark's requests are a trace: jq -c '.benchmarks[0].requests.successful[]'",
+        ),
+        (json.dumps([{"id": "a", "conversations": [{"from": "human"}]}]), "conversations without counts of tokens, as"),
+        (
+            lines(lambda t, p, o: {"session_id": "a", "timestamp": t, "input_length": p, "output_length": o})
+            + '{"session_id": "a", "delay": 5, "input_length": 5, "output_length": 6}\n',
+            "sessions whose turns arrive a delay after an answer: such turns are not simulated",
+        ),
+        (
+            lines(lambda t, p, o: {"arrival_time_ns": t, "sub_requests": [{"input_toks": p}]}),
+            "sessions of LLMServingSim",
+        ),
+    ],
+)
+def test_files_of_another_kind_are_told_what_to_do(tmp_path, content, said):
+    (tmp_path / "t").write_text(content)
+    with pytest.raises(SpecsimError) as caught:
+        read_user_file(tmp_path / "t", SOURCE)
+    assert str(caught.value).startswith(f"{tmp_path / 't'}: {said}")
+
+
+@pytest.mark.parametrize("result", [{**SGLANG, **LENGTHS}, {**VLLM, **LENGTHS, "max_concurrency": 8}])
+def test_a_result_with_lengths_and_no_start_times_is_a_file_of_lengths(tmp_path, result):
+    (tmp_path / "t").write_text(json.dumps(result))
+    trace, said = read_user_file(tmp_path / "t", SOURCE)
+    assert not trace.source.timed
+    assert (trace.prompt_tokens.tolist(), trace.output_tokens.tolist()) == ([5], [6])
+    assert said.startswith(
+        "read as benchmark result JSON: input_lens, output_lens; 1 requests, no arrivals; left out 1"
+    )
+
+
+def test_columns_in_memory_are_named_by_their_owner():
+    with pytest.raises(SpecsimError, match=r"^mine: no column prompt_tokens$"):
+        trace_of({"arrival_s": [0], "x": [1], "output_tokens": [2]}, "mine")
+
+
+def test_every_column_may_be_named():
+    assert set(peek_yaml(shipped("conf") / "trace" / "file.yaml")["columns"]) == {*ROLES, *OPTIONAL}
