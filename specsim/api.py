@@ -14,17 +14,12 @@ from specsim.lines import one_line
 from specsim.replica.protocols import Scheduler
 from specsim.results.capacity import LONGEST, Asked
 from specsim.results.found import Found
-from specsim.results.run_folder import holds_remains
-from specsim.results.store import StoredRun, read_run
-from specsim.results.sweep_folders import load_sweep
-from specsim.results.sweeps import Sweep
 from specsim.runs.execute import execute
 from specsim.runs.executors import LOCAL, check_executor
 from specsim.runs.find import RATE, SEED, search
 from specsim.runs.handed import handed
 from specsim.runs.handed_trace import settings_of_trace
 from specsim.runs.iterations import iterations
-from specsim.runs.places import check_place
 from specsim.runs.plan import check_keep, checked
 from specsim.runs.processes import check_jobs
 from specsim.runs.run import Run
@@ -32,6 +27,11 @@ from specsim.runs.tally import composed
 from specsim.runs.until import check_until, run_points
 from specsim.settings.configured import Configured, from_axes, from_values
 from specsim.settings.from_python import HANDED
+from specsim.store.places import check_place
+from specsim.store.run_folder import holds_remains
+from specsim.store.runs import StoredRun, read_run
+from specsim.store.sweep_folders import load_sweep
+from specsim.store.sweeps import Sweep
 from specsim.workload.slo import SloMix
 from specsim.workload.trace import Trace
 

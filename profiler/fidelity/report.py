@@ -25,7 +25,7 @@ from profiler.fidelity.verdicts import (
     run_verdicts,
     shares,
 )
-from specsim.results.staging import in_one_step
+from specsim.files.staging import in_one_step
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -19,7 +19,7 @@ from profiler.latency.profile_file import HEADING, profile_mapping
 from profiler.latency.samples import WRITE_EVERY_S, SampleFile, read_samples
 from profiler.latency.text import write, yaml_text
 from profiler.latency.timers import Timing
-from specsim.results.staging import in_one_step
+from specsim.files.staging import in_one_step
 
 FIRST = "first"
 Turn = tuple[int, str, Point]

@@ -26,8 +26,8 @@ from profiler.passes.versions import versions
 from specsim.errors import SpecsimError, first_line
 from specsim.files.checked_mapping import CheckedMapping, expanded
 from specsim.files.paths import is_path, shipped
+from specsim.files.staging import in_one_step
 from specsim.files.yaml_file import read_yaml
-from specsim.results.staging import in_one_step
 from specsim.settings.configured import from_words
 
 

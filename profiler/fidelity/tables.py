@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from profiler.fidelity.cells import CELLS, LISTS, no_passes, stored
 from profiler.fidelity.study import REAL, Cell
 from specsim.errors import SpecsimError, first_line
-from specsim.results.staging import in_one_step
+from specsim.files.staging import in_one_step
 
 if TYPE_CHECKING:
     from pandas import DataFrame

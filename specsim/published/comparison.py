@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from specsim.errors import SpecsimError
+from specsim.files.staging import in_one_step
 from specsim.published.experiment import Experiment
 from specsim.published.figure import Figure, Line
 from specsim.published.running import AS_CHOSEN, PLACE, Measured, X
 from specsim.results.seeds import over_seeds
-from specsim.results.staging import in_one_step
 from specsim.results.sweep_table import CLASS, SEED
 from specsim.runs.fingerprint import package_sha256
 

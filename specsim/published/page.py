@@ -9,12 +9,12 @@ from pathlib import Path
 
 from pandas import DataFrame, concat
 
+from specsim.files.staging import in_one_step
 from specsim.published.comparison import Compared, file_of, means
 from specsim.published.figure import GAPS
 from specsim.published.findings import CLOSE, DIRECTION, NOT, REPRODUCED, UNDECIDED, Finding, findings
 from specsim.published.running import PLACE
 from specsim.published.verdict import APART, NEAR, LineGap, figure_gap, line_gaps
-from specsim.results.staging import in_one_step
 from specsim.results.sweep_table import SEED
 
 FIGURES = "figures"

@@ -11,13 +11,9 @@ from typing import Any, NamedTuple, NoReturn
 
 from specsim.errors import SpecsimError, represented
 from specsim.files.checked_mapping import CheckedMapping
-from specsim.results.checksums import damage
-from specsim.results.parts import PARTS
-from specsim.results.run_folder import readable_name, run_folders
 from specsim.runs.guard import guarded
 from specsim.runs.handed import NOTHING, Handed
 from specsim.runs.idle import check_idle
-from specsim.runs.places import check_no_run, check_same_run, check_writable, settings_in, told_by_name
 from specsim.runs.prepare import Experiment, prepare, seed_of
 from specsim.runs.processes import check_jobs, in_processes
 from specsim.runs.provenance import sources_of
@@ -25,6 +21,10 @@ from specsim.runs.tally import told
 from specsim.settings.configured import Configured, labels_of
 from specsim.settings.identity import identity, settings_of
 from specsim.settings.points import Point
+from specsim.store.checksums import damage
+from specsim.store.parts import PARTS
+from specsim.store.places import check_no_run, check_same_run, check_writable, settings_in, told_by_name
+from specsim.store.run_folder import readable_name, run_folders
 
 Config = Mapping[str, Any]
 KEEP = ("runs", "summary")

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from specsim.results.checksums import damage
-from specsim.results.store import StoredRun
 from specsim.runs.prepare import Experiment
 from specsim.runs.provenance import PACKAGES, sources_of, versions
+from specsim.store.checksums import damage
+from specsim.store.runs import StoredRun
 
 AGAIN = re.compile(r"(\d+) runs? made again: (.*)")
 

@@ -9,11 +9,11 @@ from types import TracebackType
 from typing import Any
 
 from specsim.errors import SpecsimError
-from specsim.results.failure import Failure
-from specsim.results.parts import merge_parts, read_parts, write_part
-from specsim.results.summaries import Summary
 from specsim.runs.plan import PlannedRun
 from specsim.runs.resume import changed
+from specsim.store.failure import Failure
+from specsim.store.parts import merge_parts, read_parts, write_part
+from specsim.store.summaries import Summary
 
 PART_S = 1.0
 """Seconds after which what has ended is written: a killed sweep loses no more, beside the points that were running."""

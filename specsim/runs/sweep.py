@@ -15,22 +15,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from specsim.errors import SpecsimError
+from specsim.files.staging import in_one_step, remove_stale
 from specsim.kernels.chosen import compile_ahead
 from specsim.replica.blame import complaint
-from specsim.results.failure import Failure, write_failure
-from specsim.results.parts import read_parts
-from specsim.results.run_folder import METRICS_FILE, Stamp, holds_remains, is_run, stamp_of
-from specsim.results.scan import AnyRun
-from specsim.results.staging import in_one_step, remove_stale
-from specsim.results.summaries import Summary
-from specsim.results.sweep_folders import load_sweep
-from specsim.results.sweep_status import write_planned
-from specsim.results.sweeps import Sweep
-from specsim.results.writer import Taken, Unwritable
 from specsim.runs.execute import execute, stored_config
 from specsim.runs.executors import LOCAL, on_workers
 from specsim.runs.guard import guarded
-from specsim.runs.places import check_same_run
 from specsim.runs.plan import PlannedRun
 from specsim.runs.prepare import prepare
 from specsim.runs.resume import made_again, why_again
@@ -39,6 +29,16 @@ from specsim.runs.shelf import Shelf
 from specsim.runs.tally import Worst, tallied, worst_of
 from specsim.settings.configured import Configured
 from specsim.settings.identity import identity, settings_of
+from specsim.store.failure import Failure, write_failure
+from specsim.store.parts import read_parts
+from specsim.store.places import check_same_run
+from specsim.store.run_folder import METRICS_FILE, Stamp, holds_remains, is_run, stamp_of
+from specsim.store.scan import AnyRun
+from specsim.store.summaries import Summary
+from specsim.store.sweep_folders import load_sweep
+from specsim.store.sweep_status import write_planned
+from specsim.store.sweeps import Sweep
+from specsim.store.writer import Taken, Unwritable
 
 
 def run_all(

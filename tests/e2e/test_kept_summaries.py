@@ -14,9 +14,9 @@ import pytest
 
 from specsim import SpecsimError, load_sweep, sweep
 from specsim.cli import main
-from specsim.results import parts
-from specsim.results.parts import PARTS, read_parts
-from specsim.results.sweep_status import PLANNED_FILE
+from specsim.store import parts
+from specsim.store.parts import PARTS, read_parts
+from specsim.store.sweep_status import PLANNED_FILE
 
 WORDS = ["run", "-m", "scheduler=continuous,vllm_spec", "rps=1,2", "seed=0,1", "trace=poisson", "requests=12"]
 SUMMARY = ["--keep", "summary"]

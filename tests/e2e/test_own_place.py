@@ -8,14 +8,14 @@ import pytest
 from specsim import cli, load_run
 from specsim.cli import main
 from specsim.commands import run as run_command
-from specsim.results import writer
-from specsim.runs.places import new_folder
+from specsim.store import writer
+from specsim.store.places import new_folder
 
 WORDS = ["trace=poisson", "requests=6", "acceptance=bernoulli", "profile=llama8b_1b_h100", "scheduler=fcfs"]
 TOGETHER = """
 import sys
 from pathlib import Path
-import specsim.results.writer as writer
+import specsim.store.writer as writer
 from specsim.cli import main
 
 place, me, other = writer._place, *map(Path, sys.argv[1:3])

@@ -11,10 +11,10 @@ import pytest
 
 from specsim import load_sweep, sweep
 from specsim.cli import main
-from specsim.results.failure import Failure
-from specsim.results.parts import PARTS, merge_parts, read_parts, write_part
-from specsim.results.sweep_status import sweep_status
 from specsim.runs.tally import Tally, Worst
+from specsim.store.failure import Failure
+from specsim.store.parts import PARTS, merge_parts, read_parts, write_part
+from specsim.store.sweep_status import sweep_status
 
 FILE = """
 run: {trace: poisson, requests: 8, profile: llama8b_1b_h100}

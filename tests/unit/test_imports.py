@@ -137,12 +137,14 @@ ROOMS = {
     "calibration": {"latency", "workload", "pass_shape", "errors"},
     "world": {"kinds", "kernels", "replica", "pass_shape", "files", "rng", "errors"},
     "settings": {"kinds", "files", "errors"},
-    "results": {"replica", "pass_shape", "workload", "settings", "files", "errors", "lines"},
-    "figures": {"results", "replica", "files", "errors"},
+    "results": {"replica", "pass_shape", "errors", "lines"},
+    "store": {"results", "workload", "settings", "files", "errors"},
+    "figures": {"store", "results", "replica", "files", "errors"},
     "plugin": {"latency", "pass_shape", "replica", "rng", "schedulers", "workload", "world"},
     "simulation": {"results", "routers", "world", "kernels", "replica", "errors"},
     "runs": {
         "figures",
+        "store",
         "results",
         "simulation",
         "settings",
@@ -160,12 +162,13 @@ ROOMS = {
         "lines",
     },
     "published": {"runs", "results", "settings", "files", "errors"},
-    "api": {"runs", "results", "settings", "workload", "latency", "replica", "files", "errors", "lines"},
+    "api": {"runs", "store", "results", "settings", "workload", "latency", "replica", "files", "errors", "lines"},
     "commands": {
         "calibration",
         "published",
         "figures",
         "runs",
+        "store",
         "results",
         "settings",
         "latency",
@@ -174,11 +177,11 @@ ROOMS = {
         "errors",
         "lines",
     },
-    "cli": {"commands", "api", "runs", "results", "settings", "workload", "files", "errors", "lines"},
+    "cli": {"commands", "api", "runs", "store", "results", "settings", "workload", "files", "errors", "lines"},
     "__main__": {"cli"},
 }
 """What stands in each room may import its own and these. No room is reached from below, but for what `DRAWS` says."""
-DRAWS = {"specsim.results.found", "specsim.results.iteration", "specsim.results.store", "specsim.results.sweeps"}
+DRAWS = {"specsim.results.found", "specsim.results.iteration", "specsim.store.runs", "specsim.store.sweeps"}
 """A stored run, a sweep, a search and an iteration can be drawn, and load the figures when they are asked to."""
 
 

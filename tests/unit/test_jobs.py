@@ -15,12 +15,12 @@ import pytest
 from specsim import sweep
 from specsim.cli import main
 from specsim.errors import SpecsimError
-from specsim.results.failure import Failure
-from specsim.results.run_folder import stamp_of
-from specsim.results.sweeps import Sweep
 from specsim.runs.plan import checked, plan
 from specsim.runs.sweep import _lost, run_all
 from specsim.settings.configured import from_words, labels_of
+from specsim.store.failure import Failure
+from specsim.store.run_folder import stamp_of
+from specsim.store.sweeps import Sweep
 
 PLUGIN = """
 from specsim.schedulers.fcfs import Fcfs

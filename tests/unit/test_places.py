@@ -3,9 +3,9 @@
 import pytest
 
 from specsim import SpecsimError
-from specsim.results.failure import Failure, write_failure
-from specsim.runs.places import check_same_run
 from specsim.settings.identity import identity, settings_of
+from specsim.store.failure import Failure, write_failure
+from specsim.store.places import check_same_run
 from tests.unit.test_store import flip, parts, write_run
 
 CONFIG = {"choices": {"scheduler": "fcfs"}, "scheduler": {"max_num_seqs": 64}, "rps": 2}

@@ -12,14 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from specsim.errors import SpecsimError
-from specsim.results import store, writer
-from specsim.results.checksums import damage
-from specsim.results.run_folder import is_run, stamp_of
+from specsim.files.staging import staging_path
 from specsim.results.schema import PASS_COLUMNS, REQUEST_COLUMNS
-from specsim.results.staging import staging_path
-from specsim.results.store import read_run
-from specsim.results.writer import Taken
-from specsim.results.writer import write_run as write_over
+from specsim.store import runs as store
+from specsim.store import writer
+from specsim.store.checksums import damage
+from specsim.store.run_folder import is_run, stamp_of
+from specsim.store.runs import read_run
+from specsim.store.writer import Taken
+from specsim.store.writer import write_run as write_over
 from tests.made import columns_of
 
 FILES = {"metrics.json", "requests.parquet", "config.yaml", "provenance.json"}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from specsim.errors import SpecsimError
-from specsim.results.staging import in_one_step
+from specsim.files.staging import in_one_step
 from tools.anomalies.compared import compared
 from tools.anomalies.page import page
 from tools.anomalies.study import measures

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from specsim.errors import SpecsimError, beside, first_line, nearest
 from specsim.files.regular_file import MOST_BYTES, check_file
-from specsim.results.checksums import damage
-from specsim.results.run_folder import (
+from specsim.results.run_title import run_line
+from specsim.results.schema import FURTHER_COLUMNS, NOTED, PASS_COLUMNS, REQUEST_COLUMNS, SCHEMA_VERSION
+from specsim.store.checksums import damage
+from specsim.store.run_folder import (
     CONFIG_FILE,
     METRICS_FILE,
     PASSES_FILE,
@@ -20,8 +22,6 @@ from specsim.results.run_folder import (
     is_run,
     run_folders,
 )
-from specsim.results.run_title import run_line
-from specsim.results.schema import FURTHER_COLUMNS, NOTED, PASS_COLUMNS, REQUEST_COLUMNS, SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -8,7 +8,7 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
 
-from specsim.results.run_folder import FILES, PROVENANCE_FILE
+from specsim.store.run_folder import FILES, PROVENANCE_FILE
 
 CHECKSUMS, OWN = "files", "sha256"
 CHECKED = tuple(name for name in FILES if name != PROVENANCE_FILE)

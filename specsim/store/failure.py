@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from specsim.errors import SpecsimError
-from specsim.results.run_folder import FAILURE_FILE, FILES, Stamp, stamp_of
-from specsim.results.staging import remove, staging_path
-from specsim.results.writer import Unwritable
+from specsim.files.staging import remove, staging_path
+from specsim.store.run_folder import FAILURE_FILE, FILES, Stamp, stamp_of
+from specsim.store.writer import Unwritable
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from specsim.errors import SpecsimError
-from specsim.results.checksums import damage
-from specsim.results.failure import read_failure
-from specsim.results.run_folder import has_failed, holds_remains, holds_sweep
-from specsim.results.staging import staging_path
-from specsim.results.store import read_config
+from specsim.files.staging import staging_path
 from specsim.settings.identity import HASH_CHARACTERS, identity, settings_of
+from specsim.store.checksums import damage
+from specsim.store.failure import read_failure
+from specsim.store.run_folder import has_failed, holds_remains, holds_sweep
+from specsim.store.runs import read_config
 
 Config = Mapping[str, Any]
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import expanded
-from specsim.results.failure import Failure, read_failure
-from specsim.results.parts import holds_runs, read_parts
-from specsim.results.run_folder import has_failed, holds_remains, run_folders
-from specsim.results.scan import scan
-from specsim.results.summaries import Summary
 from specsim.results.sweep_table import CODE, READ, differing, without_failures
-from specsim.results.sweeps import Sweep
+from specsim.store.failure import Failure, read_failure
+from specsim.store.parts import holds_runs, read_parts
+from specsim.store.run_folder import has_failed, holds_remains, run_folders
+from specsim.store.scan import scan
+from specsim.store.summaries import Summary
+from specsim.store.sweeps import Sweep
 
 if TYPE_CHECKING:
     from pandas import DataFrame

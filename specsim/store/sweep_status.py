@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from specsim.errors import SpecsimError
-from specsim.results.failure import read_failure
-from specsim.results.parts import PARTS, holds_runs, read_parts
-from specsim.results.run_folder import METRICS_FILE, PLANNED_FILE, has_failed, is_run, run_folders
-from specsim.results.staging import in_one_step
-from specsim.results.store import read_config
+from specsim.files.staging import in_one_step
 from specsim.settings.identity import identity, settings_of
+from specsim.store.failure import read_failure
+from specsim.store.parts import PARTS, holds_runs, read_parts
+from specsim.store.run_folder import METRICS_FILE, PLANNED_FILE, has_failed, is_run, run_folders
+from specsim.store.runs import read_config
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specsim.errors import SpecsimError
-from specsim.results.checksums import sealed
-from specsim.results.parquet import GROUP_ROWS, parts_of, write_parquet
-from specsim.results.run_folder import (
+from specsim.files.staging import is_gone, remove, staging_path
+from specsim.results.schema import PASS_COLUMNS
+from specsim.store.checksums import sealed
+from specsim.store.parquet import GROUP_ROWS, parts_of, write_parquet
+from specsim.store.run_folder import (
     CONFIG_FILE,
     FAILURE_FILE,
     METRICS_FILE,
@@ -21,8 +23,6 @@ from specsim.results.run_folder import (
     Stamp,
     stamp_of,
 )
-from specsim.results.schema import PASS_COLUMNS
-from specsim.results.staging import is_gone, remove, staging_path
 
 if TYPE_CHECKING:
     import numpy as np

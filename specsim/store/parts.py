@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from specsim.errors import SpecsimError
-from specsim.results.failure import Failure
-from specsim.results.run_folder import run_folders
+from specsim.files.staging import in_one_step
 from specsim.results.schema import SCHEMA_VERSION
-from specsim.results.staging import in_one_step
-from specsim.results.summaries import Summary, compact
 from specsim.settings.identity import identity, settings_of
+from specsim.store.failure import Failure
+from specsim.store.run_folder import run_folders
+from specsim.store.summaries import Summary, compact
 
 Row = TypeVar("Row", bound=Summary | Failure)
 PARTS = "parts"

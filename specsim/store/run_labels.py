@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from specsim.results.scan import names_of
-from specsim.results.store import StoredRun
 from specsim.results.sweep_table import RUN, SEED, SweptRun, differing, sweep_table
 from specsim.settings.identity import settings_of
+from specsim.store.runs import StoredRun
+from specsim.store.scan import names_of
 
 OF_NO_RESULT = ("passes",)
 """Settings that say what a run keeps, and change none of its numbers."""

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from specsim.errors import SpecsimError
-from specsim.results.failure import Failure
-from specsim.results.store import read_run
 from specsim.results.sweep_table import CODE, READ, SEED, SweptRun, sweep_table
 from specsim.settings.identity import HASH_CHARACTERS, Value, flat, settings_of, shared_identity
+from specsim.store.failure import Failure
+from specsim.store.runs import read_run
 from specsim.workload.seeding import varies_with_seed
 
 if TYPE_CHECKING:
