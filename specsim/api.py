@@ -30,7 +30,7 @@ from specsim.settings.from_python import HANDED
 from specsim.store.places import check_place
 from specsim.store.run_folder import holds_remains
 from specsim.store.runs import StoredRun, read_run
-from specsim.store.sweep_folders import load_sweep
+from specsim.store.sweep_folder import load_sweep
 from specsim.store.sweeps import Sweep
 from specsim.workload.slo import SloMix
 from specsim.workload.trace import Trace

@@ -14,7 +14,7 @@ from specsim.lines import one_line, say
 
 if TYPE_CHECKING:
     from specsim.settings.configured import Configured
-    from specsim.store.failure import Failure
+    from specsim.store.summaries import Failure
 
 
 def run_command(arguments: argparse.Namespace) -> int:

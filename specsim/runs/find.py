@@ -17,8 +17,8 @@ from specsim.runs.resume import together
 from specsim.runs.sweep import in_order, run_all
 from specsim.settings.configured import Configured, labels_of
 from specsim.settings.identity import flat, identity, settings_of
-from specsim.store.failure import Failure
 from specsim.store.scan import AnyRun
+from specsim.store.summaries import Failure
 from specsim.store.sweeps import Sweep
 
 RATE, SEED, REQUESTS = "rps", "seed", "requests"

@@ -18,8 +18,8 @@ from specsim.runs.plan import Checked, PlannedRun, checked, plan
 from specsim.runs.resume import together
 from specsim.runs.sweep import in_order, run_all, standing
 from specsim.settings.configured import Configured, with_seed
-from specsim.store.failure import Failure
 from specsim.store.scan import AnyRun
+from specsim.store.summaries import Failure
 from specsim.store.sweeps import Sweep
 
 SEED, SCHEDULER = "seed", "scheduler"

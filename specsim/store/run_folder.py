@@ -1,39 +1,25 @@
-"""A run's folder: the names of its files, which folders hold a run, and whether a run has been replaced."""
+"""A run's folder: the names of its files, which folders hold a run, and whether a file in one is damaged."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from hashlib import file_digest, sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 METRICS_FILE = "metrics.json"
 REQUESTS_FILE = "requests.parquet"
 PASSES_FILE = "passes.parquet"
 CONFIG_FILE = "config.yaml"
 PROVENANCE_FILE = "provenance.json"
-FILES = (METRICS_FILE, REQUESTS_FILE, PASSES_FILE, CONFIG_FILE, PROVENANCE_FILE)
-"""The files of a run; a folder without the first is no run."""
-FAILURE_FILE = "failure.json"
+FILES = (REQUESTS_FILE, PASSES_FILE, CONFIG_FILE, PROVENANCE_FILE, METRICS_FILE)
+"""The files of a run in the order in which they take their places; a folder without the last is no run."""
 PLANNED_FILE = ".sweep.json"
-"""Stands in a sweep's folder, and holds the keys of the last sweep's points; its time is when that sweep began."""
+"""In a sweep's folder: the keys of the last sweep's points; its time is when that sweep began."""
 NAME_BYTES = 120
 """The most bytes of a readable name; with a hash behind it, it stays below a file system's 255."""
-
-
-class Stamp(NamedTuple):
-    """The identity of a stored run: another run in its place has another stamp."""
-
-    inode: int
-    modified_ns: int
-
-
-def stamp_of(folder: Path) -> Stamp | None:
-    """Return the stamp of the run in `folder`; None if there is no run."""
-    try:
-        found = (folder / METRICS_FILE).stat()
-    except OSError:
-        return None
-    return Stamp(found.st_ino, found.st_mtime_ns)
+CHECKSUMS, OWN = "files", "sha256"
 
 
 def is_run(folder: Path) -> bool:
@@ -51,19 +37,13 @@ def holds_sweep(folder: Path) -> bool:
     return (folder / PLANNED_FILE).is_file()
 
 
-def has_failed(folder: Path) -> bool:
-    """Return whether ``folder`` holds the failure of a run."""
-    return (folder / FAILURE_FILE).is_file()
-
-
 def run_folders(folder: Path) -> list[Path]:
-    """Return the direct subfolders that hold a run, some files of one, or a failure, by name.
+    """Return the direct subfolders that hold a run or some files of one, by name.
 
     A run that is being written is left out.
     """
     inside = Path(folder).iterdir() if Path(folder).is_dir() else ()
-    seen = [each for each in inside if not each.name.startswith(".")]
-    return sorted(each for each in seen if holds_remains(each) or has_failed(each))
+    return sorted(each for each in inside if not each.name.startswith(".") and holds_remains(each))
 
 
 def readable_name(named: Mapping[str, Any]) -> str:
@@ -71,3 +51,54 @@ def readable_name(named: Mapping[str, Any]) -> str:
     text = ",".join(f"{key}={value}" for key, value in named.items()) or "run"
     plain = "".join(each if each.isalnum() or each in "=,.-_" else "_" for each in text)
     return plain.encode()[:NAME_BYTES].decode(errors="ignore")
+
+
+def sealed(provenance: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return a provenance with the checksums of the run's other files in `folder`, and of all its own content."""
+    others = [folder / name for name in FILES if name != PROVENANCE_FILE]
+    whole = {**provenance, CHECKSUMS: {each.name: _of_file(each) for each in others if each.exists()}}
+    return {**whole, OWN: _of_content(whole)}
+
+
+def damage(folder: Path) -> str | None:
+    """Return which file of the run in `folder` has changed since the run wrote it; None if none has."""
+    try:
+        provenance = json.loads(_regular(folder / PROVENANCE_FILE).read_bytes())
+        own = provenance.pop(OWN, None)
+        files = dict(provenance.get(CHECKSUMS, {}))
+    except FileNotFoundError:
+        return f"{PROVENANCE_FILE} is missing"
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+        return f"{PROVENANCE_FILE} is damaged"
+    if own is None and not files:
+        return f"{PROVENANCE_FILE} holds no checksums, as older versions wrote it"
+    if own != _of_content(provenance):
+        return f"{PROVENANCE_FILE} is damaged"
+    for name in FILES:
+        if name == PROVENANCE_FILE:
+            continue
+        try:
+            there = _of_file(folder / name)
+        except FileNotFoundError:
+            there = None
+        except OSError:
+            return f"{name} cannot be read"
+        if there != files.get(name):
+            return f"{name} is {'missing' if there is None else 'damaged'}"
+    return None
+
+
+def _of_file(path: Path) -> str:
+    with _regular(path).open("rb") as stream:
+        return file_digest(stream, "sha256").hexdigest()
+
+
+def _of_content(content: Mapping[str, Any]) -> str:
+    return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _regular(path: Path) -> Path:
+    """Refuse a folder, and a pipe or a device, which would block a reader."""
+    if path.exists() and not path.is_file():
+        raise OSError("no regular file")
+    return path

@@ -3,60 +3,52 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from errno import EEXIST, ENOTEMPTY
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from specsim.errors import SpecsimError
-from specsim.files.staging import is_gone, remove, staging_path
-from specsim.results.schema import PASS_COLUMNS
-from specsim.store.checksums import sealed
-from specsim.store.parquet import GROUP_ROWS, parts_of, write_parquet
+from specsim.files.kept import one_at_a_time
+from specsim.files.staging import Unwritable, remove, staging_path
+from specsim.results.schema import PASS_COLUMNS, SCHEMA_VERSION
+from specsim.store.places import check_same_run
 from specsim.store.run_folder import (
     CONFIG_FILE,
-    FAILURE_FILE,
+    FILES,
     METRICS_FILE,
     PASSES_FILE,
     PROVENANCE_FILE,
     REQUESTS_FILE,
-    Stamp,
-    stamp_of,
+    damage,
+    sealed,
 )
 
 if TYPE_CHECKING:
-    import numpy as np
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from specsim.results.request_table import RequestTable
 
+    Columns = Mapping[str, NDArray[Any]]
+
 CLASSES = ("slo", "classes")
-PLACING = ".specsim-placing.tmp"
-"""Holds the files of a run while they move into an existing folder; only one process can create it."""
-OWNER = ".owner"
-PLACING_S = 60.0
-"""A few renames never take this long: an older folder was left by a killed process."""
-
-
-class Taken(SpecsimError):
-    """Another process has put a run in this run's place."""
-
-
-class Unwritable(SpecsimError):
-    """The folder of a run cannot be written: the disk is full, or permission is missing."""
+GROUP_ROWS = 32_768
+"""Rows of a Parquet file that are made and written at once."""
 
 
 def write_run(
     folder: Path,
     *,
-    seen: Stamp | None,
     table: RequestTable,
     metrics: Mapping[str, Any],
     config: Mapping[str, Any],
     provenance: Mapping[str, Any],
     passes: Mapping[str, NDArray[np.generic]] | None = None,
 ) -> dict[str, Any]:
-    """Write a run's files; the older run that was `seen` in ``folder`` is replaced, other files there stay.
+    """Write a run's files; an older run with these settings is replaced, other files in ``folder`` stay.
 
     Return the content of ``provenance.json`` with the checksums of all files, itself included. Every file is complete
     on disk before the first one moves. If ``folder`` exists, ``metrics.json`` is removed first and moved last: an
@@ -64,12 +56,10 @@ def write_run(
 
     Raises
     ------
-    Taken
-        When ``folder`` holds another run than the one `seen`, from another process.
     Unwritable
         When the folder cannot be written.
     SpecsimError
-        When a number in a JSON file is not finite.
+        When ``folder`` holds a run with other settings by now, or a number in a JSON file is not finite.
     """
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
@@ -78,13 +68,13 @@ def write_run(
     try:
         staging.mkdir(parents=True)
         (staging / CONFIG_FILE).write_text(config_text(config), encoding="utf-8")
-        write_parquet(staging / REQUESTS_FILE, table.parts(GROUP_ROWS), table.types)
+        _write_parquet(staging / REQUESTS_FILE, table.parts(GROUP_ROWS), table.types)
         if passes is not None:
-            write_parquet(staging / PASSES_FILE, parts_of(passes, GROUP_ROWS), PASS_COLUMNS)
+            _write_parquet(staging / PASSES_FILE, _parts_of(passes, GROUP_ROWS), PASS_COLUMNS)
         _write_json(staging / METRICS_FILE, metrics, sort_keys=False)
         whole = sealed(provenance, staging)
         _write_json(staging / PROVENANCE_FILE, whole, sort_keys=True)
-        _place(staging, folder, seen)
+        _place(staging, folder, config)
         return whole
     except OSError as error:
         raise Unwritable(f"cannot write run folder {str(folder)!r}: {error.strerror or error}") from error
@@ -92,50 +82,75 @@ def write_run(
         remove(staging)
 
 
-def _place(staging: Path, folder: Path, seen: Stamp | None) -> None:
-    """Move a complete run to its place, unless another run has come there meanwhile.
+def remove_run(folder: Path) -> None:
+    """Remove the files of a run, and the folder if it holds no others."""
+    for name in reversed(FILES):
+        remove(folder / name)
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
 
-    A rename replaces an empty folder, but never one with content, so only one process succeeds.
+
+def _place(staging: Path, folder: Path, config: Mapping[str, Any]) -> None:
+    """Move a complete run to its place: by one rename where there is no folder, else file by file."""
+    meanwhile = not folder.exists()
+    if meanwhile:
+        try:
+            staging.rename(folder)
+            return
+        except OSError as error:
+            if error.errno not in (EEXIST, ENOTEMPTY):
+                raise
+    with one_at_a_time(folder):
+        if check_same_run(folder, config) and meanwhile and damage(folder) is None:
+            # Another process has made the same run.
+            return
+        for name in reversed(FILES):
+            if name == METRICS_FILE or not (staging / name).exists() or (folder / name).is_dir():
+                remove(folder / name)
+        for name in FILES:
+            if (staging / name).exists():
+                (staging / name).replace(folder / name)
+
+
+def _write_parquet(path: Path, parts: Iterable[Columns], types: Mapping[str, str]) -> None:
+    """Write a row group of each part: its columns in the order of `types`, (rows,) each.
+
+    There are no metadata of pandas, so that bytes depend only on data.
     """
-    if not folder.exists():
-        _rename(staging, folder, folder)
-        return
-    placing = folder / PLACING
-    if placing.exists() and (staging.stat().st_mtime - placing.stat().st_mtime > PLACING_S or _is_left(placing)):
-        remove(placing)
-    (staging / OWNER).write_text(staging.name, encoding="utf-8")
-    _rename(staging, placing, folder)
-    try:
-        if stamp_of(folder) != seen:
-            raise Taken(_taken(folder))
-        for name in (METRICS_FILE, PASSES_FILE, FAILURE_FILE):
-            remove(folder / name)
-        (placing / OWNER).unlink()
-        for path in sorted(placing.iterdir(), key=lambda staged: staged.name == METRICS_FILE):
-            path.replace(folder / path.name)
-    finally:
-        remove(placing)
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = pa.schema(
+        [pa.field(name, pa.type_for_alias(kind), nullable=False) for name, kind in types.items()],
+        metadata={"specsim_schema_version": str(SCHEMA_VERSION)},
+    )
+    with pq.ParquetWriter(path, schema, compression="zstd") as file:
+        for part in parts:
+            arrays = [_arrow(part[field.name], field.type) for field in schema]
+            file.write_table(pa.Table.from_arrays(arrays, schema=schema))
 
 
-def _is_left(placing: Path) -> bool:
-    """Return whether the process that created `placing` has been killed."""
-    try:
-        return is_gone((placing / OWNER).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
+def _parts_of(columns: Columns, rows: int) -> Iterator[Columns]:
+    """Yield columns in parts of so many rows."""
+    for first in range(0, len(next(iter(columns.values()))), rows):
+        yield {name: column[first : first + rows] for name, column in columns.items()}
 
 
-def _rename(staging: Path, place: Path, folder: Path) -> None:
-    try:
-        staging.rename(place)
-    except OSError as error:
-        if error.errno in (EEXIST, ENOTEMPTY):
-            raise Taken(_taken(folder)) from None
-        raise
+def _arrow(column: NDArray[Any], kind: pa.DataType) -> pa.Array:
+    """Return a column without nulls in the memory layout of Arrow; `pyarrow.array` would import pandas."""
+    import pyarrow as pa
 
-
-def _taken(folder: Path) -> str:
-    return f"out={folder}: another process has put a run there meanwhile; expected a folder of its own for each run"
+    if pa.types.is_string(kind):
+        words = [word.encode() for word in column.tolist()]
+        ends = np.cumsum([0, *map(len, words)], dtype=np.int32)
+        buffers = [pa.py_buffer(ends), pa.py_buffer(b"".join(words))]
+    elif pa.types.is_boolean(kind):
+        buffers = [pa.py_buffer(np.packbits(column, bitorder="little"))]
+    else:
+        buffers = [
+            pa.py_buffer(np.ascontiguousarray(column.astype(kind.to_pandas_dtype(), casting="same_kind", copy=False)))
+        ]
+    return pa.Array.from_buffers(kind, len(column), [None, *buffers])
 
 
 def _write_json(path: Path, content: Mapping[str, Any], *, sort_keys: bool) -> None:

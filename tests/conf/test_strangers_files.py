@@ -12,7 +12,7 @@ import yaml
 from specsim import SpecsimError, iterations, load_run, simulate
 from specsim.cli import main
 from specsim.files.paths import shipped
-from specsim.store.checksums import sealed
+from specsim.store.run_folder import sealed
 from specsim.workload.fetch import fetch
 
 SMALL = {"trace": "poisson", "requests": 5, "profile": "llama8b_1b_h100", "scheduler": "continuous"}

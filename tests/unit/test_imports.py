@@ -295,7 +295,6 @@ def test_clocks_and_global_luck_stand_nowhere_in_the_simulation():
         "specsim.commands.sweep",
         "specsim.runs.execute",
         "specsim.runs.processes",
-        "specsim.runs.shelf",
         "specsim.runs.sweep",
         "specsim.runs.tally",
     }

@@ -18,7 +18,7 @@ from specsim.published.findings import findings
 from specsim.published.page import page
 from specsim.published.running import Measured, measured
 from specsim.published.verdict import FigureGap, figure_gap, line_gaps
-from specsim.store.sweep_folders import load_sweep
+from specsim.store.sweep_folder import load_sweep
 from tests.published import TINY, tiny
 
 ROOT = shipped("conf").parent
