@@ -20,6 +20,8 @@ PLANNED_FILE = ".sweep.json"
 NAME_BYTES = 120
 """The most bytes of a readable name; with a hash behind it, it stays below a file system's 255."""
 CHECKSUMS, OWN = "files", "sha256"
+"""Keys of a provenance: the checksums of the other files, and of all its own content but that checksum."""
+CHECKED = tuple(name for name in FILES if name != PROVENANCE_FILE)
 
 
 def is_run(folder: Path) -> bool:
@@ -55,50 +57,40 @@ def readable_name(named: Mapping[str, Any]) -> str:
 
 def sealed(provenance: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Return a provenance with the checksums of the run's other files in `folder`, and of all its own content."""
-    others = [folder / name for name in FILES if name != PROVENANCE_FILE]
-    whole = {**provenance, CHECKSUMS: {each.name: _of_file(each) for each in others if each.exists()}}
+    files = {name: checksum for name in CHECKED if (checksum := _of_file(folder / name)) is not None}
+    whole = {**provenance, CHECKSUMS: files}
     return {**whole, OWN: _of_content(whole)}
 
 
 def damage(folder: Path) -> str | None:
     """Return which file of the run in `folder` has changed since the run wrote it; None if none has."""
+    path = folder / PROVENANCE_FILE
     try:
-        provenance = json.loads(_regular(folder / PROVENANCE_FILE).read_bytes())
-        own = provenance.pop(OWN, None)
-        files = dict(provenance.get(CHECKSUMS, {}))
-    except FileNotFoundError:
-        return f"{PROVENANCE_FILE} is missing"
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+        if not path.exists():
+            return f"{PROVENANCE_FILE} is missing"
+        provenance = json.loads(path.read_bytes()) if path.is_file() else {}
+        own, files = provenance.pop(OWN), dict(provenance[CHECKSUMS])
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
         return f"{PROVENANCE_FILE} is damaged"
-    if own is None and not files:
-        return f"{PROVENANCE_FILE} holds no checksums, as older versions wrote it"
     if own != _of_content(provenance):
         return f"{PROVENANCE_FILE} is damaged"
-    for name in FILES:
-        if name == PROVENANCE_FILE:
-            continue
-        try:
-            there = _of_file(folder / name)
-        except FileNotFoundError:
-            there = None
-        except OSError:
-            return f"{name} cannot be read"
+    for name in CHECKED:
+        there = _of_file(folder / name)
         if there != files.get(name):
             return f"{name} is {'missing' if there is None else 'damaged'}"
     return None
 
 
-def _of_file(path: Path) -> str:
-    with _regular(path).open("rb") as stream:
-        return file_digest(stream, "sha256").hexdigest()
+def _of_file(path: Path) -> str | None:
+    """Return the checksum of a file; None where nothing is, empty for what cannot be read or would block a reader."""
+    try:
+        if not path.is_file():
+            return "" if path.exists() else None
+        with path.open("rb") as stream:
+            return file_digest(stream, "sha256").hexdigest()
+    except OSError:
+        return ""
 
 
 def _of_content(content: Mapping[str, Any]) -> str:
     return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def _regular(path: Path) -> Path:
-    """Refuse a folder, and a pipe or a device, which would block a reader."""
-    if path.exists() and not path.is_file():
-        raise OSError("no regular file")
-    return path

@@ -286,7 +286,7 @@ def test_a_run_without_checksums_is_refused(run):
     provenance = json.loads((run / "provenance.json").read_text())
     del provenance["files"], provenance["sha256"]
     (run / "provenance.json").write_text(json.dumps(provenance))
-    assert "holds no checksums" in only_line(run)
+    assert "provenance.json is damaged" in only_line(run)
 
 
 def test_a_run_with_other_settings_is_not_replaced(run):
