@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 SUMMARIES = "summaries"
 """The folder of the rows, below a sweep's. Each file is JSON lines, compressed by gzip, with its checksums."""
 SUFFIX = ".jsonl.gz"
+OPEN = "process-"
+"""Before the names of files that processes append to."""
 NAME_CHARACTERS = 16
 QUICK, SMALL = 1, 6
 """Levels of gzip for a row that a run waits for, and for all rows of a sweep."""
@@ -197,8 +199,12 @@ def settle(root: Path, ended: Mapping[str, Row | None]) -> None:
     `ended` holds the rows of a sweep by key, in place of those on disk; None: the run has a folder, and needs no row.
     """
     found = read_rows(root)
-    whole: dict[str, Row | None] = {**found.failures, **found.runs, **ended}
-    rows = sorted((row for row in whole.values() if row is not None), key=lambda row: (row.name, row.key))
+    before: dict[str, Row | None] = {**found.failures, **found.runs}
+    whole = {key: row for key, row in {**before, **ended}.items() if row is not None}
+    settled = len(found.files) <= 1 and not found.notes and not any(OPEN in file.name for file in found.files)
+    if settled and whole == before:
+        return
+    rows = sorted(whole.values(), key=lambda row: (row.name, row.key))
     content = gzip.compress(b"".join(map(_line, rows)), SMALL, mtime=0)
     file = root / SUMMARIES / f"{sha256(content).hexdigest()[:NAME_CHARACTERS]}{SUFFIX}"
     if rows and found.files.get(file) != len(rows):
@@ -229,7 +235,7 @@ def compact(content: Any) -> str:
 @cache
 def _file_of(process: int) -> str:
     """Return the name of the file that a process appends to: no other process has ever written it."""
-    return f"{uuid4().hex}{SUFFIX}"
+    return f"{OPEN}{uuid4().hex}{SUFFIX}"
 
 
 def _read(files: Iterable[Path]) -> Rows:
