@@ -155,6 +155,15 @@ def test_of_a_file_that_a_kill_has_cut_off_the_rows_before_are_kept(
     assert len(started) == 8 - there
 
 
+def test_a_sweep_that_was_killed_behind_its_last_run_ends_in_the_same_bytes(
+    whole: Path, tmp_path: Path, started: list[object]
+) -> None:
+    for row in read_rows(whole).runs.values():
+        append_row(tmp_path, row)
+    assert made(tmp_path) == files(whole)
+    assert not started
+
+
 @pytest.mark.parametrize("content", [b"", b"{}\n", b"[1]\n", b"nothing\n", b'{"key": "a", "name": "b"}\n'])
 def test_a_file_of_something_else_is_named_and_left_out(tmp_path: Path, content: bytes) -> None:
     (tmp_path / SUMMARIES).mkdir()
