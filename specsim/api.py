@@ -152,7 +152,7 @@ def sweep(
         all runs stay in memory, their tables included.
     jobs : points that run at once; the results are those of one at a time.
     executor : what runs them: ``"local"``: processes here; ``"ray"``, ``"dask"``, ``"slurm"``: docs/sweeps.md.
-    keep : ``"runs"``: each run with its requests; ``"summary"``: its metrics alone, many runs to a file.
+    keep : ``"runs"``: each run with its requests; ``"summary"``: its metrics alone, a row a run.
     until : ``"2 points"``: every point gets seeds, five at least and 100 at most, until half the 95% interval of its
         attainment is no wider; the sweep's notes say what was reached.
     progress : draw a progress bar on a terminal or in Jupyter. **settings : as of `simulate`.
