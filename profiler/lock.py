@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from specsim.errors import SpecsimError
-from specsim.results.staging import remove_stale
+from specsim.files.staging import remove_stale
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from specsim.results.staging import in_one_step
+from specsim.files.staging import in_one_step
 
 
 def table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:

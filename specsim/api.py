@@ -14,17 +14,12 @@ from specsim.lines import one_line
 from specsim.replica.protocols import Scheduler
 from specsim.results.capacity import LONGEST, Asked
 from specsim.results.found import Found
-from specsim.results.run_folder import holds_remains
-from specsim.results.store import StoredRun, read_run
-from specsim.results.sweep_folders import load_sweep
-from specsim.results.sweeps import Sweep
 from specsim.runs.execute import execute
 from specsim.runs.executors import LOCAL, check_executor
 from specsim.runs.find import RATE, SEED, search
 from specsim.runs.handed import handed
 from specsim.runs.handed_trace import settings_of_trace
 from specsim.runs.iterations import iterations
-from specsim.runs.places import check_place
 from specsim.runs.plan import check_keep, checked
 from specsim.runs.processes import check_jobs
 from specsim.runs.run import Run
@@ -32,6 +27,11 @@ from specsim.runs.tally import composed
 from specsim.runs.until import check_until, run_points
 from specsim.settings.configured import Configured, from_axes, from_values
 from specsim.settings.from_python import HANDED
+from specsim.store.places import check_place
+from specsim.store.run_folder import holds_remains
+from specsim.store.runs import StoredRun, read_run
+from specsim.store.sweep_folder import load_sweep
+from specsim.store.sweeps import Sweep
 from specsim.workload.slo import SloMix
 from specsim.workload.trace import Trace
 
@@ -152,7 +152,7 @@ def sweep(
         all runs stay in memory, their tables included.
     jobs : points that run at once; the results are those of one at a time.
     executor : what runs them: ``"local"``: processes here; ``"ray"``, ``"dask"``, ``"slurm"``: docs/sweeps.md.
-    keep : ``"runs"``: each run with its requests; ``"summary"``: its metrics alone, many runs to a file.
+    keep : ``"runs"``: each run with its requests; ``"summary"``: its metrics alone, a row a run.
     until : ``"2 points"``: every point gets seeds, five at least and 100 at most, until half the 95% interval of its
         attainment is no wider; the sweep's notes say what was reached.
     progress : draw a progress bar on a terminal or in Jupyter. **settings : as of `simulate`.

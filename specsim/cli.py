@@ -212,9 +212,9 @@ def _list(arguments: argparse.Namespace) -> int:
 
 def _plot(arguments: argparse.Namespace) -> int:
     from specsim.api import load_run, load_sweep
-    from specsim.results.parts import holds_runs
     from specsim.results.verdicts import failed_said
     from specsim.runs import execute as execution
+    from specsim.store.sweep_folder import holds_runs
 
     places = arguments.runs
     if any(holds_runs(place) for place in places):

@@ -31,7 +31,7 @@ import numpy as np
 import yaml
 
 from specsim.files.paths import shipped
-from specsim.results.staging import in_one_step
+from specsim.files.staging import in_one_step
 from specsim.workload.load import load_trace
 from specsim.workload.trace import Floats, Ints, Trace, TraceSource
 from tools.describe import QUANTILES, Shape, describe

@@ -13,7 +13,7 @@ import numpy as np
 from profiler.acceptance.rows import TapeRows
 from profiler.text import write
 from specsim.errors import SpecsimError, first_line
-from specsim.results.staging import in_one_step
+from specsim.files.staging import in_one_step
 
 Text = tuple[str, int]
 """Category and sequence number of a recorded text."""

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 
 from specsim.errors import SpecsimError, first_line
 from specsim.files.regular_file import MOST_BYTES, check_file
+from specsim.files.staging import in_one_step
 from specsim.replica.request import Bools, Floats, Ints
-from specsim.results.staging import in_one_step
 from specsim.world.recorded import METADATA_KEY, RECORDING_FORMAT
 from specsim.world.recording_checks import ON_PATH
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profiler.fidelity.study import REAL, Cell
+from specsim.files.staging import in_one_step
 from specsim.pass_shape import PassShape
-from specsim.results.staging import in_one_step
 
 if TYPE_CHECKING:
     import pyarrow as pa

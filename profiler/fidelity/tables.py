@@ -11,7 +11,7 @@ from profiler.fidelity.cells import CELLS, LISTS, no_passes, stored
 from profiler.fidelity.study import REAL, Cell
 from profiler.text import write
 from specsim.errors import SpecsimError, first_line
-from specsim.results.staging import in_one_step
+from specsim.files.staging import in_one_step
 
 if TYPE_CHECKING:
     from pandas import DataFrame

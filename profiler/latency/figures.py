@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from profiler.latency.choice import Choice
+from specsim.files.staging import in_one_step
 from specsim.pass_shape import PassShapes
-from specsim.results.staging import in_one_step
 
 MS = 1e3
 INK = {

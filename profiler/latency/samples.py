@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from profiler.latency.sample_checks import check_numbers
 from specsim.errors import SpecsimError, first_line
 from specsim.files.regular_file import MOST_BYTES, check_file
+from specsim.files.staging import in_one_step
 from specsim.lines import say
-from specsim.results.staging import in_one_step
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -35,9 +35,9 @@ def calibrate_command(arguments: argparse.Namespace) -> int:
     from specsim.calibration.engine_file import counted, engine_keys, misfit, source
     from specsim.calibration.errors import groups
     from specsim.calibration.reading import read_points
+    from specsim.files.staging import in_one_step
     from specsim.latency.peaks import peak_notes
-    from specsim.results.staging import in_one_step
-    from specsim.results.writer import yaml_text
+    from specsim.store.writer import yaml_text
 
     out, figure = _places(arguments.out, force=arguments.force)
     fit, config = _fit(arguments)

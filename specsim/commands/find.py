@@ -49,9 +49,9 @@ def add_find(commands: Any, jobs: Callable[[str], int], path: Callable[[str], Pa
 def find_command(arguments: argparse.Namespace) -> int:
     """Search, print a table, write it and a figure into the folder; return 1 if a run failed."""
     from specsim.commands.find_table import find_table
+    from specsim.files.staging import in_one_step
     from specsim.results.capacity import Asked
     from specsim.results.searches import FIRST, name_in
-    from specsim.results.staging import in_one_step
     from specsim.runs.find import search
     from specsim.settings.configured import from_words
 

@@ -13,8 +13,8 @@ from specsim.errors import SpecsimError, nearest
 from specsim.lines import one_line, say
 
 if TYPE_CHECKING:
-    from specsim.results.failure import Failure
     from specsim.settings.configured import Configured
+    from specsim.store.summaries import Failure
 
 
 def run_command(arguments: argparse.Namespace) -> int:
@@ -23,9 +23,9 @@ def run_command(arguments: argparse.Namespace) -> int:
     from specsim.runs import plan
     from specsim.runs.against import against
     from specsim.runs.execute import execute
-    from specsim.runs.places import check_place
     from specsim.runs.tally import composed
     from specsim.settings.configured import from_words
+    from specsim.store.places import check_place
 
     if arguments.against is not None and (arguments.multirun or arguments.cfg is not None):
         flag = "-m" if arguments.multirun else "--cfg"
@@ -97,9 +97,9 @@ def _say_failures(failures: Sequence[Failure], *, debug: bool) -> int:
 
 def _show(arguments: argparse.Namespace, chosen: Sequence[Configured]) -> int:
     """Print the config.yaml that each point's run would have, or a part of it."""
-    from specsim.results.writer import config_text
     from specsim.runs.execute import stored_config
     from specsim.settings.configured import labels_of
+    from specsim.store.writer import config_text
 
     if arguments.cfg is None:
         raise SpecsimError("--package and --resolve change nothing by themselves; expected --cfg job beside them")
@@ -125,7 +125,7 @@ def _folder(out: str | None, choices: Mapping[str, str] | None) -> Iterator[Path
 
     A new folder is named by the time and by the `choices` of a run, None for a sweep.
     """
-    from specsim.runs.places import new_folder, remove_empty
+    from specsim.store.places import new_folder, remove_empty
 
     if out is not None:
         yield Path(out)

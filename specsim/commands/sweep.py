@@ -14,7 +14,7 @@ from specsim.errors import SpecsimError
 from specsim.lines import one_line, say
 
 if TYPE_CHECKING:
-    from specsim.results.sweep_status import SweepStatus
+    from specsim.store.sweep_folder import SweepStatus
 
 STATUS = "status"
 MOST_ERRORS = 5
@@ -59,7 +59,7 @@ def sweep_command(arguments: argparse.Namespace) -> int:
 
 def _status(words: Sequence[str]) -> None:
     from specsim.files.checked_mapping import expanded
-    from specsim.results.sweep_status import sweep_status
+    from specsim.store.sweep_folder import sweep_status
 
     if len(words) != 1:
         raise SpecsimError(f"{' '.join(('sweep status', *words))}: expected the folder of one sweep")

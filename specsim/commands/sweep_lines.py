@@ -8,8 +8,8 @@ from typing import Any
 from specsim.results.point_means import point_means
 from specsim.results.sweep_table import ALL, CLASS, RUN, SEED
 from specsim.results.sweep_text import comparison_table, means_table
-from specsim.results.sweeps import Sweep
 from specsim.runs.plan import PlannedRun
+from specsim.store.sweeps import Sweep
 
 MOST_SHOWN = 1000
 """Rows of a sweep that the terminal shows."""

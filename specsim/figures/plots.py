@@ -16,9 +16,9 @@ from specsim.figures.sweep import curves
 from specsim.figures.sweep_panels import ATTAINMENT, GOODPUT, word
 from specsim.figures.timeline import has_timeline, timeline
 from specsim.files.checked_mapping import expanded
-from specsim.results.run_folder import readable_name
 from specsim.results.sweep_axes import SweepAxes, line_named
 from specsim.results.sweep_table import ALL, CLASS, SEED, rows_with, values_of, without_failures
+from specsim.store.run_folder import readable_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

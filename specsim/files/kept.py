@@ -90,7 +90,7 @@ def write_whole(file: Path, content: bytes | memoryview) -> None:
 
 @contextmanager
 def one_at_a_time(lock: Path) -> Iterator[None]:
-    """Wait for other processes that hold this lock, then hold it; it ends with its process.
+    """Wait for other processes that hold this lock, a file or a folder, then hold it; it ends with its process.
 
     Where there are no such locks nobody waits.
     """
@@ -98,7 +98,9 @@ def one_at_a_time(lock: Path) -> Iterator[None]:
         with suppress(ImportError, OSError):
             import fcntl
 
-            fcntl.flock(held.enter_context(lock.open("ab")), fcntl.LOCK_EX)
+            opened = os.open(lock, os.O_RDONLY if lock.is_dir() else os.O_RDWR | os.O_CREAT)
+            held.callback(os.close, opened)
+            fcntl.flock(opened, fcntl.LOCK_EX)
         yield
 
 

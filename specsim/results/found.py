@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from specsim.results.capacity import Asked, Capacity, capacity, mean_interval
 from specsim.results.judged import ALL, WORST, Judged
 from specsim.results.stand_in import stand_ins_of
-from specsim.results.sweeps import Sweep
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
+
+    from specsim.store.sweeps import Sweep
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from specsim.results.sweep_text import comparison_table, means_table
 from specsim.results.table import class_table
 
 if TYPE_CHECKING:
-    from specsim.results.sweeps import Sweep
+    from specsim.store.sweeps import Sweep
 
 MOST_ROWS = 20
 """Of a sweep's table."""

@@ -13,20 +13,19 @@ import numpy as np
 
 from specsim.files.checked_mapping import CheckedMapping
 from specsim.files.plain import copied
-from specsim.results.run_folder import stamp_of
 from specsim.results.schema import NOTED
 from specsim.results.stand_in import STAND_IN, stand_in
-from specsim.results.store import StoredRun
 from specsim.results.sweep_notes import extrapolated
-from specsim.results.writer import write_run
 from specsim.runs.drafting_note import hardly_drafts
-from specsim.runs.places import check_same_run
 from specsim.runs.prepare import Experiment, prepare
 from specsim.runs.progress import bar
 from specsim.runs.provenance import provenance_of
 from specsim.runs.run import Run
 from specsim.runs.split import pools
 from specsim.settings.identity import NOT_OF_THE_RUN
+from specsim.store.places import check_same_run
+from specsim.store.runs import StoredRun
+from specsim.store.writer import write_run
 
 OBJECT = "object"
 """The origin of a trace that Python handed in."""
@@ -68,9 +67,7 @@ def execute(
     from specsim.simulation import run as run_simulation
     from specsim.world.calibration import calibration
 
-    seen = None
     if folder is not None:
-        seen = stamp_of(folder)
         check_same_run(folder, config)
     experiment = experiment or prepare(config)
     config = stored_config(config)
@@ -103,7 +100,7 @@ def execute(
     provenance["varies_with_seed"] = list(experiment.varies)
     if folder is not None:
         written = {"metrics": metrics, "config": config, "provenance": provenance}
-        provenance = write_run(folder, seen=seen, table=table, passes=pass_rows, **written)
+        provenance = write_run(folder, table=table, passes=pass_rows, **written)
     return Run(metrics, config, provenance, table, pass_rows, folder, notes)
 
 
@@ -113,7 +110,7 @@ def plot(runs: Sequence[StoredRun], out: Path | None = None) -> list[Path]:
     `out` is by default ``figures`` in the first run's folder.
     """
     from specsim.figures.plots import plot_comparison, plot_run
-    from specsim.results.run_labels import labels_of
+    from specsim.store.scan import labels_of
 
     where = runs[0].folder / "figures" if out is None else out
     if len(runs) == 1:

@@ -8,18 +8,18 @@ from typing import Any
 
 from specsim.errors import SpecsimError
 from specsim.results.capacity import Asked, next_rate
-from specsim.results.failure import Failure
 from specsim.results.found import Found, Line
 from specsim.results.judged import ALL, WORST, judged
 from specsim.results.lengthening import longer
-from specsim.results.scan import AnyRun
-from specsim.results.sweeps import Sweep
 from specsim.runs.executors import LOCAL, check_executor
 from specsim.runs.plan import checked, plan
 from specsim.runs.resume import together
 from specsim.runs.sweep import in_order, run_all
 from specsim.settings.configured import Configured, labels_of
 from specsim.settings.identity import flat, identity, settings_of
+from specsim.store.scan import AnyRun
+from specsim.store.summaries import Failure
+from specsim.store.sweeps import Sweep
 
 RATE, SEED, REQUESTS = "rps", "seed", "requests"
 DRAWN = "synthetic"

@@ -11,11 +11,11 @@ from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import shown
 from specsim.results.iteration import Iteration
 from specsim.results.stand_in import STAND_IN
-from specsim.results.store import StoredRun
 from specsim.runs.prepare import prepare
 from specsim.runs.run import Run
 from specsim.runs.watched import Kept, Watched
 from specsim.simulation import run as run_simulation
+from specsim.store.runs import StoredRun
 
 
 def iterations(run: Run | StoredRun, numbers: Iterable[int], *, plugins: Sequence[str] = ()) -> list[Iteration]:

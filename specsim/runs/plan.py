@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from specsim.errors import SpecsimError, represented
 from specsim.files.checked_mapping import CheckedMapping
-from specsim.results.checksums import damage
-from specsim.results.parts import PARTS
-from specsim.results.run_folder import readable_name, run_folders
 from specsim.runs.guard import guarded
 from specsim.runs.handed import NOTHING, Handed
 from specsim.runs.idle import check_idle
-from specsim.runs.places import check_no_run, check_same_run, check_writable, settings_in, told_by_name
 from specsim.runs.prepare import Experiment, prepare, seed_of
 from specsim.runs.processes import check_jobs, in_processes
 from specsim.runs.provenance import sources_of
@@ -25,6 +20,10 @@ from specsim.runs.tally import told
 from specsim.settings.configured import Configured, labels_of
 from specsim.settings.identity import identity, settings_of
 from specsim.settings.points import Point
+from specsim.store.places import check_no_run, check_same_run, check_writable
+from specsim.store.run_folder import readable_name, run_folders
+from specsim.store.runs import key_of
+from specsim.store.summaries import SUMMARIES
 
 Config = Mapping[str, Any]
 KEEP = ("runs", "summary")
@@ -102,7 +101,7 @@ def plan(
     summary = keep == "summary"
     if root is not None:
         check_no_run(root)
-    stored = {} if root is None else _stored(root)
+    stored = {} if root is None else {key_of(place): place for place in reversed(run_folders(root))}
     planned = [
         PlannedRun(each.config, label, stored.get(key), each.experiment, key, each.sources, summary)
         for each, label, key in zip(points, labels, keys, strict=True)
@@ -110,7 +109,7 @@ def plan(
     if root is None:
         return planned
     if summary:
-        check_writable([root / PARTS])
+        check_writable([root / SUMMARIES])
         return planned
     planned = [replace(each, folder=each.folder or root / each.name) for each in planned]
     new = [(each.config, each.folder) for each in planned if each.key not in stored and each.folder is not None]
@@ -214,17 +213,6 @@ def _bytes_of(experiment: Experiment) -> int:
     requests, tape = experiment.simulation.requests, experiment.simulation.world.tape
     own = int(tape.likeliest.nbytes) if tape.confidence.flags.writeable else 0
     return EXPERIMENT_BYTES + REQUEST_BYTES * len(requests) + own
-
-
-def _stored(root: Path) -> dict[str, Path]:
-    """Return the folders of runs by the hash of their settings; one whose settings are damaged is found by its name."""
-    found = {}
-    for place in reversed(run_folders(root)):
-        with suppress(SpecsimError):
-            key = identity(settings_in(place))
-            if told_by_name(place) in (None, key) or damage(place) is None:
-                found[key] = place
-    return found
 
 
 def _check_distinct(keys: Sequence[str], labels: Sequence[Mapping[str, str]]) -> None:

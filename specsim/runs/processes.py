@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from specsim.errors import SpecsimError, represented
+from specsim.files.staging import is_alive
 from specsim.kernels.compile_cache import distrust
-from specsim.results.staging import is_alive
 from specsim.workload.published import DATA_VARIABLE
 
 Given = TypeVar("Given")

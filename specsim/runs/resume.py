@@ -8,17 +8,16 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from specsim.results.checksums import damage
-from specsim.results.store import StoredRun
-from specsim.runs.prepare import Experiment
-from specsim.runs.provenance import PACKAGES, sources_of, versions
+from specsim.runs.provenance import PACKAGES, versions
+from specsim.store.run_folder import damage
+from specsim.store.runs import StoredRun
 
 AGAIN = re.compile(r"(\d+) runs? made again: (.*)")
 
 
-def why_again(folder: Path, experiment: Experiment) -> str | None:
-    """Return why the run in `folder` is not what `experiment` would give now, None where it is."""
-    return damage(folder) or changed(StoredRun(folder, {}).provenance, sources_of(experiment))
+def why_again(folder: Path, sources: Mapping[str, Any]) -> str | None:
+    """Return why the run in `folder` is not what the `sources` would give now, None where it is."""
+    return damage(folder) or changed(StoredRun(folder, {}).provenance, sources)
 
 
 def made_again(reasons: Iterable[str]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from specsim.errors import SpecsimError
 from specsim.results.request_table import RequestTable
 from specsim.results.run_title import run_line
 from specsim.results.schema import PASS_COLUMNS
-from specsim.results.summaries import BY_THE_CLOCK, Summary, compact
+from specsim.store.summaries import BY_THE_CLOCK, Summary, compact
 
 if TYPE_CHECKING:
     import numpy as np

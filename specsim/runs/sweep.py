@@ -7,37 +7,32 @@ import json
 import os
 import time
 import traceback
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Sequence
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from specsim.errors import SpecsimError
+from specsim.files.staging import Unwritable, in_one_step, remove_stale
 from specsim.replica.blame import complaint
-from specsim.results.failure import Failure, write_failure
-from specsim.results.parts import read_parts
-from specsim.results.run_folder import METRICS_FILE, Stamp, holds_remains, is_run, stamp_of
-from specsim.results.scan import AnyRun
-from specsim.results.staging import in_one_step, remove_stale
-from specsim.results.summaries import Summary
-from specsim.results.sweep_folders import load_sweep
-from specsim.results.sweep_status import write_planned
-from specsim.results.sweeps import Sweep
-from specsim.results.writer import Taken, Unwritable
 from specsim.runs.execute import execute, stored_config
 from specsim.runs.executors import LOCAL, on_workers
 from specsim.runs.guard import guarded
-from specsim.runs.places import check_same_run
 from specsim.runs.plan import PlannedRun
-from specsim.runs.prepare import prepare
-from specsim.runs.resume import made_again, why_again
+from specsim.runs.resume import changed, made_again, why_again
 from specsim.runs.run import Run
-from specsim.runs.shelf import Shelf
 from specsim.runs.tally import Worst, tallied, worst_of
 from specsim.settings.configured import Configured
 from specsim.settings.identity import identity, settings_of
+from specsim.store.places import check_same_run
+from specsim.store.run_folder import METRICS_FILE, is_run
+from specsim.store.scan import AnyRun
+from specsim.store.summaries import Failure, Summary, append_row, read_rows, settle
+from specsim.store.sweep_folder import load_sweep, write_planned
+from specsim.store.sweeps import Sweep
+from specsim.store.writer import remove_run
 
 
 def run_all(
@@ -68,34 +63,50 @@ def run_all(
     """
     for folder in {each.folder.parent for each in planned if each.folder is not None} | ({root} if root else set()):
         remove_stale(folder, time.time())
-    shelf = Shelf(root, planned)
+    made, again, notes = _summaries(planned, root)
     if root is not None:
         write_planned(root, [*beside, *(each.key for each in planned)])
-    made: dict[int, Made] = {index: Made(run, worst_of(run.metrics)) for index, run in shelf.standing.items()}
     left = [index for index in range(len(planned)) if index not in made]
     # Another process prepares its points itself: what was prepared would have to be sent.
     alone = jobs == 1 and executor == LOCAL
     ready = [planned[index] if alone else replace(planned[index], experiment=None) for index in left]
-    before = {each.key: stamp_of(each.folder) for each in ready if each.folder is not None}
-    ending = closing(on_workers(_made, ready, partial(_lost, before), jobs, executor))
-    with tallied(len(planned), progress) as tally, shelf, ending as ended:
+    ending = closing(on_workers(partial(_made, root), ready, partial(_lost, root), jobs, executor))
+    with tallied(len(planned), progress) as tally, ending as ended:
         for each in made.values():
             tally.add(each.worst, stood=True)
         for place, each in ended:
             made[left[place]] = each
-            shelf.put(each.run)
             tally.add(each.worst, stood=each.stood)
-    shelf.merge()
-    inorder = [made[index] for index in range(len(planned))]
-    runs = [each.run for each in inorder if not isinstance(each.run, Failure)]
-    failures = [each.run for each in inorder if isinstance(each.run, Failure)]
-    again = [*shelf.again, *(each.again for each in inorder if each.again)]
-    return Sweep(runs, [*shelf.notes, *made_again(again)], failures=failures)
+    runs = [made[index].run for index in range(len(planned))]
+    if root is not None:
+        rows = [each if isinstance(each, Summary | Failure) else None for each in runs]
+        settle(root, {each.key: row for each, row in zip(planned, rows, strict=True)})
+    failures = [each for each in runs if isinstance(each, Failure)]
+    again += [made[index].again for index in left if made[index].again]
+    stored = [each for each in runs if not isinstance(each, Failure)]
+    return Sweep(stored, [*notes, *made_again(again)], failures=failures)
+
+
+def _summaries(planned: Sequence[PlannedRun], root: Path | None) -> tuple[dict[int, Made], list[str], Sequence[str]]:
+    """Return the summaries below `root` that still stand, by place; why others are made again; notes on damage."""
+    if root is None:
+        return {}, [], ()
+    rows, made, again = read_rows(root), dict[int, Made](), list[str]()
+    for place, each in enumerate(planned):
+        summary = rows.runs.get(each.key) if each.folder is None else None
+        if summary is None:
+            continue
+        reason = changed(summary.provenance, each.sources)
+        if reason is None:
+            made[place] = Made(summary, worst_of(summary.metrics), stood=True)
+        else:
+            again.append(reason)
+    return made, again, rows.notes
 
 
 def standing(planned: Sequence[PlannedRun], root: Path) -> list[PlannedRun]:
     """Return the runs of a sweep that are stored below `root`, in folders or as summaries."""
-    kept = read_parts(root).runs
+    kept = read_rows(root).runs
     return [each for each in planned if (each.key in kept if each.folder is None else is_run(each.folder))]
 
 
@@ -121,27 +132,20 @@ class Made(NamedTuple):
     stood: bool = False
 
 
-def _made(planned: PlannedRun) -> Made:
-    """Return what comes of a point; a failure is noted in its folder."""
-    seen = None if planned.folder is None else stamp_of(planned.folder)
+def _made(root: Path | None, planned: PlannedRun) -> Made:
+    """Return what comes of a point; its summary or failure is stored below `root`."""
     try:
-        return guarded(_executed, planned)
+        return guarded(_executed, root, planned)
     except Unwritable:
         raise
     except Exception as error:
-        return Made(_failed(planned, error, seen), None)
+        return _failed(root, planned, error)
 
 
-def _lost(before: Mapping[str, Stamp | None], planned: PlannedRun, how: str) -> Made:
-    """Return the failure of a point whose process died whenever it ran, or the run that came meanwhile.
-
-    `before` tells by key what was in each folder before anything was sent.
-    """
-    folder, seen = planned.folder, before.get(planned.key)
-    if folder is not None and is_run(folder) and stamp_of(folder) != seen:
-        return _standing(folder)
+def _lost(root: Path | None, planned: PlannedRun, how: str) -> Made:
+    """Return what comes of a point whose process died whenever it ran."""
     said = f"its process was ended{how}, alone, too: out of memory, or a crash of compiled code"
-    return Made(_failed(planned, SpecsimError(said), seen), None)
+    return _failed(root, planned, SpecsimError(said))
 
 
 def write_table(root: Path) -> Sweep:
@@ -157,25 +161,21 @@ def write_table(root: Path) -> Sweep:
     return found
 
 
-def _executed(planned: PlannedRun) -> Made:
+def _executed(root: Path | None, planned: PlannedRun) -> Made:
     """Return the run, where it has a folder as that: nothing of it stays in memory."""
     config, folder = planned.config, _made_meanwhile(planned) or planned.folder
     if folder is None:
         run = execute(config, None, planned.experiment)
-        kept = run.summary(planned.key, planned.name) if planned.summary else run
-        return Made(kept, worst_of(run.metrics))
-    stored = check_same_run(folder, config) and holds_remains(folder)
-    experiment = planned.experiment or prepare(config)
-    reason = why_again(folder, experiment) if stored else ""
+        if not planned.summary:
+            return Made(run, worst_of(run.metrics))
+        summary = run.summary(planned.key, planned.name)
+        if root is not None:
+            append_row(root, summary)
+        return Made(summary, worst_of(run.metrics))
+    reason = why_again(folder, planned.sources) if check_same_run(folder, config) else ""
     if reason is None:
         return _standing(folder)
-    try:
-        run = execute(config, folder, experiment)
-    except Taken:
-        # Another process has made the same run meanwhile.
-        if not is_run(folder) or why_again(folder, prepare(config)) is not None:
-            raise
-        return _standing(folder)
+    run = execute(config, folder, planned.experiment)
     return Made(folder, worst_of(run.metrics), reason)
 
 
@@ -192,16 +192,24 @@ def _standing(folder: Path) -> Made:
     return Made(folder, worst_of(json.loads((folder / METRICS_FILE).read_bytes())), stood=True)
 
 
-def _failed(planned: PlannedRun, error: Exception, seen: Stamp | None) -> Failure:
-    """Keep what a run failed of, where it has a folder."""
+def _failed(root: Path | None, planned: PlannedRun, error: Exception) -> Made:
+    """Keep what a run failed of, in place of an older run; a run that another process has made meanwhile stays."""
+    folder = planned.folder
+    if folder is not None:
+        with suppress(SpecsimError):
+            if check_same_run(folder, planned.config):
+                if why_again(folder, planned.sources) is None:
+                    return _standing(folder)
+                remove_run(folder)
     if isinstance(error, SpecsimError):
         line = " ".join(str(error).splitlines())
     elif isinstance(error, MemoryError):
         line = "the run needs more memory than there is"
     else:
         line = f"specsim failed: {complaint(error)}"
+    name = planned.name if root is not None or planned.summary else ""
     told = "".join(traceback.format_exception(error))
-    name = planned.name if planned.summary and planned.folder is None else ""
-    failure = Failure(stored_config(planned.config), dict(planned.label), line, planned.folder, told, name)
-    write_failure(failure, seen)
-    return failure
+    failure = Failure(stored_config(planned.config), dict(planned.label), line, name, told)
+    if root is not None:
+        append_row(root, failure)
+    return Made(failure, None)

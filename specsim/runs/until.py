@@ -13,14 +13,14 @@ import numpy as np
 
 from specsim.errors import SpecsimError, represented
 from specsim.results.capacity import LEAST_SEEDS, mean_interval
-from specsim.results.failure import Failure
-from specsim.results.scan import AnyRun
-from specsim.results.sweeps import Sweep
 from specsim.runs.executors import LOCAL
 from specsim.runs.plan import Checked, PlannedRun, checked, plan
 from specsim.runs.resume import together
 from specsim.runs.sweep import in_order, run_all, standing
 from specsim.settings.configured import Configured, with_seed
+from specsim.store.scan import AnyRun
+from specsim.store.summaries import Failure
+from specsim.store.sweeps import Sweep
 
 SEED, SCHEDULER = "seed", "scheduler"
 MOST_SEEDS = 100

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from specsim.errors import SpecsimError
-from specsim.results.staging import in_one_step
+from specsim.files.staging import in_one_step
 
 STORED = Path("results/bench.parquet")
 SLOWER = 1.25

@@ -12,7 +12,7 @@ import yaml
 from specsim import SpecsimError, iterations, load_run, simulate
 from specsim.cli import main
 from specsim.files.paths import shipped
-from specsim.results.checksums import sealed
+from specsim.store.run_folder import sealed
 from specsim.workload.fetch import fetch
 from studies.reproduction.experiment import FOLDER, read_experiment
 

@@ -91,7 +91,7 @@ def test_only_what_failed_is_tried_again(tmp_path, capsys, world):
     assert "FAILED" not in said.out
     assert "made again" not in said.out
     assert "error" not in pd.read_csv(tmp_path / "all" / "table.csv")
-    assert not list(tmp_path.rglob("failure.json"))
+    assert not (tmp_path / "all" / "summaries").exists()
     assert load_sweep(tmp_path / "all").failures == ()
 
 
@@ -118,7 +118,7 @@ def test_a_failure_takes_the_place_of_a_run_that_no_longer_stands(tmp_path, worl
     (folder / "mine.txt").write_text("mine")
     world.fault, world.place = faulty, 3
     assert main(command) == 1
-    assert {path.name for path in folder.iterdir()} == {"failure.json", "mine.txt"}
+    assert {path.name for path in folder.iterdir()} == {"mine.txt"}
     assert len(load_sweep(tmp_path)) == 1
 
 

@@ -42,10 +42,10 @@ def test_it_compares_schedulers_and_goes_on_where_it_was(tmp_path, capsys, unren
     assert (table["keeps_too_short"] > 0).all()
     assert (tmp_path / "find.png").is_file()
     before = (tmp_path / "find.csv").read_bytes()
-    parts = sorted((tmp_path / "parts").iterdir())
+    rows = sorted((tmp_path / "summaries").iterdir())
     assert main(words) == 0
     assert (tmp_path / "find.csv").read_bytes() == before
-    assert sorted((tmp_path / "parts").iterdir()) == parts
+    assert sorted((tmp_path / "summaries").iterdir()) == rows
 
 
 def test_it_says_where_no_rate_or_every_rate_keeps_the_target(tmp_path, capsys, unrendered):

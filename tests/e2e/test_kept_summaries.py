@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import random
 import subprocess
@@ -14,9 +15,8 @@ import pytest
 
 from specsim import SpecsimError, load_sweep, sweep
 from specsim.cli import main
-from specsim.results import parts
-from specsim.results.parts import PARTS, read_parts
-from specsim.results.sweep_status import PLANNED_FILE
+from specsim.store.summaries import SUFFIX, SUMMARIES, append_row, read_rows, settle
+from specsim.store.sweep_folder import PLANNED_FILE
 
 WORDS = ["run", "-m", "scheduler=continuous,vllm_spec", "rps=1,2", "seed=0,1", "trace=poisson", "requests=12"]
 SUMMARY = ["--keep", "summary"]
@@ -56,17 +56,26 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_table_is_that_of_runs_in_folders(whole: Path, tmp_path: Path) -> None:
     assert main([*WORDS, f"out={tmp_path}"]) == 0
     assert (whole / "table.csv").read_bytes() == (tmp_path / "table.csv").read_bytes()
-    assert [path.suffix for path in (whole / PARTS).iterdir()] == [".parquet"]
-    assert sorted(path.name for path in whole.iterdir()) == [PLANNED_FILE, PARTS, "table.csv"]
+    (rows,) = (whole / SUMMARIES).iterdir()
+    assert rows.name.endswith(SUFFIX)
+    assert sorted(pd.read_json(rows, lines=True)["name"]) == sorted(run.name for run in load_sweep(whole))
+    assert sorted(path.name for path in whole.iterdir()) == [PLANNED_FILE, SUMMARIES, "table.csv"]
 
 
-def test_two_processes_and_smaller_parts_end_in_the_same_bytes(
-    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("specsim.runs.shelf.PART_S", 0.005)
+def test_two_processes_end_in_the_same_bytes(whole: Path, tmp_path: Path) -> None:
     assert made(tmp_path / "two", "--jobs", "2") == files(whole)
-    monkeypatch.setattr(parts, "ROWS", 3)
-    assert len(made(tmp_path / "three")) == 3 + 2
+
+
+def test_a_sweep_that_ends_first_takes_no_row_from_one_that_goes_on(whole: Path, tmp_path: Path) -> None:
+    """Both write below one folder; what the first has put into its file is no longer in the other's."""
+    mine, *theirs = read_rows(whole).runs.values()
+    append_row(tmp_path, mine)
+    settle(tmp_path, {each.key: each for each in theirs})
+    append_row(tmp_path, mine)
+    assert len(list((tmp_path / SUMMARIES).iterdir())) == 2
+    settle(tmp_path, {mine.key: mine})
+    assert read_rows(tmp_path).runs == read_rows(whole).runs
+    assert files(tmp_path).items() <= files(whole).items()
 
 
 def test_what_stands_is_not_run_again_and_what_is_new_is(whole: Path, tmp_path: Path, started: list[object]) -> None:
@@ -105,7 +114,7 @@ def test_a_run_that_has_a_folder_is_not_made_again(whole: Path, tmp_path: Path, 
     assert main([*WORDS, f"out={tmp_path}"]) == 0
     assert made(tmp_path)["table.csv"] == (whole / "table.csv").read_bytes()
     assert len(started) == 8
-    assert not (tmp_path / PARTS).exists()
+    assert not (tmp_path / SUMMARIES).exists()
 
 
 def test_a_folder_goes_before_the_summary_of_the_same_run(tmp_path: Path) -> None:
@@ -116,17 +125,72 @@ def test_a_folder_goes_before_the_summary_of_the_same_run(tmp_path: Path) -> Non
     assert len(list(tmp_path.glob("*/metrics.json"))) == 8
 
 
-def test_a_damaged_part_is_named_and_its_runs_are_made_again(
+def test_a_damaged_file_is_named_and_its_runs_are_made_again(
     whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], started: list[object]
 ) -> None:
     made(tmp_path)
-    (part,) = (tmp_path / PARTS).iterdir()
-    part.write_bytes(part.read_bytes()[:-1] + b"x")
-    assert load_sweep_fails(tmp_path) == f"left out: {str(part)!r} is damaged"
+    (file,) = (tmp_path / SUMMARIES).iterdir()
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    assert load_sweep_fails(tmp_path) == f"left out: {str(file)!r} is damaged"
     capsys.readouterr()
     assert made(tmp_path) == files(whole)
-    assert f"note: left out: {str(part)!r} is damaged" in capsys.readouterr().out
+    assert f"note: left out: {str(file)!r} is damaged" in capsys.readouterr().out
     assert len(started) == 16
+
+
+@pytest.mark.parametrize("cut_bytes", [1, 8, 9, 2000])
+def test_of_a_file_that_a_kill_has_cut_off_the_rows_before_are_kept(
+    whole: Path, tmp_path: Path, started: list[object], capsys: pytest.CaptureFixture[str], cut_bytes: int
+) -> None:
+    for row in read_rows(whole).runs.values():
+        append_row(tmp_path, row)
+    (file,) = (tmp_path / SUMMARIES).iterdir()
+    file.write_bytes(file.read_bytes()[:-cut_bytes])
+    there = len(read_rows(tmp_path).runs)
+    assert there >= 7
+    assert made(tmp_path) == files(whole)
+    assert f"note: left out: the last row of {str(file)!r} is cut off" in capsys.readouterr().out
+    assert len(started) == 8 - there
+
+
+def test_a_sweep_that_was_killed_behind_its_last_run_ends_in_the_same_bytes(
+    whole: Path, tmp_path: Path, started: list[object]
+) -> None:
+    for row in read_rows(whole).runs.values():
+        append_row(tmp_path, row)
+    assert made(tmp_path) == files(whole)
+    assert not started
+
+
+@pytest.mark.parametrize("content", [b"", b"{}\n", b"[1]\n", b"nothing\n", b'{"key": "a", "name": "b"}\n'])
+def test_a_file_of_something_else_is_named_and_left_out(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / SUMMARIES).mkdir()
+    file = tmp_path / SUMMARIES / f"mine{SUFFIX}"
+    for each in (content, gzip.compress(content)):
+        file.write_bytes(each)
+        rows = read_rows(tmp_path)
+        assert (rows.runs, rows.failures) == ({}, {})
+        assert rows.notes == ((f"left out: {str(file)!r} is damaged",) if content else ())
+
+
+def test_a_full_disk_is_a_line_and_no_row_follows_what_is_cut_off(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other, *_ = read_rows(whole).runs.values()
+    with monkeypatch.context() as full:
+        full.setattr("gzip.compress", lambda *_, **__: raise_full())
+        with pytest.raises(SpecsimError, match=rf"{SUFFIX}: cannot be written: No space left on device$"):
+            append_row(tmp_path, one)
+    (cut,) = (tmp_path / SUMMARIES).iterdir()
+    cut.write_bytes(b"\x1f")
+    append_row(tmp_path, other)
+    assert list(read_rows(tmp_path).runs) == [other.key]
+
+
+def raise_full() -> None:
+    raise OSError(28, "No space left on device")
 
 
 def load_sweep_fails(root: Path) -> str:
@@ -155,7 +219,7 @@ def test_a_failed_point_is_a_row_with_its_error_and_is_tried_again(
     (tmp_path / "sometimes.py").write_text(PLUGIN.format(condition="False"))
     assert main([*words, f"out={root}"]) == 0
     assert "2 runs made again: plug-in sometimes has changed" in capsys.readouterr().out
-    assert not read_parts(root).failures
+    assert not read_rows(root).failures
     assert len(load_sweep(root)) == 3
 
 
@@ -220,5 +284,5 @@ def test_a_sweep_in_two_processes_killed_at_ten_moments_ends_in_the_bytes_of_one
 
 
 def kept(root: Path) -> set[str]:
-    """Return the runs that are kept below a folder, in parts or in folders of their own."""
-    return set(read_parts(root).runs) | {path.parent.name for path in root.glob("*/metrics.json")}
+    """Return the runs that are kept below a folder, as rows or in folders of their own."""
+    return set(read_rows(root).runs) | {path.parent.name for path in root.glob("*/metrics.json")}

@@ -18,8 +18,8 @@ from specsim import Run, SpecsimError, load_run, simulate, sweep
 from specsim.files.paths import shipped
 from specsim.files.yaml_file import read_yaml
 from specsim.plugin import Forest, Promise, SloClass, SloMix, TargetPass, decode, load_profile, trace_of
-from specsim.results.store import StoredRun
 from specsim.schedulers.fcfs import Fcfs
+from specsim.store.runs import StoredRun
 from specsim.workload.slo import mix_from_mapping
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"

@@ -11,7 +11,7 @@ import pytest
 
 from specsim import SpecsimError, Sweep, load_run, load_sweep, sweep
 from specsim.cli import main
-from specsim.results.staging import staging_path
+from specsim.files.staging import staging_path
 from specsim.runs import prepare as experiment
 
 WORDS = ["requests=6", "trace=poisson", "acceptance=bernoulli", "profile=llama8b_1b_h100", "passes=true"]

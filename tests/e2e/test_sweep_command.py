@@ -11,10 +11,9 @@ import pytest
 
 from specsim import load_sweep, sweep
 from specsim.cli import main
-from specsim.results.failure import Failure
-from specsim.results.parts import PARTS, merge_parts, read_parts, write_part
-from specsim.results.sweep_status import sweep_status
 from specsim.runs.tally import Tally, Worst
+from specsim.store.summaries import SUMMARIES, Failure, append_row, read_rows, settle
+from specsim.store.sweep_folder import sweep_status
 
 FILE = """
 run: {trace: poisson, requests: 8, profile: llama8b_1b_h100}
@@ -58,7 +57,7 @@ def test_the_status_counts_what_is_done_and_what_is_left(
     if keep == "runs":
         (next(root.glob("*/metrics.json"))).unlink()
     else:
-        merge_parts(root, without=[next(iter(read_parts(root).runs))])
+        settle(root, {next(iter(read_rows(root).runs)): None})
     first, rate, stored, _ = told(root, capsys)
     assert first == f"{root}: 7 of 8 runs done, 0 failed, 1 left"
     assert re.fullmatch(r"[\d.]+ runs/s: \d\d:\d\d left if it runs", rate)
@@ -89,14 +88,14 @@ def test_the_status_counts_a_damaged_run_as_left(
     assert "7 of 8 runs done, 0 failed, 1 left" in capsys.readouterr().out
 
 
-def test_the_status_names_a_damaged_part(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_status_names_damaged_summaries(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = tmp_path / "out"
     assert main(["sweep", str(file), f"out={root}", "--keep", "summary"]) == 0
-    (part,) = (root / "parts").glob("*.parquet")
-    part.write_bytes(part.read_bytes()[:-1])
+    (rows,) = (root / SUMMARIES).iterdir()
+    rows.write_bytes(rows.read_bytes()[:-8] + b"12345678")
     first, *_, last = told(root, capsys)
     assert first == f"{root}: 0 of 8 runs done, 0 failed, 8 left"
-    assert last == f"note: left out: {str(part)!r} is damaged"
+    assert last == f"note: left out: {str(rows)!r} is damaged"
 
 
 @pytest.mark.parametrize("content", ["{}", '"abc"', "[1]", "{"])
@@ -113,13 +112,12 @@ def test_the_status_of_a_damaged_note_is_refused(
 def test_the_status_names_runs_that_failed(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = tmp_path / "all"
     assert main(["sweep", str(file), f"out={root}", "--keep", "summary"]) == 0
-    key, run = next(iter(read_parts(root).runs.items()))
-    merge_parts(root, without=[key])
-    write_part(root, [Failure(run.config, {"rps": "2"}, "at last", name=run.name)])
+    key, run = next(iter(read_rows(root).runs.items()))
+    settle(root, {key: None})
+    append_row(root, Failure(run.config, {"rps": "2"}, "at last", name=run.name))
     lines = told(root, capsys)
     assert lines[0] == f"{root}: 7 of 8 runs done, 1 failed, 0 left"
     assert lines[-1] == f"failed: {run.name}: at last"
-    assert len(list((root / PARTS).iterdir())) == 2
 
 
 @pytest.mark.parametrize(

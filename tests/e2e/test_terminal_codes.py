@@ -13,8 +13,8 @@ import yaml
 import specsim
 from specsim.cli import main
 from specsim.lines import all_printable, one_line, printable
-from specsim.results.checksums import sealed
 from specsim.runs.tally import Worst
+from specsim.store.run_folder import sealed
 
 CODES = "\x1b]0;pwned\x07\x1b[31mRED\x1b[0m\r\nnote: all good\x9b1m\u202e\u2028x"
 SEEN = r"\x1b]0;pwned\x07\x1b[31mRED\x1b[0m note: all good\x9b1m\u202e x"

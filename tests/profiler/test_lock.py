@@ -11,7 +11,7 @@ import pytest
 
 from profiler.lock import only_one
 from specsim.errors import SpecsimError
-from specsim.results.staging import staging_path
+from specsim.files.staging import staging_path
 
 HOLD = """
 import sys, time

@@ -13,8 +13,8 @@ from specsim.api import simulate
 from specsim.errors import SchedulerFault
 from specsim.replica.noting import noted
 from specsim.results.schema import REQUEST_COLUMNS
-from specsim.results.store import read_run
 from specsim.simulation import run
+from specsim.store.runs import read_run
 from tests.golden.scene import scene
 from tests.laws.subjects import factory_of, raw_of
 

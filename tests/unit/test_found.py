@@ -14,7 +14,7 @@ from specsim.figures.capacity import FILLS, SAID
 from specsim.results.capacity import Asked
 from specsim.results.found import Found, Line
 from specsim.results.judged import Judged
-from specsim.results.sweeps import Sweep
+from specsim.store.sweeps import Sweep
 
 ASKED = Asked(0.9, 1.0, 4.0, 1.0)
 TESTED = {1.0: [1.0, 1.0, 0.97], 2.0: [0.96, 0.9, 0.93], 4.0: [0.5, 0.8, 0.7]}

@@ -135,12 +135,14 @@ ROOMS = {
     "calibration": {"latency", "workload", "pass_shape", "errors"},
     "world": {"kinds", "kernels", "replica", "pass_shape", "files", "rng", "errors"},
     "settings": {"kinds", "files", "errors"},
-    "results": {"replica", "pass_shape", "workload", "settings", "files", "errors", "lines"},
-    "figures": {"results", "replica", "files", "errors"},
+    "results": {"replica", "pass_shape", "errors", "lines"},
+    "store": {"results", "workload", "settings", "files", "errors"},
+    "figures": {"store", "results", "replica", "files", "errors"},
     "plugin": {"latency", "pass_shape", "replica", "rng", "schedulers", "workload", "world"},
     "simulation": {"results", "routers", "world", "kernels", "replica", "errors"},
     "runs": {
         "figures",
+        "store",
         "results",
         "simulation",
         "settings",
@@ -157,11 +159,12 @@ ROOMS = {
         "errors",
         "lines",
     },
-    "api": {"runs", "results", "settings", "workload", "latency", "replica", "files", "errors", "lines"},
+    "api": {"runs", "store", "results", "settings", "workload", "latency", "replica", "files", "errors", "lines"},
     "commands": {
         "calibration",
         "figures",
         "runs",
+        "store",
         "results",
         "settings",
         "latency",
@@ -170,11 +173,11 @@ ROOMS = {
         "errors",
         "lines",
     },
-    "cli": {"commands", "api", "runs", "results", "settings", "workload", "files", "errors", "lines"},
+    "cli": {"commands", "api", "runs", "store", "results", "settings", "workload", "files", "errors", "lines"},
     "__main__": {"cli"},
 }
 """What stands in each room may import its own and these. No room is reached from below, but for what `DRAWS` says."""
-DRAWS = {"specsim.results.found", "specsim.results.iteration", "specsim.results.store", "specsim.results.sweeps"}
+DRAWS = {"specsim.results.found", "specsim.results.iteration", "specsim.store.runs", "specsim.store.sweeps"}
 """A stored run, a sweep, a search and an iteration can be drawn, and load the figures when they are asked to."""
 
 
@@ -301,7 +304,6 @@ def test_clocks_and_global_luck_stand_nowhere_in_the_simulation():
         "specsim.commands.sweep",
         "specsim.runs.execute",
         "specsim.runs.processes",
-        "specsim.runs.shelf",
         "specsim.runs.sweep",
         "specsim.runs.tally",
     }

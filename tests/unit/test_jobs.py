@@ -15,12 +15,11 @@ import pytest
 from specsim import sweep
 from specsim.cli import main
 from specsim.errors import SpecsimError
-from specsim.results.failure import Failure
-from specsim.results.run_folder import stamp_of
-from specsim.results.sweeps import Sweep
 from specsim.runs.plan import checked, plan
 from specsim.runs.sweep import _lost, run_all
 from specsim.settings.configured import from_words, labels_of
+from specsim.store.summaries import Failure, read_rows
+from specsim.store.sweeps import Sweep
 
 PLUGIN = """
 from specsim.schedulers.fcfs import Fcfs
@@ -39,7 +38,7 @@ max_num_seqs: 8
 
 
 def ran(root: Path | None, words: list[str], jobs: int) -> Sweep:
-    return run_all(plan(checked(from_words(words, sweep=True)), root), jobs=jobs)
+    return run_all(plan(checked(from_words(words, sweep=True)), root), root, jobs=jobs)
 
 
 WORDS = ["trace=poisson", "requests=20", "profile=llama8b_1b_h100", "scheduler=continuous,fcfs", "seed=0,1,2"]
@@ -81,8 +80,8 @@ def test_a_run_that_fails_elsewhere_fails_here(tmp_path: Path) -> None:
         assert failure.config["slo_scale"] == 1000
         assert "RuntimeError: at last" in failure.error
         assert "in step" in failure.traceback
-        assert failure.folder is not None
-        assert (failure.folder / "failure.json").is_file()
+        assert failure.name.startswith("slo_scale=1000-")
+    assert [[*read_rows(tmp_path / f"jobs{jobs}").failures] for jobs in (1, 2)] == [[found[0].failures[0].key]] * 2
 
 
 @pytest.mark.parametrize("keep", ["runs", "summary"])
@@ -260,9 +259,8 @@ def test_a_run_that_came_meanwhile_is_no_failure(tmp_path: Path) -> None:
     """Another sweep stores the run while the process that makes it here dies."""
     (planned,) = plan(checked(from_words([*WORDS[:3], "scheduler=fcfs"], sweep=True)), tmp_path)
     assert planned.folder is not None
-    failed = _lost({planned.key: None}, planned, " by SIGKILL(-9)")
+    failed = _lost(tmp_path, planned, " by SIGKILL(-9)")
     assert isinstance(failed.run, Failure)
-    before = stamp_of(planned.folder)
-    run_all([planned])
-    assert _lost({planned.key: before}, planned, "").run == planned.folder
+    run_all([planned], tmp_path)
+    assert _lost(tmp_path, planned, "").run == planned.folder
     assert (planned.folder / "metrics.json").is_file()

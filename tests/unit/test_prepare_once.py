@@ -7,7 +7,6 @@ import pytest
 from specsim import simulate, sweep
 from specsim.errors import SpecsimError
 from specsim.runs import execute, plan
-from specsim.runs import sweep as runs_of_a_sweep
 from specsim.runs.prepare import prepare
 from specsim.settings.configured import from_words
 from specsim.workload import user_file
@@ -26,7 +25,7 @@ def prepared(monkeypatch, tmp_path):
         counted.append(1)
         return prepare(*arguments)
 
-    for module in (plan, execute, runs_of_a_sweep):
+    for module in (plan, execute):
         monkeypatch.setattr(module, "prepare", counting)
     return counted
 

@@ -6,7 +6,7 @@ import pytest
 
 from specsim import load_run, simulate
 from specsim.cli import main
-from specsim.results.run_labels import labels_of
+from specsim.store.scan import labels_of
 
 SETTINGS = {"trace": "poisson", "requests": 6, "acceptance": "bernoulli", "profile": "llama8b_1b_h100"}
 

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from specsim.errors import SpecsimError
-from specsim.results import store, writer
-from specsim.results.checksums import damage
-from specsim.results.run_folder import is_run, stamp_of
 from specsim.results.schema import PASS_COLUMNS, REQUEST_COLUMNS
-from specsim.results.staging import staging_path
-from specsim.results.store import read_run
-from specsim.results.writer import Taken
-from specsim.results.writer import write_run as write_over
+from specsim.store import runs as store
+from specsim.store import writer
+from specsim.store.run_folder import damage, is_run
+from specsim.store.runs import read_run
+from specsim.store.writer import remove_run, write_run
 from tests.made import columns_of
 
 FILES = {"metrics.json", "requests.parquet", "config.yaml", "provenance.json"}
@@ -54,15 +50,11 @@ def parts(**changes):
             "mean_tpot_ms": None,
             "specsim": {"schema_version": 2, "arrived": 3, "classes": {}},
         },
-        "config": {"seed": 0, "scheduler": {"name": "adaserve"}},
+        "config": {"seed": 0, "choices": {"scheduler": "adaserve"}},
         "provenance": {"host": "here", "iterations_per_wall_s": 1234.5},
         "passes": None,
     }
     return given | changes
-
-
-def write_run(folder, **given):
-    write_over(folder, seen=stamp_of(folder), **given)
 
 
 def contents(folder):
@@ -103,7 +95,7 @@ def test_types_on_disk_are_those_of_the_schema(tmp_path):
 
 def test_same_inputs_give_same_bytes(tmp_path):
     write_run(tmp_path / "a", **parts(passes=passes()))
-    reordered = {"scheduler": {"name": "adaserve"}, "seed": 0}
+    reordered = {"choices": {"scheduler": "adaserve"}, "seed": 0}
     write_run(tmp_path / "b", **parts(passes=passes(), config=reordered))
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
 
@@ -202,9 +194,9 @@ def test_damaged_json_names_file_and_line(run):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (b"[1]", "holds list; expected a JSON object"),
+        (b"[1]", "holds list; expected a mapping of keys to values"),
         (b"{}", "has no specsim.schema_version"),
-        (b'{"specsim": {"schema_version": 3}}', "has schema_version 3; this specsim reads up to 2"),
+        (b'{"specsim": {"schema_version": 3}}', "has schema_version 3; this specsim reads 2: upgrade"),
         (b'{"specsim": {"schema_version": 1}}', "run it again"),
         (b"\xff\xfe", "byte 0 is damaged: not UTF-8 text"),
     ],
@@ -294,60 +286,54 @@ def test_a_run_without_checksums_is_refused(run):
     provenance = json.loads((run / "provenance.json").read_text())
     del provenance["files"], provenance["sha256"]
     (run / "provenance.json").write_text(json.dumps(provenance))
-    assert "holds no checksums" in only_line(run)
+    assert "provenance.json is damaged" in only_line(run)
 
 
-def test_a_run_that_came_meanwhile_is_not_replaced(run):
-    seen = stamp_of(run)
-    write_run(run, **parts())
+def test_a_run_with_other_settings_is_not_replaced(run):
     before = contents(run)
-    for earlier in (seen, None):
-        with pytest.raises(Taken, match=r"out=.*run: another process"):
-            write_over(run, seen=earlier, **parts(table=table(2)))
+    with pytest.raises(SpecsimError, match=r"out=.*run: holds a run with other settings; expected a new folder"):
+        write_run(run, **parts(config={"seed": 1, "choices": {"scheduler": "adaserve"}}))
     assert contents(run) == before
 
 
-def test_a_folder_that_appears_while_a_run_is_placed_is_not_replaced(tmp_path, run, monkeypatch):
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_folder_that_appears_while_a_run_is_placed_is_not_replaced(tmp_path, run, monkeypatch, seed):
     """The last moment: the folder was not there when the run looked, and is there at the rename."""
-    before = contents(run)
-    monkeypatch.setattr(Path, "exists", lambda _: False)
-    with pytest.raises(Taken):
-        write_over(run, seen=None, **parts(table=table(2)))
+    before, exists = contents(run), Path.exists
+    monkeypatch.setattr(Path, "exists", lambda path: path != run and exists(path))
+    given = parts(provenance={"host": "there"}, config={"seed": seed, "choices": {"scheduler": "adaserve"}})
+    if seed:
+        with pytest.raises(SpecsimError, match="other settings"):
+            write_run(run, **given)
+    else:
+        write_run(run, **given)
     monkeypatch.undo()
     assert contents(run) == before
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-def test_a_placing_that_was_killed_gives_way_and_one_that_goes_on_does_not(run):
-    placing = run / writer.PLACING
-    placing.mkdir()
-    (placing / "metrics.json").write_text("{}")
-    with pytest.raises(Taken):
-        write_run(run, **parts())
-    os.utime(placing, (0, 0))
+def test_what_a_kill_left_of_a_run_is_written_again(run):
+    """The process was killed between the first file that it put in its place and the last."""
+    (run / "metrics.json").unlink()
     write_run(run, **parts(table=table(2)))
     assert len(read_run(run).requests) == 2
-    assert not list(run.glob(".*"))
-
-
-def test_a_placing_that_was_killed_just_now_gives_way(run):
-    """Its owner's process is gone: nobody waits a minute for it."""
-    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
-        gone.wait()
-    left = run / writer.PLACING
-    left.mkdir()
-    name = staging_path(run).name.replace(f"-{os.getpid()}-", f"-{gone.pid}-")
-    (left / writer.OWNER).write_text(name)
-    (run / "metrics.json").unlink()
-    write_over(run, seen=stamp_of(run), **parts())
     assert damage(run) is None
-    assert not left.exists()
+
+
+def test_a_removed_run_leaves_files_of_others(run):
+    (run / "mine.txt").write_text("mine")
+    remove_run(run)
+    assert [path.name for path in run.iterdir()] == ["mine.txt"]
+    (run / "mine.txt").unlink()
+    write_run(run, **parts())
+    remove_run(run)
+    assert not run.exists()
 
 
 def test_a_folder_in_the_place_of_a_file_gives_way(run):
     (run / "metrics.json").unlink()
     (run / "metrics.json").mkdir()
-    write_over(run, seen=stamp_of(run), **parts())
+    write_run(run, **parts())
     assert damage(run) is None
 
 

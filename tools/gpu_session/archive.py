@@ -6,7 +6,7 @@ import zipfile
 from pathlib import Path
 
 from specsim.errors import SpecsimError, first_line
-from specsim.results.staging import in_one_step
+from specsim.files.staging import in_one_step
 from tools.gpu_session.state import FILE, LOG
 
 MOST_BYTES = 16 * 2**20

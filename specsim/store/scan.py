@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from specsim.errors import SpecsimError
-from specsim.results.failure import Failure
-from specsim.results.store import read_run
-from specsim.results.sweep_table import CODE, READ, SEED, SweptRun, sweep_table
+from specsim.results.sweep_table import CODE, READ, RUN, SEED, SweptRun, differing, sweep_table
 from specsim.settings.identity import HASH_CHARACTERS, Value, flat, settings_of, shared_identity
+from specsim.store.runs import StoredRun, read_run
+from specsim.store.summaries import Failure
 from specsim.workload.load import varies_with_seed
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+OF_NO_RESULT = ("passes",)
+"""Settings that say what a run keeps, and change none of its numbers."""
 
 
 class AnyRun(Protocol):
@@ -126,12 +130,51 @@ def _twice(one: tuple[str, AnyRun | Path], other: tuple[str, AnyRun | Path]) -> 
 
 def names_of(runs: Sequence[AnyRun | Failure | Path]) -> list[str]:
     """Return a name for each run: its folder's, or its path if two share it; else a summary's, or a number."""
-    folders = [run if isinstance(run, Path) else run.folder for run in runs]
+    folders = [run if isinstance(run, Path) else getattr(run, "folder", None) for run in runs]
     named = [getattr(run, "name", "") or str(place) for place, run in enumerate(runs)]
     short = [name if folder is None else folder.name for name, folder in zip(named, folders, strict=True)]
     if len(set(short)) == len(short):
         return short
     return [name if folder is None else str(folder) for name, folder in zip(named, folders, strict=True)]
+
+
+def labels_of(runs: Sequence[StoredRun]) -> list[str]:
+    """Return a name for each run: ``key=value`` of the settings in which the runs differ, joined by commas.
+
+    Where several runs have the same settings, the name of its folder stands behind those of each; it stands alone
+    where no setting differs. A folder is named by its path if another has its name.
+
+    Raises
+    ------
+    SpecsimError
+        When the configuration of a run is missing or damaged.
+    """
+    folders = names_of([run.folder for run in runs])
+    places = map(str, range(len(runs)))
+    table = sweep_table(
+        SweptRun(place, settings_of(run.config), None, None, run.metrics)
+        for place, run in zip(places, runs, strict=True)
+    ).drop_duplicates(RUN)
+    keys = [key for key in differing(table) if key not in OF_NO_RESULT]
+    keys += [SEED] if table[SEED].nunique() > 1 else []
+    told = [
+        ",".join(f"{key}={_word(value)}" for key, value in zip(keys, row, strict=True))
+        for row in table[keys].itertuples(index=False, name=None)
+    ]
+    # Without a key there is no column, and pandas returns no rows.
+    told = told or [""] * len(runs)
+    count = Counter(told)
+    return [
+        label if label and count[label] == 1 else f"{label} {name}".strip()
+        for label, name in zip(told, folders, strict=True)
+    ]
+
+
+def _word(value: object) -> str:
+    """Return a setting's value; a number without needless digits, ``none`` if the run has none."""
+    if value is None or value != value:
+        return "none"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _read_by(provenance: Mapping[str, Any]) -> dict[str, Value]:

@@ -1,20 +1,25 @@
-"""How far the last sweep in a folder is, from what lies there: any process may ask while it runs, or after a kill."""
+"""A sweep's folder: its runs as one object, and how far its last sweep is, for any process at any time."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from specsim.errors import SpecsimError
-from specsim.results.failure import read_failure
-from specsim.results.parts import PARTS, holds_runs, read_parts
-from specsim.results.run_folder import METRICS_FILE, PLANNED_FILE, has_failed, is_run, run_folders
-from specsim.results.staging import in_one_step
-from specsim.results.store import read_config
-from specsim.settings.identity import identity, settings_of
+from specsim.files.checked_mapping import expanded
+from specsim.files.staging import in_one_step
+from specsim.results.sweep_table import CODE, READ, differing, without_failures
+from specsim.store.run_folder import METRICS_FILE, PLANNED_FILE, is_run, run_folders
+from specsim.store.runs import key_of
+from specsim.store.scan import scan
+from specsim.store.summaries import SUMMARIES, Failure, Summary, read_rows
+from specsim.store.sweeps import Sweep
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +32,7 @@ class SweepStatus:
     made, spent_s : runs that were stored since the sweep (of a search: its last rates) began, and seconds from then to
         the last of them.
     idle_s : seconds since that one. worst : the worst class of all runs and its attainment.
-    errors : by name, the error lines of runs that failed. notes : on parts that are damaged and left out.
+    errors : by name, the error lines of runs that failed. notes : on damaged summaries, which are left out.
     """
 
     total: int | None
@@ -44,6 +49,44 @@ class SweepStatus:
     def left(self) -> int:
         """Points that are neither done nor failed."""
         return 0 if self.total is None else self.total - self.done - self.failed
+
+
+def holds_runs(root: Path) -> bool:
+    """Return whether a folder is a sweep's: it holds runs or summaries."""
+    return bool(run_folders(root)) or (root / SUMMARIES).is_dir()
+
+
+def load_sweep(*folders: str | Path) -> Sweep:
+    """Return the runs in the direct subfolders of `folders`, whatever their names.
+
+    A damaged run is left out. A run with a copy counts once. Notes name both, and say if runs differ in the code or in
+    the files that they have read.
+
+    Raises
+    ------
+    SpecsimError
+        When a folder holds no run, every run is damaged, or two copies of a run have different results.
+    """
+    if not folders:
+        raise SpecsimError("load_sweep(): expected the folder of a sweep, or several")
+    roots = [expanded(str(folder)) for folder in folders]
+    places = [place for root in roots for place in run_folders(root)]
+    in_folders = {place.name.rpartition("-")[2] for place in places}
+    summaries: list[Summary] = []
+    failures: list[Failure] = []
+    notes: list[str] = []
+    for root in roots:
+        if not holds_runs(root):
+            raise SpecsimError(f"{str(root)!r} holds no run folders; expected what `specsim run -m ... out=DIR` wrote")
+        rows = read_rows(root)
+        summaries += [each for key, each in rows.runs.items() if key not in in_folders]
+        failures += [each for key, each in rows.failures.items() if key not in in_folders]
+        notes += rows.notes
+    found = scan([*places, *summaries], failures)
+    notes += found.notes
+    if not found.runs and not failures:
+        raise SpecsimError(notes[0])
+    return Sweep(found.runs, [*notes, *_mixed(found.table)], found, failures)
 
 
 def write_planned(root: Path, keys: Iterable[str]) -> None:
@@ -69,19 +112,18 @@ def sweep_status(root: Path, now_s: float) -> SweepStatus:
     keys, began_s = _planned(root)
     if keys is None and not holds_runs(root):
         raise SpecsimError(f"{str(root)!r} holds no sweep; expected the out= of `specsim run -m` or `specsim sweep`")
-    known = set(keys or ())
-    parts, folders = read_parts(root), {_key_of(each, known): each for each in run_folders(root)}
-    runs = {key: each for key, each in folders.items() if is_run(each)}
-    failures = {key: each for key, each in folders.items() if key not in runs and has_failed(each)}
-    asked = {*parts.runs, *parts.failures, *runs, *failures} if keys is None else set(keys)
+    rows, known = read_rows(root), set(keys or ())
+    named = {each: each.name.rpartition("-")[2] for each in run_folders(root) if is_run(each)}
+    # A run that was made alone or renamed has another name.
+    runs = {(key if key in known else key_of(each) or key): each for each, key in named.items()}
+    asked = {*rows.runs, *rows.failures, *runs} if keys is None else known
     classes = {key: _worst_in(runs[key]) for key in asked & set(runs)}
     # A run whose metrics are damaged is made again by the next sweep.
-    classes |= {key: _worst(parts.runs[key].metrics) for key in asked & set(parts.runs) if not classes.get(key)}
+    classes |= {key: _worst(rows.runs[key].metrics) for key in asked & set(rows.runs) if not classes.get(key)}
     done = {key for key, worst in classes.items() if worst is not None}
-    errors = {each.name: each.error for key, each in parts.failures.items() if key in asked - done}
-    errors |= {each.name: _error_of(each) for key, each in failures.items() if key in asked - done}
+    errors = {each.name: each.error for key, each in rows.failures.items() if key in asked - done}
     stored = [(_time_of(runs[key] / METRICS_FILE), 1) for key in asked & set(runs)]
-    stored += [(_time_of(each), _rows(each)) for each in (root / PARTS).glob("*.parquet")]
+    stored += [(_time_of(file), count) for file, count in rows.files.items()]
     since = [(at_s, count) for at_s, count in stored if at_s >= began_s]
     last_s = max((at_s for at_s, _ in stored), default=None)
     return SweepStatus(
@@ -93,8 +135,15 @@ def sweep_status(root: Path, now_s: float) -> SweepStatus:
         idle_s=None if last_s is None else max(0.0, now_s - last_s),
         worst=min(filter(None, classes.values()), key=lambda each: (each[1], each[0]), default=None),
         errors=errors,
-        notes=parts.notes,
+        notes=rows.notes,
     )
+
+
+def _mixed(table: DataFrame) -> list[str]:
+    """Return a line for each difference of the runs outside their settings: in the code, or in a file read."""
+    keys = [key for key in differing(without_failures(table)) if key == CODE or READ in key]
+    what = {key: "made by different code of specsim" if key == CODE else "made from different files" for key in keys}
+    return [f"the runs were {what[key]}: the column {key} tells which" for key in keys if not key.endswith("origin")]
 
 
 def _planned(root: Path) -> tuple[list[str] | None, float]:
@@ -110,29 +159,12 @@ def _planned(root: Path) -> tuple[list[str] | None, float]:
         raise SpecsimError(f"{str(file)!r} is damaged; the next sweep in the folder writes it anew") from None
 
 
-def _key_of(folder: Path, known: set[str]) -> str:
-    """Return the identity of a run's settings: its name ends with it, unless it was made alone or renamed."""
-    told = folder.name.rpartition("-")[2]
-    if told in known:
-        return told
-    with suppress(SpecsimError, KeyError, TypeError, AttributeError):
-        return identity(settings_of(read_config(folder)))
-    return told
-
-
 def _worst_in(folder: Path) -> tuple[str, float] | None:
     """Return the worst class of a stored run; None where its metrics are damaged."""
     try:
         return _worst(json.loads((folder / METRICS_FILE).read_bytes()))
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def _error_of(folder: Path) -> str:
-    try:
-        return read_failure(folder).error
-    except SpecsimError as error:
-        return str(error)
 
 
 def _worst(metrics: dict[str, dict[str, str]]) -> tuple[str, float]:
@@ -145,13 +177,3 @@ def _time_of(file: Path) -> float:
         return file.stat().st_mtime
     except FileNotFoundError:
         return 0.0
-
-
-def _rows(part: Path) -> int:
-    import pyarrow.parquet as pq
-
-    try:
-        rows: int = pq.read_metadata(part).num_rows
-    except (FileNotFoundError, ValueError, OSError):
-        return 0
-    return rows

@@ -11,12 +11,12 @@ import numpy as np
 
 from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import shown
-from specsim.results.failure import Failure
-from specsim.results.scan import AnyRun, Scan, names_of, scan
-from specsim.results.store import read_run
 from specsim.results.sweep_axes import SweepAxes, axes_of, beside, check_setting, line_named
 from specsim.results.sweep_notes import in_short
 from specsim.results.sweep_table import CLASS, RUN, SEED, differing, keys_of, values_of, without_failures
+from specsim.store.runs import read_run
+from specsim.store.scan import AnyRun, Scan, names_of, scan
+from specsim.store.summaries import Failure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from specsim.errors import SpecsimError
-from specsim.results.checksums import damage
-from specsim.results.failure import read_failure
-from specsim.results.run_folder import has_failed, holds_remains, holds_sweep
-from specsim.results.staging import staging_path
-from specsim.results.store import read_config
-from specsim.settings.identity import HASH_CHARACTERS, identity, settings_of
+from specsim.files.staging import staging_path
+from specsim.settings.identity import identity, settings_of
+from specsim.store.run_folder import CONFIG_FILE, holds_remains, holds_sweep
+from specsim.store.runs import key_of
 
 Config = Mapping[str, Any]
 
@@ -86,41 +83,16 @@ def check_same_run(folder: Path, config: Config) -> bool:
     Raises
     ------
     SpecsimError
-        When its settings are others than those of `config`, or cannot be read; but a damaged run whose name tells
-        that it is this one.
+        When its settings are others than those of `config`, or neither its files nor its name tell them.
     """
-    if not holds_remains(folder) and not has_failed(folder):
+    if not holds_remains(folder):
         return False
-    settings, wrong = settings_of(config), "holds a run with other settings; expected a new folder"
-    try:
-        if settings_in(folder) == settings:
-            return True
-    except SpecsimError as error:
-        wrong = f"holds a run whose settings cannot be read: {error}"
-    if told_by_name(folder) == identity(settings) and damage(folder) is not None:
-        return True
-    raise SpecsimError(f"out={folder}: {wrong}")
-
-
-def told_by_name(folder: Path) -> str | None:
-    """Return the hash of settings that a folder's name ends with, None where it has none."""
-    found = re.search(rf"-([0-9a-f]{{{HASH_CHARACTERS}}})$", folder.name)
-    return found and found[1]
-
-
-def settings_in(folder: Path) -> dict[str, Any]:
-    """Return the settings of the run, or of the failure, that a folder holds.
-
-    Raises
-    ------
-    SpecsimError
-        When they are missing or damaged.
-    """
-    config = read_config(folder) if holds_remains(folder) else read_failure(folder).config
-    try:
-        return dict(settings_of(config))
-    except (KeyError, TypeError, AttributeError):
-        raise SpecsimError(f"{str(folder)!r} is damaged: it holds no settings of a run") from None
+    key = key_of(folder)
+    if key is None:
+        raise SpecsimError(f"out={folder}: holds a run whose {CONFIG_FILE} is damaged; expected a new folder")
+    if key != identity(settings_of(config)):
+        raise SpecsimError(f"out={folder}: holds a run with other settings; expected a new folder")
+    return True
 
 
 def check_writable(folders: Iterable[Path]) -> None:

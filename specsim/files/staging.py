@@ -1,4 +1,4 @@
-"""A hidden folder or file in which a run is written before it takes its place; its name tells the writer."""
+"""Hidden files and folders that take their place in one step once they are whole; a name tells the writer."""
 
 from __future__ import annotations
 
@@ -22,13 +22,17 @@ def staging_path(parent: Path) -> Path:
     return parent / f".specsim-{_host()}-{os.getpid()}-{uuid4().hex[:8]}.tmp"
 
 
+class Unwritable(SpecsimError):
+    """A file or folder cannot be written: the disk is full, or permission is missing."""
+
+
 @contextmanager
 def in_one_step(file: Path) -> Iterator[Path]:
     """Yield a hidden path beside `file` that takes its place when the block ends; the folder is made if missing.
 
     Raises
     ------
-    SpecsimError
+    Unwritable
         When the file cannot be written; what was there stays.
     """
     partial = staging_path(file.parent)
@@ -37,7 +41,7 @@ def in_one_step(file: Path) -> Iterator[Path]:
         yield partial
         partial.replace(file)
     except OSError as error:
-        raise SpecsimError(f"{file}: cannot be written: {error.strerror or error}") from None
+        raise Unwritable(f"{file}: cannot be written: {error.strerror or error}") from None
     finally:
         remove(partial)
 
@@ -47,10 +51,9 @@ def remove_stale(root: Path, now_s: float) -> None:
 
     A path is removed if it is more than a day old at `now_s`, or if its process was on this host and has ended.
     """
-    for folder in [root, *_folders(root)]:
-        for path in folder.glob(".specsim-*.tmp"):
-            if _is_stale(path, now_s):
-                remove(path)
+    for path in [*root.glob(".specsim-*.tmp"), *root.glob("*/.specsim-*.tmp")]:
+        if _is_stale(path, now_s):
+            remove(path)
 
 
 def remove(path: Path) -> None:
@@ -62,25 +65,14 @@ def remove(path: Path) -> None:
             path.unlink()
 
 
-def is_gone(name: str) -> bool:
-    """Return whether a staging path belongs to a process of this host that has ended."""
-    told = _NAME.fullmatch(name)
-    return told is not None and told["host"] == _host() and not is_alive(int(told["pid"]))
-
-
-def _folders(root: Path) -> list[Path]:
-    inside = root.iterdir() if root.is_dir() else ()
-    return [each for each in inside if not each.name.startswith(".") and each.is_dir() and not each.is_symlink()]
-
-
 def _is_stale(path: Path, now_s: float) -> bool:
     try:
         age_s = now_s - path.lstat().st_mtime
     except OSError:
         return False
-    if age_s > DAY_S:
-        return True
-    return is_gone(path.name)
+    told = _NAME.fullmatch(path.name)
+    gone = told is not None and told["host"] == _host() and not is_alive(int(told["pid"]))
+    return gone or age_s > DAY_S
 
 
 def is_alive(pid: int) -> bool:

@@ -1,0 +1,184 @@
+"""Writing a run into its folder: whole or not at all, and never over another run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from errno import EEXIST, ENOTEMPTY
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from specsim.errors import SpecsimError
+from specsim.files.kept import one_at_a_time
+from specsim.files.staging import Unwritable, remove, staging_path
+from specsim.results.schema import PASS_COLUMNS, SCHEMA_VERSION
+from specsim.store.places import check_same_run
+from specsim.store.run_folder import (
+    CONFIG_FILE,
+    FILES,
+    METRICS_FILE,
+    PASSES_FILE,
+    PROVENANCE_FILE,
+    REQUESTS_FILE,
+    damage,
+    sealed,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from specsim.results.request_table import RequestTable
+
+    Columns = Mapping[str, NDArray[Any]]
+
+CLASSES = ("slo", "classes")
+GROUP_ROWS = 32_768
+"""Rows of a Parquet file that are made and written at once."""
+
+
+def write_run(
+    folder: Path,
+    *,
+    table: RequestTable,
+    metrics: Mapping[str, Any],
+    config: Mapping[str, Any],
+    provenance: Mapping[str, Any],
+    passes: Mapping[str, NDArray[np.generic]] | None = None,
+) -> dict[str, Any]:
+    """Write a run's files; an older run with these settings is replaced, other files in ``folder`` stay.
+
+    Return the content of ``provenance.json`` with the checksums of all files, itself included. Every file is complete
+    on disk before the first one moves. If ``folder`` exists, ``metrics.json`` is removed first and moved last: an
+    interruption leaves the old run, the new run, or none.
+
+    Raises
+    ------
+    Unwritable
+        When the folder cannot be written.
+    SpecsimError
+        When ``folder`` holds a run with other settings by now, or a number in a JSON file is not finite.
+    """
+    folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise Unwritable(f"run folder {str(folder)!r} is a file; expected a new name or a folder")
+    staging = staging_path(folder if folder.is_dir() else folder.parent)
+    try:
+        staging.mkdir(parents=True)
+        (staging / CONFIG_FILE).write_text(config_text(config), encoding="utf-8")
+        _write_parquet(staging / REQUESTS_FILE, table.parts(GROUP_ROWS), table.types)
+        if passes is not None:
+            _write_parquet(staging / PASSES_FILE, _parts_of(passes, GROUP_ROWS), PASS_COLUMNS)
+        _write_json(staging / METRICS_FILE, metrics, sort_keys=False)
+        whole = sealed(provenance, staging)
+        _write_json(staging / PROVENANCE_FILE, whole, sort_keys=True)
+        _place(staging, folder, config)
+        return whole
+    except OSError as error:
+        raise Unwritable(f"cannot write run folder {str(folder)!r}: {error.strerror or error}") from error
+    finally:
+        remove(staging)
+
+
+def remove_run(folder: Path) -> None:
+    """Remove the files of a run, and the folder if it holds no others."""
+    for name in reversed(FILES):
+        remove(folder / name)
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+
+
+def _place(staging: Path, folder: Path, config: Mapping[str, Any]) -> None:
+    """Move a complete run to its place: by one rename where there is no folder, else file by file."""
+    meanwhile = not folder.exists()
+    if meanwhile:
+        try:
+            staging.rename(folder)
+            return
+        except OSError as error:
+            if error.errno not in (EEXIST, ENOTEMPTY):
+                raise
+    with one_at_a_time(folder):
+        if check_same_run(folder, config) and meanwhile and damage(folder) is None:
+            # Another process has made the same run.
+            return
+        for name in reversed(FILES):
+            if name == METRICS_FILE or not (staging / name).exists() or (folder / name).is_dir():
+                remove(folder / name)
+        for name in FILES:
+            if (staging / name).exists():
+                (staging / name).replace(folder / name)
+
+
+def _write_parquet(path: Path, parts: Iterable[Columns], types: Mapping[str, str]) -> None:
+    """Write a row group of each part: its columns in the order of `types`, (rows,) each.
+
+    There are no metadata of pandas, so that bytes depend only on data.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = pa.schema(
+        [pa.field(name, pa.type_for_alias(kind), nullable=False) for name, kind in types.items()],
+        metadata={"specsim_schema_version": str(SCHEMA_VERSION)},
+    )
+    with pq.ParquetWriter(path, schema, compression="zstd") as file:
+        for part in parts:
+            arrays = [_arrow(part[field.name], field.type) for field in schema]
+            file.write_table(pa.Table.from_arrays(arrays, schema=schema))
+
+
+def _parts_of(columns: Columns, rows: int) -> Iterator[Columns]:
+    """Yield columns in parts of so many rows."""
+    for first in range(0, len(next(iter(columns.values()))), rows):
+        yield {name: column[first : first + rows] for name, column in columns.items()}
+
+
+def _arrow(column: NDArray[Any], kind: pa.DataType) -> pa.Array:
+    """Return a column without nulls in the memory layout of Arrow; `pyarrow.array` would import pandas."""
+    import pyarrow as pa
+
+    if pa.types.is_string(kind):
+        words = [word.encode() for word in column.tolist()]
+        ends = np.cumsum([0, *map(len, words)], dtype=np.int32)
+        buffers = [pa.py_buffer(ends), pa.py_buffer(b"".join(words))]
+    elif pa.types.is_boolean(kind):
+        buffers = [pa.py_buffer(np.packbits(column, bitorder="little"))]
+    else:
+        buffers = [
+            pa.py_buffer(np.ascontiguousarray(column.astype(kind.to_pandas_dtype(), casting="same_kind", copy=False)))
+        ]
+    return pa.Array.from_buffers(kind, len(column), [None, *buffers])
+
+
+def _write_json(path: Path, content: Mapping[str, Any], *, sort_keys: bool) -> None:
+    try:
+        text = json.dumps(content, indent=2, sort_keys=sort_keys, allow_nan=False, ensure_ascii=False)
+    except ValueError as error:
+        raise SpecsimError(f"{path.name} cannot hold NaN or infinity; expected null: {error}") from error
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def _ordered(value: Any, *above: str) -> Any:
+    """Return mappings with sorted keys, but for a mix's classes, whose order decides which request is of which."""
+    if isinstance(value, list | tuple):
+        return [_ordered(each, *above) for each in value]
+    if not isinstance(value, Mapping):
+        return value
+    keys = value if above == CLASSES else sorted(value)
+    return {key: _ordered(value[key], *above, key) for key in keys}
+
+
+def config_text(value: Any, *above: str) -> str:
+    """Return a run's settings, or those below the keys `above`, as the text of ``config.yaml``."""
+    return yaml_text(_ordered(value, *above), sort_keys=False)
+
+
+def yaml_text(value: Any, *, sort_keys: bool = True) -> str:
+    """Return plain values as YAML."""
+    import yaml
+
+    text: str = yaml.safe_dump(value, sort_keys=sort_keys, allow_unicode=True, default_flow_style=False)
+    return text.removesuffix("...\n")
