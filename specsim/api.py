@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from specsim.config.configured import Configured, from_axes, from_values
+from specsim.config.from_python import HANDED
 from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import expanded
 from specsim.latency.model import Profile
@@ -25,8 +27,6 @@ from specsim.runs.processes import check_jobs
 from specsim.runs.run import Run
 from specsim.runs.tally import composed
 from specsim.runs.until import check_until, run_points
-from specsim.settings.configured import Configured, from_axes, from_values
-from specsim.settings.from_python import HANDED
 from specsim.store.places import check_place
 from specsim.store.run_folder import holds_remains
 from specsim.store.runs import StoredRun, read_run

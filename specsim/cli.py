@@ -67,7 +67,7 @@ def _command(words: list[str]) -> int:
 
 def _arguments(words: list[str]) -> argparse.Namespace:
     """Return the command and what it was given; leave with 2 and a line where that is no command line."""
-    from specsim.settings.instead import for_flag
+    from specsim.config.instead import for_flag
 
     if words[:1] in (["profile"], ["fidelity"]):
         return argparse.Namespace(command=profiler_command, words=words)
@@ -93,8 +93,8 @@ def _arguments(words: list[str]) -> argparse.Namespace:
 
 def _unrecognized(word: str, parser: argparse.ArgumentParser) -> str:
     """Say what a word that a parser does not know may have meant."""
-    from specsim.settings.instead import for_word
-    from specsim.settings.points import known_keys
+    from specsim.config.instead import for_word
+    from specsim.config.points import known_keys
 
     key, equals, value = word.lstrip("-").partition("=")
     if parser.prog.endswith(" run") and key in known_keys():
@@ -195,7 +195,7 @@ class _Version(argparse.Action):
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    from specsim.settings.groups import choices
+    from specsim.config.groups import choices
 
     kinds = list(GROUPS) if arguments.kind is None else [arguments.kind]
     for kind in kinds:
@@ -258,7 +258,7 @@ def _completion(arguments: argparse.Namespace) -> int:
 
 
 def _fetch(arguments: argparse.Namespace) -> int:
-    from specsim.settings.configured import from_words
+    from specsim.config.configured import from_words
     from specsim.workload.fetch import fetch
 
     ((_, config),) = from_words([f"trace={arguments.name}"], sweep=False)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 
 import specsim.files.kept
-from specsim.settings.compose import _composed
+from specsim.config.compose import _composed
 from tests.examples import be_thorough
 
 settings.register_profile("specsim", deadline=None, derandomize=True)

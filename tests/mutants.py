@@ -175,7 +175,7 @@ FAULTS = (
         ("tests/theory/test_load.py",),
     ),
     Fault(
-        "specsim/settings/points.py",
+        "specsim/config/points.py",
         "        if key in axes:",
         "        if key in axes and not sweep:",
         (MISTAKES,),
@@ -186,7 +186,7 @@ FAULTS = (
         "is_number(value) and value <= most and above < value < below",
         (MISTAKES,),
     ),
-    Fault("specsim/settings/instead.py", '"hydra.searchpath": OWN_FILES,', "", (MISTAKES,)),
+    Fault("specsim/config/instead.py", '"hydra.searchpath": OWN_FILES,', "", (MISTAKES,)),
     Fault(
         "specsim/runs/counting.py",
         '            raise SpecsimError(\n                f"metrics.window: no',

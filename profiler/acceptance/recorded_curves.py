@@ -9,9 +9,9 @@ import numpy as np
 from profiler.acceptance.curves import BINS, by_confidence, each_round, on_path
 from profiler.acceptance.lengths import clustered_error
 from profiler.acceptance.tape_file import Recorded, read_tape
+from specsim.config.groups import names
 from specsim.errors import SpecsimError
 from specsim.files.paths import shipped
-from specsim.settings.groups import names
 
 if TYPE_CHECKING:
     from pandas import DataFrame

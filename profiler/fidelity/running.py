@@ -24,11 +24,11 @@ from profiler.fidelity.tables import ABOUT
 from profiler.latency.samples import read_samples
 from profiler.passes.versions import versions
 from profiler.text import write
+from specsim.config.configured import from_words
 from specsim.errors import SpecsimError, first_line
 from specsim.files.checked_mapping import CheckedMapping, expanded
 from specsim.files.paths import is_path, shipped
 from specsim.files.yaml_file import read_yaml
-from specsim.settings.configured import from_words
 
 
 class Told(Protocol):

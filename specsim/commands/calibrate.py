@@ -85,10 +85,10 @@ def _fit(arguments: argparse.Namespace) -> tuple[Fit, dict[str, Any]]:
     """Return what is to be fitted, and the configuration of a run with this profile and the engine to begin with."""
     from specsim.calibration.fit import Fit
     from specsim.calibration.points import Server
+    from specsim.config.configured import from_words
     from specsim.latency.engine import engine_from_mapping
     from specsim.latency.fitness import unfit
     from specsim.latency.profile import profile_from_mapping
-    from specsim.settings.configured import from_words
 
     if arguments.token_budget < 1:
         raise SpecsimError(f"--token-budget {arguments.token_budget}: expected a whole number of at least 1")

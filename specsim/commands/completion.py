@@ -11,12 +11,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from specsim.config.groups import defaults, names, names_for
+from specsim.config.points import GROUPS, TEXTS, known_keys
 from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import expanded
 from specsim.files.paths import is_path, shipped
 from specsim.files.yaml_file import read_yaml
-from specsim.settings.groups import defaults, names, names_for
-from specsim.settings.points import GROUPS, TEXTS, known_keys
 
 SHELLS = ("bash", "zsh", "fish")
 

@@ -13,18 +13,18 @@ from specsim.errors import SpecsimError, nearest
 from specsim.lines import one_line, say
 
 if TYPE_CHECKING:
-    from specsim.settings.configured import Configured
+    from specsim.config.configured import Configured
     from specsim.store.summaries import Failure
 
 
 def run_command(arguments: argparse.Namespace) -> int:
     """Run what the settings name, and return the exit code: 1 if a run of a sweep failed."""
+    from specsim.config.configured import from_words
     from specsim.results.table import class_table
     from specsim.runs import plan
     from specsim.runs.against import against
     from specsim.runs.execute import execute
     from specsim.runs.tally import composed
-    from specsim.settings.configured import from_words
     from specsim.store.places import check_place
 
     if arguments.against is not None and (arguments.multirun or arguments.cfg is not None):
@@ -97,8 +97,8 @@ def _say_failures(failures: Sequence[Failure], *, debug: bool) -> int:
 
 def _show(arguments: argparse.Namespace, chosen: Sequence[Configured]) -> int:
     """Print the config.yaml that each point's run would have, or a part of it."""
+    from specsim.config.configured import labels_of
     from specsim.runs.execute import stored_config
-    from specsim.settings.configured import labels_of
     from specsim.store.writer import config_text
 
     if arguments.cfg is None:

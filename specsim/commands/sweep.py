@@ -46,9 +46,9 @@ def add_sweep(commands: Any) -> None:
 
 def sweep_command(arguments: argparse.Namespace) -> int:
     """Run the points of a file, or tell how far a folder's sweep is; return 1 if a run failed."""
+    from specsim.config.configured import from_file
     from specsim.files.checked_mapping import expanded
     from specsim.runs.tally import composed
-    from specsim.settings.configured import from_file
 
     if arguments.file == STATUS:
         _status(arguments.settings)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from specsim.config.compose import compose
+from specsim.config.configured import Configured
+from specsim.config.points import points
 from specsim.errors import SpecsimError
-from specsim.settings.compose import compose
-from specsim.settings.configured import Configured
-from specsim.settings.points import points
 
 
 def against(chosen: Configured, named: str) -> list[Configured]:

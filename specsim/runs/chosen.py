@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from specsim.config.groups import shipped_names
 from specsim.files.paths import is_path, shipped
-from specsim.settings.groups import shipped_names
 
 
 def source(group: str, config: Mapping[str, Any]) -> str:

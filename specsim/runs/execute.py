@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from specsim.config.identity import NOT_OF_THE_RUN
 from specsim.files.checked_mapping import CheckedMapping
 from specsim.files.plain import copied
 from specsim.results.schema import NOTED
@@ -22,7 +23,6 @@ from specsim.runs.progress import bar
 from specsim.runs.provenance import provenance_of
 from specsim.runs.run import Run
 from specsim.runs.split import pools
-from specsim.settings.identity import NOT_OF_THE_RUN
 from specsim.store.places import check_same_run
 from specsim.store.runs import StoredRun
 from specsim.store.writer import write_run

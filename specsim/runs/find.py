@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from specsim.config.configured import Configured, labels_of
+from specsim.config.identity import flat, identity, settings_of
 from specsim.errors import SpecsimError
 from specsim.results.capacity import Asked, next_rate
 from specsim.results.found import Found, Line
@@ -15,8 +17,6 @@ from specsim.runs.executors import LOCAL, check_executor
 from specsim.runs.plan import checked, plan
 from specsim.runs.resume import together
 from specsim.runs.sweep import in_order, run_all
-from specsim.settings.configured import Configured, labels_of
-from specsim.settings.identity import flat, identity, settings_of
 from specsim.store.scan import AnyRun
 from specsim.store.summaries import Failure
 from specsim.store.sweeps import Sweep

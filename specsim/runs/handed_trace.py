@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from specsim.config.plain import python_value
 from specsim.errors import SpecsimError, represented
 from specsim.files.checked_mapping import CheckedMapping
-from specsim.settings.plain import python_value
 from specsim.workload import entry as keys
 from specsim.workload.trace import Trace
 from specsim.workload.user_file import trace_of

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from specsim.config.configured import Configured
+from specsim.config.groups import LABELS, defaults, file_of
 from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import CheckedMapping
 from specsim.files.yaml_file import peek_yaml
 from specsim.kinds.installed import ENTRY_POINTS
 from specsim.kinds.plugins import unused_plugins
 from specsim.runs.split import pools
-from specsim.settings.configured import Configured
-from specsim.settings.groups import LABELS, defaults, file_of
 
 OF_ARRIVALS = {f"trace.{key}" for key in ("rps", "cv", "burst_requests", "on_share", "off_rate_ratio", "tick_s")}
 ERRORS = {"standard_errors", "held_out_error"}

@@ -8,6 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
+from specsim.config.configured import Configured, labels_of
+from specsim.config.identity import identity, settings_of
+from specsim.config.points import Point
 from specsim.errors import SpecsimError, represented
 from specsim.files.checked_mapping import CheckedMapping
 from specsim.runs.guard import guarded
@@ -17,9 +20,6 @@ from specsim.runs.prepare import Experiment, prepare, seed_of
 from specsim.runs.processes import check_jobs, in_processes
 from specsim.runs.provenance import sources_of
 from specsim.runs.tally import told
-from specsim.settings.configured import Configured, labels_of
-from specsim.settings.identity import identity, settings_of
-from specsim.settings.points import Point
 from specsim.store.places import check_no_run, check_same_run, check_writable
 from specsim.store.run_folder import readable_name, run_folders
 from specsim.store.runs import key_of

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
+from specsim.config.groups import FILE_OPTION, shipped_names
 from specsim.errors import SpecsimError, represented
 from specsim.files.checked_mapping import CheckedMapping
 from specsim.files.paths import shipped
@@ -15,7 +16,6 @@ from specsim.replica.routing import Router
 from specsim.routers.loading import router_factory
 from specsim.runs.chosen import source
 from specsim.runs.split import pools
-from specsim.settings.groups import FILE_OPTION, shipped_names
 from specsim.workload.trace import Trace
 
 POOLED, WITHIN = "specsim.routers.dedicated.Dedicated", "within"

@@ -14,6 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from specsim.config.configured import Configured
+from specsim.config.identity import identity, settings_of
 from specsim.errors import SpecsimError
 from specsim.files.staging import Unwritable, in_one_step, remove_stale
 from specsim.replica.blame import complaint
@@ -24,8 +26,6 @@ from specsim.runs.plan import PlannedRun
 from specsim.runs.resume import changed, made_again, why_again
 from specsim.runs.run import Run
 from specsim.runs.tally import Worst, tallied, worst_of
-from specsim.settings.configured import Configured
-from specsim.settings.identity import identity, settings_of
 from specsim.store.places import check_same_run
 from specsim.store.run_folder import METRICS_FILE, is_run
 from specsim.store.scan import AnyRun

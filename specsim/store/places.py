@@ -7,9 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from specsim.config.identity import identity, settings_of
 from specsim.errors import SpecsimError
 from specsim.files.staging import staging_path
-from specsim.settings.identity import identity, settings_of
 from specsim.store.run_folder import CONFIG_FILE, holds_remains, holds_sweep
 from specsim.store.runs import key_of
 

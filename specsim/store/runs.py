@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from specsim.config.identity import HASH_CHARACTERS, identity, settings_of
 from specsim.errors import SpecsimError, beside, first_line, nearest
 from specsim.files.regular_file import MOST_BYTES, check_file
 from specsim.results.run_title import run_line
 from specsim.results.schema import FURTHER_COLUMNS, NOTED, PASS_COLUMNS, REQUEST_COLUMNS, SCHEMA_VERSION
-from specsim.settings.identity import HASH_CHARACTERS, identity, settings_of
 from specsim.store.run_folder import (
     CONFIG_FILE,
     METRICS_FILE,

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from uuid import uuid4
 
+from specsim.config.identity import identity, settings_of
 from specsim.errors import SpecsimError
 from specsim.files.staging import Unwritable, in_one_step
-from specsim.settings.identity import identity, settings_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame

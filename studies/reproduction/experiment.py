@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from specsim.config.points import check_typed
 from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import CheckedMapping, expanded, is_number
 from specsim.files.paths import is_path
 from specsim.files.yaml_file import read_yaml
-from specsim.settings.points import check_typed
 from studies.reproduction.claim import named
 from studies.reproduction.figure import Figure, read_figure
 

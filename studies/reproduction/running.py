@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from specsim.config.configured import from_words
 from specsim.errors import SpecsimError, nearest
 from specsim.results.sweep_table import CLASS, RUN, SEED
 from specsim.runs.plan import Checked, checked, plan
 from specsim.runs.prepare import prepare
 from specsim.runs.sweep import run_all
-from specsim.settings.configured import from_words
 from studies.reproduction.experiment import REQUESTS, Experiment, Point, key_of
 from studies.reproduction.figure import Figure
 

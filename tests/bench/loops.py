@@ -83,7 +83,7 @@ def steady(folder: Path, depth: int, width: int, budget: int) -> str:
 
 def every_scheduler() -> Iterator[Loop]:
     """Yield each shipped scheduler on the first requests of one trace."""
-    from specsim.settings.groups import names
+    from specsim.config.groups import names
 
     for name in names("scheduler"):
         # The recording that a scheduler suggests may be of another target: of no matter for its speed.
@@ -109,8 +109,8 @@ def timed(loop: Loop, group: str, repeats: int = REPEATS) -> Row:
 
 def prepared(words: tuple[str, ...]) -> Simulation:
     """Return the run that words name."""
+    from specsim.config.configured import from_words
     from specsim.runs.plan import checked
-    from specsim.settings.configured import from_words
 
     (point,) = checked(from_words(words, sweep=False))
     assert point.experiment is not None

@@ -25,9 +25,9 @@ JOBS = 2
 
 def measured(points: int = POINTS) -> Iterator[Row]:
     """Yield the rows of a sweep of so many points with ten requests each, its summaries kept."""
+    from specsim.config.configured import from_words
     from specsim.runs import sweep
     from specsim.runs.plan import checked, plan
-    from specsim.settings.configured import from_words
     from specsim.store.sweep_folder import load_sweep
 
     yardstick = yardstick_us()

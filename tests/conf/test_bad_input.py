@@ -4,11 +4,11 @@ import pytest
 
 from specsim import simulation
 from specsim.cli import main
+from specsim.config.configured import from_words
+from specsim.config.points import points
 from specsim.errors import SpecsimError
 from specsim.lines import one_line
 from specsim.runs.plan import checked
-from specsim.settings.configured import from_words
-from specsim.settings.points import points
 
 HUGE = "9" * 24
 

@@ -5,11 +5,11 @@ import shutil
 import pytest
 import yaml
 
+from specsim.config.compose import compose
+from specsim.config.points import GROUPS, points
 from specsim.errors import SpecsimError
 from specsim.files.paths import is_path, shipped
 from specsim.runs.prepare import prepare
-from specsim.settings.compose import compose
-from specsim.settings.points import GROUPS, points
 
 ORIGINALS = {
     "scheduler": "continuous",

@@ -4,11 +4,11 @@ import pytest
 import yaml
 
 from specsim.cli import main
+from specsim.config.compose import compose
+from specsim.config.groups import choices
+from specsim.config.points import GROUPS
 from specsim.files.paths import shipped
 from specsim.runs.prepare import prepare
-from specsim.settings.compose import compose
-from specsim.settings.groups import choices
-from specsim.settings.points import GROUPS
 
 NAMES = {group: sorted(path.stem for path in (shipped("conf") / group).glob("*.yaml")) for group in GROUPS}
 CASES = [(group, name) for group in GROUPS for name in NAMES[group] if name != "file"]

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from specsim import iterations, simulate
+from specsim.config.configured import from_words
+from specsim.config.identity import identity, settings_of
 from specsim.errors import SpecsimError
 from specsim.files.paths import shipped
 from specsim.latency.profile import load_profile
 from specsim.runs.find import _gpus
 from specsim.runs.plan import checked
 from specsim.runs.prepare import prepare
-from specsim.settings.configured import from_words
-from specsim.settings.identity import identity, settings_of
 
 H100, A100 = "llama8b_1b_h100", "llama8b_1b_a100"
 BASE = ("trace=poisson", "requests=6", "scheduler=continuous")

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from specsim.config.configured import from_words
 from specsim.errors import SpecsimError
 from specsim.files.paths import shipped
 from specsim.files.yaml_file import read_yaml
 from specsim.runs.plan import checked as prepared_of
-from specsim.settings.configured import from_words
 
 BASE = ("trace=poisson", "requests=3")
 OWN = "from specsim.schedulers.composed import Composed\n\n\nclass Mine(Composed):\n    pass\n"

@@ -9,11 +9,11 @@ import pytest
 import yaml
 
 from specsim.api import simulate
+from specsim.config.compose import compose
 from specsim.errors import SpecsimError
 from specsim.files.paths import shipped
 from specsim.files.yaml_file import read_yaml
 from specsim.runs.prepare import prepare
-from specsim.settings.compose import compose
 from specsim.world.acceptance import Pair, acceptance_from_mapping, pair_from_mapping
 
 ACCEPTANCES = sorted(path.stem for path in (shipped("conf") / "acceptance").glob("*.yaml") if path.stem != "file")

@@ -10,13 +10,13 @@ import pytest
 import yaml
 
 from specsim import simulate, sweep
+from specsim.config.compose import compose
+from specsim.config.configured import from_words
 from specsim.errors import SpecsimError
 from specsim.files.paths import shipped
 from specsim.kinds.plugins import load_plugins
 from specsim.runs.plan import checked
 from specsim.schedulers.loading import EXTRA_KEYS, scheduler_factory
-from specsim.settings.compose import compose
-from specsim.settings.configured import from_words
 from tests.laws.subjects import NAMES, written_out
 
 TREES = sorted(

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from specsim import iterations, load_run, simulate
+from specsim.config.configured import from_words
 from specsim.errors import SpecsimError
 from specsim.replica.split import Splitting
 from specsim.results.schema import SPLIT_COLUMNS
 from specsim.runs.plan import checked
 from specsim.runs.prepare import prepare
-from specsim.settings.configured import from_words
 
 H100, A100 = "llama8b_1b_h100", "llama8b_1b_a100"
 BASE = ("trace=poisson", "requests=6", "scheduler=continuous")

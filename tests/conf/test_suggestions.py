@@ -10,12 +10,12 @@ import pytest
 import yaml
 
 from specsim.api import simulate
+from specsim.config.compose import compose
 from specsim.errors import SpecsimError
 from specsim.files.paths import shipped
 from specsim.files.yaml_file import read_yaml
 from specsim.runs.prepare import prepare
 from specsim.schedulers.loading import scheduler_factory
-from specsim.settings.compose import compose
 
 ARTIFACT = "adaserve_artifact_qwen32b"
 CONSTANTS = {"verify_tokens": 256, "max_num_seqs": 80}

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from specsim.config.configured import from_file, from_words
+from specsim.config.sweep_file import points_of
 from specsim.errors import SpecsimError
-from specsim.settings.configured import from_file, from_words
-from specsim.settings.sweep_file import points_of
 
 
 def written(folder: Path, text: str) -> Path:

@@ -2,10 +2,10 @@
 
 import pytest
 
+from specsim.config.groups import names
+from specsim.config.points import points
+from specsim.config.values import _parsed, fitting, value_of, whole
 from specsim.errors import SpecsimError
-from specsim.settings.groups import names
-from specsim.settings.points import points
-from specsim.settings.values import _parsed, fitting, value_of, whole
 
 
 def swept(word):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from specsim.config.compose import compose
 from specsim.runs.prepare import prepare
-from specsim.settings.compose import compose
 from specsim.workload.load import varies_with_seed
 
 POISSON = {"trace": "poisson", "requests": "60"}

@@ -5,15 +5,15 @@ import re
 import pytest
 
 from specsim.cli import main
+from specsim.config.configured import from_words
+from specsim.config.groups import LABELS, defaults, shipped_names
+from specsim.config.instead import WORDS
+from specsim.config.points import known_keys
 from specsim.errors import SpecsimError
 from specsim.files.paths import shipped
 from specsim.files.yaml_file import peek_yaml
 from specsim.runs.idle import check_idle
 from specsim.runs.plan import checked
-from specsim.settings.configured import from_words
-from specsim.settings.groups import LABELS, defaults, shipped_names
-from specsim.settings.instead import WORDS
-from specsim.settings.points import known_keys
 
 CONDITIONAL = {"launch_s", "graph_step", "graph_most"}
 """Keys that change something only beside another, which their refusal names."""

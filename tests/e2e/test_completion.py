@@ -8,7 +8,7 @@ import pytest
 
 from specsim.cli import main
 from specsim.commands.completion import SHELLS
-from specsim.settings.groups import names
+from specsim.config.groups import names
 
 CASES = [
     (

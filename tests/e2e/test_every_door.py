@@ -18,7 +18,7 @@ import numpy as np
 
 from specsim.plugin import ModelLatency, Tape, stream_keys, trace_of
 from specsim.schedulers.loading import scheduler_factory
-from specsim.settings.configured import from_words
+from specsim.config.configured import from_words
 
 
 class Left(BaseException):

@@ -11,8 +11,8 @@ import pytest
 
 from specsim import SpecsimError, load_run, simulate, sweep
 from specsim.cli import main
+from specsim.config.groups import names
 from specsim.kinds.installed import ENTRY_POINTS, installed
-from specsim.settings.groups import names
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = {"trace": "traces", "acceptance": "acceptance", "drafter": "drafters"}

@@ -8,10 +8,10 @@ import pytest
 
 from specsim import load_run, load_sweep, simulation
 from specsim.cli import main
+from specsim.config.configured import from_words
 from specsim.errors import SpecsimError
 from specsim.runs.plan import checked, plan
 from specsim.runs.sweep import run_all
-from specsim.settings.configured import from_words
 from specsim.store.sweep_folder import PLANNED_FILE, sweep_status
 
 WORDS = ["trace=poisson", "requests=6", "acceptance=bernoulli", "profile=llama8b_1b_h100"]

@@ -10,10 +10,10 @@ import pytest
 
 from specsim import SpecsimError, Sweep, load_sweep, simulation, sweep
 from specsim.cli import main
+from specsim.config.configured import from_axes
 from specsim.runs import until as of_until
 from specsim.runs.plan import checked
 from specsim.runs.until import check_until
-from specsim.settings.configured import from_axes
 
 SETTINGS: dict[str, Any] = {"trace": "poisson", "requests": 20, "profile": "llama8b_1b_h100", "acceptance": "bernoulli"}
 AXES: dict[str, Any] = {"scheduler": ["continuous", "fcfs"], "rps": [30, 1]}

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from specsim.config.compose import compose
 from specsim.rng import mix
 from specsim.runs.prepare import prepare
-from specsim.settings.compose import compose
 from specsim.simulation import Simulation
 from specsim.workload.slo import mix_from_mapping, promise
 from specsim.workload.trace import Trace, TraceSource

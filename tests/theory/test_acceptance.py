@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from specsim.config.compose import compose
 from specsim.files.paths import shipped
 from specsim.files.yaml_file import read_yaml
 from specsim.pass_shape import PassShape
 from specsim.replica.passes import NOBODY, DraftPass, Emitted, TargetPass
 from specsim.replica.trees import Forest
 from specsim.rng import mix
-from specsim.settings.compose import compose
 from specsim.simulation import run
 from specsim.world.backend import SimulatedBackend, World
 from specsim.world.curves import Acceptance, curves_from_mapping, draw_tape

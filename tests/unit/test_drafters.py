@@ -12,12 +12,12 @@ import pytest
 import yaml
 
 from specsim.api import simulate
+from specsim.config.compose import compose
 from specsim.errors import SpecsimError
 from specsim.latency.drafter import drafter_from_mapping, equipped
 from specsim.latency.profile import Profile, profile_from_mapping
 from specsim.pass_shape import PassShape, PassShapes
 from specsim.runs.prepare import prepare
-from specsim.settings.compose import compose
 from tests.made import many, one
 
 SMALL: dict[str, Any] = {

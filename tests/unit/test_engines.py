@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from specsim import simulate
+from specsim.config.compose import compose
+from specsim.config.groups import FORMS, names
 from specsim.errors import SpecsimError
 from specsim.files.paths import shipped
 from specsim.files.yaml_file import read_yaml
@@ -22,8 +24,6 @@ from specsim.replica.passes import Drafted, DraftPass
 from specsim.replica.trees import Forest
 from specsim.runs.prepare import prepare
 from specsim.runs.run import Run
-from specsim.settings.compose import compose
-from specsim.settings.groups import FORMS, names
 from specsim.world.drafting import SimulatedDrafter
 from tests.made import ledger_and_view, requests, tape
 

@@ -4,8 +4,8 @@ import copy
 
 import pytest
 
-from specsim.settings.compose import compose
-from specsim.settings.identity import identity, settings_of
+from specsim.config.compose import compose
+from specsim.config.identity import identity, settings_of
 
 POINT = {"trace": "poisson", "scheduler": "vllm_spec"}
 

@@ -14,10 +14,10 @@ import pytest
 
 from specsim import sweep
 from specsim.cli import main
+from specsim.config.configured import from_words, labels_of
 from specsim.errors import SpecsimError
 from specsim.runs.plan import checked, plan
 from specsim.runs.sweep import _lost, run_all
-from specsim.settings.configured import from_words, labels_of
 from specsim.store.summaries import Failure, read_rows
 from specsim.store.sweeps import Sweep
 

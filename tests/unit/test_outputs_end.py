@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from specsim import simulate
+from specsim.config.compose import compose
 from specsim.errors import SpecsimError
-from specsim.settings.compose import compose
 from specsim.workload.load import load_trace, trace_recipe
 from specsim.workload.synthetic import ended_early, hazard_of
 from specsim.workload.trace import Trace, TraceSource

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from specsim.config.compose import compose
+from specsim.config.points import points
 from specsim.files.paths import shipped
 from specsim.latency.forms import Form, Linear, Roofline, Table
 from specsim.latency.model import ModelLatency, Profile
 from specsim.latency.peaks import implied, peak_notes, peak_of
 from specsim.latency.profile import load_profile
 from specsim.runs.prepare import prepare
-from specsim.settings.compose import compose
-from specsim.settings.points import points
 
 SHIPPED = sorted(path.stem for path in (shipped("conf") / "profile").glob("*.yaml") if path.stem != "file")
 HARDWARE = "NVIDIA H100 80GB HBM3"

@@ -3,7 +3,7 @@
 import pytest
 
 from specsim import SpecsimError
-from specsim.settings.identity import identity, settings_of
+from specsim.config.identity import identity, settings_of
 from specsim.store.places import check_same_run
 from tests.unit.test_store import flip, parts, write_run
 

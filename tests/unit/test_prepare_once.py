@@ -5,10 +5,10 @@ import json
 import pytest
 
 from specsim import simulate, sweep
+from specsim.config.configured import from_words
 from specsim.errors import SpecsimError
 from specsim.runs import execute, plan
 from specsim.runs.prepare import prepare
-from specsim.settings.configured import from_words
 from specsim.workload import user_file
 
 SMALL = {"scheduler": "vllm_spec", "requests": 6, "profile": "llama8b_1b_h100"}

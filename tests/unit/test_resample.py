@@ -5,10 +5,10 @@ import pytest
 import yaml
 
 from specsim.api import simulate
+from specsim.config.compose import compose
 from specsim.errors import SpecsimError
 from specsim.files.paths import shipped
 from specsim.runs.prepare import prepare
-from specsim.settings.compose import compose
 from specsim.workload import synthetic
 from specsim.workload.load import load_trace, resample
 from specsim.workload.trace import Trace, TraceSource

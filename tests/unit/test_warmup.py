@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from specsim.api import simulate, sweep
+from specsim.config.compose import compose
 from specsim.runs.prepare import prepare
-from specsim.settings.compose import compose
 
 GIVEN = {"scheduler": "continuous", "trace": "poisson", "rps": 4, "requests": 60, "profile": "llama8b_1b_h100"}
 

@@ -15,10 +15,10 @@ from profiler.latency.profile_file import profile_mapping
 from profiler.latency.samples import SampleFile
 from profiler.latency.text import yaml_text
 from specsim.cli import main
+from specsim.config.compose import compose
 from specsim.latency.forms import Linear, Roofline
 from specsim.latency.profile import load_profile
 from specsim.runs.prepare import prepare
-from specsim.settings.compose import compose
 from tests.profiler.latency.made import FACTS, sample, samples_of
 
 LINE = Linear(3e-8, 5e-5, 0.01)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from specsim.config.groups import check_below, chosen_in, defaults, file_of, names
+from specsim.config.points import GROUPS, Point
+from specsim.config.python_value import PythonValue
 from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import expanded
 from specsim.files.paths import is_path
 from specsim.files.yaml_file import peek_yaml
-from specsim.settings.groups import check_below, chosen_in, defaults, file_of, names
-from specsim.settings.points import GROUPS, Point
-from specsim.settings.python_value import PythonValue
 
 SUGGESTING = ("scheduler", "drafter", "profile", "trace")
 """Groups whose files may hold `suggests`.

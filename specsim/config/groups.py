@@ -14,7 +14,7 @@ from specsim.files.yaml_file import peek_yaml
 from specsim.kinds.installed import installed
 
 if TYPE_CHECKING:
-    from specsim.settings.points import Point
+    from specsim.config.points import Point
 
 FILE_OPTION = "file"
 MOST_NAME_BYTES = 200

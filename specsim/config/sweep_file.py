@@ -8,13 +8,13 @@ from math import exp, log, prod
 from pathlib import Path
 from typing import Any
 
+from specsim.config.from_python import axes_of, point_of
+from specsim.config.points import Point, check_typed, points
+from specsim.config.python_value import PythonValue
+from specsim.config.values import interval_of
 from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import CheckedMapping, is_whole, shown
 from specsim.files.yaml_file import read_yaml
-from specsim.settings.from_python import axes_of, point_of
-from specsim.settings.points import Point, check_typed, points
-from specsim.settings.python_value import PythonValue
-from specsim.settings.values import interval_of
 
 SECTIONS = ("run", "grid", "zip", "random", "seeds")
 SEED = "seed"

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from specsim.config.groups import names, names_for
+from specsim.config.points import Point
+from specsim.config.python_value import PythonValue
+from specsim.config.values import value_of
 from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import expanded
 from specsim.files.paths import is_path, shipped
 from specsim.files.yaml_file import read_yaml
-from specsim.settings.groups import names, names_for
-from specsim.settings.points import Point
-from specsim.settings.python_value import PythonValue
-from specsim.settings.values import value_of
 
 KEY = "replica_profiles"
 

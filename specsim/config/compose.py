@@ -6,16 +6,9 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from specsim.errors import SpecsimError, nearest
-from specsim.files.checked_mapping import expanded
-from specsim.files.interpolation import is_closed, is_plain
-from specsim.files.paths import is_path, shipped
-from specsim.files.plain import copied
-from specsim.files.yaml_file import read_yaml
-from specsim.kinds.installed import installed
-from specsim.settings.fleet import KEY as FLEET
-from specsim.settings.fleet import profile_named, with_fleet
-from specsim.settings.groups import (
+from specsim.config.fleet import KEY as FLEET
+from specsim.config.fleet import profile_named, with_fleet
+from specsim.config.groups import (
     FILE_OPTION,
     FORMS,
     choices,
@@ -24,10 +17,17 @@ from specsim.settings.groups import (
     names_for,
     shipped_names,
 )
-from specsim.settings.instead import for_trace
-from specsim.settings.overrides import put
-from specsim.settings.points import GROUPS, TEXTS, Point, check_typed
-from specsim.settings.suggestions import with_suggestions
+from specsim.config.instead import for_trace
+from specsim.config.overrides import put
+from specsim.config.points import GROUPS, TEXTS, Point, check_typed
+from specsim.config.suggestions import with_suggestions
+from specsim.errors import SpecsimError, nearest
+from specsim.files.checked_mapping import expanded
+from specsim.files.interpolation import is_closed, is_plain
+from specsim.files.paths import is_path, shipped
+from specsim.files.plain import copied
+from specsim.files.yaml_file import read_yaml
+from specsim.kinds.installed import installed
 
 __all__ = ["choices", "compose", "names"]
 

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import TypeVar
 
+from specsim.config.groups import choices_with, defaults, names, names_for
+from specsim.config.instead import for_word, refuse_key
+from specsim.config.python_value import PythonValue
+from specsim.config.values import several, several_names, unquoted
 from specsim.errors import SpecsimError, nearest
 from specsim.files.paths import is_path, shipped
-from specsim.settings.groups import choices_with, defaults, names, names_for
-from specsim.settings.instead import for_word, refuse_key
-from specsim.settings.python_value import PythonValue
-from specsim.settings.values import several, several_names, unquoted
 
 GROUPS = ("scheduler", "trace", "slo", "acceptance", "profile", "drafter", "engine", "router")
 TEXTS = ("belief", "out")

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from specsim.settings.compose import compose
-from specsim.settings.from_python import axes_of, point_of
-from specsim.settings.points import Point, points, product
-from specsim.settings.sweep_file import points_of
+from specsim.config.compose import compose
+from specsim.config.from_python import axes_of, point_of
+from specsim.config.points import Point, points, product
+from specsim.config.sweep_file import points_of
 
 Described = Mapping[str, Mapping[str, Any]]
 """By group, what stands in a configuration for an object that Python handed in."""

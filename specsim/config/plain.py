@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from specsim.config.python_value import PythonValue
 from specsim.errors import SpecsimError, first_line
-from specsim.settings.python_value import PythonValue
 
 
 def python_value(name: str, value: object) -> PythonValue:

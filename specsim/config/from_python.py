@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from specsim.config.plain import python_value
+from specsim.config.points import GROUPS, TEXTS, check_key
+from specsim.config.python_value import PythonValue
 from specsim.errors import SpecsimError, represented
 from specsim.files.checked_mapping import shown
-from specsim.settings.plain import python_value
-from specsim.settings.points import GROUPS, TEXTS, check_key
-from specsim.settings.python_value import PythonValue
 
 Given = str | PythonValue
 HANDED = ("scheduler", "trace", "profile", "slo")

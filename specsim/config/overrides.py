@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from specsim.config.python_value import PythonValue
+from specsim.config.values import fitting, whole
 from specsim.errors import SpecsimError, nearest
-from specsim.settings.python_value import PythonValue
-from specsim.settings.values import fitting, whole
 
 RIVALS = {"tpot_s": "tpot_ratio", "tpot_ratio": "tpot_s"}
 """Keys of a promise of which one is given: setting one takes the file's other away."""
