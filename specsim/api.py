@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specsim.config.configured import Configured, from_axes, from_values
-from specsim.config.from_python import HANDED
+from specsim.config.from_python import with_keys
 from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import expanded
 from specsim.latency.model import Profile
@@ -19,8 +19,7 @@ from specsim.results.found import Found
 from specsim.runs.execute import execute
 from specsim.runs.executors import LOCAL, check_executor
 from specsim.runs.find import RATE, SEED, search
-from specsim.runs.handed import handed
-from specsim.runs.handed_trace import settings_of_trace
+from specsim.runs.handed import named
 from specsim.runs.iterations import iterations
 from specsim.runs.plan import check_keep, checked
 from specsim.runs.processes import check_jobs
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["Found", "Run", "Sweep", "find", "iterations", "load_run", "load_sweep", "simulate", "sweep"]
 
 
+@with_keys
 def simulate(
     scheduler: str | Path | Scheduler | Callable[[], Scheduler] = "adaserve",
     trace: str | Path | Trace | DataFrame = "azure_code",
@@ -51,12 +51,6 @@ def simulate(
     drafter: str | Path | None = None,
     engine: str | Path | None = None,
     router: str | Path | None = None,
-    rps: float | None = None,
-    requests: int | None = None,
-    slo_scale: float = 1.0,
-    seed: int = 0,
-    replicas: int | None = None,
-    passes: bool = False,
     out: str | Path | None = None,
     progress: bool = False,
     **settings: Any,
@@ -69,11 +63,8 @@ def simulate(
     trace : a name, a path, a `Trace`, or a DataFrame with the columns of docs/traces.md.
     profile, slo : a name, a path, a `Profile`, an `SloMix`; None: what goes with the others.
     acceptance, drafter, engine, router : a name or a path; None: what goes with the others.
-    rps, requests : mean rate in requests per second, and row limit; None: the trace's own.
-    slo_scale, seed, passes : as in conf/config.yaml.
-    replicas : servers; None: what the trace suggests or one, or one for each of ``replica_profiles``.
     out : run folder to write. progress : draw a progress bar on a terminal or in Jupyter.
-    **settings : any other key of a run; one below a group or a mapping is written with two underscores:
+    **settings : any key of docs/keys.md, as ``rps=2``; one below a group or a mapping is written with two underscores:
         ``scheduler__verify_tokens=256``, ``metrics__window=[0, 60]``. Values are taken as they are.
 
     Raises
@@ -87,36 +78,15 @@ def simulate(
     >>> run.metrics["completed"]
     50
     """
-    groups = {"profile": profile, "slo": slo, "acceptance": acceptance, "drafter": drafter}
-    groups |= {"engine": engine, "router": router}
-    values = {"rps": rps, "requests": requests, "slo_scale": slo_scale, "seed": seed}
-    values |= {} if replicas is None else {"replicas": replicas}
-    chosen: dict[str, object] = {"scheduler": scheduler, "trace": trace}
-    chosen |= {group: value for group, value in groups.items() if value is not None}
-    return _simulated(chosen, {**values, "passes": passes, **settings}, out, progress=progress)
-
-
-def _simulated(
-    groups: Mapping[str, object], settings: Mapping[str, Any], out: str | Path | None, *, progress: bool
-) -> Run:
-    given = {group: value for group, value in groups.items() if _is_object(group, value)}
-    of_trace, others = settings_of_trace(given["trace"], settings) if "trace" in given else ({}, settings)
-    objects = handed(given, of_trace)
-    for name in others:
-        group, _, below = name.partition("__")
-        if below and group in objects.described:
-            raise SpecsimError(f"{group}.{below}: {group} is an object; expected the value in it")
-    ((_, config, experiment, _),) = checked(
-        [from_values({**groups, **objects.choices, **others}, objects.described)], objects
-    )
+    groups = {"scheduler": scheduler, "trace": trace, "profile": profile, "slo": slo}
+    groups |= {"acceptance": acceptance, "drafter": drafter, "engine": engine, "router": router}
+    given = named({}, {**groups, **settings})
+    (ready,) = checked([from_values(given.settings, given.objects.described)], given.objects)
     folder = None if out is None else expanded(str(out), "out=")
-    check_place(config, folder)
-    objects.check_new(folder is not None and holds_remains(folder), folder)
-    return execute(config, folder, experiment, progress=progress)
-
-
-def _is_object(group: str, value: object) -> bool:
-    return group in HANDED and not isinstance(value, str | Path)
+    check_place(ready.config, folder)
+    if folder is not None and holds_remains(folder):
+        ready.handed.check_known(folder)
+    return execute(ready.config, folder, ready.experiment, progress=progress)
 
 
 def load_run(folder: str | Path) -> StoredRun:
@@ -130,6 +100,7 @@ def load_run(folder: str | Path) -> StoredRun:
     return read_run(expanded(str(folder)))
 
 
+@with_keys
 def sweep(
     axes: Mapping[str, Iterable[Any]],
     *,
@@ -148,6 +119,8 @@ def sweep(
     Parameters
     ----------
     axes : values by key: a list, range, numpy array or pandas Series each. ``__`` in a key stands for a dot.
+        Schedulers, traces, profiles and SLO mixes may be objects, as of `simulate`; those must be picklable if points
+        run in other processes.
     out : folder below which each run gets one of its own; runs that are already there are not run again. Without it
         all runs stay in memory, their tables included.
     jobs : points that run at once; the results are those of one at a time.
@@ -173,15 +146,17 @@ def sweep(
     check_until(until)
     root = None if out is None else expanded(str(out), "out=")
     here = jobs if executor == LOCAL else 1
-    chosen = from_axes(axes, settings, counted=composed if progress else iter)
-    ready = checked(chosen, jobs=here, progress=progress)
-    planned, made = run_points(ready, root, until, keep=keep, jobs=jobs, executor=executor, progress=progress)
+    axes, settings, objects = named(axes, settings)
+    chosen = from_axes(axes, settings, objects.described, counted=composed if progress else iter)
+    ready = checked(chosen, objects, jobs=here, progress=progress)
+    planned, made = run_points(ready, root, until, objects, keep=keep, jobs=jobs, executor=executor, progress=progress)
     if made.failures:
         said = f"{len(made.failures)} of {len(planned)} runs failed, the first: {one_line(made.failures[0].error)}"
         warnings.warn(said, stacklevel=2)
     return made
 
 
+@with_keys
 def find(
     axes: Mapping[str, Iterable[Any]],
     *,
@@ -227,12 +202,13 @@ def find(
         raise SpecsimError("find: rps is what is looked for; expected rates=(lowest, highest)")
     check_jobs(jobs)
     seeds = {} if SEED in axes or SEED in settings else {SEED: range(5)}
+    given = named(axes, settings)
 
     def at(rate: float) -> Sequence[Configured]:
-        return from_axes({**axes, **seeds}, {**settings, RATE: rate})
+        return from_axes({**given.axes, **seeds}, {**given.settings, RATE: rate}, given.objects.described)
 
     root = None if out is None else expanded(str(out), "out=")
-    return search(asked, of, at, root, jobs=jobs, executor=executor, progress=progress)
+    return search(asked, of, at, root, given.objects, jobs=jobs, executor=executor, progress=progress)
 
 
 def _asked(target: float, rates: tuple[float, float], within: float, longest: int) -> Asked:

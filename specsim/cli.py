@@ -15,6 +15,7 @@ from specsim.commands.run import run_command
 from specsim.commands.sweep import add_sweep
 from specsim.commands.sweep_options import add_sweep_options, jobs
 from specsim.commands.terminal import Parser, guarded, run
+from specsim.config import schema
 from specsim.errors import SpecsimError, nearest
 from specsim.lines import say
 
@@ -36,15 +37,12 @@ settings (key=value; groups also as +scheduler=NAME):
   scheduler=NAME    policy                    trace=NAME       requests to replay
   profile=NAME      models and hardware       slo=NAME         classes and objectives
   acceptance=NAME   how drafts are accepted   drafter=NAME     what proposes tokens
-  engine=NAME       host time, padding      router=NAME      which replica serves
-  rps=X             stretch to this mean rate requests=N       only the first N requests
-  slo_scale=X       factor on TPOT SLOs       ttft_scale=X     factor on TTFT SLOs
-  replicas=N        servers                   seed=S           luck
-  passes=true       keep a row per pass       out=DIR          run folder
+  engine=NAME       host time, padding        router=NAME      which replica serves
+{keys}
 A value with a slash or a file suffix is a path: profile=./mine.yaml trace=~/mine.csv
 With -m, values are swept: rps=2,3,4 seed=range(0,5) 'scheduler=glob(smart*)'; --jobs N runs N points at once
 Any key of a chosen file can be set: scheduler.verify_tokens=256 slo.classes.chat.ttft_s=0.2
---cfg job shows all of them; docs/command-line.md has the rest.
+--cfg job shows their values; docs/keys.md has defaults and bounds, docs/command-line.md the rest.
 """
 
 CALIBRATE_HELP = """\
@@ -94,10 +92,9 @@ def _arguments(words: list[str]) -> argparse.Namespace:
 def _unrecognized(word: str, parser: argparse.ArgumentParser) -> str:
     """Say what a word that a parser does not know may have meant."""
     from specsim.config.instead import for_word
-    from specsim.config.points import known_keys
 
     key, equals, value = word.lstrip("-").partition("=")
-    if parser.prog.endswith(" run") and key in known_keys():
+    if parser.prog.endswith(" run") and key in schema.known_keys():
         return f"{word}: settings have no dashes; expected {key}={value if equals else 'VALUE'}"
     if instead := for_word(word):
         return f"{word}: unknown{instead}"
@@ -114,9 +111,9 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     )
     parser.add_argument("--version", action=_Version)
     commands = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
-    simulate = commands.add_parser(
-        "run", help="simulate", epilog=RUN_HELP, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    keys = "\n".join(f"  {name + '=':<22}{line}" for name, line in schema.lines().items())
+    raw = argparse.RawDescriptionHelpFormatter
+    simulate = commands.add_parser("run", help="simulate", epilog=RUN_HELP.format(keys=keys), formatter_class=raw)
     simulate.add_argument("-m", "--multirun", action="store_true", help="sweep: a run for each combination of values")
     add_sweep_options(simulate, "with -m: ")
     simulate.add_argument(

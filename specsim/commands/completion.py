@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from specsim.config.groups import defaults, names, names_for
-from specsim.config.points import GROUPS, TEXTS, known_keys
+from specsim.config.schema import GROUPS, TEXTS
+from specsim.config.schema import defaults as settings
 from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import expanded
 from specsim.files.paths import is_path, shipped
@@ -147,7 +148,7 @@ def _held(above: str, given: Mapping[str, str]) -> Mapping[str, Any]:
         held: Any = _yaml(Path(chosen) if is_path(chosen) else shipped("conf") / group / f"{chosen}.yaml")
     else:
         below = [group, *below] if group else []
-        held = {key: value for key, value in _yaml(shipped("conf") / "config.yaml").items() if key in known_keys()}
+        held = settings()
     for name in below:
         held = held.get(name) if isinstance(held, Mapping) else None
     known = _of_mix(below) if group == "slo" else ()

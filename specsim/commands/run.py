@@ -46,10 +46,11 @@ def run_command(arguments: argparse.Namespace) -> int:
     if arguments.multirun:
         return run_sweep(chosen, arguments)
     named = [] if arguments.against is None else against(chosen[0], arguments.against)
-    (_, config, experiment, _), *beside = plan.checked([*chosen, *named])
+    ready, *beside = plan.checked([*chosen, *named])
+    config = ready.config
     with _folder(config["out"], config["choices"]) as folder:
         check_place(config, folder)
-        run = execute(config, folder, experiment, progress=True)
+        run = execute(config, folder, ready.experiment, progress=True)
     others = {each.config["choices"]["scheduler"]: execute(each.config, None, progress=True) for each in beside}
     own = [f"{name}: {note}" for name, each in others.items() for note in each.notes if note not in run.notes]
     for note in (*run.notes, *own):
@@ -98,6 +99,7 @@ def _say_failures(failures: Sequence[Failure], *, debug: bool) -> int:
 def _show(arguments: argparse.Namespace, chosen: Sequence[Configured]) -> int:
     """Print the config.yaml that each point's run would have, or a part of it."""
     from specsim.config.configured import labels_of
+    from specsim.config.schema import commented
     from specsim.runs.execute import stored_config
     from specsim.store.writer import config_text
 
@@ -115,7 +117,8 @@ def _show(arguments: argparse.Namespace, chosen: Sequence[Configured]) -> int:
             shown = shown[name]
         if arguments.multirun:
             say("---", *(f"# {key}={value}" for key, value in label.items()))
-        say(*config_text(shown, *path).splitlines())
+        said = config_text(shown, *path).splitlines()
+        say(*(said if path else commented(said)))
     return 0
 
 

@@ -19,8 +19,9 @@ from specsim.config.groups import (
 )
 from specsim.config.instead import for_trace
 from specsim.config.overrides import put
-from specsim.config.points import GROUPS, TEXTS, Point, check_typed
-from specsim.config.suggestions import with_suggestions
+from specsim.config.points import Point, check_typed
+from specsim.config.schema import GROUPS, TEXTS, defaults
+from specsim.config.suggestions import SERVERS, with_suggestions
 from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import expanded
 from specsim.files.interpolation import is_closed, is_plain
@@ -48,17 +49,19 @@ def compose(point: Point, objects: Mapping[str, Mapping[str, Any]] | None = None
     point, fleet = with_fleet(point, held)
     for key in (*GROUPS, "belief"):
         _check_path(key, str(point.get(key, "")))
-    point, followed = with_suggestions(point)
-    words = tuple(_hydra_word(group, point) for group in GROUPS if group in point and group not in held)
+    of_groups = {key: text for key, text in point.items() if key.partition(".")[0] in GROUPS}
+    of_run = {key: text for key, text in point.items() if key not in of_groups}
+    of_groups, followed = with_suggestions(of_groups, servers=not any(key in of_run for key in SERVERS))
+    words = tuple(_hydra_word(group, of_groups) for group in GROUPS if group in of_groups and group not in held)
     shared = _composed(words)
-    chosen = {**shared.chosen, **{group: str(point[group]) for group in GROUPS if group in point}}
-    tree = {**shared.tree, **_own_groups(shared.tree, point, held)}
-    settings = {key: text for key, text in point.items() if key not in GROUPS and key not in TEXTS}
+    chosen = {**shared.chosen, **{group: str(of_groups[group]) for group in GROUPS if group in of_groups}}
+    tree = {**shared.tree, **_own_groups(shared.tree, of_groups, held)}
+    settings = {key: text for key, text in (of_run | of_groups).items() if key not in GROUPS and key not in TEXTS}
     # Other points share what this one leaves alone.
     tree |= {key: copied(tree[key]) for key in {each.partition(".")[0] for each in settings} if key in tree}
     put(tree, settings, chosen)
     resolved = {**_resolved(tree, words, chosen), "choices": chosen, "followed": followed}
-    if holds_requests("trace", chosen["trace"]) and "trace.path" not in point:
+    if holds_requests("trace", chosen["trace"]) and "trace.path" not in of_groups:
         # A shell may have put it there for a `*`: what a file is called is never resolved.
         resolved["trace"]["path"] = chosen["trace"]
     out = _text(point, "out")
@@ -129,7 +132,7 @@ def _composed(words: tuple[str, ...]) -> _Composed:
     config.pop("hydra")
     plain = OmegaConf.to_container(config, resolve=False)
     assert isinstance(plain, dict)
-    tree = {str(key): value for key, value in plain.items()}
+    tree = defaults() | {str(key): value for key, value in plain.items()}
     open_ = frozenset(key for key, value in tree.items() if not is_closed(value))
     return _Composed(tree, {each: chosen[each] for each in GROUPS}, open_)
 

@@ -11,8 +11,9 @@ from specsim.config.from_python import axes_of, point_of
 from specsim.config.points import Point, points, product
 from specsim.config.sweep_file import points_of
 
-Described = Mapping[str, Mapping[str, Any]]
-"""By group, what stands in a configuration for an object that Python handed in."""
+Described = Mapping[str, Mapping[str, Mapping[str, Any]]]
+"""By group and name, what stands in a configuration for an object that Python handed in."""
+NONE_HANDED: Described = {}
 Counted = Callable[[Sequence[Point]], Iterable[Point]]
 """Gives points back one by one, and may tell how many are composed."""
 
@@ -36,7 +37,7 @@ def from_words(words: Sequence[str], *, sweep: bool, counted: Counted = iter) ->
 
 
 def from_values(settings: Mapping[str, Any], described: Described) -> Configured:
-    """Return the point of settings by Python's names; `described` are the objects beside them.
+    """Return the point of settings by Python's names; `described` are the objects that their names stand for.
 
     Raises
     ------
@@ -48,18 +49,22 @@ def from_values(settings: Mapping[str, Any], described: Described) -> Configured
 
 
 def from_axes(
-    axes: Mapping[str, Iterable[Any]], settings: Mapping[str, Any], *, counted: Counted = iter
+    axes: Mapping[str, Iterable[Any]],
+    settings: Mapping[str, Any],
+    described: Described = NONE_HANDED,
+    *,
+    counted: Counted = iter,
 ) -> list[Configured]:
     """Return every combination of `axes` (values by key), each beside the `settings`; the last axis is the fastest.
 
-    They go through `counted`.
+    They go through `counted`. `described` are the objects that their names stand for.
 
     Raises
     ------
     SpecsimError
         One line for the first key or value that is wrong.
     """
-    return _configured(product(axes_of(axes, settings)), counted=counted)
+    return _configured(product(axes_of(axes, settings)), described, counted=counted)
 
 
 def from_file(file: Path, words: Sequence[str], *, counted: Counted = iter) -> list[Configured]:
@@ -73,10 +78,10 @@ def from_file(file: Path, words: Sequence[str], *, counted: Counted = iter) -> l
     return _configured(points_of(file, words), counted=counted)
 
 
-def with_seed(each: Configured, seed: int) -> Configured:
+def with_seed(each: Configured, seed: int, described: Described = NONE_HANDED) -> Configured:
     """Return a point with another seed, and so with whatever refers to the seed."""
-    point = {**each.point, "seed": str(seed)}
-    return Configured(point, compose(point))
+    (found,) = _configured([{**each.point, "seed": str(seed)}], described)
+    return found
 
 
 def labels_of(chosen: Sequence[Point]) -> list[dict[str, str]]:
@@ -87,6 +92,12 @@ def labels_of(chosen: Sequence[Point]) -> list[dict[str, str]]:
 
 
 def _configured(
-    chosen: Sequence[Point], described: Described | None = None, counted: Counted = iter
+    chosen: Sequence[Point], described: Described = NONE_HANDED, counted: Counted = iter
 ) -> list[Configured]:
-    return [Configured(point, compose(point, described)) for point in counted(chosen)]
+    return [Configured(point, compose(point, _held(point, described))) for point in counted(chosen)]
+
+
+def _held(point: Point, described: Described) -> dict[str, Mapping[str, Any]]:
+    """Return by group what stands for the objects that a point names."""
+    named = {group: str(point.get(group)) for group in described}
+    return {group: described[group][name] for group, name in named.items() if name in described[group]}

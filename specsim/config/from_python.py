@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from specsim.config.plain import python_value
-from specsim.config.points import GROUPS, TEXTS, check_key
+from specsim.config.points import check_key
 from specsim.config.python_value import PythonValue
+from specsim.config.schema import GROUPS, TEXTS, declared
 from specsim.errors import SpecsimError, represented
 from specsim.files.checked_mapping import shown
 
 Given = str | PythonValue
 HANDED = ("scheduler", "trace", "profile", "slo")
-"""Groups that an object may stand for, in `specsim.api.simulate` alone."""
+"""Groups that an object may stand for."""
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def with_keys(function: Function) -> Function:
+    """Put every key of a run into the signature, before ``**settings``: `help`, Jupyter and editors show them."""
+    shown = signature(function)
+    *own, rest = shown.parameters.values()
+    chosen = [(group, None, "str | Path | None") for group in GROUPS]
+    typed = [(each.name.replace(".", "__"), each.default, each.type) for each in declared()]
+    keys = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for name, default, kind in (*chosen, *typed)
+        if name not in shown.parameters
+    ]
+    function.__signature__ = shown.replace(parameters=[*own, *keys, rest])  # type: ignore[attr-defined]
+    return function
 
 
 def point_of(settings: Mapping[str, Any]) -> dict[str, Given]:
@@ -40,7 +59,7 @@ def axes_of(axes: Mapping[str, Iterable[Any]], settings: Mapping[str, Any]) -> d
         raise SpecsimError(f"sweep: {shown(axes)}: expected values by key, as {{'rps': [2, 4]}}")
     values = {key: [value] for key, value in point_of(settings).items()}
     for name, several in axes.items():
-        if isinstance(several, str | bytes | Mapping | set | frozenset) or not _iterable(several):
+        if not is_several(several):
             raise SpecsimError(f"sweep: {name}={several!r}: expected a list of values")
         if _key(name) in values:
             raise SpecsimError(f"{name}: given twice; expected it among the axes or the settings")
@@ -48,9 +67,10 @@ def axes_of(axes: Mapping[str, Iterable[Any]], settings: Mapping[str, Any]) -> d
     return values
 
 
-def _iterable(value: Any) -> bool:
+def is_several(value: Any) -> bool:
     """Return whether a value holds several, in order; an array without a dimension holds none."""
-    return isinstance(value, Iterable) and getattr(value, "ndim", 1) > 0
+    unordered = isinstance(value, str | bytes | Mapping | set | frozenset)
+    return isinstance(value, Iterable) and not unordered and getattr(value, "ndim", 1) > 0
 
 
 def _key(name: object) -> str:
@@ -68,6 +88,5 @@ def _value(key: str, value: Any) -> Given:
     if value is None and key in TEXTS:
         return "null"
     if not isinstance(value, str | Path):
-        alone = " (only simulate takes objects)" if key in HANDED else ""
-        raise SpecsimError(f"{key}: {represented(value)}; expected a name or a path{alone}")
+        raise SpecsimError(f"{key}: {represented(value)}; expected a name or a path")
     return str(value)

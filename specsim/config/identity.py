@@ -9,13 +9,15 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
+from specsim.config.schema import UNALTERING
+
 Value = str | int | float | bool
 AS_IT_IS = frozenset((str, int, bool))
 MARSHAL_VERSION = 2
 """Of bytes that depend on values alone, and tell 1 from 1.0 and from True; later ones depend on who shares what."""
 HASH_CHARACTERS = 12
-NOT_OF_THE_RUN = ("out", "followed", "step_limit_s")
-"""Keys that change no number: where a run is kept, what was suggested, how long a step may take, what computes it."""
+NOT_OF_THE_RUN = ("followed", *UNALTERING)
+"""Keys of a configuration that change no number: what was suggested, and those that the schema names."""
 
 
 def settings_of(config: Mapping[str, Any]) -> dict[str, Value]:

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from typing import TypeVar
 
 from specsim.config.groups import choices_with, defaults, names, names_for
 from specsim.config.instead import for_word, refuse_key
 from specsim.config.python_value import PythonValue
+from specsim.config.schema import GROUPS, TEXTS, TYPED, known_keys
 from specsim.config.values import several, several_names, unquoted
 from specsim.errors import SpecsimError, nearest
-from specsim.files.paths import is_path, shipped
-
-GROUPS = ("scheduler", "trace", "slo", "acceptance", "profile", "drafter", "engine", "router")
-TEXTS = ("belief", "out")
-"""Keys whose values are names or paths and never pass through Hydra's grammar, as those of the groups."""
-
-TYPED = ("plugins", "out")
-"""Keys that no file sets: whoever wrote it could have code loaded, or files written anywhere."""
+from specsim.files.paths import is_path
 
 Point = Mapping[str, str | PythonValue]
 """Key to value: text as typed, or a value from Python. Groups, `belief` and `out` are always text."""
@@ -135,14 +128,3 @@ def _below_a_group(key: str) -> str:
         beside = "" if choice == defaults()[group] else f" with {group}={choice}"
         return f"; did you mean {f'{group}.{key}'!r}{beside}?"
     return ""
-
-
-@cache
-def known_keys() -> Mapping[str, tuple[str, ...]]:
-    """Return the keys of a run, and those below each that holds any; the groups hold their files'."""
-    import yaml
-
-    base = yaml.safe_load((shipped("conf") / "config.yaml").read_text(encoding="utf-8"))
-    base.pop("defaults")
-    known = {key: tuple(value) if isinstance(value, dict) else () for key, value in base.items()}
-    return known | dict.fromkeys(GROUPS, ())

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from specsim.config.groups import check_below, chosen_in, defaults, file_of, names
-from specsim.config.points import GROUPS, Point
+from specsim.config.points import Point
 from specsim.config.python_value import PythonValue
+from specsim.config.schema import GROUPS
 from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import expanded
 from specsim.files.paths import is_path
@@ -25,8 +26,12 @@ SERVERS = (REPLICAS, "concurrency")
 """Keys that go before a suggested number of servers: clients that wait for their answers send no bursts."""
 
 
-def with_suggestions(point: Point) -> tuple[Point, dict[str, list[str]]]:
+def with_suggestions(
+    point: Point, *, servers: bool = True
+) -> tuple[dict[str, str | PythonValue], dict[str, list[str]]]:
     """Return the point with what its files suggest and it leaves open, and by file the settings that change something.
+
+    `point` holds groups and keys below them; `servers`: whether a number of servers may be suggested.
 
     A name is left out where the point sets a key that its file does not have.
     """
@@ -37,7 +42,7 @@ def with_suggestions(point: Point) -> tuple[Point, dict[str, list[str]]]:
         for key, value in _suggests(group, chosen, chosen_in("scheduler", full)).items():
             if _is_set(key, full) or (key in GROUPS and not _holds(key, value, full)):
                 continue
-            if key == REPLICAS and any(each in full for each in SERVERS):
+            if key == REPLICAS and not servers:
                 continue
             if _stands(key, full) != value:
                 followed.setdefault(f"{group}={chosen}", []).append(f"{key}={value}")

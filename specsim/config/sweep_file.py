@@ -11,6 +11,7 @@ from typing import Any
 from specsim.config.from_python import axes_of, point_of
 from specsim.config.points import Point, check_typed, points
 from specsim.config.python_value import PythonValue
+from specsim.config.schema import MOST_SEED
 from specsim.config.values import interval_of
 from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import CheckedMapping, is_whole, shown
@@ -19,7 +20,6 @@ from specsim.files.yaml_file import read_yaml
 SECTIONS = ("run", "grid", "zip", "random", "seeds")
 SEED = "seed"
 MOST_POINTS = 1_000_000
-MOST_SEED = 2**63 - 1
 DIGITS = 6
 """Significant digits of a number that is drawn."""
 TRIES = 100

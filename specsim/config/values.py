@@ -156,7 +156,7 @@ def _parsed(setting: str, text: str) -> Override:
 @lru_cache(maxsize=1024)
 def _override(text: str) -> Override:
     """Return what Hydra's grammar reads in a text; kept, since the points of a sweep repeat most of theirs."""
-    override: Override = _parser().parse_override(f"x={_home_quoted(text)}")
+    override: Override = _parser().parse_override(f"x={_home_quoted(_keys_bare(text))}")
     return override
 
 
@@ -165,6 +165,11 @@ def _parser() -> Any:
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     return OverridesParser.create()
+
+
+def _keys_bare(text: str) -> str:
+    """Take the quotes from plain keys of a mapping, as JSON writes them: Hydra's grammar has none there."""
+    return re.sub(r"""([{,]\s*)(["'])([\w.-]+)\2(?=\s*:)""", r"\1\3", text) if text[:1] in ("{", "[") else text
 
 
 def _home_quoted(text: str) -> str:

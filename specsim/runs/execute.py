@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from specsim.config.choices import Choice
 from specsim.config.identity import NOT_OF_THE_RUN
-from specsim.files.checked_mapping import CheckedMapping
 from specsim.files.plain import copied
 from specsim.results.schema import NOTED
 from specsim.results.stand_in import STAND_IN, stand_in
@@ -22,7 +22,6 @@ from specsim.runs.prepare import Experiment, prepare
 from specsim.runs.progress import bar
 from specsim.runs.provenance import provenance_of
 from specsim.runs.run import Run
-from specsim.runs.split import pools
 from specsim.store.places import check_same_run
 from specsim.store.runs import StoredRun
 from specsim.store.writer import write_run
@@ -82,21 +81,19 @@ def execute(
     if experiment.source.origin == OBJECT:
         table = table.apart()
     metrics = summarise(table, totals, experiment.simulation.window)
-    # Where no pool has two replicas nobody is asked.
-    router = config["choices"]["router"] if max(pools(CheckedMapping("", "", config))) > 1 else None
-    metrics["specsim"]["router"] = router
+    metrics["specsim"]["router"] = experiment.router
     metrics["specsim"][STAND_IN] = stand_in(experiment.source.name, experiment.source.origin)
     requests, tape = experiment.simulation.requests, experiment.simulation.world.tape
     metrics["specsim"]["acceptance"] = calibration(tape, requests.slo_class, requests.class_names)
     block = metrics["specsim"]
     drafting = (experiment.drafting_note,) if experiment.drafting_note and totals.draft_passes else ()
     notes = experiment.notes + drafting + _out_of_range(totals) + _rejected(metrics)
-    notes += _infinite(table, config)
+    notes += _infinite(table, experiment.scheduler)
     notes += load_notes(block["load"], block["arrived"], _recorded(experiment))
     if totals.draft_passes:
-        notes += hardly_drafts(config["choices"]["scheduler"], table, totals.iterations, experiment.simulation)
+        notes += hardly_drafts(experiment.scheduler.name, table, totals.iterations, experiment.simulation)
     provenance = provenance_of(experiment, notes, started, loop_s, totals.iterations)
-    provenance["router"] = router
+    provenance["router"] = experiment.router
     provenance["varies_with_seed"] = list(experiment.varies)
     if folder is not None:
         written = {"metrics": metrics, "config": config, "provenance": provenance}
@@ -126,12 +123,11 @@ def _out_of_range(totals: RunTotals) -> tuple[str, ...]:
     return (extrapolated(outside, passes),)
 
 
-def _infinite(table: RequestTable, config: Mapping[str, Any]) -> tuple[str, ...]:
+def _infinite(table: RequestTable, scheduler: Choice) -> tuple[str, ...]:
     """Return a line for each column in which the scheduler noted an infinite number."""
     infinite = {name: int(np.isinf(column).sum()) for name, column in table.noted.items()}
-    named = f"scheduler={config['choices']['scheduler']}"
     return tuple(
-        f"{named}: {NOTED}{name} is infinite for {count} of {table.rows} requests: its mean leaves them out"
+        f"{scheduler}: {NOTED}{name} is infinite for {count} of {table.rows} requests: its mean leaves them out"
         for name, count in infinite.items()
         if count
     )

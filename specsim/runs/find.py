@@ -14,6 +14,7 @@ from specsim.results.found import Found, Line
 from specsim.results.judged import ALL, WORST, judged
 from specsim.results.lengthening import longer
 from specsim.runs.executors import LOCAL, check_executor
+from specsim.runs.handed import NO_OBJECTS, Objects
 from specsim.runs.plan import checked, plan
 from specsim.runs.resume import together
 from specsim.runs.sweep import in_order, run_all
@@ -39,6 +40,7 @@ def search(
     of: str,
     at: At,
     root: Path | None,
+    objects: Objects = NO_OBJECTS,
     *,
     jobs: int = 1,
     executor: str = LOCAL,
@@ -51,7 +53,7 @@ def search(
     not say enough is tested again with longer ones, if their trace has no end and no setting says their length. What is
     stored below `root` is not run again, so that a search which was stopped goes on where it was. `say` hears which
     rates are tested next; `progress` tells how many of their runs have ended, and `jobs` and `executor` run them, as in
-    a sweep.
+    a sweep. `objects` are those that the points name.
 
     Raises
     ------
@@ -71,7 +73,7 @@ def search(
         _add_lines(lines, keyed, of)
         searched = searched or _identity(asked, of, points)
         # What matters to some line may be set for all: the first points are of every line, later ones of a few.
-        planned = plan(checked(points, jobs=here, idle=not heard), root, keep="summary")
+        planned = plan(checked(points, objects, jobs=here, idle=not heard), root, keep="summary")
         say(f"testing {', '.join(map(_said, wanted))}")
         made = run_all(planned, root, progress=progress, jobs=jobs, executor=executor, beside=keys)
         keys += [each.key for each in planned]
@@ -184,6 +186,6 @@ def _endless(each: Configured) -> bool:
 
 
 def _check_whose(of: str, config: Mapping[str, Any]) -> None:
-    known = [WORST, ALL, *config["slo"]["classes"]]
-    if of not in known:
+    known = [WORST, ALL, *config["slo"].get("classes", ())]
+    if of not in known and "classes" in config["slo"]:
         raise SpecsimError(f"of={of}: no class of the requests; expected {', '.join(known)}")

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, dataclass, field, is_dataclass
+from functools import cached_property
 from hashlib import sha256
+from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
+from specsim.config.from_python import HANDED, is_several
+from specsim.config.schema import GROUPS
 from specsim.errors import SpecsimError, represented
 from specsim.latency.model import Profile
 from specsim.replica.blame import complaint, own_line
-from specsim.runs.handed_trace import HandedTrace, handed_trace
+from specsim.runs.handed_trace import HandedTrace, handed_trace, settings_of_trace
 from specsim.schedulers.loading import SchedulerFactory
 from specsim.workload.slo import SloMix, check_mix
 from specsim.workload.user_file import content_sha256
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Handed:
     """What was handed in; None where the configuration describes it."""
 
@@ -29,7 +33,7 @@ class Handed:
     profile: Profile | None = None
     slo: SloMix | None = None
 
-    @property
+    @cached_property
     def described(self) -> dict[str, dict[str, Any]]:
         """By group, what a run's configuration holds in the place of a file's keys: class and checksum of content."""
         found: dict[str, dict[str, Any]] = {}
@@ -38,15 +42,13 @@ class Handed:
         if self.trace is not None:
             found["trace"] = _trace_said(self.trace)
         if self.profile is not None:
-            found["profile"] = _said(self.profile, _content(self.profile)) | {"name": self.profile.name}
+            found["profile"] = _said(self.profile, _content(self.profile)) | {
+                "name": self.profile.name,
+                "gpus": self.profile.gpus,
+            }
         if self.slo is not None:
             found["slo"] = _said(self.slo, _content(self.slo))
         return found
-
-    @property
-    def choices(self) -> dict[str, str]:
-        """By group, what names the object: no file has such a name."""
-        return {group: f"<{said['object'].rpartition('.')[2]}>" for group, said in self.described.items()}
 
     @property
     def modules(self) -> tuple[ModuleType, ...]:
@@ -63,10 +65,10 @@ class Handed:
         listed = ", ".join(f"{group} ({said['object']})" for group, said in self.described.items())
         return f"given as an object: {listed}; config.yaml names it and cannot make it again" if listed else None
 
-    def check_new(self, holds_run: bool, folder: object) -> None:
-        """Refuse a folder that holds a run, where an object's content cannot be told from another's."""
+    def check_known(self, folder: object) -> None:
+        """Refuse a folder, which holds a run, where an object's content cannot be told from another's."""
         unknown = [group for group, said in self.described.items() if said["sha256"] is None]
-        if holds_run and unknown:
+        if unknown:
             raise SpecsimError(
                 f"out={folder}: holds a run, and whether its {unknown[0]} was this object cannot be told; "
                 "expected a new folder"
@@ -76,28 +78,105 @@ class Handed:
 NOTHING = Handed()
 
 
-def handed(given: Mapping[str, object], of_trace: Mapping[str, Any]) -> Handed:
-    """Return the objects among settings by group; `of_trace` are the settings that go with the trace.
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """Objects that Python handed in, by group and by the name that stands for each: no file has such a name."""
+
+    named: dict[str, dict[str, Handed]] = field(default_factory=dict)
+    _of: dict[tuple[tuple[str, str], ...], Handed] = field(default_factory=dict)
+
+    @property
+    def described(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """By group and name, what a run's configuration holds in the place of a file's keys."""
+        return {
+            group: {name: each.described[group] for name, each in several.items()}
+            for group, several in self.named.items()
+        }
+
+    def of(self, choices: Mapping[str, str]) -> Handed:
+        """Return the objects that a run's choices name."""
+        chosen = tuple((group, choices[group]) for group, several in self.named.items() if choices[group] in several)
+        if chosen and chosen not in self._of:
+            made = {group: getattr(self.named[group][name], group) for group, name in chosen}
+            self._of[chosen] = Handed(**made)
+        return self._of[chosen] if chosen else NOTHING
+
+    def taken(self, group: str, values: Iterable[object], of_trace: Mapping[str, Any]) -> list[Any]:
+        """Return the values of a group with a name in the place of each object, which is kept under it.
+
+        `of_trace` are the settings that go with a trace.
+
+        Raises
+        ------
+        SpecsimError
+            One line for an object that does not stand for its group.
+        """
+        return [value if isinstance(value, str | Path) else self._keep(group, value, of_trace) for value in values]
+
+    def _keep(self, group: str, value: object, of_trace: Mapping[str, Any]) -> str:
+        one, several = _handed(group, value, of_trace), self.named.setdefault(group, {})
+        plain, count = one.described[group]["object"].rpartition(".")[2], len(several) + 1
+        name = f"<{plain}>" if f"<{plain}>" not in several else f"<{plain}-{count}>"
+        several[name] = one
+        return name
+
+
+NO_OBJECTS = Objects()
+LEFT_OPEN = frozenset(GROUPS) - {"scheduler", "trace"}
+"""Groups whose choice may follow from the others."""
+
+
+class Named(NamedTuple):
+    """Axes and settings with a name in the place of each object, and the objects by their names."""
+
+    axes: Mapping[str, Any]
+    settings: dict[str, Any]
+    objects: Objects
+
+
+def named(axes: Mapping[str, Any], settings: Mapping[str, Any]) -> Named:
+    """Return what Python gave for a run or a sweep as values that a configuration can hold.
+
+    Parameters
+    ----------
+    axes : values by key. settings : a value by key; None leaves a group to the others, but scheduler and trace.
 
     Raises
     ------
     SpecsimError
-        One line for an object that does not stand for its group.
+        One line for an object that does not stand for its group, or a key below one.
     """
-    found: dict[str, Any] = {}
-    if "scheduler" in given:
-        found["scheduler"] = _scheduler(given["scheduler"])
-    if "trace" in given:
-        found["trace"] = handed_trace(given["trace"], of_trace)
-    for group, wanted in (("profile", Profile), ("slo", SloMix)):
-        if group in given:
-            if not isinstance(given[group], wanted):
-                expected = f"expected a name, a path or a {wanted.__name__}"
-                raise SpecsimError(f"{group}: {represented(given[group])}; {expected}")
-            found[group] = given[group]
-    if "slo" in found:
-        check_mix(found["slo"])
-    return Handed(**found)
+    settings = {key: value for key, value in settings.items() if value is not None or key not in LEFT_OPEN}
+    if not isinstance(axes, Mapping):
+        return Named(axes, settings, NO_OBJECTS)
+    values = {group: list(axes[group]) for group in HANDED if is_several(axes.get(group))}
+    values |= {group: [settings[group]] for group in HANDED if group in settings}
+    trace = next((each for each in values.get("trace", ()) if not isinstance(each, str | Path)), None)
+    of_trace, settings = ({}, settings) if trace is None else settings_of_trace(trace, settings)
+    if of_trace and any(isinstance(each, str | Path) for each in values["trace"]):
+        raise SpecsimError(f"trace.{next(iter(of_trace))}: some traces are objects; expected objects or names alone")
+    objects = Objects()
+    names = {group: objects.taken(group, several, of_trace) for group, several in values.items()}
+    for name in (*axes, *settings):
+        group, _, below = str(name).partition("__")
+        if below and group in objects.named:
+            raise SpecsimError(f"{group}.{below}: {group} is an object; expected the value in it")
+    axes = {key: names.get(key, value) for key, value in axes.items()}
+    return Named(axes, {key: names[key][0] if key in names else each for key, each in settings.items()}, objects)
+
+
+def _handed(group: str, value: Any, of_trace: Mapping[str, Any]) -> Handed:
+    if group == "scheduler":
+        return Handed(scheduler=_scheduler(value))
+    if group == "trace":
+        return Handed(trace=handed_trace(value, of_trace))
+    wanted = Profile if group == "profile" else SloMix
+    if not isinstance(value, wanted):
+        raise SpecsimError(f"{group}: {represented(value)}; expected a name, a path or a {wanted.__name__}")
+    if isinstance(value, SloMix):
+        check_mix(value)
+        return Handed(slo=value)
+    return Handed(profile=value)
 
 
 def _scheduler(given: Any) -> SchedulerFactory:

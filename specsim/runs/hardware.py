@@ -8,17 +8,24 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from specsim.config.choices import Choice, Choices
 from specsim.errors import SpecsimError
 from specsim.latency.drafter import Drafter, check_model, drafter_from_mapping, equipped
 from specsim.latency.engine import Engine, engine_from_mapping
 from specsim.latency.profile import Profile, profile_from_mapping
 from specsim.replica.kv_pool import Memory
 from specsim.replica.machine import Machine
-from specsim.runs.chosen import folder, source
 
-GROUPS = ("engine", "drafter", "profile")
-READ = (*GROUPS, "belief", "replica_profiles", "profiles")
-"""Keys of a configuration that say what a run is served on."""
+
+class Served(NamedTuple):
+    """Choices and settings that say what a run is served on; `profiles` are those of replicas beside the first."""
+
+    engine: Choice
+    drafter: Choice
+    profile: Choice
+    belief: Mapping[str, Any] | None
+    names: tuple[str, ...]
+    profiles: Mapping[str, Mapping[str, Any]]
 
 
 class Hardware(NamedTuple):
@@ -87,52 +94,61 @@ class Fleet(NamedTuple):
         return found_s, note
 
 
-def fleet(config: Mapping[str, Any], plugins: Mapping[str, ModuleType], profile: Profile | None) -> Fleet:
-    """Return what the configuration's run is served on; `profile` stands in the place of the one it describes.
+def fleet(
+    chosen: Choices,
+    belief: Mapping[str, Any] | None,
+    names: tuple[str, ...] | None,
+    plugins: Mapping[str, ModuleType],
+    profile: Profile | None,
+) -> Fleet:
+    """Return what a run is served on.
+
+    Parameters
+    ----------
+    belief : keys of the profile that schedulers believe in, None for the truth. names : the profile of each replica.
+    profile : stands in the place of the one that was chosen.
 
     Raises
     ------
     SpecsimError
         One line about a value of the engine, the drafter, a profile or the belief, or about models that differ.
     """
-    if profile is not None or "_target_" in config["drafter"]:
-        return _fleet(config, plugins, profile)
-    keys = {key: config[key] for key in READ if key in config}
-    chosen = {group: config["choices"][group] for group in GROUPS}
-    kept: Fleet = pickle.loads(_kept_fleet(pickle.dumps({**keys, "choices": chosen})))
+    served = Served(chosen.engine, chosen.drafter, chosen.profile, belief, names or (), chosen.profiles)
+    if profile is not None or "_target_" in chosen.drafter.values:
+        return _fleet(served, plugins, profile)
+    kept: Fleet = pickle.loads(_kept_fleet(pickle.dumps(served)))
     return kept
 
 
 @lru_cache(maxsize=64)
-def _kept_fleet(config: bytes) -> bytes:
+def _kept_fleet(served: bytes) -> bytes:
     """Return a fleet that a sweep asks for at each of its points, to be copied for each."""
-    return pickle.dumps(_fleet(pickle.loads(config), {}, None))
+    return pickle.dumps(_fleet(pickle.loads(served), {}, None))
 
 
-def _fleet(config: Mapping[str, Any], plugins: Mapping[str, ModuleType], profile: Profile | None) -> Fleet:
-    engine = engine_from_mapping(config["engine"], source("engine", config))
-    beside = source("drafter", config)
-    drafter = drafter_from_mapping(config["drafter"], beside, folder("drafter", config), plugins)
+def _fleet(chosen: Served, plugins: Mapping[str, ModuleType], profile: Profile | None) -> Fleet:
+    engine = engine_from_mapping(chosen.engine.values, str(chosen.engine))
+    beside = str(chosen.drafter)
+    drafter = drafter_from_mapping(chosen.drafter.values, beside, chosen.drafter.folder, plugins)
 
     def running(given: Profile, named: str) -> Profile:
         return _with_drafter(engine.running(given), named, drafter, beside)
 
     def served(keys: Mapping[str, Any], named: str, given: Profile | None = None) -> Hardware:
-        truth, belief = running(given or profile_from_mapping(keys, named), named), config["belief"]
+        truth, belief = running(given or profile_from_mapping(keys, named), named), chosen.belief
         if belief is None:
             return Hardware(engine, truth, truth)
         believed = belief if "name" in belief else {**keys, **belief}
         return Hardware(engine, truth, running(profile_from_mapping(believed, "belief"), "belief"))
 
-    chosen, named = config["choices"]["profile"], source("profile", config)
-    names = tuple(config["replica_profiles"] or ())
-    found = {chosen: (named, served(config["profile"], named, profile))}
-    for name in dict.fromkeys(names):
+    first, named = chosen.profile.name, str(chosen.profile)
+    found = {first: (named, served(chosen.profile.values, named, profile))}
+    for name in dict.fromkeys(chosen.names):
         if name not in found:
             where = f"replica_profiles={name}"
-            found[name] = where, served(config["profiles"][name], where)
+            found[name] = where, served(chosen.profiles[name], where)
     _check_models(found)
-    return Fleet(found[chosen][1], names, found)
+    return Fleet(found[first][1], chosen.names, found)
 
 
 def _check_models(found: Mapping[str, tuple[str, Hardware]]) -> None:

@@ -47,11 +47,10 @@ def iterations(run: Run | StoredRun, numbers: Iterable[int], *, plugins: Sequenc
             raise SpecsimError(f"iterations: {group} was given as an object; expected a run by names, to make it again")
     if isinstance(run, StoredRun):
         _check_admitted(run, plugins)
-    made = prepare({"step_limit_s": None, **config}).simulation
+    made = prepare(config).simulation
     kept = Kept(wanted, made.requests.class_names)
-    record = run_simulation(
-        replace(made, scheduler=lambda: Watched(made.scheduler(), kept), keep_passes=False, fast_forward=False)
-    )
+    watched = replace(made, scheduler=lambda: Watched(made.scheduler(), kept), keep_passes=False, fast_forward=False)
+    record = run_simulation(replace(watched, step_limit_s=None))
     if not np.array_equal(record.progress.finish_s, run.requests["finish_s"], equal_nan=True):
         raise SpecsimError(
             "iterations: the run comes out differently: specsim, a plug-in, the trace or the recording has changed; "

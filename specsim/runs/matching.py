@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
+from specsim.config.choices import Choice, Choices
 from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import is_number
 from specsim.latency.fitness import unfit
@@ -53,20 +53,21 @@ def fitness_note(profile: Profile, source: str, *, any_fit: bool) -> str | None:
     return _let_stand(unfit(profile), source, "another profile", any_fit=any_fit)
 
 
-def calibration_note(engine: Mapping[str, Any], source: str, *, any_fit: bool) -> str | None:
+def calibration_note(engine: Choice, *, any_fit: bool) -> str | None:
     """Return the same as `fitness_note` of an engine whose calibration is marked as not fit for use."""
-    misfit = engine.get("misfit")
+    misfit = engine.values.get("misfit")
     said = None if misfit is None else f"not fit for use: {misfit}"
-    return _let_stand(said, source, "another engine", any_fit=any_fit)
+    return _let_stand(said, str(engine), "another engine", any_fit=any_fit)
 
 
-def eagle_notes(choices: Mapping[str, str], acceptance: Mapping[str, Any], truth: Profile) -> Iterator[str]:
+def eagle_notes(chosen: Choices, truth: Profile) -> Iterator[str]:
     """Yield a line where EAGLE's head is not the target's, and where its acceptance exceeds that of served heads."""
     low, high = EIGHT_BILLION_BYTES
-    if choices["drafter"] == EAGLE and not low <= truth.target.weights_bytes <= high:
+    if chosen.drafter.name == EAGLE and not low <= truth.target.weights_bytes <= high:
         target = truth.target.name
         yield f"drafter=eagle is the head of an 8B: its pass takes that share of {target}, whose own head takes another"
-    if choices["acceptance"] == EAGLE and acceptance["categories"]["default"].get("agreement") == EAGLE_AGREEMENT:
+    acceptance = chosen.acceptance
+    if acceptance.name == EAGLE and acceptance.values["categories"]["default"].get("agreement") == EAGLE_AGREEMENT:
         yield (
             "acceptance=eagle is right 80% of the time at every depth, as its paper says; tables of served heads say "
             "60 to 77% of first tokens, and less at each depth"
@@ -78,25 +79,21 @@ EIGHT_BILLION_BYTES = 1.2e10, 2.0e10
 """Weights of the targets that `drafter=eagle` is a head of, 16 bits each."""
 
 
-def spelling_note(choice: str, scheduler: Mapping[str, Any]) -> str | None:
+def spelling_note(scheduler: Choice) -> str | None:
     """Return a line where `scheduler=vllm_spec` is given no draft token: that run has a name of its own."""
-    if choice != "vllm_spec" or scheduler.get("num_speculative_tokens") != 0:
+    if scheduler.name != "vllm_spec" or scheduler.values.get("num_speculative_tokens") != 0:
         return None
     return "scheduler=vllm_spec without draft tokens drafts nothing: scheduler=vllm is the name of that run"
 
 
-def batching_notes(
-    engine: Mapping[str, Any], engine_source: str, scheduler: Mapping[str, Any], scheduler_source: str
-) -> tuple[str, ...]:
+def batching_notes(engine: Choice, scheduler: Choice) -> tuple[str, ...]:
     """Return a line where an engine does not say how it batches, and where it never ran a scheduler."""
-    order, served_by = engine.get("batching"), scheduler.get("served_by")
-    if order is None and scheduler.get("batching") == "engine":
-        return (
-            f"{engine_source} does not say how it batches (batching): prompts are mixed with decodes, as in vLLM V1",
-        )
+    order, served_by = engine.values.get("batching"), scheduler.values.get("served_by")
+    if order is None and scheduler.values.get("batching") == "engine":
+        return (f"{engine} does not say how it batches (batching): prompts are mixed with decodes, as in vLLM V1",)
     if order is None or served_by in (None, order):
         return ()
-    said = f"{scheduler_source} {_ORDERS[served_by]}, {engine_source} {_ORDERS[order]}: no server ran the two together"
+    said = f"{scheduler} {_ORDERS[served_by]}, {engine} {_ORDERS[order]}: no server ran the two together"
     return (said,)
 
 
@@ -109,7 +106,7 @@ def _let_stand(said: str | None, source: str, expected: str, *, any_fit: bool) -
     return None if said is None else f"{source}: {said}"
 
 
-def check_budget(scheduler: Mapping[str, Any], source: str) -> None:
+def check_budget(scheduler: Choice) -> None:
     """Refuse a scheduler whose verification budget does not hold a root of everybody it admits (AdaServe: n <= B).
 
     Raises
@@ -117,16 +114,16 @@ def check_budget(scheduler: Mapping[str, Any], source: str) -> None:
     SpecsimError
         One line that names both values.
     """
-    budget, seats = scheduler.get("verify_tokens"), scheduler.get("max_num_seqs")
+    budget, seats = (scheduler.values.get(key) for key in ("verify_tokens", "max_num_seqs"))
     if is_number(budget) and is_number(seats) and seats > budget:
         raise SpecsimError(
-            f"{source}: max_num_seqs={seats} exceeds verify_tokens={budget}; expected room for a root each"
+            f"{scheduler}: max_num_seqs={seats} exceeds verify_tokens={budget}; expected room for a root each"
         )
 
 
-def budget_note(scheduler: Mapping[str, Any], truth: Profile, profile: str) -> str | None:
+def budget_note(scheduler: Choice, truth: Profile, profile: str) -> str | None:
     """Return a line where verifying a whole budget leaves the memory-bound part of the target's pass."""
-    budget, bend = scheduler.get("verify_tokens"), truth.target.bend_tokens
+    budget, bend = scheduler.values.get("verify_tokens"), truth.target.bend_tokens
     if not is_number(budget) or bend is None or budget <= bend:
         return None
     return (

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple, NoReturn
 from specsim.config.configured import Configured, labels_of
 from specsim.config.identity import identity, settings_of
 from specsim.config.points import Point
+from specsim.config.schema import check_one
 from specsim.errors import SpecsimError, represented
-from specsim.files.checked_mapping import CheckedMapping
 from specsim.runs.guard import guarded
-from specsim.runs.handed import NOTHING, Handed
+from specsim.runs.handed import NO_OBJECTS, NOTHING, Handed, Objects
 from specsim.runs.idle import check_idle
-from specsim.runs.prepare import Experiment, prepare, seed_of
+from specsim.runs.prepare import Experiment, prepare
 from specsim.runs.processes import check_jobs, in_processes
 from specsim.runs.provenance import sources_of
 from specsim.runs.tally import told
@@ -43,6 +43,7 @@ class PlannedRun:
     folder : where the run is stored or will be, None where it stays in memory.
     experiment : as it was prepared to check the point, None where it was not, or would hold too much memory.
     key : identity of its settings. sources : the code and the files that it would be made from.
+    handed : the objects that its configuration names.
     summary : whether only the run's summary is kept, unless it has a folder already.
     """
 
@@ -52,7 +53,12 @@ class PlannedRun:
     experiment: Experiment | None
     key: str
     sources: Mapping[str, Any]
+    handed: Handed = NOTHING
     summary: bool = False
+
+    def prepared(self) -> Experiment:
+        """Return the experiment as it was prepared, or prepare it."""
+        return self.experiment or prepare(self.config, self.handed)
 
     @property
     def name(self) -> str:
@@ -61,12 +67,13 @@ class PlannedRun:
 
 
 class Checked(NamedTuple):
-    """A point, its configuration, what was prepared of it if that is kept, and what it is made from."""
+    """A point, its configuration, what was prepared of it if that is kept, its files' checksums, and its objects."""
 
     point: Point
     config: dict[str, Any]
     experiment: Experiment | None
     sources: Mapping[str, Any]
+    handed: Handed = NOTHING
 
 
 def check_keep(keep: object) -> str:
@@ -101,9 +108,12 @@ def plan(
     summary = keep == "summary"
     if root is not None:
         check_no_run(root)
+        if root.is_dir() and any(root.iterdir()):
+            for each in points:
+                each.handed.check_known(root)
     stored = {} if root is None else {key_of(place): place for place in reversed(run_folders(root))}
     planned = [
-        PlannedRun(each.config, label, stored.get(key), each.experiment, key, each.sources, summary)
+        PlannedRun(each.config, label, stored.get(key), each.experiment, key, each.sources, each.handed, summary)
         for each, label, key in zip(points, labels, keys, strict=True)
     ]
     if root is None:
@@ -121,13 +131,13 @@ def plan(
 
 def checked(
     chosen: Sequence[Configured],
-    handed: Handed = NOTHING,
+    objects: Objects = NO_OBJECTS,
     *,
     jobs: int = 1,
     idle: bool = True,
     progress: bool = False,
 ) -> list[Checked]:
-    """Check every point before any of them runs, with the objects that were `handed` in; `progress` tells how many are.
+    """Check every point before any of them runs, with the `objects` that they name; `progress` tells how many are.
 
     Of points that differ in their seed alone the first is prepared: settings that are right with one seed are right
     with any. With several `jobs` that is done in as many processes, and nothing that was prepared is kept. A setting
@@ -142,16 +152,17 @@ def checked(
     leaders = [first.setdefault(_apart_from_seed(each), place) for place, each in enumerate(chosen)]
     wanted = sorted(set(leaders))
     configs = [chosen[place].config for place in wanted]
-    if check_jobs(jobs) == 1:
-        prepared = told(_prepared_here(configs, handed), len(configs), "checked", progress)
+    held = [objects.of(each.config["choices"]) for each in chosen]
+    if check_jobs(jobs) == 1 or objects.named:
+        with_objects = [(chosen[place].config, held[place]) for place in wanted]
+        prepared = told(_prepared_here(with_objects), len(configs), "checked", progress)
     else:
         prepared = _prepared_in_processes(configs, jobs, progress)
     made, points = dict(zip(wanted, prepared, strict=True)), []
     for place, (leader, (point, config)) in enumerate(zip(leaders, chosen, strict=True)):
-        seed_of(CheckedMapping("", "", config))
-        points.append(
-            Checked(point, config, made[leader].experiment if place == leader else None, made[leader].sources)
-        )
+        check_one(config, "seed")
+        experiment = made[leader].experiment if place == leader else None
+        points.append(Checked(point, config, experiment, made[leader].sources, held[place]))
     if idle:
         check_idle(chosen)
     return points
@@ -174,9 +185,9 @@ class _Prepared(NamedTuple):
     sources: Mapping[str, Any]
 
 
-def _prepared_here(configs: Sequence[Config], handed: Handed) -> Iterator[_Prepared]:
+def _prepared_here(points: Sequence[tuple[Config, Handed]]) -> Iterator[_Prepared]:
     held_bytes = 0
-    for config in configs:
+    for config, handed in points:
         experiment = prepare(config, handed)
         held_bytes += _bytes_of(experiment)
         yield _Prepared(experiment if held_bytes <= KEPT_BYTES else None, sources_of(experiment))

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
+from specsim.config.schema import Shed, Split
 from specsim.errors import SpecsimError
-from specsim.files.checked_mapping import CheckedMapping
 from specsim.replica.request import Prefixes
 from specsim.workload.trace import Trace
 
 
-def prefixes(node: CheckedMapping, trace: Trace) -> Prefixes | None:
-    """Return the hashes of all prompts where their blocks are kept, else None; ``prefix_caching`` of a configuration.
+def prefixes(block_tokens: int, split: Split, shed: Shed, trace: Trace) -> Prefixes:
+    """Return the hashes of all prompts, whose blocks are kept.
 
     Raises
     ------
     SpecsimError
         One line when the trace tells no hashes or tells what is cached, or its blocks are no whole blocks of the cache.
     """
-    if not node.flag("prefix_caching"):
-        return None
-    name, block_tokens = trace.source.name, node.whole("block_tokens")
+    name = trace.source.name
     if trace.prefixes is None:
         shipped = trace.source.origin in ("twin", "toy")
         who = f"the shipped {trace.source.origin} of trace {name!r}" if shipped else f"trace {name!r}"
         cure = "expected a list a request, by blocks of one size, not resampled"
         raise SpecsimError(f"prefix_caching=true: {who} has no hash_ids that can be used; {cure}")
-    for other, given in (
-        ("split.prefill", node.child("split").given("prefill")),
-        ("shed.ttft", node.child("shed").flag("ttft")),
-    ):
+    for other, given in (("split.prefill", split.prefill is not None), ("shed.ttft", shed.ttft)):
         if given:
             raise SpecsimError(f"prefix_caching=true: not with {other}; expected one of them")
     if trace.cached_tokens is not None:

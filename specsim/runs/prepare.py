@@ -4,32 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from specsim.config.choices import Choice, Choices, choices_in
+from specsim.config.schema import Settings, settings_in
 from specsim.errors import SpecsimError, represented
-from specsim.files.checked_mapping import CheckedMapping, is_number
+from specsim.files.checked_mapping import CheckedMapping
 from specsim.kinds.installed import ENTRY_POINTS
 from specsim.kinds.plugins import OURS, below, load_plugins, plugin_modules
 from specsim.kinds.table import asked
 from specsim.latency.profile import Profile
 from specsim.replica.protocols import Scheduler, Wide
-from specsim.replica.request import Bools, Ints
+from specsim.replica.request import Bools, Ints, Prefixes
 from specsim.replica.routing import Router
 from specsim.results.window import Window
 from specsim.runs.choice_notes import choice_notes
-from specsim.runs.chosen import brought, folder, source
 from specsim.runs.context import context_notes, within_context
-from specsim.runs.counting import concurrency, counted
+from specsim.runs.counting import closed_loop, counted
 from specsim.runs.fingerprint import package_sha256, plugins_sha256
 from specsim.runs.foreign_tape import guarded
 from specsim.runs.handed import NOTHING, Handed
 from specsim.runs.hardware import Fleet, fleet
 from specsim.runs.matching import calibration_note, check_budget, fitness_note, pair_note
-from specsim.runs.overload import shedding, timeout
+from specsim.runs.overload import shedding
 from specsim.runs.prefix_caching import prefixes
 from specsim.runs.routing import router, session_note, sessions
-from specsim.runs.split import splitting
+from specsim.runs.split import pools, splitting
 from specsim.schedulers.loading import EngineBatching, SchedulerFactory, scheduler_factory
 from specsim.simulation import Simulation
 from specsim.workload import entry as keys
@@ -41,7 +43,6 @@ from specsim.world.acceptance_model import AcceptanceModel
 from specsim.world.backend import World
 from specsim.world.tape import Tape
 
-SMALLEST, LARGEST = 1e-12, 1e12
 Plugins = Mapping[str, ModuleType]
 
 
@@ -51,6 +52,7 @@ class Experiment:
 
     Attributes
     ----------
+    scheduler : how the run chose it. router : its choice, None where no pool has two replicas.
     simulation : ready for `specsim.simulation.run`.
     profiles : the true latency profiles, each once, that of the first replica first.
     recording_sha256 : of the recorded acceptance, None where it is drawn.
@@ -61,6 +63,8 @@ class Experiment:
     drafting_note : a line for the user where something is drafted: the acceptance is of another pair.
     """
 
+    scheduler: Choice
+    router: str | None
     simulation: Simulation
     profiles: tuple[Profile, ...]
     recording_sha256: str | None
@@ -74,16 +78,14 @@ class Experiment:
 
 
 class _Load(NamedTuple):
-    """What is sent and promised: the trace, its promises, the window that counts, the clients, and lines for the user.
+    """What is sent and promised: the trace, its promises, the window that counts, and lines for the user.
 
-    `clients` is the number of clients that each wait for their answer, None where requests arrive on their own.
     `too_long` are requests, (N,), beyond the target's context, None where there are none.
     """
 
     trace: Trace
     promised: Promised
     window: Window | None
-    clients: int | None
     too_long: Bools | None
     varies: tuple[str, ...]
     notes: tuple[str | None, ...]
@@ -101,39 +103,31 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
     SpecsimError
         One line naming the key, the value and what was expected.
     """
-    node = CheckedMapping("", "", config)
-    seed = seed_of(node)
-    plugins = load_plugins(_plugins(node))
-    served_on = fleet(config, plugins, handed.profile)
-    truth = served_on.first.truth
-    model = acceptance_from_mapping(
-        config["acceptance"], source("acceptance", config), folder("acceptance", config), plugins
-    )
-    pair_said = _pair_note(config, truth, model, any_target=node.flag("any_target"))
-    any_fit = node.flag("any_fit")
+    settings, chosen = settings_in(config), choices_in(config)
+    plugins = load_plugins(settings.plugins)
+    served_on = fleet(chosen, settings.belief, settings.replica_profiles, plugins, handed.profile)
+    truth, any_fit = served_on.first.truth, settings.any_fit
+    model = acceptance_from_mapping(*_parts(chosen.acceptance), plugins)
+    pair_said = _pair_note(chosen, truth, model, any_target=settings.any_target)
     fit_notes = [fitness_note(each.truth, named, any_fit=any_fit) for named, each in served_on.each()]
-    fit_notes.append(calibration_note(config["engine"], source("engine", config), any_fit=any_fit))
+    fit_notes.append(calibration_note(chosen.engine, any_fit=any_fit))
     batches = EngineBatching(*served_on.first.engine.batches_on(truth))
     factory = handed.scheduler or scheduler_factory(
-        config["scheduler"], source("scheduler", config), plugins, batches, served_on.first.belief
+        chosen.scheduler.values, str(chosen.scheduler), plugins, batches, served_on.first.belief
     )
-    checksums = plugins_sha256(
-        [*plugin_modules({each: config[each] for each in ENTRY_POINTS}, plugins), *handed.modules]
-    )
-    check_budget(config["scheduler"], source("scheduler", config))
-    load = _load(node, config, plugins, handed, served_on)
-    tape = _tape(model, load, seed, source("acceptance", config))
-    _check_width(factory.example, tape, config)
-    notes = (*load.notes, session_note(config, load.trace), *choice_notes(config, served_on, fit_notes), handed.note)
+    checksums = plugins_sha256([*plugin_modules(extensible(chosen), plugins), *handed.modules])
+    check_budget(chosen.scheduler)
+    load = _load(settings, chosen, plugins, handed, served_on)
+    tape = _tape(model, load, settings.seed, str(chosen.acceptance))
+    _check_width(factory.example, tape, chosen)
+    said = session_note(chosen.router, load.trace)
+    notes = (*load.notes, said, *choice_notes(chosen, served_on, fit_notes), handed.note)
+    pooled = pools(settings.split, settings.replicas)
+    routed = router(chosen.router, plugins, load.promised.requests.class_names, pooled)
     return Experiment(
-        simulation=_simulation(
-            node,
-            load,
-            World(load.promised.output_tokens, tape),
-            served_on,
-            factory,
-            router(node, config, plugins, load.promised.requests.class_names),
-        ),
+        scheduler=chosen.scheduler,
+        router=chosen.router.name if max(pooled) > 1 else None,
+        simulation=_simulation(settings, load, World(load.promised.output_tokens, tape), served_on, factory, routed),
         profiles=tuple(each.truth for _, each in served_on.each()),
         recording_sha256=model.sha256,
         code_sha256=package_sha256(),
@@ -146,25 +140,34 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
     )
 
 
-def _load(node: CheckedMapping, config: Mapping[str, Any], plugins: Plugins, handed: Handed, served_on: Fleet) -> _Load:
+def extensible(chosen: Choices) -> dict[str, Mapping[str, Any]]:
+    """Return by group the keys of choices that may name code of somebody's own."""
+    return {group: getattr(chosen, group).values for group in ENTRY_POINTS}
+
+
+def _parts(choice: Choice) -> tuple[Mapping[str, Any], str, Path]:
+    """Return what a loader takes of a choice: the keys of its file, its name for messages, and its folder."""
+    return choice.values, str(choice), choice.folder
+
+
+def _load(settings: Settings, chosen: Choices, plugins: Plugins, handed: Handed, served_on: Fleet) -> _Load:
     """Return what is sent, and what is promised to it."""
-    seed = seed_of(node)
-    mix = handed.slo or mix_from_mapping(config["slo"], source("slo", config))
-    recipe = _recipe(config, plugins, handed)
-    trace = recipe.trace(seed, *_limits(node), clients=node.given("concurrency"))
-    clients, clients_note = concurrency(node, len(trace))
-    window, warmup_note = counted(node, trace.arrival_s)
-    baseline_s, baseline_note = served_on.baseline_s(config["trace"])
-    scales = {name: node.number(name, least=SMALLEST, most=LARGEST) for name in ("slo_scale", "ttft_scale")}
-    promised = promise(mix, trace, seed=seed, baseline_s=baseline_s, **scales)
+    mix = handed.slo or mix_from_mapping(chosen.slo.values, str(chosen.slo))
+    recipe = _recipe(chosen.trace, plugins, handed)
+    trace = recipe.trace(settings.seed, settings.requests, settings.rps, clients=settings.concurrency is not None)
+    rivals = {"rps": settings.rps, "warmup": settings.warmup, "metrics.window": settings.metrics.window}
+    clients_note = closed_loop(settings.concurrency, len(trace), rivals)
+    window, warmup_note = counted(settings.warmup, settings.metrics.window, trace.arrival_s)
+    baseline_s, baseline_note = served_on.baseline_s(chosen.trace.values)
+    scales = {"slo_scale": settings.slo_scale, "ttft_scale": settings.ttft_scale}
+    promised = promise(mix, trace, seed=settings.seed, baseline_s=baseline_s, **scales)
     promised, too_long = within_context(promised, served_on)
-    drawn = recipe.drawn if trace.source.timed or clients is not None else recipe.drawn | {"arrivals"}
+    drawn = recipe.drawn if trace.source.timed or settings.concurrency is not None else recipe.drawn | {"arrivals"}
     cut = int((trace.output_tokens > promised.output_tokens).sum())
     return _Load(
         trace,
         promised,
         window,
-        clients,
         too_long,
         varies(drawn, mix, names_classes=trace.slo_class is not None),
         (
@@ -179,23 +182,11 @@ def _load(node: CheckedMapping, config: Mapping[str, Any], plugins: Plugins, han
     )
 
 
-def _recipe(config: Mapping[str, Any], plugins: Plugins, handed: Handed) -> TraceRecipe:
-    named = source("trace", config)
+def _recipe(chosen: Choice, plugins: Plugins, handed: Handed) -> TraceRecipe:
     if handed.trace is not None:
-        node = CheckedMapping("", "trace", config["trace"])
-        return TraceRecipe(named, HeldTrace(handed.trace.trace), keys.window(node), keys.resample(node))
-    return trace_recipe(config["trace"], named, folder("trace", config), plugins)
-
-
-def seed_of(node: CheckedMapping) -> int:
-    """Return the seed of a configuration; SpecsimError where it is no whole number from 0 on."""
-    return node.whole("seed", 0, 2**63 - 1)
-
-
-def _limits(node: CheckedMapping) -> tuple[int | None, float | None]:
-    """Return the row limit and the rate, None where the trace's own hold."""
-    requests = node.whole("requests") if node.given("requests") else None
-    return requests, node.number("rps", least=SMALLEST, most=LARGEST) if node.given("rps") else None
+        node = CheckedMapping("", "trace", chosen.values)
+        return TraceRecipe(str(chosen), HeldTrace(handed.trace.trace), keys.window(node), keys.resample(node))
+    return trace_recipe(*_parts(chosen), plugins)
 
 
 def _tape(model: AcceptanceModel, load: _Load, seed: int, named: str) -> Tape:
@@ -217,30 +208,28 @@ def _tape(model: AcceptanceModel, load: _Load, seed: int, named: str) -> Tape:
     return tape if ours else guarded(tape, len(rows), named)
 
 
-def _check_width(scheduler: Scheduler, tape: Tape, config: Mapping[str, Any]) -> None:
+def _check_width(scheduler: Scheduler, tape: Tape, chosen: Choices) -> None:
     widest = scheduler.widest if isinstance(scheduler, Wide) else 1
-    named = source("scheduler", config)
     if type(widest) is not int:
-        raise SpecsimError(f"{named}: widest is {represented(widest)}; expected a whole number")
+        raise SpecsimError(f"{chosen.scheduler}: widest is {represented(widest)}; expected a whole number")
     if widest > tape.width:
         raise SpecsimError(
-            f"{named}: trees of width {widest} are wider than the {tape.width} proposals of "
-            f"{source('acceptance', config)}; expected a narrower tree, or more proposals"
+            f"{chosen.scheduler}: trees of width {widest} are wider than the {tape.width} proposals of "
+            f"{chosen.acceptance}; expected a narrower tree, or more proposals"
         )
 
 
 def _simulation(
-    node: CheckedMapping,
+    settings: Settings,
     load: _Load,
     world: World,
     served_on: Fleet,
     factory: SchedulerFactory,
     routed: Callable[[], Router],
 ) -> Simulation:
-    runs_on, block_tokens = served_on.first, node.whole("block_tokens")
-    host_bytes_per_s = node.number("host_bytes_per_s", least=SMALLEST, most=LARGEST)
-    alike = runs_on.machine(block_tokens, host_bytes_per_s)
-    machines = [each.machine(block_tokens, host_bytes_per_s) for each in served_on.replicas]
+    runs_on = served_on.first
+    memory = settings.block_tokens, settings.host_bytes_per_s
+    alike, machines = runs_on.machine(*memory), [each.machine(*memory) for each in served_on.replicas]
     return Simulation(
         requests=load.promised.requests,
         world=world,
@@ -248,39 +237,33 @@ def _simulation(
         belief=alike.belief,
         memory=alike.memory,
         scheduler=factory,
-        selection_s=_nothing_or_more(node, "selection_s"),
-        selection_token_s=_nothing_or_more(node, "selection_token_s"),
+        selection_s=settings.selection_s,
+        selection_token_s=settings.selection_token_s,
         frontend_s=runs_on.engine.frontend_s,
         pipeline_steps=runs_on.engine.pipeline_steps,
         host_bytes_per_s=alike.host_bytes_per_s,
         machines=machines,
-        split=splitting(node, machines or [alike]),
-        concurrency=load.clients,
+        split=splitting(settings.split, settings.replicas, machines or [alike]),
+        concurrency=settings.concurrency,
         too_long=load.too_long,
-        replicas=node.whole("replicas"),
+        replicas=settings.replicas,
         router=routed,
-        timeout_s=timeout(node),
-        shedding=shedding(node, load.promised.requests),
+        timeout_s=settings.timeout_s,
+        shedding=shedding(settings.shed, settings.concurrency, load.promised.requests),
         sessions=sessions(load.trace),
-        prefixes=prefixes(node, load.trace),
-        keep_passes=node.flag("passes"),
+        prefixes=_prefixes(settings, load.trace),
+        keep_passes=settings.passes,
         window=load.window,
-        step_limit_s=node.number("step_limit_s", least=1e-3, most=1e7) if node.given("step_limit_s") else None,
+        step_limit_s=settings.step_limit_s,
     )
 
 
-def _nothing_or_more(node: CheckedMapping, name: str) -> float:
-    """Return 0, or a number within the bounds of all others."""
-    value = node.values[name]
-    return 0.0 if is_number(value) and value == 0 else node.number(name, least=SMALLEST, most=LARGEST)
+def _prefixes(settings: Settings, trace: Trace) -> Prefixes | None:
+    kept = settings.prefix_caching
+    return prefixes(settings.block_tokens, settings.split, settings.shed, trace) if kept else None
 
 
-def _pair_note(config: Mapping[str, Any], truth: Profile, model: AcceptanceModel, *, any_target: bool) -> str | None:
-    of = pair_from_mapping(config["acceptance"], source("acceptance", config), model.evidence)
+def _pair_note(chosen: Choices, truth: Profile, model: AcceptanceModel, *, any_target: bool) -> str | None:
+    of = pair_from_mapping(chosen.acceptance.values, str(chosen.acceptance), model.evidence)
     refused = model.evidence == "recorded" and not any_target
-    return pair_note(of, truth, brought("acceptance", config), source("profile", config), refused=refused)
-
-
-def _plugins(node: CheckedMapping) -> list[str]:
-    value = node.values["plugins"]
-    return [value] if isinstance(value, str) else list(node.texts("plugins", "a list of module names"))
+    return pair_note(of, truth, chosen.acceptance.brought, str(chosen.profile), refused=refused)

@@ -6,16 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
+from specsim.config.choices import Choice
 from specsim.config.groups import FILE_OPTION, shipped_names
 from specsim.errors import SpecsimError, represented
-from specsim.files.checked_mapping import CheckedMapping
 from specsim.files.paths import shipped
 from specsim.files.yaml_file import peek_yaml
 from specsim.replica.request import Ints
 from specsim.replica.routing import Router
 from specsim.routers.loading import router_factory
-from specsim.runs.chosen import source
-from specsim.runs.split import pools
 from specsim.workload.trace import Trace
 
 POOLED, WITHIN = "specsim.routers.dedicated.Dedicated", "within"
@@ -25,19 +23,19 @@ BY_SESSION, LOOKS_AT_SESSIONS = "affinity", "specsim.routers.affinity."
 
 
 def router(
-    node: CheckedMapping, config: Mapping[str, Any], plugins: Mapping[str, ModuleType], classes: Sequence[str]
+    chosen: Choice, plugins: Mapping[str, ModuleType], classes: Sequence[str], pools: Sequence[int]
 ) -> Callable[[], Router]:
-    """Return what makes the router of each pool of replicas, for requests of these `classes`.
+    """Return what makes the router of each of the `pools`, by their sizes, for requests of these `classes`.
 
     Raises
     ------
     SpecsimError
         One line when a value is wrong, or replicas cannot be shared out.
     """
-    named, mapping = source("router", config), dict(config["router"])
+    named, mapping = str(chosen), dict(chosen.values)
     if mapping.get("_target_") == POOLED and isinstance(within := mapping.get(WITHIN), str):
         mapping[WITHIN] = _of_name(within, named)
-    return router_factory(mapping, named, plugins, classes, pools(node))
+    return router_factory(mapping, named, plugins, classes, pools)
 
 
 def sessions(trace: Trace) -> Ints:
@@ -45,14 +43,12 @@ def sessions(trace: Trace) -> Ints:
     return trace.row if trace.session is None else trace.session
 
 
-def session_note(config: Mapping[str, Any], trace: Trace) -> str | None:
+def session_note(router: Choice, trace: Trace) -> str | None:
     """Return a line for the user where a router deals by sessions that the trace does not name."""
-    chosen = config["router"]
-    looks = LOOKS_AT_SESSIONS in str(chosen) or chosen.get(WITHIN) == BY_SESSION
+    looks = LOOKS_AT_SESSIONS in str(router.values) or router.values.get(WITHIN) == BY_SESSION
     if not looks or trace.session is not None:
         return None
-    named = source("router", config)
-    return f"{named}: trace {trace.source.name!r} names no sessions: each request is one of its own"
+    return f"{router}: trace {trace.source.name!r} names no sessions: each request is one of its own"
 
 
 def _of_name(name: str, named: str) -> dict[str, Any]:

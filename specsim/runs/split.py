@@ -4,48 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from specsim.config.schema import Split
 from specsim.errors import SpecsimError
-from specsim.files.checked_mapping import CheckedMapping
 from specsim.replica.machine import Machine
 from specsim.replica.split import Splitting
 
 GIGA = 1e9
-SLOWEST_GB_PER_S, FASTEST_GB_PER_S, LONGEST_S = 1e-9, 1e12, 1e6
 
 
-def splitting(node: CheckedMapping, machines: Sequence[Machine]) -> Splitting | None:
+def splitting(split: Split, replicas: int, machines: Sequence[Machine]) -> Splitting | None:
     """Return how the replicas of a run are split, None where each reads prompts and decodes.
 
     Raises
     ------
     SpecsimError
-        One line when a value is wrong, nobody would decode, or caches of one replica are of no use on another.
+        One line when no replica would decode, there is no link, or caches of one replica are of no use on another.
     """
-    prefill, *others = pools(node)
+    prefill, *others = pools(split, replicas)
     if not others:
         return None
-    split = node.child("split")
-    if not split.given("link_gb_per_s"):
+    if split.link_gb_per_s is None:
         raise SpecsimError(f"split.prefill={prefill}: by which link? expected split.link_gb_per_s too (1e9 bytes/s)")
-    rate = split.number("link_gb_per_s", least=SLOWEST_GB_PER_S, most=FASTEST_GB_PER_S)
-    latency_s = split.number("link_latency_s", most=LONGEST_S) if split.given("link_latency_s") else 0.0
     _check_layout(machines)
-    return Splitting(prefill, rate * GIGA, latency_s)
+    return Splitting(prefill, split.link_gb_per_s * GIGA, split.link_latency_s or 0.0)
 
 
-def pools(node: CheckedMapping) -> tuple[int, ...]:
+def pools(split: Split, replicas: int) -> tuple[int, ...]:
     """Return the sizes of the pools that a run's routers choose in: one, or those that read prompts and that decode.
 
     Raises
     ------
     SpecsimError
-        One line when a value is wrong, or nobody would decode.
+        One line when no replica would decode.
     """
-    replicas, split = node.whole("replicas"), node.child("split")
-    split.only(("prefill", "link_gb_per_s", "link_latency_s"))
-    if not split.given("prefill"):
+    prefill = split.prefill
+    if prefill is None:
         return (replicas,)
-    prefill = split.whole("prefill")
     if prefill >= replicas:
         raise SpecsimError(f"split.prefill={prefill}: leaves nobody to decode; expected fewer than replicas={replicas}")
     return prefill, replicas - prefill

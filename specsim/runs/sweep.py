@@ -165,7 +165,7 @@ def _executed(root: Path | None, planned: PlannedRun) -> Made:
     """Return the run, where it has a folder as that: nothing of it stays in memory."""
     config, folder = planned.config, _made_meanwhile(planned) or planned.folder
     if folder is None:
-        run = execute(config, None, planned.experiment)
+        run = execute(config, None, planned.prepared())
         if not planned.summary:
             return Made(run, worst_of(run.metrics))
         summary = run.summary(planned.key, planned.name)
@@ -175,7 +175,7 @@ def _executed(root: Path | None, planned: PlannedRun) -> Made:
     reason = why_again(folder, planned.sources) if check_same_run(folder, config) else ""
     if reason is None:
         return _standing(folder)
-    run = execute(config, folder, planned.experiment)
+    run = execute(config, folder, planned.prepared())
     return Made(folder, worst_of(run.metrics), reason)
 
 

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from specsim.config.configured import Configured, with_seed
+from specsim.config.configured import NONE_HANDED, Configured, Described, with_seed
 from specsim.errors import SpecsimError, represented
 from specsim.results.capacity import LEAST_SEEDS, mean_interval
 from specsim.runs.executors import LOCAL
+from specsim.runs.handed import NO_OBJECTS, Objects
 from specsim.runs.plan import Checked, PlannedRun, checked, plan
 from specsim.runs.resume import together
 from specsim.runs.sweep import in_order, run_all, standing
@@ -54,6 +55,7 @@ def run_points(
     ready: Sequence[Checked],
     root: Path | None,
     until: str | None = None,
+    objects: Objects = NO_OBJECTS,
     *,
     keep: str,
     jobs: int = 1,
@@ -62,6 +64,8 @@ def run_points(
     say: Say = lambda _: None,
 ) -> tuple[list[PlannedRun], Sweep]:
     """Return the runs of a sweep as they were planned, and what came of them; the arguments are those of `run_all`.
+
+    `objects` are those that the points name.
 
     With `until`, as "2 points", each point gets seeds until half the 95% interval of its attainment over them is no
     wider, or it has `MOST_SEEDS`. Points that differ in their scheduler alone get the same seeds, and stay paired. The
@@ -76,9 +80,9 @@ def run_points(
     ended: dict[str, AnyRun | Path | Failure] = {}
     here = jobs if executor == LOCAL else 1
     while True:
-        if more := seeds.more():
+        if more := seeds.more(objects.described):
             say(f"until {until}: {len(more)} runs with further seeds")
-            seeds.add(checked(more, jobs=here, idle=False, progress=progress))
+            seeds.add(checked(more, objects, jobs=here, idle=False, progress=progress))
         elif ended:
             break
         points = seeds.points()
@@ -135,7 +139,7 @@ class _Seeds:
         self._attained.setdefault(key, {})[seed] = attained
         self._points[key][seed] = point._replace(experiment=None)
 
-    def more(self) -> list[Configured]:
+    def more(self, described: Described = NONE_HANDED) -> list[Configured]:
         """Return the points with the seeds that are to run next; none if each is known well enough or has the most."""
         found = []
         for paired in self._paired.values():
@@ -145,7 +149,7 @@ class _Seeds:
             for key in (each for each in paired if not self._failed(each)):
                 like = next(iter(self._points[key].values()))
                 lacking = [seed for seed in seeds if seed not in self._points[key]]
-                found += [with_seed(Configured(like.point, like.config), seed) for seed in lacking]
+                found += [with_seed(Configured(like.point, like.config), seed, described) for seed in lacking]
         return found
 
     def reached(self) -> str:

@@ -14,6 +14,7 @@ Deviations:
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -26,16 +27,17 @@ from specsim.schedulers.vllm_spec import FixedChains
 
 @dataclass(frozen=True, slots=True)
 class ByBatchSize(Speculation):
-    """A speculation part: chains of as many tokens as a table of [first, last, k] gives for the batch size.
+    """A speculation part: chains of as many tokens as a table gives for the batch size.
 
     Parameters
     ----------
     num_speculative_tokens : the most draft tokens of a chain (vLLM's `num_speculative_tokens`).
-    num_speculative_tokens_per_batch_size : ranges of batch sizes, ends included, and their k.
+    num_speculative_tokens_per_batch_size : ranges of batch sizes, ends included, and their k: a list of
+        [first, last, k], or ``{"first-last": k}``.
     """
 
     num_speculative_tokens: int
-    num_speculative_tokens_per_batch_size: list[list[int]]
+    num_speculative_tokens_per_batch_size: list[list[int]] | dict[str, int]
     _firsts: list[int] = field(init=False, repr=False)
     _chains: list[FixedChains] = field(init=False, repr=False)
     repeats = True
@@ -68,23 +70,31 @@ class ByBatchSize(Speculation):
         return self.chains(len(rows.requests)).grow(view, rows)
 
 
-def checked_ranges(given: list[list[int]]) -> list[list[int]]:
-    """Return the ranges in order.
+def checked_ranges(given: list[list[int]] | dict[str, int]) -> list[list[int]]:
+    """Return the ranges in order as [first, last, k].
 
     Raises
     ------
     ValueError
-        When they are no list of [first, last, k], overlap, or do not begin at 1.
+        When they are no ranges with a k each, overlap, or do not begin at 1.
     """
     name = "num_speculative_tokens_per_batch_size"
-    if not isinstance(given, list) or not given or not all(map(_is_range, given)):
-        raise ValueError(f"{name}: {given!r} is no list of [first, last, k] with 1 <= first <= last and k >= 0")
-    table = sorted(given)
+    listed = [_named(key, k) for key, k in given.items()] if isinstance(given, dict) else given
+    if not isinstance(listed, list) or not listed or not all(map(_is_range, listed)):
+        expected = 'list of [first, last, k], or {"first-last": k}, with 1 <= first <= last and k >= 0'
+        raise ValueError(f"{name}: {given!r} is no {expected}")
+    table = sorted(listed)
     if table[0][0] != 1:
         raise ValueError(f"{name}: {given!r} is not defined from batch size 1 on")
     if any(after[0] <= before[1] for before, after in pairwise(table)):
         raise ValueError(f"{name}: {given!r} is ambiguous: its ranges overlap")
     return table
+
+
+def _named(key: object, k: int) -> list[int]:
+    """Return a range that is written as "first-last" or "size", [] where it is neither."""
+    found = re.fullmatch(r"(\d+)(?:-(\d+))?", str(key), re.ASCII)
+    return [int(found[1]), int(found[2] or found[1]), k] if found else []
 
 
 def _is_range(entry: object) -> bool:

@@ -6,7 +6,7 @@ import yaml
 from specsim.cli import main
 from specsim.config.compose import compose
 from specsim.config.groups import choices
-from specsim.config.points import GROUPS
+from specsim.config.schema import GROUPS
 from specsim.files.paths import shipped
 from specsim.runs.prepare import prepare
 

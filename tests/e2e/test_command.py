@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from specsim.cli import main
-from specsim.config.points import GROUPS, known_keys
+from specsim.config.schema import GROUPS, known_keys
 
 SMALL = ["scheduler=adaserve", "trace=poisson", "requests=8", "acceptance=bernoulli", "profile=llama8b_1b_h100"]
 SLOW_TO_IMPORT = ("numpy", "pandas", "hydra", "omegaconf", "yaml", "matplotlib", "simpy", "scipy", "pyarrow", "torch")
@@ -31,7 +31,7 @@ def test_help_imports_nothing_slow(words):
     code = f"""
 import sys
 from specsim.cli import main
-from specsim.config.points import GROUPS, known_keys
+from specsim.config.schema import GROUPS, known_keys
 try:
     main({words!r})
 except SystemExit as stop:

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from specsim import Run, SpecsimError, load_run, simulate, sweep
+from specsim import Run, SpecsimError, find, load_run, simulate, sweep
 from specsim.files.paths import shipped
 from specsim.files.yaml_file import read_yaml
 from specsim.plugin import Forest, Promise, SloClass, SloMix, TargetPass, decode, load_profile, trace_of
@@ -212,7 +212,14 @@ MISTAKES = [
     (lambda: simulate("fcfs", "poisson", requests="8"), "requests: '8' is not a whole number"),
     (lambda: simulate("fcfs", "poisson", rps=object()), "rps: a object that cannot be written as text"),
     (lambda: simulate("fcfs", "poisson", seed=None), "seed: None is not a whole number"),
-    (lambda: sweep({"scheduler": [Counting()]}), "expected a name or a path (only simulate takes objects)"),
+    (lambda: sweep({"scheduler": [Stepless()]}), "has no step(view) method; expected a name, a path, a scheduler"),
+    (
+        lambda: sweep({"scheduler": [Counting()]}, scheduler__steps=3),
+        "scheduler is an object; expected the value in it",
+    ),
+    (lambda: sweep({"trace": [frame(), "poisson"]}, trace__window=[0, 1]), "trace.window: some traces are objects"),
+    (lambda: sweep({"acceptance": [0.7]}), "acceptance: 0.7; expected a name or a path"),
+    (lambda: sweep(7), "sweep: 7: expected values by key"),
 ]
 
 
@@ -233,3 +240,43 @@ def test_what_only_a_name_stands_for_is_refused_without_a_word_on_objects(group)
 def test_values_are_what_they_are():
     run = simulate("fcfs", "poisson", warmup="10%", slo_scale=np.float32(1.2), **SMALL)
     assert (run.config["warmup"], run.config["slo_scale"]) == ("10%", 1.2)
+
+
+def test_a_sweep_of_objects_is_the_runs_one_by_one():
+    given = [Counting(), Counting, "fcfs"]
+    runs = sweep({"scheduler": given, "slo": [mix()], "rps": [1, 2]}, trace="poisson", **SMALL)
+    alone = [simulate(each, "poisson", slo=mix(), rps=rps, **SMALL) for each in given for rps in (1, 2)]
+    assert [run.metrics for run in runs] == [run.metrics for run in alone]
+    named = [run.config["choices"]["scheduler"] for run in runs]
+    assert named == ["<Counting>"] * 2 + ["<Counting-2>"] * 2 + ["fcfs"] * 2
+    assert runs.table["scheduler"].unique().tolist() == ["<Counting>", "<Counting-2>", "fcfs"]
+
+
+def test_objects_of_a_sweep_go_to_other_processes_and_stand_when_it_is_made_again(tmp_path):
+    def made(jobs):
+        axes = {"scheduler": [mine(), "fcfs"], "seed": [0, 1]}
+        return sweep(axes, trace=frame(), out=tmp_path, jobs=jobs, progress=False, acceptance="bernoulli")
+
+    mine = partial(Counting, seen=[1])
+    first = made(2)
+    before = {each: each.stat().st_mtime_ns for each in tmp_path.rglob("metrics.json")}
+    assert len(first) == 4
+    assert not first.failures
+    assert [run.metrics for run in made(1)] == [run.metrics for run in first]
+    assert {each: each.stat().st_mtime_ns for each in tmp_path.rglob("metrics.json")} == before
+    mine = partial(Counting, seen=[{1}])
+    with pytest.raises(SpecsimError, match="whether its scheduler was this object cannot be told"):
+        made(1)
+
+
+def test_points_with_objects_get_further_seeds():
+    runs = sweep({"scheduler": [Counting()]}, trace="poisson", until="50 points", progress=False, **SMALL)
+    assert sorted(run.config["seed"] for run in runs) == [0, 1, 2, 3, 4]
+
+
+def test_a_search_takes_objects():
+    settings = {"trace": "poisson", "seed": 0, "slo": mix(), "profile": load_profile("llama8b_1b_h100")}
+    settings |= {"acceptance": "bernoulli", "requests": 8, "rates": (1, 4), "within": 1, "progress": False}
+    found = find({"scheduler": [Fcfs(max_num_seqs=4), "fcfs"]}, of="chat", **settings)
+    assert [line.label["scheduler"] for line in found.lines] == ["<Fcfs>", "fcfs"]
+    assert {line.gpus for line in found.lines} == {1}

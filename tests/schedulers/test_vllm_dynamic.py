@@ -35,9 +35,12 @@ WITH_GAPS = [[1, 16, 3], [64, 128, 2], [256, 4096, 0]]
         (WITH_GAPS, 2, 1, 2),
         ([[1, 4, 2]], 5, 100, 2),
         ([[65, 128, 1], [1, 64, 3]], 3, 65, 1),
+        ({"1-64": 3, "65-128": 1}, 3, 65, 1),
+        ({"1": 3, "2-4": 1}, 3, 1, 3),
+        ({"1": 3, "2-4": 1}, 3, 2, 1),
     ],
 )
-def test_draft_tokens_of_a_batch_size(table: list[list[int]], most: int, batch_size: int, k: int) -> None:
+def test_draft_tokens_of_a_batch_size(table: Any, most: int, batch_size: int, k: int) -> None:
     assert ByBatchSize(most, table).chains(batch_size).num_speculative_tokens == k
 
 
@@ -59,7 +62,9 @@ def test_it_never_drafts_where_no_batch_size_does() -> None:
         ([], "is no list of"),
         ("1-64: 3", "is no list of"),
         (None, "is no list of"),
-        ({"1-64": 3}, "is no list of"),
+        ({"1:64": 3}, "is no list of"),
+        ({"64-1": 3}, "is no list of"),
+        ({}, "is no list of"),
         ([[1, 64]], "is no list of"),
         ([[1, 64, 1, 4096, 3]], "is no list of"),
         ([[1, 64, -1]], "is no list of"),
