@@ -13,15 +13,14 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 PRINTS = {
     "choose_deployment.py": ("llama70b_1b_4xa100 adaserve", "GPUs: llama70b_1b_4xh100 x 1", "note: too short: "),
     "compare_schedulers.py": (
-        "scheduler   vllm",
-        "\n2 ",
-        "\n7 ",
-        "adaserve scheduler.verify_tokens=",
-        "note: too short: ",
+        "adaserve scheduler.shape.depth_max=",
+        "difference_half_width",
+        "vllm_spec    3 ",
+        "vllm_spec    7 ",
     ),
     "own_scheduler.py": ("mean TPOT, ms", "\n512 ", "share of requests that attain"),
 }
-ARGUMENTS = {"compare_schedulers.py": ["100"]}
+ARGUMENTS = {"compare_schedulers.py": ["100", "50 points"]}
 """Short runs of what takes ten minutes."""
 WRITES = {
     "choose_deployment.py": {"mix.yaml"},
