@@ -16,7 +16,7 @@ PRINTS = {
         "adaserve scheduler.shape.depth_max=",
         "difference_half_width",
         "vllm_spec    3 ",
-        "vllm_spec    7 ",
+        "vllm_spec    6 ",
     ),
     "own_scheduler.py": ("mean TPOT, ms", "\n512 ", "share of requests that attain"),
 }
