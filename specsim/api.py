@@ -51,6 +51,10 @@ def simulate(
     drafter: str | Path | None = None,
     engine: str | Path | None = None,
     router: str | Path | None = None,
+    rps: float | None = None,
+    requests: int | None = None,
+    slo_scale: float = 1.0,
+    seed: int = 0,
     out: str | Path | None = None,
     progress: bool = False,
     **settings: Any,
@@ -63,8 +67,9 @@ def simulate(
     trace : a name, a path, a `Trace`, or a DataFrame with the columns of docs/traces.md.
     profile, slo : a name, a path, a `Profile`, an `SloMix`; None: what goes with the others.
     acceptance, drafter, engine, router : a name or a path; None: what goes with the others.
+    rps, requests, slo_scale, seed : as in docs/keys.md.
     out : run folder to write. progress : draw a progress bar on a terminal or in Jupyter.
-    **settings : any key of docs/keys.md, as ``rps=2``; one below a group or a mapping is written with two underscores:
+    **settings : any other key of docs/keys.md; one below a group or a mapping is written with two underscores:
         ``scheduler__verify_tokens=256``, ``metrics__window=[0, 60]``. Values are taken as they are.
 
     Raises
@@ -80,6 +85,8 @@ def simulate(
     """
     groups = {"scheduler": scheduler, "trace": trace, "profile": profile, "slo": slo}
     groups |= {"acceptance": acceptance, "drafter": drafter, "engine": engine, "router": router}
+    keys = {"rps": (rps, None), "requests": (requests, None), "slo_scale": (slo_scale, 1.0), "seed": (seed, 0)}
+    settings |= {name: each for name, (each, usual) in keys.items() if type(each) is not type(usual) or each != usual}
     given = named({}, {**groups, **settings})
     (ready,) = checked([from_values(given.settings, given.objects.described)], given.objects)
     folder = None if out is None else expanded(str(out), "out=")
