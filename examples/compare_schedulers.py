@@ -32,7 +32,7 @@ SHARED: dict[str, Any] = {
 OUT = "compare_schedulers"  # a second call runs only what is new
 
 
-def main(requests: int = 3000, until: str = "4 points") -> None:
+def main(requests: int, until: str = "4 points") -> None:
     """Tune every scheduler at 6 requests/s, then run it at every rate on the same requests and the same text."""
     later = {**SHARED, "trace.window": [1200, 3500], "requests": requests, "out": f"{OUT}/judged", "until": until}
     for scheduler, grid in GRIDS.items():
@@ -43,7 +43,7 @@ def main(requests: int = 3000, until: str = "4 points") -> None:
     found = runs.over_seeds(against="vllm_spec").sort_values(["rps", "slo_attainment"])  # a row a point
     shown = ["slo_attainment", "slo_attainment_half_width", "difference", "difference_half_width"]
     print("share of requests that met every objective, and its paired difference from vllm_spec\n")
-    print(found[["scheduler", "rps", "seeds", *shown, "load"]].round(3).to_string(index=False))
+    print(found[["scheduler", "rps", "seeds", *shown, "load"]].round(3).to_string(index=False, na_rep="-"))
     runs.overview(x="rps").savefig("compare_schedulers.png", dpi=120)
 
 
@@ -56,4 +56,4 @@ def tuned(scheduler: str, grid: dict[str, list[Any]], requests: int) -> dict[str
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:2]), *sys.argv[2:3])
+    main(int(sys.argv[1]) if sys.argv[1:] else 3000, *sys.argv[2:3])
