@@ -45,6 +45,19 @@ def test_its_commands_run_in_their_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_its_table_is_what_make_run_prints_of_runs_that_are_long_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECSIM_DATA", "")
+    recipe = (ROOT / "Makefile").read_text().partition("\nrun: ")[2].partition("\n\n")[0].partition("/specsim ")[2]
+    words = [sys.executable, "-m", "specsim", *shlex.split(recipe.replace("\\\n", " "))]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+    (table,) = re.findall(r"```text\n(.*?)\n```", README, re.S)
+    assert done.stdout.startswith(table) or f"\n{table}\n" in done.stdout
+    assert "too short" not in done.stdout + done.stderr
+
+
+@pytest.mark.slow
 def test_its_python_runs(tmp_path: Path) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", README, re.S)
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
