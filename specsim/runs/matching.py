@@ -88,7 +88,8 @@ def spelling_note(scheduler: Choice) -> str | None:
 
 def batching_notes(engine: Choice, scheduler: Choice) -> tuple[str, ...]:
     """Return a line where an engine does not say how it batches, and where it never ran a scheduler."""
-    order, served_by = engine.values.get("batching"), scheduler.values.get("served_by")
+    order, prefill = engine.values.get("batching"), scheduler.values.get("prefill")
+    served_by = scheduler.values.get("served_by") or {"mixed": "mixed", "first": "prompts_first"}.get(str(prefill))
     if order is None and scheduler.values.get("batching") == "engine":
         return (f"{engine} does not say how it batches (batching): prompts are mixed with decodes, as in vLLM V1",)
     if order is None or served_by in (None, order):

@@ -324,6 +324,8 @@ def test_an_engine_without_batching_mixes_and_is_noted() -> None:
         ("continuous", "vllm_0_6", False),
         ("vllm_dynamic", "vllm_0_6", True),
         ("vllm", "vllm_0_6", False),
+        ("adaserve", "vllm_0_6", True),
+        ("adaserve", "vllm_0_12", False),
     ],
 )
 def test_a_scheduler_on_an_engine_that_never_ran_it_is_noted(scheduler: str, engine: str, noted: bool) -> None:
