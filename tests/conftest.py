@@ -12,7 +12,6 @@ from hypothesis import settings
 
 import specsim.files.kept
 from specsim.config.compose import _composed
-from tests.examples import be_thorough
 
 settings.register_profile("specsim", deadline=None, derandomize=True)
 settings.load_profile("specsim")
@@ -31,7 +30,6 @@ def pytest_configure(config: Any) -> None:
     """Choose the seed of the tests that explore at random here, so that every worker of xdist has the same."""
     if config.getoption("--hypothesis-seed") is None:
         config.option.hypothesis_seed = random.SystemRandom().getrandbits(SEED_BITS)
-    be_thorough("not slow" not in config.option.markexpr)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

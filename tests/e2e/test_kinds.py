@@ -13,6 +13,7 @@ from specsim import SpecsimError, load_run, simulate, sweep
 from specsim.cli import main
 from specsim.config.groups import names
 from specsim.kinds.installed import ENTRY_POINTS, installed
+from tests import MYPY_CACHE
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = {"trace": "traces", "acceptance": "acceptance", "drafter": "drafters"}
@@ -215,7 +216,7 @@ def test_they_are_typed(written):
     lines += [f"import {each.partition('.')[0]}" for each in protocols]
     lines += [f"def f_{name}(made: {target}) -> {name}:\n    return made" for target, name in protocols.items()]
     (written / "protocols.py").write_text("\n".join(lines) + "\n")
-    checked = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(written / "cache"), *files, "protocols.py"]
+    checked = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(MYPY_CACHE), *files, "protocols.py"]
     done = subprocess.run(checked, cwd=written, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     (written / "protocols.py").write_text("\n".join(lines).replace("-> Drafter", "-> TraceReader") + "\n")

@@ -21,6 +21,7 @@ from specsim.plugin import Forest, Promise, SloClass, SloMix, TargetPass, decode
 from specsim.schedulers.fcfs import Fcfs
 from specsim.store.runs import StoredRun
 from specsim.workload.slo import mix_from_mapping
+from tests import MYPY_CACHE
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 BLOCKS = re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
@@ -63,7 +64,7 @@ def test_the_page_runs(name, text, tmp_path, capsys):
 def test_the_page_is_typed(tmp_path):
     for name, text in BLOCKS:
         (tmp_path / name).write_text(text)
-    checked = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache")]
+    checked = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(MYPY_CACHE)]
     names = [name for name, _ in BLOCKS]
     done = subprocess.run([*checked, *names], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

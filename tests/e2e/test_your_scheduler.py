@@ -16,6 +16,7 @@ from specsim import load_run, plugin, simulate
 from specsim.cli import main
 from specsim.kinds import plugins
 from specsim.kinds.installed import installed as installed_packages
+from tests import MYPY_CACHE
 
 PAGE = Path(__file__).parents[2] / "docs" / "your-scheduler.md"
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
@@ -98,7 +99,7 @@ def test_every_promised_name_is_there():
 @pytest.mark.slow
 def test_it_is_typed(written):
     """As its author would check it, with the types that specsim ships."""
-    checked = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(written / "cache"), "shortest_first.py"]
+    checked = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(MYPY_CACHE), "shortest_first.py"]
     done = subprocess.run(checked, cwd=written, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     (written / "wrong.py").write_text(

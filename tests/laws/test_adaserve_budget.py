@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 
 from specsim.replica.passes import TargetPass
 from specsim.simulation import Simulation
-from tests.examples import examples
 from tests.laws.subjects import factory_of, raw_of
 from tests.laws.watch import watched
 from tests.made import simulations
 
 
-@settings(max_examples=examples(20, 60), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(
     simulated=simulations(24),
     budget=st.integers(1, 24),

@@ -11,13 +11,10 @@ from hypothesis import strategies as st
 
 from specsim.routers.least_tokens import LeastTokens
 from specsim.simulation import Simulation, run
-from tests.examples import examples
 from tests.laws.every import assert_same_record, drawn
 from tests.laws.subjects import NAMES
 
-law = settings(
-    max_examples=examples(4, 40), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
-)
+law = settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
 
 def closed(name: str, data: st.DataObject) -> Simulation:

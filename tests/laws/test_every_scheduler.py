@@ -8,7 +8,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.examples import examples
 from tests.golden.scene import scene
 from tests.laws.every import Witnessed, drawn, judge
 from tests.laws.subjects import NAMES, factory_of
@@ -17,7 +16,7 @@ every_scheduler = pytest.mark.parametrize("name", NAMES)
 
 
 @every_scheduler
-@settings(max_examples=examples(6, 25), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=6, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_laws(name: str, data: st.DataObject) -> None:
     judge(name, drawn(name, data))
@@ -26,7 +25,7 @@ def test_laws(name: str, data: st.DataObject) -> None:
 @pytest.mark.slow
 @every_scheduler
 @settings(
-    max_examples=100, deadline=None, derandomize=False, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=20, deadline=None, derandomize=False, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
 @given(data=st.data())
 def test_laws_thoroughly(name: str, data: st.DataObject) -> None:

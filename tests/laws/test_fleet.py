@@ -18,7 +18,6 @@ from specsim.routers.least_seconds import LeastSeconds
 from specsim.routers.least_tokens import LeastTokens
 from specsim.routers.round_robin import RoundRobin
 from specsim.simulation import Simulation, run
-from tests.examples import examples
 from tests.golden.scene import scene
 from tests.laws.every import assert_same_record
 from tests.laws.subjects import NAMES, factory_of, raw_of
@@ -26,9 +25,7 @@ from tests.laws.watch import watched
 from tests.made import hardware, memory, requests, simulation, simulations
 
 SPEED = (1.0, 2.5, 0.4)
-law = settings(
-    max_examples=examples(4, 15), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
-)
+law = settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
 
 def alike(simulated: Simulation) -> Machine:

@@ -15,7 +15,6 @@ from specsim.results.record import Record
 from specsim.results.summary import summarise
 from specsim.routers.least_tokens import LeastTokens
 from specsim.simulation import Simulation, run
-from tests.examples import examples
 from tests.laws.every import assert_same_record, drawn
 from tests.laws.subjects import NAMES, factory_of
 from tests.laws.watch import watched
@@ -24,9 +23,7 @@ from tests.made import hardware, requests, simulation
 TIMEOUTS_S = st.sampled_from((0.004, 0.03, 0.11, 0.5, 3.0))
 SHEDDINGS = st.sampled_from((None, None, Shedding(1), Shedding(3), Shedding(None, True), Shedding(5, True)))
 REASONS = {"kv_capacity", "timeout", "shed_waiting", "shed_ttft"}
-law = settings(
-    max_examples=examples(6, 40), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
-)
+law = settings(max_examples=6, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
 
 def check_ends(simulated: Simulation, record: Record) -> None:

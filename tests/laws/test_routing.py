@@ -24,7 +24,6 @@ from specsim.routers.least_tokens import LeastTokens
 from specsim.routers.round_robin import RoundRobin
 from specsim.routers.slack import Slack
 from specsim.simulation import Simulation, run
-from tests.examples import examples
 from tests.laws.every import assert_same_record
 from tests.laws.subjects import factory_of
 from tests.laws.watch import watched
@@ -44,9 +43,7 @@ ROUTERS: dict[str, Callable[[], Router]] = {
     "dedicated": pools,
 }
 every_router = pytest.mark.parametrize("name", ROUTERS)
-law = settings(
-    max_examples=examples(8, 60), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
-)
+law = settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
 
 class Decision(NamedTuple):

@@ -14,7 +14,6 @@ from specsim.replica.protocols import Scheduler, Step, View
 from specsim.replica.shedding import Shedding
 from specsim.replica.split import Splitting
 from specsim.simulation import Simulation, run
-from tests.examples import examples
 from tests.laws.every import assert_same_record
 from tests.laws.subjects import factories
 from tests.laws.test_prefix_cache import sharing
@@ -112,7 +111,7 @@ def test_what_runs_at_once_is_booked_and_shown_as_one_by_one(
     name: str, drawn: Callable[[str], st.SearchStrategy[Simulation]]
 ) -> None:
     """A scheduler that is asked less often is shown, whenever it is asked, what it would be shown then."""
-    count = examples(15, 250)
+    count = 15
     fewer = 0
 
     @settings(max_examples=count, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

@@ -14,7 +14,6 @@ from specsim.files.yaml_file import read_yaml
 from specsim.results.schema import VERIFY_PASS
 from specsim.schedulers.loading import AS_ENGINE
 from specsim.simulation import Simulation, run
-from tests.examples import examples
 from tests.laws.subjects import NAMES, factory_of
 from tests.made import simulations
 
@@ -28,7 +27,7 @@ def test_the_schedulers_that_stand_for_vllm_follow_the_engine() -> None:
 
 
 @pytest.mark.parametrize("name", FOLLOWERS)
-@settings(max_examples=examples(15, 100), deadline=None, derandomize=True)
+@settings(max_examples=15, deadline=None, derandomize=True)
 @given(simulated=simulations(), tokens=st.integers(1, 80), seats=st.integers(1, 12))
 def test_no_pass_is_larger_than_the_budget(name: str, simulated: Simulation, tokens: int, seats: int) -> None:
     try:

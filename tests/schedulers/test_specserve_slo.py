@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from specsim.pass_shape import PassShape
 from specsim.replica.passes import DraftPass
 from specsim.simulation import Simulation, run
-from tests.examples import examples
 from tests.laws.subjects import factories, factory_of
 from tests.laws.watch import watched
 from tests.made import Hardware, Linear, hardware, memory, one, requests, simulation, simulations
@@ -44,7 +43,7 @@ def steps_of(simulated: Simulation) -> list[tuple[float, float, float, int]]:
 
 
 @pytest.mark.parametrize("name", ["specserve", "specserve_minus"])
-@settings(max_examples=examples(12, 40), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_no_step_exceeds_the_strictest_objective_where_one_without_drafts_would_not(
     name: str, data: st.DataObject

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from specsim.kernels.books import NO_INTS, Books, Room, Taken, Tally, commit, deepen, reserve, reserve_draft
 from specsim.kernels.growth import DEPTH, PARENT, ROW
-from tests.examples import examples
 from tests.reference import kernels as reference
 
 N = 10
-many = settings(max_examples=examples(300, 3_000), deadline=None, derandomize=True)
+many = settings(max_examples=300, deadline=None, derandomize=True)
 
 
 class Scene:
