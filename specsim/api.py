@@ -8,29 +8,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specsim.config.configured import Configured, from_axes, from_values
-from specsim.config.from_python import with_keys
-from specsim.errors import SpecsimError
+from specsim.config.points import with_keys
+from specsim.core.protocols import Scheduler
+from specsim.errors import SpecsimError, one_line
 from specsim.files.checked_mapping import expanded
 from specsim.latency.model import Profile
-from specsim.lines import one_line
-from specsim.replica.protocols import Scheduler
-from specsim.results.capacity import LONGEST, Asked
-from specsim.results.found import Found
-from specsim.runs.execute import execute
+from specsim.metrics.capacity import LONGEST, Asked
+from specsim.metrics.found import Found
+from specsim.runs.execute import Run, execute
 from specsim.runs.executors import LOCAL, check_executor
 from specsim.runs.find import RATE, SEED, search
 from specsim.runs.handed import named
-from specsim.runs.iterations import iterations
 from specsim.runs.plan import check_keep, checked
-from specsim.runs.processes import check_jobs
-from specsim.runs.run import Run
-from specsim.runs.tally import composed
+from specsim.runs.processes import check_jobs, composed
 from specsim.runs.until import check_until, run_points
-from specsim.store.places import check_place
-from specsim.store.run_folder import holds_remains
-from specsim.store.runs import StoredRun, read_run
-from specsim.store.sweep_folder import load_sweep
-from specsim.store.sweeps import Sweep
+from specsim.runs.watched import iterations
+from specsim.store.runs import StoredRun, holds_remains, read_run
+from specsim.store.sweeps import Sweep, load_sweep
+from specsim.store.writer import check_place
 from specsim.workload.slo import SloMix
 from specsim.workload.trace import Trace
 

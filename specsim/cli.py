@@ -8,16 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from specsim.commands.calibrate import calibrate_command
+from specsim.commands.calibrate import calibrate_command, profiler_command
 from specsim.commands.find import add_find
-from specsim.commands.profiling import profiler_command
 from specsim.commands.run import run_command
-from specsim.commands.sweep import add_sweep
-from specsim.commands.sweep_options import add_sweep_options, jobs
+from specsim.commands.sweep import add_sweep, add_sweep_options, jobs
 from specsim.commands.terminal import Parser, guarded, run
 from specsim.config import schema
-from specsim.errors import SpecsimError, nearest
-from specsim.lines import say
+from specsim.errors import SpecsimError, nearest, say
 
 GROUPS = {
     "schedulers": "scheduler",
@@ -65,7 +62,7 @@ def _command(words: list[str]) -> int:
 
 def _arguments(words: list[str]) -> argparse.Namespace:
     """Return the command and what it was given; leave with 2 and a line where that is no command line."""
-    from specsim.config.instead import for_flag
+    from specsim.config.synonyms import for_flag
 
     if words[:1] in (["profile"], ["fidelity"]):
         return argparse.Namespace(command=profiler_command, words=words)
@@ -91,7 +88,7 @@ def _arguments(words: list[str]) -> argparse.Namespace:
 
 def _unrecognized(word: str, parser: argparse.ArgumentParser) -> str:
     """Say what a word that a parser does not know may have meant."""
-    from specsim.config.instead import for_word
+    from specsim.config.synonyms import for_word
 
     key, equals, value = word.lstrip("-").partition("=")
     if parser.prog.endswith(" run") and key in schema.known_keys():
@@ -209,9 +206,9 @@ def _list(arguments: argparse.Namespace) -> int:
 
 def _plot(arguments: argparse.Namespace) -> int:
     from specsim.api import load_run, load_sweep
-    from specsim.results.verdicts import failed_said
+    from specsim.metrics.seeds import failed_said
     from specsim.runs import execute as execution
-    from specsim.store.sweep_folder import holds_runs
+    from specsim.store.sweeps import holds_runs
 
     places = arguments.runs
     if any(holds_runs(place) for place in places):

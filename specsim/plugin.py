@@ -7,13 +7,10 @@ time.
 
 from __future__ import annotations
 
-from specsim.latency.drafter import Drafter
-from specsim.latency.forms import Linear, Roofline
-from specsim.latency.model import ModelLatency, Profile
-from specsim.latency.profile import load_profile
-from specsim.pass_shape import PassShape, PassShapes
-from specsim.replica.passes import NOBODY, DraftPass, Emitted, Pass, TargetPass
-from specsim.replica.protocols import (
+from specsim.acceptance.tape import AcceptanceModel, Evidence, Layout, Pools, Tape
+from specsim.cluster.routing import Coming, Planning, Router, Server
+from specsim.core.passes import NOBODY, DraftPass, Emitted, Pass, TargetPass
+from specsim.core.protocols import (
     Beginning,
     Belief,
     Clairvoyant,
@@ -26,9 +23,13 @@ from specsim.replica.protocols import (
     View,
     Wide,
 )
-from specsim.replica.request import Bools, Floats, Ids, Ints
-from specsim.replica.routing import Coming, Planning, Router, Server
-from specsim.replica.trees import Forest
+from specsim.core.request import Bools, Floats, Ids, Ints
+from specsim.core.trees import Forest
+from specsim.latency.drafter import Drafter
+from specsim.latency.forms import Linear, Roofline
+from specsim.latency.model import ModelLatency, Profile
+from specsim.latency.profile import load_profile
+from specsim.pass_shape import PassShape, PassShapes
 from specsim.rng import Words, mix, stream_keys, uniforms
 from specsim.schedulers.continuous import decode
 from specsim.schedulers.parts.growth import grow, grow_trees, trees_fit, useful_depth
@@ -37,8 +38,6 @@ from specsim.schedulers.parts.selection import neediest_first, select
 from specsim.workload.slo import Promise, SloClass, SloMix
 from specsim.workload.trace import Trace, TraceReader, TraceSource
 from specsim.workload.user_file import trace_of
-from specsim.world.acceptance_model import AcceptanceModel, Evidence
-from specsim.world.tape import Layout, Pools, Tape
 
 API_VERSION = 1
 """The promise that a scheduler rests on; it rises when one of these names goes or means something else."""

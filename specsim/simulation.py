@@ -10,35 +10,30 @@ from typing import Any, cast
 import numpy as np
 import simpy
 
+from specsim.backend.simulated import SimulatedBackend, World
+from specsim.cluster.clients import Clients, arrivals
+from specsim.cluster.dispatch import Dispatch, Sending
+from specsim.cluster.routers import RoundRobin
+from specsim.cluster.routing import Router
+from specsim.cluster.split import Split, Splitting
+from specsim.core.attribution import begun
+from specsim.core.passes import TargetPass
+from specsim.core.protocols import Backend, Belief, Foresight, Scheduler, View
+from specsim.core.request import LONGEST_S, Bools, Floats, Ints, Prefixes, Requests
+from specsim.core.trees import Forest
 from specsim.errors import SchedulerFault, SpecsimError
 from specsim.kernels import compiled_loops
-from specsim.replica.arrivals import arrivals
-from specsim.replica.audit import Audit
-from specsim.replica.blame import begun
-from specsim.replica.clients import Clients
-from specsim.replica.dispatch import Dispatch, Sending
-from specsim.replica.engine import Replica
-from specsim.replica.kv_pool import Memory, fitting
-from specsim.replica.ledger import Ledger
-from specsim.replica.machine import Machine
-from specsim.replica.noting import noted
-from specsim.replica.passes import TargetPass
-from specsim.replica.protocols import Backend, Belief, Foresight, Scheduler, View
-from specsim.replica.request import LONGEST_S, Bools, Floats, Ints, Prefixes, Requests
-from specsim.replica.routing import Router
-from specsim.replica.shedding import Shedding
-from specsim.replica.split import Split, Splitting
-from specsim.replica.stall import TOO_LONG, StepTooLong, watchdog
-from specsim.replica.state import Progress, Rows, over_pools
-from specsim.replica.trees import Forest
-from specsim.replica.view import LedgerView
-from specsim.results.duration import duration
-from specsim.results.pauses import Pauses
-from specsim.results.record import Record
-from specsim.results.recorder import Recorder
-from specsim.results.window import Window, counts
-from specsim.routers.round_robin import RoundRobin
-from specsim.world.backend import SimulatedBackend, World
+from specsim.metrics.recorder import Pauses, Record, Recorder
+from specsim.metrics.requests import Window, counts
+from specsim.metrics.summary import duration
+from specsim.server.admission import Shedding
+from specsim.server.engine import Replica
+from specsim.server.faults import TOO_LONG, Audit, StepTooLong, watchdog
+from specsim.server.kv_cache import Memory, fitting
+from specsim.server.ledger import Ledger
+from specsim.server.planning import noted
+from specsim.server.state import Machine, Progress, Rows, over_pools
+from specsim.server.view import LedgerView
 
 Watcher = Callable[[int], None]
 """Called now and then with the number of requests that have ended so far."""
@@ -57,7 +52,7 @@ class Simulation:
     selection_s, selection_token_s : seconds of the scheduler's own work before it verifies a forest that is not the one
         last drafted, and further seconds per candidate token.
     frontend_s : seconds from a request's arrival to its place in an engine's queue.
-    pipeline_steps : steps that an engine decides before a step ends; see `specsim.replica.lobby.Lobby`.
+    pipeline_steps : steps that an engine decides before a step ends; see `specsim.server.admission.Lobby`.
     host_bytes_per_s : how fast a replica's cache moves to the host and back, where a scheduler preempts by transfer.
     concurrency : clients that each wait for their answer before they send their next request; None: each request comes
         at its `arrival_s`.
@@ -116,7 +111,7 @@ def run(simulation: Simulation, watcher: Watcher | None = None) -> Record:
 
     Raises
     ------
-    specsim.errors.IllegalPass, specsim.replica.stall.Stalled, specsim.errors.SchedulerFault
+    specsim.errors.IllegalPass, specsim.server.faults.Stalled, specsim.errors.SchedulerFault
         When the scheduler is at fault.
     SpecsimError
         When the run lasts longer than its clock can tell.

@@ -18,7 +18,7 @@ from typing import Any
 from profiler.text import table
 from specsim import simulate, sweep
 from specsim.config.compose import names
-from specsim.lines import say
+from specsim.errors import say
 
 TRACES = ("azure_conv", "azure_code")
 LOADS = (0.7, 1.0, 1.2)

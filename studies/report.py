@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from specsim.errors import SpecsimError, first_line
 from specsim.files.staging import in_one_step
-from specsim.results.seeds import LEVEL
+from specsim.metrics.seeds import LEVEL
 
 if TYPE_CHECKING:
     from pandas import DataFrame

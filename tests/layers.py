@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from specsim.replica.request import Floats, Ints
-from specsim.replica.trees import Forest
+from specsim.core.request import Floats, Ints
+from specsim.core.trees import Forest
 
 
 def grow(forest: Forest, parent: Ints, token: Ints, probability: Floats, path: Floats, slot: Ints) -> Forest:

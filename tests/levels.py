@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from specsim.replica.passes import NOBODY, DraftPass
-from specsim.replica.protocols import Scheduler, Step, View
-from specsim.replica.trees import Forest
+from specsim.core.passes import NOBODY, DraftPass
+from specsim.core.protocols import Scheduler, Step, View
+from specsim.core.trees import Forest
 
 
 def one_by_one(step: Step) -> Step:

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from hypothesis import strategies as st
 
+from specsim.acceptance.tape import Pools, Tape
+from specsim.backend.simulated import World
+from specsim.core.passes import DraftPass
+from specsim.core.protocols import Scheduler
+from specsim.core.request import Facts, Floats, Ids, Requests
+from specsim.core.trees import Forest
+from specsim.metrics.recorder import Record
+from specsim.metrics.requests import RequestTable, reasons
 from specsim.pass_shape import PassShape, PassShapes
-from specsim.replica.kv_pool import Memory
-from specsim.replica.ledger import Ledger
-from specsim.replica.passes import DraftPass
-from specsim.replica.protocols import Scheduler
-from specsim.replica.request import Facts, Floats, Ids, Requests
-from specsim.replica.state import Progress, empty_rows
-from specsim.replica.trees import Forest
-from specsim.replica.view import LedgerView
-from specsim.results.record import Record
-from specsim.results.request_table import RequestTable, reasons
 from specsim.rng import stream_keys
+from specsim.server.kv_cache import Memory
+from specsim.server.ledger import Ledger
+from specsim.server.state import Progress, empty_rows
+from specsim.server.view import LedgerView
 from specsim.simulation import Simulation
-from specsim.world.backend import World
-from specsim.world.tape import Pools, Tape
 from tests.layers import grow
 
 if TYPE_CHECKING:

@@ -49,7 +49,7 @@ SELECTION = "specsim.schedulers.parts.selection"
 
 FAULTS = (
     Fault(
-        "specsim/replica/kv_pool.py",
+        "specsim/server/kv_cache.py",
         "        self.used_bytes -= int(held[DRAFT]) * self._block_bytes[DRAFT]",
         "        self.used_bytes -= 0",
         (LAWS, *of("vllm_spec")),
@@ -64,7 +64,7 @@ FAULTS = (
     ),
     Fault(BOOKS, "+= tree[row] > 0", "+= tree[row] >= 0", (LAWS, *of("specserve"))),
     Fault(
-        "specsim/replica/caches.py",
+        "specsim/server/prefix_cache.py",
         "self._progress.preemptions[ids] += 1",
         "self._progress.preemptions[ids] = 1",
         (LAWS, *of("las")),
@@ -76,13 +76,13 @@ FAULTS = (
         (LAWS, *of("vllm_spec")),
     ),
     Fault(
-        "specsim/world/layers.py",
+        "specsim/backend/drafting.py",
         "grown.numbers[DEPTH] < deepest[row]",
         "grown.numbers[DEPTH] <= deepest[row]",
         (LAWS, *of("smartspec_per_request")),
     ),
     Fault(
-        "specsim/routers/least_tokens.py",
+        "specsim/cluster/routers.py",
         "servers[place].outstanding_tokens())",
         "servers[place].requests)",
         ("tests/laws/test_routing.py", *of("least_tokens")),
@@ -94,7 +94,7 @@ FAULTS = (
         (LAWS, *of("sarathi", "composed", "adaserve")),
     ),
     Fault(
-        "specsim/results/recorder.py",
+        "specsim/metrics/recorder.py",
         "        self.draft_passes += len(seconds)",
         "        self.draft_passes += len(seconds) if self._passes is not None else 1",
         (LAWS, *of("vllm_spec")),
@@ -106,13 +106,13 @@ FAULTS = (
         (GOLDEN, *of("specserve")),
     ),
     Fault(
-        "specsim/replica/legality.py",
+        "specsim/server/rules.py",
         "(leaves < 0) | (leaves >= nodes)",
         "(leaves < 0) | (leaves > nodes)",
         ("tests/laws/test_illegal_passes.py",),
     ),
     Fault(
-        "specsim/replica/engine.py",
+        "specsim/server/engine.py",
         "possible(thinking_s + seconds)",
         "possible(1.001 * (thinking_s + seconds))",
         ("tests/theory/test_queueing.py", "-k", "not littles"),
@@ -157,19 +157,19 @@ FAULTS = (
         ("tests/unit/test_latency_forms.py",),
     ),
     Fault(
-        "specsim/results/request_table.py",
+        "specsim/metrics/requests.py",
         "(_meets(tpot_s, self.told.tpot_slo_s) | (self.done.emitted_tokens <= 1))",
         "_meets(tpot_s, self.told.tpot_slo_s)",
         ("tests/unit/test_metrics_summary.py",),
     ),
     Fault(
-        "specsim/results/summary.py",
+        "specsim/metrics/summary.py",
         "in_time = slo_ok & (rows",
         "in_time = slo_ok | (rows",
         ("tests/unit/test_metrics_summary.py",),
     ),
     Fault(
-        "specsim/results/load.py",
+        "specsim/metrics/load.py",
         "MOST_MAKESPAN_RATIO = 1.1",
         "MOST_MAKESPAN_RATIO = 2",
         ("tests/theory/test_load.py",),
@@ -186,9 +186,9 @@ FAULTS = (
         "is_number(value) and value <= most and above < value < below",
         (MISTAKES,),
     ),
-    Fault("specsim/config/instead.py", '"hydra.searchpath": OWN_FILES,', "", (MISTAKES,)),
+    Fault("specsim/config/synonyms.py", '"hydra.searchpath": OWN_FILES,', "", (MISTAKES,)),
     Fault(
-        "specsim/runs/counting.py",
+        "specsim/runs/hardware.py",
         '            raise SpecsimError(\n                f"metrics.window: no',
         '            print(\n                f"metrics.window: no',
         (MISTAKES,),

@@ -30,8 +30,8 @@ from typing import Any
 import numpy as np
 import yaml
 
-from specsim.files.paths import shipped
 from specsim.files.staging import in_one_step
+from specsim.files.yaml_file import shipped
 from specsim.workload.load import load_trace
 from specsim.workload.trace import Floats, Ints, Trace, TraceSource
 from tools.describe import QUANTILES, Shape, describe

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from specsim.config.python_value import PythonValue
 from specsim.config.schema import Declared, declared
+from specsim.config.values import PythonValue
 
 PAGE = Path(__file__).parents[1] / "docs" / "keys.md"
 HEAD = """\

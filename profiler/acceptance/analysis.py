@@ -25,8 +25,8 @@ from profiler.acceptance.lengths import Compared, clustered_error, compare
 from profiler.acceptance.tape_file import Recorded
 from profiler.latency.text import yaml_text
 from profiler.text import write
+from specsim.acceptance.curves import Acceptance
 from specsim.errors import SpecsimError
-from specsim.world.curves import Acceptance
 
 SUCCESSIVE = (1, 2, 4, 8)
 ROUND = 5

@@ -10,8 +10,8 @@ import numpy as np
 from profiler.acceptance.batches import Text
 from profiler.acceptance.rows import TapeRows, joined
 from profiler.acceptance.tape_file import Recorded
-from specsim.replica.request import Floats, Ints
-from specsim.world.recording_checks import ON_PATH
+from specsim.acceptance.recorded import ON_PATH
+from specsim.core.request import Floats, Ints
 
 MATCHES = (1, 2, 3, 4, 6, 9, 13)
 """The shortest match of each bucket of a lookup."""

@@ -12,9 +12,8 @@ from profiler.acceptance.settings import DRAFTERS, PROPOSALS, Settings, checksum
 from profiler.lock import only_one
 from profiler.models.loading import DTYPES, require_extra
 from profiler.passes.versions import versions
-from specsim.errors import SpecsimError
+from specsim.errors import SpecsimError, say
 from specsim.files.checked_mapping import expanded
-from specsim.lines import say
 
 if TYPE_CHECKING:
     from profiler.acceptance.prompts import Prompt
@@ -190,7 +189,7 @@ def _ngrams(text: str) -> tuple[int, int]:
 
 
 def _about(settings: Settings, wanted: dict[str, Any]) -> dict[str, Any]:
-    from specsim.world.recorded import RECORDING_FORMAT
+    from specsim.acceptance.recorded import RECORDING_FORMAT
 
     told = settings.told()
     return {

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from profiler.acceptance.tape_file import Recorded
+from specsim.core.request import Bools, Floats, Ints
 from specsim.errors import SpecsimError, nearest
-from specsim.replica.request import Bools, Floats, Ints
 
 BINS = 10
 FEWEST_TOKENS = 16

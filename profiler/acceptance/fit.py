@@ -1,4 +1,4 @@
-"""Curves fitted to a recording: a `specsim.world.curves.Curve` for each category."""
+"""Curves fitted to a recording: a `specsim.acceptance.curves.Curve` for each category."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import numpy as np
 
 from profiler.acceptance.curves import OnPath, on_path
 from profiler.acceptance.tape_file import Recorded
-from specsim.replica.request import Bools, Floats
-from specsim.world.curves import Acceptance, Curve, draw_tape, level_means
+from specsim.acceptance.curves import Acceptance, Curve, draw_tape, level_means
+from specsim.core.request import Bools, Floats
 
 LEVELS = 16
 LAGS = np.arange(1, 65)

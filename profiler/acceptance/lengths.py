@@ -8,11 +8,10 @@ import numpy as np
 
 from profiler.acceptance.curves import on_path
 from profiler.acceptance.tape_file import Recorded
-from specsim.replica.request import Floats, Ints
+from specsim.acceptance.curves import Acceptance, draw_tape
+from specsim.acceptance.tape import STRETCHES, Pools, Stretches
+from specsim.core.request import Floats, Ints
 from specsim.rng import mix
-from specsim.world.curves import Acceptance, draw_tape
-from specsim.world.stretches import STRETCHES, Stretches
-from specsim.world.tape import Pools
 
 DEEPEST = 8
 WIDEST = 3

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from specsim.replica.request import Ints
+from specsim.core.request import Ints
 
 NOTHING = -1
 

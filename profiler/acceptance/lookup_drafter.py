@@ -12,7 +12,7 @@ from profiler.acceptance.generate import Written
 from profiler.acceptance.lookup import NOTHING, lookups
 from profiler.acceptance.network import PIECE, Network
 from profiler.acceptance.rows import TapeRows, joined, off_path, on_path
-from specsim.replica.request import Floats, Ints
+from specsim.core.request import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from torch import Tensor
 from profiler.acceptance.generate import Written
 from profiler.acceptance.network import PIECE, Network
 from profiler.acceptance.rows import MOST_WRONG, TapeRows, joined, off_path, on_path
-from specsim.replica.request import Floats, Ints
+from specsim.core.request import Floats, Ints
 from specsim.rng import STRIDE, uniforms
 
 

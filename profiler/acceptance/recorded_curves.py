@@ -11,7 +11,7 @@ from profiler.acceptance.lengths import clustered_error
 from profiler.acceptance.tape_file import Recorded, read_tape
 from specsim.config.groups import names
 from specsim.errors import SpecsimError
-from specsim.files.paths import shipped
+from specsim.files.yaml_file import shipped
 
 if TYPE_CHECKING:
     from pandas import DataFrame

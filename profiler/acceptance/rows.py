@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from specsim.replica.request import Floats, Ints
-from specsim.world.recording_checks import ON_PATH
+from specsim.acceptance.recorded import ON_PATH
+from specsim.core.request import Floats, Ints
 
 MOST_WRONG = 3
 """The wrong tokens that are tried in place of the target's: those of ranks 1 to this."""

@@ -13,12 +13,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from specsim.acceptance.recorded import METADATA_KEY, ON_PATH, RECORDING_FORMAT
+from specsim.core.request import Bools, Floats, Ints
 from specsim.errors import SpecsimError, first_line
-from specsim.files.regular_file import MOST_BYTES, check_file
 from specsim.files.staging import in_one_step
-from specsim.replica.request import Bools, Floats, Ints
-from specsim.world.recorded import METADATA_KEY, RECORDING_FORMAT
-from specsim.world.recording_checks import ON_PATH
+from specsim.files.yaml_file import MOST_FILE_BYTES as MOST_BYTES
+from specsim.files.yaml_file import check_file
 
 ABOUT = ("format", "target", "draft", "drafter", "temperature", "proposals", "versions", "date", "hardware")
 """The required keys of the metadata."""

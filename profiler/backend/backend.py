@@ -7,11 +7,11 @@ from profiler.backend.rows import Rows
 from profiler.backend.stopwatch import MOVE, Stopwatch
 from profiler.backend.text import Text
 from profiler.backend.verifying import Verifier
+from specsim.core.passes import Drafted, DraftPass, Emitted, Pass, TargetPass
+from specsim.core.protocols import Foresight, View
+from specsim.core.request import Bools, Floats, Ids, Ints
+from specsim.core.trees import Forest
 from specsim.pass_shape import PassShape
-from specsim.replica.passes import Drafted, DraftPass, Emitted, Pass, TargetPass
-from specsim.replica.protocols import Foresight, View
-from specsim.replica.request import Bools, Floats, Ids, Ints
-from specsim.replica.trees import Forest
 
 
 class TorchBackend:
@@ -43,7 +43,7 @@ class TorchBackend:
         return seconds
 
     def draft(self, work: DraftPass, shape: PassShape) -> Drafted:
-        """Return the grown forest and the seconds of each pass; see `specsim.replica.protocols.Backend`."""
+        """Return the grown forest and the seconds of each pass; see `specsim.core.protocols.Backend`."""
         self._settle(work)
         if self._verified and len(work.leaves) and not work.forest.draft_nodes:
             self._verified = False
@@ -54,7 +54,7 @@ class TorchBackend:
         return self._text.draft(work, shape, self.drafter.extend)
 
     def verify(self, work: TargetPass, shape: PassShape) -> tuple[Emitted, float]:
-        """Return what each row emitted and the seconds of the pass; see `specsim.replica.protocols.Backend`."""
+        """Return what each row emitted and the seconds of the pass; see `specsim.core.protocols.Backend`."""
         self._settle(work)
         self._verified = True
         tokens = self._text.tokens(work.forest)
@@ -86,7 +86,7 @@ class TorchBackend:
                 cache.drop(request)
 
     def output_tokens(self, ids: Ids) -> Ints:
-        """See `specsim.replica.protocols.Foresight`, here and below."""
+        """See `specsim.core.protocols.Foresight`, here and below."""
         return self._future.output_tokens(ids)
 
     def right(self, forest: Forest) -> Bools:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 from profiler.backend.stopwatch import DRAFT, MOVE, TARGET, Stopwatch
-from specsim.calibration.errors import Errors
+from specsim.calibration.fit import Errors
+from specsim.core.protocols import Belief
+from specsim.metrics.recorder import Record
+from specsim.metrics.summary import summarise
 from specsim.pass_shape import PassShape
-from specsim.replica.protocols import Belief
-from specsim.results.record import Record
-from specsim.results.summary import summarise
 
 Result = TypeVar("Result")
 TIMES = ("mean_ttft_ms", "p99_ttft_ms", "mean_tpot_ms", "p99_tpot_ms", "mean_e2el_ms")

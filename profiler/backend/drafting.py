@@ -13,12 +13,12 @@ from profiler.backend.rows import Rows
 from profiler.backend.stopwatch import DRAFT, Stopwatch
 from profiler.passes.forward import PackedForward
 from profiler.passes.packing import Bools, Ints
+from specsim.core.passes import DraftPass
+from specsim.core.protocols import View
+from specsim.core.request import Floats
+from specsim.core.trees import Forest
 from specsim.errors import SpecsimError
 from specsim.pass_shape import PassShape
-from specsim.replica.passes import DraftPass
-from specsim.replica.protocols import View
-from specsim.replica.request import Floats
-from specsim.replica.trees import Forest
 
 Code = tuple[int, int]
 """What names a node through a step, whatever a scheduler prunes: its slot and its token."""

@@ -15,9 +15,9 @@ from profiler.backend.rows import Rows
 from profiler.passes.forward import PackedForward
 from profiler.passes.packing import Ints
 from profiler.passes.pages import NoRoom
-from specsim.replica.protocols import View
-from specsim.replica.request import Bools, Floats, Ids
-from specsim.replica.trees import Forest
+from specsim.core.protocols import View
+from specsim.core.request import Bools, Floats, Ids
+from specsim.core.trees import Forest
 
 PROPOSALS = 8
 """Tokens of a position that a draft model is heard for."""
@@ -53,7 +53,7 @@ NOTHING_TOLD = Told(np.zeros(0, np.int64), NO_ROWS, np.zeros(0, np.int64), np.ze
 
 
 class ModelFuture:
-    """The outputs of all requests; see `specsim.replica.protocols.Foresight`.
+    """The outputs of all requests; see `specsim.core.protocols.Foresight`.
 
     Behind its end a text is not known, and nothing is right there.
     """

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from profiler.passes.packing import Ints
+from specsim.core.request import Requests
 from specsim.errors import SpecsimError
-from specsim.replica.request import Requests
 from specsim.rng import STRIDE, mix, stream_keys
 
 

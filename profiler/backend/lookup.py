@@ -8,8 +8,8 @@ from profiler.backend.drafting import Extension, Proposed
 from profiler.backend.known import Known
 from profiler.backend.stopwatch import DRAFT, Stopwatch
 from profiler.passes.packing import Bools, Ints
-from specsim.replica.request import Floats
-from specsim.replica.trees import Forest
+from specsim.core.request import Floats
+from specsim.core.trees import Forest
 
 
 class LookupDrafter:

@@ -8,7 +8,7 @@ import torch
 from profiler.passes.forward import PackedForward
 from profiler.passes.packing import Ints
 from profiler.passes.pages import NoRoom, Tables
-from specsim.replica.kv_pool import Memory
+from specsim.server.kv_cache import Memory
 
 
 def pages_for(memory: Memory, token_bytes: int, page_tokens: int) -> int:

@@ -18,11 +18,11 @@ from profiler.backend.text import ModelText, TapeText
 from profiler.backend.verifying import Verifier
 from profiler.passes.forward import PackedForward
 from profiler.passes.packing import Ints
+from specsim.backend.simulated import SimulatedBackend
+from specsim.core.protocols import Backend, Clairvoyant, View
+from specsim.core.request import Floats
 from specsim.errors import SpecsimError
-from specsim.replica.protocols import Backend, Clairvoyant, View
-from specsim.replica.request import Floats
 from specsim.simulation import Simulation
-from specsim.world.backend import SimulatedBackend
 
 
 @dataclass(frozen=True, slots=True)

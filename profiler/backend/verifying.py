@@ -14,10 +14,10 @@ from profiler.backend.rows import Rows
 from profiler.backend.stopwatch import TARGET, Stopwatch
 from profiler.passes.forward import PackedForward
 from profiler.passes.packing import Bools, Ints
+from specsim.core.passes import Emitted, TargetPass
+from specsim.core.protocols import View
+from specsim.core.trees import Forest
 from specsim.pass_shape import PassShape
-from specsim.replica.passes import Emitted, TargetPass
-from specsim.replica.protocols import View
-from specsim.replica.trees import Forest
 
 
 class Judged(NamedTuple):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from specsim.replica.request import Floats
+from specsim.core.request import Floats
 
 
 class Step(NamedTuple):

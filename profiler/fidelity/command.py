@@ -12,9 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specsim.errors import SpecsimError
+from specsim.errors import SpecsimError, say
 from specsim.files.checked_mapping import CheckedMapping, expanded
-from specsim.lines import say
 
 if TYPE_CHECKING:
     from profiler.fidelity.running import Told
@@ -115,7 +114,7 @@ def write_report(tables: Tables, root: Path, page_file: Path | None) -> list[Pat
 @contextmanager
 def _progress(total: int) -> Iterator[Told]:
     """Yield what shows lines, and on a terminal a bar below them."""
-    from specsim.runs.progress import bar_of, is_watched
+    from specsim.runs.processes import bar_of, is_watched
 
     if not is_watched():
 

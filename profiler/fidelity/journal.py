@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from profiler.backend.comparison import kind_of
 from profiler.backend.stopwatch import DRAFT, MOVE, TARGET, Stopwatch
+from specsim.core.passes import Drafted, DraftPass, Emitted, Pass, TargetPass
+from specsim.core.protocols import Backend, Belief
+from specsim.core.trees import Forest
 from specsim.pass_shape import PassShape
-from specsim.replica.passes import Drafted, DraftPass, Emitted, Pass, TargetPass
-from specsim.replica.protocols import Backend, Belief
-from specsim.replica.trees import Forest
 
 Result = TypeVar("Result")
 NAN = float("nan")
@@ -107,7 +107,7 @@ class Journal:
         return getattr(self._inner, name)
 
     def move(self, work: Pass, shape: PassShape) -> float:
-        """See `specsim.replica.protocols.Backend`, here and below."""
+        """See `specsim.core.protocols.Backend`, here and below."""
         seconds = self._inner.move(work, shape)
         (time,) = self._times([seconds])
         self._entries.append(

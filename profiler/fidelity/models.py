@@ -30,7 +30,7 @@ from profiler.passes.paths import forward_of, working_passes
 from profiler.passes.replays import Replays
 from profiler.passes.replays_check import check_replays
 from specsim.errors import SpecsimError
-from specsim.replica.kv_pool import Memory
+from specsim.server.kv_cache import Memory
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

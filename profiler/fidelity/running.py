@@ -27,8 +27,7 @@ from profiler.text import write
 from specsim.config.configured import from_words
 from specsim.errors import SpecsimError, first_line
 from specsim.files.checked_mapping import CheckedMapping, expanded
-from specsim.files.paths import is_path, shipped
-from specsim.files.yaml_file import read_yaml
+from specsim.files.yaml_file import is_path, read_yaml, shipped
 
 
 class Told(Protocol):

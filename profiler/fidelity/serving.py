@@ -22,15 +22,15 @@ from profiler.fidelity.study import REAL, REVERSE, SIMULATED, Cell, merged
 from profiler.fidelity.texts import differing, tape_of
 from profiler.fidelity.verdicts import CLEAR
 from profiler.passes.packing import Ints
+from specsim.backend.simulated import SimulatedBackend, World
 from specsim.config.configured import from_words
+from specsim.core.protocols import Backend, View
+from specsim.core.request import Floats
 from specsim.errors import SpecsimError
-from specsim.replica.protocols import Backend, View
-from specsim.replica.request import Floats
-from specsim.results.record import Record
-from specsim.results.summary import summarise
+from specsim.metrics.recorder import Record
+from specsim.metrics.summary import summarise
 from specsim.runs.prepare import prepare
 from specsim.simulation import Simulation, run
-from specsim.world.backend import SimulatedBackend, World
 
 AT_ONCE = 1e6
 """Requests per second at which all are there from the beginning."""

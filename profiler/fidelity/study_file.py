@@ -19,9 +19,8 @@ from profiler.latency.grids import grid_of, shipped
 from specsim.config.points import check_typed
 from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import CheckedMapping, expanded
-from specsim.files.paths import is_path
-from specsim.files.paths import shipped as shipped_folder
-from specsim.files.yaml_file import read_yaml
+from specsim.files.yaml_file import is_path, read_yaml
+from specsim.files.yaml_file import shipped as shipped_folder
 
 KEYS = ("description", "loads", "schedulers", "pairs")
 OPTIONS = (

@@ -8,10 +8,10 @@ import numpy as np
 
 from profiler.backend.future import Told
 from profiler.backend.known import Known
-from specsim.replica.request import Floats, Ints
+from specsim.acceptance.recorded import LEAST_CONFIDENCE, RecordedTexts
+from specsim.acceptance.tape import Tape
+from specsim.core.request import Floats, Ints
 from specsim.rng import stream_keys
-from specsim.world.recorded import LEAST_CONFIDENCE, RecordedTexts
-from specsim.world.tape import Tape
 
 
 def tape_of(texts: Sequence[Told], seed: int, confidence: float | None) -> Tape:

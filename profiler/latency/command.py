@@ -15,9 +15,8 @@ from profiler.latency.profile_file import QUICK_GRID, check_apart_from, check_wr
 from profiler.latency.result import Places, write_profile
 from profiler.lock import only_one
 from profiler.passes.versions import versions
-from specsim.errors import SpecsimError
+from specsim.errors import SpecsimError, say
 from specsim.files.checked_mapping import expanded
-from specsim.lines import say
 
 if TYPE_CHECKING:
     import torch

@@ -6,8 +6,8 @@ import argparse
 
 from profiler.latency.profile_file import check_apart_from, check_writable
 from profiler.latency.result import Places, write_profile
+from specsim.errors import say
 from specsim.files.checked_mapping import expanded
-from specsim.lines import say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

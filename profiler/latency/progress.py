@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from specsim.lines import say
+from specsim.errors import say
 
 POINTS_A_LINE = 10
 SECONDS_A_LINE = 15.0

@@ -21,8 +21,7 @@ from profiler.passes.attention_check import checked_error
 from profiler.passes.memory import free_bytes, give_back, memory_for
 from profiler.passes.pages import pages_needed
 from profiler.passes.paths import forward_of
-from specsim.errors import SpecsimError
-from specsim.lines import say
+from specsim.errors import SpecsimError, say
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profiler.latency.sample_checks import check_numbers
-from specsim.errors import SpecsimError, first_line
-from specsim.files.regular_file import MOST_BYTES, check_file
+from specsim.errors import SpecsimError, first_line, say
 from specsim.files.staging import in_one_step
-from specsim.lines import say
+from specsim.files.yaml_file import MOST_FILE_BYTES as MOST_BYTES
+from specsim.files.yaml_file import check_file
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,8 +14,7 @@ from profiler.passes.graphs import capture
 from profiler.passes.memory import memory_for
 from profiler.passes.packing import Work, pack
 from profiler.passes.pages import CacheShape, deal
-from specsim.errors import SpecsimError, first_line
-from specsim.lines import say
+from specsim.errors import SpecsimError, first_line, say
 
 # A right kernel errs by a few roundings of its type: at most 0.4%, 0.05% and 1e-6 of a query's head on the CPU, by SDPA
 # or FlexAttention. From four heads on, one visible node too many or too few is at least 3%.

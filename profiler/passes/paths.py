@@ -13,8 +13,7 @@ from profiler.passes.forward import Forward, PackedForward
 from profiler.passes.fused import Fused
 from profiler.passes.fused_check import check_operations
 from profiler.passes.fused_weights import check_fused, refusal
-from specsim.errors import SpecsimError
-from specsim.lines import say
+from specsim.errors import SpecsimError, say
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from specsim.calibration.errors import Group
-from specsim.calibration.fit import Fit
-from specsim.calibration.points import Point
+from specsim.calibration.fit import Fit, Group
+from specsim.calibration.reading import Point
 from specsim.latency.engine import LABELS, Engine
 
 DIGITS = 4

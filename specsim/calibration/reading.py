@@ -1,18 +1,191 @@
-"""Points from files: a table with a row a point, or results of ``vllm bench serve``; every mistake is one line."""
+"""Points of a measured server, from its benchmark's files."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import inf
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from specsim.calibration.bench_result import BENCH, results_in
-from specsim.calibration.load import Load
-from specsim.calibration.points import REQUESTS_AT_A_RATE, REQUESTS_OF_A_CLIENT, Point
+from specsim.calibration.replay import Cost, Door, Load, Loop, served
 from specsim.errors import SpecsimError, nearest
+from specsim.latency.engine import Engine
+from specsim.latency.model import MEMORY_SHARE, Profile
 from specsim.workload.columns import not_a_number, number, tokens
-from specsim.workload.readers import Cells, Rows, Table, content, open_table
+from specsim.workload.readers import Cells, Damage, Rows, Table, content, lines, open_table, utf8
+
+REQUESTS_OF_A_CLIENT = 10
+REQUESTS_AT_A_RATE = 1000
+"""Where the points do not say how many requests were sent; at a rate, as vLLM's client defaults to."""
+BUDGET_TOKENS = 8192
+"""Batched tokens of a pass at most: what `vllm serve` (max_num_batched_tokens) defaults to on GPUs of 80 GB."""
+
+
+class Point(NamedTuple):
+    """A load and the mean seconds to the first token and per output token after it."""
+
+    load: Load
+    ttft_s: float
+    tpot_s: float
+
+    @property
+    def e2e_s(self) -> float:
+        """Mean seconds of a request."""
+        return self.ttft_s + (self.load.osl - 1) * self.tpot_s
+
+    @property
+    def in_flight(self) -> float:
+        """Requests in the server at a time, on average: the clients, or by Little's law."""
+        return self.load.rate * self.e2e_s if self.load.rate else self.load.concurrency
+
+
+class Held(NamedTuple):
+    """A point, and the same as it was simulated."""
+
+    measured: Point
+    simulated: Point
+
+    @property
+    def ttft_error(self) -> float:
+        """(simulated - measured) / measured."""
+        return self.simulated.ttft_s / self.measured.ttft_s - 1
+
+    @property
+    def tpot_error(self) -> float:
+        """(simulated - measured) / measured."""
+        return self.simulated.tpot_s / self.measured.tpot_s - 1
+
+    @property
+    def e2e_error(self) -> float:
+        """(simulated - measured) / measured."""
+        return self.simulated.e2e_s / self.measured.e2e_s - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where points were measured: a profile whose target serves alone, and the batched tokens of a pass at most.
+
+    `on_load` is called before a load is simulated, to show progress.
+    """
+
+    profile: Profile
+    budget_tokens: int = BUDGET_TOKENS
+    on_load: Callable[[], object] = int
+
+    @property
+    def cache_tokens(self) -> float:
+        """Tokens that fit beside the target's weights alone: a server without speculation has no draft model."""
+        target = self.profile.target
+        return (MEMORY_SHARE * self.profile.memory_bytes - target.weights_bytes) / target.kv_bytes_per_token
+
+    def fits(self, load: Load, engine: Engine) -> bool:
+        """Return whether all caches fit at any time: beyond, engines queue and preempt by rules of their own."""
+        if load.rate:
+            return float(self._loop(load, engine).shapes.context_tokens.max()) + load.isl <= self.cache_tokens
+        return load.concurrency * (load.isl + load.osl) <= self.cache_tokens
+
+    def simulated(self, points: Sequence[Point], engine: Engine) -> list[Held]:
+        """Return the points beside their simulation on an engine."""
+        target = engine.running(self.profile).target
+        again = [Point(each.load, *self._loop(each.load, engine).latencies(target)) for each in points]
+        return [Held(*both) for both in zip(points, again, strict=True)]
+
+    def costs(self, load: Load, engine: Engine) -> tuple[Cost, Cost]:
+        """Return TTFT and TPOT as the host's seconds change them, in the passes that an engine runs."""
+        bare = replace(engine, overhead_s=0.0, request_s=0.0)
+        return self._loop(load, engine).costs(bare.running(self.profile).target)
+
+    def _loop(self, load: Load, engine: Engine) -> Loop:
+        self.on_load()
+        if not engine.frontend_s and not load.rate:
+            return _loop(load, self.budget_tokens, engine.pipeline_steps)
+        door = Door(engine.pipeline_steps, engine.frontend_s, engine.running(self.profile).target)
+        return served(load, self.budget_tokens, door)
+
+
+@lru_cache(maxsize=512)
+def _loop(load: Load, budget_tokens: int, pipeline_steps: int) -> Loop:
+    """Return the passes of a closed loop without a frontend, which do not depend on their seconds."""
+    return served(load, budget_tokens, Door(pipeline_steps))
+
+
+BENCH, RATE = "max_concurrency", "request_rate"
+NO_PAUSE = (inf, "inf")
+TOTALS = {"isl": "total_input_tokens", "osl": "total_output_tokens"}
+COLUMNS = ("isl", "osl", "concurrency", "rate", "requests", "mean_ttft_ms", "mean_tpot_ms")
+KEYS = ("completed", *TOTALS.values(), "mean_ttft_ms", "mean_tpot_ms")
+LENGTHS = ("input_lens", "output_lens")
+SPECULATION = "spec_decode_acceptance_rate"
+
+
+def results_in(raw: bytes, file: Path) -> Table | None:
+    """Return the results in a file as a table of points, None where it holds none."""
+    found = _objects(lines(utf8(raw)[0]).read())
+    if not found or not all(
+        isinstance(each, Mapping) and {"completed", *TOTALS.values()} & set(each) for each in found
+    ):
+        return None
+
+    def read(wanted: Sequence[str]) -> tuple[Cells, Rows]:
+        rows = Rows(range(1, len(found) + 1), Damage(file, "result"), [])
+        points = [_point(place, each, rows) for place, each in zip(rows.numbers, found, strict=True)]
+        rows.damage.check()
+        return {name: [each[name] for each in points] for name in wanted}, rows
+
+    return Table(file, "results", COLUMNS, read)
+
+
+def _objects(text: str) -> list[Any]:
+    """Return the JSON values of a text: one, those of a list, or one a line."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        try:
+            return [json.loads(line) for line in text.splitlines() if line.strip()]
+        except (ValueError, RecursionError):
+            return []
+    return value if isinstance(value, list) else [value]
+
+
+def _point(place: int, result: Mapping[str, Any], rows: Rows) -> dict[str, object]:
+    """Return the cells of one result; what is wrong in it is noted."""
+    missing = [key for key in KEYS if key not in result]
+    done = number(result.get("completed"))
+    if missing:
+        rows.damage.add(place, f"no {missing[0]}")
+    elif done is None or done < 1:
+        rows.damage.add(place, f"completed {result['completed']!r}; expected requests that were served")
+    elif wrong := _wrong_load(result):
+        rows.damage.add(place, wrong)
+    elif SPECULATION in result:
+        rows.damage.add(place, f"{SPECULATION}: the server speculates; expected one that does not")
+    if result.get("failed"):
+        rows.note(f"{rows.damage.file}: {result['failed']} requests failed; the means are of the others")
+    if any(len(set(result[name])) > 1 for name in LENGTHS if isinstance(result.get(name), list)):
+        rows.note(f"{rows.damage.file}: lengths vary; every request is taken to have their means")
+    cells: dict[str, object] = {key: result.get(key) for key in KEYS}
+    for name, total in TOTALS.items():
+        held = number(result.get(total))
+        cells[name] = result.get(total) if held is None or not done else round(held / done)
+    rate = result.get(RATE)
+    return {**cells, "concurrency": result.get(BENCH), "rate": rate, "requests": result.get("completed")}
+
+
+def _wrong_load(result: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with how requests were sent."""
+    clients, rate = result.get(BENCH), result.get(RATE, inf)
+    if clients is None and rate in NO_PAUSE:
+        return f"no {BENCH} and {RATE} inf: all requests at once; expected --max-concurrency N or --request-rate R"
+    if clients is not None and rate not in NO_PAUSE:
+        return f"{RATE} {rate} and {BENCH} {clients}; expected one of them"
+    if rate not in NO_PAUSE and result.get("burstiness", 1.0) != 1.0:
+        return f"burstiness {result['burstiness']}; expected 1, a Poisson process"
+    return None
+
 
 COUNTS = {"isl": ("isl", "input_tokens"), "osl": ("osl", "output_tokens")}
 LEAST = {"isl": 1, "osl": 2}

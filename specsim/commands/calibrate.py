@@ -1,21 +1,36 @@
-"""`specsim calibrate`: points of a server become an engine file, a figure, and a table of held-out errors."""
+"""`specsim calibrate`, and `specsim profile`, which needs torch."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specsim.errors import SpecsimError
-from specsim.lines import say
+from specsim.errors import SpecsimError, say
 
 if TYPE_CHECKING:
-    from specsim.calibration.errors import Errors, Group
-    from specsim.calibration.fit import Fit
-    from specsim.calibration.points import Held, Point
+    from specsim.calibration.fit import Errors, Fit, Group
+    from specsim.calibration.reading import Held, Point
     from specsim.latency.engine import Engine
+
+
+def profiler_command(arguments: argparse.Namespace) -> int:
+    """Hand over the words behind the command to the profiler, found by name and late: it may load torch."""
+    command, *words = arguments.words
+    found = find_spec("profiler")
+    if found is None:
+        raise SpecsimError(f"specsim {command}: the package profiler is missing; expected it beside specsim")
+    if not found.submodule_search_locations or find_spec("profiler.cli") is None:
+        where = found.origin or ", ".join(found.submodule_search_locations or ())
+        raise SpecsimError(f"{where}: stands in the way of specsim's own package profiler; expected another name")
+    cli = import_module("profiler.cli")
+    code: int = {"profile": cli.main, "fidelity": cli.fidelity}[command](words)
+    return code
+
 
 LEAST_POINTS = 15
 UNFIT = 4
@@ -33,7 +48,7 @@ def calibrate_command(arguments: argparse.Namespace) -> int:
     from tqdm import tqdm
 
     from specsim.calibration.engine_file import counted, engine_keys, misfit, source
-    from specsim.calibration.errors import groups
+    from specsim.calibration.fit import groups
     from specsim.calibration.reading import read_points
     from specsim.files.staging import in_one_step
     from specsim.latency.peaks import peak_notes
@@ -84,7 +99,7 @@ def _places(out: Path, *, force: bool) -> tuple[Path, Path]:
 def _fit(arguments: argparse.Namespace) -> tuple[Fit, dict[str, Any]]:
     """Return what is to be fitted, and the configuration of a run with this profile and the engine to begin with."""
     from specsim.calibration.fit import Fit
-    from specsim.calibration.points import Server
+    from specsim.calibration.reading import Server
     from specsim.config.configured import from_words
     from specsim.latency.engine import engine_from_mapping
     from specsim.latency.fitness import unfit
@@ -153,8 +168,8 @@ def _draw(held: Sequence[Held], file: Path) -> None:
     """Draw measured against held-out TPOT and TTFT, by concurrency."""
     import numpy as np
 
-    from specsim.calibration.errors import by_concurrency
-    from specsim.figures.calibration import Pairs
+    from specsim.calibration.fit import by_concurrency
+    from specsim.figures.latency import Pairs
     from specsim.figures.plots import plot_calibration
 
     some = list(by_concurrency(held))

@@ -11,13 +11,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from specsim.config.groups import defaults, names, names_for
+from specsim.config.groups import chosen_by_default as defaults
+from specsim.config.groups import names, names_for
 from specsim.config.schema import GROUPS, TEXTS
 from specsim.config.schema import defaults as settings
 from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import expanded
-from specsim.files.paths import is_path, shipped
-from specsim.files.yaml_file import read_yaml
+from specsim.files.yaml_file import is_path, read_yaml, shipped
 
 SHELLS = ("bash", "zsh", "fish")
 

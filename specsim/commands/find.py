@@ -7,13 +7,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specsim.commands.sweep_options import executor
-from specsim.errors import SpecsimError
-from specsim.lines import one_line, say
+from specsim.commands.sweep import executor
+from specsim.errors import SpecsimError, one_line, say
 
 if TYPE_CHECKING:
     from specsim.config.configured import Configured
-    from specsim.results.found import Found
+    from specsim.metrics.found import Found
 
 FIND_HELP = """\
 Settings are those of `specsim run`; several values of one make a line each: scheduler=adaserve,continuous
@@ -48,11 +47,11 @@ def add_find(commands: Any, jobs: Callable[[str], int], path: Callable[[str], Pa
 
 def find_command(arguments: argparse.Namespace) -> int:
     """Search, print a table, write it and a figure into the folder; return 1 if a run failed."""
-    from specsim.commands.find_table import find_table
+    from specsim.commands.tables import find_table
     from specsim.config.configured import from_words
     from specsim.files.staging import in_one_step
-    from specsim.results.capacity import Asked
-    from specsim.results.searches import FIRST, name_in
+    from specsim.metrics.capacity import Asked
+    from specsim.metrics.found import FIRST, name_in
     from specsim.runs.find import search
 
     asked = Asked(_share("--target", arguments.target), *_rates(arguments.rates), _share("--within", arguments.within))

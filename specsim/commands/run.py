@@ -9,8 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specsim.errors import SpecsimError, nearest
-from specsim.lines import one_line, say
+from specsim.errors import SpecsimError, nearest, one_line, say
 
 if TYPE_CHECKING:
     from specsim.config.configured import Configured
@@ -20,12 +19,12 @@ if TYPE_CHECKING:
 def run_command(arguments: argparse.Namespace) -> int:
     """Run what the settings name, and return the exit code: 1 if a run of a sweep failed."""
     from specsim.config.configured import from_words
-    from specsim.results.table import class_table
+    from specsim.metrics.tables import class_table
     from specsim.runs import plan
-    from specsim.runs.against import against
     from specsim.runs.execute import execute
-    from specsim.runs.tally import composed
-    from specsim.store.places import check_place
+    from specsim.runs.find import against
+    from specsim.runs.processes import composed
+    from specsim.store.writer import check_place
 
     if arguments.against is not None and (arguments.multirun or arguments.cfg is not None):
         flag = "-m" if arguments.multirun else "--cfg"
@@ -62,7 +61,7 @@ def run_command(arguments: argparse.Namespace) -> int:
 
 def run_sweep(chosen: Sequence[Configured], arguments: argparse.Namespace) -> int:
     """Run a sweep with the options of `add_sweep_options` and print its table; return 1 if a run failed."""
-    from specsim.commands.sweep_lines import sweep_lines
+    from specsim.commands.tables import sweep_lines
     from specsim.runs import plan
     from specsim.runs.executors import LOCAL, check_executor
     from specsim.runs.sweep import write_table
@@ -128,7 +127,7 @@ def _folder(out: str | None, choices: Mapping[str, str] | None) -> Iterator[Path
 
     A new folder is named by the time and by the `choices` of a run, None for a sweep.
     """
-    from specsim.store.places import new_folder, remove_empty
+    from specsim.store.writer import new_folder, remove_empty
 
     if out is not None:
         yield Path(out)

@@ -1,4 +1,4 @@
-"""`specsim sweep`: a sweep from a YAML file, and how far one is."""
+"""`specsim sweep`: options and rows."""
 
 from __future__ import annotations
 
@@ -9,12 +9,77 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specsim.commands.run import run_sweep
-from specsim.commands.sweep_options import add_sweep_options
-from specsim.errors import SpecsimError
-from specsim.lines import one_line, say
+from specsim.errors import SpecsimError, one_line, say
 
 if TYPE_CHECKING:
-    from specsim.store.sweep_folder import SweepStatus
+    from specsim.store.sweeps import SweepStatus
+
+
+def add_sweep_options(parser: argparse.ArgumentParser, when: str = "") -> None:
+    """Add the options to a command's parser; `when` says beside what they have an effect."""
+    parser.add_argument("--jobs", type=jobs, metavar="N", help=f"{when}processes that run at once (1)")
+    parser.add_argument("--executor", type=executor, metavar="NAME", help=f"{when}local, ray, dask or slurm (local)")
+    parser.add_argument("--keep", type=keep, metavar="WHAT", help=f"{when}runs: a folder each; summary: rows (runs)")
+    parser.add_argument("--until", type=until, metavar="WIDTH", help=f'{when}seeds are added up to "2 points" (none)')
+    parser.add_argument("--each", action="store_true", help=f"{when}a row for every seed, in place of means")
+
+
+def jobs(word: str) -> int:
+    """Return a number of processes.
+
+    Raises
+    ------
+    SpecsimError
+        When the word is none.
+    """
+    from specsim.runs.processes import MOST_JOBS
+
+    if word.isdecimal() and 1 <= int(word) <= MOST_JOBS:
+        return int(word)
+    raise SpecsimError(f"--jobs {word}: expected a whole number between 1 and {MOST_JOBS}")
+
+
+def executor(word: str) -> str:
+    """Return what runs the points.
+
+    Raises
+    ------
+    SpecsimError
+        When the word is none of the executors.
+    """
+    from specsim.runs.executors import NEEDS
+
+    if word in NEEDS:
+        return word
+    raise SpecsimError(f"--executor {word}: expected {', '.join(NEEDS)}")
+
+
+def keep(word: str) -> str:
+    """Return what a sweep keeps of a run.
+
+    Raises
+    ------
+    SpecsimError
+        When the word is none of the kinds.
+    """
+    if word in ("runs", "summary"):
+        return word
+    raise SpecsimError(f"--keep {word}: expected runs or summary")
+
+
+def until(word: str) -> str:
+    """Return the half width of the attainment's intervals that a sweep is to reach.
+
+    Raises
+    ------
+    SpecsimError
+        When it is none.
+    """
+    from specsim.runs.until import check_until
+
+    check_until(word)
+    return word
+
 
 STATUS = "status"
 MOST_ERRORS = 5
@@ -48,7 +113,7 @@ def sweep_command(arguments: argparse.Namespace) -> int:
     """Run the points of a file, or tell how far a folder's sweep is; return 1 if a run failed."""
     from specsim.config.configured import from_file
     from specsim.files.checked_mapping import expanded
-    from specsim.runs.tally import composed
+    from specsim.runs.processes import composed
 
     if arguments.file == STATUS:
         _status(arguments.settings)
@@ -59,7 +124,7 @@ def sweep_command(arguments: argparse.Namespace) -> int:
 
 def _status(words: Sequence[str]) -> None:
     from specsim.files.checked_mapping import expanded
-    from specsim.store.sweep_folder import sweep_status
+    from specsim.store.sweeps import sweep_status
 
     if len(words) != 1:
         raise SpecsimError(f"{' '.join(('sweep status', *words))}: expected the folder of one sweep")

@@ -11,8 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn, TextIO
 
-from specsim.errors import SpecsimError
-from specsim.lines import one_line, say
+from specsim.errors import SpecsimError, one_line, say
 
 WRITING = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, errno.EPIPE}
 
@@ -98,7 +97,7 @@ def guarded(command: Callable[[], int]) -> int:
     except (Exception, KeyboardInterrupt):
         raise
     except BaseException as error:
-        from specsim.runs.guard import fault_of
+        from specsim.runs.execute import fault_of
 
         fault = fault_of(error)
         if fault is error:

@@ -8,27 +8,15 @@ from typing import Any, NamedTuple
 
 from specsim.config.fleet import KEY as FLEET
 from specsim.config.fleet import profile_named, with_fleet
-from specsim.config.groups import (
-    FILE_OPTION,
-    FORMS,
-    choices,
-    holds_requests,
-    names,
-    names_for,
-    shipped_names,
-)
-from specsim.config.instead import for_trace
-from specsim.config.overrides import put
-from specsim.config.points import Point, check_typed
+from specsim.config.groups import FILE_OPTION, FORMS, choices, holds_requests, names, names_for, shipped_names
+from specsim.config.points import Point, check_typed, put
 from specsim.config.schema import GROUPS, TEXTS, defaults
 from specsim.config.suggestions import SERVERS, with_suggestions
+from specsim.config.synonyms import for_trace
 from specsim.errors import SpecsimError, nearest
-from specsim.files.checked_mapping import expanded
-from specsim.files.interpolation import is_closed, is_plain
-from specsim.files.paths import is_path, shipped
-from specsim.files.plain import copied
-from specsim.files.yaml_file import read_yaml
-from specsim.kinds.installed import installed
+from specsim.files.checked_mapping import copied, expanded
+from specsim.files.yaml_file import is_closed, is_path, is_plain, read_yaml, shipped
+from specsim.registry.plugins import installed
 
 __all__ = ["choices", "compose", "names"]
 
@@ -205,7 +193,7 @@ def _from_elsewhere(group: str, node: Any, point: Point) -> Any:
     if holds_requests(group, chosen):
         return {**node, "path": chosen}
     if not is_path(chosen):
-        from specsim.kinds.build import defaults_of
+        from specsim.registry.build import defaults_of
 
         return defaults_of(installed(group)[chosen], group)
     given = read_yaml(expanded(chosen), group=f"{group}=")

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from specsim.config.compose import compose
-from specsim.config.from_python import axes_of, point_of
-from specsim.config.points import Point, points, product
+from specsim.config.points import Point, axes_of, point_of, points, product
 from specsim.config.sweep_file import points_of
 
 Described = Mapping[str, Mapping[str, Mapping[str, Any]]]

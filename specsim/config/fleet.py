@@ -7,12 +7,10 @@ from typing import Any
 
 from specsim.config.groups import names, names_for
 from specsim.config.points import Point
-from specsim.config.python_value import PythonValue
-from specsim.config.values import value_of
+from specsim.config.values import PythonValue, value_of
 from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import expanded
-from specsim.files.paths import is_path, shipped
-from specsim.files.yaml_file import read_yaml
+from specsim.files.yaml_file import is_path, read_yaml, shipped
 
 KEY = "replica_profiles"
 

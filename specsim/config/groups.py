@@ -1,20 +1,22 @@
-"""The choices of a group: the files below conf/, and what other packages install."""
+"""Groups of the configuration, their names, and the choices of a run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from specsim.config.schema import GROUPS
 from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import expanded
-from specsim.files.paths import is_path, shipped
-from specsim.files.yaml_file import peek_yaml
-from specsim.kinds.installed import installed
+from specsim.files.yaml_file import is_path, peek_yaml, shipped
+from specsim.registry.plugins import installed
 
 if TYPE_CHECKING:
     from specsim.config.points import Point
+
 
 FILE_OPTION = "file"
 MOST_NAME_BYTES = 200
@@ -60,7 +62,7 @@ def choices(group: str) -> dict[str, str]:
 
 def chosen_in(group: str, point: Point) -> str:
     """Return what a point chooses in a group, the default where it says nothing."""
-    return str(point.get(group, defaults()[group]))
+    return str(point.get(group, chosen_by_default()[group]))
 
 
 def file_of(group: str, chosen: str) -> Path | None:
@@ -82,7 +84,7 @@ def holds_requests(group: str, chosen: str) -> bool:
 
 def choices_with(name: str) -> Iterator[tuple[str, str]]:
     """Yield each group with a choice whose file has a key of that name: the default, where it has it."""
-    for group, default in defaults().items():
+    for group, default in chosen_by_default().items():
         for each in (default, *sorted(shipped_names(group) - {FILE_OPTION})):
             if name not in LABELS[group] and name in peek_yaml(shipped("conf") / group / f"{each}.yaml"):
                 yield group, each
@@ -111,7 +113,76 @@ def shipped_names(group: str) -> frozenset[str]:
 
 
 @cache
-def defaults() -> Mapping[str, str]:
+def chosen_by_default() -> Mapping[str, str]:
     """Return the choice of each group that config.yaml names."""
     listed = peek_yaml(shipped("conf") / "config.yaml")["defaults"]
     return {str(group): str(name) for each in listed if isinstance(each, dict) for group, name in each.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a run chose in a group.
+
+    Attributes
+    ----------
+    name : as typed, a name or a path. values : the keys of its file, as set. suggested_by : the choice that brought it
+        along, "" where none did.
+    """
+
+    group: str
+    name: str
+    values: Mapping[str, Any]
+    suggested_by: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.group}={self.name}"
+
+    @property
+    def brought(self) -> str:
+        """The group and its choice, and the choice that suggested it."""
+        return f"{self} (with {self.suggested_by})" if self.suggested_by else str(self)
+
+    @property
+    def folder(self) -> Path:
+        """The folder that paths in its file are relative to; what is installed has none but the user's."""
+        if is_path(self.name):
+            return Path(self.name).expanduser().parent
+        return shipped("conf") / self.group if self.name in shipped_names(self.group) else Path()
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The choices of a run.
+
+    Attributes
+    ----------
+    profiles : by name those of ``replica_profiles`` that are not the first.
+    followed : by choice the settings that it suggested and that were taken up.
+    """
+
+    scheduler: Choice
+    trace: Choice
+    slo: Choice
+    acceptance: Choice
+    profile: Choice
+    drafter: Choice
+    engine: Choice
+    router: Choice
+    profiles: Mapping[str, Mapping[str, Any]]
+    followed: Mapping[str, list[str]]
+
+    @property
+    def suggestion_note(self) -> str | None:
+        """A line about the settings that the chosen files brought along."""
+        said = [f"{', '.join(settings)} (with {suggests})" for suggests, settings in self.followed.items()]
+        return f"{', '.join(said)}, as suggested there" if said else None
+
+
+def choices_in(config: Mapping[str, Any]) -> Choices:
+    """Return the choices of a composed configuration."""
+    chosen, followed = config["choices"], config.get("followed", {})
+    suggested = {setting: suggests for suggests, settings in followed.items() for setting in settings}
+    groups = {
+        each: Choice(each, chosen[each], config[each], suggested.get(f"{each}={chosen[each]}", "")) for each in GROUPS
+    }
+    return Choices(**groups, profiles=config.get("profiles", {}), followed=followed)

@@ -1,18 +1,21 @@
-"""From words as typed, key=value, to the points that they span; no file of the user's is opened here."""
+"""Words of the command line and values of Python, as points of a sweep."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from inspect import Parameter, signature
+from pathlib import Path
+from typing import Any, TypeVar
 
-from specsim.config.groups import choices_with, defaults, names, names_for
-from specsim.config.instead import for_word, refuse_key
-from specsim.config.python_value import PythonValue
-from specsim.config.schema import GROUPS, TEXTS, TYPED, known_keys
-from specsim.config.values import several, several_names, unquoted
-from specsim.errors import SpecsimError, nearest
-from specsim.files.paths import is_path
+from specsim.config.groups import choices_with, names, names_for
+from specsim.config.groups import chosen_by_default as defaults
+from specsim.config.schema import GROUPS, TEXTS, TYPED, declared, known_keys
+from specsim.config.synonyms import for_word, refuse_key
+from specsim.config.values import PythonValue, fitting, python_value, several, several_names, unquoted, whole
+from specsim.errors import SpecsimError, nearest, represented
+from specsim.files.checked_mapping import shown
+from specsim.files.yaml_file import is_path
 
 Point = Mapping[str, str | PythonValue]
 """Key to value: text as typed, or a value from Python. Groups, `belief` and `out` are always text."""
@@ -128,3 +131,219 @@ def _below_a_group(key: str) -> str:
         beside = "" if choice == defaults()[group] else f" with {group}={choice}"
         return f"; did you mean {f'{group}.{key}'!r}{beside}?"
     return ""
+
+
+RIVALS = {"tpot_s": "tpot_ratio", "tpot_ratio": "tpot_s"}
+"""Keys of a promise of which one is given: setting one takes the file's other away."""
+
+SHAPE = "distribution"
+"""A key whose value says which others stand beside it: choosing another takes the file's away."""
+
+DEFAULTS = ("tpot_s", "ttft_s", "max_tokens")
+"""Keys of a mix that hold for the classes without their own."""
+
+
+def put(tree: dict[str, Any], settings: Mapping[str, str | PythonValue], chosen: Mapping[str, str]) -> None:
+    """Put settings (dotted key to text, or to a value from Python) into a tree of plain values.
+
+    Mappings are merged, all else is replaced.
+
+    Keys of the group `slo` need not be there: a mix may hold more than its file states, and its reader judges them.
+
+    Parameters
+    ----------
+    chosen : what each group was set to, for messages.
+
+    Raises
+    ------
+    SpecsimError
+        One line with the nearest key where there is no such key, or a value that changes nothing.
+    """
+    said: set[str] = set()
+    shapes: dict[str, Any] = {}
+    held = tree["slo"].get("classes")
+    classes = frozenset(held if isinstance(held, Mapping) else ())
+    for key, text in settings.items():
+        setting = f"{key}={text}"
+        holder, name = _holder(tree, key, classes, f"{setting}: {chosen.get(key.partition('.')[0], 'the run')}")
+        there = isinstance(holder, list) or name in holder
+        old = holder[name] if there else None
+        new = text.value if isinstance(text, PythonValue) else fitting(setting, text, old)
+        if new == {} and (isinstance(old, Mapping) or not there):
+            raise SpecsimError(f"{setting}: changes nothing: a mapping is merged into what is there")
+        former = _shapes(key, old) if name != SHAPE else {key: old}
+        holder[name] = _merged(old, new)
+        said.update(_leaves(key, new))
+        shapes = former | shapes
+    for key in said:
+        _give_way(tree, key, said)
+    for key in said & shapes.keys():
+        _drop_shape(tree, key, shapes[key], said)
+    if any(key.startswith("slo.classes.") for key in said):
+        _forget_defaults(tree["slo"], said)
+
+
+def _holder(tree: dict[str, Any], key: str, classes: frozenset[str], where: str) -> tuple[Any, Any]:
+    """Return the mapping or list that holds a key, and its name or place there; `classes` are those of the mix."""
+    above: list[str] = []
+    node: Any = tree
+    name, *below = key.split(".")
+    for place, each in enumerate(below, start=1):
+        above.append(name)
+        node = node[int(name) if isinstance(node, list) else name]
+        if isinstance(node, list) and each.isdigit() and int(each) < len(node):
+            name = each
+            continue
+        known = list(map(str, node)) if isinstance(node, Mapping) else []
+        may_be_new = above[0] == "slo" and not (above == ["slo", "classes"] and classes)
+        if each not in known and not (may_be_new and isinstance(node, dict)):
+            higher = ".".join(_handed_down(tree, key.split(".")))
+            hint = f"; expected {higher}" if higher else nearest(each, known)
+            raise SpecsimError(f"{where} has no such key{hint}")
+        if each not in known and place < len(below):
+            node[each] = {}
+        name = each
+    return node, int(name) if isinstance(node, list) else name
+
+
+def _handed_down(tree: Mapping[str, Any], path: Sequence[str]) -> Sequence[str]:
+    """Return the path of the key above that is handed down to `path`, `path` itself where it is there, () for none."""
+    nodes: list[Any] = [tree]
+    for count, name in enumerate(path):
+        if not (isinstance(nodes[-1], Mapping) and name in nodes[-1]):
+            above = next((each for each in range(count - 1, 0, -1) if name in nodes[each]), 0)
+            return _handed_down(tree, [*path[:above], *path[count:]]) if above else ()
+        nodes.append(nodes[-1][name])
+    return path
+
+
+def _merged(old: Any, new: Any) -> Any:
+    if not isinstance(old, Mapping) or not isinstance(new, Mapping):
+        return whole(new, old)
+    return {**old, **{key: _merged(old.get(key), value) for key, value in new.items()}}
+
+
+def _leaves(key: str, value: Any) -> Iterator[str]:
+    if not isinstance(value, Mapping):
+        yield key
+    else:
+        for name, each in value.items():
+            yield from _leaves(f"{key}.{name}", each)
+
+
+def _shapes(key: str, value: Any) -> dict[str, Any]:
+    """Return by dotted key the distributions in a value."""
+    if not isinstance(value, Mapping):
+        return {}
+    below = {k: v for name, each in value.items() for k, v in _shapes(f"{key}.{name}", each).items()}
+    return below | ({f"{key}.{SHAPE}": value[SHAPE]} if SHAPE in value else {})
+
+
+def _drop_shape(tree: Mapping[str, Any], key: str, former: Any, said: set[str]) -> None:
+    """Take away what the file states beside another distribution than the one that was chosen."""
+    node: Any = tree
+    *above, _ = key.split(".")
+    for each in above:
+        node = node[int(each) if isinstance(node, list) else each]
+    if node[SHAPE] != former:
+        for name in [each for each in node if ".".join((*above, each)) not in said]:
+            del node[name]
+
+
+def _give_way(tree: Mapping[str, Any], key: str, said: set[str]) -> None:
+    *above, name = key.split(".")
+    if above[:1] != ["slo"] or name not in RIVALS or ".".join((*above, RIVALS[name])) in said:
+        return
+    node: Any = tree
+    for each in above:
+        node = node.get(each) if isinstance(node, Mapping) else None
+    if isinstance(node, dict) and node.get(name) is not None:
+        node.pop(RIVALS[name], None)
+
+
+def _forget_defaults(mix: dict[str, Any], said: set[str]) -> None:
+    """Take away what the file, not the user, says for all classes where each class by now says its own."""
+    classes = mix["classes"]
+    bodies = [body for body in classes.values() if isinstance(body, Mapping)] if isinstance(classes, Mapping) else []
+    for name in DEFAULTS:
+        own = all(any(body.get(each) is not None for each in (name, RIVALS.get(name, name))) for body in bodies)
+        if bodies and own and f"slo.{name}" not in said and mix.get("classes_from") != "trace":
+            mix.pop(name, None)
+
+
+Given = str | PythonValue
+HANDED = ("scheduler", "trace", "profile", "slo")
+"""Groups that an object may stand for."""
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def with_keys(function: Function) -> Function:
+    """Put every key of a run into the signature, before ``**settings``: `help`, Jupyter and editors show them."""
+    shown = signature(function)
+    *own, rest = shown.parameters.values()
+    chosen = [(group, None, "str | Path | None") for group in GROUPS]
+    typed = [(each.name.replace(".", "__"), each.default, each.type) for each in declared()]
+    keys = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for name, default, kind in (*chosen, *typed)
+        if name not in shown.parameters
+    ]
+    function.__signature__ = shown.replace(parameters=[*own, *keys, rest])  # type: ignore[attr-defined]
+    return function
+
+
+def point_of(settings: Mapping[str, Any]) -> dict[str, Given]:
+    """Return settings by their dotted keys.
+
+    Raises
+    ------
+    SpecsimError
+        One line for an unknown key, or a value that is no setting.
+    """
+    return {_key(name): _value(_key(name), value) for name, value in settings.items()}
+
+
+def axes_of(axes: Mapping[str, Iterable[Any]], settings: Mapping[str, Any]) -> dict[str, list[Given]]:
+    """Return the values of each key, one of each of `settings`, several of `axes`.
+
+    Raises
+    ------
+    SpecsimError
+        One line for an unknown key, a key given twice, or values that are none.
+    """
+    if not isinstance(axes, Mapping):
+        raise SpecsimError(f"sweep: {shown(axes)}: expected values by key, as {{'rps': [2, 4]}}")
+    values = {key: [value] for key, value in point_of(settings).items()}
+    for name, wanted in axes.items():
+        if not is_several(wanted):
+            raise SpecsimError(f"sweep: {name}={wanted!r}: expected a list of values")
+        if _key(name) in values:
+            raise SpecsimError(f"{name}: given twice; expected it among the axes or the settings")
+        values[_key(name)] = [_value(_key(name), value) for value in wanted]
+    return values
+
+
+def is_several(value: Any) -> bool:
+    """Return whether a value holds several, in order; an array without a dimension holds none."""
+    unordered = isinstance(value, str | bytes | Mapping | set | frozenset)
+    return isinstance(value, Iterable) and not unordered and getattr(value, "ndim", 1) > 0
+
+
+def _key(name: object) -> str:
+    if not isinstance(name, str):
+        raise SpecsimError(f"sweep: {shown(name)}: expected a key, as 'rps'")
+    key = name.replace("__", ".")
+    check_key(key)
+    return key
+
+
+def _value(key: str, value: Any) -> Given:
+    """Return the text that names a group's file, and any other setting as the value that it is."""
+    if key not in (*GROUPS, *TEXTS):
+        return python_value(key, value)
+    if value is None and key in TEXTS:
+        return "null"
+    if not isinstance(value, str | Path):
+        raise SpecsimError(f"{key}: {represented(value)}; expected a name or a path")
+    return str(value)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from specsim.config.groups import check_below, chosen_in, defaults, file_of, names
+from specsim.config.groups import check_below, chosen_in, file_of, names
+from specsim.config.groups import chosen_by_default as defaults
 from specsim.config.points import Point
-from specsim.config.python_value import PythonValue
 from specsim.config.schema import GROUPS
+from specsim.config.values import PythonValue
 from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import expanded
-from specsim.files.paths import is_path
-from specsim.files.yaml_file import peek_yaml
+from specsim.files.yaml_file import is_path, peek_yaml
 
 SUGGESTING = ("scheduler", "drafter", "profile", "trace")
 """Groups whose files may hold `suggests`.

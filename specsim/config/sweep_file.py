@@ -8,11 +8,9 @@ from math import exp, log, prod
 from pathlib import Path
 from typing import Any
 
-from specsim.config.from_python import axes_of, point_of
-from specsim.config.points import Point, check_typed, points
-from specsim.config.python_value import PythonValue
+from specsim.config.points import Point, axes_of, check_typed, point_of, points
 from specsim.config.schema import MOST_SEED
-from specsim.config.values import interval_of
+from specsim.config.values import PythonValue, interval_of
 from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import CheckedMapping, is_whole, shown
 from specsim.files.yaml_file import read_yaml

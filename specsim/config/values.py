@@ -1,18 +1,79 @@
-"""One value as typed, in Hydra's grammar: what it means, and the several values that a sweep spans."""
+"""Values of settings: what a text spans, and values that only Python can hand over."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache, lru_cache
 from math import ceil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
 
 from specsim.errors import SpecsimError, first_line, nearest
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
+
+
+@dataclass(frozen=True, slots=True)
+class PythonValue:
+    """A plain value (None, truth value, number, text, list, mapping); its text is only shown."""
+
+    value: Any
+
+    def __str__(self) -> str:
+        return _word(self.value)
+
+
+def _word(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return f"[{','.join(map(_word, value))}]"
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{key}:{_word(each)}" for key, each in value.items()) + "}"
+    return str(value)
+
+
+def python_value(name: str, value: object) -> PythonValue:
+    """Return a value given in Python as a plain one.
+
+    Raises
+    ------
+    SpecsimError
+        One line that names the key, for what is no setting.
+    """
+    try:
+        made = PythonValue(_as_plain(value))
+        str(made)
+    except Exception as error:
+        what = f"{type(value).__name__} that cannot be written as text"
+        raise SpecsimError(f"{name}: a {what} ({first_line(error)}); expected a setting") from None
+    return made
+
+
+def _as_plain(value: Any) -> Any:
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if isinstance(value, np.floating):
+        # A short float means the shortest decimal that it is written as: 0.1, not 0.10000000149.
+        return float(str(value))
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): _as_plain(each) for key, each in value.items()}
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes) and getattr(value, "ndim", 1) > 0:
+        return [_as_plain(each) for each in value]
+    raise TypeError(f"{type(value).__name__} is no number, text, list or mapping")
+
 
 FUNCTION = re.compile(r"(choice|glob|interval|range|shuffle|sort|tag) ?\(.*\)")
 SHORT_WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,14})")

@@ -7,18 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specsim.errors import SpecsimError, nearest
-from specsim.figures.calibration import Pairs, calibration
-from specsim.figures.latency import latency_cdf
-from specsim.figures.load_marks import run_said
+from specsim.figures.latency import Pairs, calibration, latency_cdf
 from specsim.figures.slo import comparison, slo_by_class
-from specsim.figures.style import RunData, style
-from specsim.figures.sweep import curves
-from specsim.figures.sweep_panels import ATTAINMENT, GOODPUT, word
+from specsim.figures.style import RunData, run_said, style
+from specsim.figures.sweep import ATTAINMENT, GOODPUT, curves, word
 from specsim.figures.timeline import has_timeline, timeline
 from specsim.files.checked_mapping import expanded
-from specsim.results.sweep_axes import SweepAxes, line_named
-from specsim.results.sweep_table import ALL, CLASS, SEED, rows_with, values_of, without_failures
-from specsim.store.run_folder import readable_name
+from specsim.metrics.sweep_table import ALL, CLASS, SEED, SweepAxes, line_named, rows_with, values_of, without_failures
+from specsim.store.runs import readable_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -1,4 +1,4 @@
-"""Sizes, a palette for colour-blind readers and the protocol of a run, for all figures."""
+"""Style of figures: colours, captions, names at the ends of lines, marks of load."""
 
 from __future__ import annotations
 
@@ -11,9 +11,130 @@ from typing import TYPE_CHECKING, Any, Protocol
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from specsim.metrics.seeds import KEPT_UP, OVERLOADED, SATURATED, SHORT, failed_said, verdict_of, verdicts, worst
+from specsim.metrics.sweep_table import ALL, CLASS, ERROR, SweepAxes
+from specsim.metrics.validity import sentences, stand_ins, stand_ins_of
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
+
+
+FILLS: dict[str, dict[str, Any]] = {
+    SHORT: {"fillstyle": "left", "markerfacecoloralt": "white"},
+    SATURATED: {"markerfacecolor": "white"},
+    OVERLOADED: {"markerfacecolor": "white"},
+}
+HALF, HOLLOW = "\N{CIRCLE WITH LEFT HALF BLACK}", "\N{WHITE CIRCLE}"
+GLYPHS = {KEPT_UP: "", SHORT: HALF, SATURATED: HOLLOW, OVERLOADED: HOLLOW}
+SAID = {
+    OVERLOADED: "overloaded, and what is shown depends on how long it is",
+    SATURATED: "near saturation, and may attain less if it is longer",
+    SHORT: "too short to judge its load or its attainment",
+}
+NAMED = {OVERLOADED: "Hollow", SATURATED: "Hollow", SHORT: "Half-filled"}
+MARKER_POINTS = 4.5
+"""The least size at which a half-filled marker differs from a full one in print."""
+ABOVE = 4
+"""The order of drawing of marks, above the markers that they cover."""
+
+Marks = dict[tuple[Any, Any], str]
+
+
+def marks_of(table: DataFrame, axes: SweepAxes, against: Any = None) -> Marks:
+    """Return the verdict of each point (line, x) and of those it is compared with; x is None if there is no x axis."""
+    whole = table[table[CLASS] == ALL]
+    keys = [axes.line, *([axes.x] if axes.x else [])]
+    rows = whole[keys].astype(object).where(whole[keys].notna(), None).assign(**({} if axes.x else {"x": None}))
+    found: dict[tuple[Any, Any], list[str]] = {}
+    for (line, x), verdict in zip(rows.itertuples(index=False, name=None), verdicts(whole), strict=True):
+        found.setdefault((line, x), []).append(verdict)
+    beside = {x: each for (line, x), each in found.items() if against is not None and line == against}
+    return {(line, x): worst([*each, *beside.get(x, ())]) for (line, x), each in found.items()}
+
+
+def mark(axes: Axes, points: Iterable[tuple[float, float]], told: Sequence[str], **look: Any) -> None:
+    """Draw the points (x, y) whose verdict needs a caveat over markers of the same `look`."""
+    places = list(points)
+    for verdict, fill in FILLS.items():
+        chosen = [place for place, each in zip(places, told, strict=True) if each == verdict]
+        if chosen:
+            axes.plot(*zip(*chosen, strict=True), **{**look, **fill, "linestyle": "", "zorder": ABOVE})
+
+
+def marks_said(told: Sequence[str], failed: int = 0) -> list[str]:
+    """Return the sentences of a caption about marks, from the verdict of each run, and about failed runs."""
+    said = [f"{NAMED[each]} {GLYPHS[each]}: a run is {SAID[each]}." for each in NAMED if each in told]
+    if SHORT in told:
+        count = told.count(SHORT)
+        said.append(f"{count} of {len(told)} runs {'is' if count == 1 else 'are'} too short (docs/metrics.md).")
+    return said + [f"{each}." for each in failed_said(failed, failed + len(told))]
+
+
+def run_said(block: Mapping[str, Any]) -> list[str]:
+    """Return the sentences of a caption about the block ``specsim`` of the one run that a figure shows."""
+    verdict = verdict_of(block["load"])
+    load = [f"The run is {SAID[verdict]} (docs/metrics.md)."] if verdict in SAID else []
+    return [*sentences(stand_ins([block])), *load]
+
+
+def table_said(table: DataFrame) -> list[str]:
+    """Return which traces are stand-ins, and `marks_said`, of the rows of a `Sweep.table`, failed runs included."""
+    failed = table[ERROR].notna() if ERROR in table else table[CLASS].isna()
+    return sentences(stand_ins_of(table)) + marks_said(
+        list(verdicts(table[(table[CLASS] == ALL) & ~failed])), int(failed.sum())
+    )
+
+
+LABEL_POINTS = 8.5
+"""The least distance between two labels, in points."""
+
+
+def name_ends(
+    axes: Axes, ends: Mapping[str, tuple[float, float]], colours: Mapping[str, str], height_in: float
+) -> None:
+    """Write each name right of its line's last point (x, y), moved apart where they would touch.
+
+    The limits of the y axis must be final. `height_in` is about the height of the panel in inches.
+    """
+    low, high = axes.get_ylim()
+    points = 72 * height_in / (high - low)
+    names = sorted(ends, key=lambda name: ends[name][1])
+    wanted = [points * ends[name][1] for name in names]
+    for name, at, moved in zip(names, wanted, apart(wanted, LABEL_POINTS), strict=True):
+        axes.annotate(
+            name,
+            ends[name],
+            (5, moved - at),
+            textcoords="offset points",
+            color=colours[name],
+            va="center",
+            fontsize=7.5,
+            annotation_clip=False,
+        )
+
+
+def apart(values: Sequence[float], least: float) -> list[float]:
+    """Return ascending values moved as little as groups allow, so that neighbours are at least `least` apart.
+
+    Values that would touch are spread evenly around their common mean.
+    """
+    groups: list[list[float]] = []
+    for value in values:
+        groups.append([value])
+        while len(groups) > 1 and _low(groups[-1], least) - _high(groups[-2], least) < least:
+            last = groups.pop()
+            groups[-1] += last
+    return [_low(group, least) + place * least for group in groups for place in range(len(group))]
+
+
+def _low(group: Sequence[float], least: float) -> float:
+    return sum(group) / len(group) - least * (len(group) - 1) / 2
+
+
+def _high(group: Sequence[float], least: float) -> float:
+    return _low(group, least) + least * (len(group) - 1)
+
 
 WIDE_IN = 7.0
 DPI = 200

@@ -1,18 +1,186 @@
-"""A YAML file of unknown origin: read within bounds, without anchors, aliases or tags."""
+"""YAML files within bounds: paths, sizes, interpolation."""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
+import stat
+from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from specsim.errors import SpecsimError, first_line
-from specsim.files.checked_mapping import shown
-from specsim.files.interpolation import check_references
-from specsim.files.plain import copied
-from specsim.files.regular_file import check_file
+from specsim.errors import SpecsimError, beside, first_line
+from specsim.files.checked_mapping import copied, shown
+
+
+@cache
+def shipped(name: str) -> Path:
+    """Return the folder ``conf`` or ``traces`` of this installation.
+
+    Raises
+    ------
+    FileNotFoundError
+        When the installation is broken and has neither.
+    """
+    package = Path(__file__).resolve().parents[1]
+    for folder in (package / "_data" / name, package.parent / name):
+        if folder.is_dir():
+            return folder
+    raise FileNotFoundError(f"this installation of specsim lacks its {name}/ folder")
+
+
+@lru_cache(maxsize=4096)
+def is_path(value: str) -> bool:
+    """Return whether a group's value means a file: it has a slash or a suffix."""
+    return "/" in value or bool(Path(value).suffix)
+
+
+MOST_FILE_BYTES = 2 << 30
+MOST_ROWS, FREE_ROWS, ROWS_PER_BYTE = 50_000_000, 1_000_000, 8
+"""The most rows of a Parquet file; of more than `FREE_ROWS`, the most per byte, since a row takes at least a bit."""
+
+
+def check_file(path: Path, most_bytes: int, what: str = "file", setting: str = "") -> os.stat_result:
+    """Return the `os.stat` of a file; refuse one that would block a reader or fill the memory.
+
+    Parameters
+    ----------
+    what : the kind of file expected. setting : ``key=``, put before the path in messages if a setting named it.
+
+    Raises
+    ------
+    SpecsimError
+        When the file does not exist, is a folder, a pipe or a device, is larger than `most_bytes`, or cannot be read.
+    """
+    try:
+        facts = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise SpecsimError(f"{setting}{path}: no such {what}{beside(path)}") from None
+    except (OSError, ValueError) as error:
+        raise SpecsimError(f"{setting}{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if not stat.S_ISREG(facts.st_mode):
+        found = "a folder" if stat.S_ISDIR(facts.st_mode) else "a pipe or a device"
+        raise SpecsimError(f"{setting}{path}: is {found}; expected a {what}")
+    if facts.st_size > most_bytes:
+        raise SpecsimError(f"{setting}{path}: {size(facts.st_size)}; expected at most {size(most_bytes)}")
+    return facts
+
+
+def check_rows(path: Path, rows: int, held_bytes: int) -> None:
+    """Refuse a Parquet file that states more rows than `held_bytes` can hold.
+
+    Raises
+    ------
+    SpecsimError
+        One line with the limit.
+    """
+    most = min(MOST_ROWS, max(FREE_ROWS, ROWS_PER_BYTE * held_bytes))
+    if rows > most:
+        raise SpecsimError(f"{path}: states {rows:,} rows in {size(held_bytes)}; expected at most {most:,}")
+
+
+def size(count: int) -> str:
+    """Return bytes in words, in the largest unit of which there is at least one: 1.5 GiB, 64 MiB, 12 bytes."""
+    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if count >= 1 << power:
+            return f"{count / (1 << power):.4g} {unit}"
+    return f"{count} bytes"
+
+
+FOLLOWS = re.compile(r"\$\{(\.+)([\w.]+)\}")
+MOST_STEPS = 16
+MOST_REPEATED = 10_000
+"""The most values that the references of one file may repeat."""
+
+PLAIN = (bool, int, float, type(None))
+MOST_PLAIN = 40
+"""Levels that are looked at; a file has `MOST_DEPTH` at most."""
+
+Place = tuple[Any, ...]
+"""Keys and list indices from the top of a file down to a value."""
+
+
+def check_references(mapping: Mapping[str, Any]) -> None:
+    """Refuse every ``${...}`` of a file, except a whole value that repeats another of the file, as ``${..key}``.
+
+    The environment, keys of the run and text around a reference are never resolved.
+
+    Raises
+    ------
+    SpecsimError
+        One line that begins with the dotted key; also when references lead in a circle or repeat too much.
+    """
+    for count, place in enumerate(_repeated(mapping, mapping, (), 0)):
+        if count >= MOST_REPEATED:
+            said = f"references stand for over {MOST_REPEATED:,} values; expected fewer"
+            raise SpecsimError(f"{_dotted(place)}: {said}")
+
+
+def _repeated(mapping: Mapping[str, Any], node: Any, place: Place, steps: int) -> Iterator[Place]:
+    """Yield the place of each reference below a node, and of each value that a reference repeats."""
+    for each, value in _leaves(node, place):
+        refers = isinstance(value, str) and "${" in value
+        if steps or refers:
+            yield each
+        if not refers:
+            continue
+        where = f"{_dotted(each)}: {value[:60]!r}"
+        if steps == MOST_STEPS:
+            raise SpecsimError(f"{where}: refers to itself, or through {MOST_STEPS} others to a value")
+        yield from _repeated(mapping, *_named(mapping, each, value, where), steps + 1)
+
+
+def _named(mapping: Mapping[str, Any], place: Place, text: str, where: str) -> tuple[Any, Place]:
+    """Return the value that a reference at a place repeats, and the place of that value."""
+    found = FOLLOWS.fullmatch(text)
+    if found is None:
+        raise SpecsimError(f"{where}: expected a value, or a key of this file alone, such as ${{..key}}")
+    above = len(place) - len(found[1])
+    if above < 0:
+        raise SpecsimError(f"{where}: leads out of this file; expected the value itself")
+    named = (*place[:above], *found[2].split("."))
+    node: Any = mapping
+    try:
+        for name in named:
+            node = node[name]
+    except (KeyError, IndexError, TypeError):
+        raise SpecsimError(f"{where}: this file has no such key") from None
+    return node, named
+
+
+def _leaves(node: Any, place: Place) -> Iterator[tuple[Place, Any]]:
+    """Yield each value that is neither a mapping nor a list, with its place."""
+    if not isinstance(node, Mapping | list) or not node:
+        yield place, node
+        return
+    for name, value in node.items() if isinstance(node, Mapping) else enumerate(node):
+        yield from _leaves(value, (*place, name))
+
+
+def _dotted(place: Place) -> str:
+    return ".".join(map(str, place))
+
+
+def is_plain(value: Any, depth: int = 0) -> bool:
+    """Return whether a value of a YAML is what it says: no text in it refers to another or is missing (``???``)."""
+    if isinstance(value, dict):
+        return depth < MOST_PLAIN and all(type(k) is str and is_plain(v, depth + 1) for k, v in value.items())
+    if isinstance(value, list):
+        return depth < MOST_PLAIN and all(is_plain(each, depth + 1) for each in value)
+    return type(value) in PLAIN or (type(value) is str and "$" not in value and value != "???")
+
+
+def is_closed(value: Any, depth: int = 0) -> bool:
+    """Return whether every reference in a value leads to a place within it; `depth` is that of the value."""
+    if isinstance(value, dict | list):
+        inside = value.values() if isinstance(value, dict) else value
+        return depth < MOST_PLAIN and all(is_closed(each, depth + 1) for each in inside)
+    if not isinstance(value, str) or "$" not in value:
+        return True
+    found = FOLLOWS.fullmatch(value)
+    return found is not None and len(found[1]) <= depth
+
 
 MOST_BYTES = 1 << 20
 """The most bytes of a file; the largest in conf/ has 6 KiB."""

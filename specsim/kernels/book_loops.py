@@ -255,7 +255,7 @@ def commit(
 
 @compiled(NUMBERS, INTS, INTS, INTS, INTS, INTS, INTS, INTS, filled(WHOLE, 2), filled(FLAG))
 def answer(numbers, rank, prompt_tokens, emitted_tokens, target_cached, output_tokens, ids, chunks, told, finished):
-    """Fill `told` (3, n) and `finished` (n,) as `specsim.kernels.acceptance.answer` says.
+    """Fill `told` (3, n) and `finished` (n,) as `specsim.kernels.growth.answer` says.
 
     Return whether all nodes are of rows and slots that are there.
     """

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from specsim.kernels import compiled_loops
-from specsim.kernels.acceptance import Answer
-from specsim.kernels.arrays import Floats, Ints
+from specsim.kernels.growth import Answer, Floats, Ints
 from specsim.pass_shape import PassShape
 
 ILLEGAL = -(1 << 62)
@@ -43,7 +42,7 @@ class Books(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """Columns that a verification adds to, (N,) each; as in `specsim.replica.state.Progress`."""
+    """Columns that a verification adds to, (N,) each; as in `specsim.server.state.Progress`."""
 
     draft_tokens: Ints
     accepted_tokens: Ints
@@ -152,7 +151,7 @@ def commit(
     Parameters
     ----------
     tree : (n,) drafted nodes of each row; empty where no row has any.
-    answer : as `specsim.replica.passes.Emitted`.
+    answer : as `specsim.core.passes.Emitted`.
     drafted : whether a draft pass has run in this step. feeds : whether the drafter has a cache of its own.
     """
     # A backend of one's own may count in other integers.

@@ -12,8 +12,8 @@ import numba
 from numba import types
 from numba.core import event
 
+from specsim.errors import say
 from specsim.kernels.compile_cache import distrust, folder_of_kernels, kept_file, watch
-from specsim.lines import say
 
 WHOLE, NUMBER, FLAG, WORD = types.int64, types.float64, types.boolean, types.uint64
 Kernel = Callable[..., Any]

@@ -242,7 +242,7 @@ def select(row, path, need, order, most_nodes, budget, fill):
 
 @compiled(INTS, INTS, WHOLE, WORDS, WHOLE, INTS, INTS, filled(WHOLE, 2))
 def rounds(rank, start, mask, key, depth, left, room, matched):
-    """Fill `matched` (most, n) as `specsim.kernels.acceptance.rounds` does; return how many rounds there are."""
+    """Fill `matched` (most, n) as `specsim.kernels.growth.rounds` does; return how many rounds there are."""
     emitted = np.zeros(len(key), dtype=np.int64)
     for each in range(len(matched)):
         ended = False

@@ -13,10 +13,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from specsim.files.checked_mapping import CheckedMapping, shown
-from specsim.kinds.table import Kinds, Maker, asked
 from specsim.latency.forms import Linear
 from specsim.latency.model import ModelLatency, Profile
 from specsim.pass_shape import PassShape
+from specsim.registry.build import Kinds, Maker, asked
 
 SIZES = {"kv_bytes_per_token": 0, "weights_bytes": 0, "deepest": 1}
 """Whole numbers of a model, and the least of each."""

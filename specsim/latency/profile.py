@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from specsim.files.checked_mapping import CheckedMapping, is_number
-from specsim.files.paths import is_path, shipped
-from specsim.files.yaml_file import read_yaml
+from specsim.files.yaml_file import is_path, read_yaml, shipped
 from specsim.latency.fitness import misfit
 from specsim.latency.forms import Form, Linear, Roofline, Table
 from specsim.latency.model import PROFILE_VERSION, ModelLatency, Profile

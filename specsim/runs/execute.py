@@ -1,30 +1,165 @@
-"""From a resolved configuration to a run, in memory or in its folder; all that the command line and Python share."""
+"""A run executed, guarded and kept."""
 
 from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from specsim.config.choices import Choice
+from specsim.config.groups import Choice
 from specsim.config.identity import NOT_OF_THE_RUN
-from specsim.files.plain import copied
-from specsim.results.schema import NOTED
-from specsim.results.stand_in import STAND_IN, stand_in
-from specsim.results.sweep_notes import extrapolated
-from specsim.runs.drafting_note import hardly_drafts
+from specsim.core.attribution import complaint, own_frames, own_line
+from specsim.errors import SpecsimError, passes_through
+from specsim.files.checked_mapping import copied
+from specsim.metrics.requests import NOTED, PASS_COLUMNS, RequestTable
+from specsim.metrics.sweep_table import extrapolated
+from specsim.metrics.tables import run_line
+from specsim.metrics.validity import STAND_IN, stand_in
+from specsim.runs.notes import hardly_drafts
 from specsim.runs.prepare import Experiment, prepare
-from specsim.runs.progress import bar
+from specsim.runs.processes import bar
 from specsim.runs.provenance import provenance_of
-from specsim.runs.run import Run
-from specsim.store.places import check_same_run
 from specsim.store.runs import StoredRun
-from specsim.store.writer import write_run
+from specsim.store.summaries import BY_THE_CLOCK, Summary, compact
+from specsim.store.writer import check_same_run, write_run
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from pandas import DataFrame
+
+
+PARSERS = ("argparse", "contextlib", "profiler", "specsim")
+"""Modules that may end a command: a parser has said by then what was wrong, or shown its help."""
+OURS = ("profiler", "specsim")
+Given = ParamSpec("Given")
+Found = TypeVar("Found")
+
+
+def guarded(work: Callable[Given, Found], *given: Given.args, **named: Given.kwargs) -> Found:
+    """Return what work returns.
+
+    Raises
+    ------
+    SpecsimError
+        One line that names the part of somebody's own that raised what is no `Exception` and not Ctrl-C.
+    """
+    try:
+        return work(*given, **named)
+    except BaseException as error:
+        fault = fault_of(error)
+        if fault is error:
+            raise
+        raise fault from error
+
+
+def fault_of(error: BaseException) -> BaseException:
+    """Return an error of one line in the place of what a part of somebody's own raised to end the process."""
+    chain = list(_chain(error))
+    frames = [frame for each in chain for frame, _ in traceback.walk_tb(each.__traceback__)]
+    if isinstance(error, Exception) or passes_through(error) or all(map(_of_a_parser, frames)) or _ours(chain[-1]):
+        return error
+    trace = chain[-1].__traceback__
+    named = "".join(f"{frame.f_code.co_qualname}: " for frame, _ in own_frames(trace, None)[:1])
+    return SpecsimError(f"{named}{complaint(error)}{own_line(trace, None)}")
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error, then what it comes of: simpy raises a copy of what was raised in a process."""
+    each: BaseException | None = error
+    while each is not None:
+        yield each
+        each = each.__cause__
+
+
+def _ours(error: BaseException) -> bool:
+    """Return whether a line of our own raised it: a handler of signals, which runs wherever the process is."""
+    innermost = [frame for frame, _ in traceback.walk_tb(error.__traceback__)][-1:]
+    return all(str(each.f_globals.get("__name__", "")).partition(".")[0] in OURS for each in innermost)
+
+
+def _of_a_parser(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] in PARSERS
+
+
+@dataclass(frozen=True)
+class Run:
+    """One finished run.
+
+    Attributes
+    ----------
+    metrics : what `metrics.json` holds (docs/metrics.md). config : the resolved configuration.
+    provenance : wall-clock figures, versions, where the trace came from. notes : lines worth reading.
+    folder : where it is stored, None when it is only in memory.
+    """
+
+    metrics: dict[str, Any]
+    config: dict[str, Any]
+    provenance: dict[str, Any]
+    _table: RequestTable = field(repr=False)
+    _pass_rows: Mapping[str, NDArray[np.generic]] | None = field(default=None, repr=False)
+    folder: Path | None = None
+    notes: tuple[str, ...] = ()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what another process is sent: it makes the tables of pandas itself."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    @cached_property
+    def requests(self) -> DataFrame:
+        """One row per request: the rows of ``requests.parquet``."""
+        return self._table.frame()
+
+    @cached_property
+    def passes(self) -> DataFrame | None:
+        """One row per forward pass: the rows of ``passes.parquet``; None unless ``passes=True``."""
+        if self._pass_rows is None:
+            return None
+        from pandas import DataFrame
+
+        return DataFrame({name: self._pass_rows[name] for name in PASS_COLUMNS})
+
+    @property
+    def slo_attainment(self) -> float:
+        """Share of all arrived requests that met their objectives."""
+        return float(self.metrics["specsim"]["slo_attainment"])
+
+    def summary(self, key: str, name: str) -> Summary:
+        """Return the run without its requests; `key` is the identity of its settings."""
+        provenance = {each: value for each, value in self.provenance.items() if each not in BY_THE_CLOCK}
+        return Summary(key, name, compact(self.config), compact(self.metrics), compact(provenance))
+
+    def plot(self, folder: str | Path | None = None) -> list[Path]:
+        """Draw the run's figures into `folder`, by default ``figures`` in its own, and return their paths.
+
+        Raises
+        ------
+        SpecsimError
+            When the run is only in memory and no folder is given.
+        """
+        from specsim.figures.plots import plot_run
+
+        where = folder if folder is not None else self.folder and self.folder / "figures"
+        if where is None:
+            raise SpecsimError("the run is only in memory; expected plot(folder)")
+        return plot_run(self, where)
+
+    def __repr__(self) -> str:
+        return run_line(self.config, self.metrics, self.folder)
+
+    def _repr_html_(self) -> str:
+        from specsim.metrics.sweep_text import run_html
+
+        return run_html(self.config, self.metrics, self.notes)
+
 
 OBJECT = "object"
 """The origin of a trace that Python handed in."""
@@ -40,9 +175,8 @@ REASONS = {
 """Why a request is in ``rejected_reason``, as a note of a run says it."""
 
 if TYPE_CHECKING:
-    from specsim.results.load_notes import Recorded
-    from specsim.results.request_table import RequestTable
-    from specsim.results.schema import RunTotals
+    from specsim.metrics.load import Recorded
+    from specsim.metrics.requests import RequestTable, RunTotals
 
 
 def stored_config(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,10 +195,10 @@ def execute(
     SpecsimError
         When the scheduler is at fault, or `folder` cannot be written or holds another run, now or at the end.
     """
-    from specsim.results.load_notes import load_notes
-    from specsim.results.summary import summarise
+    from specsim.acceptance.curves import calibration
+    from specsim.metrics.load import load_notes
+    from specsim.metrics.summary import summarise
     from specsim.simulation import run as run_simulation
-    from specsim.world.calibration import calibration
 
     if folder is not None:
         check_same_run(folder, config)
@@ -135,7 +269,7 @@ def _infinite(table: RequestTable, scheduler: Choice) -> tuple[str, ...]:
 
 def _recorded(experiment: Experiment) -> Recorded | None:
     """Return how many requests a recording holds, and what draws more from it; None for an endless trace."""
-    from specsim.results.load_notes import Recorded
+    from specsim.metrics.load import Recorded
 
     source = experiment.source
     if source.holds is None:

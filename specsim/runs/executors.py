@@ -16,8 +16,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from specsim.core.attribution import complaint
 from specsim.errors import SpecsimError, represented
-from specsim.replica.blame import complaint
 from specsim.runs.processes import Lost, in_processes
 
 if TYPE_CHECKING:

@@ -1,47 +1,79 @@
-"""From one resolved configuration to a simulation ready to run: the door at which everything is validated."""
+"""A run's settings and choices as typed parts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from specsim.config.choices import Choice, Choices, choices_in
+import numpy as np
+
+from specsim.acceptance.loading import acceptance_from_mapping, pair_from_mapping
+from specsim.acceptance.tape import AcceptanceModel, Tape
+from specsim.backend.simulated import World
+from specsim.cluster.routing import Router
+from specsim.config.groups import Choice, Choices, choices_in
 from specsim.config.schema import Settings, settings_in
+from specsim.core.protocols import Scheduler, Wide
+from specsim.core.request import Bools, Ints, Prefixes
 from specsim.errors import SpecsimError, represented
 from specsim.files.checked_mapping import CheckedMapping
-from specsim.kinds.installed import ENTRY_POINTS
-from specsim.kinds.plugins import OURS, below, load_plugins, plugin_modules
-from specsim.kinds.table import asked
 from specsim.latency.profile import Profile
-from specsim.replica.protocols import Scheduler, Wide
-from specsim.replica.request import Bools, Ints, Prefixes
-from specsim.replica.routing import Router
-from specsim.results.window import Window
-from specsim.runs.choice_notes import choice_notes
-from specsim.runs.context import context_notes, within_context
-from specsim.runs.counting import closed_loop, counted
+from specsim.metrics.requests import Window
+from specsim.registry.build import asked
+from specsim.registry.plugins import ENTRY_POINTS, OURS, below, load_plugins, plugin_modules
+from specsim.runs.checks import (
+    calibration_note,
+    check_budget,
+    fitness_note,
+    guarded,
+    pair_note,
+    pools,
+    prefixes,
+    router,
+    session_note,
+    sessions,
+    splitting,
+)
 from specsim.runs.fingerprint import package_sha256, plugins_sha256
-from specsim.runs.foreign_tape import guarded
 from specsim.runs.handed import NOTHING, Handed
-from specsim.runs.hardware import Fleet, fleet
-from specsim.runs.matching import calibration_note, check_budget, fitness_note, pair_note
-from specsim.runs.overload import shedding
-from specsim.runs.prefix_caching import prefixes
-from specsim.runs.routing import router, session_note, sessions
-from specsim.runs.split import pools, splitting
+from specsim.runs.hardware import Fleet, closed_loop, counted, fleet
+from specsim.runs.notes import choice_notes, shedding
 from specsim.schedulers.loading import EngineBatching, SchedulerFactory, scheduler_factory
 from specsim.simulation import Simulation
 from specsim.workload import entry as keys
 from specsim.workload.load import TraceRecipe, trace_recipe, varies
 from specsim.workload.slo import Promised, mix_from_mapping, promise
 from specsim.workload.trace import HeldTrace, Trace, TraceSource
-from specsim.world.acceptance import acceptance_from_mapping, pair_from_mapping
-from specsim.world.acceptance_model import AcceptanceModel
-from specsim.world.backend import World
-from specsim.world.tape import Tape
+
+
+def within_context(promised: Promised, served_on: Fleet) -> tuple[Promised, Bools | None]:
+    """Return requests whose `max_tokens` end with the target's context, and which are too long for it, (N,).
+
+    A request is too long if its prompt and its output are: a client that replays a trace states the output as
+    `max_tokens`, and vLLM's server refuses such a request. None: no request is. Of several contexts the least holds.
+    """
+    stated = [each.truth.target.max_model_len for _, each in served_on.each()]
+    known = [each for each in stated if each is not None]
+    if not known:
+        return promised, None
+    requests, context = promised.requests, min(known)
+    too_long: Bools = requests.prompt_tokens + promised.output_tokens > context
+    left = np.where(too_long, requests.max_tokens, context - requests.prompt_tokens)
+    bounded = replace(requests, max_tokens=np.minimum(requests.max_tokens, left))
+    return promised._replace(requests=bounded), too_long if too_long.any() else None
+
+
+def context_notes(served_on: Fleet) -> list[str]:
+    """Return a line for each profile that states no context."""
+    return [
+        f"{named}: states no target.max_model_len: no request is too long for its context"
+        for named, each in served_on.each()
+        if each.truth.target.max_model_len is None
+    ]
+
 
 Plugins = Mapping[str, ModuleType]
 

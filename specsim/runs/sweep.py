@@ -1,38 +1,82 @@
-"""The runs of a sweep, in one process or several: what stands is kept, what fails is noted, the rest runs."""
+"""Sweeps executed and resumed."""
 
 from __future__ import annotations
 
 import csv
 import json
 import os
+import re
 import time
 import traceback
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from specsim.config.configured import Configured
 from specsim.config.identity import identity, settings_of
+from specsim.core.attribution import complaint
 from specsim.errors import SpecsimError
 from specsim.files.staging import Unwritable, in_one_step, remove_stale
-from specsim.replica.blame import complaint
-from specsim.runs.execute import execute, stored_config
+from specsim.runs.execute import Run, execute, guarded, stored_config
 from specsim.runs.executors import LOCAL, on_workers
-from specsim.runs.guard import guarded
 from specsim.runs.plan import PlannedRun
-from specsim.runs.resume import changed, made_again, why_again
-from specsim.runs.run import Run
-from specsim.runs.tally import Worst, tallied, worst_of
-from specsim.store.places import check_same_run
-from specsim.store.run_folder import METRICS_FILE, is_run
+from specsim.runs.processes import Worst, tallied, worst_of
+from specsim.runs.provenance import PACKAGES, versions
+from specsim.store.runs import METRICS_FILE, StoredRun, damage, is_run
 from specsim.store.scan import AnyRun
 from specsim.store.summaries import Failure, Summary, append_row, read_rows, settle
-from specsim.store.sweep_folder import load_sweep, write_planned
-from specsim.store.sweeps import Sweep
-from specsim.store.writer import remove_run
+from specsim.store.sweeps import Sweep, load_sweep, write_planned
+from specsim.store.writer import check_same_run, remove_run
+
+AGAIN = re.compile(r"(\d+) runs? made again: (.*)")
+
+
+def why_again(folder: Path, sources: Mapping[str, Any]) -> str | None:
+    """Return why the run in `folder` is not what the `sources` would give now, None where it is."""
+    return damage(folder) or changed(StoredRun(folder, {}).provenance, sources)
+
+
+def made_again(reasons: Iterable[str]) -> tuple[str, ...]:
+    """Return a line for each reason why runs were made again, with their number."""
+    return tuple(
+        f"{count} run{'' if count == 1 else 's'} made again: {reason}" for reason, count in Counter(reasons).items()
+    )
+
+
+def together(notes: Iterable[str]) -> list[str]:
+    """Return the notes of several rounds of runs, each once; those on runs that were made again with their sum."""
+    others, again = dict[str, None](), Counter[str]()
+    for note in notes:
+        count = AGAIN.fullmatch(note)
+        if count is None:
+            others[note] = None
+        else:
+            again[count[2]] += int(count[1])
+    return [*others, *made_again(again.elements())]
+
+
+def changed(stored: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    """Return what makes the numbers of a run and has changed since it was made; None where nothing has."""
+    before, after = stored.get("plugins", {}), now["plugins"]
+    for name in sorted({*before, *after}):
+        if before.get(name) != after.get(name):
+            return f"plug-in {name} has changed"
+    if stored.get("trace") != now["trace"]:
+        return f"trace {now['trace']['name']} is another file by now"
+    if stored.get("recording_sha256") != now["recording_sha256"]:
+        return "the recorded acceptance is another file by now"
+    if stored.get("code_sha256") != now["code_sha256"]:
+        return f"specsim's own code has changed{_version(stored)}"
+    return None
+
+
+def _version(stored: Mapping[str, Any]) -> str:
+    before, now = (each.get(PACKAGES[0]) for each in (stored.get("versions", {}), versions()))
+    return f", version {before} to {now}" if before != now else ""
 
 
 def run_all(

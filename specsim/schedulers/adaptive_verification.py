@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specsim.replica.protocols import View
+from specsim.core.protocols import View
 from specsim.schedulers.parts.growth import grow_rows
 from specsim.schedulers.parts.protocols import Growing, Rows
 from specsim.schedulers.specserve import estimate_of, first_kept

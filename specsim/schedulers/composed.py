@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from specsim.replica.passes import TargetPass
-from specsim.replica.protocols import Beginning, Clairvoyant, Foresight, Noting, Step, View, promises
-from specsim.replica.request import Floats
-from specsim.replica.trees import Forest
+from specsim.core.passes import TargetPass
+from specsim.core.protocols import Beginning, Clairvoyant, Foresight, Noting, Step, View, promises
+from specsim.core.request import Floats
+from specsim.core.trees import Forest
 from specsim.schedulers.parts.protocols import Batching, NoDrafts, Speculation, evicting
 from specsim.schedulers.sarathi import TokenBudget
 

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specsim.replica.passes import NOBODY, TargetPass
-from specsim.replica.protocols import View
-from specsim.replica.request import Ids
-from specsim.replica.trees import Forest
+from specsim.core.passes import NOBODY, TargetPass
+from specsim.core.protocols import View
+from specsim.core.request import Ids
+from specsim.core.trees import Forest
 from specsim.schedulers.parts.batching import NO_CHUNKS, Admission, Chunks, lag, seats, unread, whole_prompts
-from specsim.schedulers.parts.parameters import at_least, share
-from specsim.schedulers.parts.protocols import Batching, Rows
+from specsim.schedulers.parts.protocols import Batching, Rows, at_least, share
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from specsim.replica.passes import Emitted
-from specsim.replica.protocols import View
-from specsim.replica.request import Floats
-from specsim.replica.trees import Forest
+from specsim.core.passes import Emitted
+from specsim.core.protocols import View
+from specsim.core.request import Floats
+from specsim.core.trees import Forest
 from specsim.schedulers.parts.protocols import Growing, Rows, Speculation
 from specsim.schedulers.vllm_spec import FixedChains
 

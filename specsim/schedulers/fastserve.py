@@ -21,13 +21,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from specsim.core.passes import Emitted
+from specsim.core.protocols import View
+from specsim.core.request import Floats, Ids
+from specsim.core.trees import Forest
 from specsim.pass_shape import PassShapes
-from specsim.replica.passes import Emitted
-from specsim.replica.protocols import View
-from specsim.replica.request import Floats, Ids
-from specsim.replica.trees import Forest
-from specsim.schedulers.parts.parameters import at_least
-from specsim.schedulers.parts.protocols import Rows
+from specsim.schedulers.parts.protocols import Rows, at_least
 from specsim.schedulers.parts.queues import Seats, live, queue_limits, ranked
 
 _NEW = -1.0

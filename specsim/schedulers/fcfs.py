@@ -13,11 +13,10 @@ from itertools import islice
 
 import numpy as np
 
-from specsim.replica.passes import TargetPass
-from specsim.replica.protocols import Step, View
-from specsim.replica.trees import Forest
-from specsim.schedulers.parts.parameters import at_least
-from specsim.schedulers.parts.protocols import Batching, Rows, rows_of
+from specsim.core.passes import TargetPass
+from specsim.core.protocols import Step, View
+from specsim.core.trees import Forest
+from specsim.schedulers.parts.protocols import Batching, Rows, at_least, rows_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from functools import cache
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from specsim.core.protocols import Belief, Clairvoyant, Scheduler
 from specsim.errors import SpecsimError
-from specsim.kinds.build import Scope, build
-from specsim.replica.protocols import Belief, Clairvoyant, Scheduler
+from specsim.registry.build import Scope, build
 from specsim.schedulers.parts.tree_shape import BatchBudget, profiled_budget
 
 OWN_PACKAGE = "specsim.schedulers"

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from specsim.replica.protocols import Foresight
-from specsim.replica.request import Floats, Ids, Ints
-from specsim.replica.trees import Forest
+from specsim.core.protocols import Foresight
+from specsim.core.request import Floats, Ids, Ints
+from specsim.core.trees import Forest
 from specsim.rng import stream_keys, uniforms
-from specsim.schedulers.parts.parameters import at_least
+from specsim.schedulers.parts.protocols import at_least
 
 
 @dataclass(slots=True)

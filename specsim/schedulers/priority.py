@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from specsim.replica.protocols import View
-from specsim.schedulers.parts.lines import Lines
+from specsim.core.protocols import View
 from specsim.schedulers.parts.protocols import Batching, Rows
-from specsim.schedulers.parts.queues import Seats, ranked
+from specsim.schedulers.parts.queues import Lines, Seats, ranked
 
 MOST_OBJECTIVES = 32
 """So many objectives have a line each; if there are more, the queue is looked at as a whole."""

@@ -12,12 +12,11 @@ from typing import Literal
 
 import numpy as np
 
-from specsim.replica.passes import NOBODY
-from specsim.replica.protocols import View
-from specsim.replica.request import Bools, Ids, Ints
+from specsim.core.passes import NOBODY
+from specsim.core.protocols import View
+from specsim.core.request import Bools, Ids, Ints
 from specsim.schedulers.parts.batching import Admission, Chunks, decoding, lag, prompt_chunks, seats
-from specsim.schedulers.parts.parameters import at_least, share
-from specsim.schedulers.parts.protocols import Batching, Rows, rows_of
+from specsim.schedulers.parts.protocols import Batching, Rows, at_least, rows_of, share
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,9 @@ from typing import Literal
 
 import numpy as np
 
+from specsim.core.protocols import View
+from specsim.core.request import Floats, Ids
 from specsim.pass_shape import PassShapes
-from specsim.replica.protocols import View
-from specsim.replica.request import Floats, Ids
 from specsim.schedulers.parts.protocols import Batching, Rows
 from specsim.schedulers.parts.queues import Seats, live, ranked
 

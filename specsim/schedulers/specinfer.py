@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specsim.replica.protocols import View
+from specsim.core.protocols import View
 from specsim.schedulers.parts.growth import grow_rows, rows_fit
 from specsim.schedulers.parts.protocols import Growing, Rows, Speculation
 

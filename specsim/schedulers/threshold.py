@@ -16,13 +16,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specsim.replica.passes import NOBODY
-from specsim.replica.protocols import View
-from specsim.replica.request import Ints
-from specsim.replica.trees import Forest
+from specsim.core.passes import NOBODY
+from specsim.core.protocols import View
+from specsim.core.request import Ints
+from specsim.core.trees import Forest
 from specsim.schedulers.parts.growth import fitting_shape, grow_rows
-from specsim.schedulers.parts.parameters import at_least, draft_length
-from specsim.schedulers.parts.protocols import Growing, Rows, Speculation
+from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, at_least, draft_length
 from specsim.schedulers.parts.tree_shape import TreeShape
 
 

@@ -19,9 +19,8 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from specsim.replica.protocols import View
-from specsim.schedulers.parts.parameters import draft_length
-from specsim.schedulers.parts.protocols import Growing, Rows, Speculation
+from specsim.core.protocols import View
+from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, draft_length
 from specsim.schedulers.vllm_spec import FixedChains
 
 

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specsim.replica.protocols import View
+from specsim.core.protocols import View
 from specsim.schedulers.parts.growth import grow_trees, rows_fit
-from specsim.schedulers.parts.parameters import draft_length
-from specsim.schedulers.parts.protocols import Growing, Rows, Speculation
+from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, draft_length
 
 
 @dataclass(frozen=True, slots=True)

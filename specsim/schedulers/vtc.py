@@ -17,14 +17,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from specsim.replica.passes import Emitted
-from specsim.replica.protocols import View
-from specsim.replica.request import Bools, Ids
-from specsim.replica.trees import Forest
-from specsim.schedulers.parts.lines import Lines, Waiting
-from specsim.schedulers.parts.parameters import at_least
-from specsim.schedulers.parts.protocols import Rows
-from specsim.schedulers.parts.queues import Seats, among
+from specsim.core.passes import Emitted
+from specsim.core.protocols import View
+from specsim.core.request import Bools, Ids
+from specsim.core.trees import Forest
+from specsim.schedulers.parts.protocols import Rows, at_least
+from specsim.schedulers.parts.queues import Lines, Seats, Waiting, among
 
 
 @dataclass(slots=True)

@@ -117,7 +117,7 @@ class Summary:
         raise SpecsimError(f"{self.name}: the sweep kept no {what}; expected a run of these settings, or keep='runs'")
 
     def _repr_html_(self) -> str:
-        from specsim.results.html import run_html
+        from specsim.metrics.sweep_text import run_html
 
         return run_html(self.config, self.metrics, self.notes)
 

@@ -1,8 +1,10 @@
-"""The runs of a sweep as one object: a sequence of runs, a table, means over seeds, figures."""
+"""Stored sweeps: one folder as one object."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -10,17 +12,189 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from specsim.errors import SpecsimError, nearest
-from specsim.files.checked_mapping import shown
-from specsim.results.sweep_axes import SweepAxes, axes_of, beside, check_setting, line_named
-from specsim.results.sweep_notes import in_short
-from specsim.results.sweep_table import CLASS, RUN, SEED, differing, keys_of, values_of, without_failures
-from specsim.store.runs import read_run
+from specsim.files.checked_mapping import expanded, shown
+from specsim.files.staging import in_one_step
+from specsim.metrics.sweep_table import (
+    CLASS,
+    CODE,
+    READ,
+    RUN,
+    SEED,
+    SweepAxes,
+    axes_of,
+    beside,
+    check_setting,
+    differing,
+    in_short,
+    keys_of,
+    line_named,
+    values_of,
+    without_failures,
+)
+from specsim.store.runs import METRICS_FILE, PLANNED_FILE, is_run, key_of, read_run, run_folders
 from specsim.store.scan import AnyRun, Scan, names_of, scan
-from specsim.store.summaries import Failure
+from specsim.store.summaries import SUMMARIES, Failure, Summary, read_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class SweepStatus:
+    """How far a sweep is.
+
+    Attributes
+    ----------
+    total : points of the last sweep; None if an older version ran it. done, failed : of these, or of all in the folder.
+    made, spent_s : runs that were stored since the sweep (of a search: its last rates) began, and seconds from then to
+        the last of them.
+    idle_s : seconds since that one. worst : the worst class of all runs and its attainment.
+    errors : by name, the error lines of runs that failed. notes : on damaged summaries, which are left out.
+    """
+
+    total: int | None
+    done: int
+    failed: int
+    made: int
+    spent_s: float
+    idle_s: float | None
+    worst: tuple[str, float] | None
+    errors: dict[str, str]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def left(self) -> int:
+        """Points that are neither done nor failed."""
+        return 0 if self.total is None else self.total - self.done - self.failed
+
+
+def holds_runs(root: Path) -> bool:
+    """Return whether a folder is a sweep's: it holds runs or summaries."""
+    return bool(run_folders(root)) or (root / SUMMARIES).is_dir()
+
+
+def load_sweep(*folders: str | Path) -> Sweep:
+    """Return the runs in the direct subfolders of `folders`, whatever their names.
+
+    A damaged run is left out. A run with a copy counts once. Notes name both, and say if runs differ in the code or in
+    the files that they have read.
+
+    Raises
+    ------
+    SpecsimError
+        When a folder holds no run, every run is damaged, or two copies of a run have different results.
+    """
+    if not folders:
+        raise SpecsimError("load_sweep(): expected the folder of a sweep, or several")
+    roots = [expanded(str(folder)) for folder in folders]
+    places = [place for root in roots for place in run_folders(root)]
+    in_folders = {place.name.rpartition("-")[2] for place in places}
+    summaries: list[Summary] = []
+    failures: list[Failure] = []
+    notes: list[str] = []
+    for root in roots:
+        if not holds_runs(root):
+            raise SpecsimError(f"{str(root)!r} holds no run folders; expected what `specsim run -m ... out=DIR` wrote")
+        rows = read_rows(root)
+        summaries += [each for key, each in rows.runs.items() if key not in in_folders]
+        failures += [each for key, each in rows.failures.items() if key not in in_folders]
+        notes += rows.notes
+    found = scan([*places, *summaries], failures)
+    notes += found.notes
+    if not found.runs and not failures:
+        raise SpecsimError(notes[0])
+    return Sweep(found.runs, [*notes, *_mixed(found.table)], found, failures)
+
+
+def write_planned(root: Path, keys: Iterable[str]) -> None:
+    """Note which points a sweep has, as it begins.
+
+    Raises
+    ------
+    SpecsimError
+        When it cannot be written.
+    """
+    with in_one_step(root / PLANNED_FILE) as partial:
+        partial.write_text(json.dumps(list(keys)) + "\n", encoding="utf-8")
+
+
+def sweep_status(root: Path, now_s: float) -> SweepStatus:
+    """Return how far the last sweep in a folder is at `now_s`.
+
+    Raises
+    ------
+    SpecsimError
+        When the folder holds no sweep, or its note is damaged.
+    """
+    keys, began_s = _planned(root)
+    if keys is None and not holds_runs(root):
+        raise SpecsimError(f"{str(root)!r} holds no sweep; expected the out= of `specsim run -m` or `specsim sweep`")
+    rows, known = read_rows(root), set(keys or ())
+    named = {each: each.name.rpartition("-")[2] for each in run_folders(root) if is_run(each)}
+    # A run that was made alone or renamed has another name.
+    runs = {(key if key in known else key_of(each) or key): each for each, key in named.items()}
+    asked = {*rows.runs, *rows.failures, *runs} if keys is None else known
+    classes = {key: _worst_in(runs[key]) for key in asked & set(runs)}
+    # A run whose metrics are damaged is made again by the next sweep.
+    classes |= {key: _worst(rows.runs[key].metrics) for key in asked & set(rows.runs) if not classes.get(key)}
+    done = {key for key, worst in classes.items() if worst is not None}
+    errors = {each.name: each.error for key, each in rows.failures.items() if key in asked - done}
+    stored = [(_time_of(runs[key] / METRICS_FILE), 1) for key in asked & set(runs)]
+    stored += [(_time_of(file), count) for file, count in rows.files.items()]
+    since = [(at_s, count) for at_s, count in stored if at_s >= began_s]
+    last_s = max((at_s for at_s, _ in stored), default=None)
+    return SweepStatus(
+        total=None if keys is None else len(asked),
+        done=len(done),
+        failed=len(errors),
+        made=sum(count for _, count in since),
+        spent_s=max((at_s for at_s, _ in since), default=began_s) - began_s,
+        idle_s=None if last_s is None else max(0.0, now_s - last_s),
+        worst=min(filter(None, classes.values()), key=lambda each: (each[1], each[0]), default=None),
+        errors=errors,
+        notes=rows.notes,
+    )
+
+
+def _mixed(table: DataFrame) -> list[str]:
+    """Return a line for each difference of the runs outside their settings: in the code, or in a file read."""
+    keys = [key for key in differing(without_failures(table)) if key == CODE or READ in key]
+    what = {key: "made by different code of specsim" if key == CODE else "made from different files" for key in keys}
+    return [f"the runs were {what[key]}: the column {key} tells which" for key in keys if not key.endswith("origin")]
+
+
+def _planned(root: Path) -> tuple[list[str] | None, float]:
+    file = root / PLANNED_FILE
+    try:
+        keys = json.loads(file.read_bytes())
+        if not isinstance(keys, list) or not all(isinstance(each, str) for each in keys):
+            raise TypeError
+        return keys, file.stat().st_mtime
+    except (FileNotFoundError, NotADirectoryError):
+        return None, 0.0
+    except (OSError, ValueError, TypeError):
+        raise SpecsimError(f"{str(file)!r} is damaged; the next sweep in the folder writes it anew") from None
+
+
+def _worst_in(folder: Path) -> tuple[str, float] | None:
+    """Return the worst class of a stored run; None where its metrics are damaged."""
+    try:
+        return _worst(json.loads((folder / METRICS_FILE).read_bytes()))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _worst(metrics: dict[str, dict[str, str]]) -> tuple[str, float]:
+    block = metrics["specsim"]
+    return block["worst_class"], float(block["worst_class_attainment"])
+
+
+def _time_of(file: Path) -> float:
+    try:
+        return file.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 class Sweep(Sequence[AnyRun]):
@@ -71,7 +245,7 @@ class Sweep(Sequence[AnyRun]):
         return f"<Sweep of {len(self)} runs{failed}{f': {over}' if over else ''}>"
 
     def _repr_html_(self) -> str:
-        from specsim.results.html import sweep_html
+        from specsim.metrics.sweep_text import sweep_html
 
         along = axes_of(self._table).along if len(self) else ()
         return sweep_html(self, [key for key in self.axes if key not in (SEED, *along)])
@@ -166,27 +340,27 @@ class Sweep(Sequence[AnyRun]):
 
     def seeds_said(self) -> tuple[str, ...]:
         """Return a line about what an interval over the seeds of this sweep covers; none for one seed."""
-        from specsim.results.seeds import covers_said
+        from specsim.metrics.seeds import covers_said
 
         return covers_said(self._table)
 
     def means(self, measure: str = "slo_attainment", by: Sequence[str] | None = None) -> DataFrame:
-        """Return `specsim.results.seeds.over_seeds` of the table; `by` is by default all settings that differ."""
-        from specsim.results.seeds import over_seeds
+        """Return `specsim.metrics.seeds.over_seeds` of the table; `by` is by default all settings that differ."""
+        from specsim.metrics.seeds import over_seeds
 
         return over_seeds(self._table, measure, [CLASS, *differing(self._table)] if by is None else by)
 
     def over_seeds(self, *, against: Any = None, of: str = "scheduler") -> DataFrame:
-        """Return `specsim.results.point_means.point_means` of the table: a row a point, means and differences."""
-        from specsim.results.point_means import point_means
+        """Return `specsim.metrics.seeds.point_means` of the table: a row a point, means and differences."""
+        from specsim.metrics.seeds import point_means
 
         return point_means(self._whole, against=against, of=of)
 
     def paired(
         self, measure: str = "slo_attainment", *, against: Any, by: Sequence[str] | None = None, of: str = "scheduler"
     ) -> DataFrame:
-        """Return `specsim.results.seeds.paired_difference` of the table, by all settings that differ except `of`."""
-        from specsim.results.seeds import paired_difference
+        """Return `specsim.metrics.seeds.paired_difference` of the table, by all settings that differ except `of`."""
+        from specsim.metrics.seeds import paired_difference
 
         if by is None:
             check_setting(self._table, "of", of)
@@ -219,7 +393,7 @@ class Sweep(Sequence[AnyRun]):
         SpecsimError
             When the runs differ in a third setting, in no number, or there are more lines.
         """
-        from specsim.figures.overview import overview
+        from specsim.figures.timeline import overview
 
         return overview(self._whole, self._two_axes("overview", x, line))
 
@@ -239,8 +413,8 @@ class Sweep(Sequence[AnyRun]):
         of: str = "scheduler",
         better: str | None = None,
     ) -> DataFrame:
-        """Return `specsim.results.winners.winners` of the table, by all settings that differ except `of`."""
-        from specsim.results.winners import winners
+        """Return `specsim.metrics.seeds.winners` of the table, by all settings that differ except `of`."""
+        from specsim.metrics.seeds import winners
 
         if by is None:
             check_setting(self._table, "of", of)
@@ -249,7 +423,7 @@ class Sweep(Sequence[AnyRun]):
 
     def map(self, x: str, y: str, panel: str, *, measure: str = "slo_attainment", of: str = "scheduler") -> Figure:
         """Return a map of which `of` is best: a cell per `x` and `y`, a panel per value of `panel`; see `winners`."""
-        from specsim.figures.winners import winner_map
+        from specsim.figures.capacity import winner_map
 
         return winner_map(self.winners(measure, by=[x, y, panel], of=of), self._whole, measure, x, y, panel)
 

@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
+from specsim.core.request import LONGEST_S
 from specsim.errors import SpecsimError
-from specsim.replica.request import LONGEST_S
 from specsim.workload.columns import not_a_number, number
 from specsim.workload.readers import Cells, Rows, Table, shown
 from specsim.workload.trace import Floats

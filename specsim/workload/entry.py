@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from specsim.files.checked_mapping import MOST, CheckedMapping, expanded, is_number, shown
-from specsim.files.regular_file import MOST_BYTES, check_file
+from specsim.files.yaml_file import MOST_FILE_BYTES as MOST_BYTES
+from specsim.files.yaml_file import check_file
 from specsim.workload.arrivals import UNITS, Unit
 from specsim.workload.columns import ADASERVE_CLASSES
 from specsim.workload.formats import OPTIONAL, ROLES

@@ -13,7 +13,7 @@ import numpy as np
 from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import CheckedMapping, expanded, is_file_name
 from specsim.files.kept import user_cache
-from specsim.files.paths import shipped
+from specsim.files.yaml_file import shipped
 from specsim.rng import stream_keys, uniforms
 from specsim.workload import columns, synthetic
 from specsim.workload import entry as keys

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from specsim.errors import SpecsimError
-from specsim.files.regular_file import MOST_BYTES, check_file, check_rows, size
+from specsim.files.yaml_file import MOST_FILE_BYTES as MOST_BYTES
+from specsim.files.yaml_file import check_file, check_rows, size
 
 TOLD = 5
 MOST_RATIO, FREE_BYTES = 100, 64 << 20

@@ -8,7 +8,7 @@ from math import ceil
 
 import numpy as np
 
-from specsim.replica.request import Ints, Prefixes
+from specsim.core.request import Ints, Prefixes
 from specsim.workload.arrivals import CHAT
 from specsim.workload.formats import HASHES, PARENT, SESSIONS
 from specsim.workload.readers import Cells, Rows, shown

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from specsim.core.request import Floats, Ints, Requests
 from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import CheckedMapping, shown
-from specsim.replica.request import Floats, Ints, Requests
 from specsim.rng import stream_keys, uniforms
 from specsim.workload.trace import Trace
 

@@ -10,8 +10,8 @@ from typing import ClassVar, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from specsim.core.request import LONGEST_S, Prefixes
 from specsim.errors import SpecsimError
-from specsim.replica.request import LONGEST_S, Prefixes
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

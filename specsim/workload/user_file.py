@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from specsim.core.request import Prefixes
 from specsim.errors import SpecsimError, represented
 from specsim.files.checked_mapping import CheckedMapping
 from specsim.files.kept import Arrays, kept
-from specsim.replica.request import Prefixes
 from specsim.workload import columns
 from specsim.workload import entry as keys
 from specsim.workload.arrivals import Clock, Unit, check_pace, pace, read_clock, spread, ticks, told_unit, unit_asked

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from specsim.replica.request import Floats
+from specsim.core.request import Floats
 from studies.monotonicity.study import BETTER, KNOBS
 
 if TYPE_CHECKING:

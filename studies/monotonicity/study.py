@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from specsim.errors import SpecsimError
 from specsim.files.yaml_file import read_yaml
-from specsim.results.sweep_table import ALL, CLASS
+from specsim.metrics.sweep_table import ALL, CLASS
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from profiler.text import write
-from specsim.commands.sweep_options import jobs
+from specsim.commands.sweep import jobs
 from specsim.commands.terminal import Parser, run
-from specsim.errors import SpecsimError
+from specsim.errors import SpecsimError, say
 from specsim.figures.plots import save
 from specsim.files.checked_mapping import expanded
-from specsim.lines import say
 from specsim.runs import fingerprint
 from studies.reproduction.comparison import Compared, compared, file_of, is_quick, means, read_rows, write_rows
 from studies.reproduction.experiment import Experiment, experiments

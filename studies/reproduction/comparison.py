@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from specsim.errors import SpecsimError
-from specsim.results.seeds import over_seeds
-from specsim.results.sweep_table import CLASS, SEED
+from specsim.metrics.seeds import over_seeds
+from specsim.metrics.sweep_table import CLASS, SEED
 from specsim.runs.fingerprint import package_sha256
 from studies.report import keep, kept
 from studies.reproduction.experiment import Experiment

@@ -10,8 +10,7 @@ from pathlib import Path
 from specsim.config.points import check_typed
 from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import CheckedMapping, expanded, is_number
-from specsim.files.paths import is_path
-from specsim.files.yaml_file import read_yaml
+from specsim.files.yaml_file import is_path, read_yaml
 from studies.reproduction.claim import named
 from studies.reproduction.figure import Figure, read_figure
 

@@ -8,7 +8,7 @@ from typing import Literal, cast
 
 from specsim.errors import nearest
 from specsim.files.checked_mapping import CheckedMapping, is_number
-from specsim.results.sweep_table import ALL
+from specsim.metrics.sweep_table import ALL
 from studies.reproduction.claim import Claim, read_claims
 
 GAPS = {"points": "points", "percent": "%"}

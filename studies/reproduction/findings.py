@@ -6,8 +6,8 @@ from collections.abc import Callable
 from math import inf, isfinite, nan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from specsim.results.seeds import LEVEL
-from specsim.results.sweep_table import SEED
+from specsim.metrics.seeds import LEVEL
+from specsim.metrics.sweep_table import SEED
 from studies.report import half_width
 from studies.reproduction.claim import Claim
 from studies.reproduction.comparison import Compared

@@ -10,7 +10,7 @@ from pathlib import Path
 from pandas import DataFrame, concat
 
 from profiler.text import table
-from specsim.results.sweep_table import SEED
+from specsim.metrics.sweep_table import SEED
 from studies.reproduction.comparison import Compared, file_of, means
 from studies.reproduction.figure import GAPS
 from studies.reproduction.findings import CLOSE, DIRECTION, NOT, REPRODUCED, UNDECIDED, Finding, findings

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from specsim.config.configured import from_words
 from specsim.errors import SpecsimError, nearest
-from specsim.results.sweep_table import CLASS, RUN, SEED
+from specsim.metrics.sweep_table import CLASS, RUN, SEED
 from specsim.runs.plan import Checked, checked, plan
 from specsim.runs.prepare import prepare
 from specsim.runs.sweep import run_all

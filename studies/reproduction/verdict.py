@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
-from specsim.results.sweep_table import SEED
+from specsim.metrics.sweep_table import SEED
 from studies.report import half_width
 from studies.reproduction.comparison import Compared, means
 from studies.reproduction.running import X

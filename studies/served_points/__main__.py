@@ -7,7 +7,7 @@ from pathlib import Path
 
 from profiler.text import write
 from specsim.commands.terminal import Parser, run
-from specsim.lines import say
+from specsim.errors import say
 from studies.served_points import passes, serving
 from studies.served_points.sets import SETS, compared
 

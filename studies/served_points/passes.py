@@ -10,8 +10,8 @@ import numpy as np
 
 from profiler.models.shapes import CODELLAMA_34B
 from profiler.text import table
-from specsim.calibration.errors import Errors
-from specsim.files.paths import shipped
+from specsim.calibration.fit import Errors
+from specsim.files.yaml_file import shipped
 from specsim.latency.model import ModelLatency
 from specsim.latency.profile import load_profile
 from studies.served_points.sets import engine_named

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from profiler.text import table
-from specsim.calibration.errors import Errors, Group, groups
-from specsim.calibration.points import Held
+from specsim.calibration.fit import Errors, Group, groups
+from specsim.calibration.reading import Held
 from studies.served_points.sets import POINTS, PROFILED, SETS, Compared, points_of
 from tools.public import sources
 

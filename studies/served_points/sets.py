@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from specsim.calibration.fit import Fit
-from specsim.calibration.load import Load
-from specsim.calibration.points import REQUESTS_OF_A_CLIENT, Held, Point, Server
-from specsim.files.paths import shipped
-from specsim.files.yaml_file import read_yaml
+from specsim.calibration.reading import REQUESTS_OF_A_CLIENT, Held, Point, Server
+from specsim.calibration.replay import Load
+from specsim.files.yaml_file import read_yaml, shipped
 from specsim.latency.engine import Engine, engine_from_mapping
 from specsim.latency.profile import load_profile
 from tools.public import sources
@@ -28,7 +27,7 @@ class PublishedSet:
     """The points of one model on one engine, by the columns of the file that holds them.
 
     `engine` is the shipped engine that fits, and `seen` says whether its numbers come from these very points.
-    `shortest_share` is that of `specsim.calibration.load.Load`. `mixes` says whether the engine runs prompts
+    `shortest_share` is that of `specsim.calibration.replay.Load`. `mixes` says whether the engine runs prompts
     beside decodes, as the simulated one does.
     """
 

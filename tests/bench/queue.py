@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from specsim.results.recorder import Recorder
+from specsim.metrics.recorder import Recorder
 from specsim.simulation import run
 from tests.bench.growth import SERVICE_RPS
 from tests.bench.loops import PROFILE, prepared

@@ -28,7 +28,7 @@ def measured(points: int = POINTS) -> Iterator[Row]:
     from specsim.config.configured import from_words
     from specsim.runs import sweep
     from specsim.runs.plan import checked, plan
-    from specsim.store.sweep_folder import load_sweep
+    from specsim.store.sweeps import load_sweep
 
     yardstick = yardstick_us()
 

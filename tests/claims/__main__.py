@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.replica.request import Floats
+from specsim.core.request import Floats
 from tests.claims.paired import MEASURES, attainment, mean_e2el_s
 from tests.claims.settings import (
     ABLATIONS,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from specsim.api import Run, simulate
-from specsim.replica.request import Floats
+from specsim.core.request import Floats
 from tests.claims.settings import SEEDS, STUDENT_T
 
 MEASURES = ("slo_attainment", "tpot_attainment")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specsim.replica.request import Floats
+from specsim.core.request import Floats
 from tests.claims.paired import mean_e2el_s, surely_positive
 from tests.claims.settings import FIXED_TOKENS, SMARTSPEC, SMARTSPEC_MARGIN, SMARTSPEC_RATES
 

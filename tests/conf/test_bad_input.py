@@ -6,8 +6,7 @@ from specsim import simulation
 from specsim.cli import main
 from specsim.config.configured import from_words
 from specsim.config.points import points
-from specsim.errors import SpecsimError
-from specsim.lines import one_line
+from specsim.errors import SpecsimError, one_line
 from specsim.runs.plan import checked
 
 HUGE = "9" * 24
@@ -224,7 +223,7 @@ SCHEDULERS = [
         )
     ),
     ("scheduler._target_=os.system", "'os.system'"),
-    ("scheduler._target_=specsim.replica.ledger.Ledger", "'specsim.replica.ledger.Ledger'"),
+    ("scheduler._target_=specsim.server.ledger.Ledger", "'specsim.server.ledger.Ledger'"),
     ("scheduler._target_=specsim.schedulers.composed.Compsed", "'Compsed'", "'Composed'"),
     ("scheduler._target_=specsim.schedulers.compsed.Composed", "'specsim.schedulers.compsed'"),
     ("scheduler._target_=null", "_target_"),

@@ -8,7 +8,7 @@ from specsim.config.compose import compose
 from specsim.config.points import points
 from specsim.config.schema import GROUPS, defaults
 from specsim.errors import SpecsimError
-from specsim.files.paths import is_path, shipped
+from specsim.files.yaml_file import is_path, shipped
 from specsim.runs.prepare import prepare
 
 ORIGINALS = {

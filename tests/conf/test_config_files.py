@@ -7,7 +7,7 @@ from specsim.cli import main
 from specsim.config.compose import compose
 from specsim.config.groups import choices
 from specsim.config.schema import GROUPS
-from specsim.files.paths import shipped
+from specsim.files.yaml_file import shipped
 from specsim.runs.prepare import prepare
 
 NAMES = {group: sorted(path.stem for path in (shipped("conf") / group).glob("*.yaml")) for group in GROUPS}

@@ -10,7 +10,7 @@ from specsim import iterations, simulate
 from specsim.config.configured import from_words
 from specsim.config.identity import identity, settings_of
 from specsim.errors import SpecsimError
-from specsim.files.paths import shipped
+from specsim.files.yaml_file import shipped
 from specsim.latency.profile import load_profile
 from specsim.runs.find import _gpus
 from specsim.runs.plan import checked

@@ -9,8 +9,7 @@ import yaml
 
 from specsim.config.configured import from_words
 from specsim.errors import SpecsimError
-from specsim.files.paths import shipped
-from specsim.files.yaml_file import read_yaml
+from specsim.files.yaml_file import read_yaml, shipped
 from specsim.runs.plan import checked as prepared_of
 
 BASE = ("trace=poisson", "requests=3")

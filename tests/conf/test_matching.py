@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
+from specsim.acceptance.loading import Pair, acceptance_from_mapping, pair_from_mapping
 from specsim.api import simulate
 from specsim.config.compose import compose
 from specsim.errors import SpecsimError
-from specsim.files.paths import shipped
-from specsim.files.yaml_file import read_yaml
+from specsim.files.yaml_file import read_yaml, shipped
 from specsim.runs.prepare import prepare
-from specsim.world.acceptance import Pair, acceptance_from_mapping, pair_from_mapping
 
 ACCEPTANCES = sorted(path.stem for path in (shipped("conf") / "acceptance").glob("*.yaml") if path.stem != "file")
 SMALL = {"trace": "poisson", "requests": "3"}

@@ -13,8 +13,8 @@ from specsim import simulate, sweep
 from specsim.config.compose import compose
 from specsim.config.configured import from_words
 from specsim.errors import SpecsimError
-from specsim.files.paths import shipped
-from specsim.kinds.plugins import load_plugins
+from specsim.files.yaml_file import shipped
+from specsim.registry.plugins import load_plugins
 from specsim.runs.plan import checked
 from specsim.schedulers.loading import EXTRA_KEYS, scheduler_factory
 from tests.laws.subjects import NAMES, written_out

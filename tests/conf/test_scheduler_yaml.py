@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from omegaconf.errors import InterpolationKeyError
 
+from specsim.core.passes import DEEPEST
 from specsim.errors import SpecsimError
-from specsim.kinds.plugins import load_plugins
-from specsim.kinds.signature import parameter_types
-from specsim.replica.passes import DEEPEST
+from specsim.registry.build import parameter_types
+from specsim.registry.plugins import load_plugins
 from specsim.schedulers.loading import AUTO, EXTRA_KEYS, scheduler_factory
 from tests.laws.subjects import NAMES, mapping_of, raw_of, repeats, resolved, target_of, written_out
 

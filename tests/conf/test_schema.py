@@ -19,7 +19,7 @@ from specsim.config.schema import (
     settings_in,
 )
 from specsim.errors import SpecsimError
-from specsim.files.paths import shipped
+from specsim.files.yaml_file import shipped
 from tools import keys
 
 

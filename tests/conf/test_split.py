@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from specsim import iterations, load_run, simulate
+from specsim.cluster.split import Splitting
 from specsim.config.configured import from_words
 from specsim.errors import SpecsimError
-from specsim.replica.split import Splitting
-from specsim.results.schema import SPLIT_COLUMNS
+from specsim.metrics.requests import SPLIT_COLUMNS
 from specsim.runs.plan import checked
 from specsim.runs.prepare import prepare
 
@@ -115,7 +115,7 @@ def test_what_makes_no_sense_is_refused_in_one_line(words: str, said: str) -> No
 
 
 def test_caches_of_another_layout_cannot_move(tmp_path: Path) -> None:
-    from specsim.files.paths import shipped
+    from specsim.files.yaml_file import shipped
 
     text = (shipped("conf") / "profile" / f"{A100}.yaml").read_text()
     (tmp_path / "fp8.yaml").write_text(text.replace("kv_bytes_per_token: 131072", "kv_bytes_per_token: 65536"))

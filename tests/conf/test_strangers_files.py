@@ -11,8 +11,8 @@ import yaml
 
 from specsim import SpecsimError, iterations, load_run, simulate
 from specsim.cli import main
-from specsim.files.paths import shipped
-from specsim.store.run_folder import sealed
+from specsim.files.yaml_file import shipped
+from specsim.store.runs import sealed
 from specsim.workload.fetch import fetch
 from studies.reproduction.experiment import FOLDER, read_experiment
 

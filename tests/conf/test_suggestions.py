@@ -12,8 +12,7 @@ import yaml
 from specsim.api import simulate
 from specsim.config.compose import compose
 from specsim.errors import SpecsimError
-from specsim.files.paths import shipped
-from specsim.files.yaml_file import read_yaml
+from specsim.files.yaml_file import read_yaml, shipped
 from specsim.runs.prepare import prepare
 from specsim.schedulers.loading import scheduler_factory
 

@@ -6,14 +6,13 @@ import pytest
 
 from specsim.cli import main
 from specsim.config.configured import from_words
-from specsim.config.groups import LABELS, defaults, shipped_names
-from specsim.config.instead import WORDS
+from specsim.config.groups import LABELS, shipped_names
+from specsim.config.groups import chosen_by_default as defaults
 from specsim.config.points import known_keys
+from specsim.config.synonyms import WORDS
 from specsim.errors import SpecsimError
-from specsim.files.paths import shipped
-from specsim.files.yaml_file import peek_yaml
-from specsim.runs.idle import check_idle
-from specsim.runs.plan import checked
+from specsim.files.yaml_file import peek_yaml, shipped
+from specsim.runs.plan import check_idle, checked
 
 CONDITIONAL = {"launch_s", "graph_step", "graph_most"}
 """Keys that change something only beside another, which their refusal names."""

@@ -9,7 +9,7 @@ import pytest
 
 from specsim import load_run, simulate
 from specsim.cli import main
-from specsim.results.table import WIDTH, class_table
+from specsim.metrics.tables import WIDTH, class_table
 
 RUN = ["run", "trace=poisson", "requests=60", "rps=5", "seed=3", "replicas=2"]
 SAME: dict[str, Any] = {"trace": "poisson", "requests": 60, "rps": 5, "seed": 3, "replicas": 2}

@@ -9,7 +9,7 @@ import yaml
 from specsim import load_run, simulation
 from specsim.cli import main
 from specsim.errors import SpecsimError
-from specsim.files.paths import shipped
+from specsim.files.yaml_file import shipped
 
 BASE = ["requests=2", "acceptance=bernoulli", "profile=llama8b_1b_h100", "scheduler=continuous", "trace=poisson"]
 HEADER = "arrival_s,prompt_tokens,output_tokens\n"

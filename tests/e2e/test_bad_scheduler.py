@@ -11,9 +11,9 @@ from specsim.cli import main
 BASE = ["trace=poisson", "requests=5", "acceptance=bernoulli", "profile=llama8b_1b_h100", "engine=profiled", "out=here"]
 TOP = """
 import numpy as np
-from specsim.replica.trees import Forest
+from specsim.core.trees import Forest
 from specsim.schedulers.parts.growth import grow_trees
-from specsim.replica.passes import DraftPass, TargetPass
+from specsim.core.passes import DraftPass, TargetPass
 
 def verify(ids, chunks, **more):
     ids = np.array(ids, dtype=np.int64)

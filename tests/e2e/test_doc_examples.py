@@ -1,4 +1,4 @@
-"""The examples of docs/traces.md, slo.md, acceptance.md and drafters.md, run as they stand; no key is left out."""
+"""The examples of docs/traces.md, slo.md, loading.md and drafters.md, run as they stand; no key is left out."""
 
 import re
 import runpy
@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from specsim.acceptance import loading
+from specsim.acceptance.curves import Curve
+from specsim.acceptance.recorded import COLUMNS
 from specsim.cli import main
 from specsim.latency import drafter
 from specsim.workload import slo
 from specsim.workload.formats import KNOWN
-from specsim.world import acceptance
-from specsim.world.curves import Curve
-from specsim.world.recorded import COLUMNS
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ("traces", "slo", "acceptance", "drafters")
@@ -71,7 +71,7 @@ def test_every_key_that_is_read_stands_on_its_page():
     classes = (*slo.PROMISES, "share", "acceptance", "scaled")
     assert {*slo.MIX_KEYS, *classes, "classes"} <= keys_of("slo")
     assert {"kind", "path", "categories", "width", "alpha", "levels"} <= keys_of("acceptance")
-    assert {*Curve.__slots__, *COLUMNS, *acceptance.KINDS.built_in} <= keys_of("acceptance")
+    assert {*Curve.__slots__, *COLUMNS, *loading.KINDS.built_in} <= keys_of("acceptance")
     drafters = (drafter.Separate, drafter.Lookup, drafter.LayersSkipped, drafter.Heads)
     assert {key for kind in drafters for key in kind.__slots__} | set(drafter.KINDS.built_in) <= keys_of("drafters")
 

@@ -160,7 +160,7 @@ def test_a_mean_over_seeds_tells_how_many_there_are(world):
     with pytest.warns(UserWarning, match="1 of 3"):
         runs = sweep({"seed": [0, 1, 2]}, rps=2, **SETTINGS)
     assert set(runs.means()["count"]) == {2}
-    from specsim.results.seeds import over_seeds
+    from specsim.metrics.seeds import over_seeds
 
     assert set(over_seeds(runs.table, "slo_attainment", ["slo_class"])["count"]) == {2}
 

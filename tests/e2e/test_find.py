@@ -12,9 +12,9 @@ import pytest
 import specsim
 from specsim.cli import main
 from specsim.errors import SpecsimError
-from specsim.results.found import Line
+from specsim.metrics.found import Line
 from specsim.runs.find import _check_somebody
-from specsim.runs.resume import together
+from specsim.runs.sweep import together
 
 WORDS = ["trace=poisson", "profile=llama70b_1b_4xa100", "requests=60", "seed=0,1", "--rates", "0.5..16"]
 
@@ -173,7 +173,7 @@ def test_another_search_in_the_folder_leaves_the_first_as_it_is(tmp_path, capsys
 
 
 def test_it_tells_how_many_runs_of_a_rate_have_ended(tmp_path, capsys, unrendered, monkeypatch):
-    monkeypatch.setattr("specsim.runs.tally.LINE_S", 0.0)
+    monkeypatch.setattr("specsim.runs.processes.LINE_S", 0.0)
     assert main(["find", "scheduler=continuous", *FEW, "--out", str(tmp_path)]) == 0
     said = capsys.readouterr().err.splitlines()
     assert said[0] == "testing 2 requests/s"

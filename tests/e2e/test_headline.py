@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from specsim import Run, simulate
-from specsim.results.sweep_text import comparison_table
-from specsim.results.table import class_table, flattered
-from specsim.results.verdicts import KEPT_UP
+from specsim.metrics.seeds import KEPT_UP
+from specsim.metrics.sweep_text import comparison_table
+from specsim.metrics.tables import class_table, flattered
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -12,7 +12,7 @@ import pytest
 from specsim import SpecsimError, load_run, simulate, sweep
 from specsim.cli import main
 from specsim.config.groups import names
-from specsim.kinds.installed import ENTRY_POINTS, installed
+from specsim.registry.plugins import ENTRY_POINTS, installed
 from tests import MYPY_CACHE
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -10,7 +10,7 @@ import pytest
 
 from specsim import Run, SpecsimError, find, iterations, load_run, load_sweep, simulate, sweep
 from specsim.cli import main
-from specsim.results.table import class_table
+from specsim.metrics.tables import class_table
 
 SMALL: Mapping[str, Any] = {"trace": "poisson", "requests": 6, "profile": "llama8b_1b_h100"}
 TOO_LONG = {"distribution": "fixed", "mean": 900_000, "cv": None, "low": None, "high": None}

@@ -11,9 +11,8 @@ import pytest
 
 from specsim import SpecsimError, load_run, simulate
 from specsim.cli import main
-from specsim.replica.patience import TIMEOUT
-from specsim.replica.shedding import TTFT, WAITING
 from specsim.runs.execute import REASONS
+from specsim.server.admission import TIMEOUT, TTFT, WAITING
 
 PAGE = (Path(__file__).parents[2] / "docs" / "overload.md").read_text(encoding="utf-8")
 BUSY: dict[str, Any] = {"scheduler": "continuous", "trace": "poisson", "rps": 40, "requests": 120}

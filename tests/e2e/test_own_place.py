@@ -9,7 +9,7 @@ from specsim import cli, load_run
 from specsim.cli import main
 from specsim.commands import run as run_command
 from specsim.store import writer
-from specsim.store.places import new_folder
+from specsim.store.writer import new_folder
 
 WORDS = ["trace=poisson", "requests=6", "acceptance=bernoulli", "profile=llama8b_1b_h100", "scheduler=fcfs"]
 REFUSED = "specsim: out=mine: holds a run with other settings; expected a new folder"

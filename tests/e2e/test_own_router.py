@@ -98,7 +98,7 @@ def test_a_mistake_is_one_line(written: Path, file: str, old: str, new: str, sai
             {"replicas": 3, "router__within": "lest_tokens"},
             "within: 'lest_tokens': expected one of affinity, dedicated, least_seconds, least_tokens, round_robin, ",
         ),
-        ({"replicas": 3, "router__within": {"_target_": "specsim.routers.slack.Slck"}}, "did you mean 'Slack'?"),
+        ({"replicas": 3, "router__within": {"_target_": "specsim.cluster.routers.Slck"}}, "did you mean 'Slack'?"),
     ],
     ids=str,
 )
@@ -115,7 +115,7 @@ def test_a_router_within_a_pool_goes_by_its_name() -> None:
         simulate("continuous", "poisson", **asked, **within).requests  # type: ignore[arg-type]
         for within in (
             {"router__within": "least_tokens"},
-            {"router__within": {"_target_": "specsim.routers.least_tokens.LeastTokens"}},
+            {"router__within": {"_target_": "specsim.cluster.routers.LeastTokens"}},
             {},
         )
     )

@@ -15,8 +15,7 @@ import pandas as pd
 import pytest
 
 from specsim import Run, SpecsimError, find, load_run, simulate, sweep
-from specsim.files.paths import shipped
-from specsim.files.yaml_file import read_yaml
+from specsim.files.yaml_file import read_yaml, shipped
 from specsim.plugin import Forest, Promise, SloClass, SloMix, TargetPass, decode, load_profile, trace_of
 from specsim.schedulers.fcfs import Fcfs
 from specsim.store.runs import StoredRun

@@ -11,9 +11,9 @@ import pytest
 
 from specsim import load_sweep, sweep
 from specsim.cli import main
-from specsim.runs.tally import Tally, Worst
+from specsim.runs.processes import Tally, Worst
 from specsim.store.summaries import SUMMARIES, Failure, append_row, read_rows, settle
-from specsim.store.sweep_folder import sweep_status
+from specsim.store.sweeps import sweep_status
 
 FILE = """
 run: {trace: poisson, requests: 8, profile: llama8b_1b_h100}
@@ -147,7 +147,7 @@ def test_a_plain_line_tells_done_failed_rate_time_left_and_the_worst_class(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s = [100.0]
-    monkeypatch.setattr("specsim.runs.tally.time.monotonic", lambda: now_s[0])
+    monkeypatch.setattr("specsim.runs.processes.time.monotonic", lambda: now_s[0])
     tally = Tally(20, None, speaks=True)
     tally.add(Worst(0.5, "chat"), stood=True)
     for worst in (Worst(0.9, "coding"), None, Worst(0.417, "coding")):
@@ -164,15 +164,15 @@ def test_a_plain_line_tells_done_failed_rate_time_left_and_the_worst_class(
 def test_a_sweep_that_is_not_ready_to_run_tells_how_far_it_is(
     file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, jobs: str
 ) -> None:
-    monkeypatch.setattr("specsim.runs.tally.LINE_S", 0.0)
+    monkeypatch.setattr("specsim.runs.processes.LINE_S", 0.0)
     assert main(["sweep", str(file), f"out={tmp_path / 'all'}", "--jobs", jobs]) == 0
     lines = capsys.readouterr().err.splitlines()
     assert lines[:8] == [f"{count} of 8 points composed" for count in range(1, 9)]
     # Of points that differ in their seed alone one is checked.
     assert lines[8:12] == [f"{count} of 4 points checked" for count in (1, 2, 3, 4)]
     assert lines[12:20] == [f"{count} of 8 points named" for count in range(1, 9)]
-    monkeypatch.setattr("specsim.runs.tally.is_watched", lambda: True)
-    monkeypatch.setattr("specsim.runs.tally.BAR_S", 0.0)
+    monkeypatch.setattr("specsim.runs.processes.is_watched", lambda: True)
+    monkeypatch.setattr("specsim.runs.processes.BAR_S", 0.0)
     monkeypatch.setattr("tqdm.asyncio.tqdm_asyncio.set_postfix_str", lambda self, text, refresh: None)
     assert main(["sweep", str(file), f"out={tmp_path / 'drawn'}", "--jobs", jobs]) == 0
     assert set(re.findall("composed|checked|named", capsys.readouterr().err)) == {"composed", "checked", "named"}
@@ -181,7 +181,7 @@ def test_a_sweep_that_is_not_ready_to_run_tells_how_far_it_is(
 def test_a_sweep_without_progress_says_nothing_before_it_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("specsim.runs.tally.LINE_S", 0.0)
+    monkeypatch.setattr("specsim.runs.processes.LINE_S", 0.0)
     of_each = {"trace": "poisson", "requests": 4, "profile": "llama8b_1b_h100"}
     sweep({"scheduler": ["fcfs", "continuous"]}, out=tmp_path / "silent", progress=False, **of_each)
     assert capsys.readouterr().err == ""
@@ -189,7 +189,7 @@ def test_a_sweep_without_progress_says_nothing_before_it_runs(
 
 def test_a_terminal_shows_one_live_line(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[str] = []
-    monkeypatch.setattr("specsim.runs.tally.is_watched", lambda: True)
+    monkeypatch.setattr("specsim.runs.processes.is_watched", lambda: True)
     monkeypatch.setattr("tqdm.asyncio.tqdm_asyncio.set_postfix_str", lambda self, text, refresh: drawn.append(text))
     assert main(["sweep", str(file), f"out={tmp_path / 'all'}"]) == 0
     assert len(drawn) == 8

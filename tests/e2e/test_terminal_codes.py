@@ -12,9 +12,9 @@ import yaml
 
 import specsim
 from specsim.cli import main
-from specsim.lines import all_printable, one_line, printable
-from specsim.runs.tally import Worst
-from specsim.store.run_folder import sealed
+from specsim.errors import all_printable, one_line, printable
+from specsim.runs.processes import Worst
+from specsim.store.runs import sealed
 
 CODES = "\x1b]0;pwned\x07\x1b[31mRED\x1b[0m\r\nnote: all good\x9b1m\u202e\u2028x"
 SEEN = r"\x1b]0;pwned\x07\x1b[31mRED\x1b[0m note: all good\x9b1m\u202e x"

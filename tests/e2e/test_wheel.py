@@ -62,7 +62,9 @@ def test_the_wheel_holds_every_shipped_file_and_nothing_of_the_workshop(wheel):
 
 
 def test_the_installation_is_not_the_checkout(installed):
-    code = "import specsim, specsim.files.paths as p; print(specsim.__file__, p.shipped('conf'), p.shipped('traces'))"
+    code = (
+        "import specsim, specsim.files.yaml_file as p\nprint(specsim.__file__, p.shipped('conf'), p.shipped('traces'))"
+    )
     for path in run(str(installed / "env" / "bin" / "python"), "-c", code, cwd=installed).split():
         assert Path(path).is_relative_to(installed / "env")
 

@@ -14,8 +14,8 @@ import pytest
 
 from specsim import load_run, plugin, simulate
 from specsim.cli import main
-from specsim.kinds import plugins
-from specsim.kinds.installed import installed as installed_packages
+from specsim.registry import plugins
+from specsim.registry.plugins import installed as installed_packages
 from tests import MYPY_CACHE
 
 PAGE = Path(__file__).parents[2] / "docs" / "your-scheduler.md"

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from specsim.replica.kv_pool import Memory
-from specsim.results.record import Record
-from specsim.results.schema import RunTotals
+from specsim.acceptance.curves import Acceptance, Curve, draw_tape
+from specsim.metrics.recorder import Record
+from specsim.metrics.requests import RunTotals
 from specsim.schedulers.loading import scheduler_factory
+from specsim.server.kv_cache import Memory
 from specsim.simulation import Simulation, run
-from specsim.world.curves import Acceptance, Curve, draw_tape
 from tests.laws.subjects import raw_of, resolved
 from tests.made import hardware, requests, simulation, table_of_run
 

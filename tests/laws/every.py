@@ -9,14 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from specsim.replica.passes import DraftPass, Emitted, Pass, TargetPass
-from specsim.replica.request import Ids
-from specsim.replica.view import LedgerView
-from specsim.results.record import Record
-from specsim.results.schema import DRAFT_PASS
-from specsim.routers.least_tokens import LeastTokens
-from specsim.routers.round_robin import RoundRobin
-from specsim.routers.slack import Slack
+from specsim.cluster.routers import LeastTokens, RoundRobin, Slack
+from specsim.core.passes import DraftPass, Emitted, Pass, TargetPass
+from specsim.core.request import Ids
+from specsim.metrics.recorder import Record
+from specsim.metrics.requests import DRAFT_PASS
+from specsim.server.view import LedgerView
 from specsim.simulation import Simulation, run
 from tests.laws.subjects import factories
 from tests.laws.watch import Watched, watched

@@ -14,11 +14,10 @@ from hypothesis import assume
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
+from specsim.core.protocols import Scheduler
 from specsim.errors import SpecsimError
-from specsim.files.paths import shipped
-from specsim.files.yaml_file import read_yaml
-from specsim.kinds.signature import parameter_types
-from specsim.replica.protocols import Scheduler
+from specsim.files.yaml_file import read_yaml, shipped
+from specsim.registry.build import parameter_types
 from specsim.schedulers.loading import AS_ENGINE, BY_ORDER, EngineBatching, scheduler_factory
 from tests.made import WIDTH
 

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from specsim.replica.passes import TargetPass
+from specsim.core.passes import TargetPass
 from specsim.simulation import Simulation
 from tests.laws.subjects import factory_of, raw_of
 from tests.laws.watch import watched

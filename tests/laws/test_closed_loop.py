@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from specsim.routers.least_tokens import LeastTokens
+from specsim.cluster.routers import LeastTokens
 from specsim.simulation import Simulation, run
 from tests.laws.every import assert_same_record, drawn
 from tests.laws.subjects import NAMES

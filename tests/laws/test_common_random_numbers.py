@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from specsim.acceptance.curves import Acceptance, Curve, draw_tape
+from specsim.acceptance.tape import Tape
 from specsim.config.compose import compose
 from specsim.rng import mix
 from specsim.runs.prepare import prepare
 from specsim.simulation import Simulation
 from specsim.workload.slo import mix_from_mapping, promise
 from specsim.workload.trace import Trace, TraceSource
-from specsim.world.curves import Acceptance, Curve, draw_tape
-from specsim.world.tape import Tape
 from tests.laws.subjects import NAMES, factory_of
 from tests.laws.watch import watched
 from tests.made import requests, simulation

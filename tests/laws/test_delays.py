@@ -14,10 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specsim.config.compose import choices
-from specsim.files.paths import shipped
-from specsim.files.yaml_file import read_yaml
-from specsim.results.schema import RunTotals
-from specsim.results.summary import summarise
+from specsim.files.yaml_file import read_yaml, shipped
+from specsim.metrics.requests import RunTotals
+from specsim.metrics.summary import summarise
 from specsim.workload.slo import mix_from_mapping
 from tests.made import table_of
 

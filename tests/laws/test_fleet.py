@@ -9,14 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from specsim.replica.ledger import Ledger
-from specsim.replica.machine import Machine
-from specsim.replica.outstanding import Outstanding, Sent
-from specsim.replica.routing import Coming
-from specsim.results.schema import DRAFT_PASS, VERIFY_PASS
-from specsim.routers.least_seconds import LeastSeconds
-from specsim.routers.least_tokens import LeastTokens
-from specsim.routers.round_robin import RoundRobin
+from specsim.cluster.dispatch import Outstanding, Sent
+from specsim.cluster.routers import LeastSeconds, LeastTokens, RoundRobin
+from specsim.cluster.routing import Coming
+from specsim.metrics.requests import DRAFT_PASS, VERIFY_PASS
+from specsim.server.ledger import Ledger
+from specsim.server.state import Machine
 from specsim.simulation import Simulation, run
 from tests.golden.scene import scene
 from tests.laws.every import assert_same_record

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from specsim.core.passes import NOBODY, DraftPass, Emitted, Pass, TargetPass
+from specsim.core.request import Ints
+from specsim.core.trees import Forest
 from specsim.errors import IllegalPass
-from specsim.replica.kv_pool import Memory
-from specsim.replica.ledger import Ledger
-from specsim.replica.passes import NOBODY, DraftPass, Emitted, Pass, TargetPass
-from specsim.replica.request import Ints
-from specsim.replica.trees import Forest
+from specsim.server.kv_cache import Memory
+from specsim.server.ledger import Ledger
 from tests.made import drafted, memory, requests
 
 ROOT, TWO = Forest.roots(1), Forest.roots(2)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from specsim.replica.protocols import Scheduler, Step, View
-from specsim.routers.round_robin import RoundRobin
+from specsim.cluster.routers import RoundRobin
+from specsim.core.protocols import Scheduler, Step, View
 from specsim.simulation import Simulation
 from tests.laws.every import drawn
 from tests.laws.subjects import NAMES, factory_of, is_clairvoyant

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from specsim.replica.shedding import Shedding
-from specsim.results.record import Record
-from specsim.results.summary import summarise
-from specsim.routers.least_tokens import LeastTokens
+from specsim.cluster.routers import LeastTokens
+from specsim.metrics.recorder import Record
+from specsim.metrics.summary import summarise
+from specsim.server.admission import Shedding
 from specsim.simulation import Simulation, run
 from tests.laws.every import assert_same_record, drawn
 from tests.laws.subjects import NAMES, factory_of

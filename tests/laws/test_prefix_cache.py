@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from specsim.replica.kv_pool import DRAFT, TARGET
-from specsim.replica.passes import Pass
-from specsim.replica.prefix_cache import PrefixCache
-from specsim.replica.request import Ids, Prefixes, Requests
-from specsim.replica.view import LedgerView
+from specsim.core.passes import Pass
+from specsim.core.request import Ids, Prefixes, Requests
+from specsim.server.kv_cache import DRAFT, TARGET
+from specsim.server.prefix_cache import PrefixCache
+from specsim.server.view import LedgerView
 from specsim.simulation import Simulation, run
 from tests.laws.subjects import NAMES, factory_of
 from tests.laws.watch import watched

@@ -12,17 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from specsim.cluster.dispatch import Outstanding
+from specsim.cluster.routers import Affinity, Dedicated, LeastSeconds, LeastTokens, RoundRobin, Slack
+from specsim.cluster.routing import Coming, Planning, Router, Server
+from specsim.core.protocols import View
 from specsim.errors import RouterFault
-from specsim.replica.outstanding import Outstanding
-from specsim.replica.protocols import View
-from specsim.replica.routing import Coming, Planning, Router, Server
-from specsim.results.record import Record
-from specsim.routers.affinity import Affinity
-from specsim.routers.dedicated import Dedicated
-from specsim.routers.least_seconds import LeastSeconds
-from specsim.routers.least_tokens import LeastTokens
-from specsim.routers.round_robin import RoundRobin
-from specsim.routers.slack import Slack
+from specsim.metrics.recorder import Record
 from specsim.simulation import Simulation, run
 from tests.laws.every import assert_same_record
 from tests.laws.subjects import factory_of

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from specsim.replica.protocols import Scheduler, Step, View
-from specsim.replica.shedding import Shedding
-from specsim.replica.split import Splitting
+from specsim.cluster.split import Splitting
+from specsim.core.protocols import Scheduler, Step, View
+from specsim.server.admission import Shedding
 from specsim.simulation import Simulation, run
 from tests.laws.every import assert_same_record
 from tests.laws.subjects import factories

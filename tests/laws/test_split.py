@@ -9,14 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from specsim.replica.passes import TargetPass
-from specsim.replica.split import Splitting
-from specsim.routers.least_seconds import LeastSeconds
-from specsim.routers.least_tokens import LeastTokens
-from specsim.routers.round_robin import RoundRobin
-from specsim.routers.slack import Slack
+from specsim.backend.simulated import World
+from specsim.cluster.routers import LeastSeconds, LeastTokens, RoundRobin, Slack
+from specsim.cluster.split import Splitting
+from specsim.core.passes import TargetPass
 from specsim.simulation import Simulation, run
-from specsim.world.backend import World
 from tests.laws.every import assert_same_record
 from tests.laws.subjects import NAMES, factory_of
 from tests.laws.watch import watched

@@ -9,9 +9,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from specsim.errors import SpecsimError
-from specsim.files.paths import shipped
-from specsim.files.yaml_file import read_yaml
-from specsim.results.schema import VERIFY_PASS
+from specsim.files.yaml_file import read_yaml, shipped
+from specsim.metrics.requests import VERIFY_PASS
 from specsim.schedulers.loading import AS_ENGINE
 from specsim.simulation import Simulation, run
 from tests.laws.subjects import NAMES, factory_of

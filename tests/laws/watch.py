@@ -10,15 +10,15 @@ from unittest.mock import patch
 import numpy as np
 
 import specsim.simulation
+from specsim.backend.simulated import SimulatedBackend, World
+from specsim.core.passes import NOBODY, Drafted, DraftPass, Emitted, Pass, TargetPass
+from specsim.core.protocols import Scheduler, Step, View
+from specsim.core.request import Ids
+from specsim.core.trees import Forest
+from specsim.metrics.recorder import Record
 from specsim.pass_shape import PassShape
-from specsim.replica.passes import NOBODY, Drafted, DraftPass, Emitted, Pass, TargetPass
-from specsim.replica.protocols import Scheduler, Step, View
-from specsim.replica.request import Ids
-from specsim.replica.trees import Forest
-from specsim.replica.view import LedgerView
-from specsim.results.record import Record
+from specsim.server.view import LedgerView
 from specsim.simulation import Simulation
-from specsim.world.backend import SimulatedBackend, World
 
 
 class Heard(NamedTuple):

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from specsim.kernels.acceptance import Answer, Texts
-from specsim.kernels.arrays import Bools, Floats, Ints
 from specsim.kernels.books import NO_INTS, Books, Left, Room, Taken, Tally
 from specsim.kernels.growth import (
     ALL,
@@ -20,11 +18,16 @@ from specsim.kernels.growth import (
     ROW,
     SLOT,
     TOKEN,
+    Answer,
+    Bools,
+    Floats,
     Front,
     Grown,
     Growth,
+    Ints,
     Pooled,
     Text,
+    Texts,
     likeliest,
     next_keys,
 )

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from specsim.results.record import Record
+from specsim.metrics.recorder import Record
 from specsim.simulation import run
 from tests.made import table_of_run
 from tests.reference.cases import POLICIES, Case, cases

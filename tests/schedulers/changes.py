@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.results.record import Record
+from specsim.metrics.recorder import Record
 from specsim.schedulers.loading import scheduler_factory
 from specsim.simulation import Simulation, run
 from tests.laws.subjects import raw_of, resolved

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from specsim.api import Run, simulate
-from specsim.replica.trees import Forest
-from specsim.schedulers.adaserve_bounds import _likeliest_each
+from specsim.core.trees import Forest
+from specsim.schedulers.adaserve import _likeliest_each
 from specsim.schedulers.parts.tree_shape import BudgetShare
 from tests.layers import grow
 

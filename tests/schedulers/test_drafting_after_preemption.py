@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from specsim.core.passes import DraftPass, TargetPass
+from specsim.core.trees import Forest
 from specsim.errors import IllegalPass
-from specsim.replica.passes import DraftPass, TargetPass
-from specsim.replica.trees import Forest
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.fastserve import LeastAttained
 from specsim.schedulers.loading import scheduler_factory

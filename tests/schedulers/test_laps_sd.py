@@ -8,22 +8,22 @@ import numpy as np
 import pytest
 import simpy
 
+from specsim.cluster.clients import arrivals
+from specsim.cluster.dispatch import Dispatch
+from specsim.cluster.routers import RoundRobin
+from specsim.core.attribution import begun
+from specsim.core.passes import DraftPass, Emitted, TargetPass
+from specsim.core.request import Floats, Ids, Ints
 from specsim.pass_shape import PassShape
-from specsim.replica.arrivals import arrivals
-from specsim.replica.audit import Audit
-from specsim.replica.blame import begun
-from specsim.replica.dispatch import Dispatch
-from specsim.replica.engine import Replica
-from specsim.replica.ledger import Ledger
-from specsim.replica.passes import DraftPass, Emitted, TargetPass
-from specsim.replica.request import Floats, Ids, Ints
-from specsim.replica.view import LedgerView
-from specsim.routers.round_robin import RoundRobin
 from specsim.schedulers.composed import Foreseeing
 from specsim.schedulers.laps_sd import LapsQueues, ShortestPredicted
 from specsim.schedulers.parts.queues import Seats, limits_below
 from specsim.schedulers.perception import AcceptanceMonitor, LengthPredictor
 from specsim.schedulers.vllm_spec import FixedChains
+from specsim.server.engine import Replica
+from specsim.server.faults import Audit
+from specsim.server.ledger import Ledger
+from specsim.server.view import LedgerView
 from tests.made import hardware, ledger_and_view, memory, requests
 from tests.schedulers.test_perception import Known
 from tests.unit.hand import Hand

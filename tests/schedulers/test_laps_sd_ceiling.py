@@ -10,9 +10,9 @@ import pytest
 import simpy
 
 from specsim.api import simulate
-from specsim.replica.state import Rows
-from specsim.schedulers.laps_sd_ceiling import ShortestRemaining, ToldAcceptance
+from specsim.schedulers.laps_sd import ShortestRemaining, ToldAcceptance
 from specsim.schedulers.parts.queues import Seats
+from specsim.server.state import Rows
 from specsim.simulation import Simulation, _replica, run
 from tests.golden.scene import scene
 from tests.laws.subjects import factory_of

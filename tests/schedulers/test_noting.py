@@ -11,8 +11,8 @@ import pytest
 
 from specsim.api import simulate
 from specsim.errors import SchedulerFault
-from specsim.replica.noting import noted
-from specsim.results.schema import REQUEST_COLUMNS
+from specsim.metrics.requests import REQUEST_COLUMNS
+from specsim.server.planning import noted
 from specsim.simulation import run
 from specsim.store.runs import read_run
 from tests.golden.scene import scene

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specsim.replica.request import Ids, Ints
-from specsim.replica.trees import Forest
+from specsim.core.request import Ids, Ints
+from specsim.core.trees import Forest
 from specsim.schedulers.laps_sd import LapsQueues, eq_6
 from specsim.schedulers.parts.queues import Seats
 from specsim.schedulers.perception import AcceptanceMonitor, LengthPredictor

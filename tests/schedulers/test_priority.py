@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from specsim.replica.passes import TargetPass
+from specsim.core.passes import TargetPass
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.parts.queues import Seats
 from specsim.schedulers.priority import TightestFirst

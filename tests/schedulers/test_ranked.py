@@ -10,12 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specsim.replica.roster import SPARSE, Roster
-from specsim.replica.state import Rows
 from specsim.schedulers import laps_sd
-from specsim.schedulers.parts import lines, queues
-from specsim.schedulers.parts.lines import Lines, Waiting
-from specsim.schedulers.parts.queues import nearest
+from specsim.schedulers.parts import queues
+from specsim.schedulers.parts.queues import Lines, Waiting, nearest
+from specsim.server.state import SPARSE, Roster, Rows
 from specsim.simulation import run
 from tests.laws.every import assert_same_record
 from tests.laws.subjects import factory_of
@@ -90,7 +88,7 @@ def test_the_first_of_each_line_are_those_of_the_whole_queue(
     told = replace(told, tpot_slo_s=own_s.get(objectives, told.tpot_slo_s))
     simulated = simulation(told, outputs, factory_of("priority", max_num_seqs=6), truth=hardware())
     tight = replace(simulated, memory=replace(simulated.memory, capacity_bytes=simulated.memory.capacity_bytes // 4))
-    monkeypatch.setattr(lines, "FEW", few)
+    monkeypatch.setattr(queues, "FEW", few)
     by_lines = [run(each) for each in (simulated, tight)]
     monkeypatch.setattr(Lines, "heads", lambda _, view, numbers, most: np.array(view.waiting, dtype=np.int64))
     for record, each in zip(by_lines, (simulated, tight), strict=True):
@@ -123,7 +121,7 @@ def test_lines_far_apart_and_near_each_other_hold_the_same(data: st.DataObject) 
         for view, line, sparse in zip(views, kept, (64, 0), strict=True):
             view.waiting, marks[:] = waiting, np.isin(np.arange(size), waiting)
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(lines, "SPARSE", sparse)
+                patch.setattr(queues, "SPARSE", sparse)
                 found.append({str(key): ids.tolist() for key, ids in line.waiting(view, numbers).first(size).items()})
         assert found[0] == found[1]
         assert sorted(request for ids in found[0].values() for request in ids) == waiting

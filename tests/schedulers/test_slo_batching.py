@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from specsim.replica.request import Requests
+from specsim.core.request import Requests
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.parts.queues import Seats
 from specsim.schedulers.slo_batching import SloLimited, closest_to_violation, first_come

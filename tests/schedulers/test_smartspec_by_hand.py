@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specsim.replica.passes import DraftPass, TargetPass
-from specsim.replica.protocols import Scheduler
+from specsim.core.passes import DraftPass, TargetPass
+from specsim.core.protocols import Scheduler
 from specsim.schedulers.continuous import PrefillFirst
-from specsim.schedulers.smartspec.acceptance import AcceptanceAverage
 from specsim.schedulers.smartspec.chains import GoodputChains
-from specsim.schedulers.smartspec.confidence import ConfidentChains
-from specsim.schedulers.smartspec.estimators import ForeseenChains, RandomChains
+from specsim.schedulers.smartspec.estimators import AcceptanceAverage, ConfidentChains, ForeseenChains, RandomChains
 from specsim.schedulers.smartspec.serving import Foreseeing, PrefillFeedback, Proposer, SmartSpec
 from specsim.schedulers.smartspec.tree import GoodputTrees
 from tests.made import Hardware, Linear, memory, requests

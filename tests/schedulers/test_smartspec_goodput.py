@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import yaml
 
-from specsim.files.paths import shipped
+from specsim.files.yaml_file import shipped
 from specsim.latency.profile import profile_from_mapping
 from specsim.pass_shape import PassShape, PassShapes
 from specsim.schedulers.smartspec.goodput import (

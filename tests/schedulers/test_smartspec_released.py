@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from specsim.replica.passes import DraftPass, TargetPass
+from specsim.core.passes import DraftPass, TargetPass
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst
 from specsim.schedulers.smartspec.released import OffSwitch, ReleasedLengths

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from specsim.replica.passes import DraftPass
+from specsim.core.passes import DraftPass
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst
 from specsim.schedulers.specinfer import FixedTrees, nodes_of

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specsim.replica.passes import DraftPass, TargetPass
-from specsim.replica.trees import Forest
+from specsim.core.passes import DraftPass, TargetPass
+from specsim.core.trees import Forest
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst
 from specsim.schedulers.parts.protocols import Rows, Speculation

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specsim.schedulers.specserve_released import ReleasedSpecServe, smaller_graph, to_graph_size
+from specsim.schedulers.specserve import ReleasedSpecServe, smaller_graph, to_graph_size
 from tests.made import Linear
 from tests.schedulers.test_specserve import chains, estimated, play, verified
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from specsim.core.passes import DraftPass
 from specsim.pass_shape import PassShape
-from specsim.replica.passes import DraftPass
 from specsim.simulation import Simulation, run
 from tests.laws.subjects import factories, factory_of
 from tests.laws.watch import watched

@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specsim.core.trees import Forest
 from specsim.pass_shape import PassShapes
-from specsim.replica.trees import Forest
 from specsim.schedulers.specserve import StepEstimate, worth_keeping
 from tests.made import Linear, one
 from tests.schedulers.test_specserve import chains, estimated

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from specsim.replica.passes import DraftPass, TargetPass
+from specsim.core.passes import DraftPass, TargetPass
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst
 from specsim.schedulers.parts.protocols import Rows

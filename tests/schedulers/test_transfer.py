@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from specsim.api import simulate
+from specsim.core.passes import Emitted, TargetPass
+from specsim.core.trees import Forest
 from specsim.errors import IllegalPass
-from specsim.replica.passes import Emitted, TargetPass
-from specsim.replica.trees import Forest
 from specsim.simulation import run
 from tests.golden.scene import scene
 from tests.laws.subjects import factory_of, raw_of

@@ -10,11 +10,10 @@ import pandas as pd
 import pytest
 
 from specsim import simulate
+from specsim.acceptance.curves import Acceptance, Curve
 from specsim.errors import SpecsimError
-from specsim.files.paths import shipped
-from specsim.files.yaml_file import read_yaml
+from specsim.files.yaml_file import read_yaml, shipped
 from specsim.latency.profile import load_profile
-from specsim.world.curves import Acceptance, Curve
 from studies.monotonicity import page
 from studies.monotonicity.__main__ import KEPT, PAGE
 from studies.monotonicity.compared import compared

@@ -10,8 +10,8 @@ import pytest
 
 from specsim.errors import SpecsimError
 from specsim.figures.plots import save
-from specsim.files.paths import shipped
-from specsim.store.sweep_folder import load_sweep
+from specsim.files.yaml_file import shipped
+from specsim.store.sweeps import load_sweep
 from studies.reproduction.__main__ import OUT
 from studies.reproduction.comparison import COLUMNS, Compared, compared, gap_of, means, read_rows, write_rows
 from studies.reproduction.experiment import experiments, read_experiment

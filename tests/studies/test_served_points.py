@@ -9,11 +9,9 @@ import pytest
 from profiler.fidelity.report import page as study_page
 from profiler.fidelity.tables import read_tables
 from specsim.calibration.fit import Fit
-from specsim.calibration.load import Load
-from specsim.calibration.points import Held, Point, Server
-from specsim.calibration.reading import read_points
-from specsim.files.paths import shipped
-from specsim.files.yaml_file import read_yaml
+from specsim.calibration.reading import Held, Point, Server, read_points
+from specsim.calibration.replay import Load
+from specsim.files.yaml_file import read_yaml, shipped
 from specsim.latency.engine import Engine
 from specsim.latency.profile import load_profile
 from studies.served_points.__main__ import main

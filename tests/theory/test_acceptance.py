@@ -8,17 +8,16 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from specsim.acceptance.curves import Acceptance, curves_from_mapping, draw_tape
+from specsim.acceptance.tape import Tape
+from specsim.backend.simulated import SimulatedBackend, World
 from specsim.config.compose import compose
-from specsim.files.paths import shipped
-from specsim.files.yaml_file import read_yaml
+from specsim.core.passes import NOBODY, DraftPass, Emitted, TargetPass
+from specsim.core.trees import Forest
+from specsim.files.yaml_file import read_yaml, shipped
 from specsim.pass_shape import PassShape
-from specsim.replica.passes import NOBODY, DraftPass, Emitted, TargetPass
-from specsim.replica.trees import Forest
 from specsim.rng import mix
 from specsim.simulation import run
-from specsim.world.backend import SimulatedBackend, World
-from specsim.world.curves import Acceptance, curves_from_mapping, draw_tape
-from specsim.world.tape import Tape
 from tests.laws.subjects import NAMES, factory_of
 from tests.laws.watch import watched
 from tests.made import hardware, ledger_and_view, requests, simulation

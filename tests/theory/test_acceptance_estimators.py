@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specsim.replica.passes import TargetPass
-from specsim.replica.protocols import Scheduler
+from specsim.acceptance.curves import Acceptance, Curve, draw_tape
+from specsim.acceptance.tape import Tape
+from specsim.core.passes import TargetPass
+from specsim.core.protocols import Scheduler
 from specsim.schedulers.smartspec.tree import HeadAverage
 from specsim.simulation import run
-from specsim.world.curves import Acceptance, Curve, draw_tape
-from specsim.world.tape import Tape
 from tests.laws.subjects import factory_of, raw_of
 from tests.laws.watch import watched
 from tests.made import Hardware, Linear, requests, simulation

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from specsim.results.batch_means import BATCHES, T_975, Z_975, backlog, half_width, trend, warm_up
+from specsim.metrics.batch_means import BATCHES, T_975, Z_975, backlog, half_width, trend, warm_up
 from tests.theory.queues import queue
 
 RUNS = 400

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from specsim.replica.request import Floats
+from specsim.core.request import Floats
 
 REPEATS = 1500
 TOKENS = 4

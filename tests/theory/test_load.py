@@ -9,7 +9,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from specsim.results.load import AMPLE_REQUESTS, LEAST_JUDGED, Load, judged
+from specsim.metrics.load import AMPLE_REQUESTS, LEAST_JUDGED, Load, judged
 from tests.theory.queues import Queue, queue, served
 
 RUNS = 100

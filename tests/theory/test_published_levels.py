@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from scipy.optimize import least_squares
 
+from specsim.core.request import Floats
 from specsim.files.yaml_file import read_yaml
-from specsim.replica.request import Floats
 from studies.reproduction.experiment import FOLDER
 
 DRAFTED = np.array([4.0, 6.0, 8.0])

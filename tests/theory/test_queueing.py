@@ -12,7 +12,7 @@ import pytest
 import simpy
 
 import specsim.simulation
-from specsim.replica.ledger import Ledger
+from specsim.server.ledger import Ledger
 from specsim.simulation import Simulation, run
 from tests.laws.subjects import NAMES, factory_of
 from tests.made import Floats, Hardware, Linear, memory, requests, simulation

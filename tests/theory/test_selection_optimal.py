@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specsim.replica.trees import Forest
+from specsim.core.trees import Forest
 from specsim.schedulers.parts.selection import neediest_first, select, selected
 from tests.made import grown
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from specsim.replica.kv_pool import Memory
-from specsim.replica.ledger import Ledger
-from specsim.replica.legality import owned
-from specsim.replica.passes import DraftPass, Emitted, Pass, TargetPass
-from specsim.replica.protocols import Beginning, Scheduler
-from specsim.replica.request import Requests
+from specsim.core.passes import DraftPass, Emitted, Pass, TargetPass
+from specsim.core.protocols import Beginning, Scheduler
+from specsim.core.request import Requests
+from specsim.server.kv_cache import Memory
+from specsim.server.ledger import Ledger
+from specsim.server.rules import owned
 from tests.layers import grow
 from tests.levels import one_by_one
 from tests.made import ledger_and_view

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specsim.replica.passes import DraftPass, TargetPass
+from specsim.core.passes import DraftPass, TargetPass
 from specsim.schedulers.adaserve import SloTrees, tokens_needed
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.parts.selection import at_most_the_tree, least_needy_first, neediest_first

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from specsim.errors import SpecsimError
-from specsim.files.paths import shipped
+from specsim.files.yaml_file import shipped
 from specsim.workload.load import load_trace
 from specsim.workload.trace import Trace
 

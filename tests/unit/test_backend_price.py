@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from specsim.backend.simulated import SimulatedBackend, World
+from specsim.core.passes import DraftPass, TargetPass
+from specsim.core.trees import Forest
 from specsim.latency.forms import Roofline
 from specsim.pass_shape import PassShape
-from specsim.replica.passes import DraftPass, TargetPass
-from specsim.replica.trees import Forest
-from specsim.world.backend import SimulatedBackend, World
 from tests.made import Hardware, ledger_and_view, requests, tape
 
 FORM = Roofline(0.0, 1e-3, 0.0, 0.0, 1e-5, 0.0, pair_s=1e-7, logit_s=1e-2)

@@ -14,15 +14,12 @@ import pandas as pd
 import pytest
 
 from specsim import simulate
-from specsim.calibration.errors import Errors, groups
-from specsim.calibration.fit import Fit, halved
-from specsim.calibration.load import Load
-from specsim.calibration.points import Point, Server
-from specsim.calibration.reading import read_points
+from specsim.calibration.fit import Errors, Fit, groups, halved
+from specsim.calibration.reading import Point, Server, read_points
+from specsim.calibration.replay import Load
 from specsim.cli import main
 from specsim.errors import SpecsimError
-from specsim.files.paths import shipped
-from specsim.files.yaml_file import read_yaml
+from specsim.files.yaml_file import read_yaml, shipped
 from specsim.latency.engine import Engine, engine_from_mapping
 from specsim.latency.profile import load_profile
 

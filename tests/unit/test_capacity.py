@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specsim.results.capacity import Asked, Capacity, Tested, capacity, next_rate
+from specsim.metrics.capacity import Asked, Capacity, Tested, capacity, next_rate
 
 
 def searched(asked: Asked, attained: Callable[[float], tuple[float, ...]]) -> tuple[Capacity, Tested]:

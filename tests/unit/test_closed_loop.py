@@ -9,7 +9,7 @@ import pytest
 
 from specsim import simulate
 from specsim.errors import SpecsimError
-from specsim.results.record import Record
+from specsim.metrics.recorder import Record
 from specsim.simulation import run
 from tests.laws.subjects import NAMES, factory_of
 from tests.made import hardware, requests, simulation

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 from specsim.api import simulate
+from specsim.cluster.split import Splitting
 from specsim.config.compose import choices
 from specsim.errors import SpecsimError
 from specsim.latency.profile import load_profile
-from specsim.replica.split import Splitting
 from specsim.simulation import run
 from tests.laws.subjects import factory_of
 from tests.made import requests, simulation

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specsim.results.distribution import RELATIVE_ERROR, Distribution, Sketched
+from specsim.metrics.distribution import RELATIVE_ERROR, Distribution, Sketched
 
 SIZES = st.lists(st.integers(0, 400), min_size=1, max_size=12)
 KINDS = ("exponential", "lognormal", "pareto", "few values", "one value", "zeros among them", "two far apart")

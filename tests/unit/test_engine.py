@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from specsim.core.passes import DraftPass, TargetPass
+from specsim.core.protocols import Step, View
+from specsim.core.request import Ids
+from specsim.core.trees import Forest
 from specsim.errors import IllegalPass, SchedulerFault, SpecsimError
-from specsim.replica.delays import delays
-from specsim.replica.passes import DraftPass, TargetPass
-from specsim.replica.protocols import Step, View
-from specsim.replica.request import Ids
-from specsim.replica.stall import Stalled
-from specsim.replica.trees import Forest
+from specsim.server.faults import Stalled
+from specsim.server.planning import delays
 from specsim.simulation import run
 from tests.laws.subjects import factory_of
 from tests.made import hardware, requests, simulation

@@ -11,20 +11,19 @@ import numpy as np
 import pytest
 
 from specsim import simulate
+from specsim.backend.drafting import SimulatedDrafter
 from specsim.config.compose import compose
 from specsim.config.groups import FORMS, names
+from specsim.core.passes import Drafted, DraftPass
+from specsim.core.trees import Forest
 from specsim.errors import SpecsimError
-from specsim.files.paths import shipped
-from specsim.files.yaml_file import read_yaml
+from specsim.files.yaml_file import read_yaml, shipped
 from specsim.latency.drafter import Heads, LayersSkipped, Lookup, Separate, equipped
 from specsim.latency.engine import Batches, Engine, engine_from_mapping
 from specsim.latency.profile import _FORMS, load_profile
 from specsim.pass_shape import PassShape, PassShapes
-from specsim.replica.passes import Drafted, DraftPass
-from specsim.replica.trees import Forest
+from specsim.runs.execute import Run
 from specsim.runs.prepare import prepare
-from specsim.runs.run import Run
-from specsim.world.drafting import SimulatedDrafter
 from tests.made import ledger_and_view, requests, tape
 
 PROFILE = load_profile("llama8b_1b_h100")

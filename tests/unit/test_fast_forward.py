@@ -10,22 +10,22 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-import specsim.results.pauses
+import specsim.metrics.recorder
 import specsim.simulation
+from specsim.acceptance.tape import Tape
+from specsim.backend.simulated import SimulatedBackend
+from specsim.core.passes import DraftPass, Emitted, TargetPass
+from specsim.core.protocols import Scheduler, Step, View
+from specsim.core.request import Bools, Ints
+from specsim.core.trees import Forest
 from specsim.errors import IllegalPass, SchedulerFault
 from specsim.pass_shape import PassShape
-from specsim.replica.passes import DraftPass, Emitted, TargetPass
-from specsim.replica.protocols import Scheduler, Step, View
-from specsim.replica.request import Bools, Ints
-from specsim.replica.trees import Forest
 from specsim.rng import Words
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst, decode
 from specsim.schedulers.parts.protocols import Growing, Rows, Speculation
 from specsim.schedulers.vllm_spec import FixedChains
 from specsim.simulation import Simulation, run
-from specsim.world.backend import SimulatedBackend
-from specsim.world.tape import Tape
 from tests.laws.every import assert_same_record
 from tests.laws.subjects import factory_of
 from tests.made import Hardware, Linear, hardware, memory, requests, simulation, tape
@@ -82,7 +82,7 @@ def test_most_decoding_passes_are_not_asked_for_one_by_one(name: str) -> None:
     ids=str,
 )
 def test_they_leave_the_same_record(name: str, more: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(specsim.results.pauses, "BLOCK", 50)
+    monkeypatch.setattr(specsim.metrics.recorder, "BLOCK", 50)
     assert_same_record(run(busy(name, **more)), run(busy(name, fast_forward=False, **more)))
 
 

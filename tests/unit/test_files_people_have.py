@@ -9,8 +9,7 @@ import pytest
 
 from specsim import SpecsimError, simulate
 from specsim.cli import main
-from specsim.files.paths import shipped
-from specsim.files.yaml_file import peek_yaml
+from specsim.files.yaml_file import peek_yaml, shipped
 from specsim.workload.formats import OPTIONAL, ROLES
 from specsim.workload.trace import TraceSource
 from specsim.workload.user_file import read_user_file, trace_of

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specsim.core.trees import Forest
 from specsim.kernels.growth import likeliest
-from specsim.replica.trees import Forest
 from tests.made import grown
 
 

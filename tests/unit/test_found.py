@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specsim.commands.find_table import FAILED, FOOTNOTES, OVERLOADED, SHORT, find_table
+from specsim.commands.tables import FAILED, FOOTNOTES, OVERLOADED, SHORT, find_table
 from specsim.figures.capacity import FILLS, SAID
-from specsim.results.capacity import Asked
-from specsim.results.found import Found, Line
-from specsim.results.judged import Judged
+from specsim.metrics.capacity import Asked
+from specsim.metrics.found import Found, Judged, Line
 from specsim.store.sweeps import Sweep
 
 ASKED = Asked(0.9, 1.0, 4.0, 1.0)

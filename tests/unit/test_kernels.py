@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specsim.kernels.acceptance import Texts, answer, rounds
-from specsim.kernels.growth import ALL, PARENT, ROW, Front, Grown, Growth, Pooled, grow
+from specsim.kernels.growth import ALL, PARENT, ROW, Front, Grown, Growth, Pooled, Texts, answer, grow, rounds
 from specsim.rng import STRIDE
 from specsim.schedulers.parts.selection import selected
 from tests.reference import kernels as reference

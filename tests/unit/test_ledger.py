@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from specsim.core.passes import NOBODY, DraftPass, Emitted, Pass, TargetPass
+from specsim.core.trees import Forest
 from specsim.pass_shape import PassShape
-from specsim.replica.emissions import Gaps
-from specsim.replica.ledger import Ledger
-from specsim.replica.passes import NOBODY, DraftPass, Emitted, Pass, TargetPass
-from specsim.replica.trees import Forest
+from specsim.server.events import Gaps
+from specsim.server.ledger import Ledger
 from tests.made import grown, ledger_and_view, memory, requests
 
 PROMPT = 6

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from specsim.results.capacity import Asked
-from specsim.results.found import Line
-from specsim.results.judged import Judged
-from specsim.results.lengthening import longer
+from specsim.metrics.capacity import Asked
+from specsim.metrics.found import Judged, Line, longer
 
 ASKED = Asked(0.9, 1.0, 8.0, 0.02, longest=10_000)
 RATE = 2.0

@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 
 from specsim.api import simulate, sweep
-from specsim.results.distribution import Sketched
-from specsim.results.load import load
-from specsim.results.load_notes import Recorded, load_notes
-from specsim.results.rows import Rows
-from specsim.results.service import alone_s, service_s
-from specsim.results.summary import summarise
+from specsim.metrics.distribution import Sketched
+from specsim.metrics.load import Recorded, alone_s, load, load_notes, service_s
+from specsim.metrics.requests import Rows
+from specsim.metrics.summary import summarise
 from tests.unit.test_metrics_summary import made_table, totals
 
 FINE = {

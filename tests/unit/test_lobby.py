@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from specsim.replica.lobby import Lobby
+from specsim.server.admission import Lobby
 from specsim.simulation import run
 from tests.laws.subjects import NAMES, factory_of
 from tests.made import hardware, requests, simulation

@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 
 from specsim import simulate
-from specsim.calibration.load import Load
-from specsim.calibration.loop import Door, served
+from specsim.calibration.replay import Door, Load, served
 from specsim.latency.engine import Engine
 from specsim.latency.forms import Linear
 from specsim.latency.model import ModelLatency

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specsim.replica.kv_pool import DRAFT, TARGET, KvPool, Memory, OutOfMemory
+from specsim.server.kv_cache import DRAFT, TARGET, KvPool, Memory, OutOfMemory
 
 SHAPE = Memory(capacity_bytes=400, block_tokens=4, target_token_bytes=3, draft_token_bytes=1)
 

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from specsim.errors import SpecsimError
-from specsim.results.distribution import Sketched
-from specsim.results.schema import PASS_COLUMNS, REQUEST_COLUMNS, RunTotals
-from specsim.results.statistics import percentile
-from specsim.results.summary import summarise
+from specsim.metrics.distribution import Sketched
+from specsim.metrics.requests import PASS_COLUMNS, REQUEST_COLUMNS, RunTotals
+from specsim.metrics.summary import percentile, summarise
 from specsim.simulation import run
 from tests.laws.subjects import factory_of
 from tests.made import requests, simulation, table_of

@@ -2,9 +2,8 @@
 
 import pytest
 
-from specsim.results.shortening import fitted
-from specsim.results.sweep_text import comparison_table
-from specsim.results.table import WIDTH, class_table
+from specsim.metrics.sweep_text import comparison_table
+from specsim.metrics.tables import WIDTH, class_table, fitted
 
 
 def part(**changes):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from specsim import load_run, simulate
-from specsim.replica.request import Floats
+from specsim.core.request import Floats
 from specsim.schedulers.fcfs import Fcfs
 
 

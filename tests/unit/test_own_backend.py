@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from specsim.backend.simulated import SimulatedBackend
 from specsim.errors import ModelFault
 from specsim.simulation import run
-from specsim.world.backend import SimulatedBackend
 from tests.golden.scene import scene
 from tests.laws.every import assert_same_record
 from tests.laws.subjects import factory_of

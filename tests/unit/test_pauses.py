@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import specsim.results.distribution
-import specsim.results.pauses
-from specsim.results.distribution import RELATIVE_ERROR
-from specsim.results.pauses import Pauses
-from specsim.results.summary import summarise
+import specsim.metrics.distribution
+import specsim.metrics.recorder
+from specsim.metrics.distribution import RELATIVE_ERROR
+from specsim.metrics.recorder import Pauses
+from specsim.metrics.summary import summarise
 from specsim.simulation import Simulation, run
 from tests.laws.subjects import factory_of
 from tests.made import requests, simulation, table_of_run
@@ -20,13 +20,13 @@ from tests.made import requests, simulation, table_of_run
 
 @pytest.fixture
 def in_small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(specsim.results.pauses, "BLOCK", 7)
+    monkeypatch.setattr(specsim.metrics.recorder, "BLOCK", 7)
 
 
 @pytest.fixture
 def keeping_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(specsim.results.pauses, "BLOCK", 1_000)
-    monkeypatch.setattr(specsim.results.distribution, "MOST_EXACT", 2_000)
+    monkeypatch.setattr(specsim.metrics.recorder, "BLOCK", 1_000)
+    monkeypatch.setattr(specsim.metrics.distribution, "MOST_EXACT", 2_000)
 
 
 def mixed(window: tuple[float, float] | None = None) -> Simulation:

@@ -10,7 +10,7 @@ import pytest
 
 from specsim.config.compose import compose
 from specsim.config.points import points
-from specsim.files.paths import shipped
+from specsim.files.yaml_file import shipped
 from specsim.latency.forms import Form, Linear, Roofline, Table
 from specsim.latency.model import ModelLatency, Profile
 from specsim.latency.peaks import implied, peak_notes, peak_of

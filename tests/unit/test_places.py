@@ -4,7 +4,7 @@ import pytest
 
 from specsim import SpecsimError
 from specsim.config.identity import identity, settings_of
-from specsim.store.places import check_same_run
+from specsim.store.writer import check_same_run
 from tests.unit.test_store import flip, parts, write_run
 
 CONFIG = {"choices": {"scheduler": "fcfs"}, "scheduler": {"max_num_seqs": 64}, "rps": 2}

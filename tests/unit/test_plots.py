@@ -16,8 +16,8 @@ from specsim.figures.plots import plot_comparison, plot_run, run_figures
 from specsim.figures.slo import comparison, slo_by_class
 from specsim.figures.style import amount, fits_level, style
 from specsim.figures.timeline import timeline
-from specsim.results.schema import PASS_COLUMNS, RunTotals
-from specsim.results.summary import summarise
+from specsim.metrics.requests import PASS_COLUMNS, RunTotals
+from specsim.metrics.summary import summarise
 from tests.made import table_of
 
 NAMES = ("chat", "coding", "summarization")
@@ -380,8 +380,8 @@ def test_drawing_leaves_pyplot_and_its_settings_alone():
 
 def test_schema_summary_store_and_table_load_no_slow_package():
     script = (
-        "import sys, specsim.results.schema, specsim.results.summary, specsim.store.runs, "
-        "specsim.results.table; assert not {'pandas', 'pyarrow', 'matplotlib', 'scipy'} & set(sys.modules)"
+        "import sys, specsim.metrics.requests, specsim.metrics.summary, specsim.store.runs, "
+        "specsim.metrics.tables; assert not {'pandas', 'pyarrow', 'matplotlib', 'scipy'} & set(sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.stderr == ""

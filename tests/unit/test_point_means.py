@@ -10,9 +10,9 @@ import pytest
 from scipy import stats
 
 from specsim.errors import SpecsimError
-from specsim.results.point_means import MEASURES, point_means
-from specsim.results.sweep_text import means_table
-from specsim.results.table import WIDTH
+from specsim.metrics.seeds import MEASURES, point_means
+from specsim.metrics.sweep_text import means_table
+from specsim.metrics.tables import WIDTH
 from tests.unit.test_metrics_table import metrics
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from specsim.errors import ModelFault
-from specsim.replica.delays import check_rounds, delays, possible
+from specsim.server.planning import check_rounds, delays, possible
 
 IMPOSSIBLE = [-1e-9, nan, inf, -inf]
 

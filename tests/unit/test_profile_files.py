@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from specsim.files.paths import shipped
+from specsim.files.yaml_file import shipped
 from specsim.latency.profile import Profile, load_profile
 from tests.made import one
 

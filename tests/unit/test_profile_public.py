@@ -10,7 +10,7 @@ import pytest
 from profiler.latency.fit import Samples, errors_by_kind, fit_linear, fit_roofline
 from profiler.latency.text import number
 from profiler.models import shapes
-from specsim.files.paths import shipped
+from specsim.files.yaml_file import shipped
 from specsim.latency.forms import Form, Linear, Roofline
 from tests.made import many
 from tools.public.build import sizes

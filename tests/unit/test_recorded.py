@@ -12,13 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from specsim.acceptance.loading import acceptance_from_mapping
+from specsim.acceptance.recorded import METADATA_KEY, RecordedTexts
+from specsim.acceptance.tape import AcceptanceModel, Tape
 from specsim.api import simulate
 from specsim.errors import SpecsimError
 from specsim.rng import mix
-from specsim.world.acceptance import acceptance_from_mapping
-from specsim.world.acceptance_model import AcceptanceModel
-from specsim.world.recorded import METADATA_KEY, RecordedTexts
-from specsim.world.tape import Tape
 
 K = 3
 TEXTS = {"code": (4, 3), "chat": (5,)}

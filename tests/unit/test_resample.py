@@ -7,7 +7,7 @@ import yaml
 from specsim.api import simulate
 from specsim.config.compose import compose
 from specsim.errors import SpecsimError
-from specsim.files.paths import shipped
+from specsim.files.yaml_file import shipped
 from specsim.runs.prepare import prepare
 from specsim.workload import synthetic
 from specsim.workload.load import load_trace, resample

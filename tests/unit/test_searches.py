@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from specsim.errors import SpecsimError
-from specsim.results.searches import name_in
+from specsim.metrics.found import name_in
 
 
 def test_each_search_has_a_name_and_keeps_it(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from specsim.errors import SpecsimError
-from specsim.results.seeds import COVERS, ONE_SEED, covers_said, over_seeds, paired_difference
+from specsim.metrics.seeds import COVERS, ONE_SEED, covers_said, over_seeds, paired_difference
 
 MEASURE = "slo_attainment"
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specsim.replica.trees import Forest
+from specsim.core.trees import Forest
 from specsim.schedulers.parts.selection import select, selected
 from tests.made import grown
 

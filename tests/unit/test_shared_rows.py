@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from specsim.replica.ledger import Ledger
-from specsim.replica.request import Prefixes
-from specsim.replica.state import Rows
+from specsim.core.request import Prefixes
+from specsim.server.ledger import Ledger
+from specsim.server.state import Rows
 from specsim.simulation import run
 from tests.laws.subjects import factory_of
 from tests.made import hardware, memory, requests, simulation

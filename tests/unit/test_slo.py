@@ -5,13 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
+from specsim.acceptance.curves import draw_tape
+from specsim.acceptance.loading import acceptance_from_mapping
 from specsim.errors import SpecsimError
-from specsim.files.paths import shipped
-from specsim.files.yaml_file import read_yaml
+from specsim.files.yaml_file import read_yaml, shipped
 from specsim.workload.slo import mix_from_mapping, promise
 from specsim.workload.trace import Trace, TraceSource
-from specsim.world.acceptance import acceptance_from_mapping
-from specsim.world.curves import draw_tape
 
 BASELINE_S = 0.02
 THREE = {

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from specsim.cluster.routing import Coming, Server
+from specsim.cluster.split import Splitting
 from specsim.errors import RouterFault
-from specsim.replica.kv_pool import Memory
-from specsim.replica.machine import Machine
-from specsim.replica.routing import Coming, Server
-from specsim.replica.shedding import WAITING, Shedding
-from specsim.replica.split import Splitting
-from specsim.results.record import Record
+from specsim.metrics.recorder import Record
+from specsim.server.admission import WAITING, Shedding
+from specsim.server.kv_cache import Memory
+from specsim.server.state import Machine
 from specsim.simulation import run
 from tests.laws.subjects import factory_of
 from tests.made import hardware, requests, simulation, table_of_run

@@ -9,7 +9,7 @@ import pytest
 
 from specsim.errors import SpecsimError
 from specsim.files.staging import DAY_S, in_one_step, remove_stale, staging_path
-from specsim.store.run_folder import run_folders
+from specsim.store.runs import run_folders
 from tests.unit.test_store import parts, write_run
 
 NOW_S = 1_000_000_000.0

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from specsim import Sweep, find, iterations, load_sweep, simulate, sweep
-from specsim.commands.find_table import find_table
+from specsim.commands.tables import find_table
 from specsim.figures.plots import run_figures, sweep_figures
 from specsim.figures.slo import comparison
-from specsim.results.stand_in import header, stand_in
-from specsim.results.sweep_axes import axes_of
-from specsim.results.sweep_text import comparison_table
-from specsim.results.table import WIDTH, class_table
+from specsim.metrics.sweep_table import axes_of
+from specsim.metrics.sweep_text import comparison_table
+from specsim.metrics.tables import WIDTH, class_table
+from specsim.metrics.validity import header, stand_in
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,11 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from specsim.errors import SpecsimError
-from specsim.results.schema import PASS_COLUMNS, REQUEST_COLUMNS
+from specsim.metrics.requests import PASS_COLUMNS, REQUEST_COLUMNS
 from specsim.store import runs as store
 from specsim.store import writer
-from specsim.store.run_folder import damage, is_run
-from specsim.store.runs import read_run
+from specsim.store.runs import damage, is_run, read_run
 from specsim.store.writer import remove_run, write_run
 from tests.made import columns_of
 

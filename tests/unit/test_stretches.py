@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from specsim.acceptance.curves import Acceptance, Curve, draw_tape
+from specsim.acceptance.loading import acceptance_from_mapping
+from specsim.acceptance.tape import STRETCHES, Stretches, Tape
 from specsim.errors import SpecsimError
 from specsim.rng import mix
-from specsim.world.acceptance import acceptance_from_mapping
-from specsim.world.curves import Acceptance, Curve, draw_tape
-from specsim.world.stretches import STRETCHES, Stretches
-from specsim.world.tape import Tape
 
 CURVE = Curve(0.7, 2.0, 0.3, 0.5, stretch_tokens=16, stretch_spread=1.0)
 TEXTS, TOKENS = 300, 256

@@ -9,11 +9,9 @@ import pytest
 
 from specsim.errors import SpecsimError
 from specsim.figures.plots import sweep_figures
-from specsim.figures.sweep import curves
-from specsim.figures.sweep_panels import named
-from specsim.results.seeds import over_seeds, paired_difference
-from specsim.results.sweep_axes import axes_of
-from specsim.results.sweep_table import without_failures
+from specsim.figures.sweep import curves, named
+from specsim.metrics.seeds import over_seeds, paired_difference
+from specsim.metrics.sweep_table import axes_of, without_failures
 
 CLASSES = ["chat", "coding", "summarization", "all"]
 PANELS = ["chat", "coding", "summarization", "all classes", "worst class"]

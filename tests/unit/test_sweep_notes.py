@@ -3,7 +3,7 @@
 import pytest
 
 from specsim.api import load_sweep, sweep
-from specsim.results.sweep_notes import extrapolated, in_short
+from specsim.metrics.sweep_table import extrapolated, in_short
 
 
 def point(place: int) -> str:

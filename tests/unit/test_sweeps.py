@@ -14,8 +14,7 @@ import pytest
 
 from specsim import SpecsimError, Sweep, load_run, load_sweep, simulate, sweep
 from specsim.store import runs as store
-from specsim.store.run_folder import sealed
-from specsim.store.runs import StoredRun
+from specsim.store.runs import StoredRun, sealed
 
 SMALL = {"trace": "poisson", "requests": 8, "acceptance": "bernoulli", "profile": "llama8b_1b_h100"}
 AXES = {"scheduler": ["vllm_spec", "fcfs"], "rps": [2, 4], "seed": [0, 1]}

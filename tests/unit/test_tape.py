@@ -8,16 +8,16 @@ import weakref
 import numpy as np
 import pytest
 
+from specsim.acceptance.curves import calibration
+from specsim.acceptance.tape import Pools, Tape
+from specsim.backend.simulated import SimulatedBackend, World
+from specsim.core.passes import NOBODY, DraftPass
+from specsim.core.request import Ints
+from specsim.core.trees import Forest
 from specsim.errors import SpecsimError
 from specsim.kernels.growth import next_keys
 from specsim.pass_shape import PassShape
-from specsim.replica.passes import NOBODY, DraftPass
-from specsim.replica.request import Ints
-from specsim.replica.trees import Forest
 from specsim.rng import mix, stream_keys, uniforms
-from specsim.world.backend import SimulatedBackend, World
-from specsim.world.calibration import calibration
-from specsim.world.tape import Pools, Tape
 from tests.made import WIDTH, hardware, ledger_and_view, requests, tape
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from specsim.errors import SpecsimError
-from specsim.files.regular_file import size
+from specsim.files.yaml_file import size
 from specsim.workload.trace import TraceSource
 from specsim.workload.user_file import read_user_file
 
@@ -417,16 +417,16 @@ def test_a_gzip_that_unpacks_beyond_all_measure_is_refused_early(tmp_path):
 def test_a_parquet_that_states_too_many_rows_is_refused_unread(refused, tmp_path, monkeypatch):
     import pandas as pd
 
-    from specsim.files import regular_file
+    from specsim.files import yaml_file
 
     pd.DataFrame({"arrival_s": [0, 1], "prompt_tokens": 1, "output_tokens": 1}).to_parquet(tmp_path / "f.parquet")
     held = size((tmp_path / "f.parquet").stat().st_size)
     said = f"states 2 rows in {held}; expected at most "
-    monkeypatch.setattr(regular_file, "MOST_ROWS", 1)
+    monkeypatch.setattr(yaml_file, "MOST_ROWS", 1)
     assert refused((tmp_path / "f.parquet").read_bytes(), "t.parquet") == f"{said}1"
     monkeypatch.undo()
-    monkeypatch.setattr(regular_file, "FREE_ROWS", 1)
-    monkeypatch.setattr(regular_file, "ROWS_PER_BYTE", 0)
+    monkeypatch.setattr(yaml_file, "FREE_ROWS", 1)
+    monkeypatch.setattr(yaml_file, "ROWS_PER_BYTE", 0)
     assert refused((tmp_path / "f.parquet").read_bytes(), "t.parquet") == f"{said}1"
 
 

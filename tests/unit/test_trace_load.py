@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from specsim.errors import SpecsimError
-from specsim.files.paths import shipped
-from specsim.results.stand_in import stand_in
+from specsim.files.yaml_file import shipped
+from specsim.metrics.validity import stand_in
 from specsim.workload.load import load_trace
 
 NAMES = sorted(file.stem for file in (shipped("conf") / "trace").glob("*.yaml"))

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from specsim.api import load_run, simulate
-from specsim.replica.shedding import Shedding
-from specsim.results.summary import summarise
+from specsim.metrics.summary import summarise
+from specsim.server.admission import Shedding
 from specsim.simulation import run
 from tests.laws.subjects import factory_of
 from tests.made import hardware, requests, simulation

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from specsim.errors import SpecsimError
-from specsim.files.paths import shipped
+from specsim.files.yaml_file import shipped
 from specsim.workload.load import load_trace
 from specsim.workload.readers import content
 from specsim.workload.trace import TraceSource

@@ -3,17 +3,8 @@
 import pandas as pd
 import pytest
 
-from specsim.figures.load_marks import GLYPHS, HOLLOW, marks_said
-from specsim.results.verdicts import (
-    KEPT_UP,
-    OVERLOADED,
-    SATURATED,
-    SHORT,
-    depends_on_length,
-    verdict_of,
-    verdicts,
-    worst,
-)
+from specsim.figures.style import GLYPHS, HOLLOW, marks_said
+from specsim.metrics.seeds import KEPT_UP, OVERLOADED, SATURATED, SHORT, depends_on_length, verdict_of, verdicts, worst
 
 LOADS = {
     KEPT_UP: {"overloaded": False, "saturated": False, "too_short": False},

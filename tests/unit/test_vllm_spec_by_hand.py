@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from specsim.replica.passes import DraftPass, TargetPass
+from specsim.core.passes import DraftPass, TargetPass
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst
 from specsim.schedulers.vllm_spec import FixedChains

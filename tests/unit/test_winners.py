@@ -8,9 +8,9 @@ import pytest
 from scipy.stats import t
 
 from specsim import SpecsimError, sweep
-from specsim.figures.line_ends import apart
-from specsim.figures.winners import winner_map
-from specsim.results.winners import winners
+from specsim.figures.capacity import winner_map
+from specsim.figures.style import apart
+from specsim.metrics.seeds import winners
 
 LOAD = {"load.overloaded": False, "load.too_short": False}
 

@@ -7,8 +7,7 @@ import time
 import pytest
 
 from specsim.errors import SpecsimError
-from specsim.files.paths import shipped
-from specsim.files.yaml_file import MOST_BYTES, MOST_DEPTH, _loader, read_yaml
+from specsim.files.yaml_file import MOST_BYTES, MOST_DEPTH, _loader, read_yaml, shipped
 
 
 def refusal(read, *given, **more):

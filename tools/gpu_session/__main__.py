@@ -11,9 +11,8 @@ from pathlib import Path
 from profiler.cli import minutes
 from profiler.latency.command import TIME_IS_UP
 from specsim.commands import terminal
-from specsim.errors import SpecsimError, nearest
+from specsim.errors import SpecsimError, nearest, say
 from specsim.files.checked_mapping import expanded
-from specsim.lines import say
 from tools.gpu_session.archive import unpack
 from tools.gpu_session.pairs import arguments_of, path_of, read_pairs
 from tools.gpu_session.stage import OTHER_GPU

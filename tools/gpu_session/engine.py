@@ -16,7 +16,7 @@ from typing import Any
 
 from profiler.latency import command
 from profiler.models.shapes import ModelShape, named_shape
-from specsim.lines import say
+from specsim.errors import say
 from tools.gpu_session.pairs import arguments_of
 from tools.gpu_session.rows import Row
 from tools.gpu_session.state import State

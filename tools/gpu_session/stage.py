@@ -15,8 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from specsim.errors import SpecsimError, first_line
-from specsim.lines import say
+from specsim.errors import SpecsimError, first_line, say
 from tools.gpu_session.state import OtherGpu, State, read_state
 
 FAILED, UNFIT, OTHER_GPU = 2, 4, 6

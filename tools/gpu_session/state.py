@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from profiler.text import write
-from specsim.errors import SpecsimError
-from specsim.lines import say
+from specsim.errors import SpecsimError, say
 from tools.gpu_session.rows import Journal, Row
 
 FORMAT = 1

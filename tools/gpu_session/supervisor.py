@@ -15,7 +15,7 @@ from typing import Any
 
 import tools
 from profiler.latency.command import TIME_IS_UP
-from specsim.lines import say
+from specsim.errors import say
 from tools.gpu_session.archive import pack
 from tools.gpu_session.stage import OTHER_GPU, UNFIT
 from tools.gpu_session.state import LOG, State, read_state

@@ -7,8 +7,7 @@ import time
 
 from profiler.latency import command
 from profiler.latency.result import Places
-from specsim.errors import SpecsimError
-from specsim.lines import say
+from specsim.errors import SpecsimError, say
 from tools.gpu_session.drift import POINTS, drift
 from tools.gpu_session.pairs import QUICK, arguments_of
 from tools.gpu_session.stage import FAILED

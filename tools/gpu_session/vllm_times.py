@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.lines import say
+from specsim.errors import say
 from tools.gpu_session.engine import MARK
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)

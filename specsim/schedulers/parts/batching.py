@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from specsim.replica.passes import NOBODY
-from specsim.replica.protocols import View
-from specsim.replica.request import Bools, Ids, Ints
+from specsim.core.passes import NOBODY
+from specsim.core.protocols import View
+from specsim.core.request import Bools, Ids, Ints
 
 TOGETHER = 8
 """Waiting requests that are measured in one call: one alone takes as long."""

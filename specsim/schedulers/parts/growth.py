@@ -7,11 +7,11 @@ from math import inf
 
 import numpy as np
 
+from specsim.core.passes import NOBODY, DraftPass
+from specsim.core.protocols import View
+from specsim.core.request import Ids, Ints
+from specsim.core.trees import Forest
 from specsim.pass_shape import PassShape
-from specsim.replica.passes import NOBODY, DraftPass
-from specsim.replica.protocols import View
-from specsim.replica.request import Ids, Ints
-from specsim.replica.trees import Forest
 from specsim.schedulers.parts.protocols import Growing, Rows
 from specsim.schedulers.parts.tree_shape import TreeShape
 

@@ -1,4 +1,4 @@
-"""The two parts that a composed scheduler is made of: who runs (batching) and how far it speculates (speculation)."""
+"""Parts of a scheduler: protocols, and checks of their parameters."""
 
 from __future__ import annotations
 
@@ -8,11 +8,40 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from specsim.replica.passes import NOBODY, DraftPass, Emitted
-from specsim.replica.protocols import View
-from specsim.replica.request import Bools, Ids, Ints
-from specsim.replica.trees import Forest
+from specsim.core.passes import DEEPEST, NOBODY, DraftPass, Emitted
+from specsim.core.protocols import View
+from specsim.core.request import Bools, Ids, Ints
+from specsim.core.trees import Forest
 from specsim.schedulers.parts.batching import decoding, lag
+
+
+def at_least(low: float, **values: float) -> None:
+    """Raise ValueError for the first of the named values that is below `low`."""
+    for name, value in values.items():
+        if value < low:
+            raise ValueError(f"{name}={value!r} is below {low:g}")
+
+
+def draft_length(low: int = 0, **values: int) -> None:
+    """Raise ValueError for the first of the named values that is no length of a draft, `low` to `DEEPEST` tokens."""
+    at_least(low, **values)
+    for name, value in values.items():
+        if value > DEEPEST:
+            raise ValueError(f"{name}={value!r} is above {DEEPEST:,}")
+
+
+def share(**values: float) -> None:
+    """Raise ValueError for the first of the named values that is no share in [0, 1)."""
+    for name, value in values.items():
+        if not 0 <= value < 1:
+            raise ValueError(f"{name}={value!r} is not in [0, 1)")
+
+
+def probability(**values: float) -> None:
+    """Raise ValueError for the first of the named values that is not in [0, 1]."""
+    for name, value in values.items():
+        if not 0 <= value <= 1:
+            raise ValueError(f"{name}={value!r} is not in [0, 1]")
 
 
 class Rows(NamedTuple):

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from specsim.core.request import Bools, Floats, Ints
+from specsim.core.trees import Forest
 from specsim.kernels import compiled_loops
-from specsim.replica.request import Bools, Floats, Ints
-from specsim.replica.trees import Forest
 
 Order = Callable[[Floats], Ints]
 """Returns row indices in the order of selection, (n,), from the tokens that each row needs, (n,)."""

@@ -7,9 +7,9 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from specsim.core.protocols import Belief
 from specsim.pass_shape import Ints, PassShapes
-from specsim.replica.protocols import Belief
-from specsim.schedulers.parts.parameters import at_least, draft_length
+from specsim.schedulers.parts.protocols import at_least, draft_length
 
 LEAST_DEPTH, MOST_DEPTH = 3, 8
 """Depths among which a profiled budget chooses."""

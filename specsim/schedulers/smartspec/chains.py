@@ -28,14 +28,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from specsim.replica.passes import DraftPass, Emitted
-from specsim.replica.protocols import View
-from specsim.replica.request import Floats
-from specsim.replica.trees import Forest
+from specsim.core.passes import DraftPass, Emitted
+from specsim.core.protocols import View
+from specsim.core.request import Floats
+from specsim.core.trees import Forest
 from specsim.schedulers.parts.growth import grow, rows_fit, useful_depth
-from specsim.schedulers.parts.parameters import draft_length
-from specsim.schedulers.parts.protocols import Growing, Rows, Speculation
-from specsim.schedulers.smartspec.acceptance import AcceptanceAverage, Granularity
+from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, draft_length
+from specsim.schedulers.smartspec.estimators import AcceptanceAverage, Granularity
 from specsim.schedulers.smartspec.goodput import Batch, best, fitting, goodput, lengths_of, longest_by_survival
 from specsim.schedulers.smartspec.serving import Proposer, Proposing, propose_chains
 

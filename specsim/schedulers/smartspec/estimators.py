@@ -1,26 +1,100 @@
-"""SmartSpec with another guess at the accepted length: the truth, and luck.
-
-Paper: SmartSpec (Liu et al. 2024), section 7.2.1, Fig. 14.
-Idea: how much of the gain is due to the moving average: between "random all" and the oracle.
-Deviations, beside those of chains.py:
-- The oracle knows before drafting how many tokens of each request will be accepted, and gives no request more; with
-  that, one k for all is the argmax. Every token it verifies is right.
-- "Random all": each request's length is uniform in 0..V, drawn from (seed, request, position); no goodput is asked.
-  All that have a slot run.
-"""
+"""SmartSpec's estimators of acceptance and of confidence."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 
-from specsim.replica.protocols import Foresight, View
-from specsim.replica.request import Ints
+from specsim.core.protocols import Foresight, View
+from specsim.core.request import Floats, Ids, Ints
+from specsim.core.trees import Forest
 from specsim.rng import STRIDE, stream_keys, uniforms
-from specsim.schedulers.parts.parameters import at_least, draft_length
-from specsim.schedulers.smartspec.goodput import Batch, best, fitting, goodput, lengths_of, longest_fitting
-from specsim.schedulers.smartspec.serving import Proposer, Proposing, propose_chains
+from specsim.schedulers.parts.growth import grow
+from specsim.schedulers.parts.protocols import at_least, draft_length, probability
+from specsim.schedulers.smartspec.goodput import (
+    Batch,
+    best,
+    fitting,
+    goodput,
+    lengths_of,
+    longest_fitting,
+    target_seconds,
+)
+from specsim.schedulers.smartspec.serving import Proposal, Proposer, Proposing, propose_chains
+
+Granularity = Literal["global", "per_request"]
+
+
+@dataclass(slots=True)
+class AcceptanceAverage:
+    """Conditional acceptance over past steps (Algorithm 1, line 3): tokens that were right / tokens that were tried.
+
+    A token is tried where all before it in its chain were right. Both are summed over the window first: the mean of the
+    steps' own ratios is too low, since a step that fails early tries few tokens and counts as much as one that tries
+    many (0.67 for 0.84 at batch 1 and chains of 8).
+
+    Parameters
+    ----------
+    window : past steps that are summed; with `per_request` those of the request itself.
+    first : acceptance before any step. A step that the window still lacks counts as one tried token of that acceptance,
+        for a request's own window of the average of all. Else one unlucky first step would end all speculation, since
+        nothing is learnt without.
+    """
+
+    granularity: Granularity
+    window: int
+    first: float
+    _tokens: Ints = field(init=False, repr=False)
+    _sums: Ints = field(init=False, repr=False)
+    _seen: Ints = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        at_least(1, window=self.window)
+        probability(first_acceptance=self.first)
+
+    def begin(self, requests: int) -> None:
+        """Make a row for all requests together and, where each has its own, one for each of so many."""
+        rows = requests + 1 if self.granularity == "per_request" else 1
+        self._tokens = np.zeros((2, rows, self.window), dtype=np.int64)
+        self._sums, self._seen = np.zeros((2, rows), dtype=np.int64), np.zeros(rows, dtype=np.int64)
+
+    def of(self, requests: Ids) -> Floats:
+        """Return the acceptance to expect of each request, (n,)."""
+        right, tried = self._sums[:, 0].tolist()
+        overall = _filled(right, tried, max(self.window - int(self._seen[0]), 0), self.first)
+        if len(self._seen) == 1 or not self._seen[0]:
+            return np.full(len(requests), overall)
+        each: Floats = self._rate(requests + 1, overall)
+        return each
+
+    def learn(self, requests: Ids, drafted: Ints, matched: Ints) -> None:
+        """Note a step: `drafted` (n,) tokens of each chain, of which the first `matched` (n,) were right."""
+        tried = np.minimum(matched + 1, drafted)
+        if not tried.any():
+            return
+        self._note(0, np.array((matched.sum(), tried.sum())))
+        if self.granularity == "per_request":
+            own = tried > 0
+            self._note(requests[own] + 1, np.stack((matched[own], tried[own])))
+
+    def _note(self, rows: Ints | int, tokens: Ints) -> None:
+        """Note a step of each row, or of one: `tokens` (2, rows) that were right, and that were tried."""
+        place = self._seen[rows] % self.window
+        self._sums[:, rows] += tokens - self._tokens[:, rows, place]
+        self._tokens[:, rows, place] = tokens
+        self._seen[rows] += 1
+
+    def _rate(self, rows: Ints | int, before: Any) -> Any:
+        """Return each row's acceptance, (rows,); a step that its window lacks tried one token, right with `before`."""
+        right, tried = self._sums[:, rows]
+        return _filled(right, tried, np.maximum(self.window - self._seen[rows], 0), before)
+
+
+def _filled(right: Any, tried: Any, lacking: Any, before: Any) -> Any:
+    """Return the share of tokens that were right, with as many more as are lacking, right with `before`."""
+    return (right + before * lacking) / (tried + lacking)
 
 
 @dataclass(slots=True)
@@ -93,3 +167,52 @@ class RandomChains(Proposer):
         cuts = np.minimum(np.arange(self.num_speculative_tokens + 1)[:, None], lengths)
         prefix, most = longest_fitting(fitting(view, batch, cuts))
         return (yield from propose_chains(batch, prefix, cuts[most, :prefix]))
+
+
+@dataclass(slots=True)
+class ConfidentChains(Proposer):
+    """A proposal of chains that are drafted while confident and cut by goodput.
+
+    Parameters
+    ----------
+    num_speculative_tokens : P, the most draft tokens a request, hence draft passes of a step.
+    threshold : T; a request drafts on while its last token's confidence exceeds it.
+    """
+
+    num_speculative_tokens: int
+    threshold: float
+
+    def __post_init__(self) -> None:
+        draft_length(num_speculative_tokens=self.num_speculative_tokens)
+        at_least(0, threshold=self.threshold)
+
+    @property
+    def deepest(self) -> int:
+        """The most draft tokens of a chain."""
+        return self.num_speculative_tokens
+
+    def propose(self, view: View, batch: Batch) -> Proposing:
+        """Yield at most P draft passes and return the chains, cut at the length with the best goodput."""
+        start_s = view.now_s
+        prefix, most = longest_fitting(fitting(view, batch, lengths_of(batch, self.num_speculative_tokens)))
+        batch = batch.prefix(prefix)
+        fed = np.where(batch.longest > 0, batch.fed, 0)
+        forest = yield from grow(batch.requests, fed, batch.longest, (1,) * most, going_on=self._sure)
+        if forest.draft_nodes:
+            k = self.verified_length(view, batch, forest, view.now_s - start_s)
+            forest = forest.subset(forest.depth <= k)
+        return Proposal(forest, forest.draft_nodes)
+
+    def _sure(self, forest: Forest, leaves: Ints) -> Ints:
+        # A root is a token of the target, not a guess: the first token is drafted whatever the threshold.
+        return leaves[(leaves < forest.rows) | (forest.probability[leaves] > self.threshold)]
+
+    def verified_length(self, view: View, batch: Batch, forest: Forest, spent_s: float) -> int:
+        """Return the length at which to cut all chains; of equal ones the shortest."""
+        lengths = np.arange(int(forest.depth[-1]) + 1)[:, None]
+        drafted = np.minimum(lengths, forest.tree_tokens())
+        sure = (forest.probability > self.threshold) & (forest.depth > 0)
+        confident: Ints = np.bincount(forest.row[sure], minlength=forest.rows)
+        tokens = (1 + np.minimum(lengths, confident)).sum(axis=1)
+        seconds = spent_s + target_seconds(view.belief.target, batch, drafted)[:, -1]
+        return int(np.argmax(tokens / seconds))

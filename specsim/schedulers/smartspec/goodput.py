@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from specsim.core.passes import NOBODY
+from specsim.core.protocols import Belief, DraftBelief, ModelBelief, View
+from specsim.core.request import Bools, Floats, Ids, Ints
 from specsim.pass_shape import PassShape, PassShapes
-from specsim.replica.passes import NOBODY
-from specsim.replica.protocols import Belief, DraftBelief, ModelBelief, View
-from specsim.replica.request import Bools, Floats, Ids, Ints
 
 
 class Batch(NamedTuple):

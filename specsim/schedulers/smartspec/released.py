@@ -30,13 +30,12 @@ from typing import Literal
 
 import numpy as np
 
-from specsim.replica.passes import Emitted
-from specsim.replica.protocols import View
-from specsim.replica.request import Floats, Ints
-from specsim.replica.trees import Forest
+from specsim.core.passes import Emitted
+from specsim.core.protocols import View
+from specsim.core.request import Floats, Ints
+from specsim.core.trees import Forest
 from specsim.schedulers.parts.growth import grow_trees, rows_fit
-from specsim.schedulers.parts.parameters import at_least, draft_length, probability
-from specsim.schedulers.parts.protocols import Growing, Rows, Speculation
+from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, at_least, draft_length, probability
 from specsim.schedulers.smartspec.goodput import Batch, goodput
 
 

@@ -15,16 +15,15 @@ from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 
-from specsim.replica.passes import NOBODY, DraftPass, Emitted, TargetPass
-from specsim.replica.protocols import Beginning, Clairvoyant, Foresight, Step, View
-from specsim.replica.request import Bools, Ids, Ints
-from specsim.replica.trees import Forest
+from specsim.core.passes import NOBODY, DraftPass, Emitted, TargetPass
+from specsim.core.protocols import Beginning, Clairvoyant, Foresight, Step, View
+from specsim.core.request import Bools, Ids, Ints
+from specsim.core.trees import Forest
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst
 from specsim.schedulers.parts.batching import Chunks, lag, seats, unread
 from specsim.schedulers.parts.growth import grow, useful_depth
-from specsim.schedulers.parts.parameters import at_least
-from specsim.schedulers.parts.protocols import Batching, Rows, Speculation, evicting
+from specsim.schedulers.parts.protocols import Batching, Rows, Speculation, at_least, evicting
 from specsim.schedulers.sarathi import TokenBudget
 from specsim.schedulers.smartspec.goodput import Batch
 

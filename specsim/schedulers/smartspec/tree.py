@@ -22,14 +22,13 @@ from typing import Any
 
 import numpy as np
 
+from specsim.core.passes import Emitted
+from specsim.core.protocols import View
+from specsim.core.request import Floats, Ints
+from specsim.core.trees import Forest
 from specsim.pass_shape import PassShapes
-from specsim.replica.passes import Emitted
-from specsim.replica.protocols import View
-from specsim.replica.request import Floats, Ints
-from specsim.replica.trees import Forest
 from specsim.schedulers.parts.growth import grow
-from specsim.schedulers.parts.parameters import at_least, probability
-from specsim.schedulers.parts.protocols import Rows
+from specsim.schedulers.parts.protocols import Rows, at_least, probability
 from specsim.schedulers.smartspec.goodput import Batch, best, fitting, target_seconds
 from specsim.schedulers.smartspec.serving import Proposal, Proposer, Proposing
 

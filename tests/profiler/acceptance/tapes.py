@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from profiler.acceptance.tape_file import Recorded
-from specsim.replica.request import Floats
+from specsim.core.request import Floats
 
 ABOUT: dict[str, Any] = {
     "format": 1,

@@ -15,8 +15,8 @@ from profiler.acceptance.analysis import analyse, mapped
 from profiler.acceptance.curves import on_path
 from profiler.acceptance.figures import histogram_figure, request_figure
 from profiler.acceptance.tape_file import Recorded, write_tape
-from specsim.world.curves import curves_from_mapping
-from specsim.world.recorded import recording_from_mapping
+from specsim.acceptance.curves import curves_from_mapping
+from specsim.acceptance.recorded import recording_from_mapping
 from tests.profiler.acceptance.tapes import drawn_tape
 
 

@@ -17,8 +17,8 @@ from profiler.acceptance.lengths import (
     recorded_walks,
 )
 from profiler.acceptance.tape_file import Recorded
+from specsim.acceptance.curves import Acceptance, Curve, draw_tape
 from specsim.rng import mix
-from specsim.world.curves import Acceptance, Curve, draw_tape
 from tests.profiler.acceptance.tapes import drawn_tape, tape_of
 
 

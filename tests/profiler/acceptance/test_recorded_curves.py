@@ -7,7 +7,7 @@ import pytest
 from profiler.acceptance.curves import on_path, rounds
 from profiler.acceptance.recorded_curves import chain_table, confidence_table, shipped_recording
 from specsim import SpecsimError
-from specsim.figures.acceptance import chain_lengths, confidence_curves
+from specsim.figures.trees import chain_lengths, confidence_curves
 
 PAIR = "qwen1_5b_05b"
 

@@ -12,7 +12,7 @@ import yaml
 from profiler.acceptance.analysis import summary
 from profiler.acceptance.fit import fit_curves
 from profiler.acceptance.tape_file import read_tape
-from specsim.files.paths import shipped
+from specsim.files.yaml_file import shipped
 
 FOLDER = shipped("conf") / "acceptance"
 RECORDED = sorted(FOLDER.glob("*.parquet"))

@@ -34,7 +34,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 
 def test_the_simulator_reads_it(tmp_path: Path) -> None:
-    from specsim.world.recorded import recorded_tape, recording_from_mapping
+    from specsim.acceptance.recorded import recorded_tape, recording_from_mapping
 
     tape = small_tape()
     write_tape(tmp_path / "a.parquet", tape)

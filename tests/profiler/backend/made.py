@@ -13,10 +13,10 @@ from profiler.backend.backend import TorchBackend
 from profiler.backend.known import Known
 from profiler.backend.served import Models, served
 from profiler.backend.stopwatch import DRAFT, MOVE, TARGET
+from specsim.core.passes import Drafted, DraftPass, Emitted, TargetPass
+from specsim.core.protocols import View
+from specsim.metrics.recorder import Record
 from specsim.pass_shape import PassShape
-from specsim.replica.passes import Drafted, DraftPass, Emitted, TargetPass
-from specsim.replica.protocols import View
-from specsim.results.record import Record
 from specsim.simulation import Simulation, run
 from tests.made import simulations
 from tests.profiler.backend.pairs import VOCABULARY, pair, plain_greedy, prompt

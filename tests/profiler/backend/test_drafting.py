@@ -15,9 +15,9 @@ torch = pytest.importorskip("torch")
 from profiler.acceptance.lookup import lookups  # noqa: E402
 from profiler.backend.known import Known  # noqa: E402
 from profiler.backend.lookup import LookupDrafter, match_lengths  # noqa: E402
+from specsim.core.passes import NOBODY, DraftPass, TargetPass  # noqa: E402
+from specsim.core.trees import Forest  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
-from specsim.replica.passes import NOBODY, DraftPass, TargetPass  # noqa: E402
-from specsim.replica.trees import Forest  # noqa: E402
 from tests.laws.subjects import factory_of  # noqa: E402
 from tests.made import memory, requests, simulation  # noqa: E402
 from tests.profiler.backend.made import assert_lossless, real, small  # noqa: E402

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 
 from profiler.passes.forward import Forward  # noqa: E402
 from profiler.passes.replays import Replays  # noqa: E402
-from specsim.results.record import Record  # noqa: E402
+from specsim.metrics.recorder import Record  # noqa: E402
 from specsim.simulation import Simulation, run  # noqa: E402
 from tests.golden.scene import scene  # noqa: E402
 from tests.laws.every import assert_same_record  # noqa: E402

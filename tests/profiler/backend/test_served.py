@@ -19,7 +19,7 @@ from profiler.passes.forward import Forward  # noqa: E402
 from profiler.passes.fused import Fused  # noqa: E402
 from profiler.passes.pages import NoRoom  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
-from specsim.replica.kv_pool import Memory  # noqa: E402
+from specsim.server.kv_cache import Memory  # noqa: E402
 from specsim.simulation import run  # noqa: E402
 from tests.golden.scene import scene  # noqa: E402
 from tests.laws.subjects import factory_of  # noqa: E402

@@ -6,10 +6,10 @@ from collections.abc import Generator
 
 import numpy as np
 
-from specsim.replica.passes import NOBODY, DraftPass, TargetPass
-from specsim.replica.protocols import Step, View
-from specsim.replica.request import Ids
-from specsim.replica.trees import Forest
+from specsim.core.passes import NOBODY, DraftPass, TargetPass
+from specsim.core.protocols import Step, View
+from specsim.core.request import Ids
+from specsim.core.trees import Forest
 
 MOST_ROWS, MOST_WIDTH, MOST_PASSES = 5, 3, 4
 

@@ -13,8 +13,8 @@ from profiler.backend.served import served  # noqa: E402
 from profiler.backend.stopwatch import MOVE, DeviceStopwatch  # noqa: E402
 from profiler.fidelity.accounting import Step, accounted  # noqa: E402
 from profiler.fidelity.journal import Clock, Journal  # noqa: E402
+from specsim.backend.simulated import SimulatedBackend  # noqa: E402
 from specsim.simulation import run  # noqa: E402
-from specsim.world.backend import SimulatedBackend  # noqa: E402
 from tests.golden.scene import scene  # noqa: E402
 from tests.laws.subjects import factory_of  # noqa: E402
 from tests.made import requests, simulation  # noqa: E402

@@ -13,7 +13,7 @@ from profiler.fidelity.command import add_arguments, study_of
 from profiler.fidelity.study import REAL, REVERSE, SIMULATED, described
 from profiler.fidelity.study_file import study_named
 from specsim.errors import SpecsimError
-from specsim.files.paths import shipped
+from specsim.files.yaml_file import shipped
 
 SIX = ["continuous", "vllm_spec", "smartspec", "specserve", "adaserve", "laps_sd"]
 TINY = (shipped("conf") / "fidelity" / "tiny.yaml").read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ import pytest
 from profiler.latency import choice
 from profiler.latency.choice import judge
 from profiler.latency.profile_file import profile_mapping, read_all
-from specsim.files.paths import shipped
+from specsim.files.yaml_file import shipped
 from specsim.latency.profile import load_profile, profile_from_mapping
 from tests.made import one
 

@@ -1,0 +1,1 @@
+"""Kinds of acceptance, and the acceptance trace that each makes."""

@@ -1,0 +1,252 @@
+"""Acceptance from curves of confidence, and the calibration of a drafter's confidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from specsim.acceptance.tape import STRETCHES, Evidence, Pools, Stretches, Tape, known_of
+from specsim.core.request import Floats, Ints
+from specsim.errors import SpecsimError, nearest
+from specsim.files.checked_mapping import CheckedMapping
+from specsim.files.kept import kept
+from specsim.kernels.growth import MOST_PROPOSALS
+from specsim.rng import stream_keys
+
+POOL_ROWS, RARE_POOL_ROWS = 1 << 13, 1 << 18
+"""Rows of a pool, and of a pool in which acceptance or rejection is rarer than `RARE`."""
+RARE, RAREST = 1e-3, 1e-4
+LEAST_CONFIDENCE = 1e-12
+"""Confidence of a drafter that is never right; with a confidence of 0 it would propose nothing."""
+GOLDEN = 0.6180339887498949
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """How sure a drafter is in one category of text, and how often it is right.
+
+    Attributes
+    ----------
+    agreement : mean probability that the target's token is the drafter's likeliest.
+    concentration : of the Beta distribution of top-1 confidences; 0 makes every confidence equal `agreement`.
+    spread : standard deviation between requests of the mean confidence's logit.
+    tail : share of the remaining probability that each next rank takes; less if the second rank would otherwise be
+        likelier than the first.
+    stretch_tokens : positions of an easy or hard stretch of a text; 0: positions are independent.
+    stretch_spread : standard deviation between a request's stretches of their mean confidence's logit.
+    """
+
+    agreement: float
+    concentration: float
+    spread: float
+    tail: float
+    stretch_tokens: int = 0
+    stretch_spread: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """Curves by category, proposals per position, kinds of request per category, rows of the pool of each kind.
+
+    The `evidence` of Bernoulli numbers is ``assumed``.
+    """
+
+    sha256: ClassVar[str | None] = None
+    curves: Mapping[str, Curve]
+    width: int
+    levels: int
+    pool_rows: int = POOL_ROWS
+    evidence: Evidence = "fitted"
+
+    def tape(self, category: Sequence[str], slo_class: Ints, rows: Ints, seed: int) -> Tape:
+        """Return a tape drawn from the curves; see `draw_tape`."""
+        return draw_tape(self, category, slo_class, rows, seed)
+
+    def curve(self, category: str) -> Curve:
+        """Return a category's curve, or the one named ``default`` if it has none.
+
+        Raises
+        ------
+        SpecsimError
+            When there is neither.
+        """
+        found = self.curves.get(category) or self.curves.get("default")
+        if found is None:
+            raise SpecsimError(f"categories: no category {category!r} and no default{nearest(category, self.curves)}")
+        return found
+
+
+def curves_from_mapping(mapping: Mapping[str, Any], source: str) -> Acceptance:
+    """Return the acceptance that a YAML of kind ``bernoulli`` or ``curves`` describes.
+
+    Raises
+    ------
+    SpecsimError
+        One line naming `source` and the key.
+    """
+    node = CheckedMapping(source, "", mapping)
+    return bernoulli(node) if mapping["kind"] == "bernoulli" else curves(node)
+
+
+def bernoulli(node: CheckedMapping) -> Acceptance:
+    """Return the Bernoulli acceptance of the checked keys `alpha` and `width`; see `curves_from_mapping`."""
+    node.only(("kind", "width", "alpha"), ("description", "pair"))
+    width = node.whole("width", 1, MOST_PROPOSALS)
+    alpha = node.number("alpha", most=1)
+    if 0 < alpha < RAREST or 1 - RAREST < alpha < 1:
+        node.fail("alpha", f"0, 1, or a number between {RAREST:g} and {1 - RAREST:g}: no tape is long enough for it")
+    rows = RARE_POOL_ROWS if 0 < alpha < RARE or 1 - RARE < alpha < 1 else POOL_ROWS
+    return Acceptance({"default": Curve(alpha, 0.0, 0.0, alpha)}, width, 1, rows, "assumed")
+
+
+def curves(node: CheckedMapping) -> Acceptance:
+    """Return the curves of the checked keys `width`, `levels` and `categories`; see `curves_from_mapping`."""
+    node.only(("kind", "width", "levels", "categories"), ("description", "pair"))
+    width = node.whole("width", 1, MOST_PROPOSALS)
+    bodies = node.children("categories", "at least one category by name", "agreement, concentration, spread and tail")
+    return Acceptance({name: _curve(body) for name, body in bodies.items()}, width, node.whole("levels", 1, 256))
+
+
+def draw_tape(acceptance: Acceptance, category: Sequence[str], slo_class: Ints, rows: Ints, seed: int) -> Tape:
+    """Return the tape of the requests in `rows` (N,) of a trace; `slo_class` (N,) indexes `category`.
+
+    The pools are the same for every seed. They are a lattice over (confidence, uniform number), so that their means
+    are exact to about a row. The seed draws only the row of each position.
+    """
+    names = sorted(set(category))
+    curves = tuple(map(acceptance.curve, names))
+    kinds = STRETCHES if any(curve.stretch_tokens for curve in curves) else 1
+    size = acceptance.pool_rows // kinds
+    confidence, rank = _joined(curves, acceptance.width, acceptance.levels, kinds, size)
+    level = (stream_keys(seed, "acceptance_level", rows) % np.uint64(acceptance.levels)).astype(np.int64)
+    which = np.array([names.index(each) for each in category])[slo_class]
+    start = (which * acceptance.levels + level) * kinds * size
+    keys = stream_keys(seed, "text", rows)
+    if kinds == 1:
+        return Tape(confidence, rank, Pools(start, start, size), keys)
+    tokens = np.array([max(curve.stretch_tokens, 1) for curve in curves], dtype=np.uint64)[which]
+    return Tape(confidence, rank, Stretches(start, size, tokens, keys, stream_keys(seed, "stretches", rows)), keys)
+
+
+@lru_cache(maxsize=4)
+def _joined(curves: tuple[Curve, ...], width: int, levels: int, kinds: int, size: int) -> tuple[Floats, Ints]:
+    """Return the pools of several curves, one after the other; cached, so that the runs of a sweep share them."""
+
+    def drawn() -> dict[str, Any]:
+        pools = [_pools(curve, width, levels, kinds, size) for curve in curves]
+        confidence, rank = (np.concatenate(each) for each in zip(*pools, strict=True))
+        return {"confidence": confidence, "rank": rank}
+
+    found = kept("pools", (curves, width, levels, kinds, size), (Path(__file__),), drawn)
+    confidence, rank = found["confidence"], found["rank"]
+    confidence.flags.writeable = rank.flags.writeable = False
+    return confidence, rank
+
+
+@lru_cache(maxsize=64)
+def _pools(curve: Curve, width: int, levels: int, kinds: int, size: int) -> tuple[Floats, Ints]:
+    """Return confidences (levels * kinds * size, width) and the target's ranks, one pool of `size` rows after another.
+
+    The pools of a level are those of its kinds of stretch.
+    """
+    quantile = (np.arange(size) + 0.5) / size
+    # One lattice over all pools; without stretches each level has the same, as it always had.
+    index = np.arange(size if kinds == 1 else levels * kinds * size)
+    luck = np.resize(index * GOLDEN % 1.0, (levels * kinds, size))
+    means = level_means(curve.agreement, curve.spread, levels)
+    tops = [_top(curve, each, quantile) for mean in means for each in level_means(mean, curve.stretch_spread, kinds)]
+    pools = []
+    for top, lucks in zip(tops, luck, strict=True):
+        # No later rank may be likelier than the first, so the ranks of an unsure drafter fall off more slowly.
+        rest = np.divide(top, 1 - top, out=np.full_like(top, np.inf), where=top < 1)
+        tail = np.minimum(curve.tail, rest)[:, None]
+        behind = tail * (1 - tail) ** np.arange(width - 1)
+        confidence = np.concatenate((top[:, None], (1 - top)[:, None] * behind), axis=1)
+        confidence = np.minimum.accumulate(confidence, axis=1)
+        rank = (lucks[:, None] >= np.cumsum(confidence, axis=1)).sum(axis=1)
+        confidence[:, 0] = np.maximum(confidence[:, 0], LEAST_CONFIDENCE)
+        pools.append((confidence, rank))
+    return np.concatenate([each[0] for each in pools]), np.concatenate([each[1] for each in pools])
+
+
+def _top(curve: Curve, mean: float, quantile: Floats) -> Floats:
+    if not curve.concentration:
+        return np.full(len(quantile), mean)
+    from scipy.special import betaincinv
+
+    top: Floats = betaincinv(mean * curve.concentration, (1 - mean) * curve.concentration, quantile)
+    return np.clip(top, 1e-6, 1 - 1e-9)
+
+
+def level_means(mean: float, spread: float, levels: int) -> Floats:
+    """Return the mean confidence of each level, (levels,): logit-normal with this spread and mean."""
+    if levels == 1 or not spread:
+        return np.full(levels, mean)
+    from scipy.optimize import brentq
+    from scipy.special import expit, ndtri
+
+    deviation = spread * ndtri((np.arange(levels) + 0.5) / levels)
+    centre = brentq(lambda x: expit(x + deviation).mean() - mean, -80.0, 80.0)
+    means: Floats = expit(centre + deviation)
+    return means
+
+
+def _curve(node: CheckedMapping) -> Curve:
+    node.only(("agreement", "concentration", "spread", "tail"), ("stretch_tokens", "stretch_spread"))
+    if node.given("stretch_tokens") != node.given("stretch_spread"):
+        given, missing = sorted(("stretch_tokens", "stretch_spread"), key=node.given, reverse=True)
+        node.fail(missing, f"a number beside {given}")
+    return Curve(
+        node.number("agreement", above=0, below=1),
+        node.number("concentration", most=1e6),
+        node.number("spread", most=20),
+        node.number("tail", above=0, below=1),
+        node.whole("stretch_tokens", 0, 1 << 20) if node.given("stretch_tokens") else 0,
+        node.number("stretch_spread", most=20) if node.given("stretch_spread") else 0.0,
+    )
+
+
+BINS = 10
+MOST_KEPT = 100
+"""Classes of a pool whose figures are kept."""
+
+
+def calibration(tape: Tape, slo_class: Ints, names: tuple[str, ...]) -> dict[str, dict[str, float]]:
+    """Return for each class's on-path pools the top-1 agreement, mean confidence and expected calibration error.
+
+    The expected calibration error is the distance between mean confidence and acceptance, averaged over ten equal
+    bins of confidence with their rows as weights (Guo et al. 2017, Eq. 3).
+    """
+    members = ((name, np.flatnonzero(slo_class == code)) for code, name in enumerate(names))
+    return {name: _of_class(tape, requests) for name, requests in members if len(requests)}
+
+
+def _of_class(tape: Tape, requests: Ints) -> dict[str, float]:
+    """Return the figures of a class; those of pools that nobody writes are counted once for all tapes of them."""
+    if not isinstance(tape.layout, Pools) or tape.rank.flags.writeable:
+        return _of_rows(tape, tape.text_rows(requests))
+    known = known_of(tape.confidence).setdefault("calibration", {})
+    pools = tape.layout.pool_rows, np.unique(tape.layout.start[requests]).tobytes()
+    rank, found = known.get(pools, (None, {}))
+    if rank is not tape.rank:
+        if len(known) >= MOST_KEPT:
+            known.clear()
+        found = _of_rows(tape, tape.text_rows(requests))
+        known[pools] = tape.rank, found
+    return dict(found)
+
+
+def _of_rows(tape: Tape, rows: Ints) -> dict[str, float]:
+    confidence, right = tape.confidence[rows, 0], tape.rank[rows] == 0
+    which = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
+    gap = np.bincount(which, weights=confidence - right, minlength=BINS)
+    return {
+        "top1_agreement": float(right.mean()),
+        "mean_confidence": float(confidence.mean()),
+        "calibration_error": float(np.abs(gap).sum() / len(rows)),
+    }

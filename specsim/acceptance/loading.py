@@ -1,0 +1,89 @@
+"""Kinds of acceptance file, and the pair of models that a file is of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from specsim.acceptance.curves import bernoulli, curves
+from specsim.acceptance.recorded import recording_of
+from specsim.acceptance.tape import AcceptanceModel, Evidence
+from specsim.files.checked_mapping import CheckedMapping
+from specsim.registry.build import Kinds
+
+ANY = "any"
+KINDS: Kinds[AcceptanceModel] = Kinds(
+    "acceptance",
+    {
+        "bernoulli": lambda node, _: bernoulli(node),
+        "curves": lambda node, _: curves(node),
+        "recorded": recording_of,
+    },
+    AcceptanceModel,
+    frozenset({"description", "pair"}),
+    "docs/acceptance.md",
+)
+
+
+class Pair(NamedTuple):
+    """The names of a target and of its drafter; ``any`` stands for every model."""
+
+    target: str
+    draft: str
+
+    def __str__(self) -> str:
+        """Return the pair in words for the user."""
+        return f"{self.target} with {self.draft}"
+
+    def has_target(self, other: Pair) -> bool:
+        """Return whether `other` has this target."""
+        return _same(self.target, other.target)
+
+    def has_draft(self, other: Pair) -> bool:
+        """Return whether `other` has this draft."""
+        return _same(self.draft, other.draft)
+
+
+def _same(one: str, other: str) -> bool:
+    """Return whether two names mean one model: equal but for case, owner, and a suffix such as -Instruct or .Q4_1."""
+    if ANY in (one, other):
+        return True
+    (short, _, cut), (long, _, other_cut) = sorted(
+        (each.casefold().rpartition("/")[2].partition(" less ") for each in (one, other)),
+        key=lambda parts: len(parts[0]),
+    )
+    return cut == other_cut and long.startswith(short) and not long[len(short) :][:1].isalnum()
+
+
+def pair_from_mapping(mapping: Mapping[str, Any], source: str, evidence: Evidence) -> Pair | None:
+    """Return the pair that an acceptance file names; without one, any pair if `evidence` is ``assumed``, else None.
+
+    Raises
+    ------
+    SpecsimError
+        One line naming `source` and the key.
+    """
+    node = CheckedMapping(source, "", mapping)
+    if "pair" not in mapping:
+        return Pair(ANY, ANY) if evidence == "assumed" else None
+    pair = node.child("pair", "target and draft")
+    pair.only(Pair._fields)
+    return Pair(*(pair.text(name, "the name of a model, or any") for name in Pair._fields))
+
+
+def acceptance_from_mapping(
+    mapping: Mapping[str, Any],
+    source: str,
+    folder: Path = Path(),
+    plugins: Mapping[str, ModuleType] | None = None,
+) -> AcceptanceModel:
+    """Return the acceptance that the keys of a YAML in `folder` describe; `_target_` may name a class of `plugins`.
+
+    Raises
+    ------
+    SpecsimError
+        One line naming `source` and the key.
+    """
+    return KINDS.made(CheckedMapping(source, "", mapping), folder, plugins or {})

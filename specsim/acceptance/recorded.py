@@ -1,0 +1,305 @@
+"""Acceptance from recorded drafts, and the checks of a recording."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from specsim.acceptance.tape import Evidence, Tape
+from specsim.core.request import Bools, Floats, Ints
+from specsim.errors import SpecsimError, first_line, nearest, represented
+from specsim.files.checked_mapping import CheckedMapping, expanded
+from specsim.files.yaml_file import MOST_FILE_BYTES as MOST_BYTES
+from specsim.files.yaml_file import check_file, check_rows
+from specsim.rng import STRIDE, Words, stream_keys
+
+ON_PATH = -1
+PROBABLE = 1.001
+"""The most that one probability, or all of a row, comes to in half precision."""
+RISE = 1e-3
+"""By which a later confidence may be larger in half precision."""
+WHOLE = ("sequence", "position", "path", "rank")
+PROBABILITIES = ("confidence", "target_probability")
+
+
+def check_columns(path: Path, columns: Mapping[str, Any]) -> None:
+    """Refuse a recording whose columns, arrays by name, do not hold what the documentation says.
+
+    Raises
+    ------
+    SpecsimError
+        One line that names the file and the column, and the row where one is at fault.
+    """
+    _check_types(path, columns)
+    for name in PROBABILITIES:
+        values = columns[name]
+        _each(path, columns, name, ((values >= 0) & (values <= PROBABLE)).all(axis=1), "probabilities, 0 to 1")
+        _each(path, columns, name, values.sum(axis=1) <= PROBABLE, "probabilities whose sum is at most 1")
+    _each(path, columns, "confidence", (np.diff(columns["confidence"]) <= RISE).all(axis=1), "the likeliest first")
+    most = columns["confidence"].shape[1]
+    _each(path, columns, "rank", (columns["rank"] >= 0) & (columns["rank"] <= most), f"0 to {most}")
+    _each(path, columns, "position", columns["position"] >= 0, "0 or more")
+    kinds = columns["path"]
+    _each(path, columns, "path", (kinds == ON_PATH) | (kinds > 0), "-1, or 1, 2, ... behind a wrong turn")
+    _check_texts(path, columns)
+
+
+def _check_types(path: Path, columns: Mapping[str, Any]) -> None:
+    for name in WHOLE:
+        if columns[name].dtype.kind != "i":
+            raise SpecsimError(f"{path}: {name}: expected whole numbers")
+    if not all(isinstance(each, str) for each in columns["category"]):
+        raise SpecsimError(f"{path}: category: expected names")
+    for name in PROBABILITIES:
+        values = columns[name]
+        if values.ndim != 2 or values.shape != columns["confidence"].shape:
+            raise SpecsimError(f"{path}: {name}: expected one list of K numbers a row")
+
+
+def _each(path: Path, columns: Mapping[str, Any], name: str, right: Bools, expected: str) -> None:
+    """Refuse the first row that is not right."""
+    if not right.all():
+        row = int(np.flatnonzero(~right)[0])
+        found = represented(columns[name][row].tolist())
+        raise SpecsimError(f"{path}: row {row + 1}: {name}: {found}; expected {expected}")
+
+
+def _check_texts(path: Path, columns: Mapping[str, Any]) -> None:
+    """Refuse a text whose positions on the target's path are not one after the other, in whatever order they stand."""
+    _, code = np.unique(columns["category"], return_inverse=True)
+    sequence, position = columns["sequence"], columns["position"].astype(np.int64)
+    rows = np.flatnonzero(columns["path"] == ON_PATH)
+    rows = rows[np.lexsort((position[rows], sequence[rows], code[rows]))]
+    before, row = rows[:-1], rows[1:]
+    same = (code[before] == code[row]) & (sequence[before] == sequence[row])
+    wrong = np.flatnonzero(same & (position[row] != position[before] + 1))
+    if len(wrong):
+        last, at = int(before[wrong[0]]), int(row[wrong[0]])
+        text = f"text {sequence[at]} of {represented(columns['category'][at])}"
+        said = f"{position[at]} comes after {position[last]} in {text}"
+        raise SpecsimError(f"{path}: row {at + 1}: position: {said}; expected {position[last] + 1}")
+
+
+RECORDING_FORMAT = 1
+METADATA_KEY = b"specsim"
+COLUMNS = ("category", "sequence", "position", "path", "confidence", "rank", "target_probability")
+LEAST_CONFIDENCE = 1e-7
+"""Confidence of a proposal whose own was rounded to 0 in half precision."""
+_UNSTRIDE = np.uint64(pow(int(STRIDE), -1, 1 << 64))
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A recorded tape by category, and the recorded category for each category of a trace.
+
+    Attributes
+    ----------
+    path : the Parquet file. categories : recorded category by a trace's category; ``default`` for all others.
+    """
+
+    evidence: ClassVar[Evidence] = "recorded"
+    path: Path
+    categories: Mapping[str, str]
+
+    def tape(self, category: Sequence[str], slo_class: Ints, rows: Ints, seed: int) -> Tape:
+        """Return the tape of the requests in `rows` (N,) of a trace; see `recorded_tape`."""
+        return recorded_tape(self, category, slo_class, rows, seed)
+
+    @property
+    def sha256(self) -> str:
+        """The checksum of the file."""
+        return sha256(self.path.read_bytes()).hexdigest()
+
+    def category(self, name: str) -> str:
+        """Return the recorded category for the category `name`.
+
+        Raises
+        ------
+        SpecsimError
+            When neither `name` nor a default is given.
+        """
+        found = self.categories.get(name) or self.categories.get("default")
+        if found is None:
+            raise SpecsimError(f"categories: no category {name!r} and no default{nearest(name, self.categories)}")
+        return found
+
+
+class Pages(NamedTuple):
+    """The rows of one recorded file: first those on the target's path, then those off it, each grouped by category.
+
+    Attributes
+    ----------
+    confidence, truth : (rows, K). rank : (rows,).
+    on, off : by category, (first row, rows) on the target's path and in its off-path pool.
+    sequences : by category, the first row of each recorded text.
+    """
+
+    confidence: Floats
+    truth: Floats
+    rank: Ints
+    on: Mapping[str, tuple[int, int]]
+    off: Mapping[str, tuple[int, int]]
+    sequences: Mapping[str, Ints]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedTexts:
+    """Texts read row after row as recorded; off the target's path a hash picks a row of the pool.
+
+    A request begins at a recorded text of its category, continues with the next one, and begins again after the last.
+
+    Attributes
+    ----------
+    keys : (N,) uint64, the key of each request's position 0.
+    start, off_start : (N,) first row of its category on and off the target's path.
+    opening : (N,) row at which the request's text begins, counted from `start`.
+    length, off_length : (N,) number of rows of its category on and off the path.
+    """
+
+    keys: Words
+    start: Ints
+    off_start: Ints
+    opening: Ints
+    length: Ints
+    off_length: Ints
+
+    def rows(self, requests: Ints, keys: Words, hashed: Words, on: Bools) -> Ints:
+        """Return the row of each key, (n,)."""
+        position = ((keys - self.keys[requests]) * _UNSTRIDE).view(np.int64)
+        along = np.where(on, position + self.opening[requests], 0) % self.length[requests]
+        away = (hashed % self.off_length[requests].astype(np.uint64)).view(np.int64)
+        return np.where(on, self.start[requests] + along, self.off_start[requests] + away)
+
+    def text_rows(self, requests: Ints) -> Ints:
+        """Return the rows of these requests' categories, each row once."""
+        spans = np.unique(np.stack((self.start[requests], self.length[requests]), axis=1), axis=0)
+        return np.concatenate([np.arange(first, first + rows) for first, rows in spans.tolist()])
+
+
+def recording_from_mapping(mapping: Mapping[str, Any], source: str, folder: Path) -> Recording:
+    """Return the recording that a YAML of ``kind: recorded`` describes; its path is relative to `folder`.
+
+    Raises
+    ------
+    SpecsimError
+        One line naming `source` and the key.
+    """
+    return recording_of(CheckedMapping(source, "", mapping), folder)
+
+
+def recording_of(node: CheckedMapping, folder: Path) -> Recording:
+    """Return the recording of checked keys; see `recording_from_mapping`."""
+    source = node.source
+    node.only(("kind", "path", "categories"), ("description", "pair"))
+    path = folder / expanded(node.text("path", "the name of a Parquet file"), f"{source}: path: ")
+    check_file(path, MOST_BYTES, "recording", f"{source}: path: ")
+    categories = node.child("categories", "a trace's categories, each with a recorded one", 1)
+    known = _pages(path).on
+    return Recording(path, {str(key): categories.choice(key, known) for key in categories.values})
+
+
+def recorded_tape(recording: Recording, category: Sequence[str], slo_class: Ints, rows: Ints, seed: int) -> Tape:
+    """Return the tape of the requests in `rows` (N,) of a trace; `slo_class` (N,) indexes `category`."""
+    pages = _pages(recording.path)
+    names = [recording.category(each) for each in category]
+    luck = stream_keys(seed, "recorded_text", rows)
+    firsts = [pages.sequences[name] for name in names]
+    opening = np.zeros(len(slo_class), dtype=np.int64)
+    for code, starts in enumerate(firsts):
+        mine = slo_class == code
+        opening[mine] = starts[(luck[mine] % np.uint64(len(starts))).astype(np.int64)] - pages.on[names[code]][0]
+    on = np.array([pages.on[name] for name in names])[slo_class]
+    off = np.array([pages.off[name] for name in names])[slo_class]
+    keys = stream_keys(seed, "text", rows)
+    texts = RecordedTexts(keys, on[:, 0], off[:, 0], opening, on[:, 1], off[:, 1])
+    return Tape(pages.confidence, pages.rank, texts, keys, pages.truth)
+
+
+def _pages(path: Path) -> Pages:
+    """Return the rows of a file, read anew when it has changed."""
+    check_file(path, MOST_BYTES, "recording")
+    facts = path.stat()
+    return _pages_of(path, facts.st_mtime_ns, facts.st_size)
+
+
+@lru_cache(maxsize=4)
+def _pages_of(path: Path, _changed_ns: int, _size: int) -> Pages:
+    table, drafter = _read(path)
+    path_column, category = table["path"], table["category"]
+    codes, code = np.unique(category, return_inverse=True)
+    away = path_column != ON_PATH
+    order = np.lexsort((path_column, table["position"], table["sequence"], code, away))
+    code, away, sequence = code[order], away[order], table["sequence"][order]
+    confidence, truth = table["confidence"][order], table["target_probability"][order]
+    rank = table["rank"][order].astype(np.int64)
+    used = max(int(np.count_nonzero(confidence.any(axis=0))), 1)
+    confidence, truth = np.ascontiguousarray(confidence[:, :used]), np.ascontiguousarray(truth[:, :used])
+    if drafter != "lookup":
+        confidence = np.maximum(confidence, LEAST_CONFIDENCE)
+    on, off, sequences = {}, {}, {}
+    for index, name in enumerate(codes.tolist()):
+        mine = np.flatnonzero((code == index) & ~away)
+        if not len(mine):
+            continue
+        on[name] = int(mine[0]), len(mine)
+        pool = np.flatnonzero((code == index) & away)
+        off[name] = (int(pool[0]), len(pool)) if len(pool) else on[name]
+        sequences[name] = mine[np.flatnonzero(np.diff(sequence[mine], prepend=-1))]
+    if not on:
+        raise SpecsimError(f"{path}: holds no row of a target's own text (path {ON_PATH})")
+    return Pages(confidence, truth, rank, on, off, sequences)
+
+
+def _read(path: Path) -> tuple[dict[str, Any], str]:
+    """Return the columns of a recording as arrays, and its drafter; a fault is a SpecsimError of one line."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        held = pq.ParquetFile(path)
+        check_rows(path, held.metadata.num_rows, path.stat().st_size)
+        table = held.read()
+    except (OSError, pa.ArrowException) as error:
+        raise SpecsimError(f"{path}: cannot be read as Parquet: {first_line(error)}") from None
+    about = _metadata(path, table.schema.metadata or {})
+    missing = [name for name in COLUMNS if name not in table.column_names]
+    if missing or not table.num_rows:
+        raise SpecsimError(f"{path}: " + (f"column {missing[0]!r} is missing" if missing else "holds no rows"))
+    try:
+        columns = {name: _array(table[name]) for name in COLUMNS}
+    except (pa.ArrowException, ValueError, AttributeError) as error:
+        raise SpecsimError(f"{path}: unexpected column types: {first_line(error)}") from None
+    check_columns(path, columns)
+    return columns, str(about.get("drafter", ""))
+
+
+def _metadata(path: Path, raw: Mapping[bytes, bytes]) -> dict[str, Any]:
+    try:
+        about = json.loads(raw[METADATA_KEY])
+    except (KeyError, ValueError):
+        raise SpecsimError(f"{path}: is no recording of `specsim profile acceptance`") from None
+    if not isinstance(about, dict) or about.get("format") != RECORDING_FORMAT:
+        found = about.get("format") if isinstance(about, dict) else about
+        raise SpecsimError(f"{path}: format {found!r}; this specsim reads format {RECORDING_FORMAT}")
+    return about
+
+
+def _array(column: Any) -> Any:
+    import pyarrow as pa
+
+    whole = column.combine_chunks()
+    if whole.null_count:
+        raise ValueError("a value is missing")
+    if pa.types.is_fixed_size_list(whole.type):
+        flat = whole.flatten().to_numpy(zero_copy_only=False).astype(np.float64)
+        return flat.reshape(len(whole), whole.type.list_size)
+    if pa.types.is_dictionary(whole.type):
+        whole = whole.dictionary_decode()
+    return whole.to_numpy(zero_copy_only=False)

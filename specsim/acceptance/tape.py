@@ -1,0 +1,253 @@
+"""Acceptance traces: the protocol, the rows of a run, and stretches that chains accept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+from weakref import ref
+
+import numpy as np
+
+from specsim.core.request import Bools, Floats, Ints
+from specsim.errors import SpecsimError
+from specsim.kernels.growth import Pooled, Text
+from specsim.rng import STRIDE, Words, mix, word
+
+
+class Layout(Protocol):
+    """Which rows of a tape the text of a request has."""
+
+    def rows(self, requests: Ints, keys: Words, hashed: Words, on: Bools) -> Ints:
+        """Return the row of each key, (n,); `hashed` is ``mix(keys)``, `on` says which are on the target's path."""
+        ...
+
+    def text_rows(self, requests: Ints) -> Ints:
+        """Return the rows that the texts of these requests are made of, each once."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Pools:
+    """Texts of independent positions: a hash picks a row of the request's pool for each position.
+
+    Attributes
+    ----------
+    start, off_start : (N,) first row of the request's pool on and off the target's path.
+    pool_rows : rows of one pool, a power of two.
+    """
+
+    start: Ints
+    off_start: Ints
+    pool_rows: int
+    _mask: Words = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_mask", word(self.pool_rows - 1))
+
+    def check(self, rows: int) -> None:
+        """Refuse pools that do not lie within so many rows of a tape.
+
+        Raises
+        ------
+        SpecsimError
+            One line that names the first such pool.
+        """
+        for start in (self.start, self.off_start):
+            for wrong in start[(start < 0) | (start > rows - self.pool_rows)][:1].tolist():
+                raise SpecsimError(f"a pool of {self.pool_rows:,} rows begins at row {wrong:,} of {rows:,} of a tape")
+
+    def text(self, tape: Tape, requests: Ints) -> Text:
+        """Return the texts of these requests, (m,), as kernels read them."""
+        start = self.start[requests]
+        off_start = start if self.off_start is self.start else self.off_start[requests]
+        return Pooled(tape.confidence, tape.rank, tape.silent, start, off_start, self.pool_rows - 1)
+
+    def rows(self, requests: Ints, keys: Words, hashed: Words, on: Bools) -> Ints:
+        """Return the row that each key's hash picks from the pool, (n,)."""
+        starts = self.start[requests]
+        if self.off_start is not self.start:
+            starts = np.where(on, starts, self.off_start[requests])
+        offset = (hashed & self._mask).view(np.int64)
+        return starts + offset
+
+    def text_rows(self, requests: Ints) -> Ints:
+        """Return the rows of the pools on the target's path, each once."""
+        return (np.unique(self.start[requests])[:, None] + np.arange(self.pool_rows)).ravel()
+
+
+_KNOWN: dict[int, tuple[ref[Floats], dict[str, Any]]] = {}
+
+
+def known_of(confidence: Floats) -> dict[str, Any]:
+    """Return what is known of a pool, to be read and added to; the tapes of a pool that nobody writes share it."""
+    if confidence.flags.writeable:
+        return {}
+    key = id(confidence)
+    pool, found = _KNOWN.get(key, (None, {}))
+    if pool is None or pool() is not confidence:
+        # Bound here: as a process ends, the module's own name may be gone before the pool is.
+        every, found = _KNOWN, {}
+        every[key] = ref(confidence, lambda _: every.pop(key, None)), found
+    return found
+
+
+def _first_column(confidence: Floats) -> tuple[Floats, bool]:
+    """Return the first column, and whether it holds a zero."""
+    known = known_of(confidence)
+    if "first column" not in known:
+        # A copy: what is kept of a pool must not hold the pool.
+        column = confidence[:, 0].copy()
+        known["first column"] = column, bool((column == 0).any())
+    found: tuple[Floats, bool] = known["first column"]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """The texts of requests (m,) of a tape whose layout is asked for each row; see `specsim.kernels.growth.Text`."""
+
+    confidence: Floats
+    rank: Ints
+    silent: bool
+    layout: Layout
+    requests: Ints
+
+    def at(self, member: Ints, keys: Words, hashed: Words, on: Bools) -> Ints:
+        """Return the row of each key, (n,)."""
+        return self.layout.rows(self.requests[member], keys, hashed, on)
+
+
+@dataclass(frozen=True, slots=True)
+class Tape:
+    """Rows of (top-K confidences, rank of the target's token), addressed by a key that depends only on the text.
+
+    The text of a request is a walk through keys. On the target's path the key moves by one stride per position. Off it
+    the key is a hash of (key of the position where the path was left, ranks taken since). A row therefore depends
+    neither on the shape of a tree nor on the order of calls.
+
+    Attributes
+    ----------
+    confidence : (rows, K) the drafter's top-K probabilities, descending; a row of zeros proposes nothing, as a lookup
+        without a match.
+    rank : (rows,) rank of the target's token among them, K for a miss.
+    layout : which row a key has.
+    keys : (N,) uint64, the key of each request's position 0.
+    target_probability : (rows, K) the target's probabilities of the proposed tokens; None: equal to the confidences,
+        which are then calibrated by construction.
+    likeliest : (rows,) the first column of `confidence`. silent : whether any row proposes nothing.
+    """
+
+    confidence: Floats
+    rank: Ints
+    layout: Layout
+    keys: Words
+    target_probability: Floats | None = None
+    silent: bool = field(init=False, repr=False)
+    likeliest: Floats = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.layout, Pools):
+            self.layout.check(len(self.rank))
+        object.__setattr__(self, "confidence", np.ascontiguousarray(self.confidence))
+        object.__setattr__(self, "rank", np.ascontiguousarray(self.rank))
+        likeliest, silent = _first_column(self.confidence)
+        object.__setattr__(self, "likeliest", likeliest)
+        object.__setattr__(self, "silent", silent)
+
+    @property
+    def truth(self) -> Floats:
+        """The target's probabilities of the proposed tokens, (rows, K)."""
+        return self.confidence if self.target_probability is None else self.target_probability
+
+    @property
+    def width(self) -> int:
+        """K, the most proposals per position."""
+        width: int = self.confidence.shape[1]
+        return width
+
+    def on_path(self, requests: Ints, positions: Ints) -> Words:
+        """Return the keys of output positions on the target's path, (n,); positions continue past the output's end."""
+        return self.keys[requests] + STRIDE * positions.astype(np.uint64)
+
+    def text(self, requests: Ints) -> Text:
+        """Return the texts of these requests, (m,), as kernels read them."""
+        if isinstance(self.layout, Pools):
+            return self.layout.text(self, requests)
+        return Laid(self.confidence, self.rank, self.silent, self.layout, requests)
+
+    def rows(self, requests: Ints, keys: Words, hashed: Words, on: Bools) -> Ints:
+        """Return the row of each key, (n,); see `Layout`."""
+        return self.layout.rows(requests, keys, hashed, on)
+
+    def text_rows(self, requests: Ints) -> Ints:
+        """Return the rows that the texts of these requests are made of, each once."""
+        return self.layout.text_rows(requests)
+
+
+Evidence = Literal["assumed", "fitted", "recorded"]
+"""The basis of an acceptance: an assumption, summary numbers of a pair of models, or what a pair did token by token."""
+
+
+class AcceptanceModel(Protocol):
+    """How often a drafter agrees with its target, and how sure it is, by the keys of an acceptance file.
+
+    `evidence` is the basis of the numbers. An ``assumed`` acceptance is of any pair unless its file names one. A
+    ``recorded`` one is refused on another target. `sha256` is the checksum of the file that is read, or None. A sweep
+    makes its runs anew when the checksum changes.
+    """
+
+    @property
+    def evidence(self) -> Evidence: ...  # noqa: D102
+    @property
+    def sha256(self) -> str | None: ...  # noqa: D102
+
+    def tape(self, category: Sequence[str], slo_class: Ints, rows: Ints, seed: int) -> Tape:
+        """Return the tape of the requests in `rows` (N,) of a trace; `slo_class` (N,) indexes `category`.
+
+        The text of a request may depend only on its category, its row and the seed, so that every scheduler, rate and
+        length of the trace meets the same text.
+        """
+        ...
+
+
+STRETCHES = 16
+"""Kinds of stretch, from hard to easy, that a request has: a pool of rows for each."""
+_POSITION = word(pow(int(STRIDE), -1, 1 << 64))
+"""What turns the distance of two keys into one of positions."""
+_KINDS, _OFF_PATH_BITS = word(STRETCHES), word(40)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretches:
+    """Texts cut into stretches: a hash picks the kind of each stretch, and within it a row for each position.
+
+    Off the target's path every position is of a kind of its own.
+
+    Attributes
+    ----------
+    start : (N,) first row of the request's `STRETCHES` pools.
+    pool_rows : rows of one pool, a power of two.
+    tokens : (N,) uint64, positions of a stretch.
+    keys : (N,) uint64, the key of each request's position 0.
+    luck : (N,) uint64, what the kinds of a request's stretches are hashed from, and where its first one begins.
+    """
+
+    start: Ints
+    pool_rows: int
+    tokens: Words
+    keys: Words
+    luck: Words
+
+    def rows(self, requests: Ints, keys: Words, hashed: Words, on: Bools) -> Ints:
+        """Return the row of each key, (n,); see `specsim.acceptance.tape.Layout`."""
+        tokens, luck = self.tokens[requests], self.luck[requests]
+        position = (keys - self.keys[requests]) * _POSITION
+        stretch = (position + luck % tokens) // tokens
+        kind = np.where(on, mix(luck + STRIDE * stretch), hashed >> _OFF_PATH_BITS) % _KINDS
+        offset = kind * word(self.pool_rows) + (hashed & word(self.pool_rows - 1))
+        return self.start[requests] + offset.view(np.int64)
+
+    def text_rows(self, requests: Ints) -> Ints:
+        """Return the rows of the pools of these requests, each once."""
+        return (np.unique(self.start[requests])[:, None] + np.arange(STRETCHES * self.pool_rows)).ravel()

@@ -1,0 +1,1 @@
+"""The simulated backend: drafts and verifications without a model."""

@@ -1,0 +1,217 @@
+"""Drafts of the simulated drafter, layer by layer."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from specsim.acceptance.tape import Tape
+from specsim.core.passes import NOBODY, Drafted, DraftPass, Level
+from specsim.core.protocols import DraftBelief, View
+from specsim.core.request import Bools, Ids, Ints
+from specsim.core.trees import Forest
+from specsim.errors import SpecsimError
+from specsim.kernels.growth import ALL, DEPTH, ROW, SLOT, Front, Grown, Growth, grow, next_keys
+from specsim.pass_shape import PassShape
+from specsim.rng import Words
+
+
+class Layers(NamedTuple):
+    """Passes that ran behind the first: the shape of each, and the nodes (m,) of `Grown` that they extended."""
+
+    shapes: list[PassShape]
+    extended: Ints
+
+
+def layers_of(grown: Grown, depth: int, deepest: Ints | None, cached: Ints) -> Layers:
+    """Return the passes of a draft of `depth`, as far as there is anything to extend.
+
+    Parameters
+    ----------
+    deepest : (n,) no node that deep is extended; None: none is too deep.
+    cached : (n,) tokens that the drafter's cache holds of each row behind the first pass.
+    """
+    row, ends, rows, low = grown.numbers[ROW], grown.ends.tolist(), b"", 0
+    shallow = None if deepest is None else grown.numbers[DEPTH] < deepest[row]
+    shapes: list[PassShape] = []
+    while len(shapes) < depth - 1 and low < ends[len(shapes)]:
+        layer = slice(low, ends[len(shapes)])
+        each = row[layer] if shallow is None else row[layer][shallow[layer]]
+        if not len(each):
+            break
+        if (now := each.tobytes()) == rows:
+            shapes.append(shapes[-1])
+        else:
+            shapes.append(PassShape.of_nodes(cached, np.bincount(each, minlength=len(cached))))
+            rows = now
+        low = layer.stop
+    extended = np.arange(low)
+    return Layers(shapes, extended if shallow is None else extended[shallow[:low]])
+
+
+MOST_PROPOSED = 1 << 21
+"""The most proposals of one pass."""
+BONUS_CHUNK = 2
+"""Tokens that the drafter's cache lacks of a request whose drafts were all accepted: the last draft, and the bonus."""
+
+
+class Proposals:
+    """The row of the tape read behind each extended node of this step; `Forest.slot` is an index into it.
+
+    `words` holds the key and the hashed key, `rows` the row of the tape and the rank of the target's token in it.
+    """
+
+    __slots__ = ("rows", "used", "words")
+
+    def __init__(self, size: int) -> None:
+        self.words = np.zeros((2, size), dtype=np.uint64)
+        self.rows = np.zeros((2, size), dtype=np.int64)
+        self.used = 0
+
+    def add(self, words: Words, rows: Ints) -> int:
+        """Store what was read behind extended nodes, (2, read) each, and return the first one's slot."""
+        first, last = self.used, self.used + words.shape[1]
+        if last > self.rows.shape[1]:
+            more = max(last, self.rows.shape[1])
+            self.words = np.concatenate((self.words, np.zeros((2, more), dtype=np.uint64)), axis=1)
+            self.rows = np.concatenate((self.rows, np.zeros((2, more), dtype=np.int64)), axis=1)
+        self.words[:, first:last] = words
+        self.rows[:, first:last] = rows
+        self.used = last
+        return first
+
+    def right(self, slot: Ints, token: Ints) -> Bools:
+        """Return which drafted tokens are the target's, path included."""
+        right: Bools = self.rows[1][slot] == token
+        return right
+
+
+class SimulatedDrafter:
+    """Answer draft passes.
+
+    Parameters
+    ----------
+    tape : its proposals, and which are right. model : pass times. view : the replica's ledger, for positions.
+    """
+
+    def __init__(self, tape: Tape, model: DraftBelief, view: View) -> None:
+        self.proposals = Proposals(4096)
+        self._tape, self._model, self._view = tape, model, view
+        self._verified = False
+        self._bonus: Ids = NOBODY
+
+    def verified(self) -> None:
+        """Note a verification: forests that grow from roots after it may reuse the slots of earlier ones."""
+        self._verified = True
+
+    def draft(self, work: DraftPass, shape: PassShape) -> Drafted:
+        """Return the forest grown by the likeliest tokens of each leaf, pass after pass, and the seconds of each pass.
+
+        A leaf without a proposal stays a leaf.
+
+        Raises
+        ------
+        SpecsimError
+            When a pass is wider than the tape, or has more than `MOST_PROPOSED` proposals.
+        """
+        forest, nodes = work.forest, work.forest.draft_nodes
+        feeds = len(work.chunks) > 0
+        if feeds and self._model.expands:
+            self._bonus = work.requests[work.chunks == BONUS_CHUNK]
+        paid = self._doubled(work, shape, forest.row[work.leaves], feeds)
+        seconds = self._seconds(paid, work.leaves, forest.rows)
+        if not len(work.leaves) or not work.width:
+            return Drafted(forest, [Level(paid, seconds, nodes)])
+        grown = self._grow(work)
+        ends = grown.ends.tolist()
+        levels = [Level(paid, seconds, nodes + ends[0])]
+        if work.depth == 1:
+            return Drafted(self._with(forest, grown, 0), levels)
+        cached = self._view.draft_cached[work.requests]
+        layers = layers_of(grown, work.depth, work.deepest, cached + work.chunks if feeds else cached)
+        plain, drafted = None, 0
+        for level, each in enumerate(layers.shapes, 1):
+            if each is not plain:
+                paid = plain = each
+                if len(self._bonus):
+                    extended = layers.extended[drafted : drafted + int(each.batched_tokens)]
+                    paid = self._doubled(work, each, grown.numbers[ROW].take(extended), False)
+                seconds = 0.0 if self._model.one_pass else self._model.seconds(paid)
+            drafted += int(each.batched_tokens)
+            levels.append(Level(paid, seconds, nodes + ends[level]))
+        fresh = ends[len(levels) - 2] if len(levels) > 1 else 0
+        return Drafted(self._with(forest, grown, fresh), levels, layers.extended + len(forest))
+
+    def _with(self, forest: Forest, grown: Grown, fresh: int) -> Forest:
+        """Return a forest with the nodes that were grown, the first `fresh` of which have been extended."""
+        return forest.with_nodes(grown.numbers, grown.odds, len(forest) + fresh) if grown.numbers.size else forest
+
+    def _seconds(self, shape: PassShape, leaves: Ints, rows: int) -> float:
+        """Return the seconds of a first pass: 0 if an earlier one has proposed all depths."""
+        if self._model.one_pass and len(leaves) and leaves.min() >= rows:
+            return 0.0
+        return self._model.seconds(shape)
+
+    def _doubled(self, work: DraftPass, shape: PassShape, row: Ints, feeds: bool) -> PassShape:
+        """Return the shape of a pass that extends nodes of these rows, (m,), with the sequences of batch expansion.
+
+        vLLM's V0 engine drafts a request whose tokens were all accepted as two sequences, through all passes of a step:
+        with its last token, and without (vLLM pull request 5765). A drafter that missed one plain step lacks two tokens
+        as well and is fed so too. One that missed more is fed as one sequence; V0 would not draft for it again.
+        A pass that `feeds` holds the token of the second sequence already.
+        """
+        if not len(self._bonus):
+            return shape
+        requests = work.requests[np.unique(row)]
+        requests = requests[np.isin(requests, self._bonus)]
+        sequences, context_tokens = len(requests), int(self._view.draft_cached[requests].sum())
+        tokens, pairs = (0, 0) if feeds else (sequences, context_tokens + sequences)
+        return shape._replace(
+            batched_tokens=shape.batched_tokens + tokens,
+            attention_pairs=shape.attention_pairs + pairs,
+            logit_tokens=shape.logit_tokens + sequences,
+            repeated_tokens=shape.repeated_tokens + context_tokens,
+        )
+
+    def _grow(self, work: DraftPass) -> Grown:
+        """Return the nodes of all levels, with their slots."""
+        width, limit = work.width, np.full(len(work.requests), self._model.deepest)
+        if width > self._tape.width:
+            raise SpecsimError(
+                f"tree width {width} exceeds the {self._tape.width} proposals per position of the acceptance tape"
+            )
+        if work.deepest is not None:
+            limit = np.minimum(limit, work.deepest)
+        front, requests = self._front(work)
+        growth = Growth(limit, work.depth, width, work.beam or ALL, len(work.forest), MOST_PROPOSED)
+        grown = grow(self._tape.text(requests), front, growth)
+        if grown.refused:
+            raise SpecsimError(f"a draft pass proposes {grown.refused:,} tokens; expected at most {MOST_PROPOSED:,}")
+        first = self.proposals.add(grown.words, grown.rows)
+        if first:
+            grown.numbers[SLOT] += first
+        return grown
+
+    def _front(self, work: DraftPass) -> tuple[Front, Ids]:
+        """Return the leaves of a pass, and the request of each, (m,)."""
+        tape, proposals, forest, leaves = self._tape, self.proposals, work.forest, work.leaves
+        row = forest.row[leaves]
+        requests = work.requests[row]
+        if not forest.draft_nodes:
+            if self._verified:
+                self._verified, proposals.used = False, 0
+            key = tape.on_path(requests, self._view.emitted_tokens[requests])
+            on = np.ones(len(leaves), dtype=np.bool_)
+        else:
+            slot, token = forest.slot[leaves], forest.token[leaves]
+            on = proposals.right(slot, token)
+            keys, hashed = proposals.words.take(slot, axis=1)
+            key = next_keys(keys, hashed, on, token)
+            roots = leaves < forest.rows
+            if np.count_nonzero(roots):
+                key[roots] = tape.on_path(requests[roots], self._view.emitted_tokens[requests[roots]])
+                on[roots] = True
+        return Front(
+            np.ascontiguousarray(leaves), row, forest.depth[leaves], forest.path_probability[leaves], key, on
+        ), requests

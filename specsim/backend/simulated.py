@@ -1,0 +1,203 @@
+"""The simulated backend: answers from acceptance traces, seconds from the latency model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from specsim.acceptance.tape import Tape
+from specsim.backend.drafting import SimulatedDrafter
+from specsim.core.passes import Decodes, Drafted, DraftPass, Emitted, Pass, Rounds, TargetPass, by_pass
+from specsim.core.protocols import Belief, View
+from specsim.core.request import Bools, Floats, Ids, Ints
+from specsim.core.trees import Forest
+from specsim.kernels.growth import OFF_PATH, Pooled, Texts, answer, rounds
+from specsim.pass_shape import PassShape, PassShapes, of_rounds
+from specsim.rng import mix
+
+
+class SimulatedRounds:
+    """Tell rounds of chains.
+
+    Parameters
+    ----------
+    output_tokens : (N,) true lengths. tape : which drafts are right. truth : pass times.
+    view : the replica's ledger, for positions.
+    """
+
+    def __init__(self, output_tokens: Ints, tape: Tape, truth: Belief, view: View) -> None:
+        self._output_tokens, self._tape, self._truth, self._view = output_tokens, tape, truth, view
+
+    def rounds(self, work: DraftPass, least: int, most: int, within_s: float, further: int) -> Rounds | None:
+        """Return rounds of chains; see `specsim.core.protocols.Repeating`.
+
+        None, too, where a chain may stop short, or where somebody's own code reads the tape.
+        """
+        view, drafter, ids, depth = self._view, self._truth.draft, work.requests, work.depth
+        text = self._tape.text(ids)
+        if not isinstance(text, Pooled) or text.silent or drafter.expands or drafter.deepest < depth:
+            return None
+        emitted, known = view.emitted_tokens[ids], view.target_cached[ids] + 1
+        left = self._output_tokens[ids] - emitted
+        most = self._most(known, depth, min(most, int(left.min())), within_s, further)
+        if most < least:
+            return None
+        room = view.max_tokens[ids] - depth - emitted
+        matched = rounds(text, self._tape.on_path(ids, emitted), depth, left, room, most)
+        if len(matched) < least:
+            return None
+        tokens = matched + 1
+        over = np.add.reduce(tokens, axis=0) - left
+        tokens[-1] -= np.maximum(over, 0)
+        draft, verify = of_rounds(known, work.chunks, matched, depth, drafter.cached)
+        seconds = self._truth.draft.seconds_array(draft)
+        if drafter.one_pass:
+            seconds[1] = 0.0
+        seconds = by_pass(seconds, self._truth.target.seconds_array(verify), len(matched), depth)
+        return Rounds(matched, tokens, over >= 0, draft, verify, seconds)
+
+    def _most(self, known: Ints, depth: int, most: int, within_s: float, further: int) -> int:
+        """Return how many rounds are worth looking at: about as many as end in time, and `further` ones."""
+        truth, rows = self._truth, len(known)
+        plain = PassShape.decode(int(np.add.reduce(known)) - rows, rows)
+        passes = 1 if truth.draft.one_pass else depth
+        round_s = passes * truth.draft.seconds(plain)
+        round_s += truth.target.seconds(plain.with_nodes(depth * rows, depth * (plain.context_tokens + 2 * rows)))
+        return min(int(within_s / round_s) + further, most) if within_s < most * round_s else most
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What no scheduler may know: the true output lengths (N,), at least 1, and the acceptance tape."""
+
+    output_tokens: Ints
+    tape: Tape
+
+    def of_one_token(self) -> World:
+        """Return the world in which every output ends with its first token: that of a replica that reads prompts."""
+        return World(np.ones_like(self.output_tokens), self.tape)
+
+
+class SimulatedBackend:
+    """Answer passes from the `World`, in the time that the true latency model gives.
+
+    A forest is valid until, after a verification, trees grow from roots again: then its slots are reused.
+
+    Parameters
+    ----------
+    world : the output lengths and the tape.
+    truth : the latency model that passes really take.
+    view : the replica's ledger, for positions.
+    host_bytes_per_s : bandwidth of a cache's transfer to the host and back.
+    """
+
+    def __init__(self, world: World, truth: Belief, view: View, host_bytes_per_s: float = float("inf")) -> None:
+        self._world = world
+        self._host_bytes_per_s = host_bytes_per_s
+        self._truth = truth
+        self._view = view
+        output_tokens = np.ascontiguousarray(world.output_tokens, dtype=np.int64)
+        self._texts = Texts(view.prompt_tokens, view.emitted_tokens, view.target_cached, output_tokens)
+        self._drafter = SimulatedDrafter(world.tape, truth.draft, view)
+        self._proposals = self._drafter.proposals
+        self._rounds = SimulatedRounds(world.output_tokens, world.tape, truth, view)
+
+    def move(self, work: Pass, shape: PassShape) -> float:
+        """Return the seconds that the pass's moved bytes take on the link to the host."""
+        return shape.moved_bytes / self._host_bytes_per_s
+
+    def draft(self, work: DraftPass, shape: PassShape) -> Drafted:
+        """Return the grown forest and the seconds of each pass; see `SimulatedDrafter.draft`."""
+        return self._drafter.draft(work, shape)
+
+    def verify(self, work: TargetPass, shape: PassShape) -> tuple[Emitted, float]:
+        """Return what each row emits and the seconds of one target pass; acceptance never changes the cost."""
+        seconds = self._truth.target.seconds(shape)
+        forest = work.forest
+        told = answer(self._texts, work.requests, work.chunks, forest.numbers, self._proposals.rows[1])
+        self._drafter.verified()
+        return Emitted(*told), seconds
+
+    def decodes(self, work: TargetPass, most: int, beyond_ends: bool) -> Decodes:
+        """Return passes of decoding rows; see `specsim.core.protocols.Repeating`."""
+        ids, cached = work.requests, self._view.target_cached[work.requests]
+        left = self._world.output_tokens[ids] - self._view.emitted_tokens[ids]
+        first_end = int(np.minimum.reduce(left))
+        rows: Ints | int = len(ids)
+        if first_end >= most or not beyond_ends:
+            context = int(np.add.reduce(cached)) + rows * np.arange(min(most, first_end))
+        else:
+            rows, context = _thinning(left, cached, min(most, int(np.maximum.reduce(left))))
+        seconds = self._truth.target.seconds_array(PassShapes.decode(context, rows))
+        return Decodes(seconds, context, rows, left)
+
+    def rounds(self, work: DraftPass, least: int, most: int, within_s: float, further: int) -> Rounds | None:
+        """Return rounds of chains; see `specsim.backend.simulated.SimulatedRounds.rounds`."""
+        return self._rounds.rounds(work, least, most, within_s, further)
+
+    def output_tokens(self, ids: Ids) -> Ints:
+        """Return how many tokens each request will emit in all, (n,); see `specsim.core.protocols.Foresight`."""
+        return self._world.output_tokens[ids]
+
+    def right(self, forest: Forest) -> Bools:
+        """Return which nodes of a forest drafted in this step are tokens of the target, roots included, (nodes,)."""
+        right = np.ones(len(forest), dtype=np.bool_)
+        nodes = slice(forest.rows, None)
+        right[nodes] = self._proposals.right(forest.slot[nodes], forest.token[nodes])
+        return right
+
+    def right_ahead(self, ids: Ids, most: int) -> Ints:
+        """Return how many tokens of the drafter's likeliest chain would be right if drafted now, up to `most`, (n,)."""
+        requests, ahead = np.repeat(ids, most), np.tile(np.arange(most), len(ids))
+        right = self._likeliest_right(requests, self._view.emitted_tokens[requests] + ahead)
+        ahead_right: Ints = np.logical_and.accumulate(right.reshape(len(ids), most), axis=1).sum(axis=1)
+        return ahead_right
+
+    def _likeliest_right(self, requests: Ints, positions: Ints) -> Bools:
+        """Return whether the drafter's likeliest token is right at these positions on the target's path, (n,)."""
+        tape = self._world.tape
+        keys = tape.on_path(requests, positions)
+        rows = tape.rows(requests, keys, mix(keys), np.ones(len(requests), dtype=np.bool_))
+        right: Bools = (tape.rank[rows] == 0) & (tape.likeliest[rows] > 0)
+        return right
+
+    def rounds_left(self, ids: Ids, most: int) -> Ints:
+        """Return the rounds of chains of `most` that are left, (n,); see `specsim.core.protocols.Foresight`."""
+        first, end = np.maximum(self._view.emitted_tokens[ids], 1), self._world.output_tokens[ids]
+        rounds = np.zeros(len(ids), dtype=np.int64)
+        for place, (request, at, stop) in enumerate(zip(ids.tolist(), first.tolist(), end.tolist(), strict=True)):
+            positions = np.arange(at, stop)
+            right = self._likeliest_right(np.full(len(positions), request), positions).tolist()
+            while at < stop:
+                ahead = 0
+                while ahead < most and at + ahead < stop and right[at + ahead - int(first[place])]:
+                    ahead += 1
+                at += ahead + 1
+                rounds[place] += 1
+        return rounds
+
+    def agreement(self, ids: Ids) -> Floats:
+        """Return how often the likeliest token is right, (n,); see `specsim.core.protocols.Foresight`."""
+        tape = self._world.tape
+        rows = [tape.text_rows(ids[place : place + 1]) for place in range(len(ids))]
+        return np.array([np.mean((tape.rank[each] == 0) & (tape.likeliest[each] > 0)) for each in rows])
+
+    def target_probability(self, forest: Forest) -> Floats:
+        """Return the target's own probability of each drafted node; see `specsim.core.protocols.Foresight`."""
+        tape, nodes = self._world.tape, slice(forest.rows, None)
+        probability = forest.probability.copy()
+        row, rank = self._proposals.rows[:, forest.slot[nodes]]
+        truth = tape.truth[row, forest.token[nodes]]
+        probability[nodes] = np.where(rank == OFF_PATH, probability[nodes], truth)
+        return probability
+
+
+def _thinning(left: Ints, cached: Ints, passes: int) -> tuple[Ints, Ints]:
+    """Return rows and context tokens of each pass, (passes,), of rows (n,) that end after `left` passes."""
+    order, number = left.argsort(), np.arange(passes)
+    gone = left[order].searchsorted(number, side="right")
+    gone_tokens = np.zeros(len(left) + 1, dtype=np.int64)
+    np.add.accumulate(cached[order], out=gone_tokens[1:])
+    rows = len(left) - gone
+    return rows, gone_tokens[-1] - gone_tokens[gone] + rows * number

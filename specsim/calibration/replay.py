@@ -1,0 +1,255 @@
+"""A server under load without events: seconds and sequences at each measured point."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specsim.latency.model import ModelLatency
+from specsim.pass_shape import PassShape, PassShapes
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class Load(NamedTuple):
+    """`requests` of `isl` prompt tokens and `osl` output tokens each, from `concurrency` clients or at a `rate`.
+
+    A closed loop has clients that each wait for their answer. An open loop has `concurrency` 0 and `rate` requests a
+    second in a Poisson process. With a `shortest_share` below 1, each length is drawn evenly between this share of it
+    and itself, as the option ``--random-range-ratio`` of InferenceMAX's client draws it.
+    """
+
+    isl: int
+    osl: int
+    concurrency: int
+    requests: int
+    shortest_share: float = 1.0
+    rate: float = 0.0
+
+    def lengths(self) -> tuple[Ints, Ints]:
+        """Return the prompt and the output tokens of each request."""
+        if self.shortest_share == 1:
+            return np.full(self.requests, self.isl), np.full(self.requests, self.osl)
+        draw = np.random.default_rng(self[:4])
+        isl, osl = (draw.integers(int(self.shortest_share * most), most + 1, self.requests) for most in self[:2])
+        return isl, np.maximum(osl, 2)
+
+    def arrival_s(self) -> Floats:
+        """Return when each request of an open loop is sent; the last at `requests` / `rate`, as vLLM's client does."""
+        ends = np.cumsum(np.random.default_rng([*self[:4], 1]).exponential(size=self.requests))
+        scaled: Floats = ends * (self.requests / self.rate / ends[-1])
+        return scaled
+
+    @property
+    def sent(self) -> str:
+        """Who sends how much: the clients or the rate."""
+        return f"rate {self.rate:g}" if self.rate else f"concurrency {self.concurrency}"
+
+
+class Door(NamedTuple):
+    """What lies between a client and a decision of the engine (`specsim.latency.engine.Engine`).
+
+    `model` says what a pass takes; it is needed in an open loop, and where `frontend_s` is not 0.
+    """
+
+    pipeline_steps: int = 0
+    frontend_s: float = 0.0
+    model: ModelLatency | None = None
+
+
+class Cost(NamedTuple):
+    """Mean seconds of a request, linear in the host's: ``rest_s + passes * overhead_s + rows * request_s``."""
+
+    rest_s: float
+    passes: float
+    rows: float
+
+    def seconds(self, overhead_s: float, request_s: float) -> float:
+        """Return the seconds under these host times."""
+        return self.rest_s + self.passes * overhead_s + self.rows * request_s
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """The passes of a load, and of each request the pass before which it was sent, of its first and last token.
+
+    `idle_s` is what the engine waits before each pass because nobody has come. `late_s` is how long after the start of
+    pass `sent` a request was sent: nothing in a closed loop.
+    """
+
+    load: Load
+    shapes: PassShapes
+    idle_s: Floats
+    sent: Ints
+    late_s: Floats
+    first: Ints
+    last: Ints
+
+    def costs(self, model: ModelLatency) -> tuple[Cost, Cost]:
+        """Return the mean TTFT and TPOT, where `model` says what passes take without the host's time."""
+        alone = model.seconds_array(self.shapes) + self.idle_s
+        columns = np.array([alone, np.ones_like(alone), self.shapes.requests])
+        ends = np.concatenate([np.zeros((3, 1)), np.cumsum(columns, axis=1)], axis=1)
+        ttft = ends[:, self.first + 1] - ends[:, self.sent]
+        tpot = (ends[:, self.last + 1] - ends[:, self.first + 1]) / (self.last - self.first)
+        ttft[0] -= self.late_s
+        return Cost(*ttft.mean(axis=1).tolist()), Cost(*tpot.mean(axis=1).tolist())
+
+    def latencies(self, model: ModelLatency) -> tuple[float, float]:
+        """Return the mean seconds to the first token and per output token after it."""
+        ttft, tpot = self.costs(model)
+        return ttft.rest_s, tpot.rest_s
+
+
+class _Run(NamedTuple):
+    """`passes` alike but for their context, which grows by `decodes` from one to the next."""
+
+    passes: int
+    context: float
+    batched: float
+    pairs: float
+    rows: float
+    decodes: int
+
+    def times(self, start_s: float, model: ModelLatency | None) -> Sequence[float]:
+        """Return when the first pass starts and each ends; by a clock of passes where their seconds change nothing."""
+        if model is None:
+            return [start_s + place for place in range(self.passes + 1)]
+        if self.passes == 1:
+            shape = PassShape(self.context, self.batched, self.pairs, 0, self.rows, int(self.rows))
+            return [start_s, start_s + model.seconds(shape)]
+        ends: list[float] = np.cumsum([start_s, *model.seconds_array(_shapes([self]))]).tolist()
+        return ends
+
+
+def _shapes(runs: Sequence[_Run]) -> PassShapes:
+    """Return every pass of the runs, in order."""
+    columns = np.array(runs)
+    passes, context, batched, pairs, rows, decodes = np.repeat(columns, columns[:, 0].astype(np.int64), axis=0).T
+    begun = np.repeat(np.cumsum(columns[:, 0]) - columns[:, 0], columns[:, 0].astype(np.int64))
+    grown = decodes * (np.arange(len(passes)) - begun)
+    return PassShapes(context + grown, batched, pairs + grown, rows, rows, 0)
+
+
+@dataclass(slots=True)
+class _Server:
+    """Continuous batching with chunked prefill: decodes first, then prompts in order of arrival, up to a budget."""
+
+    load: Load
+    budget_tokens: int
+    door: Door
+    starts: deque[float]
+    isl: list[int]
+    osl: list[int]
+    first: Ints
+    last: Ints
+    coming: deque[tuple[float, int]] = field(default_factory=deque)
+    waiting: deque[int] = field(default_factory=deque)
+    ending: list[tuple[int, int]] = field(default_factory=list)
+    runs: list[_Run] = field(default_factory=list)
+    idle: list[tuple[int, float]] = field(default_factory=list)
+    sent: list[int] = field(default_factory=list)
+    fed: int = 0
+    cached: int = 0
+    now: int = 0
+    now_s: float = 0.0
+
+    def send(self, clients: int) -> None:
+        """Let so many clients send their next request, if any is left; in an open loop nobody waits for that."""
+        for request in range(len(self.sent), min(len(self.sent) + clients, self.load.requests)):
+            self.sent.append(self.now)
+            self.coming.append((self.now_s + self.door.frontend_s, request))
+
+    def turn(self) -> bool:
+        """Run the passes up to the next decision that could differ; return False where nobody is left."""
+        if not self.waiting and not self.ending:
+            if not self.coming:
+                return False
+            self._sleep()
+        full = self.starts.maxlen and len(self.starts) == self.starts.maxlen
+        decided_s = self.starts[0] if full else self.now_s
+        while self.coming and self.coming[0][0] <= decided_s:
+            self.waiting.append(self.coming.popleft()[1])
+        run = self._mixed() if self.waiting else self._decodes(self.ending[0][0] - self.now + 1)
+        times = run.times(self.now_s, self.door.model)
+        if self.coming and run.passes > 1:
+            run = run._replace(passes=max(bisect_left(times, self.coming[0][0], hi=run.passes), 1))
+        self._pass(run, times[: run.passes + 1])
+        return True
+
+    def _sleep(self) -> None:
+        """Wait for the next arrival, which an idle engine sees at once."""
+        self.starts.clear()
+        if self.coming[0][0] > self.now_s:
+            self.idle.append((self.now, self.coming[0][0] - self.now_s))
+            self.now_s = self.coming[0][0]
+
+    def _decodes(self, passes: int) -> _Run:
+        """Return passes of one token for everybody."""
+        rows = len(self.ending)
+        return _Run(passes, self.cached, rows, self.cached + rows, rows, rows)
+
+    def _mixed(self) -> _Run:
+        """Return one pass of all decodes and of prompts up to the budget."""
+        _, context, batched, pairs, rows, decodes = self._decodes(1)
+        left = self.budget_tokens - decodes
+        while self.waiting and left > 0:
+            request = self.waiting[0]
+            isl = self.isl[request]
+            chunk = min(left, isl - self.fed)
+            context += self.fed
+            pairs += chunk * self.fed + chunk * (chunk + 1) / 2
+            batched, left, self.fed, rows = batched + chunk, left - chunk, self.fed + chunk, rows + 1
+            if self.fed == isl:
+                heappush(self.ending, (self.now + self.osl[request] - 1, self.waiting.popleft()))
+                self.first[request], self.fed = self.now, 0
+                self.cached += isl
+        return _Run(1, context, batched, pairs, rows, decodes)
+
+    def _pass(self, run: _Run, times: Sequence[float]) -> None:
+        """Let the time of a run go by; whose answer ends with it sends the next request."""
+        *starts, self.now_s = times
+        self.starts.extend(starts)
+        self.runs.append(run)
+        self.now += run.passes
+        self.cached += run.decodes * run.passes
+        ended = 0
+        while self.ending and self.ending[0][0] == self.now - 1:
+            _, request = heappop(self.ending)
+            self.last[request] = self.now - 1
+            self.cached -= self.isl[request] + self.osl[request] - 1
+            ended += 1
+        if not self.load.rate:
+            self.send(ended)
+
+
+def served(load: Load, budget_tokens: int, door: Door | None = None) -> Loop:
+    """Return the passes in which the requests of a load are served, all clients of a closed loop starting at once.
+
+    Nobody's cache is short of memory and nobody waits for a seat: passes are full at `budget_tokens`. Requests are
+    served in the order in which they are sent, so that they end in it, too.
+    """
+    door = door or Door()
+    assert door.model is not None or not (door.frontend_s or load.rate), "arrivals in seconds need those of passes"
+    (isl, osl), nowhere = load.lengths(), np.zeros(load.requests, np.int64)
+    starts: deque[float] = deque(maxlen=door.pipeline_steps)
+    server = _Server(load, budget_tokens, door, starts, isl.tolist(), osl.tolist(), first=nowhere, last=nowhere.copy())
+    late_s = load.arrival_s() if load.rate else np.zeros(load.requests)
+    if load.rate:
+        server.sent += nowhere.tolist()
+        server.coming += zip((late_s + door.frontend_s).tolist(), range(load.requests), strict=True)
+    server.send(load.concurrency)
+    while server.turn():
+        pass
+    idle_s = np.zeros(server.now)
+    for place, seconds in server.idle:
+        idle_s[place] = seconds
+    return Loop(load, _shapes(server.runs), idle_s, np.array(server.sent), late_s, server.first, server.last)

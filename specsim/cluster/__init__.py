@@ -1,0 +1,1 @@
+"""Several servers: routers, dispatch, split prefill, clients."""

@@ -1,0 +1,264 @@
+"""Requests on their way to replicas, and what each replica still has to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf, isnan
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from specsim.cluster.routing import Coming, Planning, Router
+from specsim.core.attribution import complaint, own_line
+from specsim.core.passes import NOBODY
+from specsim.core.protocols import Belief
+from specsim.core.request import Bools, Floats, Ids, Ints, Requests
+from specsim.errors import RouterFault, passes_through, represented
+from specsim.pass_shape import PassShape
+from specsim.server.admission import CONTEXT_LENGTH
+from specsim.server.engine import Replica
+from specsim.server.ledger import Ledger
+
+
+class Sent(NamedTuple):
+    """What is told of the requests that were sent, (N,) each; empty rows until then: a router reaches no later ones.
+
+    Attributes
+    ----------
+    due_s : seconds by which each is due, infinite for none.
+    prompt_tokens : of the prompt. most_tokens : of it and of the longest output. cached_tokens : of it, at arrival.
+    """
+
+    due_s: Floats
+    prompt_tokens: Ints
+    most_tokens: Ints
+    cached_tokens: Ints
+
+
+class Outstanding:
+    """A replica as a `Server`.
+
+    Parameters
+    ----------
+    ledger : of the replica. belief : of its scheduler. told : of the requests sent to any replica.
+    """
+
+    def __init__(self, ledger: Ledger, belief: Belief, told: Sent) -> None:
+        self._ledger, self._told = ledger, told
+        self.belief = belief
+        self._ids: Ids = NOBODY
+        self._sent: list[int] = []
+
+    def send(self, request: int) -> None:
+        """Note a request that is sent to this replica."""
+        self._sent.append(request)
+
+    @property
+    def requests(self) -> int:
+        """Requests that wait, run, or are not seen by the scheduler yet."""
+        return len(self._here())
+
+    @property
+    def running(self) -> int:
+        """Requests that hold cache."""
+        return len(self._ledger.roster.running)
+
+    @property
+    def free_bytes(self) -> int:
+        """Bytes of cache that no request holds."""
+        return self._ledger.pool.free_bytes
+
+    @property
+    def capacity_bytes(self) -> int:
+        """Bytes of cache in all."""
+        return self._ledger.pool.memory.capacity_bytes
+
+    def outstanding_tokens(self, due_by_s: float = inf) -> int:
+        """Return the tokens that requests due by then still need, by what is told of them.
+
+        That is what the target's cache lacks of their texts, and what they may still emit: prompt + `max_tokens` less
+        what is cached, whatever was emitted. A preempted request reads its text again.
+        """
+        ids = self._here()
+        if due_by_s < inf:
+            ids = ids[self._told.due_s[ids] <= due_by_s]
+        return int(np.add.reduce(self._told.most_tokens[ids] - self._cached(ids)))
+
+    def outstanding_s(self) -> float:
+        """Return the seconds that the outstanding tokens are believed to take; see `Server`.
+
+        Whose text is read decodes behind all of it.
+        """
+        ids = self._here()
+        if not len(ids):
+            return 0.0
+        target, cached = self.belief.target, self._cached(ids)
+        unseen, emitted = self._unseen(ids), self._ledger.progress.emitted_tokens[ids]
+        text = np.where(unseen, self._told.prompt_tokens[ids], self._ledger.known(ids))
+        lacks = text - cached
+        reads = (lacks > 0) & ((emitted == 0) | (lacks > 1))
+        reading_s = 0.0
+        if reads.any():
+            chunks = lacks[reads]
+            reading_s = target.seconds(PassShape.of(cached[reads], chunks, prefill_tokens=int(np.add.reduce(chunks))))
+        left = int(np.add.reduce(self._told.most_tokens[ids] - text))
+        return reading_s + target.seconds(PassShape.of_decoding(text)) * left / len(ids)
+
+    def _cached(self, ids: Ids) -> Ints:
+        """Return what the target's cache holds of each text, (n,)."""
+        cached = self._ledger.progress.target_cached[ids]
+        return np.where(self._unseen(ids), self._told.cached_tokens[ids], cached)
+
+    def _here(self) -> Ids:
+        """Return who was sent here and has not ended; whoever has is forgotten."""
+        ids = np.concatenate((self._ids, np.array(self._sent, dtype=np.int64)))
+        self._sent.clear()
+        self._ids = ids[self._ledger.roster.here(ids) | self._unseen(ids)]
+        return self._ids
+
+    def _unseen(self, ids: Ids) -> Bools:
+        """Return who has not been let in by an engine that decides ahead, (n,)."""
+        unseen: Bools = self._ledger.facts.prompt_tokens[ids] == 0
+        return unseen
+
+
+class Sending(Protocol):
+    """What brings a run's requests to its replicas: a `Dispatch`, or a `specsim.cluster.split.Split` of two pools."""
+
+    @property
+    def replicas(self) -> Sequence[Replica]: ...  # noqa: D102
+    @property
+    def requests(self) -> Requests: ...  # noqa: D102
+    @property
+    def replica_of(self) -> Ints: ...  # noqa: D102
+
+    def deliver(self, request: int) -> None:
+        """Let a request arrive."""
+        ...
+
+    def expect(self, arrival_s: float) -> None:
+        """Tell when the next request arrives."""
+        ...
+
+    def close(self) -> None:
+        """Say that no request will arrive any more."""
+        ...
+
+
+class Dispatch:
+    """Sends each request of a run to a replica when it reaches the queue of the engines.
+
+    Parameters
+    ----------
+    replicas : servers. router : asked only where there are several.
+    requests : of the run. sessions : (N,) what requests of one conversation share.
+    too_long : (N,) which requests are refused where they are sent, since they exceed the target's context; None: none.
+
+    Attributes
+    ----------
+    replica_of : (N,) index of each request's replica, -1 until it is sent.
+    """
+
+    def __init__(
+        self,
+        replicas: Sequence[Replica],
+        router: Router,
+        requests: Requests,
+        sessions: Ints,
+        too_long: Bools | None = None,
+    ) -> None:
+        self.replicas, self.requests, self._too_long = replicas, requests, too_long
+        self.replica_of: Ints = np.full(len(requests), -1, dtype=np.int64)
+        self._router, self._sessions = router, sessions
+        n = len(requests)
+        self._told = Sent(np.full(n, inf), *(np.zeros(n, dtype=np.int64) for _ in Sent._fields[1:]))
+        self._servers = [Outstanding(each.ledger, each.view.belief, self._told) for each in replicas]
+        replicas[0].alone = len(replicas) == 1
+        if isinstance(router, Planning) and len(replicas) > 1:
+            try:
+                router.plan(requests.class_names, len(replicas))
+            except BaseException as error:
+                if passes_through(error):
+                    raise
+                raise RouterFault(
+                    f"router {type(router).__name__}: {complaint(error)}{own_line(error.__traceback__, router)}"
+                ) from error
+
+    def deliver(self, request: int) -> None:
+        """Let a request arrive at the replica that the router chooses; see `place_of`."""
+        replica = self.replicas[self.place_of(request)]
+        if self._too_long is not None and self._too_long[request]:
+            replica.refuse(request, self.requests, CONTEXT_LENGTH)
+        else:
+            replica.arrive(request, self.requests)
+
+    def place_of(self, request: int) -> int:
+        """Return the place of the replica that the router chooses, and note that the request is sent there.
+
+        Raises
+        ------
+        RouterFault
+            When the router fails, or names no replica: one line with its name and the simulated time.
+        """
+        place = self._routed(request) if len(self.replicas) > 1 else 0
+        self.replica_of[request] = place
+        return place
+
+    def expect(self, arrival_s: float) -> None:
+        """Tell every replica when the next request arrives at any of them."""
+        for replica in self.replicas:
+            replica.next_arrival_s = arrival_s
+
+    def close(self) -> None:
+        """Say that no request will arrive any more."""
+        for replica in self.replicas:
+            replica.close()
+
+    def _coming(self, request: int) -> Coming:
+        told = self.requests
+        ttft_slo_s, tpot_slo_s = float(told.ttft_slo_s[request]), float(told.tpot_slo_s[request])
+        max_tokens = int(told.max_tokens[request])
+        return Coming(
+            session=int(self._sessions[request]),
+            slo_class=told.class_names[told.slo_class[request]],
+            prompt_tokens=int(told.prompt_tokens[request]),
+            max_tokens=max_tokens,
+            cached_tokens=int(told.cached_tokens[request]),
+            ttft_slo_s=ttft_slo_s,
+            tpot_slo_s=tpot_slo_s,
+            due_s=float(told.arrival_s[request]) + due_after_s(ttft_slo_s, tpot_slo_s, max_tokens),
+        )
+
+    def _routed(self, request: int) -> int:
+        """Return the place of the replica that the router chooses, and note there that the request is sent."""
+        coming = self._coming(request)
+        place = self._asked(coming)
+        self._told.due_s[request] = coming.due_s
+        self._told.prompt_tokens[request] = coming.prompt_tokens
+        self._told.most_tokens[request] = coming.prompt_tokens + coming.max_tokens
+        self._told.cached_tokens[request] = coming.cached_tokens
+        self._servers[place].send(request)
+        return place
+
+    def _asked(self, coming: Coming) -> int:
+        router, count = self._router, len(self._servers)
+        where = f"router {type(router).__name__} at {self.replicas[0].env.now:g} s: "
+        try:
+            place = router.route(coming, self._servers)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise RouterFault(f"{where}{complaint(error)}{own_line(error.__traceback__, router)}") from error
+        if not isinstance(place, int | np.integer) or isinstance(place, bool) or not 0 <= place < count:
+            raise RouterFault(f"{where}route returned {represented(place)}; expected a replica, 0 to {count - 1}")
+        return int(place)
+
+
+def due_after_s(ttft_slo_s: float, tpot_slo_s: float, max_tokens: int) -> float:
+    """Return the seconds after its arrival in which a request is due: TTFT + TPOT x (max_tokens - 1).
+
+    An objective that it does not have (NaN) adds nothing; a request with none is never due.
+    """
+    if isnan(ttft_slo_s) and isnan(tpot_slo_s):
+        return inf
+    return (0.0 if isnan(ttft_slo_s) else ttft_slo_s) + (0.0 if isnan(tpot_slo_s) else tpot_slo_s * (max_tokens - 1))

@@ -1,0 +1,132 @@
+"""Tables of `specsim sweep` and `specsim find`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import floor, isfinite, log10
+from typing import TYPE_CHECKING, Any
+
+from specsim.metrics.seeds import point_means
+from specsim.metrics.sweep_table import ALL, CLASS, RUN, SEED
+from specsim.metrics.sweep_text import comparison_table, means_table
+from specsim.metrics.tables import ABSENT, WIDTH, aligned, shorten
+from specsim.metrics.validity import header
+from specsim.runs.plan import PlannedRun
+from specsim.store.sweeps import Sweep
+
+if TYPE_CHECKING:
+    from specsim.metrics.found import Found, Line
+
+
+MOST_SHOWN = 1000
+"""Rows of a sweep that the terminal shows."""
+
+
+def sweep_lines(planned: Sequence[PlannedRun], runs: Sweep, told_of: Sweep, *, each: bool) -> Iterator[str]:
+    """Yield a row a point with means over its seeds; where no point has several, or `each` is asked for, a row a run.
+
+    `told_of` are the same runs in any order, whose table may have been made already; it may hold more failures.
+    """
+    failed = {tuple(one.label.items()) for one in runs.failures}
+    fell = [tuple(one.label.items()) in failed for one in planned]
+    shown, made = list(zip(planned, fell, strict=True))[:MOST_SHOWN], iter(runs)
+    told = [(one.label, None if lost else next(made).metrics) for one, lost in shown]
+    points = [_without_seed(one.label) for one in planned]
+    if each or len(runs) == 0 or len({tuple(one.items()) for one in points}) == len(points):
+        yield from comparison_table(told).split("\n")
+        if len(planned) > MOST_SHOWN:
+            yield f"{len(planned) - MOST_SHOWN} more runs in table.csv"
+        return
+    names = iter(runs.names[: len(runs)]), iter(runs.names[len(runs) :])
+    place = {next(names[lost]): number for number, lost in enumerate(fell)}
+    table = told_of.table
+    table = table[(table[CLASS] == ALL) & table[RUN].isin(place)]
+    means = point_means(table.iloc[table[RUN].map(place).argsort(kind="stable")])
+    labels = [points[place[name]] for name in means[RUN]]
+    blocks = [metrics["specsim"] for _, metrics in told if metrics is not None]
+    yield from means_table(means[:MOST_SHOWN], labels[:MOST_SHOWN], blocks, "--each prints every run").split("\n")
+    if len(means) > MOST_SHOWN:
+        yield f"{len(means) - MOST_SHOWN} more points in table.csv"
+
+
+def _without_seed(label: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in label.items() if key != SEED}
+
+
+SHORT, OVERLOADED, FAILED = "*", "+", "!"
+FOOTNOTES = {
+    SHORT: "a run at the rates around the answer is too short to judge",
+    OVERLOADED: "a run below the answer is overloaded or near saturation; a longer run would attain less",
+    FAILED: "a run at the rates around the answer failed, and counts as 0%",
+}
+LONGEST_NAME = 24
+"""Characters of the first system in the head of a column."""
+MOST_DECIMALS = 4
+UNIT = "requests/s"
+
+
+def find_table(found: Found) -> Iterator[str]:
+    """Yield the lines of the table: a row a system, below them what the marks in it mean.
+
+    Beside each answer stands its difference from that of the first system, paired by seed, and what it is for each GPU
+    where the systems differ in their number.
+    """
+    first = found.lines[0]
+    marks = [_marks(found, line) for line in found.lines]
+    wide = max(map(len, marks))
+    rates = [_answer(found, line) + each.ljust(wide) for line, each in zip(found.lines, marks, strict=True)]
+    columns = [[first.keys, "", *(line.values for line in found.lines)], ["rate", UNIT, *rates]]
+    if len(found.lines) > 1:
+        apart = [_interval(*found.difference(line), "+") for line in found.lines[1:]]
+        columns.append([f"difference to {shorten(first.values, LONGEST_NAME)}", UNIT, ABSENT, *apart])
+    if len({line.gpus for line in found.lines}) > 1:
+        columns.append(["rate per GPU", UNIT, *(_per_gpu(found, line) for line in found.lines)])
+    lines = aligned(list(zip(*columns, strict=True)), left=1)
+    yield from header(found.stand_ins, WIDTH)
+    yield f"highest rate at which {100 * found.asked.target:g}% of {found.whose} attain"
+    yield from (*lines[:2], "-" * max(map(len, lines)), *lines[2:])
+    known = [isfinite(found.capacity(line).half_width) for line in found.lines]
+    if any(known):
+        paired = ", differences paired by seed" if len(found.lines) > 1 else ""
+        yield f"mean \u00b1 half width of the 95% interval over seeds{paired}"
+    if not all(known):
+        yield "a rate without \u00b1 is the highest tested that keeps the target"
+    for mark, meaning in FOOTNOTES.items():
+        if any(mark in each for each in marks):
+            yield f"{mark} {meaning}"
+
+
+def _answer(found: Found, line: Line) -> str:
+    each = found.capacity(line)
+    if isfinite(each.half_width):
+        return _interval(each.mean, each.half_width)
+    if each.keeps is None:
+        return f"below {found.asked.first:g}"
+    return f"{each.keeps:.4g}" if each.misses is not None else f"above {each.keeps:.4g}"
+
+
+def _per_gpu(found: Found, line: Line) -> str:
+    each = found.capacity(line)
+    rate = each.mean if isfinite(each.half_width) else each.keeps
+    return ABSENT if rate is None else f"{rate / line.gpus:.4g}"
+
+
+def _interval(mean: float, half_width: float, sign: str = "") -> str:
+    """Return a mean with half the width of its interval, both with as many decimals as that has two digits."""
+    if not isfinite(half_width):
+        return ABSENT
+    if half_width == 0:
+        return f"{mean:{sign}.4g} \u00b1 0"
+    decimals = min(MOST_DECIMALS, max(0, 1 - floor(log10(half_width))))
+    return f"{mean:{sign}.{decimals}f} \u00b1 {half_width:.{decimals}f}"
+
+
+def _marks(found: Found, line: Line) -> str:
+    """Return the marks of the rates around an answer; of the upper one alone those that put its miss in doubt."""
+    each = found.capacity(line)
+    marks = {
+        SHORT: line.too_short(each.keeps) + line.too_short(each.misses),
+        OVERLOADED: line.overloaded(each.keeps),
+        FAILED: line.failed(each.keeps) + line.failed(each.misses),
+    }
+    return "".join(mark for mark, count in marks.items() if count)

@@ -1,0 +1,1 @@
+"""The seam between scheduler and backend: requests, passes, trees, protocols."""

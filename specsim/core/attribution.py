@@ -1,0 +1,106 @@
+"""Error attribution: the line of the user's own code, and what an exception says, in one line."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import sysconfig
+import traceback
+from difflib import get_close_matches
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
+
+from specsim.core.passes import DraftPass, TargetPass
+from specsim.core.protocols import Beginning, Clairvoyant, Foresight, Scheduler
+from specsim.errors import SchedulerFault, first_line, nearest
+
+_OURS = str(Path(__file__).parents[1])
+_LIBRARIES = tuple({_OURS, *(sysconfig.get_paths()[name] for name in ("stdlib", "platlib", "purelib"))})
+_FIELDS = {"DraftPass": DraftPass._fields, "TargetPass": TargetPass._fields}
+
+
+def own_line(trace: TracebackType | None, scheduler: object) -> str:
+    """Return ``" (file:line)"`` of the innermost frame of the user's own code, else of the innermost frame.
+
+    The user's own is what lies neither in specsim nor in a library, and what shares its package with `scheduler`.
+    """
+    frames = own_frames(trace, scheduler)
+    return f" ({_short(frames[-1][0].f_code.co_filename)}:{frames[-1][1]})" if frames else ""
+
+
+def own_frames(trace: TracebackType | None, scheduler: object) -> list[tuple[FrameType, int]]:
+    """Return the frames of the user's own code with their lines, the innermost last; that alone where none is own."""
+    package = type(scheduler).__module__.partition(".")[0]
+    frames = list(traceback.walk_tb(trace))
+    own = [
+        (frame, line)
+        for frame, line in frames
+        if _is_own(frame.f_code.co_filename, frame.f_globals.get("__name__", ""), package)
+    ]
+    return own or frames[-1:]
+
+
+def definition(function: Any) -> str:
+    """Return ``" (file:line)"`` of where a function is defined, empty where that is unknown."""
+    code = getattr(inspect.unwrap(getattr(function, "__func__", function)), "__code__", None)
+    return "" if code is None else f" ({_short(code.co_filename)}:{code.co_firstlineno})"
+
+
+def complaint(error: BaseException) -> str:
+    """Return the kind of an error and what it says, with the nearest valid name where an unknown one was used."""
+    said = f"{type(error).__name__}: {first_line(error)}" if _says(error) else type(error).__name__
+    return said + _nearest_name(error)
+
+
+def _says(error: BaseException) -> bool:
+    try:
+        return bool(str(error).strip())
+    except Exception:
+        return True
+
+
+def _nearest_name(error: BaseException) -> str:
+    if isinstance(error, AttributeError) and error.name is not None and error.obj is not None:
+        public = [name for name in dir(error.obj) if not name.startswith("_")]
+        ours = type(error.obj).__module__.partition(".")[0] == "specsim"
+        return nearest(error.name, public) if ours or get_close_matches(error.name, public, 1, 0.5) else ""
+    if isinstance(error, TypeError):
+        unknown = re.match(
+            r"(DraftPass|TargetPass)\.__new__\(\) got an unexpected keyword argument '(\w+)'", first_line(error)
+        )
+        if unknown is not None:
+            return nearest(unknown[2], _FIELDS[unknown[1]])
+    return ""
+
+
+def _is_own(file: str, module: str, package: str) -> bool:
+    if package == module.partition(".")[0] != "specsim":
+        return True
+    return not file.startswith(("<", *(folder + os.sep for folder in _LIBRARIES)))
+
+
+def _short(file: str) -> str:
+    here = Path.cwd()
+    return str(Path(file).relative_to(here)) if Path(file).is_relative_to(here) else file
+
+
+def begun(scheduler: Scheduler, foresight: Foresight, requests: int) -> None:
+    """Tell a clairvoyant scheduler the future, and one with state a request how many requests there are.
+
+    Raises
+    ------
+    SchedulerFault
+        When it fails at that: one line with its name and where.
+    """
+    try:
+        if isinstance(scheduler, Clairvoyant):
+            scheduler.foresee(foresight)
+        if isinstance(scheduler, Beginning):
+            scheduler.begin(requests)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        where = own_line(error.__traceback__, scheduler)
+        raise SchedulerFault(f"scheduler {type(scheduler).__name__}: {complaint(error)}{where}") from error

@@ -1,0 +1,1 @@
+"""What a run records, and pure functions that make numbers and tables of it."""

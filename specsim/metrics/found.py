@@ -1,0 +1,361 @@
+"""The answer of `find`: what was searched, how far it was judged, and the rates found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from math import ceil, isnan, nan, sqrt
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from specsim.errors import SpecsimError
+from specsim.metrics.batch_means import independent_half_width
+from specsim.metrics.capacity import Asked, Capacity, capacity, mean_interval
+from specsim.metrics.load import TARGET_HALF_WIDTH
+from specsim.metrics.seeds import depends_on_length
+from specsim.metrics.validity import stand_ins_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+    from specsim.store.sweeps import Sweep
+
+
+FIRST = "find"
+
+
+def name_in(root: Path, identity: str, asked: Mapping[str, Any]) -> str:
+    """Return the name of a search's files below `root`: its own if it was there before, or the next free one.
+
+    The name's JSON file holds the `identity` of the search and what was `asked`. Files without one are another's.
+
+    Raises
+    ------
+    SpecsimError
+        When the folder cannot be written.
+    """
+    names = (FIRST if number == 1 else f"{FIRST}-{number}" for number in count(1))
+    told = {"identity": identity, **asked}
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        return next(name for name in names if _held(root / f"{name}.json") == identity or _taken(root, name, told))
+    except OSError as error:
+        raise SpecsimError(f"{root}: cannot be written: {error.strerror or error}") from None
+
+
+def _held(file: Path) -> str | None:
+    """Return the identity of the search that a file tells of; None if it tells of none."""
+    try:
+        return str(json.loads(file.read_bytes())["identity"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _taken(root: Path, name: str, told: Mapping[str, Any]) -> bool:
+    """Take a name that is free; return whether it was."""
+    if any(root.glob(f"{name}.*")):
+        return False
+    try:
+        with (root / f"{name}.json").open("x", encoding="utf-8") as stream:
+            json.dump(told, stream, indent=2)
+            stream.write("\n")
+    except FileExistsError:
+        return False
+    return True
+
+
+WORST, ALL = "worst", "all"
+
+
+class Judged(NamedTuple):
+    """One run of a search.
+
+    Attributes
+    ----------
+    share : that was attained. half_width : half of its 95% interval; 1 where nothing is known.
+    needed_requests : how many would do; None where that is not known.
+    too_short : whether it has fewer. depends_on_length : whether it is overloaded or near saturation.
+    nothing_ran : whether every request was rejected or cancelled before a pass: a longer run tells no more.
+    """
+
+    share: float
+    half_width: float
+    needed_requests: int | None
+    too_short: bool
+    depends_on_length: bool
+    nothing_ran: bool = False
+
+
+def judged(metrics: Mapping[str, Any], of: str) -> Judged:
+    """Return what the block ``specsim`` of a run's metrics says of all, of the worst class, or of a class.
+
+    A class has fewer requests, so its attainment is known less well. Its interval is that of independent requests,
+    wider by as much as neighbours that miss together widen the interval of all requests. Of a class of which no request
+    arrived none has missed, and nothing is known.
+    """
+    found = _judged(metrics, of)
+    if metrics["iterations"]:
+        return found
+    return found._replace(needed_requests=None, too_short=False, nothing_ran=True)
+
+
+def _judged(metrics: Mapping[str, Any], of: str) -> Judged:
+    block = metrics["load"]
+    half = block["attainment_half_width"]
+    needed, short, depends = block["needed_requests"], bool(block["too_short"]), depends_on_length(block)
+    if of == ALL:
+        return Judged(float(metrics["slo_attainment"]), 1.0 if half is None else half, needed, short, depends)
+    name = metrics["worst_class"] if of == WORST else of
+    classes = metrics["classes"]
+    if name not in classes:
+        return Judged(1.0, 1.0, None, too_short=True, depends_on_length=depends)
+    share = float(classes[name]["slo_attainment"])
+    if half is None:
+        return Judged(share, 1.0, needed, short, depends)
+    arrived = sum(each["requests"] for each in classes.values())
+    wider = max(1.0, half / independent_half_width(metrics["slo_attainment"], arrived))
+    own = min(1.0, wider * independent_half_width(share, classes[name]["requests"]))
+    if own > TARGET_HALF_WIDTH:
+        short, needed = True, max(needed or 0, ceil(arrived * (own / TARGET_HALF_WIDTH) ** 2))
+    return Judged(share, own, needed, short, depends)
+
+
+GROWTH = 2
+"""The least factor by which a run gets longer."""
+
+
+def longer(asked: Asked, line: Line, rate: float) -> int | None:
+    """Return how many requests the runs of a line at a rate should have; None if they say enough, or cannot be longer.
+
+    Runs that keep the target say enough when each is long enough to judge and neither overloaded nor near saturation,
+    since a longer run would attain less. Runs that miss it do when their mean misses it by more than they are known to.
+    """
+    requests, runs, shares = line.requests.get(rate), line.judged[rate], line.tested[rate]
+    if requests is None or requests >= asked.longest or len(runs) < len(shares):
+        return None
+    short = [run for run in runs if run.too_short]
+    mean = float(np.mean(shares))
+    if mean >= asked.target:
+        doubtful = bool(short) or any(run.depends_on_length for run in runs)
+    else:
+        doubtful = bool(short) and mean + _half_width(runs) >= asked.target
+    if not doubtful:
+        return None
+    needed = max((run.needed_requests or 0 for run in short), default=0)
+    return min(asked.longest, max(GROWTH * requests, needed))
+
+
+def _half_width(runs: Sequence[Judged]) -> float:
+    """Return half the 95% interval of the mean of runs' attainments; each run is known as well as it says."""
+    return sqrt(sum(run.half_width**2 for run in runs)) / len(runs)
+
+
+@dataclass(slots=True)
+class Line:
+    """One of the systems that are compared.
+
+    Attributes
+    ----------
+    label : the settings in which it differs from the others, or its scheduler. gpus : of all its replicas.
+    endless : whether its runs may be made longer.
+    tested : by rate in requests/s, the attained share of each seed.
+    judged : by rate, how well each seed's run knows its share; what failed has none.
+    requests : by rate, how many each run has; of an endless line alone.
+    absent : by rate, the seed of a run in which no request of the class arrived. errors : of failed runs.
+    """
+
+    label: Mapping[str, str]
+    gpus: int = 1
+    endless: bool = False
+    tested: dict[float, list[float]] = field(default_factory=dict)
+    judged: dict[float, list[Judged]] = field(default_factory=dict)
+    requests: dict[float, int] = field(default_factory=dict)
+    absent: dict[float, int] = field(default_factory=dict)
+    errors: list[str] = field(default_factory=list)
+
+    @property
+    def keys(self) -> str:
+        """The settings in which it differs, each without what stands before its last dot."""
+        return ", ".join(key.rpartition(".")[2] for key in self.label)
+
+    @property
+    def values(self) -> str:
+        """The values of these."""
+        return ", ".join(self.label.values())
+
+    @property
+    def name(self) -> str:
+        """Both."""
+        return ", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in self.label.items())
+
+    def too_short(self, rate: float | None) -> int:
+        """Return how many runs at a rate are too short to judge."""
+        return 0 if rate is None else sum(run.too_short for run in self.judged[rate])
+
+    def failed(self, rate: float | None) -> int:
+        """Return how many runs at a rate failed, and count as 0%."""
+        return 0 if rate is None else len(self.tested[rate]) - len(self.judged[rate])
+
+    def overloaded(self, rate: float | None) -> int:
+        """Return how many runs at a rate are overloaded or near saturation."""
+        return 0 if rate is None else sum(run.depends_on_length for run in self.judged[rate])
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search has found.
+
+    Attributes
+    ----------
+    asked : the target, and the rates to look in. of : whose attainment: ``worst``, ``all`` or a class.
+    lines : the systems. sweep : every run that was made. identity : what two searches for the same share.
+    """
+
+    asked: Asked
+    of: str
+    lines: Sequence[Line]
+    sweep: Sweep
+    identity: str
+
+    def __repr__(self) -> str:
+        share = f"{100 * self.asked.target:.4g}% of {self.whose}"
+        systems = f"{len(self.lines)} system{'s' * (len(self.lines) > 1)}"
+        return f"<Found of {systems} in {len(self.sweep)} runs: {share}>"
+
+    def capacity(self, line: Line) -> Capacity:
+        """Return what the tested rates of a line say."""
+        return capacity(self.asked, line.tested)
+
+    def difference(self, line: Line) -> tuple[float, float]:
+        """Return by how much a line's answer exceeds the first's, requests/s, and half the width of its 95% interval.
+
+        Both are of the same seeds, which meet the same requests at each rate; NaN where a seed has no answer.
+        """
+        one, other = (self.capacity(each).by_seed for each in (line, self.lines[0]))
+        return mean_interval(one - other) if len(one) == len(other) else (nan, nan)
+
+    @property
+    def stand_ins(self) -> list[str]:
+        """What is said of traces that ship in the place of others."""
+        return stand_ins_of(self.sweep.table) if self.sweep else []
+
+    @property
+    def whose(self) -> str:
+        """Whose attainment it is, in words."""
+        return {ALL: "all requests", WORST: "the worst class"}.get(self.of, f"class {self.of}")
+
+    @property
+    def table(self) -> DataFrame:
+        """A row a line: the settings in which it differs, and the answer; rates in requests/s, NaN where there is none.
+
+        ``keeps_rps`` is the highest tested rate up to which every tested rate keeps the target in the mean over seeds,
+        ``misses_rps`` the lowest that does not. ``mean_rps`` and ``half_width_rps`` are of the rates at which the seeds
+        fall below it, each on a line between tested rates, and of their 95% interval. ``difference_rps`` and
+        ``difference_half_width_rps`` are of their differences from the first row, seed by seed. ``keeps_requests`` is
+        the length of the runs at ``keeps_rps``, if it was the search's to choose. ``keeps_too_short``,
+        ``misses_too_short``, ``keeps_overloaded``, ``keeps_failed`` and ``misses_failed`` count the runs at that rate
+        which are so, of ``seeds`` runs.
+        """
+        from pandas import DataFrame
+
+        rows = []
+        for line in self.lines:
+            each = self.capacity(line)
+            more, known = (nan, nan) if line is self.lines[0] else self.difference(line)
+            answer = {"keeps_rps": each.keeps, "misses_rps": each.misses, "mean_rps": each.mean}
+            answer |= {"half_width_rps": each.half_width, "difference_rps": more, "difference_half_width_rps": known}
+            answer |= {"gpus": line.gpus, "seeds": len(each.by_seed)}
+            answer |= {"keeps_requests": None if each.keeps is None else line.requests.get(each.keeps)}
+            answer |= {"keeps_too_short": line.too_short(each.keeps), "misses_too_short": line.too_short(each.misses)}
+            answer |= {"keeps_overloaded": line.overloaded(each.keeps)}
+            answer |= {"keeps_failed": line.failed(each.keeps), "misses_failed": line.failed(each.misses)}
+            rows.append({**line.label, "target": self.asked.target, "of": self.of, **answer})
+        return DataFrame(rows).astype(dict.fromkeys(("keeps_rps", "misses_rps", "keeps_requests"), float))
+
+    def notes(self) -> Iterator[str]:
+        """Yield what the table does not show: of each line, then of the runs."""
+        for line in self.lines:
+            each = self.capacity(line)
+            for note in (*_edges(self.asked, line, each), *_length(line, each), *_failed(line), *_idle(line)):
+                yield f"{line.name}: {note}"
+        if any(len(self.capacity(line).by_seed) < 2 for line in self.lines):
+            yield "no interval: one seed"
+        yield from self.sweep.notes
+
+    def figure(self) -> Figure:
+        """Return a figure of attainment against the rate; of more lines than can be told apart, of their answers."""
+        from specsim.figures.capacity import Curve, attained_up_to, ranked
+        from specsim.figures.style import PALETTE
+
+        lines = {}
+        for line in self.lines:
+            doubts = (line.failed, line.overloaded, line.too_short)
+            at = (frozenset(filter(doubtful, line.tested)) for doubtful in doubts)
+            lines[line.values] = Curve(line.tested, self.capacity(line).keeps, *at)
+        said = (*self.stand_ins, *(self.sweep.seeds_said() if self.sweep else ()))
+        failed = sum(line.failed(rate) for line in self.lines for rate in line.tested)
+        if failed:
+            said = (*said, f"{failed} run{'s' * (failed > 1)} failed and count{'s' * (failed == 1)} as 0%")
+        keys = self.lines[0].keys
+        if len(lines) > len(PALETTE):
+            label = f"Highest rate at which {100 * self.asked.target:g}% of {self.whose} attain (requests/s)"
+            return ranked(self.asked, label, lines, title=keys, covered=said)
+        whose = "Requests" if self.of == ALL else f"Requests of {self.whose}"
+        return attained_up_to(self.asked, f"{whose}\nthat meet their objectives (%)", lines, title=keys, covered=said)
+
+
+def _edges(asked: Asked, line: Line, found: Capacity) -> Iterator[str]:
+    """Yield why an answer is missing or not the whole truth."""
+    if found.keeps is None:
+        yield f"misses the target at {asked.first:g} requests/s, the lowest tested"
+    if found.misses is None:
+        yield f"keeps the target at {asked.last:g} requests/s, the highest tested"
+    if found.again:
+        yield f"not monotonic: the target is met again at {', '.join(f'{rate:g}' for rate in found.again)} requests/s"
+    if isnan(found.mean):
+        yield f"no mean over seeds: {_without_edge(asked, line, found)}"
+
+
+def _without_edge(asked: Asked, line: Line, found: Capacity) -> str:
+    """Return why some seeds have no rate at which they fall below the target."""
+    below = sum(share < asked.target for share in line.tested[asked.first])
+    above = sum(map(isnan, found.by_seed)) - below
+    parts = [f"{below} of {len(found.by_seed)} miss the target at {asked.first:g} requests/s, the lowest tested"]
+    parts += [f"{above} of {len(found.by_seed)} keep it at {max(line.tested):g} requests/s, the highest tested"]
+    return "; ".join(part for part, count in zip(parts, (below, above), strict=True) if count)
+
+
+def _failed(line: Line) -> Iterator[str]:
+    """Yield at which rates runs failed."""
+    failed = {rate: line.failed(rate) for rate in sorted(line.tested) if line.failed(rate)}
+    if failed:
+        counts = [f"{count} of {len(line.tested[rate])} at {rate:g} requests/s" for rate, count in failed.items()]
+        yield f"runs failed, and count as 0%: {', '.join(counts)}"
+
+
+def _length(line: Line, found: Capacity) -> Iterator[str]:
+    """Yield how long runs at the edge would have to be, if they are too short or overloaded."""
+    edge = [rate for rate in (found.keeps, found.misses) if rate is not None]
+    short = [rate for rate in edge if line.too_short(rate)]
+    if short:
+        counts = [f"{line.too_short(rate)} of {len(line.judged[rate])} runs at {rate:g} requests/s" for rate in short]
+        needed = max(run.needed_requests or 0 for rate in short for run in line.judged[rate] if run.too_short)
+        cure = f"; {needed:,} requests would do" if needed else ""
+        yield f"too short to judge: {', '.join(counts)}{cure}"
+    if line.overloaded(found.keeps):
+        yield f"overloaded or near saturation at {found.keeps:g} requests/s: a longer run would attain less"
+
+
+def _idle(line: Line) -> Iterator[str]:
+    """Yield at which rates nothing ran."""
+    idle = {rate: sum(run.nothing_ran for run in line.judged.get(rate, ())) for rate in sorted(line.tested)}
+    counts = [
+        f"{count} of {len(line.tested[rate])} runs at {rate:g} requests/s" for rate, count in idle.items() if count
+    ]
+    if counts:
+        yield f"nothing ran in {', '.join(counts)}: every request was rejected or cancelled"

@@ -1,0 +1,373 @@
+"""The recorder of a run: passes, pauses, and the record that is stored."""
+
+from __future__ import annotations
+
+from array import array
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import fsum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from specsim.core.passes import Drafted, DraftPass, by_pass
+from specsim.core.protocols import Belief
+from specsim.core.request import Bools, Floats, Ids, Ints, Requests
+from specsim.metrics.distribution import BLOCK, Distribution, Sketched
+from specsim.metrics.requests import DRAFT_PASS, PASS_COLUMNS, VERIFY_PASS, RequestTable, RunTotals, Window, reasons
+from specsim.metrics.validity import counts_of, decodes_outside, rounds_outside
+from specsim.pass_shape import PassShape
+from specsim.server.events import Repeated, Speculated, Verification, in_turn
+from specsim.server.state import Moves, Progress
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+
+@dataclass(slots=True)
+class _Heard:
+    """Pauses of one replica: those not yet looked at, with the requests they belong to, and all others."""
+
+    seconds: array[float] = field(default_factory=lambda: array("d"))
+    owners: array[int] = field(default_factory=lambda: array("q"))
+    settled: Distribution = field(default_factory=Distribution)
+
+
+class Pauses:
+    """Collect the pauses of every pass in blocks, each replica's by itself: replicas may report in any order.
+
+    Parameters
+    ----------
+    requests : number of request ids, N.
+    counted : (N,) whether a request's pauses count as inter-token latencies; None: all count.
+    """
+
+    def __init__(self, requests: int, counted: Bools | None) -> None:
+        self._counted = counted
+        self._heard: defaultdict[int, _Heard] = defaultdict(_Heard)
+        self._longest_s = np.full(requests, -np.inf)
+
+    def add(self, replica: int, requests: Ids, seconds: Floats) -> None:
+        """Add the pauses of one pass, (m,) each: requests that emitted, and seconds since their previous emission.
+
+        Of several passes, (passes, m) each or flat.
+        """
+        self._add(self._heard[replica], requests.tobytes(), seconds)
+
+    def _add(self, heard: _Heard, owners: bytes, seconds: Floats) -> None:
+        heard.owners.frombytes(owners)
+        heard.seconds.frombytes(seconds.tobytes())
+        if len(heard.seconds) >= BLOCK:
+            self._settle(heard)
+
+    def repeat(self, replica: int, requests: Ids, seconds: Floats) -> None:
+        """Add passes in which each of these requests (m,) emitted, these seconds (passes,) behind the pass before."""
+        heard, everybody, rows = self._heard[replica], requests.tobytes(), len(requests)
+        while len(seconds):
+            passes = -(-(BLOCK - len(heard.seconds)) // rows)
+            some, seconds = seconds[:passes], seconds[passes:]
+            self._add(heard, everybody * len(some), some.repeat(rows))
+
+    @property
+    def latencies_s(self) -> Floats | Sketched:
+        """The inter-token latencies, replica by replica in the order of passes; see `Distribution.result`."""
+        every = Distribution()
+        for replica in sorted(self._heard):
+            self._settle(self._heard[replica])
+            every.merge(self._heard[replica].settled)
+        return every.result
+
+    @property
+    def longest_s(self) -> Floats:
+        """The longest pause of each request, (N,) seconds; NaN with fewer than two emissions."""
+        for heard in self._heard.values():
+            self._settle(heard)
+        return np.where(self._longest_s >= 0, self._longest_s, np.nan)
+
+    def _settle(self, heard: _Heard) -> None:
+        seconds, owners = np.array(heard.seconds, dtype=np.float64), np.array(heard.owners, dtype=np.int64)
+        heard.seconds, heard.owners = array("d"), array("q")
+        np.maximum.at(self._longest_s, owners, seconds)
+        heard.settled.add(seconds if self._counted is None else seconds[self._counted[owners]])
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a run leaves: a row per request, totals, on request a row per pass.
+
+    Attributes
+    ----------
+    requests, progress : what was told of each request, and what has happened to it, (N,) each.
+    longest_pause_s : (N,) seconds between two emissions, NaN where there was one at most.
+    moving_s : (N,) seconds in which the request's cache went to the host or came back from there.
+    noted : what the scheduler noted of each request, (N,) by name.
+    replica_of : (N,) index of the replica that each request was sent to, last. moves : between the pools of a split.
+    rejected : why, by request id.
+    cancelled_s : when, by request id, of those that were cancelled; None where no client gives up.
+    """
+
+    requests: Requests
+    progress: Progress
+    longest_pause_s: Floats
+    moving_s: Floats
+    noted: Mapping[str, Floats]
+    replica_of: Ints
+    moves: Moves | None
+    rejected: Mapping[int, str]
+    cancelled_s: Mapping[int, float] | None
+    totals: RunTotals
+    passes: dict[str, npt.NDArray[Any]] | None
+
+    def table(self) -> RequestTable:
+        """Return the columns of ``requests.parquet``."""
+        happened = self.requests, self.progress, self.longest_pause_s, self.moving_s
+        why, cancelled_s = reasons(len(self.requests), self.rejected), None
+        if self.cancelled_s is not None:
+            cancelled_s = np.full(len(self.requests), np.nan)
+            cancelled_s[list(self.cancelled_s)] = list(self.cancelled_s.values())
+        return RequestTable(*happened, self.noted, self.replica_of, why, self.moves, cancelled_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """One verification: which tokens were drafted, which of them the target read, and which it accepted.
+
+    Attributes
+    ----------
+    number : of the verification in its run, from 0: its place among the rows of ``kind`` 1 in `passes`.
+    start_s : simulated seconds at which the scheduler asked for it, its drafting behind it.
+    requests : a row per request of the pass: ``request``, ``slo_class``, ``tpot_slo_s``; ``decoding``, False where a
+        prompt is read; ``decoded_tokens`` before this verification, and the seconds spent on them and on this step's
+        drafting, ``decoding_s``; ``accepted_tokens`` and ``emitted_tokens`` of this verification.
+    nodes : a row per node, roots first: its ``request``, ``parent`` (a row of this table, -1 at roots), ``depth``;
+        ``rank`` among the drafter's proposals, from 0, -1 at roots; ``probability`` and ``path_probability`` by the
+        drafter; ``verified``; ``for_slo``, whether AdaServe's first selection took it, missing where the scheduler
+        has no such selection; ``right``, whether the target chooses this path; ``accepted``.
+    stand_in : what is said of a trace that ships in another's place; None: the run's is what it says.
+    """
+
+    number: int
+    start_s: float
+    requests: DataFrame
+    nodes: DataFrame
+    stand_in: str | None = None
+
+    def draw(self, requests: Iterable[int] | None = None) -> Figure:
+        """Return a figure of the token trees of these requests, by default of all that decode.
+
+        Raises
+        ------
+        SpecsimError
+            When a request does not decode in this iteration, or there is none to draw.
+        """
+        from specsim.figures.trees import token_trees
+
+        return token_trees(self, requests)
+
+
+WATCHED_EVERY = 64
+CODES = {"float64": "d", "int8": "b", "int32": "i", "int64": "q"}
+
+
+@dataclass(slots=True)
+class Busy:
+    """Seconds of one replica: prefill, the scheduler's selection, and passes of the draft and the target model."""
+
+    prefill_s: float = 0.0
+    selection_s: float = 0.0
+    model_s: list[float] = field(default_factory=lambda: [0.0, 0.0])
+
+
+def _columns() -> dict[str, array[Any]]:
+    return {name: array(CODES[kind]) for name, kind in PASS_COLUMNS.items()}
+
+
+class Recorder:
+    """The engines' `Booking`: records every pass. `watch` is called every so many iterations.
+
+    Parameters
+    ----------
+    keep_passes : whether one row per pass is kept for `passes.parquet`.
+    truths : the latency model of each replica; tells which passes are outside its range.
+    queued : returns how many requests wait at a replica at a time not before its last verification began.
+    pauses : records the pauses between emissions.
+    """
+
+    def __init__(
+        self, keep_passes: bool, truths: Sequence[Belief], queued: Callable[[int, float], int], pauses: Pauses
+    ) -> None:
+        self._passes = _columns() if keep_passes else None
+        self._models = [(truth.draft, truth.target) for truth in truths]
+        self._queued = queued
+        self._pauses = pauses
+        self._out_of_range = 0
+        self.watch: Callable[[], None] | None = None
+        self.iterations = 0
+        self.draft_passes = 0
+        self._busy: defaultdict[int, Busy] = defaultdict(Busy)
+
+    def draft(self, replica: int, start_s: float, seconds: Sequence[float], work: DraftPass, drafted: Drafted) -> None:
+        """Record the passes of a draft; see `specsim.server.events.Booking`."""
+        for (shape, _, _), each in zip(drafted.levels, seconds, strict=True):
+            self._spend(replica, DRAFT_PASS, shape, each)
+        self.draft_passes += len(seconds)
+        if self._passes is None:
+            return
+        rows, depth = drafted.forest.rows, drafted.forest.depth
+        for (shape, _, nodes), each in zip(drafted.levels, seconds, strict=True):
+            self._keep(
+                shape,
+                replica=replica,
+                start_s=start_s,
+                seconds=each,
+                kind=DRAFT_PASS,
+                requests=len(work.requests),
+                draft_tokens=nodes,
+                depth=int(depth[: rows + nodes].max()),
+                emitted_tokens=0,
+                queued=self._queued(replica, start_s + each),
+            )
+            start_s += each
+
+    def verify(self, replica: int, verified: Verification) -> None:
+        """Record a verification; see `specsim.server.events.Booking`."""
+        start_s, thinking_s, seconds, work, shape, answer, gaps = verified
+        self._spend(replica, VERIFY_PASS, shape, seconds)
+        self._busy[replica].selection_s += thinking_s
+        self.iterations += 1
+        if self.watch is not None and self.iterations % WATCHED_EVERY == 0:
+            self.watch()
+        self._pauses.add(replica, gaps.requests, gaps.seconds)
+        if self._passes is not None:
+            self._keep(
+                shape,
+                replica=replica,
+                start_s=start_s,
+                seconds=thinking_s + seconds,
+                kind=VERIFY_PASS,
+                requests=len(work.requests),
+                draft_tokens=work.forest.draft_nodes,
+                depth=int(work.forest.depth.max()),
+                emitted_tokens=int(answer.tokens.sum()),
+                queued=self._queued(replica, start_s + (thinking_s + seconds)),
+            )
+
+    def repeated(self, replica: int, repeated: Repeated) -> None:
+        """Record passes of decoding rows; see `specsim.server.events.Booking`."""
+        starts_s, decodes, gaps = repeated
+        seconds, context, rows, _ = decodes
+        model_s = self._busy[replica].model_s
+        model_s[VERIFY_PASS] = in_turn(model_s[VERIFY_PASS], seconds)
+        self._out_of_range += decodes_outside(self._models[replica][VERIFY_PASS], context, rows)
+        self._iterate(len(decodes))
+        self._pauses.add(replica, *gaps)
+        between_s = starts_s[2:] - starts_s[1:-1]
+        for those, first, end in decodes.stretches():
+            self._pauses.repeat(replica, gaps.requests[those], between_s[max(first - 1, 0) : end - 1])
+        if self._passes is not None:
+            columns: dict[str, Any] = {"start_s": starts_s[:-1], "seconds": seconds, "kind": VERIFY_PASS}
+            columns |= dict.fromkeys(("requests", "batched_tokens", "emitted_tokens"), rows)
+            columns |= {"context_tokens": context, "queued": self._queues(replica, starts_s[1:])}
+            self._keep_all(seconds.shape, columns | {"replica": replica})
+
+    def speculated(self, replica: int, speculated: Speculated) -> None:
+        """Record rounds of chains; see `specsim.server.events.Booking`."""
+        starts_s, rounds, gaps = speculated
+        depth, model_s = rounds.depth, self._busy[replica].model_s
+        model_s[DRAFT_PASS] = in_turn(model_s[DRAFT_PASS], rounds.seconds[:, :depth].ravel())
+        model_s[VERIFY_PASS] = in_turn(model_s[VERIFY_PASS], rounds.seconds[:, depth])
+        self._out_of_range += rounds_outside(*self._models[replica], rounds)
+        self.draft_passes += depth * len(rounds)
+        self._iterate(len(rounds))
+        self._pauses.add(replica, *gaps)
+        self._pauses.repeat(replica, gaps.requests, np.diff(starts_s[depth + 1 :: depth + 1]))
+        if self._passes is not None:
+            queued = self._queues(replica, starts_s[1:]).reshape(rounds.seconds.shape)
+            self._keep_all(rounds.seconds.shape, _columns_of(speculated) | {"replica": replica, "queued": queued})
+
+    def _iterate(self, count: int) -> None:
+        """Count so many iterations."""
+        looked = self.iterations // WATCHED_EVERY
+        self.iterations += count
+        if self.watch is not None and self.iterations // WATCHED_EVERY > looked:
+            self.watch()
+
+    def _queues(self, replica: int, ends_s: Floats) -> Ints:
+        """Return how many requests wait at each of these times, (n,), the first of which begin before anybody came."""
+        last = self._queued(replica, float(ends_s[-1]))
+        if last == self._queued(replica, float(ends_s[0])):
+            return np.full(len(ends_s), last)
+        return np.array([self._queued(replica, end_s) for end_s in ends_s.tolist()])
+
+    def _keep_all(self, shape: tuple[int, ...], rows: dict[str, Any]) -> None:
+        """Keep as many rows of `PASS_COLUMNS` as the shape holds; columns broadcast to it, those not given are 0."""
+        assert self._passes is not None
+        for name, column in self._passes.items():
+            values = np.asarray(rows.get(name, 0)).astype(PASS_COLUMNS[name])
+            column.frombytes(np.broadcast_to(values, shape).tobytes())
+
+    def _spend(self, replica: int, kind: int, shape: PassShape, seconds: float) -> None:
+        busy = self._busy[replica]
+        if shape.prefill_tokens:
+            prefill_s = seconds * shape.prefill_tokens / shape.batched_tokens
+            busy.prefill_s += prefill_s
+            seconds -= prefill_s
+        busy.model_s[kind] += seconds
+        self._out_of_range += self._models[replica][kind].extrapolates(shape)
+
+    def _keep(self, shape: PassShape, **row: float) -> None:
+        """Keep a row of `PASS_COLUMNS`: the counts of the shape, and the other columns as given."""
+        assert self._passes is not None
+        for name, column in self._passes.items():
+            column.append(row[name] if name in row else getattr(shape, name))
+
+    def totals(self, duration_s: float, replicas: int, window: Window | None, clients: int | None = None) -> RunTotals:
+        """Return the totals of a run of `duration_s` on `replicas`, with the inter-token latencies of `window`."""
+        # Summed in the order of replicas, so that a sum does not depend on the order of passes.
+        each = [self._busy[replica] for replica in sorted(self._busy)]
+        prefill_s, selection_s = fsum(busy.prefill_s for busy in each), fsum(busy.selection_s for busy in each)
+        draft_s, verify_s = (fsum(busy.model_s[kind] for busy in each) for kind in (DRAFT_PASS, VERIFY_PASS))
+        busy_s = prefill_s + selection_s + draft_s + verify_s
+        return RunTotals(
+            iterations=self.iterations,
+            draft_passes=self.draft_passes,
+            prefill_s=prefill_s,
+            draft_s=draft_s,
+            selection_s=selection_s,
+            verify_s=verify_s,
+            idle_s=max(duration_s * replicas - busy_s, 0.0),
+            itl_s=self._pauses.latencies_s,
+            out_of_range_passes=self._out_of_range,
+            itl_window=window,
+            clients=clients,
+            replicas=replicas,
+        )
+
+    def passes(self) -> dict[str, npt.NDArray[Any]] | None:
+        """Return one array per column of `passes.parquet`, in the order of the passes' ends; None if not kept."""
+        if self._passes is None:
+            return None
+        columns = {name: np.array(column) for name, column in self._passes.items()}
+        order = np.lexsort((columns["replica"], columns["start_s"] + columns["seconds"]))
+        return {name: column[order] for name, column in columns.items()}
+
+
+def _columns_of(speculated: Speculated) -> dict[str, Any]:
+    """Return columns of `PASS_COLUMNS` by name, (rounds, depth + 1) or what broadcasts to it."""
+    starts_s, rounds, gaps = speculated
+    depth = rounds.depth
+    levels = np.minimum(np.arange(1, depth + 2), depth)
+    return {
+        "start_s": starts_s[:-1].reshape(rounds.seconds.shape),
+        "seconds": rounds.seconds,
+        "context_tokens": counts_of(rounds, "context_tokens"),
+        "batched_tokens": counts_of(rounds, "batched_tokens"),
+        "kind": np.where(np.arange(depth + 1) < depth, DRAFT_PASS, VERIFY_PASS),
+        "requests": len(gaps.requests),
+        "draft_tokens": len(gaps.requests) * levels,
+        "depth": levels,
+        "emitted_tokens": by_pass(0, rounds.tokens.sum(axis=1), len(rounds), depth),
+    }

@@ -1,0 +1,405 @@
+"""Means over seeds, paired differences, verdicts and winners."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import isclose, isnan, nan
+from typing import TYPE_CHECKING, Any
+
+from specsim.errors import SpecsimError, nearest
+from specsim.metrics.capacity import LEAST_SEEDS, mean_interval
+from specsim.metrics.load import TARGET_HALF_WIDTH
+from specsim.metrics.sweep_table import (
+    ALL,
+    CLASS,
+    ERROR,
+    POINT,
+    RUN,
+    SEED,
+    VARIES,
+    beside,
+    brought,
+    check_one,
+    check_setting,
+    differing,
+    keys_of,
+    line_named,
+    rows_with,
+    values_of,
+    without_failures,
+)
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
+
+
+ATTAINED, TPOT = "slo_attainment", "tpot_attainment"
+MEASURES = (
+    ATTAINED,
+    "worst_class_attainment",
+    "slo_goodput_tokens_per_s",
+    "p99_ttft_s",
+    "p99_e2el_s",
+    "longest_pause_s",
+    TPOT,
+)
+SEEDS, FAILED, LOAD, DIFFERENCE, AGAINST, HALF = "seeds", "failed", "load", "difference", "against", "half_width"
+
+
+def point_means(table: DataFrame, *, against: Any = None, of: str = "scheduler") -> DataFrame:
+    """Return one row a point, in the order of the table; runs of one point differ in their seed alone.
+
+    Columns: ``run``, the point's first; the settings that differ; ``seeds`` that ended, and ``failed``; each of
+    `MEASURES`, its mean over these seeds, and beside it the half width of its 95% interval, as
+    ``slo_attainment_half_width``; ``difference`` of the attainment from that of ``against``, over the seeds that both
+    have, and ``difference_half_width``, missing without such a pair (none of the three where `of` does not differ);
+    ``load``, the verdict of its runs with the strongest caveat.
+
+    Parameters
+    ----------
+    table : rows of `Sweep.table`; the class ``all`` counts. against : a value of `of`; None: the table's first.
+
+    Raises
+    ------
+    SpecsimError
+        As in `over_seeds` and `paired_difference`.
+    """
+    whole = table[table[CLASS] == ALL]
+    check_setting(whole, "of", of)
+    ended, keys = without_failures(whole), differing(whole)
+    groups = whole.groupby(keys, sort=False, dropna=False) if keys else whole.groupby(lambda _: 0)
+    found = groups.agg(**{RUN: (RUN, "first"), SEEDS: (RUN, "size")}).reset_index()[[RUN, *keys, SEEDS]]
+    points = groups[POINT].first().to_numpy()
+    found[FAILED] = groups[ERROR].count().to_numpy() if ERROR in whole else 0
+    found[SEEDS] -= found[FAILED]
+    if ended.empty:
+        return found
+    for measure in (each for each in MEASURES if each in ended):
+        found = _beside(found, over_seeds(ended, measure, keys), keys, measure)
+    if of in keys:
+        base = ended[of].iloc[0] if against is None else line_named(ended, of, against)
+        found = _beside(found, _differences(ended, base, of), keys, DIFFERENCE).assign(**{AGAINST: base})
+    judged = {point: worst(each) for point, each in verdicts(ended).groupby(ended[POINT])}
+    found[LOAD] = [judged.get(point) for point in points]
+    return found
+
+
+def _differences(ended: DataFrame, against: Any, of: str) -> DataFrame:
+    """Return the paired differences of the attainment, none where no run has a partner."""
+    by = beside(ended, of)
+    pairs = with_partner(ended, against, by, of=of)
+    if pairs[of].nunique(dropna=False) < 2:
+        return over_seeds(ended, ATTAINED, [of, *by]).iloc[:0]
+    return paired_difference(pairs, ATTAINED, against, by, of=of)
+
+
+def _beside(found: DataFrame, means: DataFrame, keys: Sequence[str], name: str) -> DataFrame:
+    """Return the points with a mean of that name and its half width; missing where a point has none."""
+    own = [each for each in keys if each in means]
+    told = means[[*own, "mean", HALF]].set_axis([*own, name, f"{name}_{HALF}"], axis="columns")
+    return found.merge(told, how="left", on=own) if own else found.join(told)
+
+
+LEVEL = 0.95
+COVERS = "interval_covers"
+ONE_SEED = "no interval: one seed"
+MOST_SHOWN = 4
+
+
+def over_seeds(table: DataFrame, measure: str, by: Sequence[str]) -> DataFrame:
+    """Return a measure's mean over seeds for each group of `by`, with the half width of its 95% interval.
+
+    Columns: `by`, ``mean``, ``half_width`` (Student's; NaN for one seed), ``count`` (of seeds), ``interval_covers``
+    (what the seed draws anew, or that there is no interval).
+
+    Parameters
+    ----------
+    table : rows of `Sweep.table`. by : settings, and ``slo_class`` if the table has several classes.
+
+    Raises
+    ------
+    SpecsimError
+        When rows of a group differ in another setting than the seed, a seed is twice in a group, a column is missing
+        or is no number, or there is no row.
+    """
+    from scipy.stats import t
+
+    table = without_failures(table)
+    _check_some(table)
+    keys = _columns(table, by)
+    given = table.assign(**{measure: _numbers(table, measure)})
+    _check_rows(table, measure, keys)
+    groups = given.groupby(keys, sort=True, dropna=False) if keys else given.groupby(lambda _: 0)
+    found = groups[measure].agg(["mean", "sem", "count"])
+    found["half_width"] = t.ppf((1 + LEVEL) / 2, found["count"] - 1) * found["sem"]
+    found[COVERS] = groups[VARIES].first() if VARIES in table else "what the seed draws anew"
+    found.loc[found["count"] < 2, COVERS] = ONE_SEED
+    whole: DataFrame = found.reset_index()
+    return whole[[*keys, "mean", "half_width", "count", COVERS]]
+
+
+def paired_difference(
+    table: DataFrame, measure: str, against: Any, by: Sequence[str] = (), *, of: str = "scheduler"
+) -> DataFrame:
+    """Return a measure's mean difference from `against`, over seeds, for each other value of `of` and each group.
+
+    Runs are paired by seed (common random numbers): partners meet the same requests, and the same text if they have
+    one acceptance. The interval is that of the differences. The columns are those of `over_seeds`.
+
+    Parameters
+    ----------
+    table : rows of `Sweep.table`. against : the value of `of` to compare with. by : the settings beside `of`.
+
+    Raises
+    ------
+    SpecsimError
+        As in `over_seeds`; also when the table has no run of `against`, a run has no partner of its seed, or partners
+        differ in a setting other than `of`, those in `by` and those that `of` brings along.
+    """
+    table = without_failures(table)
+    _check_some(table)
+    check_setting(table, "of", of)
+    check_one("against", against)
+    keys = _columns(table, by)
+    if of in keys:
+        raise SpecsimError(f"by={keys}: {of} is what is compared; expected the settings beside it")
+    if against not in values_of(table, of):
+        raise SpecsimError(
+            f"no run of {of}={against} in the sweep{nearest(str(against), map(str, values_of(table, of)))}"
+        )
+    given = table.assign(**{DIFFERENCE: _numbers(table, measure)})
+    _check_rows(table, measure, [of, *keys])
+    base = rows_with(given, of, against)
+    others = given.drop(base.index)
+    if others.empty:
+        raise SpecsimError(f"{of}={against} stands alone in the sweep; expected another value to compare it with")
+    pairs = others.merge(base, how="left", on=[*keys, SEED], suffixes=("", " of the other"), indicator=True)
+    _check_pairs(table, pairs, against, of, keys)
+    pairs[DIFFERENCE] -= pairs[f"{DIFFERENCE} of the other"]
+    return over_seeds(pairs[[*table.columns, DIFFERENCE]], DIFFERENCE, [of, *keys])
+
+
+def with_partner(table: DataFrame, against: Any, by: Sequence[str], *, of: str) -> DataFrame:
+    """Return the rows of `against`, and the rows with a partner among them, which has the same `by` and seed."""
+    base = rows_with(table, of, against)
+    keys = [*by, SEED]
+    there = table[keys].merge(base[keys].drop_duplicates(), how="left", on=keys, indicator=True)["_merge"]
+    return table[(there == "both").to_numpy()]
+
+
+def covers_said(table: DataFrame) -> tuple[str, ...]:
+    """Return a line about what an interval over the seeds of a table covers; none for one seed."""
+    seeds = table[SEED].nunique()
+    if seeds < 2:
+        return ()
+    covered = " or ".join(map(listed, sorted(set(table[VARIES]))))
+    fixed = "" if "arrivals" in covered else "; arrivals and lengths are the trace's own under each"
+    return (f"{seeds} seeds: an interval over them covers {covered}{fixed}",)
+
+
+def listed(words: str) -> str:
+    """Return "a, b, c" as "a, b and c"."""
+    return " and ".join(words.rsplit(", ", 1))
+
+
+def _columns(table: DataFrame, by: Sequence[str]) -> list[str]:
+    if isinstance(by, str | bytes) or not isinstance(by, Sequence):
+        raise SpecsimError(f"by={by!r}: expected a list of columns")
+    if SEED in by:
+        raise SpecsimError("by: seed is what the mean is taken over; expected the settings beside it")
+    settings = [each for each in keys_of(table) if each != SEED]
+    for each in by:
+        if not isinstance(each, str) or each not in settings:
+            raise SpecsimError(f"by: {each!r:.60} is no setting of the table{nearest(str(each), settings)}")
+    return list(dict.fromkeys(by))
+
+
+def _numbers(table: DataFrame, measure: str) -> Series[float]:
+    if not isinstance(measure, str):
+        raise SpecsimError(f"measure={measure!r:.60}: expected the name of a column")
+    if measure not in table or (POINT in table and measure in keys_of(table)):
+        raise SpecsimError(f"no measure {measure!r} in the table{nearest(measure, _measures(table))}")
+    try:
+        return table[measure].astype(float)
+    except (TypeError, ValueError):
+        raise SpecsimError(f"{measure}: holds no numbers; expected a measure such as slo_attainment") from None
+
+
+def _measures(table: DataFrame) -> list[str]:
+    return [str(each) for each in table.columns if each not in (*keys_of(table), RUN, POINT, VARIES)]
+
+
+def _check_some(table: DataFrame) -> None:
+    if table.empty:
+        raise SpecsimError("the table has no rows; expected runs to take a mean of")
+    if SEED not in table:
+        raise SpecsimError("the table has no column 'seed'; expected the rows of a Sweep's table")
+
+
+def _check_rows(table: DataFrame, measure: str, by: Sequence[str]) -> None:
+    """Refuse groups whose rows differ in more than the seed, or that have a seed twice."""
+    keys = [key for key in keys_of(table) if key not in (SEED, measure, *by)]
+    for key in [*keys, *([POINT] if POINT in table else [])]:
+        several = _varying(table, key, by)
+        if several is None:
+            continue
+        if key == POINT:
+            raise SpecsimError("rows of one mean differ in a setting that the table does not hold; expected one sweep")
+        hint = "select a class" if key == CLASS else "select one value"
+        raise SpecsimError(f"rows of one mean differ in {key} ({_shown(several)}); expected {key} in by, or {hint}")
+    twice = table[table.duplicated([*by, SEED])]
+    if len(twice):
+        row = twice.iloc[0]
+        where = ", ".join(f"{key}={row[key]}" for key in (*by, SEED))
+        raise SpecsimError(f"{where} stands twice in the table; expected each seed of a point once")
+
+
+def _varying(table: DataFrame, key: str, by: Sequence[str]) -> list[Any] | None:
+    """Return the values of a column in a group where it has several; None if it has one in each group."""
+    if not by:
+        return values_of(table, key) if table[key].nunique(dropna=False) > 1 else None
+    groups = table.groupby(list(by), sort=False, dropna=False)
+    if groups[key].nunique(dropna=False).max() <= 1:
+        return None
+    return next(values_of(group, key) for _, group in groups if group[key].nunique(dropna=False) > 1)
+
+
+def _check_pairs(table: DataFrame, pairs: DataFrame, against: Any, of: str, by: Sequence[str]) -> None:
+    alone = pairs[pairs["_merge"] != "both"]
+    if len(alone):
+        row = alone.iloc[0]
+        where = ", ".join(f"{key}={row[key]}" for key in (of, *by, SEED))
+        raise SpecsimError(f"{where} has no partner: no run of {of}={against} with the same seed and settings")
+    for key in keys_of(table):
+        if key in (of, SEED, *by) or brought(key, of):
+            continue
+        own, other = pairs[key], pairs[f"{key} of the other"]
+        if ((own != other) & ~(own.isna() & other.isna())).any():
+            raise SpecsimError(
+                f"{of}={against} and the others differ in {key}, too; expected {key} in by, or one value"
+            )
+
+
+def _shown(values: Iterable[Any]) -> str:
+    words = [f"{each:g}" if isinstance(each, float) else str(each) for each in values]
+    return ", ".join(words[:MOST_SHOWN]) + (", .." if len(words) > MOST_SHOWN else "")
+
+
+KEPT_UP, SHORT, SATURATED, OVERLOADED = "kept up", "too short", "near saturation", "overloaded"
+RANKED = (KEPT_UP, SHORT, SATURATED, OVERLOADED)
+"""From the verdict that needs no caveat to the one that needs the strongest."""
+PREFIX = "load."
+STEADY, ARRIVALS = f"{PREFIX}steady", "arrivals"
+
+
+def verdict_of(load: Mapping[str, Any]) -> str:
+    """Return the verdict of a run's block ``load``."""
+    if load["overloaded"]:
+        return OVERLOADED
+    if load.get("saturated"):
+        return SATURATED
+    return SHORT if load["too_short"] else KEPT_UP
+
+
+def depends_on_length(load: Mapping[str, Any]) -> bool:
+    """Return whether a longer run would attain something else, by its block ``load``."""
+    return verdict_of(load) in (SATURATED, OVERLOADED)
+
+
+def verdicts(table: DataFrame) -> Series[str]:
+    """Return the verdict of each row of the class ``all`` of a `Sweep.table`.
+
+    A run whose attainment alone is not known well enough has kept up where the seeds of its point know it: where at
+    least `LEAST_SEEDS` draw its arrivals anew, they are independent replications, and the 95% interval over them
+    (Student's) is no wider than the one that a single run is asked for (Law 2015, section 9.5).
+
+    Raises
+    ------
+    SpecsimError
+        When the table has no columns of the load.
+    """
+    for name in ("overloaded", "too_short"):
+        if PREFIX + name not in table:
+            raise SpecsimError(f"the table has no column '{PREFIX}{name}'; expected the rows of a Sweep's table")
+    names = ["overloaded", "saturated", "too_short"]
+    told = table.reindex(columns=[PREFIX + name for name in names]).eq(True).set_axis(names, axis="columns")
+    found: Series[str] = told.apply(verdict_of, axis="columns", result_type="reduce").astype(object)
+    return found.mask(found.eq(SHORT) & _known_by_seeds(table), KEPT_UP)
+
+
+def _known_by_seeds(table: DataFrame) -> Series[bool]:
+    """Return for each row whether its load is told, and the seeds of its point know the attainment well enough."""
+    if not {POINT, VARIES, ATTAINED, STEADY} <= set(table.columns):
+        return table[PREFIX + "too_short"].isnull()
+    points = table.groupby(POINT)[ATTAINED]
+    half = points.transform(lambda of_seeds: mean_interval(of_seeds.to_numpy(float))[1])
+    independent = table[VARIES].str.contains(ARRIVALS) & (points.transform("size") >= LEAST_SEEDS)
+    return independent & table[STEADY].notna() & (half <= TARGET_HALF_WIDTH)
+
+
+def worst(found: Iterable[str]) -> str:
+    """Return the verdict of several runs: the one with the strongest caveat."""
+    return max(found, key=RANKED.index)
+
+
+def failed_said(failed: int, runs: int) -> list[str]:
+    """Return a sentence about failed runs, of `runs` in all; none if none failed."""
+    if not failed:
+        return []
+    return [f"{failed} of {runs} runs failed and {'is' if failed == 1 else 'are'} left out"]
+
+
+EQUAL = 1e-12
+"""The relative difference up to which means are equal: that of sums in another order."""
+
+
+def winners(
+    table: DataFrame, measure: str, by: Sequence[str], *, of: str = "scheduler", better: str | None = None
+) -> DataFrame:
+    """Return the value of `of` with the best mean of a measure for each combination of `by`, a row each.
+
+    Columns: `by`; ``winner``, its ``mean`` over seeds; ``second``, the next best; ``lead``, by how much the winner's
+    mean is better; ``half_width`` of the lead's 95% interval, paired by seed, NaN for one seed; ``decided``, whether
+    the lead exceeds it; ``tied``, how many have the best mean; ``winner_load`` and ``second_load``: ``kept up``, ``too
+    short`` or ``overloaded``, of several seeds the last of these. With one seed nothing is decided. Of equal means the
+    first by name is the winner. A lead is decided for runs of this length: longer runs may differ if one is too short
+    or overloaded.
+
+    Parameters
+    ----------
+    table : rows of `Sweep.table`; the class ``all`` counts. by : settings beside `of` and the seed.
+    better : ``more`` or ``less``; None: less of a measure in seconds (``_s``, not ``_per_s``), more of any other.
+
+    Raises
+    ------
+    SpecsimError
+        As in `paired_difference`; also when a combination has fewer than two values of `of`.
+    """
+    from pandas import DataFrame
+
+    table = without_failures(table)
+    check_setting(table, "of", of)
+    for key in by:
+        check_setting(table, "by", key)
+    whole = table[table[CLASS] == ALL]
+    rows: list[dict[str, Any]] = []
+    if better not in (None, "more", "less"):
+        raise SpecsimError(f"better={better!r:.60}: expected more, less or None")
+    less = better == "less" if better else measure.endswith("_s") and not measure.endswith("_per_s")
+    cells = whole.groupby(list(by), sort=True, dropna=False) if by else [((), whole)]
+    for at, cell in cells:
+        here = dict(zip(by, at, strict=True))
+        if len(values_of(cell, of)) < 2:
+            raise SpecsimError(f"winners: {here}: one {of}; expected two or more to compare")
+        means = over_seeds(cell, measure, [of]).sort_values("mean", ascending=less, kind="stable")
+        first, second = means.iloc[0], means.iloc[1]
+        paired = paired_difference(cell[cell[of].isin([first[of], second[of]])], measure, second[of], of=of).iloc[0]
+        reach = float(paired["half_width"]) if paired["count"] > 1 else nan
+        lead = float(paired["mean"]) * (-1 if less else 1)
+        decided = not isnan(reach) and lead > reach
+        told = {"winner": first[of], "mean": float(first["mean"]), "second": second[of]}
+        tied = sum(isclose(each, first["mean"], rel_tol=EQUAL) for each in means["mean"])
+        load = {name: worst(verdicts(rows_with(cell, of, told[name]))) for name in ("winner", "second")}
+        told |= {"lead": lead, "half_width": reach, "decided": decided, "tied": tied}
+        rows.append({**here, **told, **{f"{name}_load": each for name, each in load.items()}})
+    return DataFrame(rows)

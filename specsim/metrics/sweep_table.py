@@ -1,0 +1,400 @@
+"""The table of a sweep: its axes, its columns, its notes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import nan
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from specsim.errors import SpecsimError, nearest
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+FIRST = ("rps", "slo_scale", "ttft_scale")
+"""Settings that come first as the x axis."""
+BROUGHT = {
+    "scheduler": ("acceptance", "drafter"),
+    "drafter": ("acceptance",),
+    "profile": ("acceptance", "drafter", "engine", "scheduler"),
+    "trace": ("slo",),
+}
+"""Groups that a choice may bring along (`suggests`); their differences count as differences of the choice."""
+
+
+class SweepAxes(NamedTuple):
+    """The axes of a sweep's figures.
+
+    Attributes
+    ----------
+    x : the numeric setting of the x axis; None if none differs. line : the setting with a line for each value.
+    rest : settings with a figure for each combination of values. along : settings that `line` brings along.
+    """
+
+    x: str | None
+    line: str
+    rest: tuple[str, ...]
+    along: tuple[str, ...]
+
+
+def axes_of(table: DataFrame, x: str | None = None, line: str | None = None) -> SweepAxes:
+    """Return the axes of a table's figures: `x`, and a line for each value of `line`.
+
+    By default `x` is the first of `FIRST` that differs, else the first other number; `line` is the scheduler, else the
+    first setting that is no number, else another number.
+
+    Raises
+    ------
+    SpecsimError
+        When `x` or `line` is no setting, `x` is no number in every run, or there is no run.
+    """
+    if table.empty:
+        raise SpecsimError("the sweep holds no run; expected runs to draw")
+    for name, key in (("x", x), ("line", line)):
+        if key is not None:
+            check_setting(table, name, key)
+    if x is not None and x == line:
+        raise SpecsimError(f"x={x} and line={line}: expected two settings")
+    if x is not None and not _numeric(table, x):
+        raise SpecsimError(f"x={x}: expected a setting that is a number in every run")
+    differ = differing(table)
+    numbers = [each for each in differ if _numeric(table, each) and each != line]
+    x = x or next((each for each in (*FIRST, *numbers) if each in numbers), None)
+    left = [each for each in differ if each != x]
+    words = [each for each in left if each not in numbers]
+    line = line or next((each for each in ("scheduler", *words, *left) if each in left), "scheduler")
+    rest = [each for each in beside(table, line) if each != x]
+    return SweepAxes(x, line, tuple(rest), tuple(each for each in left if each not in (line, *rest)))
+
+
+def check_setting(table: DataFrame, name: str, key: object) -> None:
+    """Refuse a `key` that is no setting of a table, or is the seed or ``slo_class``; `name` is the argument's.
+
+    Raises
+    ------
+    SpecsimError
+        One line with the settings in which the runs differ.
+    """
+    if not isinstance(key, str):
+        raise SpecsimError(f"{name}={key!r:.60}: expected the name of a setting")
+    if key == CLASS:
+        raise SpecsimError(f"{name}={CLASS}: every run holds all classes; expected a setting of runs")
+    if key == SEED:
+        raise SpecsimError(f"{name}={SEED}: means and pairs are over seeds; expected another setting")
+    if key not in keys_of(table):
+        raise SpecsimError(f"{name}={key}: the runs do not differ in it{nearest(key, differing(table))}")
+
+
+def check_one(name: str, value: object) -> None:
+    """Refuse several values for the argument `name`, which expects one."""
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        raise SpecsimError(f"{name}={value!r:.60}: expected one value of the setting")
+
+
+def beside(table: DataFrame, of: str) -> list[str]:
+    """Return the settings that differ, except `of` and those that it brings along."""
+    others = [key for key in differing(table) if key != of]
+    kept = [key for key in others if not brought(key, of)]
+    for key in others:
+        if brought(key, of) and not _determined(table, key, [of, *kept]):
+            kept.append(key)
+    return kept
+
+
+def brought(key: str, of: str) -> bool:
+    """Return whether a setting may differ because `of` does: it is below `of`, or in a group that `of` brings along."""
+    head, own = key.partition(".")[0], of.partition(".")[0]
+    return (head == own and key != own) or head in BROUGHT.get(own, ())
+
+
+def _numeric(table: DataFrame, key: str) -> bool:
+    there = values_of(table, key)
+    numbers = all(isinstance(each, int | float) and not isinstance(each, bool) for each in there)
+    return numbers and READ not in key and len(there) > 0
+
+
+def _determined(table: DataFrame, key: str, by: Sequence[str]) -> bool:
+    return bool(table.groupby(list(by), dropna=False)[key].nunique(dropna=False).max() == 1)
+
+
+def line_named(table: DataFrame, line: str, against: Any) -> Any:
+    """Return the value of `line` that `against` equals, as a value or as text.
+
+    Raises
+    ------
+    SpecsimError
+        When no run has it.
+    """
+    check_one("against", against)
+    there = values_of(table, line)
+    for value in there:
+        if against == value or str(against) in (str(value), f"{value:g}" if isinstance(value, float) else value):
+            return value
+    raise SpecsimError(f"against={against}: no run with this {line}{nearest(str(against), map(str, there))}")
+
+
+RUN, CLASS, POINT, VARIES, SEED = "run", "slo_class", "point", "varies_with_seed", "seed"
+ALL = "all"
+GROUPS = ("scheduler", "trace", "slo", "acceptance", "profile", "drafter", "engine", "router")
+ALWAYS = (*GROUPS, "rps", "slo_scale", "ttft_scale", "requests", SEED, "replicas")
+"""Settings that are columns even if they do not differ."""
+HEADLINE = (
+    "slo_attainment",
+    "worst_class",
+    "worst_class_attainment",
+    "slo_goodput_tokens_per_s",
+    "p99_ttft_s",
+    "p99_e2el_s",
+    "longest_pause_s",
+    "load.makespan_ratio",
+    "load.overloaded",
+    "tpot_attainment",
+    "mean_tpot_s",
+    "mean_ttft_s",
+    "mean_tokens_per_verification",
+)
+READ = ".read."
+"""Part of a column's name: the checksum of what a run read, such as the file of a trace or a recording."""
+CODE = "code"
+"""The column with the checksum of specsim's code."""
+ERROR = "error"
+"""The column with the error line of a failed run; missing for other runs."""
+NOT_MEASURED = ("schema_version", "window", "classes", "acceptance", "router")
+
+
+class SweptRun(NamedTuple):
+    """One run for the table.
+
+    Attributes
+    ----------
+    name : of the run. settings : by dotted key. point : the same text for runs that differ only in their seed.
+    varies : what the seed draws anew. metrics : the content of ``metrics.json``.
+    error : the error line of a failed run, whose `point`, `varies` and `metrics` are None.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    point: str | None
+    varies: str | None
+    metrics: Mapping[str, Any] | None
+    error: str | None = None
+
+
+def sweep_table(runs: Iterable[SweptRun]) -> DataFrame:
+    """Return one row per run and SLO class, the class ``all`` included; after them one row per failed run.
+
+    Columns in order: ``run``; `ALWAYS` and the other settings that differ; ``slo_class``; ``point``;
+    ``varies_with_seed``; ``error`` if a run failed; every metric, `HEADLINE` first. A setting that the choice of its
+    group fixes, or that repeats one above it, is no column. A setting that a run does not have is missing, as is null.
+    """
+    from pandas import DataFrame
+
+    base: Mapping[str, Any] = {}
+    differ: set[str] = set()
+    names: list[str] = []
+    settings: list[dict[str, Any]] = []
+    ends: list[dict[str, Any]] = []
+    metrics: list[dict[str, Any]] = []
+    for place, run in enumerate(runs):
+        base = base if place else dict(run.settings)
+        told = {key: run.settings[key] for key in ALWAYS if key in run.settings}
+        told |= {key: value for key, value in run.settings.items() if key not in base or base[key] != value}
+        missing = {key: None for key in base if key not in run.settings}
+        # A failed run has no checksums of what it read; that is no difference.
+        differ |= told.keys() | (missing.keys() if run.error is None else set())
+        told |= missing
+        for name, measured in _rows(run.metrics):
+            names.append(run.name)
+            settings.append(told)
+            ends.append({CLASS: name, POINT: run.point, VARIES: run.varies, ERROR: run.error})
+            metrics.append(measured)
+    keys = [*ALWAYS, *sorted(differ - set(ALWAYS))]
+    measures = _columns(metrics)
+    order = [*(each for each in HEADLINE if each in measures), *(each for each in measures if each not in HEADLINE)]
+    columns: dict[str, list[Any]] = {RUN: names}
+    columns |= {key: [told.get(key, base.get(key)) for told in settings] for key in keys}
+    columns |= {key: [end[key] for end in ends] for key in (CLASS, POINT, VARIES, ERROR)}
+    columns |= {key: measures[key] for key in order}
+    if not any(columns[ERROR]):
+        del columns[ERROR]
+    table = DataFrame(columns)
+    measured_in = without_failures(table)
+    fixed = _fixed(table if measured_in.empty else measured_in, keys)
+    return table.drop(columns={*fixed, *_repeated(table, keys)})
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Return the values of rows by key, NaN where a row has none; most rows have the keys of another."""
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for place, row in enumerate(rows):
+        alike.setdefault(tuple(row), []).append(place)
+    columns = {key: np.full(len(rows), nan, dtype=np.object_) for keys in alike for key in keys}
+    for keys, places in alike.items():
+        for key, values in zip(keys, zip(*(rows[place].values() for place in places), strict=True), strict=True):
+            columns[key][places] = np.fromiter(values, dtype=np.object_, count=len(places))
+    return {key: column.tolist() for key, column in columns.items()}
+
+
+def without_failures(table: DataFrame) -> DataFrame:
+    """Return the rows of runs that did not fail, without the column `ERROR`."""
+    if not hasattr(table, "columns"):
+        raise SpecsimError(f"{type(table).__name__} is no table; expected the rows of a Sweep's table")
+    return table[table[ERROR].isna()].drop(columns=ERROR) if ERROR in table else table
+
+
+def keys_of(table: DataFrame) -> list[str]:
+    """Return the columns of a table that are settings, ``slo_class`` and the seed included."""
+    if POINT in table:
+        return [str(each) for each in table.columns[: table.columns.get_loc(POINT)] if each != RUN]
+    return [str(each) for each in table.columns if each not in (*HEADLINE, RUN, VARIES)]
+
+
+def values_of(table: DataFrame, key: str) -> list[Any]:
+    """Return the distinct values of a column in order, with None last if one is missing."""
+    found = table[key].drop_duplicates()
+    there = found.dropna().tolist()
+    numbers = all(isinstance(each, int | float) for each in there)
+    return [*sorted(there, key=None if numbers else str), *([None] if found.isna().any() else [])]
+
+
+def rows_with(table: DataFrame, key: str, value: Any) -> DataFrame:
+    """Return the rows with this value in a column; None stands for missing."""
+    return table[table[key].isna() if value is None else table[key] == value]
+
+
+def differing(table: DataFrame) -> list[str]:
+    """Return the settings in which rows differ, without the seed and ``slo_class``."""
+    return [key for key in keys_of(table) if key not in (SEED, CLASS) and table[key].nunique(dropna=False) > 1]
+
+
+def _fixed(table: DataFrame, keys: Sequence[str]) -> list[str]:
+    """Return the keys that the choice of their group or belief fixes, and the checksums that other settings fix."""
+    fixed = []
+    for key in keys:
+        head = key.partition(".")[0]
+        if head == key or head not in table:
+            continue
+        own = [each for each in keys if each.partition(".")[0] == head and READ not in each] if READ in key else [head]
+        if table.groupby(own, dropna=False)[key].nunique(dropna=False).max() == 1:
+            fixed.append(key)
+    return fixed
+
+
+def _repeated(table: DataFrame, keys: Sequence[str]) -> list[str]:
+    """Return the keys of parts that in every row equal a key of the same name above them."""
+    return [
+        key
+        for key in keys
+        for above in keys
+        if above != key
+        and key.partition(".")[0] == above.partition(".")[0] != above
+        and key.endswith(f".{above.partition('.')[2]}")
+        and table[key].equals(table[above])
+    ]
+
+
+def _rows(metrics: Mapping[str, Any] | None) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each class with its metrics; its ``requests`` are called ``arrived``, as in the run's metrics."""
+    if metrics is None:
+        yield ALL, {}
+        return
+    block = metrics["specsim"]
+    for name, part in block["classes"].items():
+        yield name, _numbers({"arrived" if key == "requests" else key: value for key, value in part.items()})
+    run = {key: value for key, value in block.items() if key not in NOT_MEASURED}
+    yield ALL, {**_in_seconds({key: value for key, value in metrics.items() if key != "specsim"}), **_numbers(run)}
+
+
+def _in_seconds(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metrics of ``vllm bench serve``, milliseconds converted to seconds."""
+    return {
+        f"{key.removesuffix('_ms')}_s" if key.endswith("_ms") else key: (
+            value / 1000 if key.endswith("_ms") and value is not None else value
+        )
+        for key, value in metrics.items()
+    }
+
+
+def _numbers(block: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the scalars of a block by dotted key; rejected requests are summed over reasons."""
+    found: dict[str, Any] = {}
+    _add_numbers(found, "", block)
+    return found
+
+
+def _add_numbers(found: dict[str, Any], prefix: str, block: Mapping[str, Any]) -> None:
+    for key, value in block.items():
+        if not isinstance(value, (dict, list, tuple)):
+            found[prefix + key] = value
+        elif key == "rejected" and isinstance(value, dict):
+            found[prefix + key] = sum(value.values())
+        elif isinstance(value, dict):
+            _add_numbers(found, f"{prefix}{key}.", value)
+
+
+COLUMNS = {
+    "OVERLOADED": ("load.overloaded",),
+    "too short": ("load.too_short", "load.attainment_half_width"),
+    "near saturation": ("load.saturated",),
+    "not steady": ("load.steady",),
+}
+"""The kinds of a note on the load (`specsim.metrics.load`), and the columns of a table that tell which runs."""
+EXTRAPOLATED = re.compile(r"(\d+) of (\d+) passes lie outside the range")
+
+Names = Callable[[int], str]
+"""Returns the name of a run by its place; an empty one where it needs none."""
+
+
+def extrapolated(outside: int, passes: int) -> str:
+    """Return the note of a run with passes outside the range of its profile."""
+    return f"{outside} of {passes} passes lie outside the range the profile was fitted on: extrapolated"
+
+
+def in_short(notes: Sequence[Sequence[str]], name: Names) -> list[str]:
+    """Return the notes of several runs, each once; a kind in `COLUMNS`, or extrapolation, as a number of runs.
+
+    A kind that one run has is said in full, with the `name` of the run.
+    """
+    every = dict.fromkeys(note for each in notes for note in each)
+    plain = [note for note in every if _kind(note) is None and not EXTRAPOLATED.match(note)]
+    return [*plain, *_outside(notes, name), *(line for kind in COLUMNS for line in _of_kind(kind, notes, name))]
+
+
+def _kind(note: str) -> str | None:
+    kind = note.partition(":")[0]
+    return kind if kind in COLUMNS else None
+
+
+def _of_kind(kind: str, notes: Sequence[Sequence[str]], name: Names) -> list[str]:
+    found = [(place, note) for place, each in enumerate(notes) for note in each if _kind(note) == kind]
+    if not found:
+        return []
+    if len(found) == 1:
+        ((place, note),) = found
+        return [f"{kind}: {_before(name(place))}{note.removeprefix(kind).removeprefix(': ')}"]
+    columns = COLUMNS[kind]
+    tell = f"column {columns[0]} tells" if len(columns) == 1 else f"columns {' and '.join(columns)} tell"
+    count = f"{len(found)} of {len(notes)} runs"
+    return [f"{kind}: {count}; the table's {tell} which, the notes in each run's provenance why"]
+
+
+def _outside(notes: Sequence[Sequence[str]], name: Names) -> list[str]:
+    found = [(EXTRAPOLATED.match(note), place, note) for place, each in enumerate(notes) for note in each]
+    passes = [(int(each[1]), int(each[2]), place, note) for each, place, note in found if each]
+    if len(passes) == 1:
+        ((_, _, place, note),) = passes
+        return [f"{_before(name(place))}{note}"]
+    if not passes:
+        return []
+    outside, of, place, _ = max(passes, key=lambda each: each[0] / each[1])
+    most = f"{outside} of {of} passes ({100 * outside / of:.2g}%)"
+    runs = f"{len(passes)} of {len(notes)} runs"
+    return [f"extrapolated: {runs} have passes outside the range of their profile, at most {most} in {name(place)}"]
+
+
+def _before(name: str) -> str:
+    return f"{name}: " if name else ""

@@ -1,0 +1,362 @@
+"""Kinds of a group, the signatures of their factories, and objects built from a `_target_`."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from importlib.metadata import EntryPoint
+from math import isfinite
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Generic, TypeVar
+
+from specsim.errors import SpecsimError, first_line, nearest, passes_through, reason, represented
+from specsim.files.checked_mapping import CheckedMapping, copied, expanded
+from specsim.registry.plugins import below, installed
+
+T = TypeVar("T")
+Maker = Callable[[CheckedMapping, Path], T]
+"""From the checked keys of a file, and the folder that paths in it are relative to, to an object."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds(Generic[T]):
+    """The kinds of one group.
+
+    Attributes
+    ----------
+    group : of settings. built_in : what makes each kind that `kind` may name.
+    protocol : what an object of any kind offers. labels : keys beside `_target_` that no class is given.
+    page : the documentation of the group.
+    """
+
+    group: str
+    built_in: Mapping[str, Maker[T]]
+    protocol: type
+    labels: frozenset[str]
+    page: str
+
+    def made(self, node: CheckedMapping, folder: Path, plugins: Mapping[str, ModuleType]) -> T:
+        """Return the object that a file describes, by `kind` or by `_target_`.
+
+        Raises
+        ------
+        SpecsimError
+            One line naming the source and the key.
+        """
+        if "_target_" not in node.values:
+            return self.built_in[node.choice("kind", self.built_in)](node, folder)
+        arguments = {str(key): value for key, value in node.values.items() if key not in self.labels}
+        made: T = build(arguments, node.source, Scope(self.group, plugins=plugins, folder=folder))
+        missing = lacks(made, self.protocol)
+        if missing is not None:
+            raise SpecsimError(
+                f"{node.source}: _target_: {node.values['_target_']!r} has no {missing}; "
+                f"expected all that {self.protocol.__name__} names ({self.page})"
+            )
+        return made
+
+
+def asked(source: str, method: Callable[..., Any], wanted: type, *arguments: Any) -> Any:
+    """Return what a method of somebody's object answers.
+
+    Raises
+    ------
+    SpecsimError
+        One line that begins with `source`, where it fails or answers with something else than `wanted`.
+    """
+    name = getattr(method, "__qualname__", repr(method))
+    try:
+        found = method(*arguments)
+    except BaseException as error:
+        if passes_through(error):
+            raise
+        from specsim.core.attribution import complaint, own_line
+
+        where = own_line(error.__traceback__, getattr(method, "__self__", method))
+        raise SpecsimError(f"{source}: {name}: {complaint(error)}{where}") from error
+    if not isinstance(found, wanted):
+        raise SpecsimError(f"{source}: {name} returned {represented(found)}; expected a {wanted.__name__}")
+    return found
+
+
+def check_arguments(target: Any, arguments: Mapping[str, Any], where: str, *, complete: bool) -> None:
+    """Refuse an unknown key, a value of another kind than its annotation and, if `complete`, a missing key.
+
+    Raises
+    ------
+    SpecsimError
+        One line that begins with `where` and names the key.
+    """
+    parameters = parameters_of(target)
+    for key in arguments:
+        if key not in parameters:
+            raise SpecsimError(f"{where}: unknown key {key!r}{nearest(key, parameters)}")
+    missing = [name for name, each in parameters.items() if each.default is inspect.Parameter.empty]
+    for name in missing if complete else ():
+        if name not in arguments:
+            raise SpecsimError(f"{where}: missing key {name!r}")
+    hints = parameter_types(target)
+    for key, value in arguments.items():
+        _check_type(hints.get(key), value, f"{where}: {key}")
+
+
+@lru_cache(maxsize=256)
+def parameters_of(target: Any) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of a class or function by name."""
+    return inspect.signature(target).parameters
+
+
+def parameter_types(target: Any) -> dict[str, Any]:
+    """Return the annotations of a class's or function's parameters; inherited fields as their own modules read them."""
+    return dict(_types_of_class(target)) if isinstance(target, type) else typing.get_type_hints(target)
+
+
+@lru_cache(maxsize=256)
+def _types_of_class(target: Any) -> dict[str, Any]:
+    known: dict[str, Any] = {}
+    for base in reversed(target.__mro__):
+        known |= vars(sys.modules[base.__module__])
+    return typing.get_type_hints(target.__init__, known)
+
+
+def lacks(made: object, protocol: type) -> str | None:
+    """Return the first public member of a protocol that an object has not, None where it has all."""
+    absent = object()
+    members = (name for name in _members(protocol) if inspect.getattr_static(made, name, absent) is absent)
+    return next(members, None)
+
+
+def _members(protocol: type) -> list[str]:
+    return [name for name in vars(protocol) if name == "__call__" or not name.startswith("_")]
+
+
+def _check_type(hint: Any, value: Any, where: str) -> None:
+    """Refuse a value of another kind than the annotation names; nothing is ever coerced."""
+    if typing.get_origin(hint) is types.UnionType:
+        if value is None and type(None) in typing.get_args(hint):
+            return
+        if isinstance(
+            value, tuple(each for each in typing.get_args(hint) if inspect.isclass(each) and each not in _KINDS)
+        ):
+            return
+        hint = next(each for each in typing.get_args(hint) if each is not type(None))
+    _check_kind(hint, value, where)
+
+
+def _check_kind(hint: Any, value: Any, where: str) -> None:
+    origin = typing.get_origin(hint)
+    if origin is typing.Literal:
+        choices = typing.get_args(hint)
+        if value not in choices:
+            raise SpecsimError(f"{where}: {value!r} is unknown{nearest(str(value), map(str, choices))}")
+    elif origin is Callable:
+        _check_callable(typing.get_args(hint)[0], value, where)
+    elif getattr(hint, "_is_protocol", False):
+        if not all(hasattr(value, name) for name in _members(hint)):
+            raise SpecsimError(f"{where}: {value!r} is no {hint.__name__}; expected a _target_ and its arguments")
+    elif hint in _KINDS:
+        kinds, expected = _KINDS[hint]
+        if not isinstance(value, kinds) or (isinstance(value, bool) and hint is not bool):
+            raise SpecsimError(f"{where}: {value!r} is not {expected}")
+        if isinstance(value, float) and not isfinite(value):
+            raise SpecsimError(f"{where}: {value!r} is not {expected}")
+
+
+_KINDS: dict[Any, tuple[tuple[type, ...], str]] = {
+    int: ((int,), "a whole number"),
+    float: ((int, float), "a number"),
+    str: ((str,), "a name"),
+    bool: ((bool,), "true or false"),
+    Path: ((str, Path), "the name of a file"),
+}
+
+
+def _check_callable(arguments: Any, value: Any, where: str) -> None:
+    if not callable(value):
+        raise SpecsimError(f"{where}: {value!r} is no function; expected a _target_ and its arguments")
+    try:
+        inspect.signature(value).bind(*arguments)
+    except TypeError:
+        raise SpecsimError(
+            f"{where}: _target_ names a function that does not take {len(arguments)} arguments"
+        ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What a `_target_` may name; nothing else is ever imported.
+
+    Attributes
+    ----------
+    group : of settings, whose installed entry points are allowed.
+    own : a package of specsim's whose modules are allowed, but for those in `closed`.
+    plugins : modules that the user named.
+    folder : what an argument annotated as a `Path` is relative to.
+    """
+
+    group: str
+    own: str | None = None
+    closed: frozenset[str] = frozenset()
+    plugins: Mapping[str, ModuleType] = field(default_factory=dict)
+    folder: Path = Path()
+
+
+def build(mapping: Mapping[str, Any], where: str, scope: Scope, above: Mapping[str, Any] | None = None) -> Any:
+    """Return what a mapping's `_target_` makes of the other keys; parts below with a `_target_` are built first.
+
+    A key is handed down: a part below that has a parameter of that name and does not give it takes it. A function that
+    is handed on (`_partial_`) takes none.
+
+    Parameters
+    ----------
+    above : keys that the mappings above hand down.
+
+    Raises
+    ------
+    SpecsimError
+        One line that begins with `where` and names the key.
+    """
+    target, as_function = target_of(mapping, where, scope), _is_function(mapping, where)
+    given = {key: value for key, value in mapping.items() if key not in ("_target_", "_partial_")}
+    shared = {**(above or {}), **given}
+    arguments = {
+        key: build(value, f"{where}: {key}", scope, {each: shared[each] for each in shared if each != key})
+        if _is_part(value)
+        else copied(value)
+        for key, value in (given if as_function else _taken(target, given, shared, where, scope)).items()
+    }
+    check_arguments(target, arguments, where, complete=not as_function)
+    arguments = _placed(target, arguments, where, scope.folder)
+    if as_function:
+        return partial(target, **arguments) if arguments else target
+    try:
+        return target(**arguments)
+    except BaseException as error:
+        if passes_through(error) and not isinstance(error, SpecsimError):
+            raise
+        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+        raise SpecsimError(f"{where}: {kind}{first_line(error)}") from None
+
+
+def _is_part(value: Any) -> bool:
+    return isinstance(value, Mapping) and "_target_" in value
+
+
+def _is_function(mapping: Mapping[str, Any], where: str) -> bool:
+    """Return whether a mapping stands for its target itself, which others call."""
+    said = mapping.get("_partial_", False)
+    if not isinstance(said, bool):
+        raise SpecsimError(f"{where}: _partial_: {said!r} is not true or false")
+    return said
+
+
+def _taken(
+    target: Any, given: Mapping[str, Any], shared: Mapping[str, Any], where: str, scope: Scope
+) -> dict[str, Any]:
+    """Return the keys that a class takes, given or handed down; those that only its parts take are left out.
+
+    Raises
+    ------
+    SpecsimError
+        For a key that neither the class nor a part takes.
+    """
+    parameters = parameters_of(target)
+    for key, value in given.items():
+        if key in parameters:
+            continue
+        values = dict(_takers(given, key, value, where, scope))
+        if not values:
+            raise SpecsimError(f"{where}: unknown key {key!r}{nearest(key, {*parameters, *given} - {key})}")
+        if value not in values.values():
+            said = " and ".join(f"{path} is {other!r}" for path, other in values.items())
+            raise SpecsimError(f"{where}: {key}: {value!r} reaches no part: {said}; expected one value")
+    return {key: shared[key] for key in parameters if key in shared}
+
+
+def _takers(mapping: Mapping[str, Any], key: str, value: Any, where: str, scope: Scope) -> Iterator[tuple[str, Any]]:
+    """Yield the dotted place of each `key` that a part below gives itself or takes from above, and its value there."""
+    for name, part in mapping.items():
+        if name == key or not _is_part(part):
+            continue
+        at = f"{where}: {name}"
+        if key in part or (not _is_function(part, at) and key in parameters_of(target_of(part, at, scope))):
+            yield f"{name}.{key}", part.get(key, value)
+        for path, own in _takers(part, key, part.get(key, value), at, scope):
+            yield f"{name}.{path}", own
+
+
+def target_of(mapping: Mapping[str, Any], where: str, scope: Scope) -> Any:
+    """Return the class or function that a mapping's `_target_` names.
+
+    Raises
+    ------
+    SpecsimError
+        When it names nothing, or what is not in the scope.
+    """
+    name = mapping.get("_target_")
+    if not isinstance(name, str):
+        raise SpecsimError(f"{where}: _target_: missing, expected the dotted name of a class")
+    module_name, _, attribute = name.rpartition(".")
+    module = _module(name, module_name, attribute, where, scope)
+    if not _is_of(module, attribute):
+        names = [each for each in vars(module) if _is_of(module, each)]
+        raise SpecsimError(f"{where}: _target_: {module_name} has no {attribute!r}{nearest(attribute, names)}")
+    return getattr(module, attribute)
+
+
+def _is_of(module: ModuleType, name: str) -> bool:
+    """Return whether a module defines a public class or function of this name."""
+    value = vars(module).get(name)
+    return callable(value) and not name.startswith("_") and getattr(value, "__module__", None) == module.__name__
+
+
+def defaults_of(entry: EntryPoint, group: str) -> dict[str, Any]:
+    """Return what a YAML of an entry point would hold: its target and its parameters' defaults, '???' where none."""
+    try:
+        target = entry.load()
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        raise SpecsimError(f"{group}={entry.name}: {entry.value} cannot be loaded: {reason(error)}") from None
+    given = {
+        name: "???" if parameter.default is inspect.Parameter.empty else parameter.default
+        for name, parameter in inspect.signature(target).parameters.items()
+    }
+    return {"_target_": f"{entry.module}.{entry.attr}", **given}
+
+
+def _module(name: str, module_name: str, attribute: str, where: str, scope: Scope) -> ModuleType:
+    packages = {entry.module for entry in installed(scope.group).values()} | set(scope.plugins)
+    ours = scope.own is not None and below(module_name, {scope.own}) and module_name not in scope.closed
+    if attribute.startswith("_") or not (ours or below(module_name, packages)):
+        expected = "" if scope.own is None else f"{scope.own}.*, "
+        raise SpecsimError(
+            f"{where}: _target_: {name!r} is not allowed; expected {expected}an installed entry point "
+            "or a module named in plugins="
+        )
+    if module_name in scope.plugins:
+        return scope.plugins[module_name]
+    try:
+        return importlib.import_module(module_name)
+    except ModuleNotFoundError:
+        raise SpecsimError(f"{where}: _target_: there is no module {module_name!r}") from None
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        raise SpecsimError(f"{where}: _target_: {module_name} cannot be imported: {reason(error)}") from None
+
+
+def _placed(target: Any, arguments: Mapping[str, Any], where: str, folder: Path) -> dict[str, Any]:
+    """Return the arguments with each text that stands for a `Path` as the file that it names."""
+    paths = {name for name, hint in parameter_types(target).items() if hint in (Path, Path | None)}
+    return {
+        key: folder / expanded(value, f"{where}: {key}: ") if key in paths and isinstance(value, str) else value
+        for key, value in arguments.items()
+    }

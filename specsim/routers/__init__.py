@@ -1,1 +1,0 @@
-"""Policies that say which replica serves a request, one a file."""

@@ -1,0 +1,326 @@
+"""Settings that cannot act together, or change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from specsim.acceptance.loading import Pair
+from specsim.acceptance.recorded import RecordedTexts
+from specsim.acceptance.tape import Layout, Pools, Stretches, Tape
+from specsim.cluster.routing import Router, router_factory
+from specsim.cluster.split import Splitting
+from specsim.config.groups import FILE_OPTION, Choice, Choices, shipped_names
+from specsim.config.schema import Shed, Split
+from specsim.core.request import Bools, Ints, Prefixes
+from specsim.errors import SpecsimError, represented
+from specsim.files.checked_mapping import is_number
+from specsim.files.yaml_file import peek_yaml, shipped
+from specsim.latency.fitness import unfit
+from specsim.latency.model import Profile
+from specsim.registry.build import asked
+from specsim.server.state import Machine
+from specsim.workload.trace import Trace
+
+POOLED, WITHIN = "specsim.cluster.routers.Dedicated", "within"
+"""A router, and its argument that is a router itself; a shipped one may be named there, as in `router=`."""
+BY_SESSION, LOOKS_AT_SESSIONS = "affinity", "specsim.cluster.routers.Affinity"
+"""The router that looks at sessions alone, and how the name of its class begins."""
+
+
+def router(
+    chosen: Choice, plugins: Mapping[str, ModuleType], classes: Sequence[str], pools: Sequence[int]
+) -> Callable[[], Router]:
+    """Return what makes the router of each of the `pools`, by their sizes, for requests of these `classes`.
+
+    Raises
+    ------
+    SpecsimError
+        One line when a value is wrong, or replicas cannot be shared out.
+    """
+    named, mapping = str(chosen), dict(chosen.values)
+    if mapping.get("_target_") == POOLED and isinstance(within := mapping.get(WITHIN), str):
+        mapping[WITHIN] = _of_name(within, named)
+    return router_factory(mapping, named, plugins, classes, pools)
+
+
+def sessions(trace: Trace) -> Ints:
+    """Return the session of each request (N,); where the trace names none, each is one of its own, its row."""
+    return trace.row if trace.session is None else trace.session
+
+
+def session_note(router: Choice, trace: Trace) -> str | None:
+    """Return a line for the user where a router deals by sessions that the trace does not name."""
+    looks = LOOKS_AT_SESSIONS in str(router.values) or router.values.get(WITHIN) == BY_SESSION
+    if not looks or trace.session is not None:
+        return None
+    return f"{router}: trace {trace.source.name!r} names no sessions: each request is one of its own"
+
+
+def _of_name(name: str, named: str) -> dict[str, Any]:
+    """Return what a shipped router's file says of its class."""
+    known = shipped_names("router") - {FILE_OPTION}
+    if name not in known:
+        raise SpecsimError(f"{named}: {WITHIN}: {represented(name)}: expected one of {', '.join(sorted(known))}")
+    file = shipped("conf") / "router" / f"{name}.yaml"
+    return {key: value for key, value in peek_yaml(file).items() if key != "description"}
+
+
+GIGA = 1e9
+
+
+def splitting(split: Split, replicas: int, machines: Sequence[Machine]) -> Splitting | None:
+    """Return how the replicas of a run are split, None where each reads prompts and decodes.
+
+    Raises
+    ------
+    SpecsimError
+        One line when no replica would decode, there is no link, or caches of one replica are of no use on another.
+    """
+    prefill, *others = pools(split, replicas)
+    if not others:
+        return None
+    if split.link_gb_per_s is None:
+        raise SpecsimError(f"split.prefill={prefill}: by which link? expected split.link_gb_per_s too (1e9 bytes/s)")
+    _check_layout(machines)
+    return Splitting(prefill, split.link_gb_per_s * GIGA, split.link_latency_s or 0.0)
+
+
+def pools(split: Split, replicas: int) -> tuple[int, ...]:
+    """Return the sizes of the pools that a run's routers choose in: one, or those that read prompts and that decode.
+
+    Raises
+    ------
+    SpecsimError
+        One line when no replica would decode.
+    """
+    prefill = split.prefill
+    if prefill is None:
+        return (replicas,)
+    if prefill >= replicas:
+        raise SpecsimError(f"split.prefill={prefill}: leaves nobody to decode; expected fewer than replicas={replicas}")
+    return prefill, replicas - prefill
+
+
+def _check_layout(machines: Sequence[Machine]) -> None:
+    for role in ("target", "draft"):
+        found = sorted({getattr(machine.memory, f"{role}_token_bytes") for machine in machines})
+        if len(found) > 1:
+            raise SpecsimError(
+                f"split.prefill: the {role}'s cache takes {' or '.join(map(str, found))} bytes per token, by profile; "
+                "expected the same everywhere, since it moves"
+            )
+
+
+def prefixes(block_tokens: int, split: Split, shed: Shed, trace: Trace) -> Prefixes:
+    """Return the hashes of all prompts, whose blocks are kept.
+
+    Raises
+    ------
+    SpecsimError
+        One line when the trace tells no hashes or tells what is cached, or its blocks are no whole blocks of the cache.
+    """
+    name = trace.source.name
+    if trace.prefixes is None:
+        shipped = trace.source.origin in ("twin", "toy")
+        who = f"the shipped {trace.source.origin} of trace {name!r}" if shipped else f"trace {name!r}"
+        cure = "expected a list a request, by blocks of one size, not resampled"
+        raise SpecsimError(f"prefix_caching=true: {who} has no hash_ids that can be used; {cure}")
+    for other, given in (("split.prefill", split.prefill is not None), ("shed.ttft", shed.ttft)):
+        if given:
+            raise SpecsimError(f"prefix_caching=true: not with {other}; expected one of them")
+    if trace.cached_tokens is not None:
+        raise SpecsimError(f"prefix_caching=true: trace {name!r} tells cached_tokens itself; expected false")
+    if trace.prefixes.block_tokens % block_tokens:
+        said = f"hash_ids of {trace.prefixes.block_tokens} tokens are no whole blocks of block_tokens={block_tokens}"
+        raise SpecsimError(f"prefix_caching=true: {said}")
+    return trace.prefixes
+
+
+OURS = (Pools, RecordedTexts, Stretches)
+
+
+def guarded(tape: Tape, requests: int, source: str) -> Tape:
+    """Return a tape of `requests` requests whose layout's answers are checked, unless the layout is of specsim.
+
+    Raises
+    ------
+    SpecsimError
+        When an array is not what `specsim.acceptance.tape.Tape` says: one line that names it.
+    """
+    confidence, rank, keys = tape.confidence, tape.rank, tape.keys
+    _check_array(source, "confidence", confidence, np.float64, 2)
+    _check_array(source, "rank", rank, np.int64, 1)
+    _check_array(source, "keys", keys, np.uint64, 1)
+    rows, width = confidence.shape
+    if len(keys) != requests:
+        raise SpecsimError(f"{source}: its tape is of {len(keys)} requests; expected {requests}")
+    if len(rank) != rows or not rows or not width:
+        raise SpecsimError(f"{source}: its tape has {rows} rows of {width} confidences and {len(rank)} ranks")
+    for wrong, what in (
+        (~((confidence >= 0) & (confidence <= 1)).all(axis=1), "a confidence that is no probability"),
+        ((np.diff(confidence, axis=1) > 0).any(axis=1), "confidences that rise"),
+        ((rank < 0) | (rank > width), f"a rank that is not between 0 and {width}"),
+    ):
+        if wrong.any():
+            raise SpecsimError(f"{source}: row {int(wrong.argmax())} of its tape has {what}")
+    return tape if isinstance(tape.layout, OURS) else replace(tape, layout=Guarded(source, tape.layout, rows))
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """A layout of somebody's own; `rows_there` is the number of rows of its tape."""
+
+    source: str
+    inner: Layout
+    rows_there: int
+
+    def rows(self, requests: Ints, keys: Any, hashed: Any, on: Bools) -> Ints:
+        """Return the row that each key falls on, (n,)."""
+        found: Ints = asked(self.source, self.inner.rows, np.ndarray, requests, keys, hashed, on)
+        self._check("rows", found)
+        if found.shape != requests.shape:
+            raise SpecsimError(f"{self.source}: its layout's rows are {found.shape}; expected {requests.shape}")
+        return found
+
+    def text_rows(self, requests: Ints) -> Ints:
+        """Return the rows that the texts of these requests are made of, each once."""
+        found: Ints = asked(self.source, self.inner.text_rows, np.ndarray, requests)
+        self._check("text_rows", found)
+        return found
+
+    def _check(self, name: str, found: Ints) -> None:
+        _check_array(self.source, f"its layout's {name}", found, np.int64, 1)
+        if len(found) and not (found.min() >= 0 and found.max() < self.rows_there):
+            raise SpecsimError(f"{self.source}: its layout's {name} are not between 0 and {self.rows_there - 1}")
+
+
+def _check_array(source: str, name: str, found: Any, kind: Any, dimensions: int) -> None:
+    if not isinstance(found, np.ndarray) or found.dtype != kind or found.ndim != dimensions:
+        what = f"{found.shape} of {found.dtype}" if isinstance(found, np.ndarray) else type(found).__name__
+        raise SpecsimError(f"{source}: {name}: {what}; expected an array of {np.dtype(kind)}, {dimensions}-dimensional")
+
+
+def pair_note(of: Pair | None, truth: Profile, acceptance: str, profile: str, *, refused: bool) -> str | None:
+    """Return a line where the acceptance is of another pair than the run, or names none.
+
+    Parameters
+    ----------
+    of : the pair of the acceptance. truth : the profile with the run's drafter.
+    acceptance, profile : how the run chose them, ``group=choice``.
+    refused : whether another target is refused: the acceptance is a recording, and any target was not asked for.
+
+    Raises
+    ------
+    SpecsimError
+        For a recording on another target.
+    """
+    runs = Pair(truth.target.name, truth.draft.name)
+    if of is None:
+        return f"{acceptance} names no pair (pair: target, draft): whether it is of {runs} is not checked"
+    if refused and not of.has_target(runs):
+        raise SpecsimError(
+            f"{acceptance}: recorded on {of.target}, but the target of {profile} is {runs.target}; expected a "
+            "recording on that target, or any_target=true"
+        )
+    if of.has_target(runs) and of.has_draft(runs):
+        return None
+    return (
+        f"MISMATCHED PAIR: {acceptance} is of {of}, the run is of {runs}: how often its drafts are right is taken from "
+        "another pair"
+    )
+
+
+def fitness_note(profile: Profile, source: str, *, any_fit: bool) -> str | None:
+    """Return a line where a profile is not fit for use and was asked for all the same.
+
+    Raises
+    ------
+    SpecsimError
+        When it is not fit for use and was not asked for.
+    """
+    return _let_stand(unfit(profile), source, "another profile", any_fit=any_fit)
+
+
+def calibration_note(engine: Choice, *, any_fit: bool) -> str | None:
+    """Return the same as `fitness_note` of an engine whose calibration is marked as not fit for use."""
+    misfit = engine.values.get("misfit")
+    said = None if misfit is None else f"not fit for use: {misfit}"
+    return _let_stand(said, str(engine), "another engine", any_fit=any_fit)
+
+
+def eagle_notes(chosen: Choices, truth: Profile) -> Iterator[str]:
+    """Yield a line where EAGLE's head is not the target's, and where its acceptance exceeds that of served heads."""
+    low, high = EIGHT_BILLION_BYTES
+    if chosen.drafter.name == EAGLE and not low <= truth.target.weights_bytes <= high:
+        target = truth.target.name
+        yield f"drafter=eagle is the head of an 8B: its pass takes that share of {target}, whose own head takes another"
+    acceptance = chosen.acceptance
+    if acceptance.name == EAGLE and acceptance.values["categories"]["default"].get("agreement") == EAGLE_AGREEMENT:
+        yield (
+            "acceptance=eagle is right 80% of the time at every depth, as its paper says; tables of served heads say "
+            "60 to 77% of first tokens, and less at each depth"
+        )
+
+
+EAGLE, EAGLE_AGREEMENT = "eagle", 0.8
+EIGHT_BILLION_BYTES = 1.2e10, 2.0e10
+"""Weights of the targets that `drafter=eagle` is a head of, 16 bits each."""
+
+
+def spelling_note(scheduler: Choice) -> str | None:
+    """Return a line where `scheduler=vllm_spec` is given no draft token: that run has a name of its own."""
+    if scheduler.name != "vllm_spec" or scheduler.values.get("num_speculative_tokens") != 0:
+        return None
+    return "scheduler=vllm_spec without draft tokens drafts nothing: scheduler=vllm is the name of that run"
+
+
+def batching_notes(engine: Choice, scheduler: Choice) -> tuple[str, ...]:
+    """Return a line where an engine does not say how it batches, and where it never ran a scheduler."""
+    order, prefill = engine.values.get("batching"), scheduler.values.get("prefill")
+    served_by = scheduler.values.get("served_by") or {"mixed": "mixed", "first": "prompts_first"}.get(str(prefill))
+    if order is None and scheduler.values.get("batching") == "engine":
+        return (f"{engine} does not say how it batches (batching): prompts are mixed with decodes, as in vLLM V1",)
+    if order is None or served_by in (None, order):
+        return ()
+    said = f"{scheduler} {_ORDERS[served_by]}, {engine} {_ORDERS[order]}: no server ran the two together"
+    return (said,)
+
+
+_ORDERS = {"prompts_first": "reads prompts before decodes", "mixed": "mixes prompts with decodes"}
+
+
+def _let_stand(said: str | None, source: str, expected: str, *, any_fit: bool) -> str | None:
+    if said is not None and not any_fit:
+        raise SpecsimError(f"{source}: {said}; expected {expected}, or any_fit=true")
+    return None if said is None else f"{source}: {said}"
+
+
+def check_budget(scheduler: Choice) -> None:
+    """Refuse a scheduler whose verification budget does not hold a root of everybody it admits (AdaServe: n <= B).
+
+    Raises
+    ------
+    SpecsimError
+        One line that names both values.
+    """
+    budget, seats = (scheduler.values.get(key) for key in ("verify_tokens", "max_num_seqs"))
+    if is_number(budget) and is_number(seats) and seats > budget:
+        raise SpecsimError(
+            f"{scheduler}: max_num_seqs={seats} exceeds verify_tokens={budget}; expected room for a root each"
+        )
+
+
+def budget_note(scheduler: Choice, truth: Profile, profile: str) -> str | None:
+    """Return a line where verifying a whole budget leaves the memory-bound part of the target's pass."""
+    budget, bend = scheduler.values.get("verify_tokens"), truth.target.bend_tokens
+    if not is_number(budget) or bend is None or budget <= bend:
+        return None
+    return (
+        f"scheduler.verify_tokens={budget} lies past the bend of {profile}, {bend:.4g} tokens: from there on compute "
+        "is the slower side, and each further token of a verification costs more"
+    )

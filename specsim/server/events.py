@@ -1,0 +1,139 @@
+"""Event log: what a pass books, and the tokens that it emits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from specsim.core.passes import Decodes, Drafted, DraftPass, Emitted, Rounds, TargetPass
+from specsim.core.request import Floats, Ids
+from specsim.pass_shape import PassShape
+from specsim.server.state import Progress
+
+
+class Gaps(NamedTuple):
+    """Inter-token latencies of one pass, (m,) each: the request, and the time since its previous emission."""
+
+    requests: Ids
+    seconds: Floats
+
+
+class Emissions:
+    """Writes the times of `progress`."""
+
+    __slots__ = ("_progress", "_undecoded")
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._undecoded: set[int] = set()
+
+    def decode(self, ids: Ids, start_s: float) -> None:
+        """Note the start of the first pass in which a request decodes."""
+        if not self._undecoded:
+            return
+        first = self._undecoded.intersection(ids.tolist())
+        if first:
+            self._progress.first_decode_s[list(first)] = start_s
+            self._undecoded -= first
+
+    def repeat(self, ids: Ids, starts_s: Floats, last_s: Floats | float) -> Gaps:
+        """Note emissions of all at each of `starts_s[1:]`, up to the last of each; return the gaps of the first.
+
+        All decode from `starts_s[0]` on.
+        """
+        self.decode(ids, float(starts_s[0]))
+        gaps = Gaps(ids, starts_s[1] - self._progress.last_token_s[ids])
+        self._progress.last_token_s[ids] = last_s
+        return gaps
+
+    def begin(self, ids: Ids) -> None:
+        """Note that requests have their first token and have not decoded."""
+        if len(ids):
+            self._undecoded.update(ids.tolist())
+
+    def forget(self, request: int) -> None:
+        """Note that a request emits nothing any more."""
+        self._undecoded.discard(request)
+
+    def finish(self, ids: Ids, at_s: Floats | float) -> None:
+        """Note when requests have emitted their last token."""
+        self._undecoded.difference_update(ids.tolist())
+        self._progress.finish_s[ids] = at_s
+
+
+class Verification(NamedTuple):
+    """One verification that has ended.
+
+    Attributes
+    ----------
+    start_s : when the scheduler asked for it.
+    thinking_s : seconds of the scheduler's own work, which come first.
+    seconds : of the pass behind that, the moving of caches included.
+    work, shape, answer : the pass, what it cost by, and what it emitted.
+    gaps : since each emitting request's previous emission.
+    """
+
+    start_s: float
+    thinking_s: float
+    seconds: float
+    work: TargetPass
+    shape: PassShape
+    answer: Emitted
+    gaps: Gaps
+
+
+class Repeated(NamedTuple):
+    """Passes of rows that decode one token each, one behind the other.
+
+    Attributes
+    ----------
+    starts_s : (passes + 1,) of each, and the end of the last. decodes : what they did.
+    gaps : of the first, since each row's previous emission; behind it, those since the pass before.
+    """
+
+    starts_s: Floats
+    decodes: Decodes
+    gaps: Gaps
+
+
+class Speculated(NamedTuple):
+    """Rounds of chains, one behind the other.
+
+    Attributes
+    ----------
+    starts_s : (passes + 1,) of each pass, and the end of the last. rounds : what they did.
+    gaps : of the first round, since each row's previous emission; behind it, those since the round before.
+    """
+
+    starts_s: Floats
+    rounds: Rounds
+    gaps: Gaps
+
+
+def in_turn(total: float, seconds: Floats) -> float:
+    """Return the total to which seconds (n,) are added one after the other, to the last bit."""
+    sums = np.empty(len(seconds) + 1)
+    sums[0], sums[1:] = total, seconds
+    return float(np.add.accumulate(sums, out=sums)[-1])
+
+
+class Booking(Protocol):
+    """Hears of each pass of each replica, by its index, when it has ended."""
+
+    def draft(self, replica: int, start_s: float, seconds: Sequence[float], work: DraftPass, drafted: Drafted) -> None:
+        """Note the passes of a draft, which follow each other without a pause; `seconds` of each, as of a pass."""
+        ...
+
+    def verify(self, replica: int, verified: Verification) -> None:
+        """Note a verification."""
+        ...
+
+    def repeated(self, replica: int, repeated: Repeated) -> None:
+        """Note passes of decoding rows."""
+        ...
+
+    def speculated(self, replica: int, speculated: Speculated) -> None:
+        """Note rounds of chains."""
+        ...

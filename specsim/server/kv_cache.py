@@ -1,0 +1,310 @@
+"""Blocks of the KV caches of target and drafter: one pool, and what the drafter's cache still lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NoReturn, TypeVar
+
+import numpy as np
+
+from specsim.core.passes import NOBODY, Drafted, DraftPass
+from specsim.core.request import Bools, Ids, Ints, Requests
+from specsim.errors import IllegalPass
+from specsim.kernels.books import Books, Room, deepen, reserve_draft
+from specsim.pass_shape import PassShape
+from specsim.server.rules import check_leaves, first_wrong
+
+TARGET, DRAFT = 0, 1
+ENDLESS = 1 << 62
+"""More blocks than there ever are."""
+KV_CAPACITY = "kv_capacity"
+"""The reason of a request that never fits."""
+Tokens = TypeVar("Tokens", int, Ints)
+
+
+class OutOfMemory(Exception):
+    """A pass would hold more cache than the pool has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Size of a replica's key-value pool: bytes of capacity, tokens per block, bytes per token of each model."""
+
+    capacity_bytes: int
+    block_tokens: int
+    target_token_bytes: int
+    draft_token_bytes: int
+
+    def bytes_of(self, target_cached: Tokens, draft_cached: Tokens) -> Tokens:
+        """Return the bytes that so many cached tokens of each model occupy, whole blocks counted; or (n,) of each."""
+        blocks = -(-target_cached // self.block_tokens), -(-draft_cached // self.block_tokens)
+        return self.block_tokens * (blocks[0] * self.target_token_bytes + blocks[1] * self.draft_token_bytes)
+
+    def holds(self, told: Requests) -> Bools:
+        """Return which requests fit, alone and to their last token that may be emitted, (N,)."""
+        most = told.prompt_tokens + told.max_tokens
+        return self.bytes_of(most, most) <= self.capacity_bytes
+
+
+def fitting(told: Requests, memories: Sequence[Memory], replica_of: Ints) -> Bools:
+    """Return which requests fit the memory of their replica, (N,), by its index."""
+    fits: Bools = np.zeros(len(told), dtype=np.bool_)
+    for memory in set(memories):
+        fits |= np.array([each == memory for each in memories])[replica_of] & memory.holds(told)
+    return fits
+
+
+class KvPool:
+    """Blocks held per request and model; never more than the capacity (PagedAttention, Kwon et al. 2023).
+
+    `overdrawn` says whether more was ever freed than was held: somebody else has written to `used_bytes`.
+    `blocks` and `lent` (2, N) are columns of `specsim.kernels.books.Books`, by model: the blocks that each request
+    holds of its own, and its tokens in blocks that are lent to it.
+    """
+
+    __slots__ = (
+        "_block_bytes",
+        "_of_model",
+        "_sharing",
+        "blocks",
+        "lent",
+        "memory",
+        "overdrawn",
+        "used_bytes",
+    )
+
+    def __init__(self, memory: Memory, blocks: Ints, lent: Ints) -> None:
+        self.memory = memory
+        self.used_bytes = 0
+        self.overdrawn = False
+        self._block_bytes = (
+            memory.block_tokens * memory.target_token_bytes,
+            memory.block_tokens * memory.draft_token_bytes,
+        )
+        self.blocks, self.lent = blocks, lent
+        self._of_model = tuple(blocks)
+        self._sharing = False
+
+    @property
+    def free_bytes(self) -> int:
+        """Bytes that no request holds."""
+        return self.memory.capacity_bytes - self.used_bytes
+
+    def room(self) -> str:
+        """Return in words how much of the pool is free."""
+        return f"{_gib(self.free_bytes)} of {_gib(self.memory.capacity_bytes)} free"
+
+    def left(self) -> Room:
+        """Return how many further blocks fit, of each model alone."""
+        free = max(self.memory.capacity_bytes - self.used_bytes, 0)
+        target, draft = self._block_bytes
+        most = free // target if target else ENDLESS
+        return Room(self.memory.block_tokens, most, free // draft if draft else ENDLESS)
+
+    def growth_bytes(self, ids: Ids, target_cached: Ints, draft_cached: Ints) -> Ints:
+        """Return the further bytes that each request needs to hold so many tokens of each model, (n,)."""
+        if self._sharing:
+            lent = self.lent[:, ids]
+            target_cached, draft_cached = target_cached - lent[TARGET], draft_cached - lent[DRAFT]
+        size, up = _constants(self.memory.block_tokens)
+        target = np.maximum((target_cached + up) // size - self.blocks[TARGET, ids], 0)
+        draft = np.maximum((draft_cached + up) // size - self.blocks[DRAFT, ids], 0)
+        growth: Ints = target * self._block_bytes[TARGET] + draft * self._block_bytes[DRAFT]
+        return growth
+
+    def surely_fits(self, requests: int, target_cached: int, draft_cached: int) -> bool:
+        """Return True only if so many more tokens of so many requests fit, whatever blocks they fall into: quick."""
+        slack = requests * (self.memory.block_tokens - 1)
+        target_bytes = (target_cached + slack) * self.memory.target_token_bytes
+        return target_bytes + (draft_cached + slack) * self.memory.draft_token_bytes <= self.free_bytes
+
+    def surely_more(self, requests: int, *, drafting: bool = False) -> int:
+        """Return how many more tokens of each request surely fit, in both caches or the target's; see `surely_fits`."""
+        token_bytes = self.memory.target_token_bytes + self.memory.draft_token_bytes * drafting
+        return self.free_bytes // token_bytes // requests - (self.memory.block_tokens - 1)
+
+    def held_bytes(self, ids: Ids) -> Ints:
+        """Return the bytes that each request holds alone, (n,)."""
+        target, draft = self.blocks[:, ids]
+        held: Ints = target * self._block_bytes[TARGET] + draft * self._block_bytes[DRAFT]
+        return held
+
+    def hold(self, model: int, ids: Ids, tokens: Ints) -> None:
+        """Make each request hold exactly the blocks of `tokens` (n,) cached tokens of a model that are not lent to it.
+
+        Raises
+        ------
+        OutOfMemory
+            When the pool has too few; nothing is changed then.
+        """
+        if self._sharing:
+            tokens = tokens - self.lent[model][ids]
+        size, up = _constants(self.memory.block_tokens)
+        blocks, held = (tokens + up) // size, self._of_model[model]
+        before = held[ids]
+        # Few passes fill a block.
+        if blocks.tobytes() != before.tobytes():
+            self.take(model, int(np.add.reduce(blocks - before)))
+            held[ids] = blocks
+
+    def take(self, model: int, blocks: int) -> None:
+        """Count further blocks of a model, which `self.blocks` tells of already; fewer than 0 are given back.
+
+        Raises
+        ------
+        OutOfMemory
+            When the pool has too few. Whoever may ask for too many looks at `left` first, and notes none then.
+        """
+        more = blocks * self._block_bytes[model]
+        if more > 0 and more > self.free_bytes:
+            raise OutOfMemory(f"{_gib(more)} more cache wanted, {self.room()}")
+        self.used_bytes += more
+
+    def bytes_of(self, model: int, tokens: int) -> int:
+        """Return the bytes of so many tokens of one model, whole blocks."""
+        return tokens // self.memory.block_tokens * self._block_bytes[model]
+
+    def occupy(self, model: int, tokens: int) -> None:
+        """Take the blocks of so many tokens of one model, which belong to no request; fewer than 0 are given back.
+
+        Raises
+        ------
+        OutOfMemory
+            When the pool has too few.
+        """
+        more = self.bytes_of(model, tokens)
+        if more > self.free_bytes:
+            raise OutOfMemory(f"{_gib(more)} more cache wanted, {self.room()}")
+        self.used_bytes += more
+
+    def lent_bytes(self, ids: Ids) -> Ints:
+        """Return the bytes of the blocks that are lent to each request, (n,)."""
+        target, draft = self.lent[:, ids] // self.memory.block_tokens
+        lent: Ints = target * self._block_bytes[TARGET] + draft * self._block_bytes[DRAFT]
+        return lent
+
+    def lend(self, model: int, request: int, tokens: int) -> None:
+        """Note that the blocks of a request's first `tokens` of one model are not its own."""
+        self.lent[model, request] = tokens
+        self._sharing = True
+
+    def hand_over(self, model: int, request: int, tokens: int) -> None:
+        """Free a request's own blocks of so many tokens of one model, and lend it as many more."""
+        self.blocks[model, request] -= tokens // self.memory.block_tokens
+        self.used_bytes -= self.bytes_of(model, tokens)
+        self.lend(model, request, int(self.lent[model, request]) + tokens)
+
+    def release(self, ids: Ids) -> None:
+        """Free everything that these requests hold."""
+        held = self.blocks[:, ids].sum(axis=1)
+        self.used_bytes -= int(held[TARGET]) * self._block_bytes[TARGET]
+        self.used_bytes -= int(held[DRAFT]) * self._block_bytes[DRAFT]
+        self.overdrawn |= self.used_bytes < 0
+        self.blocks[:, ids] = 0
+
+
+@lru_cache(maxsize=16)
+def _constants(block_tokens: int) -> tuple[Ints, Ints]:
+    """Return 0-d arrays: numpy adds one to a short array in about half the time of a Python integer."""
+    return np.array(block_tokens, dtype=np.int64), np.array(block_tokens - 1, dtype=np.int64)
+
+
+def _gib(count: int) -> str:
+    return f"{count / 2**30:.4g} GiB"
+
+
+class DraftCache:
+    """The drafter's half of a ledger: `progress.draft_cached`, and the blocks of the drafter in the pool.
+
+    `extended` are the requests whose leaves the last reserved pass extends; `feeds` is as given.
+
+    Parameters
+    ----------
+    books, pool : of the ledger.
+    feeds : whether there is a cache. For a drafter without one (a lookup, heads that read the target's last state),
+        only the root of each decoding request is pending.
+    """
+
+    __slots__ = ("_books", "_pool", "extended", "feeds")
+
+    def __init__(self, books: Books, pool: KvPool, feeds: bool) -> None:
+        self._books, self._pool, self.feeds = books, pool, feeds
+        self.extended = NOBODY
+
+    def share(self, request: int, tokens: int) -> None:
+        """Note that so many of a request's first tokens are cached before it begins."""
+        self._books.draft_cached[request] = tokens * self.feeds
+
+    def fed(self, ids: Ids) -> Ints:
+        """Return the tokens that the drafter's own cache holds of each request, (n,)."""
+        return self._books.draft_cached[ids] * self.feeds
+
+    def reserve(self, work: DraftPass, ids: Ids) -> PassShape:
+        """Take the slots of a draft pass of these rows, or of the first of several, and return its shape.
+
+        Raises
+        ------
+        IllegalPass
+            When a chunk is longer than what is lacking, a leaf is none or has not caught up, or nothing would run.
+        OutOfMemory
+            When the pool is too small.
+        """
+        forest, leaves = work.forest, work.leaves
+        if len(leaves) and (work.deepest is not None or not work.width):
+            check_leaves(work)
+        asked = ids, work.chunks, forest.numbers, forest.fresh, leaves
+        taken = reserve_draft(self._books, *asked, self._pool.left())
+        if taken.shape is None:
+            self._refuse(work)
+        self._pool.take(DRAFT, taken.blocks)
+        self.extended = taken.rows
+        return taken.shape
+
+    def _refuse(self, work: DraftPass) -> NoReturn:
+        """Say why a draft pass is illegal: what is wrong with a leaf or a chunk, or that nothing would run."""
+        check_leaves(work)
+        cached = self._books.draft_cached[work.requests]
+        chunks = work.chunks if len(work.chunks) else np.zeros_like(work.requests)
+        pending = self._books.prompt_tokens[work.requests] + self._books.emitted_tokens[work.requests] - cached
+        wrong = (chunks < 0) | (chunks > pending)
+        if np.count_nonzero(wrong):
+            said = first_wrong(wrong, "request {} is given {} of {}", work.requests, chunks, pending)
+            raise IllegalPass(f"a draft chunk must hold no more tokens than the drafter's cache lacks: {said}")
+        extended = work.forest.row[work.leaves]
+        wrong = (pending > chunks)[extended]
+        if np.count_nonzero(wrong):
+            columns = (each[extended] for each in (work.requests, chunks, pending))
+            said = first_wrong(wrong, "request {} is given {} of {} tokens", *columns)
+            raise IllegalPass(f"a leaf can only be extended where the drafter's cache has caught up: {said}")
+        raise IllegalPass("a draft pass without tokens: nobody's chunk holds any, and no drafted node is extended")
+
+    def deepen(self, work: DraftPass, ids: Ids, drafted: Drafted) -> None:
+        """Take the slots of what the passes behind the first have extended.
+
+        Raises
+        ------
+        OutOfMemory
+            When the pool is too small.
+        """
+        grown = drafted.forest.numbers, drafted.extended
+        self._pool.take(DRAFT, deepen(self._books, ids, work.chunks, *grown, self._pool.left()))
+
+    def drop(self, ids: Ids) -> None:
+        """Drop those nodes of these requests that no verification took up."""
+        left = ids[self._books.draft_nodes[ids] > 0]
+        if len(left):
+            self.forget(left)
+            self._pool.hold(DRAFT, left, self._books.draft_cached[left])
+
+    def forget(self, ids: Ids) -> None:
+        """Note that no drafted node of these requests is cached."""
+        self._books.draft_nodes[ids] = self._books.draft_depth[ids] = 0
+
+    def follow(self, ids: Ids) -> None:
+        """Move a drafter without a cache to where the target is: behind all but the root of a decoding request."""
+        if not self.feeds:
+            books, emitted = self._books, self._books.emitted_tokens[ids]
+            known = books.prompt_tokens[ids] + emitted
+            books.draft_cached[ids] = known - ((known - books.target_cached[ids] == 1) & (emitted > 0))

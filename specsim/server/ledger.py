@@ -1,0 +1,264 @@
+"""The only mutable state of a replica: what has arrived, is cached and was emitted. It refuses illegal passes."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import numpy as np
+
+from specsim.core.passes import NOBODY, Drafted, DraftPass, Emitted, TargetPass
+from specsim.core.request import Begun, Facts, Floats, Ids, Ints, Prefixes, Requests
+from specsim.core.trees import Forest
+from specsim.errors import IllegalPass, ModelFault
+from specsim.kernels.books import Books, Tally, commit, reserve
+from specsim.pass_shape import PassShape
+from specsim.server.events import Emissions, Gaps
+from specsim.server.kv_cache import DRAFT, KV_CAPACITY, TARGET, DraftCache, KvPool, Memory, OutOfMemory
+from specsim.server.lookahead import Ahead
+from specsim.server.prefix_cache import Caches
+from specsim.server.rules import Drafts, first_wrong
+from specsim.server.state import Roster, Rows, known_tokens
+
+
+class Ledger:
+    """State of one replica; `reserve` a pass, let it run, then `commit` it.
+
+    `roster` is who is there, without and with slots; `caches` are those of either model, in the pool and elsewhere;
+    `ahead` books what runs at once. `rejected` says why, by request; `cancelled_s` when, of those that were let in.
+
+    Parameters
+    ----------
+    size : number of request ids, N. memory : the replica's key-value pool.
+    rows : of all requests, which the replicas of a pool share; None: of its own. place : its index among them.
+    draft_cached : whether the drafter keeps a cache of its own; see `DraftCache`.
+    prefixes : of all prompts, where their blocks are kept for others; see `PrefixCache`.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        memory: Memory,
+        draft_cached: bool = True,
+        prefixes: Prefixes | None = None,
+        rows: Rows | None = None,
+        place: int = 0,
+    ) -> None:
+        rows = Rows.of(size, prefixes is not None) if rows is None else rows
+        self.facts, self.progress = rows.facts, rows.progress
+        self._told = [(name, getattr(self.facts, name)) for name in Facts.__dataclass_fields__]
+        self.pool = KvPool(memory, rows.blocks, rows.lent)
+        known = self.facts.prompt_tokens, self.progress.emitted_tokens
+        cached = self.progress.target_cached, self.progress.draft_cached
+        self._books = Books(*known, *cached, *rows.blocks, *rows.lent, *rows.drafted)
+        self._tally = Tally(*(getattr(self.progress, name) for name in Tally._fields))
+        self.roster = Roster(rows.at, rows.admitted, rows.seat, place)
+        self.rejected: dict[int, str] = {}
+        self.cancelled_s: dict[int, float] = {}
+        self.finished = 0
+        self._drafts = Drafts()
+        self._ids = self._trees = NOBODY
+        self._reached_s = rows.reached_s
+        self._last, self._in_order = -1, True
+        self._emissions = Emissions(self.progress)
+        self._draft_cache = DraftCache(self._books, self.pool, draft_cached)
+        self.caches = Caches(rows, self.pool, self._draft_cache, prefixes)
+        kept = self._draft_cache, self.caches, self._emissions
+        self.ahead = Ahead(self.facts, self.progress, self.pool, self.roster, *kept, self._finish)
+
+    @property
+    def drafted(self) -> bool:
+        """Whether a draft pass has run in this step."""
+        return bool(self._drafts.rows)
+
+    def arrive(self, request: int, told: Requests, now_s: float) -> None:
+        """Enter a request at `now_s`, or reject it: prompt and `max_tokens` can never fit the pool of this replica."""
+        self._tell(request, told)
+        most = int(told.prompt_tokens[request] + told.max_tokens[request])
+        if self.pool.memory.bytes_of(most, most) > self.pool.memory.capacity_bytes:
+            self.rejected[request] = KV_CAPACITY
+            return
+        self.roster.enter(request)
+        self._reached_s[request] = now_s
+        self._in_order &= request > self._last
+        self._last = request
+        if isinstance(told, Begun):
+            self._resume(request, told)
+        else:
+            self.caches.enter(request, int(told.cached_tokens[request]))
+
+    def _resume(self, request: int, told: Begun) -> None:
+        """Note that a request has emitted its first token elsewhere, and brings the caches that it was read into."""
+        progress, first_s = self.progress, told.first_token_s[request]
+        progress.emitted_tokens[request] = 1
+        progress.first_token_s[request] = progress.last_token_s[request] = first_s
+        self._emissions.begin(np.array([request]))
+        self.caches.come(request, int(told.cached_tokens[request]), int(told.draft_tokens[request]))
+
+    def refuse(self, request: int, told: Requests, reason: str) -> None:
+        """Note that a request arrived and was not let in."""
+        self._tell(request, told)
+        self.rejected[request] = reason
+
+    def cancel(self, request: int, reason: str, now_s: float) -> bool:
+        """Free what a request holds that was given up, between two steps; return whether it had not ended by itself.
+
+        One that ended in the last step, too late, has not finished either.
+        """
+        live = bool(self.roster.here(np.array([request]))[0])
+        if live:
+            self.roster.strike(request)
+            self.caches.drop(np.array([request]))
+            self._emissions.forget(request)
+        else:
+            self.progress.finish_s[request] = np.nan
+            self.finished -= 1
+        self.rejected[request], self.cancelled_s[request] = reason, now_s
+        return live
+
+    def _tell(self, request: int, told: Requests) -> None:
+        for name, column in self._told:
+            column[request] = getattr(told, name)[request]
+
+    def known(self, ids: Ids) -> Ints:
+        """Return the tokens of each request that exist: its prompt and what was emitted, (n,)."""
+        return known_tokens(self.facts, self.progress, ids)
+
+    def queued(self, at_s: float) -> int:
+        """Return how many of the waiting requests were here by `at_s`."""
+        waiting = self.roster.waiting
+        if not self._in_order:
+            return sum(self._reached_s[request] <= at_s for request in waiting)
+        count = len(waiting)
+        while count and self._reached_s[waiting[count - 1]] > at_s:
+            count -= 1
+        return count
+
+    def reserve(self, work: DraftPass | TargetPass) -> PassShape:
+        """Take the cache slots that a pass needs and return its shape; it is committed before the next is reserved.
+
+        Raises
+        ------
+        IllegalPass
+            When a row is unknown, doubled or not due, a chunk is longer than what is pending, a tree hangs behind an
+            unfinished prefill, a forest or a leaf is not of this step, or the pool is too small.
+        """
+        requests = work.requests
+        unfed = isinstance(work, DraftPass) and not len(work.chunks)
+        if not len(requests) or not (unfed or len(work.chunks) == len(requests)) or work.forest.rows != len(requests):
+            raise IllegalPass(
+                "a pass needs at least one row, and one chunk and one tree a row: "
+                f"it has {len(requests)} requests, {len(work.chunks)} chunks, {work.forest.rows} trees"
+            )
+        key = requests.tobytes()
+        ids = self._drafts.find(key)
+        if ids is None:
+            self._check_rows(requests)
+            ids = self._drafts.open(key, requests)
+        self._drafts.check(work.forest, ids)
+        self._ids = ids
+        try:
+            moved = 0
+            if len(work.evict):
+                self.roster.evict(work.evict, ids)
+                self._drafts.close(work.evict)
+                moved = self.caches.evict(work.evict, work.transfer)
+            moved += self.caches.bring_back(ids, isinstance(work, DraftPass))
+            if isinstance(work, DraftPass):
+                shape = self._draft_cache.reserve(work, ids)
+            else:
+                shape = self._reserve_target(work, ids)
+        except OutOfMemory as error:
+            raise IllegalPass(str(error)) from None
+        return shape._replace(moved_bytes=moved) if moved else shape
+
+    def deepen(self, work: DraftPass, drafted: Drafted) -> None:
+        """Take the slots of what the passes behind the first have extended; see `reserve`."""
+        try:
+            self._draft_cache.deepen(work, self._ids, drafted)
+        except OutOfMemory as error:
+            raise IllegalPass(str(error)) from None
+
+    def _check_rows(self, ids: Ids) -> None:
+        """Refuse a request that is named twice or is not on this replica."""
+        self.roster.check(ids)
+        for request in self.roster.absent(ids)[:1].tolist():
+            why = "has not arrived" if np.isnan(self.progress.finish_s[request]) else "has finished"
+            if request in self.rejected:
+                why = f"was rejected ({self.rejected[request]})"
+            raise IllegalPass(f"a pass names request {request}, which {why}")
+
+    def _reserve_target(self, work: TargetPass, ids: Ids) -> PassShape:
+        taken = reserve(self._books, ids, work.chunks, work.forest.numbers, self.pool.left())
+        if taken.shape is None:
+            self._refuse(work, ids)
+        self.pool.take(TARGET, taken.blocks)
+        self._trees = taken.rows
+        return taken.shape
+
+    def _refuse(self, work: TargetPass, ids: Ids) -> NoReturn:
+        """Say why a verification is illegal: a chunk of too many tokens or none, or a tree behind too few."""
+        chunks, tree = work.chunks, work.forest.tree_tokens()
+        pending = self.known(ids) - self.progress.target_cached[ids]
+        wrong = (chunks < 1) | (chunks > pending)
+        if np.count_nonzero(wrong):
+            said = first_wrong(wrong, "request {} is given {}, {} are pending", ids, chunks, pending)
+            raise IllegalPass(f"a chunk must hold between one and all of the pending tokens: {said}")
+        wrong = (tree > 0) & (chunks < pending)
+        if np.count_nonzero(wrong):
+            said = first_wrong(wrong, "request {} reads {} of {} pending tokens", ids, chunks, pending)
+            raise IllegalPass(f"a tree hangs behind a prefill that is not finished: {said}")
+        raise IllegalPass(f"a forest with nodes of other rows than its {len(ids)}")
+
+    def commit_draft(self, work: DraftPass, grown: Forest, start_s: float) -> None:
+        """Book a draft pass that started at `start_s`: its chunks are cached, its leaves hold slots until the end.
+
+        `grown`, what it answered, may then be extended and verified; see `Drafts`.
+        """
+        ids = self._ids
+        if len(work.chunks):
+            self.progress.draft_cached[ids] += work.chunks
+            self.roster.admit(ids)
+            self._emissions.decode(self._draft_cache.extended, start_s)
+            self.caches.publish(DRAFT, ids)
+        self._drafts.grown(ids, work, grown)
+
+    def commit_verify(self, work: TargetPass, answer: Emitted, start_s: float, now_s: float) -> Gaps:
+        """Book a verification; return the gap since each emitting request's previous emission (inter-token latency).
+
+        Only the accepted path stays cached; finished requests free everything.
+        """
+        ids, trees = self._ids, self._trees
+        self._check_answer(answer, len(ids))
+        assert not len(trees) or (answer.matched <= trees).all(), "a backend accepts more than a tree holds"
+        self._emissions.decode(ids, start_s)
+        done = trees, answer, self.drafted, self._draft_cache.feeds, now_s
+        left = commit(self._books, self._tally, ids, work.chunks, *done, self.pool.memory.block_tokens)
+        self.pool.take(DRAFT, left.draft_blocks)
+        self.pool.take(TARGET, left.target_blocks)
+        self.roster.admit(ids)
+        self.caches.publish(TARGET, ids)
+        self._emissions.begin(left.first)
+        self._drafts.verified(ids)
+        if np.count_nonzero(answer.finished):
+            self._finish(ids[answer.finished], now_s)
+        return Gaps(left.later, left.gaps_s)
+
+    def _check_answer(self, answer: Emitted, rows: int) -> None:
+        """Refuse what a backend answers of other rows."""
+        for name, column in zip(answer._fields, answer, strict=True):
+            if column.shape != (rows,):
+                raise ModelFault(f"a backend answers {name} {column.shape} of a verification; expected ({rows},)")
+
+    def end_step(self) -> None:
+        """Drop what was drafted in this step and never verified."""
+        for ids in self._drafts.rows:
+            self._draft_cache.drop(ids)
+            self._draft_cache.follow(ids)
+        self._drafts.end()
+        self.caches.settle()
+
+    def _finish(self, ids: Ids, at_s: Floats | float) -> None:
+        self.roster.end(ids)
+        self.caches.drop(ids)
+        self._emissions.finish(ids, at_s)
+        self.finished += len(ids)

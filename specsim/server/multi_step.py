@@ -1,0 +1,155 @@
+"""Passes that nothing comes between, run at once: a batch that only decodes, or drafts chains of one length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple
+
+import numpy as np
+import simpy
+
+from specsim.core.passes import Decodes, DraftPass, Pass, Rounds, TargetPass
+from specsim.core.protocols import Repeating
+from specsim.core.request import Floats
+from specsim.server.admission import Lobby
+from specsim.server.events import Booking, Repeated, Speculated, in_turn
+from specsim.server.faults import Audit, Headway
+from specsim.server.ledger import Ledger
+from specsim.server.planning import check_rounds, single
+from specsim.server.view import LedgerView
+
+LEAST = 2
+"""Fewer passes at once take longer than one by one."""
+MOST = 128
+"""More at once would save little more, and are mostly asked for in vain."""
+Waiting = Generator[simpy.Event, Any, None]
+
+
+class Horizon(NamedTuple):
+    """What may come between the steps of a replica.
+
+    Attributes
+    ----------
+    event_s : when at the earliest anything may happen that is not its own doing.
+    unseen_steps : how many steps may end at that time or later before anybody sees what happened; see `Lobby`.
+    """
+
+    event_s: float
+    unseen_steps: int
+
+    def steps(self, starts_s: Floats, further: int) -> int:
+        """Return how many steps end before the event, and up to `further` more, of those that start so.
+
+        `starts_s` (steps + 1,) has the end of the last behind it.
+        """
+        count = len(starts_s) - 1
+        if starts_s[-1] < self.event_s:
+            return count
+        return min(int(starts_s.searchsorted(self.event_s)) - 1 + further, count)
+
+
+class FastForward:
+    """Run what a scheduler would `repeat` and what ends before the next event in one step of the clock.
+
+    All that is booked is equal, to the last bit, to what the passes book one by one. `horizon` tells what may come
+    between two steps. `lobby`, if any, is empty at first; who arrives meanwhile is in it at last.
+    """
+
+    def __init__(
+        self,
+        env: simpy.Environment,
+        name: int,
+        ledger: Ledger,
+        view: LedgerView,
+        backend: Repeating,
+        booking: Booking,
+        audit: Audit,
+        headway: Headway,
+        lobby: Lobby | None,
+        horizon: Callable[[], Horizon],
+    ) -> None:
+        self._horizon = horizon
+        self._env, self._name, self._ledger, self._view = env, name, ledger, view
+        self._backend, self._booking, self._audit = backend, booking, audit
+        self._headway, self._lobby = headway, lobby
+        self._another_s = 0.0  # About when one more round would have ended: it is not worth asking for.
+
+    def run(self, work: Pass, ends_alone: bool) -> Generator[simpy.Event, Any, Decodes | Rounds | None]:
+        """Run passes like this one, or rounds that begin with it; `ends_alone` says that nobody looks at an end."""
+        if isinstance(work, DraftPass):
+            return (yield from self.rounds(work))
+        return (yield from self.passes(work, work.beyond_ends and ends_alone))
+
+    def passes(self, work: TargetPass, beyond_ends: bool) -> Generator[simpy.Event, Any, Decodes | None]:
+        """Run passes like this one, which is not reserved; return them.
+
+        Only the last may end requests, unless they go on `beyond_ends`. None wants memory that may not be there, and
+        all are decided before anybody sees the next event and before the scheduler's own deadline. Where that leaves
+        too few, none runs, and the answer is None.
+        """
+        ledger, horizon = self._ledger, self._horizon()
+        most = min(ledger.ahead.passes(work), MOST)
+        if most < LEAST:
+            return None
+        decodes = self._backend.decodes(work, most, beyond_ends)
+        starts_s = self._starts_s(decodes.seconds)
+        count = min(horizon.steps(starts_s, horizon.unseen_steps), _before(work.until_s, starts_s))
+        if count < LEAST:
+            return None
+        decodes, starts_s = decodes.first(count), starts_s[: count + 1]
+        yield from self._wait(decodes.seconds[:, None], starts_s)
+        self._audit.see_decodes(work, decodes, starts_s)
+        gaps = ledger.ahead.commit_passes(work, decodes, starts_s)
+        self._move_on(decodes.seconds, starts_s[1:-1])
+        self._booking.repeated(self._name, Repeated(starts_s, decodes, gaps))
+        return decodes
+
+    def rounds(self, work: DraftPass) -> Generator[simpy.Event, Any, Rounds | None]:
+        """Run rounds, the first of which begins with this pass, which is not reserved; return them. See `passes`."""
+        ahead, passes, horizon = self._ledger.ahead, work.depth + 1, self._horizon()
+        further, within_s = horizon.unseen_steps, horizon.event_s - self._env.now
+        if further < LEAST and horizon.event_s <= self._another_s:
+            return None
+        most = min(ahead.rounds(work), MOST)
+        rounds = self._backend.rounds(work, LEAST, most, within_s, further) if most >= LEAST else None
+        if rounds is None:
+            return None
+        starts_s = self._starts_s(rounds.seconds.ravel())
+        count = min(horizon.steps(starts_s[::passes], further), _before(work.until_s, starts_s[::passes]))
+        if count < LEAST:
+            return None
+        rounds, starts_s = rounds.first(count), starts_s[: count * passes + 1]
+        seconds, ends_s = rounds.seconds.ravel(), starts_s[::passes]
+        self._another_s = 2 * ends_s[-1] - ends_s[-2]
+        yield from self._wait(rounds.seconds, starts_s)
+        self._audit.see_rounds(work, rounds, self._env.now)
+        gaps = ahead.commit_rounds(work, rounds, ends_s)
+        self._move_on(seconds, ends_s[1:-1])
+        self._booking.speculated(self._name, Speculated(starts_s, rounds, gaps))
+        return rounds
+
+    def _starts_s(self, seconds: Floats) -> Floats:
+        """Return when passes of so many seconds (n,) start, and when the last ends, (n + 1,)."""
+        starts_s = np.empty(len(seconds) + 1)
+        starts_s[0], starts_s[1:] = self._env.now, seconds
+        return np.add.accumulate(starts_s, out=starts_s)
+
+    def _wait(self, seconds: Floats, starts_s: Floats) -> Waiting:
+        """Let the clock move over rounds (n, passes) as it would pass by pass."""
+        check_rounds(seconds, float(starts_s[-1]))
+        delay_s = single(float(starts_s[0]), float(starts_s[-1]))
+        for each in seconds.ravel().tolist() if delay_s is None else (delay_s,):
+            yield self._env.timeout(each)
+
+    def _move_on(self, seconds: Floats, steps_s: Floats) -> None:
+        """Note the seconds (n,) of passes that have ended, and when steps started behind the first."""
+        self._view.now_s = self._env.now
+        self._view.forward_s = in_turn(self._view.forward_s, seconds)
+        self._headway.passes += len(seconds)
+        if self._lobby is not None:
+            self._lobby.started(steps_s.tolist())
+
+
+def _before(until_s: float, starts_s: Floats) -> int:
+    """Return how many steps start before a time; `starts_s` (steps + 1,) has the end of the last behind it."""
+    return int(starts_s[:-1].searchsorted(until_s))

@@ -1,0 +1,197 @@
+"""One turn with a scheduler: its pass, its seconds of planning and its notes."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import suppress
+from math import inf, nextafter
+from types import GeneratorType
+from typing import Any, NoReturn
+
+import numpy as np
+
+from specsim.core.attribution import complaint, definition, own_line
+from specsim.core.passes import DraftPass, Pass, TargetPass
+from specsim.core.protocols import Noting, Scheduler, Step, View
+from specsim.core.request import Floats, Ints
+from specsim.errors import IllegalPass, ModelFault, SchedulerFault, represented
+from specsim.server.faults import TOO_LONG, StepTooLong
+from specsim.server.rules import owned
+
+TARGET, DRAFTER = "the target", "the drafter"
+POSSIBLE = "expected a finite number of seconds, at least 0"
+
+
+def delays(start_s: float, seconds: Sequence[float]) -> Sequence[float]:
+    """Return delays from `start_s` that end where these `seconds` end when they are waited for one by one.
+
+    One delay wherever floats allow it, else `seconds`, which are those of a drafter's passes.
+
+    Raises
+    ------
+    ModelFault
+        When no clock can wait for one of them.
+    """
+    end_s = start_s
+    for each in seconds:
+        if not 0 <= each < inf:
+            refuse(each, DRAFTER)
+        end_s += each
+    if len(seconds) == 1:
+        return seconds
+    delay_s = single(start_s, end_s)
+    return seconds if delay_s is None else (delay_s,)
+
+
+def single(start_s: float, end_s: float) -> float | None:
+    """Return the delay that ends at exactly `end_s`; None where there is none.
+
+    Where the clock is about as fine as the delay, sums may fall between two numbers and round to the even one: no
+    single delay ends at an odd one.
+    """
+    delay_s = end_s - start_s
+    for near_s in (delay_s, nextafter(delay_s, 0.0), nextafter(delay_s, inf)):
+        if start_s + near_s == end_s:
+            return near_s
+    return None
+
+
+def possible(seconds: float) -> float:
+    """Return the seconds of a pass of the target; refuse those that no clock can wait for."""
+    return seconds if 0 <= seconds < inf else refuse(seconds, TARGET)
+
+
+def check_rounds(seconds: Floats, end_s: float) -> None:
+    """Refuse rounds (n, passes) with a pass that no clock can wait for; they end at `end_s`, each with the target's."""
+    if np.minimum.reduce(seconds, axis=None) >= 0 and end_s < inf:
+        return
+    for model, each in ((DRAFTER, seconds[:, :-1]), (TARGET, seconds[:, -1:])):
+        wrong = each[~((each >= 0) & (each < inf))]
+        if len(wrong):
+            refuse(float(wrong[0]), model)
+
+
+def refuse(seconds: float, model: str) -> NoReturn:
+    """Raise a ModelFault that names the model and its seconds."""
+    raise ModelFault(f"a pass of {model} takes {seconds:g} s; {POSSIBLE}")
+
+
+def noted(schedulers: Sequence[Scheduler], replica_of: Ints) -> dict[str, Floats]:
+    """Return by name what the scheduler of each request's replica, `replica_of` (N,), noted of it, (N,), NaN: nothing.
+
+    Raises
+    ------
+    SchedulerFault
+        When a scheduler notes anything but one number a request under a name of its own.
+    """
+    found: dict[str, Floats] = {}
+    for name, scheduler in enumerate(schedulers):
+        if not isinstance(scheduler, Noting):
+            continue
+        mine = replica_of == name
+        for column, numbers in _told(scheduler, len(replica_of)).items():
+            found.setdefault(column, np.full(len(replica_of), np.nan))[mine] = numbers[mine]
+    return found
+
+
+def _told(scheduler: Noting, requests: int) -> dict[str, Floats]:
+    who = f"scheduler {type(scheduler).__name__}"
+    try:
+        told: Mapping[str, Floats] = scheduler.noted(requests)
+        numbers = {name: np.asarray(column, dtype=np.float64) for name, column in told.items()}
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise SchedulerFault(f"{who}: {complaint(error)}{own_line(error.__traceback__, scheduler)}") from error
+    for name, column in numbers.items():
+        if not isinstance(name, str) or not name.isidentifier():
+            raise SchedulerFault(f"{who}: noted {name!r}; expected a name of letters, digits and underscores")
+        if column.shape != (requests,):
+            raise SchedulerFault(f"{who}: noted {name} has shape {column.shape}; expected ({requests},)")
+    return numbers
+
+
+_PASSES = (DraftPass, TargetPass)
+
+
+class Conversation:
+    """One turn with a scheduler, from its ``step(view)`` to the next scheduling point.
+
+    Raises
+    ------
+    SchedulerFault
+        Here and in `ask`, when the scheduler fails: one line with its name, the simulated time and the user's own line.
+    """
+
+    __slots__ = ("_scheduler", "_step", "_view")
+
+    def __init__(self, scheduler: Scheduler, view: View) -> None:
+        self._scheduler, self._view = scheduler, view
+        try:
+            self._step: Step = scheduler.step(view)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise self._failed(error) from error
+        if type(self._step) is not GeneratorType and not isinstance(self._step, Generator):
+            raise self._fault(f"{self._answered(self._step)}; expected a generator: yield each pass")
+
+    def ask(self, answer: Any) -> Pass | None:
+        """Return the next pass, given the answer to the last one (None at first); None when the step has ended."""
+        try:
+            work = self._step.send(answer)
+        except StopIteration as end:
+            if isinstance(end.value, DraftPass | TargetPass):
+                raise self._fault(f"{self._answered(end.value)}; expected it to be yielded") from None
+            return None
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise self._failed(error) from error
+        if type(work) not in _PASSES:
+            self.refuse(f"step yielded {_kind(work)}; expected a DraftPass or a TargetPass")
+        try:
+            return owned(work)
+        except IllegalPass as error:
+            self.refuse(str(error))
+
+    def end(self) -> None:
+        """End the step where it yields: what it asked for has run several times, and nobody is answered."""
+        try:
+            self._step.close()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise self._failed(error) from error
+
+    def refuse(self, reason: str) -> NoReturn:
+        """Throw an `IllegalPass` into the step, where it yields, and raise one that names that line.
+
+        Whatever the step does with it, the run ends.
+        """
+        thrown = IllegalPass(reason)
+        with suppress(BaseException):
+            self._step.throw(thrown)
+        raise IllegalPass(self._told(reason + own_line(thrown.__traceback__, self._scheduler))) from thrown
+
+    def _failed(self, error: BaseException) -> SchedulerFault:
+        # The first frame is ours.
+        trace = error.__traceback__.tb_next if error.__traceback__ is not None else None
+        where = own_line(trace, self._scheduler) or definition(self._scheduler.step)
+        said = TOO_LONG if isinstance(error, StepTooLong) else complaint(error)
+        return SchedulerFault(self._told(said + where))
+
+    def _fault(self, what: str) -> SchedulerFault:
+        return SchedulerFault(self._told(what + definition(self._scheduler.step)))
+
+    def _answered(self, value: Any) -> str:
+        return f"step returned {_kind(value)}"
+
+    def _told(self, what: str) -> str:
+        return f"scheduler {type(self._scheduler).__name__} at {self._view.now_s:g} s: {what}"
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, DraftPass | TargetPass):
+        return f"a {type(value).__name__}"
+    return "None" if value is None else f"{represented(value)} ({type(value).__name__})"

@@ -1,0 +1,314 @@
+"""KV caches that outlive a request: shared prefixes, conversations, and KV offload."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterable
+
+import numpy as np
+
+from specsim.core.request import Ids, Ints, Prefixes
+from specsim.server.kv_cache import DRAFT, TARGET, DraftCache, KvPool
+from specsim.server.state import PrefixRows, Rows
+
+HOST, OTHERS, LINK = range(3)
+
+
+class Elsewhere:
+    """Waiting requests with cached tokens and no blocks.
+
+    The cache of one that was preempted by transfer is on the host and moves back. The beginning of a prompt that others
+    have cached comes at no cost, into blocks of the request's own. So does what has come over a link from the replica
+    that read the prompt: the link has taken its time.
+    """
+
+    def __init__(self) -> None:
+        self._where: dict[int, int] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._where)
+
+    def to_host(self, ids: Ids) -> None:
+        """Note that the caches of `ids` (n,) have left for the host."""
+        self._where.update(dict.fromkeys(ids.tolist(), HOST))
+
+    def with_others(self, request: int) -> None:
+        """Note that others hold the beginning of a request's prompt."""
+        self._where[request] = OTHERS
+
+    def over_link(self, request: int) -> None:
+        """Note that a request's cache has come from another replica."""
+        self._where[request] = LINK
+
+    def forget(self, request: int) -> None:
+        """Drop what a request has elsewhere, if anything."""
+        self._where.pop(request, None)
+
+    def taken(self, ids: Ids) -> tuple[Ids, Ints]:
+        """Return those of `ids` (n,) whose cache was elsewhere, (m,), and where; they are forgotten."""
+        back = ids[np.isin(ids, np.fromiter(self._where, dtype=np.int64, count=len(self._where)))]
+        return back, np.array([self._where.pop(request) for request in back.tolist()], dtype=np.int64)
+
+
+Key = tuple[int, int]
+"""A model, and the hash of a block and of all before it."""
+
+
+class PrefixCache:
+    """The prompt blocks that one replica has cached: those that requests use, and those that nobody does any more.
+
+    A block that several requests use counts once in the pool. One that nobody uses is free for others: the least
+    recently used goes first, of one prompt the end (vLLM's automatic prefix caching). It goes between two steps, so
+    that what a scheduler has seen of a waiting request holds when it runs.
+
+    `queries` are the prompt tokens of all that have begun, `hits` those that were found at the first time.
+
+    Parameters
+    ----------
+    prefixes : of all requests. prompt_tokens : (N,) of each; may be filled in later. pool : the replica's.
+    rows : of all requests.
+    """
+
+    def __init__(self, prefixes: Prefixes, prompt_tokens: Ints, pool: KvPool, rows: PrefixRows) -> None:
+        self._prefixes, self._prompt_tokens, self._pool = prefixes, prompt_tokens, pool
+        self._tokens = prefixes.block_tokens
+        self._users: dict[Key, int] = {}
+        self._idle: OrderedDict[Key, None] = OrderedDict()
+        self._idle_bytes = 0
+        self._watched: defaultdict[Key, set[int]] = defaultdict(set)
+        self._waiting: dict[int, list[Key]] = {}
+        self._changed = set[int]()
+        self._used, self._begun, self._hit_tokens = rows
+        self.queries = self.hits = 0
+
+    def wait(self, request: int) -> tuple[int, int]:
+        """Note that a request waits without blocks; return its tokens in the target's and in the drafter's cache.
+
+        At least one token of a prompt is not taken from the cache: the first token of the output is its logits'.
+        """
+        self._unwatch(request)
+        hashes = self._hashes(request, (int(self._prompt_tokens[request]) - 1) // self._tokens)
+        keys, blocks = list[Key](), [0, 0]
+        for model in (TARGET, DRAFT):
+            for each in hashes:
+                keys.append((model, each))
+                if keys[-1] not in self._users:
+                    break
+                blocks[model] += 1
+        for key in keys:
+            self._watched[key].add(request)
+        self._waiting[request] = keys
+        return blocks[TARGET] * self._tokens, blocks[DRAFT] * self._tokens
+
+    def _hashes(self, request: int, blocks: int) -> list[int]:
+        first, count = int(self._prefixes.first[request]), int(self._prefixes.count[request])
+        found: list[int] = self._prefixes.hashes[first : first + min(blocks, count)].tolist()
+        return found
+
+    def _unwatch(self, request: int) -> None:
+        for key in self._waiting.pop(request, ()):
+            self._watched[key].discard(request)
+            if not self._watched[key]:
+                del self._watched[key]
+
+    def begin(self, ids: Ids, target_cached: Ints, draft_cached: Ints) -> None:
+        """Let waiting requests use the blocks of their cached tokens, (n,) in either cache.
+
+        Raises
+        ------
+        OutOfMemory
+            When the pool has no room for blocks that nobody used.
+        """
+        for request, *cached in zip(ids.tolist(), target_cached.tolist(), draft_cached.tolist(), strict=True):
+            self._unwatch(request)
+            for model in (TARGET, DRAFT):
+                keys = [(model, each) for each in self._hashes(request, cached[model] // self._tokens)]
+                self._use(keys)
+                self._used[model, request] = len(keys)
+                self._pool.lend(model, request, len(keys) * self._tokens)
+            self._hit_tokens[request] += cached[TARGET]
+            if not self._begun[request]:
+                self._begun[request] = True
+                self.queries += int(self._prompt_tokens[request])
+                self.hits += cached[TARGET]
+
+    def publish(self, model: int, ids: Ids, cached: Ints) -> None:
+        """Let others use the whole prompt blocks of requests with `cached` tokens, (n,)."""
+        used = self._used[model, ids]
+        prompt_tokens = self._prompt_tokens[ids]
+        whole = np.minimum(np.minimum(cached, prompt_tokens) // self._tokens, self._prefixes.count[ids])
+        for place in np.flatnonzero(whole > used).tolist():
+            request, blocks = int(ids[place]), int(whole[place])
+            keys = [(model, each) for each in self._hashes(request, blocks)[int(used[place]) :]]
+            for key in keys:
+                if key not in self._users:
+                    self._changed |= self._watched.get(key, set())
+            # What the request holds of its own is freed, so there is room for what all hold.
+            self._pool.hand_over(model, request, len(keys) * self._tokens)
+            self._use(keys)
+            self._used[model, request] = blocks
+
+    def _use(self, keys: Iterable[Key]) -> None:
+        """Count one more user of each block; one that nobody used takes room in the pool."""
+        for key in keys:
+            users = self._users.get(key, 0)
+            if not users:
+                self._pool.occupy(key[0], self._tokens)
+                if self._users.get(key) == 0:
+                    del self._idle[key]
+                    self._idle_bytes -= self._pool.bytes_of(key[0], self._tokens)
+            self._users[key] = users + 1
+
+    def end(self, ids: Iterable[int]) -> None:
+        """Note that requests give up their blocks, or wait no more."""
+        for request in ids:
+            self._unwatch(request)
+            for model in (DRAFT, TARGET):
+                if not (blocks := int(self._used[model, request])):
+                    continue
+                for each in reversed(self._hashes(request, blocks)):
+                    self._leave((model, each))
+                self._used[model, request] = 0
+                self._pool.lend(model, request, 0)
+
+    def _leave(self, key: Key) -> None:
+        self._users[key] -= 1
+        if not self._users[key]:
+            self._pool.occupy(key[0], -self._tokens)
+            self._idle[key] = None
+            self._idle_bytes += self._pool.bytes_of(key[0], self._tokens)
+
+    def alone_bytes(self, ids: Ids) -> Ints:
+        """Return the bytes of the blocks that each request is the only one to use, (n,)."""
+        alone = np.zeros(len(ids), dtype=np.int64)
+        for place, request in enumerate(ids.tolist()):
+            for model in (TARGET, DRAFT):
+                used = self._hashes(request, int(self._used[model, request]))
+                count = sum(self._users[model, each] == 1 for each in used)
+                alone[place] += self._pool.bytes_of(model, count * self._tokens)
+        return alone
+
+    def settle(self) -> list[int]:
+        """Drop what nobody uses and has no room; return the waiting requests of which more is cached now, or less."""
+        while self._idle_bytes > self._pool.free_bytes:
+            key, _ = self._idle.popitem(last=False)
+            del self._users[key]
+            self._idle_bytes -= self._pool.bytes_of(key[0], self._tokens)
+            self._changed |= self._watched.get(key, set())
+        changed = sorted(self._changed & self._waiting.keys())
+        self._changed.clear()
+        return changed
+
+
+class Caches:
+    """Moves caches in and out of the pool; `elsewhere` are those of waiting requests, `prefix` what prompts share.
+
+    Parameters
+    ----------
+    rows, pool, draft_cache : of the ledger.
+    prefixes : of all prompts, where their blocks are kept for others; None: no block is.
+    """
+
+    def __init__(self, rows: Rows, pool: KvPool, draft_cache: DraftCache, prefixes: Prefixes | None) -> None:
+        self._progress, self._pool, self._draft_cache = rows.progress, pool, draft_cache
+        self.elsewhere = Elsewhere()
+        self.prefix: PrefixCache | None = None
+        if prefixes is not None and rows.prefix is not None:
+            self.prefix = PrefixCache(prefixes, rows.facts.prompt_tokens, pool, rows.prefix)
+
+    def enter(self, request: int, cached_tokens: int) -> None:
+        """Note what is cached of a request that arrives: so many tokens, or what its prompt shares."""
+        if self.prefix is not None:
+            self._look_up(self.prefix, [request])
+        elif cached_tokens:
+            self._progress.target_cached[request] = cached_tokens
+            self._draft_cache.share(request, cached_tokens)
+            self.elsewhere.with_others(request)
+        self._draft_cache.follow(np.array([request]))
+
+    def come(self, request: int, target_cached: int, draft_cached: int) -> None:
+        """Note what has come over a link with a request that arrives, of its prompt, in either model's cache."""
+        self._progress.target_cached[request] = target_cached
+        self._draft_cache.share(request, draft_cached)
+        self.elsewhere.over_link(request)
+        self._draft_cache.follow(np.array([request]))
+
+    def _look_up(self, prefix: PrefixCache, waiting: list[int]) -> None:
+        """Note what is cached of the prompts of waiting requests."""
+        for request in waiting:
+            self._progress.target_cached[request], drafted = prefix.wait(request)
+            self._draft_cache.share(request, drafted)
+            self.elsewhere.with_others(request)
+        self._draft_cache.follow(np.array(waiting, dtype=np.int64))
+
+    def publish(self, model: int, ids: Ids) -> None:
+        """Let others use what these requests have cached of their prompts."""
+        if self.prefix is None or not (model == TARGET or self._draft_cache.feeds):
+            return
+        cached = self._progress.target_cached if model == TARGET else self._progress.draft_cached
+        self.prefix.publish(model, ids, cached[ids])
+
+    def settle(self) -> None:
+        """Bring what waiting requests share up to date, between two steps."""
+        if self.prefix is not None:
+            self._look_up(self.prefix, self.prefix.settle())
+
+    def freed_bytes(self, ids: Ids) -> Ints:
+        """Return the bytes that would surely be free without each request, (n,); at least 1 where it has any cache."""
+        own = self._pool.held_bytes(ids)
+        if self.prefix is None:
+            return own
+        freed: Ints = np.maximum(own + self.prefix.alone_bytes(ids), self._pool.lent_bytes(ids) > 0)
+        return freed
+
+    def drop(self, ids: Ids) -> None:
+        """Free all that these requests hold."""
+        self._free(ids)
+        for request in ids.tolist() if self.elsewhere else ():
+            self.elsewhere.forget(request)
+        self._progress.target_cached[ids] = self._progress.draft_cached[ids] = 0
+
+    def _free(self, ids: Ids) -> None:
+        self._pool.release(ids)
+        if self.prefix is not None:
+            self.prefix.end(ids.tolist())
+        self._draft_cache.forget(ids)
+
+    def evict(self, ids: Ids, transfer: bool) -> int:
+        """Take these requests' blocks; return the bytes that go to the host, 0 where they are dropped."""
+        self._progress.preemptions[ids] += 1
+        if transfer:
+            moved = self._move(ids)
+            self._free(ids)
+            self.elsewhere.to_host(ids)
+            return moved
+        self.drop(ids)
+        self._draft_cache.follow(ids)
+        if self.prefix is not None:
+            self._look_up(self.prefix, ids.tolist())
+        return 0
+
+    def bring_back(self, ids: Ids, drafting: bool) -> int:
+        """Take slots for the caches that the rows of a pass have elsewhere; return the bytes that move.
+
+        A drafter that does not read a prompt takes nothing of its beginning either.
+        """
+        if not self.elsewhere:
+            return 0
+        progress = self._progress
+        back, where = self.elsewhere.taken(ids)
+        shared = back[where == OTHERS]
+        if not drafting:
+            progress.draft_cached[shared] = 0
+            self._draft_cache.follow(back)
+        if self.prefix is not None:
+            self.prefix.begin(shared, progress.target_cached[shared], self._draft_cache.fed(shared))
+        self._pool.hold(TARGET, back, progress.target_cached[back])
+        self._pool.hold(DRAFT, back, progress.draft_cached[back])
+        return self._move(back[where == HOST])
+
+    def _move(self, ids: Ids) -> int:
+        """Note that the whole cache of each request moves; return the bytes of all."""
+        held = self._pool.held_bytes(ids) + self._pool.lent_bytes(ids)
+        self._progress.moved_bytes[ids] += held
+        return int(held.sum())

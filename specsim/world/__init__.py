@@ -1,1 +1,0 @@
-"""What only the future knows: acceptance tapes and the simulated backend."""
