@@ -81,9 +81,9 @@ def shares(loop: loops.Loop) -> Shares:
     return Shares(
         iterations,
         plain_s / iterations * 1e6,
-        times["conversation.py", "__init__"],
-        iterations - times["backend.py", "verify"],
-        times.get(("ahead.py", "commit_passes"), 0) + times.get(("ahead.py", "commit_rounds"), 0),
+        times["planning.py", "__init__"],
+        iterations - times["simulated.py", "verify"],
+        times.get(("lookahead.py", "commit_passes"), 0) + times.get(("lookahead.py", "commit_rounds"), 0),
         {room: (seconds[room] / whole_s, calls[room] / iterations) for room in seconds},
     )
 

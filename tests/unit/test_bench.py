@@ -31,7 +31,7 @@ def test_a_loop_is_timed_beside_a_yardstick() -> None:
 def test_the_time_of_a_loop_is_shared_out_among_rooms() -> None:
     found = shares(loops.Loop("some", ("scheduler=vllm_spec", *loops.batch(2, 20))))
     assert found.iterations > 5
-    assert {"replica", "world", "schedulers", "results", "latency"} <= found.rooms.keys()
+    assert {"server", "backend", "schedulers", "metrics", "latency"} <= found.rooms.keys()
     assert sum(share for share, _ in found.rooms.values()) == pytest.approx(1.0)
 
 
