@@ -17,8 +17,7 @@ from specsim.acceptance.recorded import METADATA_KEY, ON_PATH, RECORDING_FORMAT
 from specsim.core.request import Bools, Floats, Ints
 from specsim.errors import SpecsimError, first_line
 from specsim.files.staging import in_one_step
-from specsim.files.yaml_file import MOST_FILE_BYTES as MOST_BYTES
-from specsim.files.yaml_file import check_file
+from specsim.files.yaml_file import MOST_FILE_BYTES, check_file
 
 ABOUT = ("format", "target", "draft", "drafter", "temperature", "proposals", "versions", "date", "hardware")
 """The required keys of the metadata."""
@@ -120,7 +119,7 @@ def read_tape(path: Path) -> Recorded:
     SpecsimError
         One line naming the file, the column and what was expected.
     """
-    check_file(path, MOST_BYTES, "recording")
+    check_file(path, MOST_FILE_BYTES, "recording")
     try:
         table = pq.read_table(path, partitioning=None)
     except (OSError, pa.ArrowException) as error:

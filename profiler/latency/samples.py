@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from profiler.latency.sample_checks import check_numbers
 from specsim.errors import SpecsimError, first_line, say
 from specsim.files.staging import in_one_step
-from specsim.files.yaml_file import MOST_FILE_BYTES as MOST_BYTES
-from specsim.files.yaml_file import check_file
+from specsim.files.yaml_file import MOST_FILE_BYTES, check_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -187,7 +186,7 @@ def read_samples(path: Path) -> tuple[dict[str, Any], list[Sample]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    check_file(path, MOST_BYTES, "samples file")
+    check_file(path, MOST_FILE_BYTES, "samples file")
     try:
         table = pq.read_table(path, partitioning=None)
     except (OSError, pa.ArrowInvalid) as error:

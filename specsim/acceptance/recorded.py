@@ -16,8 +16,7 @@ from specsim.acceptance.tape import Evidence, Tape
 from specsim.core.request import Bools, Floats, Ints
 from specsim.errors import SpecsimError, first_line, nearest, represented
 from specsim.files.checked_mapping import CheckedMapping, expanded
-from specsim.files.yaml_file import MOST_FILE_BYTES as MOST_BYTES
-from specsim.files.yaml_file import check_file, check_rows
+from specsim.files.yaml_file import MOST_FILE_BYTES, check_file, check_rows
 from specsim.rng import STRIDE, Words, stream_keys
 
 ON_PATH = -1
@@ -199,7 +198,7 @@ def recording_of(node: CheckedMapping, folder: Path) -> Recording:
     source = node.source
     node.only(("kind", "path", "categories"), ("description", "pair"))
     path = folder / expanded(node.text("path", "the name of a Parquet file"), f"{source}: path: ")
-    check_file(path, MOST_BYTES, "recording", f"{source}: path: ")
+    check_file(path, MOST_FILE_BYTES, "recording", f"{source}: path: ")
     categories = node.child("categories", "a trace's categories, each with a recorded one", 1)
     known = _pages(path).on
     return Recording(path, {str(key): categories.choice(key, known) for key in categories.values})
@@ -224,7 +223,7 @@ def recorded_tape(recording: Recording, category: Sequence[str], slo_class: Ints
 
 def _pages(path: Path) -> Pages:
     """Return the rows of a file, read anew when it has changed."""
-    check_file(path, MOST_BYTES, "recording")
+    check_file(path, MOST_FILE_BYTES, "recording")
     facts = path.stat()
     return _pages_of(path, facts.st_mtime_ns, facts.st_size)
 

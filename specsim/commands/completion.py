@@ -11,8 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from specsim.config.groups import chosen_by_default as defaults
-from specsim.config.groups import names, names_for
+from specsim.config.groups import chosen_by_default, names, names_for
 from specsim.config.schema import GROUPS, TEXTS
 from specsim.config.schema import defaults as settings
 from specsim.errors import SpecsimError
@@ -144,7 +143,7 @@ def _held(above: str, given: Mapping[str, str]) -> Mapping[str, Any]:
     """Return the mapping below a dotted key, in the chosen file or in the run itself."""
     group, *below = above.split(".")
     if group in GROUPS:
-        chosen = given.get(group, defaults()[group])
+        chosen = given.get(group, chosen_by_default()[group])
         held: Any = _yaml(Path(chosen) if is_path(chosen) else shipped("conf") / group / f"{chosen}.yaml")
     else:
         below = [group, *below] if group else []

@@ -8,8 +8,7 @@ from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, TypeVar
 
-from specsim.config.groups import choices_with, names, names_for
-from specsim.config.groups import chosen_by_default as defaults
+from specsim.config.groups import choices_with, chosen_by_default, names, names_for
 from specsim.config.schema import GROUPS, TEXTS, TYPED, declared, known_keys
 from specsim.config.synonyms import for_word, refuse_key
 from specsim.config.values import PythonValue, fitting, python_value, several, several_names, unquoted, whole
@@ -128,7 +127,7 @@ def check_key(key: str) -> None:
 def _below_a_group(key: str) -> str:
     """Return the hint at a key of that name in the file of a group, with a choice that has it; empty where none has."""
     for group, choice in choices_with(key):
-        beside = "" if choice == defaults()[group] else f" with {group}={choice}"
+        beside = "" if choice == chosen_by_default()[group] else f" with {group}={choice}"
         return f"; did you mean {f'{group}.{key}'!r}{beside}?"
     return ""
 

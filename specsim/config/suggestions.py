@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from specsim.config.groups import check_below, chosen_in, file_of, names
-from specsim.config.groups import chosen_by_default as defaults
+from specsim.config.groups import check_below, chosen_by_default, chosen_in, file_of, names
 from specsim.config.points import Point
 from specsim.config.schema import GROUPS
 from specsim.config.values import PythonValue
@@ -61,7 +60,7 @@ def _stands(key: str, point: Point) -> str | None:
         return "1"
     group, _, below = key.partition(".")
     if not below:
-        return defaults()[group]
+        return chosen_by_default()[group]
     path = file_of(group, chosen_in(group, point))
     try:
         return _word(_value_at(peek_yaml(path), below)) if path is not None else None

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from specsim.config.configured import Configured, labels_of
-from specsim.config.groups import LABELS, Choices, choices_in, file_of
-from specsim.config.groups import chosen_by_default as defaults
+from specsim.config.groups import LABELS, Choices, choices_in, chosen_by_default, file_of
 from specsim.config.identity import identity, settings_of
 from specsim.config.points import Point
 from specsim.config.schema import Settings, check_one, settings_in, written
@@ -62,7 +61,7 @@ def _reason(key: str, settings: Settings, chosen: Choices) -> str | None:
     if below and below.partition(".")[0] in LABELS.get(group, ()):
         return f"{below.partition('.')[0]} says what {getattr(chosen, group)} is, and no run reads it"
     if group == "router" and max(pools(settings.split, settings.replicas)) == 1:
-        one = below or chosen.router.name != defaults()["router"]
+        one = below or chosen.router.name != chosen_by_default()["router"]
         said = f"replicas={settings.replicas}" + (", one in each pool," if settings.replicas > 1 else "")
         return f"{said} leaves a router no choice" if one else None
     if group == "split" and settings.split.prefill is None and getattr(settings.split, below, True) is not None:

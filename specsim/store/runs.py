@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from specsim.config.identity import HASH_CHARACTERS, identity, settings_of
 from specsim.errors import SpecsimError, beside, first_line, nearest
-from specsim.files.yaml_file import MOST_FILE_BYTES as MOST_BYTES
-from specsim.files.yaml_file import check_file
+from specsim.files.yaml_file import MOST_FILE_BYTES, check_file
 from specsim.metrics.requests import FURTHER_COLUMNS, NOTED, PASS_COLUMNS, REQUEST_COLUMNS, SCHEMA_VERSION
 from specsim.metrics.tables import run_line
 
@@ -242,7 +241,7 @@ def _read_parquet(path: Path, types: Mapping[str, str]) -> DataFrame:
     import pyarrow.parquet as pq
 
     if path.exists():
-        check_file(path, MOST_BYTES)
+        check_file(path, MOST_FILE_BYTES)
     try:
         # A folder named rps=2 is a sweep's, not a partition.
         table = pq.read_table(path, partitioning=None)
@@ -275,7 +274,7 @@ def _text(path: Path) -> str:
     """Return the text of a run's file; a folder, a pipe or a device in its place is refused."""
     if not path.exists():
         raise SpecsimError(f"{str(path)!r} is missing; expected it beside the other files of a run")
-    check_file(path, MOST_BYTES)
+    check_file(path, MOST_FILE_BYTES)
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:

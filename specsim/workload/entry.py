@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from specsim.files.checked_mapping import MOST, CheckedMapping, expanded, is_number, shown
-from specsim.files.yaml_file import MOST_FILE_BYTES as MOST_BYTES
-from specsim.files.yaml_file import check_file
+from specsim.files.yaml_file import MOST_FILE_BYTES, check_file
 from specsim.workload.arrivals import UNITS, Unit
 from specsim.workload.columns import ADASERVE_CLASSES
 from specsim.workload.formats import OPTIONAL, ROLES
@@ -95,7 +94,7 @@ def path(node: CheckedMapping) -> Path:
     """Return the path of a user's file, after a check that it exists."""
     given = node.text("path")
     file = expanded(given, "trace=")
-    check_file(file, MOST_BYTES, setting="trace=")
+    check_file(file, MOST_FILE_BYTES, setting="trace=")
     return file
 
 

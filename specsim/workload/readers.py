@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from specsim.errors import SpecsimError
-from specsim.files.yaml_file import MOST_FILE_BYTES as MOST_BYTES
-from specsim.files.yaml_file import check_file, check_rows, size
+from specsim.files.yaml_file import MOST_FILE_BYTES, check_file, check_rows, size
 
 TOLD = 5
 MOST_RATIO, FREE_BYTES = 100, 64 << 20
@@ -148,7 +147,7 @@ def content(file: Path, what: str = "file") -> bytes:
         When it is missing, no file, unreadable, empty, too large, or its gzip is cut or broken (with the line
         reached).
     """
-    check_file(file, MOST_BYTES, what)
+    check_file(file, MOST_FILE_BYTES, what)
     try:
         raw = file.read_bytes()
     except OSError as error:
@@ -176,7 +175,7 @@ def _unpacked(raw: bytes, file: Path) -> bytes:
 
 def check_unpacked(file: Path, kind: str, held: int, packed: int) -> None:
     """Refuse a file of `packed` bytes that unpacks to `held` bytes, if that is more than a trace of its size can."""
-    most = min(MOST_BYTES, max(FREE_BYTES, MOST_RATIO * packed))
+    most = min(MOST_FILE_BYTES, max(FREE_BYTES, MOST_RATIO * packed))
     if held > most:
         raise SpecsimError(f"{file}: {kind} unpacks to more than {size(most)}; expected less")
 

@@ -6,8 +6,7 @@ import pytest
 
 from specsim.cli import main
 from specsim.config.configured import from_words
-from specsim.config.groups import LABELS, shipped_names
-from specsim.config.groups import chosen_by_default as defaults
+from specsim.config.groups import LABELS, chosen_by_default, shipped_names
 from specsim.config.points import known_keys
 from specsim.config.synonyms import WORDS
 from specsim.errors import SpecsimError
@@ -69,7 +68,7 @@ def hint(word, capsys):
 def plain_keys():
     """Return every key of a group's file that is not a label, whose value is a number or a truth value."""
     found = set()
-    for group in defaults():
+    for group in chosen_by_default():
         for name in shipped_names(group):
             values = peek_yaml(shipped("conf") / group / f"{name}.yaml")
             found |= {key for key, each in values.items() if isinstance(each, int | float) and key not in LABELS[group]}
@@ -80,7 +79,7 @@ def plain_keys():
 @pytest.mark.parametrize("key", plain_keys())
 def test_a_hint_at_a_groups_key_is_not_refused_when_typed(key, capsys):
     group, name, _, choice = hint(key, capsys).groups()
-    choice = choice or defaults()[group]
+    choice = choice or chosen_by_default()[group]
     value = peek_yaml(shipped("conf") / group / f"{choice}.yaml")[name]
     check_idle(from_words([f"{group}={choice}", f"{group}.{name}={str(value).lower()}"], sweep=False))
 
