@@ -1,4 +1,4 @@
-"""`specsim calibrate`, and `specsim profile`, which needs torch."""
+"""`specsim calibrate`; and `specsim profile` and `specsim fidelity`, whose words the profiler parses."""
 
 from __future__ import annotations
 

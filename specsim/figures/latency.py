@@ -1,4 +1,4 @@
-"""Distributions of latency, and calibration of a server."""
+"""Distributions of TPOT and TTFT per class, and measured points of a server beside simulated ones."""
 
 from __future__ import annotations
 

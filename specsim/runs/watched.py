@@ -1,4 +1,4 @@
-"""A run made again and listened to: its passes and its trees."""
+"""A run made again: its passes are recorded, and the token trees of some iterations are kept."""
 
 from __future__ import annotations
 
