@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from specsim.config.configured import Configured, from_axes, from_values
 from specsim.config.points import with_keys
-from specsim.core.protocols import Scheduler
+from specsim.core.protocols import Observer, Scheduler
 from specsim.errors import SpecsimError, one_line
 from specsim.files.checked_mapping import expanded
 from specsim.latency.model import Profile
@@ -19,10 +19,10 @@ from specsim.runs.execute import Run, execute
 from specsim.runs.executors import LOCAL, check_executor
 from specsim.runs.find import RATE, SEED, search
 from specsim.runs.handed import named
+from specsim.runs.iterations import iterations
 from specsim.runs.plan import check_keep, checked
 from specsim.runs.processes import check_jobs, composed
 from specsim.runs.until import check_until, run_points
-from specsim.runs.watched import iterations
 from specsim.store.runs import StoredRun, holds_remains, read_run
 from specsim.store.sweeps import Sweep, load_sweep
 from specsim.store.writer import check_place
@@ -46,6 +46,7 @@ def simulate(
     drafter: str | Path | None = None,
     engine: str | Path | None = None,
     router: str | Path | None = None,
+    observers: Sequence[str | Observer | type[Observer]] | None = None,
     rps: float | None = None,
     requests: int | None = None,
     slo_scale: float = 1.0,
@@ -62,6 +63,7 @@ def simulate(
     trace : a name, a path, a `Trace`, or a DataFrame with the columns of docs/traces.md.
     profile, slo : a name, a path, a `Profile`, an `SloMix`; None: what goes with the others.
     acceptance, drafter, engine, router : a name or a path; None: what goes with the others.
+    observers : objects with a method ``on_pass(event)``, their classes, or names of classes (docs/observers.md).
     rps, requests, slo_scale, seed : as in docs/keys.md.
     out : run folder to write. progress : draw a progress bar on a terminal or in Jupyter.
     **settings : any other key of docs/keys.md; one below a group or a mapping is written with two underscores:
@@ -82,13 +84,21 @@ def simulate(
     groups |= {"acceptance": acceptance, "drafter": drafter, "engine": engine, "router": router}
     keys = {"rps": (rps, None), "requests": (requests, None), "slo_scale": (slo_scale, 1.0), "seed": (seed, 0)}
     settings |= {name: each for name, (each, usual) in keys.items() if type(each) is not type(usual) or each != usual}
-    given = named({}, {**groups, **settings})
+    names, seeing = _apart(observers)
+    given = named({}, {**groups, **settings, **({"observers": names} if names else {})})
     (ready,) = checked([from_values(given.settings, given.objects.described)], given.objects)
     folder = None if out is None else expanded(str(out), "out=")
     check_place(ready.config, folder)
     if folder is not None and holds_remains(folder):
         ready.handed.check_known(folder)
-    return execute(ready.config, folder, ready.experiment, progress=progress)
+    return execute(ready.config, folder, ready.experiment, observers=seeing, progress=progress)
+
+
+def _apart(observers: Any) -> tuple[list[str], list[Any]]:
+    """Return the observers that are named, and those that are objects."""
+    several = observers if isinstance(observers, list | tuple) else [] if observers is None else [observers]
+    names = [each for each in several if isinstance(each, str)]
+    return names, [each for each in several if not isinstance(each, str)]
 
 
 def load_run(folder: str | Path) -> StoredRun:
@@ -182,7 +192,7 @@ def find(
     ----------
     axes : values by key, as of `sweep`; without ``seed`` there are five seeds.
     target : share of requests that meet their objectives, in (0, 1].
-    of : ``"worst"``: of the worst class; ``"all"``; or a class.
+    of : ``"worst"``: of the worst class; ``"all"``; a class; or ``"noted.NAME"``, the mean of a noted column.
     rates : lowest and highest, requests/s. within : how close the answer's two rates lie, as a share of the lower.
     longest : the most requests of a run of a drawn trace, which is made longer until it can be judged, unless
         ``requests`` says its length.

@@ -57,6 +57,10 @@ class SchedulerFault(SpecsimError):
     """A scheduler did what no server could run, or failed: one line that names it and the simulated time."""
 
 
+class ObserverFault(SpecsimError):
+    """An observer failed: one line that names it and the simulated time."""
+
+
 class RouterFault(SpecsimError):
     """A router failed, or named no replica: one line that names it and the simulated time."""
 

@@ -1,8 +1,8 @@
-"""What a scheduler, trace, acceptance, drafter or router of one's own needs.
+"""What a scheduler, trace, acceptance, drafter, router or observer of one's own needs.
 
 Within one `API_VERSION` these names stay and mean the same. Each page shows its own at work: docs/your-scheduler.md,
-docs/traces.md, docs/acceptance.md, docs/drafters.md, docs/replicas.md. Everything else below `specsim` may move at any
-time.
+docs/traces.md, docs/acceptance.md, docs/drafters.md, docs/replicas.md, docs/observers.md. Everything else below
+`specsim` may move at any time.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from specsim.core.protocols import (
     Foresight,
     ModelBelief,
     Noting,
+    Observer,
+    PassEvent,
     Scheduler,
     Step,
     View,
@@ -68,7 +70,9 @@ __all__ = [
     "ModelBelief",
     "ModelLatency",
     "Noting",
+    "Observer",
     "Pass",
+    "PassEvent",
     "PassShape",
     "PassShapes",
     "Planning",

@@ -18,7 +18,7 @@ from specsim.cluster.routing import Router
 from specsim.cluster.split import Split, Splitting
 from specsim.core.attribution import begun
 from specsim.core.passes import TargetPass
-from specsim.core.protocols import Backend, Belief, Foresight, Scheduler, View
+from specsim.core.protocols import Backend, Belief, Foresight, Observer, Scheduler, View
 from specsim.core.request import LONGEST_S, Bools, Floats, Ints, Prefixes, Requests
 from specsim.core.trees import Forest
 from specsim.errors import SchedulerFault, SpecsimError
@@ -28,10 +28,10 @@ from specsim.metrics.requests import Window, counts
 from specsim.metrics.summary import duration
 from specsim.server.admission import Shedding
 from specsim.server.engine import Replica
-from specsim.server.faults import TOO_LONG, Audit, StepTooLong, watchdog
-from specsim.server.kv_cache import Memory, fitting
+from specsim.server.faults import TOO_LONG, StepTooLong, watchdog
+from specsim.server.kv_cache import Memory
 from specsim.server.ledger import Ledger
-from specsim.server.planning import noted
+from specsim.server.observing import Observing, noted_by
 from specsim.server.state import Machine, Progress, Rows, over_pools
 from specsim.server.view import LedgerView
 
@@ -70,6 +70,7 @@ class Simulation:
     fast_forward : whether decoding passes, and rounds of chains of one length, that nothing comes between run at once:
         the same run, sooner.
     step_limit_s : seconds of wall time within which a scheduler must come to its next pass, None for no limit.
+    observers : each makes what sees every pass; decoding passes and rounds do not run at once then.
     backend : makes what answers the passes of a replica, from its view; None: what is simulated of `world` and `truth`.
     """
 
@@ -98,6 +99,7 @@ class Simulation:
     window: Window | None = None
     step_limit_s: float | None = 60.0
     fast_forward: bool = True
+    observers: Sequence[Callable[[], Observer]] = ()
     backend: Callable[[View], Backend] | None = None
 
     def machine(self, replica: int) -> Machine:
@@ -143,13 +145,14 @@ def _run(simulation: Simulation, env: simpy.Environment, replicas: list[Replica]
         lambda name, at_s: replicas[name].queued(at_s),
         pauses,
     )
-    audit = _audit(simulation, machines)
     prefill = simulation.split.prefill if simulation.split is not None else 0
+    observers = [make() for make in simulation.observers]
+    observing = Observing(observers, len(requests)) if observers else None
     rows = [Rows.of(len(requests), simulation.prefixes is not None) for _ in range(2 if prefill else 1)]
     reading = simulation.world.of_one_token() if prefill else simulation.world
     for name in range(simulation.replicas):
         made = (rows[0], reading) if name < prefill else (rows[-1], simulation.world)
-        replicas.append(_replica(env, name, simulation, recorder, audit, *made))
+        replicas.append(_replica(env, name, simulation, recorder, observing, *made))
     served = [env.process(replica.serve()) for replica in replicas]
     dispatch = _dispatch(env, simulation, requests, replicas, served)
     if simulation.concurrency is None:
@@ -162,14 +165,10 @@ def _run(simulation: Simulation, env: simpy.Environment, replicas: list[Replica]
     if watcher is not None:
         watcher(len(requests))
     happened = over_pools([each.progress for each in rows], dispatch.replica_of >= prefill)
-    for pool in rows:
-        if pool.prefix is not None:
-            audit.spare(pool.prefix.hit_tokens)
-    fits = fitting(requests, [each.memory for each in machines], dispatch.replica_of)
-    pools = [each.ledger.pool for each in replicas]
-    audit.check(happened, fits, pools, type(replicas[0].scheduler).__name__)
-    told = noted([replica.scheduler for replica in replicas], dispatch.replica_of)
-    return _record(simulation, dispatch, happened, recorder, pauses, told, rows)
+    noted = noted_by([replica.scheduler for replica in replicas], dispatch.replica_of)
+    if observing is not None:
+        noted = observing.noted(noted)
+    return _record(simulation, dispatch, happened, recorder, pauses, noted, rows)
 
 
 def _dispatch(
@@ -187,18 +186,12 @@ def _dispatch(
     return Split(env, replicas, served[: split.prefill], *sent)
 
 
-def _audit(simulation: Simulation, machines: Sequence[Machine]) -> Audit:
-    requests = simulation.requests
-    world = (simulation.world, [(machine.truth, machine.memory) for machine in machines])
-    return Audit(requests.prompt_tokens - requests.cached_tokens, simulation.world.output_tokens, world)
-
-
 def _replica(
     env: simpy.Environment,
     name: int,
     simulation: Simulation,
     recorder: Recorder,
-    audit: Audit,
+    observing: Observing | None,
     rows: Rows,
     world: World,
 ) -> Replica:
@@ -226,11 +219,11 @@ def _replica(
         backend,
         thinking,
         recorder,
-        audit,
         simulation.pipeline_steps,
         simulation.fast_forward,
         simulation.timeout_s,
         simulation.shedding if name < prefill or not prefill else None,
+        observing,
     )
 
 

@@ -35,7 +35,7 @@ def add_find(commands: Any, jobs: Callable[[str], int], path: Callable[[str], Pa
     )
     find.add_argument("settings", nargs="*", metavar="KEY=VALUE")
     find.add_argument("--target", default="90%", metavar="SHARE", help="of requests that meet their objectives (90%%)")
-    find.add_argument("--of", default="worst", metavar="WHOM", help="worst: the worst class; all; or a class (worst)")
+    find.add_argument("--of", default="worst", metavar="WHOM", help="worst class, all, a class or noted.NAME (worst)")
     find.add_argument("--rates", default="0.5..64", metavar="LOW..HIGH", help="to look in, in requests/s (0.5..64)")
     find.add_argument("--within", default="2%", metavar="SHARE", help="how close the answer's two rates lie (2%%)")
     find.add_argument("--longest", type=int, metavar="N", help="requests of a run that is made longer (10000)")

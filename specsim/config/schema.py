@@ -209,6 +209,11 @@ class Settings:
     plugins: tuple[str, ...] = _key(
         (), _names("module names"), "modules or .py files that a scheduler's _target_ may name", typed=True
     )
+    observers: tuple[str, ...] | None = _key(
+        None,
+        _names("classes"),
+        "classes of plugins= that see every pass (docs/observers.md), as module.Class; null: none",
+    )
     metrics: Metrics = field(default=Metrics(), metadata=_below(Metrics))
     out: str | None = _key(
         None,

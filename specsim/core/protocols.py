@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from specsim.core.passes import Decodes, Drafted, DraftPass, Emitted, Pass, Rounds, TargetPass
 from specsim.core.request import Bools, Facts, Floats, Ids, Ints, Observed
@@ -212,6 +212,37 @@ class Noting(Protocol):
 
     def noted(self, requests: int) -> Mapping[str, Floats]:
         """Return by name a number of each request, (requests,), NaN where there is none; asked at the end of a run."""
+        ...
+
+
+class PassEvent(NamedTuple):
+    """One pass of a run, when it has ended.
+
+    Attributes
+    ----------
+    replica : its index. start_s : when the scheduler asked for the pass; it ends at `view.now_s`.
+    view : of the replica, the pass included: a request that has just ended still has its counts.
+    work : the pass. answer : the grown forest of a draft pass; what each row of a target pass emitted.
+    foresight : what only the future knows, of this replica's requests.
+    """
+
+    replica: int
+    start_s: float
+    view: View
+    work: Pass
+    answer: Forest | Emitted
+    foresight: Foresight
+
+
+class Observer(Protocol):
+    """Sees every pass of every replica of a run, and decides nothing.
+
+    One with state a request is `Beginning`. One that is `Noting` adds columns to ``requests.parquet``, as a scheduler
+    does.
+    """
+
+    def on_pass(self, event: PassEvent) -> None:
+        """Take a pass that has ended; passes of one replica come in order."""
         ...
 
 

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from specsim.errors import SpecsimError
+from specsim.errors import SpecsimError, nearest
 from specsim.metrics.batch_means import independent_half_width
 from specsim.metrics.capacity import Asked, Capacity, capacity, mean_interval
 from specsim.metrics.load import TARGET_HALF_WIDTH
+from specsim.metrics.requests import NOTED
 from specsim.metrics.seeds import depends_on_length
 from specsim.metrics.validity import stand_ins_of
 
@@ -96,7 +97,13 @@ def judged(metrics: Mapping[str, Any], of: str) -> Judged:
 
     A class has fewer requests, so its attainment is known less well. Its interval is that of independent requests,
     wider by as much as neighbours that miss together widen the interval of all requests. Of a class of which no request
-    arrived none has missed, and nothing is known.
+    arrived none has missed, and nothing is known. A noted column (``noted.NAME``) is judged by its mean, as a share of
+    the completed requests.
+
+    Raises
+    ------
+    SpecsimError
+        When nothing notes the column, or its mean is no share.
     """
     found = _judged(metrics, of)
     if metrics["iterations"]:
@@ -110,19 +117,36 @@ def _judged(metrics: Mapping[str, Any], of: str) -> Judged:
     needed, short, depends = block["needed_requests"], bool(block["too_short"]), depends_on_length(block)
     if of == ALL:
         return Judged(float(metrics["slo_attainment"]), 1.0 if half is None else half, needed, short, depends)
-    name = metrics["worst_class"] if of == WORST else of
     classes = metrics["classes"]
-    if name not in classes:
-        return Judged(1.0, 1.0, None, too_short=True, depends_on_length=depends)
-    share = float(classes[name]["slo_attainment"])
+    if of.startswith(NOTED):
+        share, counted = _noted_share(metrics, of), int(metrics["completed"])
+    else:
+        name = metrics["worst_class"] if of == WORST else of
+        if name not in classes:
+            return Judged(1.0, 1.0, None, too_short=True, depends_on_length=depends)
+        share, counted = float(classes[name]["slo_attainment"]), classes[name]["requests"]
     if half is None:
         return Judged(share, 1.0, needed, short, depends)
     arrived = sum(each["requests"] for each in classes.values())
     wider = max(1.0, half / independent_half_width(metrics["slo_attainment"], arrived))
-    own = min(1.0, wider * independent_half_width(share, classes[name]["requests"]))
+    own = min(1.0, wider * independent_half_width(share, counted))
     if own > TARGET_HALF_WIDTH:
         short, needed = True, max(needed or 0, ceil(arrived * (own / TARGET_HALF_WIDTH) ** 2))
     return Judged(share, own, needed, short, depends)
+
+
+def _noted_share(metrics: Mapping[str, Any], of: str) -> float:
+    """Return the mean of a noted column; 0 where no request completed."""
+    noted = metrics.get("noted", {})
+    name = of.removeprefix(NOTED)
+    if name not in noted:
+        raise SpecsimError(
+            f"of={of}: no scheduler and no observer notes it{nearest(of, (NOTED + each for each in noted))}"
+        )
+    share = noted[name] or 0.0
+    if not 0 <= share <= 1:
+        raise SpecsimError(f"of={of}: its mean is {share:g}; expected a share, 0 to 1")
+    return float(share)
 
 
 GROWTH = 2
@@ -247,7 +271,8 @@ class Found:
     @property
     def whose(self) -> str:
         """Whose attainment it is, in words."""
-        return {ALL: "all requests", WORST: "the worst class"}.get(self.of, f"class {self.of}")
+        known = {ALL: "all requests", WORST: "the worst class"}
+        return self.of if self.of.startswith(NOTED) else known.get(self.of, f"class {self.of}")
 
     @property
     def table(self) -> DataFrame:
@@ -306,7 +331,8 @@ class Found:
             label = f"Highest rate at which {100 * self.asked.target:g}% of {self.whose} attain (requests/s)"
             return ranked(self.asked, label, lines, title=keys, covered=said)
         whose = "Requests" if self.of == ALL else f"Requests of {self.whose}"
-        return attained_up_to(self.asked, f"{whose}\nthat meet their objectives (%)", lines, title=keys, covered=said)
+        label = f"Mean of {self.of} (%)" if self.of.startswith(NOTED) else f"{whose}\nthat meet their objectives (%)"
+        return attained_up_to(self.asked, label, lines, title=keys, covered=said)
 
 
 def _edges(asked: Asked, line: Line, found: Capacity) -> Iterator[str]:

@@ -21,6 +21,8 @@ from specsim.files.checked_mapping import CheckedMapping, copied, expanded
 from specsim.registry.plugins import below, installed
 
 T = TypeVar("T")
+TARGET = "_target_"
+"""The key whose value is the dotted name of a class."""
 Maker = Callable[[CheckedMapping, Path], T]
 """From the checked keys of a file, and the folder that paths in it are relative to, to an object."""
 

@@ -6,9 +6,9 @@ import gc
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -18,6 +18,7 @@ import numpy as np
 from specsim.config.groups import Choice
 from specsim.config.identity import NOT_OF_THE_RUN
 from specsim.core.attribution import complaint, own_frames, own_line
+from specsim.core.protocols import Observer
 from specsim.errors import SpecsimError, passes_through
 from specsim.files.checked_mapping import copied
 from specsim.metrics.requests import NOTED, PASS_COLUMNS, RequestTable
@@ -177,6 +178,7 @@ REASONS = {
 if TYPE_CHECKING:
     from specsim.metrics.load import Recorded
     from specsim.metrics.requests import RequestTable, RunTotals
+    from specsim.simulation import Simulation
 
 
 def stored_config(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -186,9 +188,16 @@ def stored_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def execute(
-    config: Mapping[str, Any], folder: Path | None, experiment: Experiment | None = None, *, progress: bool = False
+    config: Mapping[str, Any],
+    folder: Path | None,
+    experiment: Experiment | None = None,
+    *,
+    observers: Sequence[Observer | type[Observer]] = (),
+    progress: bool = False,
 ) -> Run:
     """Run one resolved configuration and store it in `folder`; `experiment` is what was prepared of it, if anything.
+
+    `observers` are shown every pass beside those that the configuration names.
 
     Raises
     ------
@@ -206,7 +215,7 @@ def execute(
     config = stored_config(config)
     started, clock = datetime.now(UTC), time.perf_counter()
     with bar(len(experiment.simulation.requests), "request", progress) as watch:
-        record = run_simulation(experiment.simulation, watch)
+        record = run_simulation(_observed(experiment.simulation, observers), watch)
     loop_s = time.perf_counter() - clock
     if len(experiment.simulation.requests) >= MANY:
         # Replicas refer to themselves: what they held of each request would stay until Python looks.
@@ -233,6 +242,16 @@ def execute(
         written = {"metrics": metrics, "config": config, "provenance": provenance}
         provenance = write_run(folder, table=table, passes=pass_rows, **written)
     return Run(metrics, config, provenance, table, pass_rows, folder, notes)
+
+
+def _observed(simulation: Simulation, observers: Sequence[Any]) -> Simulation:
+    """Return a simulation that observers see, too: objects or their classes."""
+    makers = [each if isinstance(each, type) else partial(_same, each) for each in observers]
+    return replace(simulation, observers=[*simulation.observers, *makers]) if makers else simulation
+
+
+def _same(observer: Observer) -> Observer:
+    return observer
 
 
 def plot(runs: Sequence[StoredRun], out: Path | None = None) -> list[Path]:

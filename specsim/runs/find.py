@@ -13,6 +13,7 @@ from specsim.config.points import points
 from specsim.errors import SpecsimError
 from specsim.metrics.capacity import Asked, next_rate
 from specsim.metrics.found import ALL, WORST, Found, Line, judged, longer
+from specsim.metrics.requests import NOTED
 from specsim.runs.executors import LOCAL, check_executor
 from specsim.runs.handed import NO_OBJECTS, Objects
 from specsim.runs.plan import checked, plan
@@ -185,7 +186,7 @@ def _hear(line: Line, of: str, rate: float, results: Sequence[Result]) -> None:
             shares.append(0.0)
             continue
         block = run.metrics["specsim"]
-        if of not in (ALL, WORST, *block["classes"]):
+        if of not in (ALL, WORST, *block["classes"]) and not of.startswith(NOTED):
             line.absent.setdefault(rate, config[SEED])
         runs.append(judged(block, of))
         shares.append(runs[-1].share)
@@ -212,5 +213,5 @@ def _endless(each: Configured) -> bool:
 
 def _check_whose(of: str, config: Mapping[str, Any]) -> None:
     known = [WORST, ALL, *config["slo"].get("classes", ())]
-    if of not in known and "classes" in config["slo"]:
-        raise SpecsimError(f"of={of}: no class of the requests; expected {', '.join(known)}")
+    if of not in known and not of.startswith(NOTED) and "classes" in config["slo"]:
+        raise SpecsimError(f"of={of}: no class of the requests; expected {', '.join(known)} or {NOTED}NAME")

@@ -77,7 +77,7 @@ def _reason(key: str, settings: Settings, chosen: Choices) -> str | None:
     if key in ("trace.rps", "trace.n"):
         over, value = ("rps", settings.rps) if key == "trace.rps" else ("requests", settings.requests)
         return f"{over}={written(value)} goes before it" if value is not None else None
-    return _of_plugins(settings.plugins, chosen) if key == "plugins" else None
+    return _of_plugins(settings, chosen) if key == "plugins" else None
 
 
 def _of_profile(key: str, chosen: Choices) -> str | None:
@@ -114,9 +114,9 @@ def _of_launch(chosen: Choices) -> str | None:
     return None if measured is None else f"{chosen.profile} measured draft.launch_s={measured}"
 
 
-def _of_plugins(plugins: Sequence[str], chosen: Choices) -> str | None:
-    groups = extensible(chosen)
-    unused = unused_plugins(groups, plugins)
+def _of_plugins(settings: Settings, chosen: Choices) -> str | None:
+    groups = extensible(settings, chosen)
+    unused = unused_plugins(groups, settings.plugins)
     if not unused:
         return None
     named = [str(getattr(chosen, group)) for group, values in groups.items() if "_target_" in values]

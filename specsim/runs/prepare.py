@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -16,13 +17,13 @@ from specsim.backend.simulated import World
 from specsim.cluster.routing import Router
 from specsim.config.groups import Choice, Choices, choices_in
 from specsim.config.schema import Settings, settings_in
-from specsim.core.protocols import Scheduler, Wide
+from specsim.core.protocols import Observer, Scheduler, Wide
 from specsim.core.request import Bools, Ints, Prefixes
 from specsim.errors import SpecsimError, represented
 from specsim.files.checked_mapping import CheckedMapping
 from specsim.latency.profile import Profile
 from specsim.metrics.requests import Window
-from specsim.registry.build import asked
+from specsim.registry.build import TARGET, Scope, asked, build
 from specsim.registry.plugins import ENTRY_POINTS, OURS, below, load_plugins, plugin_modules
 from specsim.runs.checks import (
     calibration_note,
@@ -42,6 +43,7 @@ from specsim.runs.handed import NOTHING, Handed
 from specsim.runs.hardware import Fleet, closed_loop, counted, fleet
 from specsim.runs.notes import choice_notes, shedding
 from specsim.schedulers.loading import EngineBatching, SchedulerFactory, scheduler_factory
+from specsim.server.observing import Observing
 from specsim.simulation import Simulation
 from specsim.workload import entry as keys
 from specsim.workload.load import TraceRecipe, trace_recipe, varies
@@ -147,7 +149,7 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
     factory = handed.scheduler or scheduler_factory(
         chosen.scheduler.values, str(chosen.scheduler), plugins, batches, served_on.first.belief
     )
-    checksums = plugins_sha256([*plugin_modules(extensible(chosen), plugins), *handed.modules])
+    checksums = plugins_sha256([*plugin_modules(extensible(settings, chosen), plugins), *handed.modules])
     check_budget(chosen.scheduler)
     load = _load(settings, chosen, plugins, handed, served_on)
     tape = _tape(model, load, settings.seed, str(chosen.acceptance))
@@ -156,10 +158,11 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
     notes = (*load.notes, said, *choice_notes(chosen, served_on, fit_notes), handed.note)
     pooled = pools(settings.split, settings.replicas)
     routed = router(chosen.router, plugins, load.promised.requests.class_names, pooled)
+    simulated = _simulation(settings, load, World(load.promised.output_tokens, tape), served_on, factory, routed)
     return Experiment(
         scheduler=chosen.scheduler,
         router=chosen.router.name if max(pooled) > 1 else None,
-        simulation=_simulation(settings, load, World(load.promised.output_tokens, tape), served_on, factory, routed),
+        simulation=replace(simulated, observers=_observers(settings, plugins)),
         profiles=tuple(each.truth for _, each in served_on.each()),
         recording_sha256=model.sha256,
         code_sha256=package_sha256(),
@@ -172,9 +175,18 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
     )
 
 
-def extensible(chosen: Choices) -> dict[str, Mapping[str, Any]]:
-    """Return by group the keys of choices that may name code of somebody's own."""
-    return {group: getattr(chosen, group).values for group in ENTRY_POINTS}
+def extensible(settings: Settings, chosen: Choices) -> dict[str, Mapping[str, Any]]:
+    """Return the keys that may name code of somebody's own: by group those of choices, and the observers."""
+    observers = {name: {TARGET: name} for name in settings.observers or ()}
+    return {group: getattr(chosen, group).values for group in ENTRY_POINTS} | {"observers": observers}
+
+
+def _observers(settings: Settings, plugins: Plugins) -> list[Callable[[], Observer]]:
+    """Return what makes each observer; one of each is made at once, so that mistakes show before a run."""
+    scope = Scope("observers", plugins=plugins)
+    makers = [partial(build, {TARGET: name}, f"observers: {name}", scope) for name in settings.observers or ()]
+    Observing([make() for make in makers], 0)
+    return [*makers]
 
 
 def _parts(choice: Choice) -> tuple[Mapping[str, Any], str, Path]:

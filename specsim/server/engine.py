@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import simpy
 
 from specsim.core.passes import NOBODY, Decodes, DraftPass, Emitted, Pass, Rounds, TargetPass
-from specsim.core.protocols import Backend, Repeating, Scheduler, promises
+from specsim.core.protocols import Backend, Foresight, PassEvent, Repeating, Scheduler, promises
 from specsim.core.request import Ids, Ints, Requests
 from specsim.core.trees import Forest
-from specsim.errors import ModelFault, RouterFault, SpecsimError
+from specsim.errors import ModelFault, ObserverFault, RouterFault, SpecsimError
 from specsim.pass_shape import PassShape
 from specsim.server.admission import TIMEOUT, Lobby, Patience, Shedding
 from specsim.server.events import Booking, Verification
-from specsim.server.faults import Audit, Headway, Stalled
+from specsim.server.faults import Headway, Stalled
 from specsim.server.ledger import Ledger
 from specsim.server.multi_step import FastForward, Horizon
 from specsim.server.planning import Conversation, delays, possible
@@ -34,11 +34,12 @@ class Replica:
     env : simpy environment; the only thing that advances time.
     name : index of the replica.
     ledger, view, scheduler, backend : its state, the scheduler's face of it, the policy and the hardware.
-    thinking : what the scheduler's own work costs. booking : told of every pass. audit : of all replicas.
+    thinking : what the scheduler's own work costs. booking : told of every pass.
     pipeline_steps : how many steps are decided ahead; see `specsim.server.admission.Lobby`.
     fast_forward : whether passes and rounds that nothing comes between run at once, where the backend can tell them.
     timeout_s : seconds from its arrival after which a request that has not ended is cancelled, between two steps.
     shedding : which requests are refused at their arrival.
+    observed : called with each pass, behind `booking`; no pass is fast-forwarded then.
 
     `moving_s` are the seconds so far in which caches moved.
     `answered` is called with the number of requests that have just ended, where clients wait for them.
@@ -58,23 +59,23 @@ class Replica:
         backend: Backend,
         thinking: Thinking,
         booking: Booking,
-        audit: Audit,
         pipeline_steps: int = 0,
         fast_forward: bool = True,
         timeout_s: float | None = None,
         shedding: Shedding | None = None,
+        observed: Callable[[PassEvent], None] | None = None,
     ) -> None:
         self.env, self.name = env, name
         self.ledger, self.view = ledger, view
         self.scheduler, self.backend = scheduler, backend
         self._thinking, self._booking = thinking, booking
-        self._audit, self.headway = audit, Headway(ledger.progress, ledger.roster)
+        self.headway = Headway(ledger.progress, ledger.roster)
         self._lobby = Lobby(pipeline_steps) if pipeline_steps else None
         self._patience = None if timeout_s is None else Patience(timeout_s, ledger)
-        self._shedding = shedding
+        self._shedding, self._observed = shedding, observed
         self._fast: FastForward | None = None
-        if fast_forward and isinstance(backend, Repeating) and promises(scheduler):
-            told = booking, audit, self.headway, self._lobby
+        if fast_forward and observed is None and isinstance(backend, Repeating) and promises(scheduler):
+            told = booking, self.headway, self._lobby
             self._fast = FastForward(env, name, ledger, view, backend, *told, self._horizon)
         self.moving_s = 0.0
         self.answered: Callable[[int], None] | None = None
@@ -109,7 +110,6 @@ class Replica:
 
     def refuse(self, request: int, told: Requests, reason: str) -> None:
         """Note that a request arrives now and is not let in."""
-        self._audit.cut(request)
         self.ledger.refuse(request, told, reason)
         if self.answered is not None:
             self.answered(1)
@@ -118,7 +118,6 @@ class Replica:
         """Cancel who has waited too long."""
         for request in self._patience.over(self.env.now) if self._patience is not None else ():
             self.headway.shrunk()
-            self._audit.cut(request)
             if self.ledger.cancel(request, TIMEOUT, self.env.now) and self.answered is not None:
                 self.answered(1)
 
@@ -201,7 +200,7 @@ class Replica:
                     answer = (yield from self._draft(work)) if at_once is None else None
                 else:
                     answer = yield from self._verify(work, answer)
-            except (ModelFault, RouterFault):
+            except (ModelFault, ObserverFault, RouterFault):
                 raise  # Not the scheduler's doing: a request went on, or its client's next one followed.
             except SpecsimError as error:
                 conversation.refuse(str(error))
@@ -231,6 +230,7 @@ class Replica:
         for level in drafted.levels:
             view.forward_s += level.seconds
         self._booking.draft(self.name, start_s, seconds, work, drafted)
+        self._show(start_s, work, drafted.forest)
         self.headway.passes += len(seconds)
         return drafted.forest
 
@@ -242,16 +242,20 @@ class Replica:
         answer, forward_s = self.backend.verify(work, shape)
         thinking_s, seconds = self._thinking(work, basis), forward_s + moving_s
         yield env.timeout(possible(thinking_s + seconds))
-        self._audit.see(work, shape, answer, env.now)
         drafted = ledger.progress.draft_cached[work.requests] if self.onward is not None else NOBODY
         gaps = ledger.commit_verify(work, answer, start_s, env.now)
         view.now_s = env.now
         view.forward_s += forward_s
         self._booking.verify(self.name, Verification(start_s, thinking_s, seconds, work, shape, answer, gaps))
+        self._show(start_s, work, answer)
         self.headway.passes += 1
         if (self.answered is not None or len(drafted)) and np.count_nonzero(answer.finished):
             self._ended(work.requests[answer.finished], drafted[answer.finished] if len(drafted) else drafted)
         return answer
+
+    def _show(self, start_s: float, work: Pass, answer: Forest | Emitted) -> None:
+        if self._observed is not None:
+            self._observed(PassEvent(self.name, start_s, self.view, work, answer, cast(Foresight, self.backend)))
 
     def _ended(self, ids: Ids, drafted: Ints) -> None:
         """Send requests on that have just ended here, `drafted` (n,) tokens in the drafter's cache; or answer them."""

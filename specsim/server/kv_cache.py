@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NoReturn, TypeVar
@@ -46,14 +45,6 @@ class Memory:
         """Return which requests fit, alone and to their last token that may be emitted, (N,)."""
         most = told.prompt_tokens + told.max_tokens
         return self.bytes_of(most, most) <= self.capacity_bytes
-
-
-def fitting(told: Requests, memories: Sequence[Memory], replica_of: Ints) -> Bools:
-    """Return which requests fit the memory of their replica, (N,), by its index."""
-    fits: Bools = np.zeros(len(told), dtype=np.bool_)
-    for memory in set(memories):
-        fits |= np.array([each == memory for each in memories])[replica_of] & memory.holds(told)
-    return fits
 
 
 class KvPool:

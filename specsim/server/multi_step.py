@@ -13,7 +13,7 @@ from specsim.core.protocols import Repeating
 from specsim.core.request import Floats
 from specsim.server.admission import Lobby
 from specsim.server.events import Booking, Repeated, Speculated, in_turn
-from specsim.server.faults import Audit, Headway
+from specsim.server.faults import Headway
 from specsim.server.ledger import Ledger
 from specsim.server.planning import check_rounds, single
 from specsim.server.view import LedgerView
@@ -63,14 +63,13 @@ class FastForward:
         view: LedgerView,
         backend: Repeating,
         booking: Booking,
-        audit: Audit,
         headway: Headway,
         lobby: Lobby | None,
         horizon: Callable[[], Horizon],
     ) -> None:
         self._horizon = horizon
         self._env, self._name, self._ledger, self._view = env, name, ledger, view
-        self._backend, self._booking, self._audit = backend, booking, audit
+        self._backend, self._booking = backend, booking
         self._headway, self._lobby = headway, lobby
         self._another_s = 0.0  # About when one more round would have ended: it is not worth asking for.
 
@@ -98,7 +97,6 @@ class FastForward:
             return None
         decodes, starts_s = decodes.first(count), starts_s[: count + 1]
         yield from self._wait(decodes.seconds[:, None], starts_s)
-        self._audit.see_decodes(work, decodes, starts_s)
         gaps = ledger.ahead.commit_passes(work, decodes, starts_s)
         self._move_on(decodes.seconds, starts_s[1:-1])
         self._booking.repeated(self._name, Repeated(starts_s, decodes, gaps))
@@ -122,7 +120,6 @@ class FastForward:
         seconds, ends_s = rounds.seconds.ravel(), starts_s[::passes]
         self._another_s = 2 * ends_s[-1] - ends_s[-2]
         yield from self._wait(rounds.seconds, starts_s)
-        self._audit.see_rounds(work, rounds, self._env.now)
         gaps = ahead.commit_rounds(work, rounds, ends_s)
         self._move_on(seconds, ends_s[1:-1])
         self._booking.speculated(self._name, Speculated(starts_s, rounds, gaps))

@@ -1,8 +1,8 @@
-"""One turn with a scheduler: its pass, its seconds of planning and its notes."""
+"""One turn with a scheduler: its pass, and its seconds of planning."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import suppress
 from math import inf, nextafter
 from types import GeneratorType
@@ -12,8 +12,8 @@ import numpy as np
 
 from specsim.core.attribution import complaint, definition, own_line
 from specsim.core.passes import DraftPass, Pass, TargetPass
-from specsim.core.protocols import Noting, Scheduler, Step, View
-from specsim.core.request import Floats, Ints
+from specsim.core.protocols import Scheduler, Step, View
+from specsim.core.request import Floats
 from specsim.errors import IllegalPass, ModelFault, SchedulerFault, represented
 from specsim.server.faults import TOO_LONG, StepTooLong
 from specsim.server.rules import owned
@@ -74,41 +74,6 @@ def check_rounds(seconds: Floats, end_s: float) -> None:
 def refuse(seconds: float, model: str) -> NoReturn:
     """Raise a ModelFault that names the model and its seconds."""
     raise ModelFault(f"a pass of {model} takes {seconds:g} s; {POSSIBLE}")
-
-
-def noted(schedulers: Sequence[Scheduler], replica_of: Ints) -> dict[str, Floats]:
-    """Return by name what the scheduler of each request's replica, `replica_of` (N,), noted of it, (N,), NaN: nothing.
-
-    Raises
-    ------
-    SchedulerFault
-        When a scheduler notes anything but one number a request under a name of its own.
-    """
-    found: dict[str, Floats] = {}
-    for name, scheduler in enumerate(schedulers):
-        if not isinstance(scheduler, Noting):
-            continue
-        mine = replica_of == name
-        for column, numbers in _told(scheduler, len(replica_of)).items():
-            found.setdefault(column, np.full(len(replica_of), np.nan))[mine] = numbers[mine]
-    return found
-
-
-def _told(scheduler: Noting, requests: int) -> dict[str, Floats]:
-    who = f"scheduler {type(scheduler).__name__}"
-    try:
-        told: Mapping[str, Floats] = scheduler.noted(requests)
-        numbers = {name: np.asarray(column, dtype=np.float64) for name, column in told.items()}
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        raise SchedulerFault(f"{who}: {complaint(error)}{own_line(error.__traceback__, scheduler)}") from error
-    for name, column in numbers.items():
-        if not isinstance(name, str) or not name.isidentifier():
-            raise SchedulerFault(f"{who}: noted {name!r}; expected a name of letters, digits and underscores")
-        if column.shape != (requests,):
-            raise SchedulerFault(f"{who}: noted {name} has shape {column.shape}; expected ({requests},)")
-    return numbers
 
 
 _PASSES = (DraftPass, TargetPass)

@@ -21,7 +21,6 @@ from specsim.schedulers.parts.queues import Seats, limits_below
 from specsim.schedulers.perception import AcceptanceMonitor, LengthPredictor
 from specsim.schedulers.vllm_spec import FixedChains
 from specsim.server.engine import Replica
-from specsim.server.faults import Audit
 from specsim.server.ledger import Ledger
 from specsim.server.view import LedgerView
 from tests.made import hardware, ledger_and_view, memory, requests
@@ -81,8 +80,7 @@ def latencies_ms(scheduler: Foreseeing) -> Floats:
     view = LedgerView(ledger, hardware())
     backend = Figure1(view)
     begun(scheduler, backend, 3)
-    audit = Audit(told.prompt_tokens, OUTPUTS, None)
-    replica = Replica(env, 0, ledger, view, scheduler, backend, lambda work, basis: 0.0, Unbooked(), audit)
+    replica = Replica(env, 0, ledger, view, scheduler, backend, lambda work, basis: 0.0, Unbooked())
     env.process(replica.serve())
     env.process(arrivals(env, Dispatch([replica], RoundRobin(), told, np.arange(3))))
     env.run()

@@ -1,16 +1,16 @@
-"""A run made again: its passes are recorded, and the token trees of some iterations are kept."""
+"""Iterations of a run, which is made again: an observer keeps their token trees."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from specsim.core.passes import DraftPass, Emitted, TargetPass
-from specsim.core.protocols import Beginning, Clairvoyant, Foresight, Scheduler, Step, View
-from specsim.core.request import Bools, Floats, Ints
+from specsim.core.passes import DraftPass, Emitted
+from specsim.core.protocols import Beginning, Clairvoyant, Foresight, PassEvent, Scheduler, View
+from specsim.core.request import Bools, Ints
 from specsim.core.trees import Forest
 from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import shown
@@ -27,15 +27,6 @@ from specsim.store.runs import StoredRun
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-
-class Kept:
-    """The iterations to keep, by number, and those that have been; all replicas of a run share one."""
-
-    def __init__(self, wanted: Iterable[int], class_names: Sequence[str]) -> None:
-        self.wanted, self.class_names = frozenset(wanted), tuple(class_names)
-        self.found: dict[int, Iteration] = {}
-        self.seen = 0
 
 
 @dataclass(slots=True)
@@ -55,7 +46,7 @@ class ListenedTo(Speculation):
     """AdaServe's speculation part, whose first selection is noted: that of the same part without the second one."""
 
     part: SloTrees
-    noted: ForSlo
+    for_slo: ForSlo
     first: SloTrees = field(init=False)
 
     def __post_init__(self) -> None:
@@ -94,7 +85,7 @@ class ListenedTo(Speculation):
         except StopIteration as end:
             forest: Forest = end.value
         if candidates is not None and candidates.draft_nodes:
-            self.noted.forest, self.noted.chosen = candidates, self.first.chosen(view, rows, candidates)
+            self.for_slo.forest, self.for_slo.chosen = candidates, self.first.chosen(view, rows, candidates)
         return forest
 
     def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
@@ -102,87 +93,45 @@ class ListenedTo(Speculation):
         self.part.on_verified(view, rows, forest, answer)
 
 
-class Before(NamedTuple):
-    """What was known when a verification was asked for: the time, and of its rows (n,) tokens and first decoding."""
+class Iterations:
+    """An observer that keeps some verifications of a run, by number, in `found`.
 
-    now_s: float
-    emitted_tokens: Ints
-    first_decode_s: Floats
-
-
-class Watched:
-    """A scheduler that decides nothing: its passes are those of `scheduler`, and `kept` gets some of them.
-
-    It is told the future, and tells nobody: which nodes were right is known behind the verification alone.
+    `firsts` are what AdaServe's first selection took, a replica each; None where the scheduler has none.
     """
 
-    def __init__(self, scheduler: Scheduler, kept: Kept) -> None:
-        self._kept, self._noted = kept, ForSlo()
-        if isinstance(scheduler, Composed) and isinstance(scheduler.speculation, SloTrees):
-            scheduler = replace(scheduler, speculation=ListenedTo(scheduler.speculation, self._noted))
-        self._scheduler = scheduler
-        self._foresight: Foresight | None = None
+    def __init__(self, wanted: Iterable[int], class_names: Sequence[str], firsts: Sequence[ForSlo | None]) -> None:
+        self._wanted, self._class_names, self._firsts = frozenset(wanted), class_names, firsts
+        self._drafted: dict[int, PassEvent] = {}
+        self._seen = 0
+        self.found: dict[int, Iteration] = {}
 
-    def foresee(self, foresight: Foresight) -> None:
-        """Take the foresight, and hand it on to a scheduler that takes it."""
-        self._foresight = foresight
-        if isinstance(self._scheduler, Clairvoyant):
-            self._scheduler.foresee(foresight)
+    def on_pass(self, event: PassEvent) -> None:
+        """Keep a verification that is wanted, with the trees that were drafted for it."""
+        if isinstance(event.work, DraftPass):
+            self._drafted[event.replica] = event
+            return
+        drafted, number = self._drafted.pop(event.replica, None), self._seen
+        self._seen += 1
+        if number in self._wanted:
+            requests, nodes = _requests(event, self._class_names), self._nodes(event, drafted)
+            self.found[number] = Iteration(number, event.start_s, requests, nodes)
 
-    def begin(self, requests: int) -> None:
-        """Have the scheduler make its state of so many requests."""
-        if isinstance(self._scheduler, Beginning):
-            self._scheduler.begin(requests)
-
-    def step(self, view: View) -> Step:
-        """Yield the scheduler's passes."""
-        step = self._scheduler.step(view)
-        drafted: tuple[DraftPass, Forest] | None = None
-        work = next(step, None)
-        while work is not None:
-            ids = work.requests
-            before = Before(view.now_s, view.emitted_tokens[ids], view.first_decode_s[ids])
-            answer = yield work
-            if isinstance(work, DraftPass):
-                drafted = work, answer
-            else:
-                self._hear(view, work, answer, drafted, before)
-                drafted = None
-            try:
-                work = step.send(answer)
-            except StopIteration:
-                return
-
-    def _hear(
-        self,
-        view: View,
-        work: TargetPass,
-        answer: Emitted,
-        drafted: tuple[DraftPass, Forest] | None,
-        before: Before,
-    ) -> None:
-        kept = self._kept
-        number, kept.seen = kept.seen, kept.seen + 1
-        if number in kept.wanted:
-            requests = _requests(view, work, answer, before, kept.class_names)
-            kept.found[number] = Iteration(number, before.now_s, requests, self._nodes(work, answer, drafted))
-
-    def _nodes(self, work: TargetPass, answer: Emitted, drafted: tuple[DraftPass, Forest] | None) -> DataFrame:
+    def _nodes(self, event: PassEvent, drafted: PassEvent | None) -> DataFrame:
         """Return the rows of `Iteration.nodes`: of what was drafted for these rows, else of what was verified."""
         from pandas import NA, DataFrame
 
-        forest = work.forest
-        if drafted is not None and np.array_equal(drafted[0].requests, work.requests):
-            forest = drafted[1]
-        verified = np.isin(_names(forest), _names(work.forest))
+        read = forest = event.work.forest
+        if drafted is not None and np.array_equal(drafted.work.requests, event.work.requests):
+            forest = cast(Forest, drafted.answer)
+        verified = np.isin(_names(forest), _names(read))
         verified[: forest.rows] = True
-        assert self._foresight is not None
-        assert np.count_nonzero(verified) == len(work.forest), "what is verified was not drafted last"
-        right, first = self._foresight.right(forest), self._noted.of(forest)
+        assert np.count_nonzero(verified) == len(read), "what is verified was not drafted last"
+        selected = self._firsts[event.replica]
+        right, first = event.foresight.right(forest), None if selected is None else selected.of(forest)
         drawn = np.arange(len(forest)) >= forest.rows
-        accepted = drawn & right & verified & (forest.depth <= answer.accepted[forest.row])
+        accepted = drawn & right & verified & (forest.depth <= cast(Emitted, event.answer).accepted[forest.row])
         columns = {
-            "request": work.requests[forest.row],
+            "request": event.work.requests[forest.row],
             "parent": forest.parent,
             "depth": forest.depth,
             "rank": forest.token,
@@ -196,25 +145,34 @@ class Watched:
         return DataFrame(columns).astype({"for_slo": "boolean"})
 
 
+def _listened_to(scheduler: Scheduler) -> tuple[Scheduler, ForSlo | None]:
+    """Return a scheduler, and where AdaServe's first selection of it will be noted."""
+    if not (isinstance(scheduler, Composed) and isinstance(scheduler.speculation, SloTrees)):
+        return scheduler, None
+    noted = ForSlo()
+    return replace(scheduler, speculation=ListenedTo(scheduler.speculation, noted)), noted
+
+
 def _names(forest: Forest) -> Ints:
     """Return a number for each node, (nodes,), equal for equal nodes of the forests of one step."""
     names: Ints = forest.slot * MOST_PROPOSALS + forest.token
     return names
 
 
-def _requests(view: View, work: TargetPass, answer: Emitted, before: Before, class_names: Sequence[str]) -> DataFrame:
+def _requests(event: PassEvent, class_names: Sequence[str]) -> DataFrame:
     """Return the rows of `Iteration.requests`."""
     from pandas import DataFrame
 
-    ids = work.requests
+    ids, view, answer = event.work.requests, event.view, cast(Emitted, event.answer)
+    emitted_before = view.emitted_tokens[ids] - answer.tokens
     return DataFrame(
         {
             "request": ids,
             "slo_class": [class_names[code] for code in view.slo_class[ids]],
             "tpot_slo_s": view.tpot_slo_s[ids],
-            "decoding": before.emitted_tokens > 0,
-            "decoded_tokens": np.maximum(before.emitted_tokens - 1, 0),
-            "decoding_s": np.nan_to_num(before.now_s - before.first_decode_s),
+            "decoding": emitted_before > 0,
+            "decoded_tokens": np.maximum(emitted_before - 1, 0),
+            "decoding_s": np.nan_to_num(event.start_s - view.first_decode_s[ids]),
             "accepted_tokens": answer.accepted,
             "emitted_tokens": answer.tokens,
         }
@@ -251,16 +209,24 @@ def iterations(run: Run | StoredRun, numbers: Iterable[int], *, plugins: Sequenc
     if isinstance(run, StoredRun):
         _check_admitted(run, plugins)
     made = prepare(config).simulation
-    kept = Kept(wanted, made.requests.class_names)
-    watched = replace(made, scheduler=lambda: Watched(made.scheduler(), kept), keep_passes=False, fast_forward=False)
-    record = run_simulation(replace(watched, step_limit_s=None))
+    firsts: list[ForSlo | None] = []
+    seen = Iterations(wanted, made.requests.class_names, firsts)
+
+    def scheduler() -> Scheduler:
+        listened, noted = _listened_to(made.scheduler())
+        firsts.append(noted)
+        return listened
+
+    record = run_simulation(
+        replace(made, scheduler=scheduler, keep_passes=False, step_limit_s=None, observers=[lambda: seen])
+    )
     if not np.array_equal(record.progress.finish_s, run.requests["finish_s"], equal_nan=True):
         raise SpecsimError(
             "iterations: the run comes out differently: specsim, a plug-in, the trace or the recording has changed; "
             "expected a run of today: make it again"
         )
     said = run.metrics["specsim"].get(STAND_IN)
-    return [replace(kept.found[number], stand_in=said) for number in wanted]
+    return [replace(seen.found[number], stand_in=said) for number in wanted]
 
 
 def _check_admitted(run: StoredRun, plugins: Sequence[str]) -> None:

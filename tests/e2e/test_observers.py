@@ -1,0 +1,122 @@
+"""Observers: docs/observers.md as it stands, and what every observer is promised."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from specsim import SpecsimError, find, simulate, sweep
+from specsim.core.passes import DraftPass
+from specsim.errors import ObserverFault
+
+PAGE = Path(__file__).parents[2] / "docs" / "observers.md"
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+SMALL = {"trace": "poisson", "requests": 20, "rps": 8}
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (code,) = [text for kind, text in BLOCKS if kind == "python" and "class InTime" in text]
+    (tmp_path / "in_time.py").write_text(code)
+    return tmp_path
+
+
+def test_the_page_runs_as_it_stands(here):
+    (commands,) = [text for kind, text in BLOCKS if kind == "sh"]
+    (code,) = [text for kind, text in BLOCKS if kind == "python" and "simulate(" in text]
+    (here / "python.py").write_text(code)
+    script = commands.replace("specsim ", f"{sys.executable} -m specsim ") + f"{sys.executable} python.py\n"
+    done = subprocess.run(["bash", "-euc", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "noted.in_time" in done.stdout
+    assert (here / "in_time.png").stat().st_size > 0
+
+
+class Counting:
+    """Counts what each request emitted, when its last token came, and the passes of each kind."""
+
+    def begin(self, requests):
+        self.emitted, self.last_s, self.drafts = np.zeros(requests), np.full(requests, np.nan), 0
+
+    def on_pass(self, event):
+        assert event.start_s <= event.view.now_s
+        if isinstance(event.work, DraftPass):
+            self.drafts += 1
+            return
+        ids = event.work.requests
+        self.emitted[ids] += event.answer.tokens
+        self.last_s[ids[event.answer.tokens > 0]] = event.view.now_s
+
+    def noted(self, requests):
+        return {"counted": self.emitted}
+
+
+@pytest.mark.parametrize("scheduler", ["continuous", "adaserve", "vllm_spec"])
+def test_an_observed_run_is_the_same_run_and_every_token_is_seen(scheduler):
+    counting = Counting()
+    plain = simulate(scheduler, **SMALL, replicas=2)
+    observed = simulate(scheduler, **SMALL, replicas=2, observers=[counting])
+    assert observed.requests[plain.requests.columns].equals(plain.requests)
+    assert counting.emitted.tolist() == plain.requests["output_tokens"].tolist()
+    assert counting.last_s.tolist() == plain.requests["finish_s"].tolist()
+    assert (counting.drafts > 0) == (scheduler != "continuous")
+    assert observed.requests["noted.counted"].tolist() == counting.emitted.tolist()
+    assert observed.metrics["specsim"]["noted"] == {"counted": pytest.approx(counting.emitted.mean())}
+
+
+class Failing:
+    def on_pass(self, event):
+        raise ValueError("no such thing")
+
+
+class Leaving:
+    def on_pass(self, event):
+        sys.exit(0)
+
+
+class Same:
+    def on_pass(self, event):
+        pass
+
+    def noted(self, requests):
+        return {"counted": np.zeros(requests)}
+
+
+@pytest.mark.parametrize(
+    ("observers", "line"),
+    [
+        ([Failing()], r"observer Failing at [\d.]+ s: ValueError: no such thing \(.*test_observers.py:\d+\)"),
+        ([Leaving], r"observer Leaving at [\d.]+ s: SystemExit: 0 \(.*test_observers.py:\d+\)"),
+        ([Counting(), Same()], "observer Same: noted counted, which is noted already; expected another name"),
+        ([3], r"observers: 3 has no on_pass\(event\) method"),
+    ],
+)
+def test_an_observer_that_fails_is_named_in_one_line(observers, line):
+    with pytest.raises(ObserverFault, match=line) as caught:
+        simulate("vllm", **SMALL, observers=observers)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_no_observer_is_refused_before_anything_runs(here):
+    named = {"plugins": ["./in_time.py"]}
+    with pytest.raises(SpecsimError, match=r"observers: in_time.Nix: _target_: in_time has no 'Nix'"):
+        simulate("vllm", **SMALL, **named, observers=["in_time.Nix", "in_time.InTime"])
+    with pytest.raises(SpecsimError, match=r"observers: os.system: _target_: 'os.system' is not allowed"):
+        simulate("vllm", **SMALL, observers=["os.system"])
+    with pytest.raises(SpecsimError, match="observers: a list that cannot be written as text"):
+        sweep({"seed": [0, 1]}, **SMALL, observers=[Counting()])
+
+
+def test_a_search_aims_at_the_mean_of_a_noted_column(here):
+    asked = {"trace": "poisson", "requests": 60, "seed": 0, "rates": (1, 32), "within": 0.5}
+    named = {"plugins": ["./in_time.py"], "observers": ["in_time.InTime"]}
+    found = find({"scheduler": ["vllm"]}, **asked, **named, of="noted.in_time", target=0.9)
+    keeps = found.table["keeps_rps"][0]
+    at = simulate("vllm", "poisson", requests=60, rps=keeps, **named)
+    assert at.requests["noted.in_time"].mean() >= 0.9
+    with pytest.raises(SpecsimError, match=r"of=noted.nix: no scheduler and no observer notes it; did you mean"):
+        find({"scheduler": ["vllm"]}, **asked, **named, of="noted.nix")
