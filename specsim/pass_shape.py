@@ -1,4 +1,4 @@
-"""What a forward pass costs by: the counts of its tokens, of one pass or of many."""
+"""The shape of a forward pass: the counts of tokens that its seconds depend on, of one pass or of many."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a scheduler, trace, acceptance, drafter, router or observer of one's own needs.
+"""The public names for a scheduler, trace, acceptance, drafter, router or observer of your own.
 
 Within one `API_VERSION` these names stay and mean the same. Each page shows its own at work: docs/your-scheduler.md,
 docs/traces.md, docs/acceptance.md, docs/drafters.md, docs/replicas.md, docs/observers.md. Everything else below

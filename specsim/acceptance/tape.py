@@ -214,7 +214,7 @@ class AcceptanceModel(Protocol):
 STRETCHES = 16
 """Kinds of stretch, from hard to easy, that a request has: a pool of rows for each."""
 _POSITION = word(pow(int(STRIDE), -1, 1 << 64))
-"""What turns the distance of two keys into one of positions."""
+"""Factor from the distance of two keys to one of positions."""
 _KINDS, _OFF_PATH_BITS = word(STRETCHES), word(40)
 
 

@@ -158,7 +158,7 @@ class SimulatedDrafter:
 
         vLLM's V0 engine drafts a request whose tokens were all accepted as two sequences, through all passes of a step:
         with its last token, and without (vLLM pull request 5765). A drafter that missed one plain step lacks two tokens
-        as well and is fed so too. One that missed more is fed as one sequence; V0 would not draft for it again.
+        as well and is fed so too. A request that missed more is fed as one sequence; V0 would not draft for it again.
         A pass that `feeds` holds the token of the second sequence already.
         """
         if not len(self._bonus):

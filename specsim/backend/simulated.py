@@ -69,7 +69,7 @@ class SimulatedRounds:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What no scheduler may know: the true output lengths (N,), at least 1, and the acceptance tape."""
+    """Ground truth, which no scheduler may know: the output lengths (N,), at least 1, and the acceptance tape."""
 
     output_tokens: Ints
     tape: Tape

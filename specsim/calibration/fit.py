@@ -80,7 +80,7 @@ def _grouped(
 
 PIPELINE_STEPS = (0, 1, 2)
 FRONTENDS_S = (0.0, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2)
-"""What is tried for the two keys that TTFT tells: a pass is too coarse a clock for finer steps."""
+"""Values that are tried for the two keys that TTFT tells: a pass is too coarse a clock for finer steps."""
 TURNS = 3
 """Of a fit at most: behind a frontend the passes depend on their seconds, and the way in on the host time."""
 STEPS_S = (1e-4, 5e-6)

@@ -50,12 +50,12 @@ class Load(NamedTuple):
 
     @property
     def sent(self) -> str:
-        """Who sends how much: the clients or the rate."""
+        """The offered load: the clients, or the rate."""
         return f"rate {self.rate:g}" if self.rate else f"concurrency {self.concurrency}"
 
 
 class Door(NamedTuple):
-    """What lies between a client and a decision of the engine (`specsim.latency.engine.Engine`).
+    """Delays between a client and a decision of the engine (`specsim.latency.engine.Engine`).
 
     `model` says what a pass takes; it is needed in an open loop, and where `frontend_s` is not 0.
     """
@@ -234,7 +234,7 @@ class _Server:
 def served(load: Load, budget_tokens: int, door: Door | None = None) -> Loop:
     """Return the passes in which the requests of a load are served, all clients of a closed loop starting at once.
 
-    Nobody's cache is short of memory and nobody waits for a seat: passes are full at `budget_tokens`. Requests are
+    No cache is short of memory and no request waits for a batch slot: passes are full at `budget_tokens`. Requests are
     served in the order in which they are sent, so that they end in it, too.
     """
     door = door or Door()

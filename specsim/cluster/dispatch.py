@@ -21,7 +21,7 @@ from specsim.server.ledger import Ledger
 
 
 class Sent(NamedTuple):
-    """What is told of the requests that were sent, (N,) each; empty rows until then: a router reaches no later ones.
+    """Facts of the requests that were sent, (N,) each; empty rows until then: a router reaches no later ones.
 
     Attributes
     ----------
@@ -123,7 +123,7 @@ class Outstanding:
 
 
 class Sending(Protocol):
-    """What brings a run's requests to its replicas: a `Dispatch`, or a `specsim.cluster.split.Split` of two pools."""
+    """Brings a run's requests to its replicas: a `Dispatch`, or a `specsim.cluster.split.Split` of two pools."""
 
     @property
     def replicas(self) -> Sequence[Replica]: ...  # noqa: D102

@@ -34,7 +34,7 @@ class Coming(NamedTuple):
 
 
 class Server(Protocol):
-    """What a router may see of a replica: counts of what was sent to it and has not ended; nothing of outputs.
+    """Counts of the requests that were sent to a replica and have not ended, as a router sees it; nothing of outputs.
 
     `requests` of them hold or await cache, `running` of them hold some. `free_bytes` of `capacity_bytes` of cache are
     held by nobody. `belief` is what the scheduler there believes that passes take: replicas may run on different
@@ -102,7 +102,7 @@ def router_factory(
 ) -> Callable[[], Router]:
     """Return what makes a new router for each of the `pools`, servers each; mistakes show at once.
 
-    One is made for each pool, and shares its servers out.
+    Each pool has its own.
 
     `_target_` may name a class of `specsim.cluster.routers`, an entry point of the group `specsim.routers`, or a class
     of a module of `plugins`.

@@ -40,7 +40,7 @@ class Splitting(NamedTuple):
 class Split:
     """Requests on their way through both pools, in the place of a `Dispatch`.
 
-    What moves is all that the prompt left in both caches. It moves when the prefill pass has ended, and the blocks are
+    All that the prompt left in both caches moves. It does so when the prefill pass has ended, and the blocks are
     free from then on: what waits for the link, or for a place on the decode replica, lies in a host's memory.
 
     Parameters
@@ -92,7 +92,7 @@ class Split:
     def deliver(self, request: int) -> None:
         """Let a request arrive at the prefill replica that the router chooses.
 
-        One that is too long, or does not fit every decode replica, is rejected there, before any work is done.
+        A request that is too long, or does not fit every decode replica, is rejected there, before any work is done.
 
         Raises
         ------

@@ -93,7 +93,7 @@ def _belief(
 
 
 class _Composed(NamedTuple):
-    """What Hydra composes of choices alone: the points that make them share it, and none changes it.
+    """Hydra's composition of choices alone: the points that make them share it, and none changes it.
 
     Attributes
     ----------

@@ -121,7 +121,7 @@ def chosen_by_default() -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a run chose in a group.
+    """The choice of a run in a group.
 
     Attributes
     ----------

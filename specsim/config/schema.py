@@ -88,7 +88,7 @@ WINDOW = Kind(lambda node, name: node.span(name, "[a, b], finite seconds a < b")
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What a declaration says beside name, type and default.
+    """A declaration, beside name, type and default.
 
     Attributes
     ----------

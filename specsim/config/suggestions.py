@@ -1,4 +1,4 @@
-"""What goes together: a chosen file brings settings of other groups along, unless the user chooses otherwise."""
+"""Suggestions: a chosen file brings settings of other groups along, unless the user chooses otherwise."""
 
 from __future__ import annotations
 

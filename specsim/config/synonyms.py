@@ -68,7 +68,7 @@ WORDS = {
     "out=DIR": "result_dir output_dir output_path output_file result_filename save_result artifact_dir",
     "seed=S": "random_seed",
 }
-"""What means the words of vLLM, SGLang, aiperf and GuideLLM, as keys or with dashes."""
+"""Keys that mean the words of vLLM, SGLang, aiperf and GuideLLM, as keys or with dashes."""
 TRACES = {
     "burstgpt": "BurstGPT_1.csv of github.com/HPMLL/BurstGPT",
     "bailian": "a file of github.com/alibaba-edu/qwen-bailian-usagetraces-anon",

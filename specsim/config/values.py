@@ -77,7 +77,7 @@ def _as_plain(value: Any) -> Any:
 
 FUNCTION = re.compile(r"(choice|glob|interval|range|shuffle|sort|tag) ?\(.*\)")
 SHORT_WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,14})")
-"""What Hydra's grammar, which takes a hundred times as long, reads as a whole number, too."""
+"""Texts that Hydra's grammar, which takes a hundred times as long, reads as a whole number, too."""
 SHORT_DECIMAL = re.compile(r"-?(0|[1-9][0-9]{0,14})\.[0-9]{1,14}")
 """The same of a number with a point, as drawn for a sweep."""
 OPEN, CLOSED = "([{", ")]}"

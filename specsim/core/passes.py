@@ -22,7 +22,7 @@ DEEPEST = 1024
 class DraftPass(NamedTuple):
     """`depth` forward passes of the drafter, one behind the other; the answer is the grown Forest.
 
-    A scheduler that decides between passes asks for one at a time. One that does not asks for all at once, as an
+    A scheduler that decides between passes asks for one at a time. A scheduler that does not asks for all at once, as an
     engine replays one captured graph for k draft steps; they cost the same.
 
     Attributes
@@ -90,11 +90,11 @@ class TargetPass(NamedTuple):
 
 
 Pass = DraftPass | TargetPass
-"""What a scheduler yields."""
+"""A pass that a scheduler yields."""
 
 
 class Level(NamedTuple):
-    """One of the passes of a `DraftPass`: its shape, its seconds, and how many nodes are drafted by its end."""
+    """A forward pass of a `DraftPass`: its shape, its seconds, and how many nodes are drafted by its end."""
 
     shape: PassShape
     seconds: float
@@ -102,7 +102,7 @@ class Level(NamedTuple):
 
 
 class Drafted(NamedTuple):
-    """What a `DraftPass` answers: the grown forest, and what each pass did.
+    """The answer to a `DraftPass`: the grown forest, and what each pass did.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ class Drafted(NamedTuple):
 
 
 class Emitted(NamedTuple):
-    """What a verification answers, (n,) each: tokens emitted, draft tokens accepted among them, rows that finished.
+    """The answer to a verification, (n,) each: tokens emitted, draft tokens accepted among them, rows that finished.
 
     A row that is still prefilling emits 0; others emit their accepted tokens and the target's own next one (bonus),
     cut at the end of the output. `matched` are the draft tokens that agreed with the target before that cut.

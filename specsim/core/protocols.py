@@ -47,7 +47,7 @@ class DraftBelief(ModelBelief, Protocol):
 
 
 class Belief(Protocol):
-    """What a scheduler believes of the hardware; equal to the truth unless a study separates them."""
+    """The cost model of a scheduler; equal to the truth unless a study separates them."""
 
     @property
     def target(self) -> ModelBelief:
@@ -66,7 +66,7 @@ class Belief(Protocol):
 
 
 class View(Facts, Observed, ABC):
-    """What a scheduler may know: facts told at arrival and what is seen since; read-only, indexed by request id.
+    """The knowledge of a scheduler: facts told at arrival and counts seen since; read-only, indexed by request id.
 
     Nothing of the future is in here: no output length, no token of the target, no later arrival.
 
@@ -144,7 +144,7 @@ class Scheduler(Protocol):
 
 
 class Foresight(Protocol):
-    """What only the future knows, handed to a `Clairvoyant` alone."""
+    """The future of a run (an oracle), handed to a `Clairvoyant` alone."""
 
     def output_tokens(self, ids: Ids) -> Ints:
         """Return how many tokens each request will emit in all, (n,)."""
@@ -237,7 +237,7 @@ class PassEvent(NamedTuple):
 class Observer(Protocol):
     """Sees every pass of every replica of a run, and decides nothing.
 
-    One with state a request is `Beginning`. One that is `Noting` adds columns to ``requests.parquet``, as a scheduler
+    An observer with state a request is `Beginning`; a `Noting` one adds columns to ``requests.parquet``, as a scheduler
     does.
     """
 
@@ -247,7 +247,7 @@ class Observer(Protocol):
 
 
 class Backend(Protocol):
-    """What runs passes and knows how long they took."""
+    """Runs passes and knows how long they took."""
 
     def move(self, work: Pass, shape: PassShape) -> float:
         """Move the caches that leave for the host or come back, and return the seconds it took.

@@ -26,7 +26,7 @@ LONGEST_S = 2.0**33
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """What is told of each request at its arrival, (N,) each; index = request id.
+    """Facts of each request that are told at its arrival, (N,) each; index = request id.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Facts:
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """What a server sees of each request since its arrival, (N,) each; index = request id.
+    """Counts and times of each request since its arrival, as a server sees them, (N,) each; index = request id.
 
     Attributes
     ----------

@@ -178,7 +178,7 @@ STYLE: Any = {
 
 
 class RunData(Protocol):
-    """What a figure reads of a run: a `StoredRun`, or a run in memory."""
+    """The part of a run that a figure reads: of a `StoredRun`, or of a run in memory."""
 
     @property
     def metrics(self) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""What is costly to make and always comes out the same, kept in the user's cache from process to process.
+"""Results that are costly and always the same, kept in the user's cache from process to process.
 
 A file appears whole or not at all, and one that is damaged is made anew.
 """

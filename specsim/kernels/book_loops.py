@@ -1,4 +1,4 @@
-"""What a pass takes of a ledger, what the target says, and what that leaves, as loops that numba compiles.
+"""The arithmetic of a ledger (a pass takes cache, the target answers, cache is left) as loops that numba compiles.
 
 See `specsim.kernels.books` and `acceptance` for what they do, and `tree_loops` for how they are written.
 """

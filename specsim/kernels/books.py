@@ -1,4 +1,4 @@
-"""What a pass takes of the caches, and what a verification leaves there: the arithmetic of a ledger."""
+"""The arithmetic of a ledger: cache that a pass takes, and cache that a verification leaves."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Room(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What a pass takes.
+    """Cache that a pass takes.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class Taken(NamedTuple):
 
 
 class Left(NamedTuple):
-    """What a verification leaves.
+    """Cache that a verification leaves.
 
     Attributes
     ----------

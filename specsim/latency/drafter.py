@@ -26,7 +26,7 @@ MOST_BYTES = 1 << 62
 
 
 class Drafter(Protocol):
-    """What proposes tokens for a target."""
+    """Proposes tokens for a target."""
 
     def of(self, profile: Profile) -> ModelLatency:
         """Return the pass time and the sizes of this drafter for the profile's target."""

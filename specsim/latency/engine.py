@@ -1,4 +1,4 @@
-"""What an inference engine adds to its kernels: host time, padding, how it verifies trees, how it batches."""
+"""Inference engines, beside their kernels: host time, padding, how it verifies trees, how it batches."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ V1 = Batches()
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """What an engine adds to its kernels.
+    """An engine, beside its kernels.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What hardware can do at most, and whether a profile claims more."""
+"""Peaks of hardware, and profiles that claim more."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a run records, and pure functions that make numbers and tables of it."""
+"""The record of a run, and pure functions that make numbers and tables of it."""

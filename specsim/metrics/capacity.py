@@ -24,7 +24,7 @@ FAILURES = 2
 
 
 class Asked(NamedTuple):
-    """What is looked for.
+    """The question of a search.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ Tested = Mapping[float, Sequence[float]]
 
 
 class Capacity(NamedTuple):
-    """What the tested rates say.
+    """The answer of the tested rates.
 
     Attributes
     ----------

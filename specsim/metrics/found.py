@@ -181,7 +181,7 @@ def _half_width(runs: Sequence[Judged]) -> float:
 
 @dataclass(slots=True)
 class Line:
-    """One of the systems that are compared.
+    """A system that is compared.
 
     Attributes
     ----------
@@ -232,7 +232,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search has found.
+    """The result of a search.
 
     Attributes
     ----------
@@ -265,7 +265,7 @@ class Found:
 
     @property
     def stand_ins(self) -> list[str]:
-        """What is said of traces that ship in the place of others."""
+        """A note for each trace that ships in the place of another."""
         return stand_ins_of(self.sweep.table) if self.sweep else []
 
     @property

@@ -96,7 +96,7 @@ class Pauses:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a run leaves: a row per request, totals, on request a row per pass.
+    """The record of a run: a row per request, totals, on request a row per pass.
 
     Attributes
     ----------

@@ -82,7 +82,7 @@ TIMEOUT_COLUMNS: dict[str, str] = {"cancelled_s": "float64"}
 """A further column of ``requests.parquet`` where clients give up: when each was cancelled, NaN if it was not."""
 
 FURTHER_COLUMNS = SPLIT_COLUMNS | TIMEOUT_COLUMNS
-"""What ``requests.parquet`` has only of some runs."""
+"""Columns that ``requests.parquet`` has only of some runs."""
 
 NOTED = "noted."
 """Begins the names of further columns of ``requests.parquet``, float64: what a scheduler notes of each request."""
@@ -205,7 +205,7 @@ class RequestTable(Mapping[str, npt.NDArray[Any]]):
     """The columns of `REQUEST_COLUMNS`, those of a split run and of one with time-outs, and what was noted.
 
     A column, (N,), is derived when it is asked for: all of them would be the largest thing in memory of a long run.
-    What was told and what has happened are the run's own arrays, not to be written to; `frame` has copies.
+    Facts and progress are the run's own arrays, not to be written to; `frame` has copies.
 
     ``slo_ok`` means that every objective is met: TTFT, and TPOT as vLLM measures it. ``decode_tpot_ok`` is AdaServe's
     measure: decode latency per token alone.

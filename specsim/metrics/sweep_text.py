@@ -78,7 +78,7 @@ SAID = {
     MARKS[SATURATED]: "at its limit; a longer run may attain less",
     MARKS[SHORT]: "load or attainment are not known well enough",
 }
-"""What a mark at the end of a row means."""
+"""Meaning of a mark at the end of a row."""
 
 
 def comparison_table(runs: Sequence[tuple[Label, Mapping[str, Any] | None]]) -> str:

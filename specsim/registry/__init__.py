@@ -1,1 +1,1 @@
-"""What is not built in: installed entry points, plug-in modules, and objects built from a `_target_`."""
+"""Extensions: installed entry points, plug-in modules, and objects built from a `_target_`."""

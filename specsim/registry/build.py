@@ -193,7 +193,7 @@ def _check_callable(arguments: Any, value: Any, where: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a `_target_` may name; nothing else is ever imported.
+    """The modules that a `_target_` may name; nothing else is ever imported.
 
     Attributes
     ----------

@@ -31,7 +31,7 @@ NEEDS = {LOCAL: "joblib", "ray": "ray", "dask": "distributed", "slurm": "dask_jo
 WAITING = 4
 """Points that are sent to an executor for each of its workers: one runs, the others follow at once."""
 JOB_MEMORY = "4GiB"
-"""What a Slurm job asks for where Dask-Jobqueue's configuration does not say."""
+"""Resources of a Slurm job where Dask-Jobqueue's configuration does not say."""
 LOOK_S, ASK, LOST = 0.005, 200, 10
 """How often results of Dask are looked for; after how many looks in vain Dask is asked what it does, and after how many
 idle answers the rest is lost: 10 s."""
@@ -69,9 +69,9 @@ def on_workers(
 ) -> Generator[tuple[int, Found], None, None]:
     """Yield the place and what came of each of the given, as they end.
 
-    `work` and what it takes and returns are pickled. Nothing is started where nothing is given. What was with a worker
-    that died is worked on again at the end, one piece at a time. What comes of a piece whose worker dies then, too,
-    says `lost`.
+    `work` and what it takes and returns are pickled. Nothing is started where nothing is given. Pieces
+    of a worker that died are worked on again at the end, one at a time; `lost` says what comes of a piece whose worker
+    dies then, too.
 
     Raises
     ------

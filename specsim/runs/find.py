@@ -76,8 +76,8 @@ def search(
     """Test rates until every line's answer is as narrow as was asked for.
 
     Every line meets the same requests and texts at each rate (common random numbers). A rate at which a line's runs do
-    not say enough is tested again with longer ones, if their trace has no end and no setting says their length. What is
-    stored below `root` is not run again, so that a search which was stopped goes on where it was. `say` hears which
+    not say enough is tested again with longer ones, if their trace has no end and no setting says their length. Runs
+    stored below `root` are not run again, so that a search which was stopped goes on where it was. `say` hears which
     rates are tested next; `progress` tells how many of their runs have ended, and `jobs` and `executor` run them, as in
     a sweep. `objects` are those that the points name.
 

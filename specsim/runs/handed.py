@@ -72,7 +72,7 @@ def handed_trace(given: Any, below: Mapping[str, Any]) -> HandedTrace:
 
 @dataclass(frozen=True)
 class Handed:
-    """What was handed in; None where the configuration describes it."""
+    """Objects that were handed in; None where the configuration describes it."""
 
     scheduler: SchedulerFactory | None = None
     trace: HandedTrace | None = None

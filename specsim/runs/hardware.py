@@ -1,4 +1,4 @@
-"""What a run's hardware holds: weights, KV cache, replicas."""
+"""The hardware of a run: weights, KV cache, replicas."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class Hardware(NamedTuple):
 
 
 class Fleet(NamedTuple):
-    """What the replicas of a run are served on.
+    """The hardware of the replicas of a run.
 
     Attributes
     ----------
@@ -141,7 +141,7 @@ class Fleet(NamedTuple):
 
     @property
     def replicas(self) -> tuple[Hardware, ...]:
-        """What each replica runs on; empty where all are alike."""
+        """The hardware of each replica; empty where all are alike."""
         return tuple(self.by_name[name][1] for name in self.names)
 
     def baseline_s(self, trace: Mapping[str, Any]) -> tuple[float, str | None]:

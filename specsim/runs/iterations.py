@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ForSlo:
-    """What AdaServe's first selection took of the candidates of this step, (nodes,); None before any."""
+    """AdaServe's first selection among the candidates of this step, (nodes,); None before any."""
 
     forest: Forest | None = None
     chosen: Bools | None = None

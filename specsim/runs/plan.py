@@ -34,7 +34,7 @@ OF_THE_DRAFT_MODEL = {"name", "kv_bytes_per_token", "forms", "valid", "launch_s"
 def check_idle(points: Sequence[Configured]) -> None:
     """Refuse a setting that changes none of the runs it is set for; the configurations are valid ones.
 
-    What matters to some run of a sweep may be set for all of it.
+    A setting that matters to some run of a sweep may be set for all of it.
 
     Raises
     ------
@@ -125,9 +125,9 @@ def _of_plugins(settings: Settings, chosen: Choices) -> str | None:
 
 Config = Mapping[str, Any]
 KEEP = ("runs", "summary")
-"""What a sweep keeps of each run: a folder with its requests, or its metrics alone."""
+"""Choices of `keep`: a folder a run with its requests, or its metrics alone."""
 KEPT_BYTES = 1 << 28
-"""What the prepared points of a sweep may hold together; those beyond are prepared again before they run."""
+"""Memory that the prepared points of a sweep may hold together; those beyond are prepared again before they run."""
 EXPERIMENT_BYTES, REQUEST_BYTES = 16_000, 200
 
 
@@ -160,7 +160,7 @@ class PlannedRun:
 
     @property
     def name(self) -> str:
-        """What the run's folder is called, or would be."""
+        """The name of the run's folder, whether there is one or not."""
         return f"{readable_name(self.label)}-{self.key}"
 
 

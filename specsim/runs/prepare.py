@@ -112,7 +112,7 @@ class Experiment:
 
 
 class _Load(NamedTuple):
-    """What is sent and promised: the trace, its promises, the window that counts, and lines for the user.
+    """The load of a run: the trace, its promises, the window that counts, and lines for the user.
 
     `too_long` are requests, (N,), beyond the target's context, None where there are none.
     """

@@ -170,7 +170,7 @@ def composed(points: Sequence[Piece]) -> Iterator[Piece]:
 Given = TypeVar("Given")
 Found = TypeVar("Found")
 Lost = Callable[[Given, str], Found]
-"""What comes of a piece of work whose process dies, and how that ended, as ``" by SIGKILL(-9)"``, if it is known."""
+"""Answers for a piece of work whose process died, from how it ended, as ``" by SIGKILL(-9)"``, if that is known."""
 EXIT_CODES = re.compile(r"exit codes of the workers are \{(.*)\}")
 CRASHES = ("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT")
 """How processes end that compiled code has ruined."""
@@ -208,9 +208,9 @@ def in_processes(
 ) -> Generator[tuple[int, Found], None, None]:
     """Yield the place and what came of each of the given, as they end, worked on in `jobs` processes.
 
-    `work` and what it takes and returns are pickled. With one job no process is started. When a process dies, what was
-    sent to any is worked on again at the end, a piece to each process. What is with them when one dies then, too, is
-    worked on alone; what comes of a piece that kills its process there, says `lost`.
+    `work` and what it takes and returns are pickled. With one job no process is started. When a process dies, all that
+    was sent out is worked on again at the end, a piece to each process. When one dies then, too, the pieces that were
+    with them are worked on alone; `lost` answers for a piece that kills its process there.
     """
     if jobs == 1 or not each:
         yield from ((index, work(one)) for index, one in enumerate(each))

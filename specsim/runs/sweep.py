@@ -162,7 +162,7 @@ def in_order(points: Sequence[Configured | PlannedRun], made: Sweep) -> list[Any
 
 
 class Made(NamedTuple):
-    """What came of a point.
+    """The outcome of a point.
 
     Attributes
     ----------

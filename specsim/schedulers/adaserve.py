@@ -138,7 +138,7 @@ def tokens_needed(view: View, requests: Ids, step_s: float) -> Floats:
 
 
 Sight = Literal["tokens", "probabilities"]
-"""What a bound knows of its candidates: which are right, or the target's probability of each."""
+"""Knowledge of a bound of its candidates: which are right, or the target's probability of each."""
 
 
 @dataclass(frozen=True, slots=True)

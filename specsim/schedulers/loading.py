@@ -19,7 +19,7 @@ EXTRA_KEYS = {"description", "clairvoyant", "suggests", "family", "served_by"}
 
 
 AS_ENGINE = "engine"
-"""What a `batching` says that follows the run's engine."""
+"""The `batching` that follows the run's engine."""
 MOST_SEATS = 256
 """Requests of the largest batch that is profiled, where a scheduler states none."""
 BUDGET, AUTO = "verify_tokens", "auto"

@@ -34,7 +34,7 @@ class Lobby:
 
     @property
     def requests(self) -> list[int]:
-        """Who waits, in order of arrival."""
+        """The waiting requests, in order of arrival."""
         return [request for _, request, _ in self._waiting]
 
     def queued(self, at_s: float) -> int:

@@ -146,7 +146,7 @@ class KvPool:
         Raises
         ------
         OutOfMemory
-            When the pool has too few. Whoever may ask for too many looks at `left` first, and notes none then.
+            When the pool has too few. A caller that may ask for too many looks at `left` first, and notes none then.
         """
         more = blocks * self._block_bytes[model]
         if more > 0 and more > self.free_bytes:

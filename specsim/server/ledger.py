@@ -102,7 +102,7 @@ class Ledger:
     def cancel(self, request: int, reason: str, now_s: float) -> bool:
         """Free what a request holds that was given up, between two steps; return whether it had not ended by itself.
 
-        One that ended in the last step, too late, has not finished either.
+        A request that ended in the last step, too late, has not finished either.
         """
         live = bool(self.roster.here(np.array([request]))[0])
         if live:

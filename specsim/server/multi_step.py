@@ -26,7 +26,7 @@ Waiting = Generator[simpy.Event, Any, None]
 
 
 class Horizon(NamedTuple):
-    """What may come between the steps of a replica.
+    """Events that may come between the steps of a replica.
 
     Attributes
     ----------

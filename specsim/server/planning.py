@@ -132,7 +132,7 @@ class Conversation:
     def refuse(self, reason: str) -> NoReturn:
         """Throw an `IllegalPass` into the step, where it yields, and raise one that names that line.
 
-        Whatever the step does with it, the run ends.
+        The run ends, whatever the step does with it.
         """
         thrown = IllegalPass(reason)
         with suppress(BaseException):

@@ -57,7 +57,7 @@ Key = tuple[int, int]
 class PrefixCache:
     """The prompt blocks that one replica has cached: those that requests use, and those that nobody does any more.
 
-    A block that several requests use counts once in the pool. One that nobody uses is free for others: the least
+    A block that several requests use counts once in the pool. A block without users is free for others: the least
     recently used goes first, of one prompt the end (vLLM's automatic prefix caching). It goes between two steps, so
     that what a scheduler has seen of a waiting request holds when it runs.
 

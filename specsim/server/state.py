@@ -196,7 +196,7 @@ _Rows = TypeVar("_Rows", Facts, "Progress")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Progress(Observed):
-    """What has happened to each request, (N,) each, beyond what a scheduler sees; all of it at the end of a run.
+    """Progress of each request, (N,) each, beyond what a scheduler sees; all of it at the end of a run.
 
     Attributes
     ----------
@@ -220,7 +220,7 @@ class Progress(Observed):
 
 
 class Moves(NamedTuple):
-    """What became of each request between a prefill and a decode replica, (N,) each.
+    """Moves of each request from a prefill to a decode replica, (N,) each.
 
     Attributes
     ----------
@@ -235,7 +235,7 @@ class Moves(NamedTuple):
 
 
 class PrefixRows(NamedTuple):
-    """What each request uses of the blocks of prompts that its replica keeps.
+    """Blocks of prompts, kept by its replica, that each request uses.
 
     Attributes
     ----------

@@ -62,7 +62,7 @@ class TraceRecipe:
 
     @property
     def drawn(self) -> frozenset[str]:
-        """What the seed draws anew: arrivals, lengths, classes."""
+        """The parts that the seed draws anew: arrivals, lengths, classes."""
         return frozenset(self.reader.drawn if self.block_s is None else ("arrivals", "lengths", "classes"))
 
     def trace(

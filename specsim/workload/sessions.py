@@ -1,4 +1,4 @@
-"""What requests share: turns of one conversation, and blocks with which prompts begin alike."""
+"""Shared by requests: turns of one conversation, and blocks with which prompts begin alike."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from specsim.workload.formats import HASHES, PARENT, SESSIONS
 from specsim.workload.readers import Cells, Rows, shown
 
 NOTHING = frozenset({"", "-1", "nan", "none", "null"})
-"""What stands in the place of a name where there is none; Bailian's first turns have the parent -1."""
+"""Texts in the place of a name that is missing; Bailian's first turns have the parent -1."""
 WRITTEN_AS_FLOAT = re.compile(r"([+-]?[0-9]+)\.0+", re.ASCII)
 """A whole number in a column that has empty cells, as pandas writes it."""
 FIRST = object()

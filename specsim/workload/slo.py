@@ -200,7 +200,7 @@ def problem_of(name: str) -> str | None:
 
 
 class Promised(NamedTuple):
-    """What `promise` returns.
+    """The answer of `promise`.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Who runs: rules of admission and preemption, as pure functions of the view."""
+"""Rules of admission and preemption, as pure functions of the view."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def decoding(view: View, ids: Ids) -> Bools:
 def brought(view: View, ids: Ids) -> Ints:
     """Return the tokens in the drafter's cache that waiting requests bring along even if nothing is drafted, (n,).
 
-    Who was read on another replica, or lies on the host, comes with both caches; what others share of a prompt stays
+    A request that was read on another replica, or lies on the host, comes with both caches; what others share of a prompt stays
     theirs.
     """
     return view.draft_cached[ids] * decoding(view, ids)

@@ -23,7 +23,7 @@ FEW = 2000
 """So many requests are looked at sooner than they are kept in lines."""
 
 Number = float | None
-"""What requests of a line share; None stands for NaN."""
+"""Key that requests of a queue share; None stands for NaN."""
 Heard = Callable[[Sequence[Any], set[Any]], None]
 """Hears the numbers of requests that have arrived, in order, and those of which others waited before."""
 
