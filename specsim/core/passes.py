@@ -22,8 +22,8 @@ DEEPEST = 1024
 class DraftPass(NamedTuple):
     """`depth` forward passes of the drafter, one behind the other; the answer is the grown Forest.
 
-    A scheduler that decides between passes asks for one at a time. A scheduler that does not asks for all at once, as an
-    engine replays one captured graph for k draft steps; they cost the same.
+    A scheduler that decides between passes asks for one at a time. Any other asks for all at once, as an engine
+    replays one captured graph for k draft steps; they cost the same.
 
     Attributes
     ----------

@@ -63,8 +63,8 @@ def alone_s(rows: Rows, totals: RunTotals) -> Floats:
 def turned_away(rows: Rows, totals: RunTotals) -> Bools:
     """Return which requests left since the server had too much to do, (N,): shed, or cancelled behind others.
 
-    Behind others is who saw no first token, or stayed `SLOWED` times as long as what it was given takes alone. A request
-    that was cancelled at its own pace is longer than its client waits, whatever the load.
+    A request that was behind others saw no first token, or stayed `SLOWED` times as long as its tokens take alone. A
+    request that was cancelled at its own pace is longer than its client waits, whatever the load.
     """
     reason = rows["rejected_reason"]
     shed: Bools = np.logical_or.reduce([reason == each for each in SHED_REASONS])

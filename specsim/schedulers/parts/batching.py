@@ -72,8 +72,8 @@ def decoding(view: View, ids: Ids) -> Bools:
 def brought(view: View, ids: Ids) -> Ints:
     """Return the tokens in the drafter's cache that waiting requests bring along even if nothing is drafted, (n,).
 
-    A request that was read on another replica, or lies on the host, comes with both caches; what others share of a prompt stays
-    theirs.
+    A request that was read on another replica, or lies on the host, comes with both caches; blocks of a prompt that
+    others share stay theirs.
     """
     return view.draft_cached[ids] * decoding(view, ids)
 
